@@ -1,0 +1,28 @@
+# Compiler flags live on two interface targets, and nowhere else.
+add_library(kvfence_warnings INTERFACE)
+add_library(kvfence_instrumentation INTERFACE)
+
+target_compile_options(kvfence_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wnon-virtual-dtor;-Wold-style-cast>)
+# GCC 12 warns falsely about `literal + std::string` when it optimizes (GCC bug 105651, fixed in 13).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(kvfence_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
+option(KVFENCE_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
+if(KVFENCE_WERROR)
+  target_compile_options(kvfence_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+
+if(KVFENCE_SANITIZE)
+  target_compile_options(kvfence_instrumentation INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVFENCE_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
+  target_link_options(kvfence_instrumentation INTERFACE -fsanitize=${KVFENCE_SANITIZE})
+endif()
+if(KVFENCE_ENABLE_FUZZING)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "KVFENCE_ENABLE_FUZZING needs clang (libFuzzer), found "
+                        "${CMAKE_CXX_COMPILER_ID}: configure with --preset fuzz")
+  endif()
+  target_compile_options(kvfence_instrumentation INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+endif()

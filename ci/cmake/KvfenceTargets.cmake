@@ -1,0 +1,78 @@
+# One way to declare each kind of target. Sources are listed by hand.
+
+# kvfence_add_library(<layer> HEADERS ... [SOURCES ...] [LINKS ...])
+# The library kvfence_<layer>, alias kvfence::<layer>; include root is the repository.
+function(kvfence_add_library layer)
+  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;LINKS" ${ARGN})
+  set(target kvfence_${layer})
+  if(ARG_SOURCES)
+    add_library(${target} STATIC ${ARG_SOURCES})
+    set(scope PUBLIC)
+    target_link_libraries(${target} PRIVATE kvfence_warnings)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(kvfence::${layer} ALIAS ${target})
+  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_HEADERS})
+  target_link_libraries(${target} ${scope} kvfence_instrumentation ${ARG_LINKS})
+  target_compile_features(${target} ${scope} cxx_std_20)
+  set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+endfunction()
+
+# kvfence_add_test(<name> LABEL <unit|property|fuzz|scenario|lint|canary> SOURCES ... LINKS ...)
+# A GoogleTest program and its ctest entry.
+function(kvfence_add_test name)
+  if(NOT KVFENCE_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE kvfence_warnings ${ARG_LINKS} GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# kvfence_add_benchmark(<name> SOURCES ... LINKS ...)
+function(kvfence_add_benchmark name)
+  if(NOT KVFENCE_BUILD_BENCHMARKS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  find_package(benchmark REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE kvfence_warnings ${ARG_LINKS} benchmark::benchmark)
+endfunction()
+
+# kvfence_add_fuzz_target(<name> [FINDS_IN <corpus>] SOURCES ... LINKS ...)
+# With KVFENCE_ENABLE_FUZZING the libFuzzer program fuzz_<name>; otherwise the program replay_<name>
+# and a test that runs it over corpus/<name>, or, with FINDS_IN, that expects it to abort with a
+# report on another target's corpus.
+function(kvfence_add_fuzz_target name)
+  cmake_parse_arguments(ARG "" "FINDS_IN" "SOURCES;LINKS" ${ARGN})
+  if(KVFENCE_ENABLE_FUZZING)
+    add_executable(fuzz_${name} ${ARG_SOURCES})
+    target_link_libraries(fuzz_${name} PRIVATE kvfence_warnings ${ARG_LINKS})
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    return()
+  endif()
+  if(NOT KVFENCE_BUILD_TESTS)
+    return()
+  endif()
+  add_executable(replay_${name} ${ARG_SOURCES} replay_main.cpp)
+  target_link_libraries(replay_${name} PRIVATE kvfence_warnings ${ARG_LINKS})
+  if(ARG_FINDS_IN)
+    add_test(NAME fuzz_${name}
+             COMMAND ${CMAKE_COMMAND} -DREPLAY=$<TARGET_FILE:replay_${name}>
+                     -DCORPUS=${CMAKE_CURRENT_SOURCE_DIR}/corpus/${ARG_FINDS_IN}
+                     -P ${CMAKE_CURRENT_SOURCE_DIR}/expect_finding.cmake)
+  else()
+    add_test(NAME fuzz_${name}
+             COMMAND replay_${name} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name})
+  endif()
+  set_tests_properties(fuzz_${name} PROPERTIES LABELS fuzz TIMEOUT 300)
+endfunction()

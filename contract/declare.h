@@ -1,0 +1,289 @@
+#pragma once
+
+/// How a target declares its commands and observations: once, as structs with a list of named
+/// members.
+///
+/// Parser, printer, wire protocol, generators, fuzz decoder, shrinker, --help and the reference
+/// documentation all derive from these declarations. A declared struct has
+///
+///     static constexpr auto fields() { return std::tuple{field("name", &Struct::member,
+///     Domain::kX, "doc"), ...}; }
+///
+/// and a command has `kVerb` and `kDoc` besides. A member with `.optional()` is left out of the
+/// text where it equals the member's default.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/line.h"
+
+namespace kvfence {
+
+/// What an argument means: a generator draws by it, a shrinker simplifies by it, the documentation
+/// names it.
+enum class Domain : std::uint8_t {
+  kFlag,        ///< true or false
+  kCount,       ///< how many
+  kBlocks,      ///< block ids, any order, repeats allowed
+  kTokens,      ///< token ids
+  kRequest,     ///< the name of a request
+  kGroup,       ///< a KV-cache group id
+  kGroups,      ///< KV-cache group ids
+  kBlockSize,   ///< tokens a block of a group holds
+  kHashIndex,   ///< index of a block within a request
+  kBlockCount,  ///< number of leading blocks of a request
+  kMask,        ///< one flag a block
+  kText,        ///< free text
+  kMultimodal,  ///< (item identifier offset length) records
+  kSetting,     ///< part of a configuration; drawn by the target itself
+  kResult,      ///< part of an observation: what the command answered
+  kState,       ///< part of an observation: what the implementation holds after the command
+};
+
+/// The domain's name in the documentation.
+std::string_view to_text(Domain domain);
+
+template <class Owner, class T>
+struct FieldDeclaration {
+  std::string_view name;
+  T Owner::*member;
+  Domain domain;
+  std::string_view doc;
+  bool is_optional = false;
+
+  constexpr FieldDeclaration optional() const {
+    FieldDeclaration copy = *this;
+    copy.is_optional = true;
+    return copy;
+  }
+};
+
+template <class Owner, class T>
+constexpr FieldDeclaration<Owner, T> field(std::string_view name, T Owner::*member, Domain domain,
+                                           std::string_view doc) {
+  return {name, member, domain, doc, false};
+}
+
+/// Calls visit(declaration) for each declared member of Struct, in order.
+template <class Struct, class Visit>
+constexpr void for_each_field(Visit&& visit) {
+  std::apply([&](const auto&... declarations) { (visit(declarations), ...); }, Struct::fields());
+}
+
+/// Calls visit(std::type_identity<Alternative>{}) for each alternative of a command variant, in
+/// order.
+template <class Command, class Visit>
+constexpr void for_each_command(Visit&& visit) {
+  [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+    (visit(std::type_identity<std::variant_alternative_t<kIndex, Command>>{}), ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<Command>>{});
+}
+
+/// A value that may be absent and keeps its storage while it is: observations are refilled millions
+/// of times a second.
+template <class T>
+class Reusable {
+ public:
+  bool has_value() const { return present_; }
+  const T& operator*() const { return value_; }
+  const T* operator->() const { return &value_; }
+
+  /// Makes it present and hands out the storage, with whatever it held before.
+  T& emplace() {
+    present_ = true;
+    return value_;
+  }
+  void reset() { present_ = false; }
+
+  friend bool operator==(const Reusable& a, const Reusable& b) {
+    return a.present_ == b.present_ && (!a.present_ || a.value_ == b.value_);
+  }
+
+ private:
+  bool present_ = false;
+  T value_{};
+};
+
+// ---- Members <-> values. One pair of overloads a type; from_value says in `expected` what it
+// wanted. ----
+
+Value to_value(bool member);
+Value to_value(std::uint32_t member);
+Value to_value(double member);
+Value to_value(const std::string& member);
+Value to_value(const std::vector<std::uint32_t>& member);
+Value to_value(const std::vector<bool>& member);
+
+bool from_value(const Value& value, bool& member, std::string& expected);
+bool from_value(const Value& value, std::uint32_t& member, std::string& expected);
+bool from_value(const Value& value, double& member, std::string& expected);
+bool from_value(const Value& value, std::string& member, std::string& expected);
+bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected);
+bool from_value(const Value& value, std::vector<bool>& member, std::string& expected);
+
+template <class T>
+Value to_value(const std::optional<T>& member) {
+  return member ? to_value(*member) : Value();
+}
+
+template <class T>
+bool from_value(const Value& value, std::optional<T>& member, std::string& expected) {
+  if (value.get_if<None>()) {
+    member.reset();
+    return true;
+  }
+  if (from_value(value, member.emplace(), expected)) return true;
+  expected += " or none";
+  return false;
+}
+
+template <class T>
+Value to_value(const Reusable<T>& member) {
+  return member.has_value() ? to_value(*member) : Value();
+}
+
+template <class T>
+bool from_value(const Value& value, Reusable<T>& member, std::string& expected) {
+  return from_value(value, member.emplace(), expected);
+}
+
+/// Whether a member stands in the text at all.
+template <class T>
+bool is_present(const T&) {
+  return true;
+}
+template <class T>
+bool is_present(const Reusable<T>& member) {
+  return member.has_value();
+}
+
+/// The declared members as fields, in declaration order.
+template <class Struct>
+std::vector<Field> to_fields(const Struct& object) {
+  std::vector<Field> fields;
+  const Struct defaults{};
+  for_each_field<Struct>([&](const auto& declaration) {
+    const auto& member = object.*declaration.member;
+    if (declaration.is_optional && member == defaults.*declaration.member) return;
+    if (is_present(member)) {
+      fields.push_back({std::string(declaration.name), to_value(member), {}});
+    }
+  });
+  return fields;
+}
+
+namespace detail {
+
+/// `found` for a value of the wrong kind.
+InputError wrong_value(std::string_view file, const Field& field, std::string expected);
+InputError unknown_key(std::string_view file, const Field& field, std::string expected);
+InputError missing_key(std::string_view file, Position position, std::string_view owner,
+                       std::string_view key);
+InputError unexpected_subject(std::string_view file, const Line& line);
+/// "one of a, b, c".
+std::string one_of(const std::vector<std::string_view>& names);
+
+}  // namespace detail
+
+/// The names of a struct's declared members.
+template <class Struct>
+std::vector<std::string_view> field_names() {
+  std::vector<std::string_view> names;
+  for_each_field<Struct>([&](const auto& declaration) { names.push_back(declaration.name); });
+  return names;
+}
+
+/// Overwrites the declared members that the fields name.
+///
+/// Errors: an unknown key, a value of the wrong kind.
+template <class Struct>
+std::optional<InputError> assign_fields(Struct& object, const std::vector<Field>& fields,
+                                        std::string_view file) {
+  std::optional<InputError> error;
+  std::size_t num_known = 0;
+  for_each_field<Struct>([&](const auto& declaration) {
+    const Field* found = error ? nullptr : find_field(fields, declaration.name);
+    if (!found) return;
+    ++num_known;
+    std::string expected;
+    if (!from_value(found->value, object.*declaration.member, expected)) {
+      error = detail::wrong_value(file, *found, expected);
+    }
+  });
+  if (error || num_known == fields.size()) return error;
+  const std::vector<std::string_view> names = field_names<Struct>();
+  for (const Field& candidate : fields) {
+    bool known = false;
+    for (std::string_view name : names) known = known || name == candidate.key;
+    if (!known) return detail::unknown_key(file, candidate, detail::one_of(names));
+  }
+  return std::nullopt;
+}
+
+/// Reads declared members from fields; absent optional members keep their default.
+///
+/// Errors: an unknown key, a value of the wrong kind, a missing key that is not optional. `owner`
+/// is the verb or word
+///         that a message names; require_all=false lets any key be absent (configurations,
+///         replies).
+template <class Struct>
+Parsed<Struct> from_fields(const std::vector<Field>& fields, std::string_view owner,
+                           std::string_view file, Position position, bool require_all = true) {
+  Struct object{};
+  if (auto error = assign_fields(object, fields, file)) return *error;
+  std::optional<InputError> error;
+  for_each_field<Struct>([&](const auto& declaration) {
+    const bool may_miss = !require_all || declaration.is_optional;
+    if (error || may_miss || find_field(fields, declaration.name)) return;
+    error = detail::missing_key(file, position, owner, declaration.name);
+  });
+  if (error) return *error;
+  return object;
+}
+
+/// A command as a line, without expectation.
+template <class Command>
+Line to_line(const Command& command) {
+  return std::visit(
+      [](const auto& alternative) {
+        using Alternative = std::decay_t<decltype(alternative)>;
+        Line line;
+        line.verb = Alternative::kVerb;
+        line.fields = to_fields(alternative);
+        return line;
+      },
+      command);
+}
+
+/// The command that a line spells; its expectation and comment are not looked at.
+template <class Command>
+Parsed<Command> command_from_line(const Line& line, std::string_view file = {}) {
+  std::optional<Parsed<Command>> result;
+  std::vector<std::string_view> verbs;
+  if (!line.subject.empty()) return detail::unexpected_subject(file, line);
+  for_each_command<Command>([&](auto type) {
+    using Alternative = typename decltype(type)::type;
+    verbs.push_back(Alternative::kVerb);
+    if (result || line.verb != Alternative::kVerb) return;
+    Parsed<Alternative> parsed =
+        from_fields<Alternative>(line.fields, Alternative::kVerb, file, line.position);
+    if (parsed) {
+      result.emplace(Command(std::move(*parsed)));
+    } else {
+      result.emplace(parsed.error());
+    }
+  });
+  if (result) return *result;
+  return InputError{std::string(file), line.position, "'" + line.verb + "'",
+                    "a command, " + detail::one_of(verbs)};
+}
+
+}  // namespace kvfence

@@ -1,0 +1,27 @@
+#include "contract/rules.h"
+
+namespace kvfence {
+
+Rules rules_of(Profile profile) {
+  switch (profile) {
+    case Profile::kV019:
+      return {.free_blocks_prepend = false,
+              .cache_full_blocks_mask = false,
+              .events_carry_group = false};
+    case Profile::kV023:
+      return {
+          .free_blocks_prepend = true, .cache_full_blocks_mask = true, .events_carry_group = true};
+  }
+  return {};
+}
+
+std::string_view to_text(Profile profile) { return profile == Profile::kV019 ? "v0.19" : "v0.23"; }
+
+std::optional<Profile> profile_from_text(std::string_view text) {
+  for (Profile profile : kProfiles) {
+    if (to_text(profile) == text) return profile;
+  }
+  return std::nullopt;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,41 @@
+#pragma once
+
+/// How an implementation says no. A refusal is part of the observation and is compared: both sides
+/// refuse the same command with the same code, and a refused command changes nothing.
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace kvfence {
+
+/// One meaning a code. Each operation lists the codes it can give in the order in which they are
+/// looked for; a list argument is searched whole for the first kind before the next kind is looked
+/// for.
+enum class ErrorCode : std::uint8_t {
+  kNone,             ///< done
+  kUnknownRequest,   ///< no request of that name was declared
+  kUnknownBlock,     ///< a block id is not below num_gpu_blocks
+  kNoFreeBlocks,     ///< more blocks asked for than are free
+  kNotInProfile,     ///< the profile's release does not have this option
+  kCachingDisabled,  ///< the pool was built with enable_caching=false
+  kBadBlockSize,     ///< not a multiple of hash_block_size, or above max_block_size
+  kBadRange,         ///< num_full_blocks is beyond the list of blocks
+  kBadMask,          ///< the mask is not as long as the range that it masks
+  kMissingHash,      ///< the request has no hash for that block yet
+  kAlreadyHashed,    ///< the block carries a hash, or is listed twice
+  kDoubleFree,  ///< a block would be released more often than it is held, or would be queued twice
+  kQueueEmpty,  ///< fewer blocks are queued than are to be popped
+  kNotQueued,   ///< the block is not in the queue
+  kAlreadyQueued,  ///< the block is in the queue already, or is listed twice
+};
+
+inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kAlreadyQueued) + 1;
+
+/// The code's name in the line language, e.g. "no_free_blocks"; kNone is "none".
+std::string_view to_text(ErrorCode code);
+
+/// The inverse of to_text; nothing for an unknown name.
+std::optional<ErrorCode> error_code_from_text(std::string_view text);
+
+}  // namespace kvfence
