@@ -1,0 +1,60 @@
+#pragma once
+
+/// What watches, or breaks, the optimized pool from inside: a value that the pool, its queue and
+/// its map each hold.
+///
+/// An instrumentation has the four members of NoInstrumentation; production builds use that one,
+/// which is empty and whose hooks fold to nothing.
+
+#include <cstdint>
+
+#include "optimized/planted_bugs.h"
+
+namespace kvfence::optimized {
+
+struct NoInstrumentation {
+  /// Whether planted() can be true; guards of structures that only a planted bug can break ask for
+  /// it.
+  static constexpr bool kPlants = false;
+  constexpr bool planted(PlantedBug) const { return false; }
+  /// That many nodes of a linked list were read or written.
+  constexpr void on_links(std::uint32_t) const {}
+  /// One slot of the hash table was looked at.
+  constexpr void on_probe() const {}
+};
+
+/// Counts the work of data structures: the O(1) claim is a test about these numbers.
+class CountingInstrumentation {
+ public:
+  static constexpr bool kPlants = false;
+  constexpr bool planted(PlantedBug) const { return false; }
+  void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
+  void on_probe() const { ++num_probes_; }
+
+  std::uint64_t num_links() const { return num_links_; }
+  std::uint64_t num_probes() const { return num_probes_; }
+
+ private:
+  // Lookups are const and count too.
+  mutable std::uint64_t num_links_ = 0;
+  mutable std::uint64_t num_probes_ = 0;
+};
+
+/// Switches one planted bug on; kNone behaves like production.
+class PlantedInstrumentation {
+ public:
+  static constexpr bool kPlants = true;
+
+  PlantedInstrumentation() = default;
+  // Implicit, so that a pool is built from (config, PlantedBug).
+  PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
+
+  bool planted(PlantedBug bug) const { return bug == bug_; }
+  void on_links(std::uint32_t) const {}
+  void on_probe() const {}
+
+ private:
+  PlantedBug bug_ = PlantedBug::kNone;
+};
+
+}  // namespace kvfence::optimized
