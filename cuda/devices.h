@@ -1,0 +1,29 @@
+#pragma once
+
+/// The GPUs that this build can use on this machine. The one part of `cuda/` that exists without
+/// the toolkit too, so that a caller can ask before it skips.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace kvfence::cuda {
+
+struct Device {
+  std::string name;
+  int compute_capability_major = 0;
+  int compute_capability_minor = 0;
+  std::size_t memory_bytes = 0;
+};
+
+struct Devices {
+  std::vector<Device> devices;
+  std::string none_because;  ///< why there is none; empty where there is one
+};
+
+/// Cost: the first call initialises the CUDA driver.
+/// Errors: none; a runtime that fails is a reason for having no device.
+/// Source: CUDA Runtime API, cudaGetDeviceCount and cudaGetDeviceProperties.
+Devices find_devices();
+
+}  // namespace kvfence::cuda
