@@ -1,0 +1,11 @@
+# cmake -DREPLAY=<program> -DCORPUS=<folder> -P expect_finding.cmake
+# Passes if the replay is ended by an abort that leaves a scenario on stderr.
+execute_process(COMMAND ${REPLAY} ${CORPUS}
+                RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE report)
+message("ended with '${result}'\n${report}")
+if(result MATCHES "^[0-9]+$")
+  message(FATAL_ERROR "expected an abort")
+endif()
+if(NOT report MATCHES "# divergence at command [0-9]+, seen by .*\ntarget block_pool\nconfig .*\n# end of the scenario")
+  message(FATAL_ERROR "expected a divergence and its scenario on stderr")
+endif()

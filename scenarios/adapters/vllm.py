@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""kvfence adapter for the block pool of the real vLLM: speaks the protocol of README.md on stdin and stdout.
+
+Runs without a GPU and without vLLM's dependencies; needs cbor2, xxhash and Python 3.10. Looks for the release in
+--path, among the installed packages, and where fetch_vllm.py puts it. Without --release the profile of the first config
+decides.
+
+example: printf 'config num_gpu_blocks=4\\nget_new_blocks num_blocks=2\\n' | vllm.py --release 0.19.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Optional
+
+from block_pool_target import Config, Session, Unsupported
+from line_language import print_text
+from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
+from upstream_pool import Modules, UpstreamPool, check_supported
+from wire import serve
+
+
+class Upstream:
+    """One release of vLLM, loaded when the first pool is asked for."""
+
+    def __init__(self, version: Optional[str], folder: Optional[str]):
+        self._version = version
+        self._folder = folder
+        self._modules: Optional[Modules] = None
+
+    def describe(self) -> str:
+        if not self._is_chosen():
+            return "implementation=vllm"
+        return f"implementation=vllm version={print_text(self._find(self._version).version)}"
+
+    def make_pool(self, config: Config) -> UpstreamPool:
+        if config.profile not in RELEASE_OF_PROFILE:
+            raise Unsupported(f"profile {config.profile}, expected one of {', '.join(RELEASE_OF_PROFILE)}")
+        if self._modules is None:
+            release = self._find(self._version if self._is_chosen() else RELEASE_OF_PROFILE[config.profile])
+            try:
+                self._modules = Modules(release)
+            except ImportError as error:
+                raise Unsupported(f"{error}; perhaps: python3 -m pip install cbor2 xxhash") from error
+        check_supported(self._modules, config)
+        return UpstreamPool(self._modules, config)
+
+    def _is_chosen(self) -> bool:
+        return self._version is not None or self._folder is not None
+
+    def _find(self, version: Optional[str]) -> Release:
+        try:
+            return find_release(version, self._folder)
+        except ReleaseNotFound as error:
+            raise Unsupported(error) from error
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--release", metavar="VERSION", help="such as 0.19.0")
+    parser.add_argument("--path", metavar="FOLDER", help="where a wheel was unpacked; contains vllm/")
+    arguments = parser.parse_args()
+    upstream = Upstream(arguments.release, arguments.path)
+    serve(Session(upstream.describe, upstream.make_pool).answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+#pragma once
+
+/// The subcommands of `kvfence`: options in, exit code out. main.cpp fills the options from the
+/// command line; each command stands in its own <name>_command.cpp.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenarios/target_tools.h"
+
+namespace kvfence {
+
+/// How results are shown.
+struct OutputOptions {
+  bool json = false;       ///< one object as the last line on stdout
+  std::string junit_file;  ///< empty for none
+  bool quiet = false;      ///< no progress
+};
+
+struct RunCommandOptions {
+  std::vector<std::string> paths;  ///< files, and folders that are searched for *.kvs
+  Subject subject;
+  std::optional<std::size_t> until;
+  bool shrink = true;
+  OutputOptions output;
+};
+int run_command(const RunCommandOptions& options);
+
+struct CheckCommandOptions {
+  std::string target;
+  CheckOptions check;
+  std::optional<double> seconds_max;
+  std::string out_folder = ".";  ///< where a failing episode is written, shrunk
+  OutputOptions output;
+};
+int check_command(const CheckCommandOptions& options);
+
+struct PlantedBugsCommandOptions {
+  std::string target;
+  std::uint64_t seed = 1;
+  int num_seeds = 5;
+  std::uint64_t commands_max = 200'000;  ///< a seed
+  bool markdown = false;
+  OutputOptions output;
+};
+/// The table of planted bugs, by running each; disagreement if one is not caught.
+int planted_bugs_command(const PlantedBugsCommandOptions& options);
+
+struct ReplayCommandOptions {
+  std::string file;
+  std::string format = "mooncake";
+  std::uint32_t gpu_blocks = 10'000;
+  std::uint32_t concurrency = 16;
+  std::string only;  ///< "reference" or "optimized" alone; empty for lockstep
+  std::uint32_t state_every = 64;
+  std::uint64_t requests_max = UINT64_MAX;
+  std::string csv_file;
+  std::string svg_file;
+  std::string out_folder = ".";  ///< where a failure is written, shrunk
+  std::vector<std::uint32_t>
+      curve;  ///< pool sizes; not empty: the hit-rate curve instead of one run
+  Subject subject;
+  OutputOptions output;
+};
+int replay_command(const ReplayCommandOptions& options);
+
+struct ShrinkCommandOptions {
+  std::string file;
+  std::string out_file;  ///< empty: FILE with .shrunk.kvs
+  Subject subject;
+  OutputOptions output;
+};
+int shrink_command(const ShrinkCommandOptions& options);
+
+struct RecordCommandOptions {
+  std::string target;
+  std::string scenario_file;  ///< record the answers to these commands; empty: random episodes
+  std::string out;            ///< a file for a scenario, a folder for random episodes
+  RecordOptions record;
+  OutputOptions output;
+};
+int record_command(const RecordCommandOptions& options);
+
+struct ListCommandOptions {
+  std::string what = "targets";
+  std::string target;  ///< empty for all
+  OutputOptions output;
+};
+int list_command(const ListCommandOptions& options);
+
+struct ExplainCommandOptions {
+  std::string file;
+  Subject subject;
+};
+int explain_command(const ExplainCommandOptions& options);
+
+}  // namespace kvfence

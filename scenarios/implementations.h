@@ -1,0 +1,38 @@
+#pragma once
+
+/// The implementations of each target that live in this process. The one place where reference and
+/// optimized meet.
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "contract/block_pool_target.h"
+#include "contract/implementation.h"
+
+namespace kvfence {
+
+/// A deliberate mistake that an implementation can be built with.
+struct PlantedBugInfo {
+  std::string_view name;
+  std::string_view doc;
+  std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
+};
+
+/// Makes the implementations of a target. Each target specialises it.
+template <class Target>
+struct Implementations;
+
+template <>
+struct Implementations<BlockPoolTarget> {
+  static std::unique_ptr<Implementation<BlockPoolTarget>> make_reference();
+  static std::unique_ptr<Implementation<BlockPoolTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<BlockPoolTarget>> make_planted(std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+}  // namespace kvfence

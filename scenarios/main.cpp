@@ -1,0 +1,289 @@
+/// The `kvfence` command: CLI11 wiring only. What a subcommand does stands in <name>_command.cpp.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "contract/line.h"
+#include "scenarios/commands.h"
+#include "scenarios/exit_code.h"
+#include "scenarios/output.h"
+
+namespace {
+
+using namespace kvfence;
+
+constexpr const char* kExitCodes =
+    "exit codes: 0 agree, 1 disagreement, 2 bad input, 77 cannot run here";
+
+void add_output(CLI::App* command, OutputOptions& output, bool junit) {
+  command->add_flag("--json", output.json, "print one JSON object as the last line");
+  command->add_flag("--quiet", output.quiet, "no progress on stderr");
+  if (junit)
+    command->add_option("--junit", output.junit_file, "write a JUnit XML file")->type_name("FILE");
+}
+
+void add_subject(CLI::App* command, Subject& subject) {
+  auto* planted = command
+                      ->add_option("--planted-bug", subject.planted_bug,
+                                   "test the optimized implementation with this mistake in it")
+                      ->type_name("NAME");
+  auto* sut =
+      command
+          ->add_option("--sut", subject.sut_command,
+                       "test a child process that speaks the line protocol, started with this "
+                       "shell command")
+          ->type_name("CMD");
+  planted->excludes(sut);
+  command
+      ->add_option("--timeout", subject.timeout_seconds,
+                   "seconds of silence that count as a dead child")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+/// `key=value ...` as it would stand on a config line; false (said on stderr) if it is malformed.
+bool parse_overrides(const std::vector<std::string>& texts, std::vector<Field>& overrides) {
+  for (const std::string& text : texts) {
+    const Parsed<Line> line = parse_line("config " + text, "--config");
+    if (!line || !line->subject.empty() || line->expectation || line->fields.empty()) {
+      bad_input(line ? "--config: found '" + text + "', expected key=value"
+                     : line.error().to_text());
+      return false;
+    }
+    overrides.insert(overrides.end(), line->fields.begin(), line->fields.end());
+  }
+  return true;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "kvfence checks KV-cache managers, command by command: a simple reference against an "
+      "optimized "
+      "implementation, against a planted bug, or against yours.",
+      "kvfence"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "kvfence " KVFENCE_VERSION);
+  app.footer(kExitCodes);
+  int exit_code = exit_code::kAgree;
+
+  RunCommandOptions run_options;
+  CLI::App* run_app =
+      app.add_subcommand("run", "run scenarios and traces (.kvs) against the reference");
+  run_app->add_option("FILE", run_options.paths, "scenario files, or folders of them")->required();
+  std::size_t until = 0;
+  auto* until_option = run_app->add_option("--until", until, "stop behind that many commands");
+  run_app->add_flag_callback(
+      "--no-shrink", [&] { run_options.shrink = false; }, "report a failure as it was found");
+  add_subject(run_app, run_options.subject);
+  add_output(run_app, run_options.output, /*junit=*/true);
+  run_app->callback([&] {
+    if (until_option->count() > 0) run_options.until = until;
+    exit_code = run_command(run_options);
+  });
+
+  CheckCommandOptions check_options;
+  PlantedBugsCommandOptions bugs_options;
+  std::vector<std::string> check_config;
+  double seconds = 10;
+  std::uint64_t episode = 0;
+  bool all_planted_bugs = false;
+  CLI::App* check_app = app.add_subcommand("check", "random interleavings against the reference");
+  check_app->add_option("--target", check_options.target, "what to check; see kvfence list")
+      ->required();
+  auto* seconds_option =
+      check_app->add_option("--seconds", seconds, "stop after that long (10 if no bound is given)")
+          ->check(CLI::PositiveNumber);
+  auto* commands_option = check_app
+                              ->add_option("--commands", check_options.check.commands_max,
+                                           "stop after that many commands")
+                              ->check(CLI::PositiveNumber);
+  check_app
+      ->add_option("--seed", check_options.check.seed, "decides every configuration and command")
+      ->capture_default_str();
+  auto* episode_option =
+      check_app->add_option("--episode", episode, "run this episode of the seed alone");
+  check_app
+      ->add_option("--episode-commands", check_options.check.episode_commands,
+                   "commands on one pool before a fresh one")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  check_app
+      ->add_option("--config", check_config,
+                   "what every configuration has to have, e.g. profile=v0.19")
+      ->type_name("KEY=VALUE");
+  check_app->add_flag_callback(
+      "--no-shrink", [&] { check_options.check.shrink = false; },
+      "report a failure as it was found");
+  check_app->add_option("--out", check_options.out_folder, "where a failing episode is written")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  check_app->add_flag("--planted-bugs", all_planted_bugs,
+                      "run every planted bug and print by whom and how fast it is caught");
+  check_app->add_option("--seeds", bugs_options.num_seeds, "with --planted-bugs: seeds a bug")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  check_app->add_flag("--markdown", bugs_options.markdown,
+                      "with --planted-bugs: the table as Markdown");
+  add_subject(check_app, check_options.check.subject);
+  add_output(check_app, check_options.output, /*junit=*/true);
+  check_app->callback([&] {
+    if (!parse_overrides(check_config, check_options.check.config_overrides)) {
+      exit_code = exit_code::kBadInput;
+      return;
+    }
+    if (all_planted_bugs) {
+      bugs_options.target = check_options.target;
+      bugs_options.seed = check_options.check.seed;
+      bugs_options.output = check_options.output;
+      if (commands_option->count() > 0)
+        bugs_options.commands_max = check_options.check.commands_max;
+      exit_code = planted_bugs_command(bugs_options);
+      return;
+    }
+    if (episode_option->count() > 0) check_options.check.episode = episode;
+    const bool bounded = commands_option->count() > 0 || episode_option->count() > 0;
+    if (seconds_option->count() > 0 || !bounded) check_options.seconds_max = seconds;
+    exit_code = check_command(check_options);
+  });
+
+  ReplayCommandOptions replay_options;
+  CLI::App* replay_app =
+      app.add_subcommand("replay", "recorded production traffic through the pool");
+  replay_app->add_option("FILE", replay_options.file, "a request trace")->required();
+  replay_app->add_option("--format", replay_options.format, "of the trace")
+      ->check(CLI::IsMember({"mooncake"}))
+      ->capture_default_str();
+  replay_app
+      ->add_option("--gpu-blocks", replay_options.gpu_blocks,
+                   "blocks of the pool, with the null block")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  replay_app
+      ->add_option("--concurrency", replay_options.concurrency,
+                   "requests that hold their blocks at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  replay_app->add_option("--only", replay_options.only, "one side alone, for figures")
+      ->check(CLI::IsMember({"reference", "optimized"}));
+  replay_app
+      ->add_option("--state-every", replay_options.state_every,
+                   "compare the whole state after every n-th command (numbers and answers always)")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  replay_app->add_option("--requests", replay_options.requests_max, "replay the first ones only")
+      ->check(CLI::PositiveNumber);
+  replay_app
+      ->add_option("--curve", replay_options.curve,
+                   "the hit rate at each of these pool sizes instead")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->type_name("N,N,...");
+  replay_app
+      ->add_option("--csv", replay_options.csv_file, "write the figures over time (or the curve)")
+      ->type_name("FILE");
+  replay_app->add_option("--svg", replay_options.svg_file, "draw them")->type_name("FILE");
+  replay_app
+      ->add_option("--planted-bug", replay_options.subject.planted_bug,
+                   "test the optimized implementation with this mistake in it")
+      ->type_name("NAME");
+  replay_app
+      ->add_option("--out", replay_options.out_folder, "where the scenario of a failure is written")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  add_output(replay_app, replay_options.output, /*junit=*/true);
+  replay_app->callback([&] { exit_code = replay_command(replay_options); });
+
+  ShrinkCommandOptions shrink_options;
+  CLI::App* shrink_app = app.add_subcommand("shrink", "make a failing scenario small");
+  shrink_app->add_option("FILE", shrink_options.file, "a scenario that fails")->required();
+  shrink_app
+      ->add_option("--out", shrink_options.out_file, "where to write it (FILE with .shrunk.kvs)")
+      ->type_name("FILE");
+  add_subject(shrink_app, shrink_options.subject);
+  add_output(shrink_app, shrink_options.output, /*junit=*/false);
+  shrink_app->callback([&] { exit_code = shrink_command(shrink_options); });
+
+  RecordCommandOptions record_options;
+  std::vector<std::string> record_config;
+  CLI::App* record_app =
+      app.add_subcommand("record", "write down what an implementation answers, as traces");
+  record_app->add_option("FILE", record_options.scenario_file,
+                         "answer these commands (random episodes without it)");
+  record_app->add_option("--target", record_options.target, "of random episodes")
+      ->default_str("block_pool");
+  record_options.target = "block_pool";
+  record_app->add_option("--out", record_options.out, "a file; for random episodes a folder");
+  record_app->add_option("--seed", record_options.record.seed, "of random episodes")
+      ->capture_default_str();
+  record_app->add_option("--episodes", record_options.record.episodes, "how many")
+      ->capture_default_str();
+  record_app
+      ->add_option("--episode-commands", record_options.record.episode_commands, "commands each")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  record_app->add_option("--config", record_config, "what every configuration has to have")
+      ->type_name("KEY=VALUE");
+  add_subject(record_app, record_options.record.subject);
+  add_output(record_app, record_options.output, /*junit=*/false);
+  record_app->callback([&] {
+    exit_code = parse_overrides(record_config, record_options.record.config_overrides)
+                    ? record_command(record_options)
+                    : exit_code::kBadInput;
+  });
+
+  ListCommandOptions list_options;
+  CLI::App* list_app = app.add_subcommand("list", "what there is, by name");
+  list_app
+      ->add_option("WHAT", list_options.what,
+                   "targets, commands, invariants, goals, planted-bugs, rules, devices")
+      ->check(CLI::IsMember(
+          {"targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"}))
+      ->capture_default_str();
+  list_app->add_option("--target", list_options.target, "of this target alone");
+  add_output(list_app, list_options.output, /*junit=*/false);
+  list_app->callback([&] { exit_code = list_command(list_options); });
+
+  ExplainCommandOptions explain_options;
+  CLI::App* explain_app =
+      app.add_subcommand("explain", "tell the story of a scenario, step by step");
+  explain_app->add_option("FILE", explain_options.file, "a scenario")->required();
+  add_subject(explain_app, explain_options.subject);
+  explain_app->callback([&] { exit_code = explain_command(explain_options); });
+
+  std::string serve_target;
+  std::string serve_bug;
+  bool serve_reference = false;
+  CLI::App* serve_app = app.add_subcommand(
+      "serve", "be the child of the line protocol: answer commands from stdin on stdout");
+  serve_app->add_option("--target", serve_target, "what to serve")->required();
+  serve_app->add_option("--planted-bug", serve_bug, "with this mistake")->type_name("NAME");
+  serve_app->add_flag("--reference", serve_reference, "the reference instead of the optimized one");
+  serve_app->callback([&] {
+    const TargetTools* target = find_target(serve_target);
+    exit_code =
+        target ? target->serve(serve_bug, serve_reference)
+               : bad_input("--target: no target '" + serve_target + "'; see kvfence list targets");
+  });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has a code of its own for each mistake; --help and --version are none.
+    return app.exit(error) == 0 ? exit_code::kAgree : exit_code::kBadInput;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kvfence: %s\n", error.what());
+    return kvfence::exit_code::kBadInput;
+  }
+}

@@ -1,0 +1,182 @@
+/// `kvfence replay`: recorded production traffic through the pool.
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "scenarios/commands.h"
+#include "scenarios/exit_code.h"
+#include "scenarios/files.h"
+#include "scenarios/mooncake_trace.h"
+#include "scenarios/output.h"
+#include "scenarios/progress.h"
+#include "scenarios/traffic_replay.h"
+#include "scenarios/traffic_report.h"
+
+namespace kvfence {
+namespace {
+
+using Pool = Implementation<BlockPoolTarget>;
+
+/// Who replays: one side alone, or the reference and the side under test.
+struct Sides {
+  std::unique_ptr<Pool> expected;
+  std::unique_ptr<Pool> actual;  ///< null: the expected side alone
+};
+
+Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
+  using Available = Implementations<BlockPoolTarget>;
+  Sides sides;
+  if (options.only == "optimized") {
+    sides.expected = Available::make_optimized();
+    return sides;
+  }
+  sides.expected = Available::make_reference();
+  if (options.only == "reference") return sides;
+  sides.actual = options.subject.planted_bug.empty()
+                     ? Available::make_optimized()
+                     : Available::make_planted(options.subject.planted_bug);
+  if (sides.actual) return sides;
+  return InputError{"--planted-bug",
+                    {},
+                    "'" + options.subject.planted_bug + "'",
+                    "a name of kvfence list planted-bugs"};
+}
+
+bool save(const std::string& path, const std::string& text) {
+  if (path.empty()) return true;
+  const auto problem = write_file(path, text);
+  if (problem) std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
+  return !problem;
+}
+
+Report report_of(const ReplayCommandOptions& options, const Sides& sides,
+                 const TrafficReplayResult& result, double seconds) {
+  Report report;
+  report.target = BlockPoolTarget::kName;
+  report.source = options.file;
+  report.expected_name = sides.expected->name();
+  report.actual_name = sides.actual ? sides.actual->name() : "";
+  report.commands = result.commands;
+  report.seconds = seconds;
+  report.disagreements = result.divergence ? 1 : 0;
+  report.divergence = result.divergence;
+  const auto number = [&](const char* name, auto value) {
+    report.numbers.emplace_back(name, static_cast<double>(value));
+  };
+  number("requests", result.requests);
+  number("too_large", result.too_large);
+  number("gpu_blocks", options.gpu_blocks);
+  number("concurrency", options.concurrency);
+  number("blocks", result.blocks);
+  number("hits", result.hits);
+  number("hit_rate", result.hit_rate());
+  number("evictions", result.evictions);
+  number("peak_referenced", result.peak_referenced);
+  return report;
+}
+
+/// Keeps the commands that lead to a divergence, shrunk: real traffic makes long scenarios.
+void save_divergence(const ReplayCommandOptions& options, const TrafficReplayResult& result,
+                     Report& report) {
+  report.scenario = to_document(*result.scenario);
+  const TargetTools* target = find_target(BlockPoolTarget::kName);
+  Progress progress("tries", options.output.quiet);
+  Outcome shrunk = target->shrink(report.scenario, options.file, options.subject,
+                                  [&](std::uint64_t done, std::uint64_t total) {
+                                    progress.show(done, total);
+                                    return true;
+                                  });
+  progress.clear();
+  if (shrunk.report.divergence) {
+    report.divergence = shrunk.report.divergence;
+    report.scenario = shrunk.report.scenario;
+    report.commands_before_shrinking = shrunk.report.commands_before_shrinking;
+  }
+  // Not beside the trace: recorded traffic often lies where nobody may write.
+  const auto name = std::filesystem::path(shrunk_path(options.file)).filename();
+  const auto path = std::filesystem::path(options.out_folder) / name;
+  save_failure(report, path.lexically_normal().string(), options.subject);
+}
+
+int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions& replay,
+                 const Sides& sides, const std::vector<MooncakeRequest>& requests) {
+  Progress progress("requests", options.output.quiet);
+  const auto curve = hit_rate_curve(
+      requests, options.curve, replay, *sides.expected, sides.actual.get(),
+      [&](const TrafficProgress& done) { progress.show(done.requests_done, done.requests_total); });
+  progress.clear();
+  const MooncakeTotals totals = totals_of(requests);
+  nlohmann::ordered_json object = {{"requests", totals.num_requests},
+                                   {"blocks", totals.num_blocks},
+                                   {"hit_rate_max", totals.hit_rate_max()},
+                                   {"seconds", progress.seconds()},
+                                   {"disagreements", 0},
+                                   {"curve", nlohmann::ordered_json::array()}};
+  for (const HitRatePoint& point : curve) {
+    object["curve"].push_back({{"gpu_blocks", point.gpu_blocks},
+                               {"hits", point.result.hits},
+                               {"hit_rate", point.result.hit_rate()},
+                               {"evictions", point.result.evictions},
+                               {"too_large", point.result.too_large}});
+    if (point.result.divergence) object["disagreements"] = 1;
+  }
+  if (options.output.json) {
+    std::printf("%s\n", object.dump().c_str());
+  } else {
+    std::printf("%s", to_table(curve, totals).c_str());
+  }
+  if (!save(options.csv_file, to_csv(curve)) || !save(options.svg_file, to_svg(curve, totals))) {
+    return exit_code::kBadInput;
+  }
+  return object["disagreements"] == 0 ? exit_code::kAgree : exit_code::kDisagreement;
+}
+
+}  // namespace
+
+int replay_command(const ReplayCommandOptions& options) {
+  TrafficReplayOptions replay;
+  replay.gpu_blocks = options.gpu_blocks;
+  replay.concurrency = options.concurrency;
+  replay.state_every = options.state_every;
+  replay.requests_max = options.requests_max;
+  if (auto error = validate(replay)) return bad_input(*error);
+  for (std::uint32_t size : options.curve) {
+    TrafficReplayOptions sized = replay;
+    sized.gpu_blocks = size;
+    if (auto error = validate(sized)) return bad_input(*error);
+  }
+  const Parsed<std::vector<MooncakeRequest>> requests = read_mooncake_trace_file(options.file);
+  if (!requests) return bad_input(requests.error());
+  Parsed<Sides> sides = make_sides(options);
+  if (!sides) return bad_input(sides.error());
+  if (!options.curve.empty()) return replay_curve(options, replay, *sides, *requests);
+
+  Progress progress("requests", options.output.quiet);
+  const TrafficReplayResult result = replay_traffic(
+      *requests, replay, *sides->expected, sides->actual.get(),
+      [&](const TrafficProgress& done) { progress.show(done.requests_done, done.requests_total); });
+  progress.clear();
+  Report report = report_of(options, *sides, result, progress.seconds());
+  if (result.divergence) save_divergence(options, result, report);
+  bool saved = save(options.csv_file, to_csv(result.samples));
+  saved = save(options.svg_file, to_svg(result.samples)) && saved;
+  saved = write_junit({report}, options.output) && saved;
+  if (options.output.json) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::parse(to_json(report));
+    // The counts are integers; a report's numbers are decimals.
+    for (const auto& [name, value] : report.numbers) {
+      if (name != "hit_rate") object[name] = static_cast<std::uint64_t>(value);
+    }
+    object["hit_rate"] = result.hit_rate();
+    std::printf("%s\n", object.dump().c_str());
+  } else {
+    if (!result.divergence) std::printf("%s\n", to_text_chart(result.samples).c_str());
+    std::printf("%s", to_text(report).c_str());
+  }
+  if (!saved) return exit_code::kBadInput;
+  return result.divergence ? exit_code::kDisagreement : exit_code::kAgree;
+}
+
+}  // namespace kvfence
