@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Checks that every C++ file is laid out as .clang-format says.
+#
+#   ci/check_format.sh [--fix]    --fix: lays them out
+#
+# Exit codes: 0 all are; 1 one is not; 77 no clang-format of version 14 here, the one whose layout counts.
+. "$(dirname "$0")/lib.sh"
+
+version=$(clang-format --version 2>/dev/null | sed -n 's/.*version \([0-9]*\)\..*/\1/p' || true)
+if [ "$version" != 14 ]; then
+  say "format not checked: it needs clang-format 14, found ${version:-none}"
+  exit 77
+fi
+
+mapfile -t files < <(python3 ci/tree.py | grep -E '\.(h|cpp|cu|cuh)$')
+[ "${#files[@]}" -gt 0 ] || die "no C++ file found"
+if [ "${1:-}" = --fix ]; then
+  clang-format -i "${files[@]}"
+else
+  clang-format --dry-run -Werror "${files[@]}" || die "ci/check_format.sh --fix mends it"
+fi
+say "format: ${#files[@]} files"

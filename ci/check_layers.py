@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Checks that every #include follows the picture of the layers; ci/README.md shows it.
+
+    L3   scenarios/   fuzz/   properties/*_test.cpp   properties/bench/
+    L2   properties/                        knows concepts, never an implementation
+    L1   reference/   optimized/   cuda/    never each other
+    L0   contract/
+
+The library targets of CMake cannot do this: all folders share one include root. Exit codes: 0 clean, 1 not.
+"""
+
+import fnmatch
+import pathlib
+import re
+import sys
+
+from tree import Finding, main, read_text
+
+LAYERS = ("contract", "reference", "optimized", "cuda", "properties", "fuzz", "scenarios")
+SOURCES = (".h", ".cpp", ".cu", ".cuh")
+BELOW_L3 = ("contract", "reference", "optimized", "cuda", "properties")
+
+# The files of properties/ that belong to L3. Only the first three name an implementation's own headers;
+# the other tests there reach implementations through PLUG, as their contract shows them.
+NAME_IMPLEMENTATIONS = ("properties/*_prop_test.cpp", "properties/prop_test_support.h", "properties/bench/*")
+L3 = NAME_IMPLEMENTATIONS + ("properties/*_test.cpp", "fuzz/*", "scenarios/*")
+
+# First match decides: which folders of the repository a file may include.
+MAY_INCLUDE = tuple((pattern, BELOW_L3) for pattern in NAME_IMPLEMENTATIONS) + (
+    ("contract/*", ("contract",)),
+    ("reference/*", ("contract", "reference")),
+    ("optimized/*", ("contract", "optimized")),
+    ("cuda/*", ("contract", "cuda")),
+    ("properties/*", ("contract", "properties")),
+    ("fuzz/*", BELOW_L3 + ("fuzz",)),
+    ("scenarios/*", BELOW_L3 + ("scenarios",)),
+)
+
+# The exception: where the implementations are plugged together, once for all of L3.
+PLUG = "scenarios/implementations.h"
+
+# Files that need a compiler and nothing else: the standard library is all they may include besides.
+STD_ONLY = ("contract/*.h", "reference/*", "optimized/*")
+PRODUCT = ("contract/*", "reference/*", "optimized/*", "cuda/*", "scenarios/*")
+TEST_FILES = ("*_test.cpp", "*/bench/*")
+TEST_LIBRARIES = ("gtest/", "gmock/", "rapidcheck", "benchmark/")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+
+
+def matches(path, patterns):
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def check_include(root, path, quoted, angled):
+    """What is wrong with one include of one file: (rule, message), or None."""
+    if quoted and quoted.startswith(TEST_LIBRARIES):
+        return "foreign-header-in-quotes", f'"{quoted}" is not ours: write <{quoted}>'
+    test = matches(path, TEST_FILES)
+    if angled:
+        if angled.split("/")[0] in LAYERS and (root / angled).is_file():
+            return "own-header-in-angle-brackets", f'<{angled}> is ours: write "{angled}"'
+        if not test and angled.startswith(TEST_LIBRARIES) and matches(path, PRODUCT):
+            return "test-library-in-product", f"<{angled}> belongs into tests"
+        if not test and matches(path, STD_ONLY) and ("." in angled or "/" in angled):
+            return "standard-library-only", f"<{angled}> is not of the C++ standard library"
+        return None
+    if not (root / quoted).is_file():
+        return "include-root", f'"{quoted}" is not a path from the root of the repository'
+    if quoted == PLUG and matches(path, L3):
+        return None
+    if matches(quoted, L3) and not matches(path, L3):
+        return "layer", f'"{quoted}" is of L3, which nothing below includes'
+    folder = quoted.split("/")[0]
+    allowed = next((folders for pattern, folders in MAY_INCLUDE if fnmatch.fnmatchcase(path, pattern)), ())
+    if folder not in allowed:
+        return "layer", f'may include {", ".join(allowed) or "nothing"}; found "{quoted}"'
+    if quoted.endswith((".cpp", ".cu")):
+        return "source-included", f'"{quoted}" is no header'
+    return None
+
+
+def check(root, files):
+    findings = []
+    for path in files:
+        if pathlib.Path(path).suffix not in SOURCES:
+            continue
+        if path.split("/")[0] not in LAYERS:
+            findings.append(Finding(path, 1, "unknown-folder", f"C++ lives in {', '.join(LAYERS)}"))
+            continue
+        for number, line in enumerate((read_text(root / path) or "").splitlines(), start=1):
+            include = INCLUDE.match(line)
+            wrong = include and check_include(root, path, include.group(1), include.group(2))
+            if wrong:
+                findings.append(Finding(path, number, *wrong))
+    return findings
+
+
+if __name__ == "__main__":
+    sys.exit(main(check, "layers"))
