@@ -83,6 +83,13 @@ Value event_value(const BlockStored& event) {
   // A list of nothing but none says no more than the number of hashes.
   if (any_extra_keys) fields.push_back({"extra_keys", Value::Variant(std::move(extra_keys)), {}});
   if (event.group_idx) fields.push_back({"group_idx", to_value(*event.group_idx), {}});
+  if (event.kv_cache_spec_kind) {
+    fields.push_back({"kv_cache_spec_kind", to_value(*event.kv_cache_spec_kind), {}});
+  }
+  if (event.kv_cache_spec_sliding_window) {
+    fields.push_back(
+        {"kv_cache_spec_sliding_window", to_value(*event.kv_cache_spec_sliding_window), {}});
+  }
   return Value::Variant(Record{"stored", std::move(fields)});
 }
 
@@ -150,6 +157,12 @@ bool stored_from(const Record& record, BlockStored& event) {
   }
   std::uint32_t group = 0;
   if (reader.read("group_idx", group)) event.group_idx = group;
+  std::string kind;
+  if (reader.read("kv_cache_spec_kind", kind)) event.kv_cache_spec_kind = kind;
+  std::uint32_t window = 0;
+  if (reader.read("kv_cache_spec_sliding_window", window)) {
+    event.kv_cache_spec_sliding_window = window;
+  }
   return reader.all_read();
 }
 

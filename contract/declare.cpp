@@ -39,6 +39,8 @@ std::string_view to_text(Domain domain) {
       return "a number of blocks";
     case Domain::kMask:
       return "one flag a block";
+    case Domain::kTokenCount:
+      return "a number of tokens";
     case Domain::kText:
       return "text";
     case Domain::kMultimodal:

@@ -40,6 +40,7 @@ enum class Domain : std::uint8_t {
   kHashIndex,   ///< index of a block within a request
   kBlockCount,  ///< number of leading blocks of a request
   kMask,        ///< one flag a block
+  kTokenCount,  ///< how many tokens
   kText,        ///< free text
   kMultimodal,  ///< (item identifier offset length) records
   kSetting,     ///< part of a configuration; drawn by the target itself

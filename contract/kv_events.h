@@ -27,6 +27,10 @@ struct BlockStored {
   /// One entry a hash; none where a block has no extra keys. Empty stands for upstream's none.
   std::vector<std::optional<ExtraKeys>> extra_keys;
   std::optional<GroupId> group_idx;  ///< where the rules say that events carry it
+  /// Upstream's name of the group's kind, and its window in tokens: added by a KV-cache manager,
+  /// where the rules say so.
+  std::optional<std::string> kv_cache_spec_kind;
+  std::optional<std::uint32_t> kv_cache_spec_sliding_window;
   friend bool operator==(const BlockStored&, const BlockStored&) = default;
 };
 

@@ -5,12 +5,18 @@ namespace kvfence {
 Rules rules_of(Profile profile) {
   switch (profile) {
     case Profile::kV019:
-      return {.free_blocks_prepend = false,
-              .cache_full_blocks_mask = false,
-              .events_carry_group = false};
+      return {};
     case Profile::kV023:
-      return {
-          .free_blocks_prepend = true, .cache_full_blocks_mask = true, .events_carry_group = true};
+      return {.free_blocks_prepend = true,
+              .cache_full_blocks_mask = true,
+              .events_carry_group = true,
+              .full_sequence_gate_in_allocate_slots = true,
+              .sliding_window_mask = true,
+              .unhashed_blocks_first = true,
+              .eagle_by_group = true,
+              .mamba_align_keeps_blocks = true,
+              .sink_groups = false,
+              .events_carry_spec = true};
   }
   return {};
 }

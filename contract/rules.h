@@ -26,6 +26,40 @@ struct Rules {
   /// Source: vLLM v0.23.0 distributed/kv_events.py group_idx; absent in v0.19.0.
   bool events_carry_group = false;
 
+  /// allocate_slots takes full_sequence_must_fit and reserved_blocks, and the gate counts what a
+  /// window or chunk can hold at most; before, can_fit_full_sequence is an operation of its own.
+  /// Source: vLLM v0.23.0 v1/core/kv_cache_manager.py allocate_slots; v0.19.0
+  /// can_fit_full_sequence.
+  bool full_sequence_gate_in_allocate_slots = false;
+
+  /// Sliding-window groups cache only blocks that a later lookup can use.
+  /// Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py reachable_block_mask.
+  bool sliding_window_mask = false;
+
+  /// A window's blocks that carry no hash go to the head of the free queue when they are dropped or
+  /// freed. Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py remove_skipped_blocks
+  /// (every kind) and SlidingWindowManager.free.
+  bool unhashed_blocks_first = false;
+
+  /// Eagle is a property of a group: its lookup looks one block further, drops it once, and hybrid
+  /// caching is rounded down to scheduler_block_size. Before, every lookup of every group drops a
+  /// block. Source: vLLM v0.23.0 v1/core/kv_cache_coordinator.py HybridKVCacheCoordinator;
+  /// SlidingWindowManager find_longest_cache_hit.
+  bool eagle_by_group = false;
+
+  /// Mamba in align mode leaves a table alone that is longer than needed; before, upstream asserts.
+  /// Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py MambaManager.allocate_new_blocks.
+  bool mamba_align_keeps_blocks = false;
+
+  /// Groups with an attention sink can be built.
+  /// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py SinkFullAttentionManager; that of
+  /// v0.23.0 raises TypeError at construction (scheduler_block_size).
+  bool sink_groups = true;
+
+  /// BlockStored carries the kind and the window of its group.
+  /// Source: vLLM v0.23.0 v1/core/kv_cache_manager.py take_events.
+  bool events_carry_spec = false;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -36,13 +70,26 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 3> kRuleFields = {{
+inline constexpr std::array<RuleField, 10> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
      "cache_full_blocks takes a mask: masked-out blocks are passed over like null blocks"},
     {"events_carry_group", &Rules::events_carry_group,
      "BlockStored and BlockRemoved carry the group id"},
+    {"full_sequence_gate_in_allocate_slots", &Rules::full_sequence_gate_in_allocate_slots,
+     "allocate_slots takes full_sequence_must_fit and reserved_blocks; no can_fit_full_sequence"},
+    {"sliding_window_mask", &Rules::sliding_window_mask,
+     "sliding-window groups cache only blocks that a later lookup can use"},
+    {"unhashed_blocks_first", &Rules::unhashed_blocks_first,
+     "dropped window blocks without a hash go to the head of the free queue"},
+    {"eagle_by_group", &Rules::eagle_by_group,
+     "eagle is a property of a group; a lookup drops its block once"},
+    {"mamba_align_keeps_blocks", &Rules::mamba_align_keeps_blocks,
+     "Mamba align leaves a table alone that is longer than needed"},
+    {"sink_groups", &Rules::sink_groups, "groups with an attention sink can be built"},
+    {"events_carry_spec", &Rules::events_carry_spec,
+     "BlockStored carries the kind and the window of its group"},
 }};
 
 /// A pinned upstream release.

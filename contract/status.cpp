@@ -8,10 +8,27 @@ namespace kvfence {
 namespace {
 
 constexpr std::array<std::string_view, kNumErrorCodes> kNames = {
-    "none",           "unknown_request",  "unknown_block",  "no_free_blocks",
-    "not_in_profile", "caching_disabled", "bad_block_size", "bad_range",
-    "bad_mask",       "missing_hash",     "already_hashed", "double_free",
-    "queue_empty",    "not_queued",       "already_queued",
+    "none",
+    "unknown_request",
+    "unknown_block",
+    "no_free_blocks",
+    "not_in_profile",
+    "caching_disabled",
+    "bad_block_size",
+    "bad_range",
+    "bad_mask",
+    "missing_hash",
+    "already_hashed",
+    "double_free",
+    "queue_empty",
+    "not_queued",
+    "already_queued",
+    "already_declared",
+    "already_allocated",
+    "not_allocated",
+    "no_tokens",
+    "beyond_model_length",
+    "table_shrinks",
 };
 
 }  // namespace

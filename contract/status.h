@@ -27,10 +27,16 @@ enum class ErrorCode : std::uint8_t {
   kDoubleFree,  ///< a block would be released more often than it is held, or would be queued twice
   kQueueEmpty,  ///< fewer blocks are queued than are to be popped
   kNotQueued,   ///< the block is not in the queue
-  kAlreadyQueued,  ///< the block is in the queue already, or is listed twice
+  kAlreadyQueued,      ///< the block is in the queue already, or is listed twice
+  kAlreadyDeclared,    ///< a request of that name was declared before
+  kAlreadyAllocated,   ///< the request holds blocks, or was computed in part
+  kNotAllocated,       ///< the request holds no blocks
+  kNoTokens,           ///< slots for no token
+  kBeyondModelLength,  ///< more tokens than max_model_len
+  kTableShrinks,       ///< fewer blocks wanted than the request holds
 };
 
-inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kAlreadyQueued) + 1;
+inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kTableShrinks) + 1;
 
 /// The code's name in the line language, e.g. "no_free_blocks"; kNone is "none".
 std::string_view to_text(ErrorCode code);

@@ -66,11 +66,14 @@ TEST(Rules, EveryFieldHasItsOwnNameAndMember) {
   for (const RuleField& field : kRuleFields) {
     names.insert(field.name);
     EXPECT_FALSE(field.doc.empty()) << field.name;
+    const Rules defaults;
     Rules rules;
-    rules.*field.member = true;
-    int num_set = 0;
-    for (const RuleField& other : kRuleFields) num_set += rules.*other.member ? 1 : 0;
-    EXPECT_EQ(num_set, 1) << field.name;
+    rules.*field.member = !(defaults.*field.member);
+    int num_changed = 0;
+    for (const RuleField& other : kRuleFields) {
+      num_changed += rules.*other.member != defaults.*other.member ? 1 : 0;
+    }
+    EXPECT_EQ(num_changed, 1) << field.name;
   }
   EXPECT_EQ(names.size(), kRuleFields.size());
 }
@@ -89,11 +92,12 @@ TEST(Rules, NamesStandForTheirMembers) {
 
 TEST(Rules, V019HasNoneOfTheLaterOptions) { EXPECT_EQ(rules_of(Profile::kV019), Rules{}); }
 
-TEST(Rules, V023HasThemAll) {
+TEST(Rules, V023HasThemAllButSinks) {
   const Rules rules = rules_of(Profile::kV023);
-  EXPECT_TRUE(rules.free_blocks_prepend);
-  EXPECT_TRUE(rules.cache_full_blocks_mask);
-  EXPECT_TRUE(rules.events_carry_group);
+
+  for (const RuleField& field : kRuleFields) {
+    EXPECT_EQ(rules.*field.member, field.name != "sink_groups") << field.name;
+  }
 }
 
 }  // namespace

@@ -96,11 +96,17 @@ void Reach::count_error(ErrorCode error) {
       return add(Reached::kErrorAlreadyHashed);
     case ErrorCode::kDoubleFree:
       return add(Reached::kErrorDoubleFree);
-    // The queue alone gives the others; a pool never does.
+    // The queue alone and a KV-cache manager give the others; a pool never does.
     case ErrorCode::kNone:
     case ErrorCode::kQueueEmpty:
     case ErrorCode::kNotQueued:
     case ErrorCode::kAlreadyQueued:
+    case ErrorCode::kAlreadyDeclared:
+    case ErrorCode::kAlreadyAllocated:
+    case ErrorCode::kNotAllocated:
+    case ErrorCode::kNoTokens:
+    case ErrorCode::kBeyondModelLength:
+    case ErrorCode::kTableShrinks:
       return;
   }
 }
