@@ -250,6 +250,14 @@ void BlockPool::take_events(std::vector<KVCacheEvent>& out) {
   out.swap(kv_event_queue_);
 }
 
+// The blocks are not even evicted: they leave the queue before anything was cached.
+// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py SinkFullAttentionManager.__init__
+ErrorCode BlockPool::take_sink_blocks(std::uint32_t num_blocks) {
+  std::vector<BlockId> blocks(num_blocks);
+  const ErrorCode popped = free_block_queue_.popleft_n(blocks);
+  return popped == ErrorCode::kNone ? ErrorCode::kNone : ErrorCode::kNoFreeBlocks;
+}
+
 // Source: vLLM v0.19.0 v1/core/block_pool.py get_num_free_blocks
 std::uint32_t BlockPool::get_num_free_blocks() const { return free_block_queue_.num_free_blocks(); }
 
@@ -263,18 +271,13 @@ double BlockPool::get_usage() const {
 
 std::uint32_t BlockPool::num_cached_keys() const { return cached_block_hash_to_block_.size(); }
 
-// Source: ours (contract/block_pool.h); a block is queued exactly if nobody references it.
+// Source: ours (contract/block_pool.h)
 BlockCounts BlockPool::block_counts() const {
+  std::vector<BlockId> free_blocks;
+  get_all_free_blocks(free_blocks);
   BlockCounts counts;
-  for (const KVCacheBlock& block : blocks_) {
-    if (block.is_null() || block.ref_cnt > 0) {
-      ++counts.referenced;
-    } else if (block.has_hash()) {
-      ++counts.cached;
-    } else {
-      ++counts.empty;
-    }
-  }
+  counts.referenced = config_.num_gpu_blocks - get_num_free_blocks();
+  for (const BlockId id : free_blocks) ++(blocks_[id].has_hash() ? counts.cached : counts.empty);
   return counts;
 }
 

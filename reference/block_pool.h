@@ -34,6 +34,11 @@ class BlockPool {
   bool reset_prefix_cache();
   void take_events(std::vector<KVCacheEvent>& out);
 
+  /// Takes num_blocks off the head of the free queue for good: nobody holds them (ref_cnt stays 0)
+  /// and they are never freed. What a group with a sink does at construction; no operation of the
+  /// block_pool target. Errors: kNoFreeBlocks
+  ErrorCode take_sink_blocks(std::uint32_t num_blocks);
+
   std::uint32_t get_num_free_blocks() const;
   double get_usage() const;
   std::uint32_t num_cached_keys() const;

@@ -190,6 +190,19 @@ TEST_F(BlockPoolTest, CountsTellEmptyCachedAndReferenced) {
   EXPECT_EQ(pool_.num_cached_keys(), 3u);
 }
 
+TEST(BlockPool, SinkBlocksLeaveTheQueueForGood) {
+  BlockPool pool(config_of(Profile::kV019, 5));
+
+  EXPECT_EQ(pool.take_sink_blocks(2), ErrorCode::kNone);
+  EXPECT_EQ(free_list(pool), Ids({3, 4}));
+  EXPECT_EQ(pool.ref_cnt(1), 0u);
+  EXPECT_EQ(pool.block_counts(), (BlockCounts{.empty = 2, .cached = 0, .referenced = 3}));
+  EXPECT_FALSE(pool.reset_prefix_cache());
+
+  EXPECT_EQ(pool.take_sink_blocks(3), ErrorCode::kNoFreeBlocks);
+  EXPECT_EQ(free_list(pool), Ids({3, 4}));
+}
+
 TEST_F(BlockPoolTest, ACopyIsAlone) {
   BlockPool copy = pool_;
 
