@@ -376,6 +376,13 @@ bool BasicBlockPool<Instrumentation>::reset_prefix_cache() {
 }
 
 template <class Instrumentation>
+ErrorCode BasicBlockPool<Instrumentation>::take_sink_blocks(std::uint32_t num_blocks) {
+  std::vector<BlockId> sink_blocks(num_blocks);
+  return queue_.popleft_n(sink_blocks) == ErrorCode::kNone ? ErrorCode::kNone
+                                                           : ErrorCode::kNoFreeBlocks;
+}
+
+template <class Instrumentation>
 double BasicBlockPool<Instrumentation>::get_usage() const {
   const std::uint32_t num_usable = planted(PlantedBug::kUsageCountsNullBlock)
                                        ? config_.num_gpu_blocks

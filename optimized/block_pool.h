@@ -47,6 +47,12 @@ class BasicBlockPool {
   /// Cost: O(1) if nothing is cached, else O(num_gpu_blocks).
   bool reset_prefix_cache();
 
+  /// Takes num_blocks from the head of the queue for good; their ref_cnt stays 0, and they count as
+  /// referenced. For the sinks of a KV-cache manager, at construction; not an operation of the
+  /// block pool that is compared. Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py
+  /// SinkFullAttentionManager. Errors: kNoFreeBlocks
+  ErrorCode take_sink_blocks(std::uint32_t num_blocks);
+
   void take_events(std::vector<KVCacheEvent>& out) { events_.take(out); }
 
   std::uint32_t get_num_free_blocks() const { return queue_.num_free_blocks(); }

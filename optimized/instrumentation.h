@@ -1,11 +1,12 @@
 #pragma once
 
-/// What watches, or breaks, the optimized pool from inside: a value that the pool, its queue and
-/// its map each hold.
+/// What watches, or breaks, the optimized code from inside: a value that the pool, its queue, its
+/// map and the parts of the KV-cache manager each hold.
 ///
-/// An instrumentation has the four members of NoInstrumentation; production builds use that one,
+/// An instrumentation has the members of NoInstrumentation; production builds use that one,
 /// which is empty and whose hooks fold to nothing.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "optimized/planted_bugs.h"
@@ -17,10 +18,13 @@ struct NoInstrumentation {
   /// it.
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedBug) const { return false; }
+  constexpr bool planted(PlantedKVCacheBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
   constexpr void on_probe() const {}
+  /// That many entries of a block table were read or written.
+  constexpr void on_table_entries(std::size_t) const {}
 };
 
 /// Counts the work of data structures: the O(1) claim is a test about these numbers.
@@ -28,16 +32,20 @@ class CountingInstrumentation {
  public:
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedBug) const { return false; }
+  constexpr bool planted(PlantedKVCacheBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
+  void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
 
   std::uint64_t num_links() const { return num_links_; }
   std::uint64_t num_probes() const { return num_probes_; }
+  std::uint64_t num_table_entries() const { return num_table_entries_; }
 
  private:
   // Lookups are const and count too.
   mutable std::uint64_t num_links_ = 0;
   mutable std::uint64_t num_probes_ = 0;
+  mutable std::uint64_t num_table_entries_ = 0;
 };
 
 /// Switches one planted bug on; kNone behaves like production.
@@ -46,15 +54,20 @@ class PlantedInstrumentation {
   static constexpr bool kPlants = true;
 
   PlantedInstrumentation() = default;
-  // Implicit, so that a pool is built from (config, PlantedBug).
+  // Implicit, so that a pool is built from (config, PlantedBug), and a manager from (config,
+  // PlantedKVCacheBug) or, with the bug in its pool, from (config, PlantedBug).
   PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
+  PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
+  bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
+  void on_table_entries(std::size_t) const {}
 
  private:
   PlantedBug bug_ = PlantedBug::kNone;
+  PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
 };
 
 }  // namespace kvfence::optimized

@@ -1,6 +1,7 @@
 #pragma once
 
-/// The deliberate mistakes that BasicBlockPool<PlantedInstrumentation> can make, one at a time.
+/// The deliberate mistakes that BasicBlockPool<PlantedInstrumentation> and
+/// BasicKVCacheManager<PlantedInstrumentation> can make, one at a time.
 ///
 /// Each is one small switch in the code, compiled out of production builds. A planted bug that no
 /// oracle catches is an open fault of the harness. None of them reads or writes out of bounds or
@@ -145,6 +146,123 @@ constexpr const PlantedBugInfo& planted_bug_info(PlantedBug bug) {
 /// The bug of that name; nothing for an unknown name.
 constexpr std::optional<PlantedBug> planted_bug_from_name(std::string_view name) {
   for (const PlantedBugInfo& info : kPlantedBugs) {
+    if (info.name == name) return info.bug;
+  }
+  return std::nullopt;
+}
+
+/// The mistakes of the KV-cache manager above its pool.
+enum class PlantedKVCacheBug : std::uint8_t {
+  kNone,
+  kMaskMissesEagleBlock,
+  kHitBlocksCachedAgain,
+  kEvictableHitsNotCharged,
+  kMambaHitInSameStep,
+  kNullsNotCountedAsCached,
+  kMambaDropsEagleBlock,
+  kEagleDropsEveryRound,
+  kHitsTouchedBeforeExternal,
+  kHitCoversLastToken,
+  kEagleBlockKept,
+  kHybridNotTruncated,
+  kWindowFreedEarly,
+  kWindowFreedLate,
+  kSkippedKeptWhenRefused,
+  kFreedInForwardOrder,
+  kUnhashedFreedToTail,
+  kHitBlocksNotTouched,
+  kExternalBlocksCountedAsCached,
+  kDelayCacheBlocksIgnored,
+  kLookaheadTokensCached,
+  kRetentionForgetsPromptEnd,
+  kCommonPrefixCountsNulls,
+  kGateIgnoresWindow,
+  kReservedBlocksIgnored,
+  kMambaKeepsLastState,
+  kCrossAttentionCountsTokens,
+  kSkippedReadsInStats,
+};
+
+struct PlantedKVCacheBugInfo {
+  PlantedKVCacheBug bug;
+  std::string_view name;    ///< as in PlantedBugInfo
+  std::string_view doc;     ///< one sentence
+  std::string_view thread;  ///< as in PlantedBugInfo; where upstream behaves as the thread says,
+                            ///< the bug is the fix
+};
+
+inline constexpr std::array<PlantedKVCacheBugInfo, 27> kPlantedKVCacheBugs = {{
+    {PlantedKVCacheBug::kMaskMissesEagleBlock, "mask_misses_eagle_block",
+     "The mask of a sliding window leaves out the block that an eagle lookup needs behind a "
+     "boundary.",
+     "vllm#44082"},
+    {PlantedKVCacheBug::kHitBlocksCachedAgain, "hit_blocks_cached_again",
+     "A request with a hit starts with no block counted as cached, so that the hit is cached "
+     "again.",
+     "vllm#14073"},
+    {PlantedKVCacheBug::kEvictableHitsNotCharged, "evictable_hits_not_charged",
+     "Hit blocks that lie in the free queue are not counted into what an allocation needs.",
+     "vllm#6849"},
+    {PlantedKVCacheBug::kMambaHitInSameStep, "mamba_hit_in_same_step",
+     "A Mamba state that was cached in this very step may be hit.", "vllm#29387"},
+    {PlantedKVCacheBug::kNullsNotCountedAsCached, "nulls_not_counted_as_cached",
+     "The null blocks before a hit or a load are not counted as cached.", "vllm#42547"},
+    {PlantedKVCacheBug::kMambaDropsEagleBlock, "mamba_drops_eagle_block",
+     "A Mamba lookup for eagle looks one block less far.", "vllm#57128"},
+    {PlantedKVCacheBug::kEagleDropsEveryRound, "eagle_drops_every_round",
+     "A hybrid lookup drops eagle blocks again in every round.", "vllm#32802"},
+    {PlantedKVCacheBug::kHitsTouchedBeforeExternal, "hits_touched_before_external",
+     "The hits of all groups are touched before any group takes external blocks, as releases after "
+     "v0.23 do.",
+     "vllm#33775"},
+    {PlantedKVCacheBug::kHitCoversLastToken, "hit_covers_last_token",
+     "A hit may cover all tokens, so that none is left to compute.", "ours"},
+    {PlantedKVCacheBug::kEagleBlockKept, "eagle_block_kept",
+     "Lookups keep the block that eagle has to compute again.", "ours"},
+    {PlantedKVCacheBug::kHybridNotTruncated, "hybrid_not_truncated",
+     "A hybrid hit keeps the full-attention blocks beyond what the other groups have.", "ours"},
+    {PlantedKVCacheBug::kWindowFreedEarly, "window_freed_early",
+     "remove_skipped_blocks drops one block too many.", "ours"},
+    {PlantedKVCacheBug::kWindowFreedLate, "window_freed_late",
+     "remove_skipped_blocks leaves one block too many.", "ours"},
+    {PlantedKVCacheBug::kSkippedKeptWhenRefused, "skipped_kept_when_refused",
+     "Blocks no longer needed stay if the allocation does not succeed.", "ours"},
+    {PlantedKVCacheBug::kFreedInForwardOrder, "freed_in_forward_order",
+     "free queues the first block of a group first.", "vllm#48532"},
+    {PlantedKVCacheBug::kUnhashedFreedToTail, "unhashed_freed_to_tail",
+     "Window blocks without a hash go to the tail of the free queue.", "ours"},
+    {PlantedKVCacheBug::kHitBlocksNotTouched, "hit_blocks_not_touched",
+     "The blocks of a hit are not touched.", "ours"},
+    {PlantedKVCacheBug::kExternalBlocksCountedAsCached, "external_blocks_counted_as_cached",
+     "Blocks for external tokens count as cached and never become findable.", "ours"},
+    {PlantedKVCacheBug::kDelayCacheBlocksIgnored, "delay_cache_blocks_ignored",
+     "allocate_slots caches full blocks although it was told to wait.", "ours"},
+    {PlantedKVCacheBug::kLookaheadTokensCached, "lookahead_tokens_cached",
+     "allocate_slots also caches the blocks of lookahead tokens.", "ours"},
+    {PlantedKVCacheBug::kRetentionForgetsPromptEnd, "retention_forgets_prompt_end",
+     "A retention interval does not keep the blocks before the prompt's end.", "ours"},
+    {PlantedKVCacheBug::kCommonPrefixCountsNulls, "common_prefix_counts_nulls",
+     "The common prefix of a group with null blocks counts them.", "ours"},
+    {PlantedKVCacheBug::kGateIgnoresWindow, "gate_ignores_window",
+     "The full-sequence gate counts what a window will have dropped by then.", "vllm#39734"},
+    {PlantedKVCacheBug::kReservedBlocksIgnored, "reserved_blocks_ignored",
+     "allocate_slots hands out the blocks reserved for others.", "ours"},
+    {PlantedKVCacheBug::kMambaKeepsLastState, "mamba_keeps_last_state",
+     "Mamba align never drops the state of the step before last.", "ours"},
+    {PlantedKVCacheBug::kCrossAttentionCountsTokens, "cross_attention_counts_tokens",
+     "Cross attention gets blocks for the decoder's tokens.", "ours"},
+    {PlantedKVCacheBug::kSkippedReadsInStats, "skipped_reads_in_stats",
+     "Requests that skip reading the prefix cache are counted in its stats.", "ours"},
+}};
+
+/// The entry of a bug. Requires: bug is not kNone.
+constexpr const PlantedKVCacheBugInfo& planted_bug_info(PlantedKVCacheBug bug) {
+  return kPlantedKVCacheBugs[static_cast<std::size_t>(bug) - 1];
+}
+
+/// The bug of that name; nothing for an unknown name.
+constexpr std::optional<PlantedKVCacheBug> planted_kv_cache_bug_from_name(std::string_view name) {
+  for (const PlantedKVCacheBugInfo& info : kPlantedKVCacheBugs) {
     if (info.name == name) return info.bug;
   }
   return std::nullopt;
