@@ -1,29 +1,22 @@
 /// Bytes -> configuration and commands -> reference against optimized, with every invariant.
 
-#include "fuzz/block_pool_episodes.h"
 #include "fuzz/corpus_goals.h"
+#include "fuzz/episodes.h"
+#include "properties/block_pool_checks.h"
 #include "scenarios/implementations.h"
 
 namespace kvfence::fuzz {
 namespace {
 
-BlockPoolEpisodes& episodes() {
-  static BlockPoolEpisodes instance(&Implementations<BlockPoolTarget>::make_optimized);
+Episodes<BlockPoolTarget>& episodes() {
+  static Episodes<BlockPoolTarget> instance(&Implementations<BlockPoolTarget>::make_optimized);
   return instance;
 }
 
 }  // namespace
 
-std::vector<CorpusGoal> corpus_goals() {
-  std::vector<CorpusGoal> goals;
-  for (std::size_t index = 0; index < block_pool::Reach::num_goals(); ++index) {
-    const block_pool::Reach::Goal goal = episodes().reach().goal(index);
-    goals.push_back({goal.name, goal.count});
-  }
-  return goals;
-}
-
-CorpusGoal corpus_size() { return {"commands", episodes().num_commands()}; }
+std::vector<CorpusGoal> corpus_goals() { return episodes().goals(); }
+CorpusGoal corpus_size() { return episodes().size(); }
 
 }  // namespace kvfence::fuzz
 

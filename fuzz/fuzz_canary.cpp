@@ -1,15 +1,16 @@
 /// The block_pool_lockstep target with a bug planted in the optimized side. Its corpus has to make
 /// it abort with a report: the proof that a silent fuzz run means something.
 
-#include "fuzz/block_pool_episodes.h"
 #include "fuzz/corpus_goals.h"
+#include "fuzz/episodes.h"
+#include "properties/block_pool_checks.h"
 #include "scenarios/implementations.h"
 
 namespace kvfence::fuzz {
 namespace {
 
-BlockPoolEpisodes& episodes() {
-  static BlockPoolEpisodes instance(
+Episodes<BlockPoolTarget>& episodes() {
+  static Episodes<BlockPoolTarget> instance(
       [] { return Implementations<BlockPoolTarget>::make_planted("pop_removes_first_copy"); });
   return instance;
 }
@@ -17,7 +18,7 @@ BlockPoolEpisodes& episodes() {
 }  // namespace
 
 std::vector<CorpusGoal> corpus_goals() { return {}; }
-CorpusGoal corpus_size() { return {"commands", episodes().num_commands()}; }
+CorpusGoal corpus_size() { return episodes().size(); }
 
 }  // namespace kvfence::fuzz
 

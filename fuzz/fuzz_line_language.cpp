@@ -2,12 +2,15 @@
 /// to text that reads as the same.
 
 #include <array>
-#include <optional>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "contract/block_pool_target.h"
 #include "contract/check.h"
+#include "contract/kv_cache_target.h"
 #include "contract/line.h"
 #include "contract/scenario.h"
 #include "fuzz/corpus_goals.h"
@@ -15,26 +18,10 @@
 namespace kvfence::fuzz {
 namespace {
 
-enum Goal : std::size_t {
-  kDocumentRead,
-  kDocumentRefused,
-  kValueRead,
-  kCommandRead,
-  kCommandRefused,
-  kObservationRead,
-  kScenarioRead,
-  kScenarioRefused,
-  kNumGoals
-};
+enum TextGoal : std::size_t { kDocumentRead, kDocumentRefused, kValueRead, kNumTextGoals };
 
-std::array<CorpusGoal, kNumGoals> goals = {{{"document_read"},
-                                            {"document_refused"},
-                                            {"value_read"},
-                                            {"command_read"},
-                                            {"command_refused"},
-                                            {"observation_read"},
-                                            {"scenario_read"},
-                                            {"scenario_refused"}}};
+std::array<CorpusGoal, kNumTextGoals> goals = {
+    {{"document_read"}, {"document_refused"}, {"value_read"}}};
 CorpusGoal num_lines = {"lines"};
 
 void check_error(const InputError& error) {
@@ -42,40 +29,79 @@ void check_error(const InputError& error) {
   KVFENCE_CHECK(error.to_text().find('\n') == std::string::npos, "an error is one line");
 }
 
-/// A line's command and observation, on their own, survive the way to text and back.
-void check_line(const Line& line) {
-  using Command = BlockPoolTarget::Command;
-  using Observation = BlockPoolTarget::Observation;
-  const Parsed<Command> command = command_from_line<Command>(line);
-  ++goals[command ? kCommandRead : kCommandRefused].count;
-  if (command) {
-    const Parsed<Line> printed = parse_line(print(to_line(*command)));
-    KVFENCE_CHECK(printed, "a printed command reads");
-    const Parsed<Command> again = command_from_line<Command>(*printed);
-    KVFENCE_CHECK(again && *again == *command, "a printed command reads as itself");
-  } else {
-    check_error(command.error());
+/// What is a target's to read: commands, observations, scenarios.
+template <class Target>
+class TargetLanguage {
+ public:
+  /// Survives the way to text and back, line by line and as a whole.
+  void check(const Document& document) {
+    for (const Line& line : document) check_line(line);
+    check_scenario(document);
   }
-  if (!line.expectation) return;
-  const Parsed<Observation> observation = from_fields<Observation>(
-      *line.expectation, "observation", {}, line.position, /*require_all=*/false);
-  if (!observation) return check_error(observation.error());
-  ++goals[kObservationRead].count;
-  const Parsed<Observation> again = from_fields<Observation>(
-      to_fields(*observation), "observation", {}, line.position, /*require_all=*/false);
-  KVFENCE_CHECK(again && *again == *observation, "an observation's fields read as itself");
-}
 
-void check_scenario(const Document& document) {
-  const auto scenario = scenario_from_document<BlockPoolTarget>(document, "input.kvs");
-  ++goals[scenario ? kScenarioRead : kScenarioRefused].count;
-  if (!scenario) return check_error(scenario.error());
-  const Parsed<Document> printed = parse_document(print(to_document(*scenario)));
-  KVFENCE_CHECK(printed, "a printed scenario reads");
-  const auto again = scenario_from_document<BlockPoolTarget>(*printed);
-  KVFENCE_CHECK(again && *again == *scenario, "a printed scenario reads as itself");
-  KVFENCE_CHECK(again->comments == scenario->comments, "a scenario keeps its comments");
-}
+  void add_goals(std::vector<CorpusGoal>& all) const {
+    for (std::size_t goal = 0; goal < kNumGoals; ++goal) {
+      all.push_back({names_[goal], counts_[goal]});
+    }
+  }
+
+ private:
+  enum Goal : std::size_t {
+    kCommandRead,
+    kCommandRefused,
+    kObservationRead,
+    kScenarioRead,
+    kScenarioRefused,
+    kNumGoals
+  };
+
+  /// A line's command and observation, on their own, survive the way to text and back.
+  void check_line(const Line& line) {
+    using Command = typename Target::Command;
+    using Observation = typename Target::Observation;
+    const Parsed<Command> command = command_from_line<Command>(line);
+    ++counts_[command ? kCommandRead : kCommandRefused];
+    if (command) {
+      const Parsed<Line> printed = parse_line(print(to_line(*command)));
+      KVFENCE_CHECK(printed, "a printed command reads");
+      const Parsed<Command> again = command_from_line<Command>(*printed);
+      KVFENCE_CHECK(again && *again == *command, "a printed command reads as itself");
+    } else {
+      check_error(command.error());
+    }
+    if (!line.expectation) return;
+    const Parsed<Observation> observation = from_fields<Observation>(
+        *line.expectation, "observation", {}, line.position, /*require_all=*/false);
+    if (!observation) return check_error(observation.error());
+    ++counts_[kObservationRead];
+    const Parsed<Observation> again = from_fields<Observation>(
+        to_fields(*observation), "observation", {}, line.position, /*require_all=*/false);
+    KVFENCE_CHECK(again && *again == *observation, "an observation's fields read as itself");
+  }
+
+  void check_scenario(const Document& document) {
+    const auto scenario = scenario_from_document<Target>(document, "input.kvs");
+    ++counts_[scenario ? kScenarioRead : kScenarioRefused];
+    if (!scenario) return check_error(scenario.error());
+    const Parsed<Document> printed = parse_document(print(to_document(*scenario)));
+    KVFENCE_CHECK(printed, "a printed scenario reads");
+    const auto again = scenario_from_document<Target>(*printed);
+    KVFENCE_CHECK(again && *again == *scenario, "a printed scenario reads as itself");
+    KVFENCE_CHECK(again->comments == scenario->comments, "a scenario keeps its comments");
+  }
+
+  static std::string name_of(std::string_view goal) {
+    return std::string(Target::kName) + "_" + std::string(goal);
+  }
+
+  std::array<std::string, kNumGoals> names_ = {
+      name_of("command_read"), name_of("command_refused"), name_of("observation_read"),
+      name_of("scenario_read"), name_of("scenario_refused")};
+  std::array<std::uint64_t, kNumGoals> counts_{};
+};
+
+TargetLanguage<BlockPoolTarget> block_pool_language;
+TargetLanguage<KVCacheTarget> kv_cache_language;
 
 void check_document(std::string_view text) {
   const Parsed<Document> document = parse_document(text, "input.kvs");
@@ -89,8 +115,9 @@ void check_document(std::string_view text) {
   KVFENCE_CHECK(again && *again == *document, "a printed document reads as itself");
   KVFENCE_CHECK(print(*again) == printed, "canonical text prints as itself");
   num_lines.count += document->size();
-  for (const Line& line : *document) check_line(line);
-  check_scenario(*document);
+  // Whatever target the text names, each reads all it can.
+  block_pool_language.check(*document);
+  kv_cache_language.check(*document);
 }
 
 void check_value(std::string_view text) {
@@ -103,7 +130,12 @@ void check_value(std::string_view text) {
 
 }  // namespace
 
-std::vector<CorpusGoal> corpus_goals() { return {goals.begin(), goals.end()}; }
+std::vector<CorpusGoal> corpus_goals() {
+  std::vector<CorpusGoal> all(goals.begin(), goals.end());
+  block_pool_language.add_goals(all);
+  kv_cache_language.add_goals(all);
+  return all;
+}
 CorpusGoal corpus_size() { return num_lines; }
 
 }  // namespace kvfence::fuzz

@@ -1,11 +1,12 @@
-/// Writes the corpus of block_pool_lockstep anew: what a byte means is the generator's to say, so a
+/// Writes the corpus of <target>_lockstep anew: what a byte means is the generator's to say, so a
 /// changed generator wants a new corpus.
 ///
-///     make_corpus FOLDER
+///     make_corpus TARGET FOLDER
 ///
 /// For each goal of the reach counters an input that leads there, `reaches_<goal>`, and for each
 /// planted bug one that catches it, `catches_<bug>`; random bytes, cut down as far as they still
-/// do. Decided by no seed but kSeed. Exit status: 1 if some input was not found.
+/// do. Decided by no seed but kSeed. Exit status: 1 if some input was not found, 2 for a usage
+/// error.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,10 +20,10 @@
 #include <string_view>
 #include <vector>
 
-#include "fuzz/block_pool_episodes.h"
+#include "fuzz/episodes.h"
 #include "properties/block_pool_checks.h"
-#include "properties/campaign.h"
 #include "properties/choices.h"
+#include "properties/kv_cache_checks.h"
 #include "properties/lockstep.h"
 #include "scenarios/implementations.h"
 
@@ -69,23 +70,6 @@ Bytes minimise(Bytes bytes, const Wanted& wanted) {
   return bytes;
 }
 
-/// Runs one input against an implementation.
-struct Run {
-  std::optional<Divergence> divergence;
-  block_pool::Reach reach;
-};
-
-Run run(Implementation<BlockPoolTarget>& reference, Implementation<BlockPoolTarget>& actual,
-        const Bytes& bytes) {
-  Lockstep<BlockPoolTarget> lockstep(reference, actual);
-  Choices choices = Choices::from_bytes(bytes);
-  Scenario<BlockPoolTarget> scenario;
-  Run result;
-  result.divergence = run_episode(lockstep, choices, BlockPoolEpisodes::kCommandsMax, scenario);
-  result.reach = lockstep.reach();
-  return result;
-}
-
 bool write(const std::filesystem::path& file, const Wanted& wanted) {
   const std::optional<Bytes> found = find(wanted);
   if (!found) {
@@ -97,34 +81,49 @@ bool write(const std::filesystem::path& file, const Wanted& wanted) {
   return stream.good();
 }
 
+template <class Target>
 bool write_corpus(const std::filesystem::path& folder) {
-  using Factory = Implementations<BlockPoolTarget>;
+  using Factory = Implementations<Target>;
+  using Reach = typename Checks<Target>::Reach;
   const auto reference = Factory::make_reference();
   const auto optimized = Factory::make_optimized();
+  Scenario<Target> scenario;
   bool all_found = true;
-  for (std::size_t index = 0; index < block_pool::Reach::num_goals(); ++index) {
-    const std::string name(block_pool::Reach().goal(index).name);
+  for (std::size_t index = 0; index < Reach::num_goals(); ++index) {
+    const std::string name(Reach().goal(index).name);
     all_found &= write(folder / ("reaches_" + name), [&](const Bytes& bytes) {
-      return run(*reference, *optimized, bytes).reach.goal(index).reached();
+      Lockstep<Target> lockstep(*reference, *optimized);
+      return !run_input(lockstep, bytes, scenario) && lockstep.reach().goal(index).reached();
     });
   }
   for (const PlantedBugInfo& bug : Factory::planted_bugs()) {
     const auto planted = Factory::make_planted(bug.name);
+    Lockstep<Target> lockstep(*reference, *planted);
     all_found &= write(folder / ("catches_" + std::string(bug.name)), [&](const Bytes& bytes) {
-      return run(*reference, *planted, bytes).divergence.has_value();
+      return run_input(lockstep, bytes, scenario).has_value();
     });
   }
   return all_found;
+}
+
+using WriteCorpus = bool (*)(const std::filesystem::path&);
+
+/// Null for an unknown target.
+WriteCorpus writer_of(std::string_view target) {
+  if (target == BlockPoolTarget::kName) return &write_corpus<BlockPoolTarget>;
+  if (target == KVCacheTarget::kName) return &write_corpus<KVCacheTarget>;
+  return nullptr;
 }
 
 }  // namespace
 }  // namespace kvfence::fuzz
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
+  const auto write_corpus = argc == 3 ? kvfence::fuzz::writer_of(argv[1]) : nullptr;
+  if (write_corpus == nullptr) {
+    std::fprintf(stderr, "usage: %s block_pool|kv_cache FOLDER\n", argv[0]);
     return 2;
   }
-  std::filesystem::create_directories(argv[1]);
-  return kvfence::fuzz::write_corpus(argv[1]) ? 0 : 1;
+  std::filesystem::create_directories(argv[2]);
+  return write_corpus(argv[2]) ? 0 : 1;
 }

@@ -3,6 +3,6 @@
 
 namespace kvfence {
 
-INSTANTIATE_TYPED_TEST_SUITE_P(BothSides, BlockPoolConformance, BothSides, );
+INSTANTIATE_TYPED_TEST_SUITE_P(BothSides, BlockPoolConformance, BothSides<BlockPoolTarget>, );
 
 }  // namespace kvfence

@@ -68,6 +68,22 @@ std::optional<InputError> override_config(typename Target::Config& config,
   return Target::validate(config, "--config", {});
 }
 
+/// Draws configurations until one fits the overrides: a pinned member may rule others out. What is
+/// wrong with the last one, if none did.
+template <class Target>
+std::optional<InputError> draw_overridden_config(Choices& choices,
+                                                 const std::vector<Field>& overrides,
+                                                 typename Target::Config& config) {
+  constexpr int kDrawsMax = 64;
+  std::optional<InputError> error;
+  for (int draw = 0; draw < kDrawsMax; ++draw) {
+    config = Checks<Target>::Generator::draw_config(choices);
+    error = override_config<Target>(config, overrides);
+    if (!error) break;
+  }
+  return error;
+}
+
 /// Runs an episode of scenario.config out of a stream of choices; scenario.steps receives its
 /// commands.
 template <class Target>
@@ -108,8 +124,8 @@ CampaignResult<Target> run_campaign(Implementation<Target>& expected,
        result.progress.commands < options.commands_max;
        ++episode) {
     Choices choices = episode_choices(options.seed, episode);
-    scenario.config = Checks<Target>::Generator::draw_config(choices);
-    result.config_error = override_config<Target>(scenario.config, options.config_overrides);
+    result.config_error =
+        draw_overridden_config<Target>(choices, options.config_overrides, scenario.config);
     if (result.config_error) break;
     const std::uint64_t left = options.commands_max - result.progress.commands;
     const auto num_commands =

@@ -14,8 +14,8 @@ namespace {
 constexpr auto kToTheEnd = [](const CampaignProgress&) { return true; };
 
 Scenario<BlockPoolTarget> episode(std::uint64_t seed, std::uint64_t number) {
-  const auto reference = ReferenceSide::make();
-  const auto optimized = OptimizedSide::make();
+  const auto reference = Implementations<BlockPoolTarget>::make_reference();
+  const auto optimized = Implementations<BlockPoolTarget>::make_optimized();
   Lockstep<BlockPoolTarget> lockstep(*reference, *optimized);
   Choices choices = episode_choices(seed, number);
   Scenario<BlockPoolTarget> scenario;
@@ -24,7 +24,7 @@ Scenario<BlockPoolTarget> episode(std::uint64_t seed, std::uint64_t number) {
 }
 
 CampaignResult<BlockPoolTarget> run_against_planted(const CampaignOptions& options) {
-  const auto reference = ReferenceSide::make();
+  const auto reference = Implementations<BlockPoolTarget>::make_reference();
   const auto planted = Implementations<BlockPoolTarget>::make_planted("free_reverses_list");
   return run_campaign(*reference, *planted, options, kToTheEnd);
 }
@@ -36,8 +36,8 @@ TEST(Campaign, AnEpisodeIsDecidedByItsSeedAndNumber) {
 }
 
 TEST(Campaign, StopsAtEachOfItsBounds) {
-  const auto reference = ReferenceSide::make();
-  const auto optimized = OptimizedSide::make();
+  const auto reference = Implementations<BlockPoolTarget>::make_reference();
+  const auto optimized = Implementations<BlockPoolTarget>::make_optimized();
   CampaignOptions options;
   options.episode_commands = 10;
   options.commands_max = 95;
@@ -57,7 +57,7 @@ TEST(Campaign, AFailureComesWithTheScenarioUpToTheFailingCommand) {
   ASSERT_TRUE(result.failure);
   EXPECT_EQ(result.failure->scenario.steps.size(), result.failure->divergence.step + 1);
 
-  const auto reference = ReferenceSide::make();
+  const auto reference = Implementations<BlockPoolTarget>::make_reference();
   const auto planted = Implementations<BlockPoolTarget>::make_planted("free_reverses_list");
   Lockstep<BlockPoolTarget> lockstep(*reference, *planted);
   const std::optional<Divergence> again = run_scenario(lockstep, result.failure->scenario);

@@ -7,10 +7,13 @@ namespace kvfence {
 
 /// A specialisation has
 ///   using Invariants, Reach, Generator
+///     (a Reach whose goals depend on the configuration has start(const Config&), called before a
+///     run)
 ///   static Invariants make_invariants(const Config&)
-///   static std::vector<std::pair<std::string, std::string>> invariants(), goals()   (name, what it
-///   says) static std::optional<std::string> resolve(const World&, std::string_view symbol) static
-///   std::optional<std::string> symbol_of(const World&, std::string_view bytes)
+///   static std::vector<std::pair<std::string, std::string>> invariants(), goals()
+///     (name, what it says)
+///   static std::optional<std::string> resolve(const World&, std::string_view symbol)
+///   static std::optional<std::string> symbol_of(const World&, std::string_view bytes)
 template <class Target>
 struct Checks;
 

@@ -50,6 +50,7 @@ class Lockstep {
   std::optional<Divergence> start(const Config& config) {
     world_ = Target::make_world(config);
     invariants_.emplace(Checks<Target>::make_invariants(config));
+    if constexpr (requires { reach_.start(config); }) reach_.start(config);
     num_commands_ = 0;
     num_collected_ = 0;
     for (Slot& slot : slots_) slot.expected = Observation{};

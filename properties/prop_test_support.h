@@ -1,11 +1,13 @@
 #pragma once
 
-/// What the property suites share: episodes out of shrinkable bytes, and implementations as types.
+/// What the property suites share: episodes out of shrinkable bytes, implementations as types, and
+/// one implementation behind a random history.
 /// Where RC_PARAMS fixes a seed, as ctest does, a suite is deterministic.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,6 +15,10 @@
 
 #include "contract/block_pool_target.h"
 #include "contract/implementation.h"
+#include "properties/block_pool_checks.h"
+#include "properties/checks.h"
+#include "properties/choices.h"
+#include "properties/kv_cache_checks.h"
 #include "scenarios/implementations.h"
 
 namespace kvfence {
@@ -24,18 +30,78 @@ inline rc::Gen<std::vector<std::uint8_t>> episode_bytes(int bytes_max) {
                                         rc::gen::resize(100, rc::gen::arbitrary<std::uint8_t>())));
 }
 
+/// An implementation as a type.
+template <class T>
 struct ReferenceSide {
-  static std::unique_ptr<Implementation<BlockPoolTarget>> make() {
-    return Implementations<BlockPoolTarget>::make_reference();
-  }
+  using Target = T;
+  static std::unique_ptr<Implementation<T>> make() { return Implementations<T>::make_reference(); }
 };
 
+template <class T>
 struct OptimizedSide {
-  static std::unique_ptr<Implementation<BlockPoolTarget>> make() {
-    return Implementations<BlockPoolTarget>::make_optimized();
-  }
+  using Target = T;
+  static std::unique_ptr<Implementation<T>> make() { return Implementations<T>::make_optimized(); }
 };
 
-using BothSides = ::testing::Types<ReferenceSide, OptimizedSide>;
+template <class Target>
+using BothSides = ::testing::Types<ReferenceSide<Target>, OptimizedSide<Target>>;
+
+/// One implementation, its world, and what it showed last. The whole state is shown from the start.
+template <class Target>
+class Session {
+ public:
+  using Config = typename Target::Config;
+  using World = typename Target::World;
+  using Command = typename Target::Command;
+  using Observation = typename Target::Observation;
+
+  Session(std::unique_ptr<Implementation<Target>> implementation, const Config& config)
+      : implementation_(std::move(implementation)), world_(Target::make_world(config)) {
+    RC_ASSERT_FALSE(implementation_->reset(config).has_value());
+    run(block_pool::TakeEvents{});
+  }
+
+  const Observation& run(const Command& command) {
+    world_.apply(command);
+    RC_ASSERT_FALSE(implementation_->submit(command, world_, Observe::kState).has_value());
+    RC_ASSERT_FALSE(implementation_->collect(now_).has_value());
+    return now_;
+  }
+
+  const Observation& now() const { return now_; }
+  const World& world() const { return world_; }
+
+ private:
+  std::unique_ptr<Implementation<Target>> implementation_;
+  World world_;
+  Observation now_;
+};
+
+/// A session behind a random history, and the history.
+template <class Target>
+struct Wanderer {
+  typename Target::Config config;
+  std::unique_ptr<Session<Target>> session;
+  std::vector<typename Target::Command> history;
+  std::vector<typename Target::Observation> shown;  ///< after each command of the history
+};
+
+template <class Side>
+Wanderer<typename Side::Target> wander() {
+  using Target = typename Side::Target;
+  using Generator = typename Checks<Target>::Generator;
+  const std::vector<std::uint8_t> bytes = *episode_bytes(1000);
+  Choices choices = Choices::from_bytes(bytes);
+  Wanderer<Target> wanderer;
+  wanderer.config = Generator::draw_config(choices);
+  wanderer.session = std::make_unique<Session<Target>>(Side::make(), wanderer.config);
+  Session<Target>& session = *wanderer.session;
+  Generator generator(wanderer.config, choices);
+  while (!choices.exhausted()) {
+    wanderer.history.push_back(generator.next(choices, session.now(), session.world()));
+    wanderer.shown.push_back(session.run(wanderer.history.back()));
+  }
+  return wanderer;
+}
 
 }  // namespace kvfence

@@ -13,6 +13,7 @@
 
 #include "contract/declare.h"
 #include "contract/scenario.h"
+#include "properties/value_parts.h"
 
 namespace kvfence {
 
@@ -51,7 +52,7 @@ void for_each_list(ScenarioType& scenario, Visit&& visit) {
   });
 }
 
-/// Calls visit(number, domain, step) for each number, those in lists included.
+/// Calls visit(number, domain, step) for each number, those in lists and their records included.
 template <class ScenarioType, class Visit>
 void for_each_number(ScenarioType& scenario, Visit&& visit) {
   for_each_member(scenario, [&](auto& member, Domain domain, std::size_t step) {
@@ -62,6 +63,8 @@ void for_each_number(ScenarioType& scenario, Visit&& visit) {
       if (member) visit(*member, domain, step);
     } else if constexpr (std::is_same_v<Member, std::vector<std::uint32_t>>) {
       for (auto& number : member) visit(number, domain, step);
+    } else if constexpr (ListOfRecords<Member>) {
+      for_each_number_in(member, [&](std::uint32_t& number) { visit(number, domain, step); });
     }
   });
 }

@@ -439,8 +439,9 @@ class Shrinker {
   }
 
   static bool is_count(Domain domain) {
-    return domain == Domain::kCount || domain == Domain::kBlockCount ||
-           domain == Domain::kHashIndex || domain == Domain::kSetting;
+    return domain == Domain::kCount || domain == Domain::kTokenCount ||
+           domain == Domain::kBlockCount || domain == Domain::kHashIndex ||
+           domain == Domain::kSetting;
   }
 
   /// A number that says how many: its place in the order of for_each_number, its value and step.
@@ -485,7 +486,8 @@ class Shrinker {
   void lower_counts() {
     while (attempt([](Edited& scenario) {
       for_each_number(scenario, [](std::uint32_t& number, Domain domain, std::size_t) {
-        if (domain == Domain::kCount && number > 0) --number;
+        const bool says_how_many = domain == Domain::kCount || domain == Domain::kTokenCount;
+        if (says_how_many && number > 0) --number;
       });
     })) {
     }

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "contract/kv_cache_target.h"
+
 namespace kvfence {
 namespace {
 
@@ -468,6 +470,85 @@ TEST(Shrink, DropsExpectationsUnlessTheyAreTheOracle) {
   const ShrinkResult<Toy> kept = shrink(scenario(text), expects_four, options);
   EXPECT_EQ(text_of(kept.scenario),
             "config size=1 fast=true\ntake count=0\ntake count=0 -> seen=4\n");
+}
+
+/// Shrinks a scenario of the kv_cache target and returns its text without the target line.
+template <class StillFails>
+std::string shrunk_kv_cache(const std::string& text, StillFails still_fails) {
+  const Parsed<Document> document = parse_document("target kv_cache\n" + text);
+  EXPECT_TRUE(document);
+  const auto parsed = scenario_from_document<KVCacheTarget>(*document);
+  EXPECT_TRUE(parsed) << parsed.error().to_text();
+  const ShrinkResult<KVCacheTarget> result = shrink(*parsed, still_fails);
+  EXPECT_TRUE(result.reproduced);
+  EXPECT_TRUE(result.at_fixpoint);
+  const std::string shrunk = print(to_document(result.scenario));
+  return shrunk.substr(std::string("target kv_cache\n").size());
+}
+
+TEST(Shrink, SimplifiesRecordsInAConfiguration) {
+  const auto fails = [](const Scenario<KVCacheTarget>& candidate) {
+    const auto& groups = candidate.config.groups;
+    return std::any_of(groups.begin(), groups.end(), [](const KVCacheSpec& spec) {
+      return spec.kind == KVCacheSpecKind::kMamba && spec.mamba_align &&
+             spec.num_speculative_blocks >= 2;
+    });
+  };
+
+  const std::string text = shrunk_kv_cache(
+      "config num_gpu_blocks=20 hash_block_size=4 max_model_len=40 groups=[(full block_size=8) "
+      "(mamba block_size=4 align=true spec_blocks=5) (sliding block_size=4 window=9)]\n",
+      fails);
+
+  // Block sizes and the hash's only shrink together.
+  EXPECT_NE(text.find(" hash_block_size=1 "), std::string::npos) << text;
+  EXPECT_NE(text.find(" groups=[(mamba block_size=1 align=true spec_blocks=2)]"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find(" max_model_len=1 "), std::string::npos) << text;
+}
+
+TEST(Shrink, TreatsTokenCountsAsCounts) {
+  const auto fails = [](const Scenario<KVCacheTarget>& candidate) {
+    std::uint32_t num_tokens = 0;
+    std::uint32_t num_computed = 0;
+    for (const auto& step : candidate.steps) {
+      const auto* slots = std::get_if<kv_cache::AllocateSlots>(&step.command);
+      if (!slots) continue;
+      if (slots->num_computed_tokens != num_computed) return false;
+      num_computed += slots->num_new_tokens;
+      num_tokens += slots->num_new_tokens;
+    }
+    return num_tokens >= 3;
+  };
+
+  const std::string text = shrunk_kv_cache(
+      "config num_gpu_blocks=20\n"
+      "allocate_slots request=r7 num_computed_tokens=0 num_new_tokens=9 num_lookahead_tokens=2\n"
+      "allocate_slots request=r7 num_computed_tokens=9 num_new_tokens=5\n",
+      fails);
+
+  EXPECT_EQ(text.substr(text.find('\n') + 1),
+            "allocate_slots request=A num_computed_tokens=0 num_new_tokens=3\n");
+}
+
+TEST(Shrink, LowersTokenCountsOfSeveralCommandsTogether) {
+  const auto fails = [](const Scenario<KVCacheTarget>& candidate) {
+    if (candidate.steps.size() != 2) return false;
+    const auto* slots = std::get_if<kv_cache::AllocateSlots>(&candidate.steps[0].command);
+    const auto* cached = std::get_if<kv_cache::CacheBlocks>(&candidate.steps[1].command);
+    return slots && cached && slots->num_new_tokens >= 2 &&
+           slots->num_new_tokens == cached->num_computed_tokens;
+  };
+
+  const std::string text = shrunk_kv_cache(
+      "config num_gpu_blocks=20\n"
+      "allocate_slots request=r7 num_computed_tokens=0 num_new_tokens=9\n"
+      "cache_blocks request=r7 num_computed_tokens=9\n",
+      fails);
+
+  EXPECT_EQ(text.substr(text.find('\n') + 1),
+            "allocate_slots request=A num_computed_tokens=0 num_new_tokens=2\n"
+            "cache_blocks request=A num_computed_tokens=2\n");
 }
 
 }  // namespace

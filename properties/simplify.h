@@ -8,8 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
+
+#include "properties/value_parts.h"
 
 namespace kvfence::simplify {
 
@@ -41,10 +45,59 @@ void remove_chunks(std::size_t size, Attempt&& attempt) {
   }
 }
 
+/// Simplifies a list of records: fewer records, fewer fields, smaller numbers in them.
+template <ListOfRecords T, class Attempt>
+void records(const T& member, Attempt&& attempt) {
+  const Value whole = to_value(member);
+  Value::List best = *whole.get_if<Value::List>();
+  const auto keep_if = [&](Value::List candidate) {
+    T list;
+    std::string expected;
+    if (!from_value(Value(Value::Variant(candidate)), list, expected) || !attempt(list)) {
+      return false;
+    }
+    best = std::move(candidate);
+    return true;
+  };
+  remove_chunks(best.size(), [&](std::size_t begin, std::size_t end) {
+    Value::List candidate = best;
+    const auto first = candidate.begin();
+    candidate.erase(first + static_cast<std::ptrdiff_t>(begin),
+                    first + static_cast<std::ptrdiff_t>(end));
+    return keep_if(std::move(candidate));
+  });
+  for (std::size_t index = 0; index < best.size(); ++index) {
+    const auto* record = best[index].get_if<Record>();
+    for (std::size_t field = record ? record->fields.size() : 0; field-- > 0;) {
+      Record shorter = *best[index].get_if<Record>();
+      shorter.fields.erase(shorter.fields.begin() + static_cast<std::ptrdiff_t>(field));
+      Value::List candidate = best;
+      candidate[index] = Value(Value::Variant(std::move(shorter)));
+      keep_if(std::move(candidate));
+    }
+  }
+  std::vector<std::int64_t> numbers;
+  map_integers(Value(Value::Variant(best)), [&](std::int64_t number) {
+    numbers.push_back(number);
+    return number;
+  });
+  for (std::size_t chosen = 0; chosen < numbers.size(); ++chosen) {
+    if (numbers[chosen] < 0 || numbers[chosen] > UINT32_MAX) continue;
+    lower(static_cast<std::uint32_t>(numbers[chosen]), [&](std::uint32_t simpler) {
+      std::size_t at = 0;
+      const Value edited = map_integers(Value(Value::Variant(best)), [&](std::int64_t number) {
+        return at++ == chosen ? std::int64_t{simpler} : number;
+      });
+      return keep_if(*edited.get_if<Value::List>());
+    });
+  }
+}
+
 /// `plain` is the member's default: what a reader need not think about.
 template <class T, class Attempt>
 void value(const T& member, const T& plain, Attempt&& attempt) {
-  if (member != plain) attempt(plain);
+  if (member == plain || attempt(plain)) return;
+  if constexpr (ListOfRecords<T>) records(member, attempt);
 }
 
 template <class Attempt>
@@ -54,6 +107,10 @@ void value(std::uint32_t member, std::uint32_t, Attempt&& attempt) {
 
 template <class T, class Attempt>
 void value(const std::vector<T>& member, const std::vector<T>&, Attempt&& attempt) {
+  if constexpr (ListOfRecords<std::vector<T>>) {
+    records(member, attempt);
+    return;
+  }
   std::vector<T> best = member;
   const auto keep_if = [&](std::vector<T> candidate) {
     if (!attempt(candidate)) return false;

@@ -10,6 +10,7 @@
 
 #include "contract/block_pool_target.h"
 #include "contract/implementation.h"
+#include "contract/kv_cache_target.h"
 
 namespace kvfence {
 
@@ -31,6 +32,17 @@ struct Implementations<BlockPoolTarget> {
 
   /// Null for a name that planted_bugs() does not have.
   static std::unique_ptr<Implementation<BlockPoolTarget>> make_planted(std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<KVCacheTarget> {
+  static std::unique_ptr<Implementation<KVCacheTarget>> make_reference();
+  static std::unique_ptr<Implementation<KVCacheTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<KVCacheTarget>> make_planted(std::string_view bug_name);
 
   static std::vector<PlantedBugInfo> planted_bugs();
 };

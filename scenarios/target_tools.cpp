@@ -8,10 +8,11 @@
 
 #include "properties/block_pool_checks.h"
 #include "properties/campaign.h"
+#include "properties/kv_cache_checks.h"
 #include "properties/lockstep.h"
 #include "properties/shrink.h"
 #include "scenarios/exit_code.h"
-#include "scenarios/explain_block_pool.h"
+#include "scenarios/explain.h"
 #include "scenarios/outside_implementation.h"
 #include "scenarios/serve.h"
 
@@ -182,8 +183,8 @@ class TargetToolsOf final : public TargetTools {
     for (std::uint64_t episode = 0; episode < options.episodes; ++episode) {
       Choices choices = episode_choices(options.seed, episode);
       Scenario<Target> scenario;
-      scenario.config = Checks<Target>::Generator::draw_config(choices);
-      if (auto error = override_config<Target>(scenario.config, options.config_overrides)) {
+      if (auto error =
+              draw_overridden_config<Target>(choices, options.config_overrides, scenario.config)) {
         return bad_input(error->to_text());
       }
       typename Checks<Target>::Generator generator(scenario.config, choices);
@@ -464,7 +465,8 @@ std::string Subject::arguments() const {
 
 const std::vector<const TargetTools*>& all_targets() {
   static const TargetToolsOf<BlockPoolTarget> block_pool;
-  static const std::vector<const TargetTools*> targets = {&block_pool};
+  static const TargetToolsOf<KVCacheTarget> kv_cache;
+  static const std::vector<const TargetTools*> targets = {&block_pool, &kv_cache};
   return targets;
 }
 

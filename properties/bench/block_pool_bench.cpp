@@ -7,10 +7,8 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -24,6 +22,7 @@
 #include "contract/check.h"
 #include "contract/request.h"
 #include "optimized/block_pool.h"
+#include "properties/bench/timed_passes.h"
 #include "reference/block_pool.h"
 
 namespace kvfence {
@@ -176,39 +175,12 @@ class Passes {
   std::vector<BlockId> out_;  ///< what the last pass of get or look_up was given
 };
 
-/// Times one pass an iteration. `restore` runs before it off the clock, `holds` after it: whether
-/// the pass did what it should.
-template <class Restore, class Pass, class Holds>
-void time_passes(benchmark::State& state, std::size_t num_blocks, Restore restore, Pass pass,
-                 Holds holds) {
-  using Clock = std::chrono::steady_clock;
-  std::vector<double> seconds;
-  for (auto _ : state) {
-    restore();
-    benchmark::ClobberMemory();
-    const Clock::time_point begin = Clock::now();
-    pass();
-    benchmark::ClobberMemory();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-    state.SetIterationTime(seconds.back());
-    if (!holds()) {
-      state.SkipWithError("the pool did not do what was timed");
-      return;
-    }
-  }
-  std::sort(seconds.begin(), seconds.end());
-  const double ns_per_block_and_second = 1e9 / static_cast<double>(num_blocks);
-  state.counters["ns_per_block"] = seconds[seconds.size() / 2] * ns_per_block_and_second;
-  state.counters["ns_per_block_min"] = seconds.front() * ns_per_block_and_second;
-  state.counters["passes"] = static_cast<double>(seconds.size());
-}
-
 template <class Pool>
 void time_get_new_blocks(benchmark::State& state, const Inputs& inputs) {
   Passes<Pool> passes(inputs);
   bool is_fresh = true;
   time_passes(
-      state, inputs.size(),
+      state, "block", inputs.size(),
       [&] {
         // Frees in ascending order leave the queue as a fresh pool has it.
         if (!std::exchange(is_fresh, false)) passes.free(inputs.ascending);
@@ -220,7 +192,7 @@ template <class Pool>
 void time_free_blocks(benchmark::State& state, const Inputs& inputs) {
   Passes<Pool> passes(inputs);
   time_passes(
-      state, inputs.size(), [&] { passes.get(); }, [&] { passes.free(inputs.shuffled); },
+      state, "block", inputs.size(), [&] { passes.get(); }, [&] { passes.free(inputs.shuffled); },
       [&] { return passes.pool().get_num_free_blocks() == inputs.size(); });
 }
 
@@ -229,7 +201,7 @@ void time_touch(benchmark::State& state, const Inputs& inputs) {
   Passes<Pool> passes(inputs);
   passes.get();
   time_passes(
-      state, inputs.size(), [&] { passes.free(inputs.shuffled); }, [&] { passes.touch(); },
+      state, "block", inputs.size(), [&] { passes.free(inputs.shuffled); }, [&] { passes.touch(); },
       [&] { return passes.pool().get_num_free_blocks() == 0; });
 }
 
@@ -238,7 +210,7 @@ void time_cache_full_blocks(benchmark::State& state, const Inputs& inputs) {
   Passes<Pool> passes(inputs);
   passes.get();
   time_passes(
-      state, inputs.size(),
+      state, "block", inputs.size(),
       [&] {
         if (passes.pool().num_cached_keys() > 0) passes.evict();
       },
@@ -252,7 +224,7 @@ void time_get_cached_block_hit(benchmark::State& state, const Inputs& inputs) {
   passes.cache();
   std::size_t num_hits = 0;
   time_passes(
-      state, inputs.size(), [] {}, [&] { num_hits = passes.look_up(inputs.hits); },
+      state, "block", inputs.size(), [] {}, [&] { num_hits = passes.look_up(inputs.hits); },
       [&] { return num_hits == inputs.size() && passes.out() == inputs.shuffled; });
 }
 
@@ -263,7 +235,7 @@ void time_get_cached_block_miss(benchmark::State& state, const Inputs& inputs) {
   passes.cache();
   std::size_t num_hits = 0;
   time_passes(
-      state, inputs.size(), [] {}, [&] { num_hits = passes.look_up(inputs.misses); },
+      state, "block", inputs.size(), [] {}, [&] { num_hits = passes.look_up(inputs.misses); },
       [&] { return num_hits == 0; });
 }
 
@@ -272,7 +244,7 @@ void time_get_new_blocks_evicting(benchmark::State& state, const Inputs& inputs)
   Passes<Pool> passes(inputs);
   passes.get();
   time_passes(
-      state, inputs.size(),
+      state, "block", inputs.size(),
       [&] {
         passes.cache();
         passes.free(inputs.shuffled);
@@ -304,27 +276,10 @@ void register_benchmarks(const std::string& implementation, std::uint32_t num_bl
   }
 }
 
-/// Why this build measures nothing of use; empty if it does.
-std::string_view refusal() {
-  if (!std::string_view(KVFENCE_BENCH_SANITIZE).empty()) {
-    return "built with sanitizers (" KVFENCE_BENCH_SANITIZE ")";
-  }
-#if !defined(NDEBUG) || !defined(__OPTIMIZE__)
-  return "built without optimization or with debug checks";
-#else
-  return {};
-#endif
-}
-
 }  // namespace
 }  // namespace kvfence
 
 int main(int argc, char** argv) {
-  if (const std::string_view why = kvfence::refusal(); !why.empty()) {
-    std::fprintf(stderr, "block_pool_bench: %.*s; configure with --preset release\n",
-                 static_cast<int>(why.size()), why.data());
-    return 2;
-  }
   for (std::uint32_t num_blocks = 1000; num_blocks <= kvfence::kDefaultBlocksMax;
        num_blocks *= 10) {
     if (num_blocks <= kvfence::kReferenceBlocksMax) {
@@ -332,9 +287,5 @@ int main(int argc, char** argv) {
     }
     kvfence::register_benchmarks<kvfence::optimized::BlockPool>("Optimized", num_blocks);
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return kvfence::run_benchmarks("block_pool_bench", argc, argv);
 }

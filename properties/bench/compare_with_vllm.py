@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Times kvfence's block pools and the real BlockPool of vLLM in one session and prints them side by side.
+"""Times kvfence's implementations and the real class of vLLM in one session and prints them side by side.
+
+--suite block_pool (the default): the block pools and BlockPool; kv_cache: the KV-cache managers and KVCacheManager.
 
 Each round runs, one after the other and on one core: the C++ benchmark at --num-blocks, each release of vLLM at the
-same size, the reference, and the optimized pool at the other sizes. What is compared was so measured minutes apart at
-most; a ratio is taken within a round, and the table shows the median over the rounds [smallest..largest].
+same size, the reference, and the optimized implementation at the suite's other sizes. What is compared was so measured
+minutes apart at most; a ratio is taken within a round, and the table shows the median over the rounds
+[smallest..largest].
 
 Exit codes: 0 done, 2 a bad argument or no usable benchmark program, 77 no vLLM on this machine.
 
-example: compare_with_vllm.py --rounds 5 --results properties/bench/RESULTS.md
+examples: compare_with_vllm.py --rounds 5 --results properties/bench/RESULTS.md
+          compare_with_vllm.py --suite kv_cache --repetitions 15 --results properties/bench/RESULTS_kv_cache.md
 """
 
 from __future__ import annotations
@@ -22,29 +26,61 @@ import re
 import statistics
 import subprocess
 import sys
-from typing import Dict, List, Optional
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ADAPTERS = ROOT / "scenarios" / "adapters"
-DEFAULT_PROGRAM = ROOT / "build" / "release" / "properties" / "block_pool_bench"
+PROGRAMS = ROOT / "build" / "release" / "properties"
 RELEASES = ("0.19.0", "0.23.0")
-SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
-REFERENCE_SIZE = 10_000
 SKIPPED = 77
 
-# The name in bench_vllm.py, the name in block_pool_bench, and the speed-up that the issue asks for.
-OPERATIONS = (
-    ("get_new_blocks", "GetNewBlocks", 20),
-    ("free_blocks", "FreeBlocks", 20),
-    ("touch", "Touch", 20),
-    ("get_cached_block_hit", "GetCachedBlockHit", 20),
-    ("get_cached_block_miss", "GetCachedBlockMiss", None),
-    ("cache_full_blocks", "CacheFullBlocks", None),
-    ("get_new_blocks_evicting", "GetNewBlocksEvicting", 12),
-)
-NAME_OF = {cpp_name: name for name, cpp_name, _ in OPERATIONS}
 
-Times = Dict[str, float]  # operation: ns a block
+class Suite(NamedTuple):
+    """What is timed, by whom, and how large."""
+
+    # The name in the adapter, the name in the C++ program, and the speed-up that the issue asks for.
+    operations: Tuple[Tuple[str, str, Optional[int]], ...]
+    program: str
+    adapter: str
+    size_option: str  # of the adapter
+    unit: str  # what the times are of
+    what: str  # what a size counts
+    sizes: Tuple[int, ...]
+    default_size: int
+    reference_size: int
+
+    def names(self) -> List[str]:
+        return [name for name, _, _ in self.operations]
+
+
+SUITES = {
+    "block_pool": Suite(
+        operations=(
+            ("get_new_blocks", "GetNewBlocks", 20),
+            ("free_blocks", "FreeBlocks", 20),
+            ("touch", "Touch", 20),
+            ("get_cached_block_hit", "GetCachedBlockHit", 20),
+            ("get_cached_block_miss", "GetCachedBlockMiss", None),
+            ("cache_full_blocks", "CacheFullBlocks", None),
+            ("get_new_blocks_evicting", "GetNewBlocksEvicting", 12),
+        ),
+        program="block_pool_bench", adapter="bench_vllm.py", size_option="--num-blocks", unit="block",
+        what="blocks", sizes=(1_000, 10_000, 100_000, 1_000_000, 10_000_000), default_size=100_000,
+        reference_size=10_000),
+    "kv_cache": Suite(
+        operations=(
+            ("allocate_slots_decode", "AllocateSlotsDecode", None),
+            ("get_computed_blocks_hit", "GetComputedBlocksHit", None),
+            ("get_computed_blocks_miss", "GetComputedBlocksMiss", None),
+            ("allocate_slots_hit", "AllocateSlotsHit", None),
+            ("free", "Free", None),
+            ("get_computed_blocks_hit_hybrid", "GetComputedBlocksHitHybrid", None),
+        ),
+        program="kv_cache_bench", adapter="bench_vllm_kv_cache.py", size_option="--prompt-blocks", unit="call",
+        what="blocks of the long prompt", sizes=(8192,), default_size=8192, reference_size=8192),
+}
+
+Times = Dict[str, float]  # operation: ns a unit of the suite
 
 
 class Failure(Exception):
@@ -58,32 +94,35 @@ def output_of(command: List[str]) -> str:
     return done.stdout
 
 
-def time_cpp(program: pathlib.Path, implementation: str, num_blocks: int, min_time: float) -> Times:
-    benchmarks = json.loads(output_of([
+def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, num_blocks: int, min_time: float) -> Times:
+    output = output_of([
         str(program), f"--benchmark_filter=^BM_[A-Za-z]+{implementation}/{num_blocks}/",
-        f"--benchmark_min_time={min_time}", "--benchmark_format=json"]))["benchmarks"]
+        f"--benchmark_min_time={min_time}", "--benchmark_format=json"])
+    # Where the filter matches nothing, Google Benchmark prints nothing.
+    benchmarks = json.loads(output)["benchmarks"] if output else []
+    name_of = {cpp_name: name for name, cpp_name, _ in suite.operations}
     times = {}
     for one in benchmarks:
         if one.get("error_occurred"):
             raise Failure(f"{one['name']}: {one['error_message']}")
         name = re.sub(rf"^BM_(\w+){implementation}/.*", r"\1", one["name"])
-        times[NAME_OF[name]] = one["ns_per_block"]
-    if set(times) != set(NAME_OF.values()):
-        raise Failure(f"{program} timed {sorted(times)}, expected {sorted(NAME_OF.values())}")
+        times[name_of.get(name, name)] = one[f"ns_per_{suite.unit}"]
+    if set(times) != set(suite.names()):
+        raise Failure(f"{program} timed {sorted(times)}, expected {sorted(suite.names())}")
     return times
 
 
-def time_vllm(version: str, num_blocks: int, repetitions: int) -> Optional[Times]:
+def time_vllm(suite: Suite, version: str, num_blocks: int, repetitions: int) -> Optional[Times]:
     """None if that release is not on this machine."""
-    command = [sys.executable, str(ADAPTERS / "bench_vllm.py"), "--release", version,
-               "--num-blocks", str(num_blocks), "--repetitions", str(repetitions)]
+    command = [sys.executable, str(ADAPTERS / suite.adapter), "--release", version,
+               suite.size_option, str(num_blocks), "--repetitions", str(repetitions)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == SKIPPED:
         print(done.stderr.strip(), file=sys.stderr)
         return None
     if done.returncode != 0:
-        raise Failure(f"bench_vllm.py exited with {done.returncode}: {done.stderr.strip()}")
-    return {name: times["median_ns_per_block"] for name, times in json.loads(done.stdout)["ops"].items()}
+        raise Failure(f"{suite.adapter} exited with {done.returncode}: {done.stderr.strip()}")
+    return {name: times[f"median_ns_per_{suite.unit}"] for name, times in json.loads(done.stdout)["ops"].items()}
 
 
 def summary(values: List[float]) -> dict:
@@ -91,12 +130,12 @@ def summary(values: List[float]) -> dict:
 
 
 def summaries(rounds: List[Times]) -> Dict[str, dict]:
-    return {name: summary([times[name] for times in rounds]) for name, _, _ in OPERATIONS}
+    return {name: summary([times[name] for times in rounds]) for name in rounds[0]}
 
 
-def measure(arguments: argparse.Namespace) -> dict:
+def measure(suite: Suite, arguments: argparse.Namespace) -> dict:
     """All rounds; raises Failure, and SystemExit 77 if no release is here."""
-    optimized: Dict[int, List[Times]] = {size: [] for size in SIZES}
+    optimized: Dict[int, List[Times]] = {size: [] for size in suite.sizes}
     reference: List[Times] = []
     vllm: Dict[str, List[Times]] = {}
     missing = set()
@@ -104,9 +143,11 @@ def measure(arguments: argparse.Namespace) -> dict:
     for number in range(arguments.rounds):
         print(f"round {number + 1} of {arguments.rounds}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
         optimized[arguments.num_blocks].append(
-            time_cpp(arguments.program, "Optimized", arguments.num_blocks, arguments.min_time))
+            time_cpp(suite, arguments.program, "Optimized", arguments.num_blocks, arguments.min_time))
         for version in RELEASES:
-            times = None if version in missing else time_vllm(version, arguments.num_blocks, arguments.repetitions)
+            times = None
+            if version not in missing:
+                times = time_vllm(suite, version, arguments.num_blocks, arguments.repetitions)
             if times is None:
                 missing.add(version)
             else:
@@ -114,13 +155,14 @@ def measure(arguments: argparse.Namespace) -> dict:
         if not vllm:
             print("compare_with_vllm.py: no release of vLLM to compare with", file=sys.stderr)
             raise SystemExit(SKIPPED)
-        reference.append(time_cpp(arguments.program, "Reference", REFERENCE_SIZE, arguments.min_time))
-        for size in SIZES:
+        reference.append(time_cpp(suite, arguments.program, "Reference", suite.reference_size, arguments.min_time))
+        for size in suite.sizes:
             if size != arguments.num_blocks:
-                optimized[size].append(time_cpp(arguments.program, "Optimized", size, arguments.min_time))
+                optimized[size].append(time_cpp(suite, arguments.program, "Optimized", size, arguments.min_time))
 
     here = optimized[arguments.num_blocks]
     return {
+        "suite": arguments.suite,
         "date": arguments.date,
         "machine": machine(),
         "load": [round(load_before, 1), round(os.getloadavg()[0], 1)],
@@ -128,10 +170,10 @@ def measure(arguments: argparse.Namespace) -> dict:
         "rounds": arguments.rounds,
         "num_blocks": arguments.num_blocks,
         "optimized": {str(size): summaries(rounds) for size, rounds in optimized.items()},
-        "reference": {str(REFERENCE_SIZE): summaries(reference)},
+        "reference": {str(suite.reference_size): summaries(reference)},
         "vllm": {version: summaries(rounds) for version, rounds in vllm.items()},
         "ratio": {version: {name: summary([theirs[name] / ours[name] for ours, theirs in zip(here, rounds)])
-                            for name, _, _ in OPERATIONS}
+                            for name in suite.names()}
                   for version, rounds in vllm.items()},
     }
 
@@ -146,8 +188,12 @@ def machine() -> str:
     return f"{found[1] if found else model}, {os.cpu_count()} cores"
 
 
-def ns(one: dict) -> str:
-    return "{} [{}..{}]".format(*(number(one[key]) for key in ("median", "min", "max")))
+def time_text(one: dict) -> str:
+    """All three in ns, or in the unit that suits the median."""
+    divisor, unit = 1.0, ""
+    if one["median"] >= 1e4:
+        divisor, unit = (1e6, " ms") if one["median"] >= 1e6 else (1e3, " us")
+    return "{} [{}..{}]".format(*(number(one[key] / divisor) for key in ("median", "min", "max"))) + unit
 
 
 def number(value: float) -> str:
@@ -165,34 +211,41 @@ def table(header: List[str], rows: List[List[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines)
 
 
-def comparison_table(results: dict) -> str:
-    header = ["operation", "optimized", f"reference ({REFERENCE_SIZE} blocks)"]
+def comparison_table(suite: Suite, results: dict) -> str:
+    reference = "reference"
+    if suite.reference_size != results["num_blocks"]:
+        reference += f" ({suite.reference_size} {suite.what})"
+    header = ["operation", "optimized", reference]
     for version in results["vllm"]:
         header += [f"vLLM {version}", "ratio"]
     rows = []
-    for name, _, target in OPERATIONS:
-        row = [name, ns(results["optimized"][str(results["num_blocks"])][name]),
-               ns(results["reference"][str(REFERENCE_SIZE)][name])]
+    for name, _, target in suite.operations:
+        row = [name, time_text(results["optimized"][str(results["num_blocks"])][name]),
+               time_text(results["reference"][str(suite.reference_size)][name])]
         for version in results["vllm"]:
-            row += [ns(results["vllm"][version][name]), ratio(results["ratio"][version][name], target)]
+            row += [time_text(results["vllm"][version][name]), ratio(results["ratio"][version][name], target)]
         rows.append(row)
     return table(header, rows)
 
 
-def flatness_table(results: dict) -> str:
-    rows = [[name] + [ns(results["optimized"][str(size)][name]) for size in SIZES] for name, _, _ in OPERATIONS]
-    return table(["operation"] + [str(size) for size in SIZES], rows)
+def flatness_table(suite: Suite, results: dict) -> str:
+    rows = [[name] + [time_text(results["optimized"][str(size)][name]) for size in suite.sizes]
+            for name in suite.names()]
+    return table(["operation"] + [str(size) for size in suite.sizes], rows)
 
 
 def text_of(results: dict) -> str:
-    return (f"ns a block at {results['num_blocks']} blocks: median of {results['rounds']} rounds [min..max]; "
-            "ratio: of the same round\n\n"
-            f"{comparison_table(results)}\n\n"
-            f"optimized, ns a block by size of the pool\n\n{flatness_table(results)}\n")
+    suite = SUITES[results["suite"]]
+    text = (f"ns a {suite.unit} (unless a cell has another unit) at {results['num_blocks']} {suite.what}: median of "
+            f"{results['rounds']} rounds [min..max]; ratio: of the same round\n\n{comparison_table(suite, results)}\n")
+    if len(suite.sizes) > 1:
+        text += f"\noptimized, ns a {suite.unit} by number of {suite.what}\n\n{flatness_table(suite, results)}\n"
+    return text
 
 
 def results_page(results: dict, command: str) -> str:
-    return (f"# Results\n\nWritten by `compare_with_vllm.py`; what the figures mean stands in [README.md](README.md).\n\n"
+    return (f"# Results: {results['suite']}\n\n"
+            "Written by `compare_with_vllm.py`; what the figures mean stands in [README.md](README.md).\n\n"
             f"- command: `{command}`\n"
             "- build: `cmake --preset release` (-O3 -DNDEBUG)\n"
             f"- machine: {results['machine']}; load average {results['load'][0]} before, {results['load'][1]} after\n"
@@ -207,12 +260,12 @@ def pin_to_one_core() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", type=pathlib.Path, default=DEFAULT_PROGRAM, metavar="FILE",
-                        help="block_pool_bench; default: that of --preset release")
-    parser.add_argument("--num-blocks", type=int, choices=SIZES, default=100_000,
-                        help="where implementations are compared")
+    parser.add_argument("--suite", choices=SUITES, default="block_pool")
+    parser.add_argument("--program", type=pathlib.Path, metavar="FILE",
+                        help="the suite's C++ benchmark; default: that of --preset release")
+    parser.add_argument("--num-blocks", type=int, help="where implementations are compared; one of the suite's sizes")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repetitions", type=int, default=3, help="of bench_vllm.py in a round")
+    parser.add_argument("--repetitions", type=int, default=3, help="of vLLM's side in a round")
     parser.add_argument("--min-time", type=float, default=0.1, metavar="SECONDS",
                         help="each C++ operation is repeated for that long in a round")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the tables")
@@ -221,18 +274,24 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.rounds < 1 or arguments.repetitions < 1 or arguments.min_time <= 0:
         parser.error("at least 1 round, 1 repetition and a time above 0")
+    suite = SUITES[arguments.suite]
+    arguments.program = arguments.program or PROGRAMS / suite.program
+    arguments.num_blocks = arguments.num_blocks or suite.default_size
+    if arguments.num_blocks not in suite.sizes:
+        parser.error(f"--num-blocks is one of {', '.join(map(str, suite.sizes))}")
     if not os.access(arguments.program, os.X_OK):
         parser.error(f"{arguments.program} is no program: cmake --preset release && "
-                     "cmake --build --preset release --target block_pool_bench")
+                     f"cmake --build --preset release --target {suite.program}")
     pin_to_one_core()
     try:
-        results = measure(arguments)
+        results = measure(suite, arguments)
     except Failure as failure:
         print(f"compare_with_vllm.py: {failure}", file=sys.stderr)
         return 2
     print(json.dumps(results) if arguments.json else text_of(results), end="\n" if arguments.json else "")
     if arguments.results is not None:
-        command = f"compare_with_vllm.py --num-blocks {arguments.num_blocks} --rounds {arguments.rounds}"
+        command = (f"compare_with_vllm.py --suite {arguments.suite} --num-blocks {arguments.num_blocks} "
+                   f"--rounds {arguments.rounds} --repetitions {arguments.repetitions}")
         arguments.results.write_text(results_page(results, command), encoding="utf-8")
     return 0
 

@@ -1,30 +1,15 @@
-"""The target `block_pool` as an adapter sees it: its configuration, its commands, and a session that speaks the
-protocol.
+"""The target `block_pool` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/block_pool_target.h. An implementation is a class with one method a command, named like its verb, that
-takes the command's fields in order and returns the answer as text (`error=none blocks=[1 2]`), and with
-`observe(state)`, which returns the text of what is observed after it. `minimal_pool.py` is a small one,
+Mirrors contract/block_pool_target.h; session.py says what an implementation is. `minimal_pool.py` is a small one,
 `upstream_pool.py` the real vLLM.
 """
 
 from __future__ import annotations
 
-import traceback
 from typing import Any, Callable, List, NamedTuple, Optional
 
-from line_language import (
-    FLAG,
-    FLAGS,
-    INTEGER,
-    INTEGERS,
-    TEXT,
-    CommandReader,
-    FieldKind,
-    Line,
-    Record,
-    parse_line,
-)
-from wire import malformed, unsupported
+from line_language import FLAG, FLAGS, INTEGER, INTEGERS, TEXT, CommandReader, FieldKind, Line, Record
+from session import Target, read_config
 
 
 class MmFeature(NamedTuple):
@@ -51,22 +36,25 @@ class Config(NamedTuple):
     events_carry_group: Optional[bool] = None
 
 
-class Unsupported(Exception):
-    """Why an implementation cannot do what a target or config line asks for."""
+# How the config line's values are recognised.
+_CONFIG_KINDS = {
+    "num_gpu_blocks": INTEGER,
+    "enable_caching": FLAG,
+    "enable_kv_cache_events": FLAG,
+    "hash_block_size": INTEGER,
+    "max_block_size": INTEGER,
+    "hash_algorithm": TEXT,
+    "hash_seed": TEXT,
+    "profile": TEXT,
+    "free_blocks_prepend": FLAG,
+    "cache_full_blocks_mask": FLAG,
+    "events_carry_group": FLAG,
+}
 
 
 def config_from_line(line: Line) -> Config:
     """Raises ValueError."""
-    for key, value in line.fields.items():
-        if key not in Config._fields:
-            raise ValueError(f"unknown key {key}, expected one of {', '.join(Config._fields)}")
-        default = Config._field_defaults[key]
-        if default is None and value is None:
-            continue
-        kind = bool if default is None else type(default)
-        if type(value) is not kind:
-            raise ValueError(f"{key}={value!r}, expected {kind.__name__}")
-    config = Config(**line.fields)
+    config = read_config(line, Config, _CONFIG_KINDS)
     if config.max_block_size == 0:
         config = config._replace(max_block_size=config.hash_block_size)
     if min(config.num_gpu_blocks, config.hash_block_size, config.max_block_size) < 1:
@@ -109,16 +97,18 @@ _HASHED_TEXT = FieldKind("word or quoted string of UTF-8", TEXT.pattern, TEXT.re
 _MM_FEATURES = FieldKind("list of items such as [(item id=cat offset=0 length=4)], by offset", r"\[()\]",
                          lambda text: [], _check_mm_features)
 
+# The fields of `request` and `append_tokens`, and their defaults: the same for every target.
+REQUEST_FIELDS = {"id": TEXT, "tokens": INTEGERS, "lora_name": _HASHED_TEXT, "lora_id": INTEGER,
+                  "cache_salt": _HASHED_TEXT, "mm_features": _MM_FEATURES}
+REQUEST_DEFAULTS = {"lora_name": None, "lora_id": 0, "cache_salt": None, "mm_features": []}
+APPEND_TOKENS_FIELDS = {"request": TEXT, "tokens": INTEGERS}
+
 # Verb -> how its fields are read.
 READERS = {
     verb: CommandReader(verb, *fields)
     for verb, fields in {
-        "request": (
-            {"id": TEXT, "tokens": INTEGERS, "lora_name": _HASHED_TEXT, "lora_id": INTEGER,
-             "cache_salt": _HASHED_TEXT, "mm_features": _MM_FEATURES},
-            {"lora_name": None, "lora_id": 0, "cache_salt": None, "mm_features": []},
-        ),
-        "append_tokens": ({"request": TEXT, "tokens": INTEGERS},),
+        "request": (REQUEST_FIELDS, REQUEST_DEFAULTS),
+        "append_tokens": (APPEND_TOKENS_FIELDS,),
         "get_new_blocks": ({"num_blocks": INTEGER},),
         "get_cached_block": ({"request": TEXT, "index": INTEGER, "block_size": INTEGER, "groups": INTEGERS},),
         "touch": ({"blocks": INTEGERS},),
@@ -135,60 +125,5 @@ READERS = {
 }
 
 
-class Session:
-    """Takes lines, gives replies: pass `answer` to wire.serve.
-
-    describe() gives the fields of the reply to `target block_pool`, make_pool(config) a fresh implementation; both may
-    raise Unsupported.
-    """
-
-    def __init__(self, describe: Callable[[], str], make_pool: Callable[[Config], Any]):
-        self._describe = describe
-        self._make_pool = make_pool
-        self._commands: dict = {}
-        self._observe: Callable[[bool], str] = str
-        self._observe_state = True
-
-    def answer(self, text: str) -> str:
-        try:
-            command = self._commands.get(text.partition(" ")[0])
-            if command is None:
-                line = parse_line(text)
-                command = self._commands.get(line.verb)
-                if command is None:
-                    return self._answer_protocol(line)
-            read, run = command
-            arguments = read(text)
-        except Unsupported as why:
-            return unsupported(why)
-        except ValueError as error:
-            return malformed(error)
-        try:
-            return f"-> {run(*arguments)}{self._observe(self._observe_state)}"
-        except Exception as error:
-            # kvfence shows the last line of stderr.
-            traceback.print_exc()
-            raise SystemExit(f"{type(error).__name__} {error} on: {text[:200]}") from None
-
-    def _answer_protocol(self, line: Line) -> str:
-        if line.verb == "target":
-            if line.subject != "block_pool":
-                raise Unsupported(f"target {line.subject}, only block_pool is known")
-            return f"-> {self._describe()}"
-        if line.subject:
-            raise ValueError(f"found {line.subject}, expected key=value")
-        if line.verb == "config":
-            config = config_from_line(line)
-            self._commands = {}
-            pool = self._make_pool(config)
-            self._observe = pool.observe
-            self._commands = {verb: (reader.read, getattr(pool, verb)) for verb, reader in READERS.items()}
-            return "->"
-        if line.verb == "observe":
-            if list(line.fields) != ["state"]:
-                raise ValueError("expected observe state=true or observe state=false")
-            self._observe_state = FLAG.check(line.fields["state"])
-            return "->"
-        if line.verb not in READERS:
-            raise ValueError(f"unknown command {line.verb}, expected one of {', '.join(READERS)}")
-        raise ValueError("a command before a supported config")
+def block_pool_target(make: Callable[[Config], Any]) -> Target:
+    return Target("block_pool", config_from_line, READERS, make)

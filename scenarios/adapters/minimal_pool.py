@@ -6,8 +6,9 @@ Rules of profile v0.19. Hashes are small numbers here, so keys and events are no
 
 import sys
 
-from block_pool_target import Session, Unsupported
+from block_pool_target import block_pool_target
 from line_language import print_integers
+from session import Session, Unsupported
 from wire import serve
 
 DESCRIPTION = (
@@ -210,5 +211,5 @@ class MinimalPool:
 
 
 if __name__ == "__main__":
-    serve(Session(lambda: DESCRIPTION, MinimalPool).answer)
+    serve(Session(lambda: DESCRIPTION, block_pool_target(MinimalPool)).answer)
     sys.exit(0)

@@ -134,6 +134,92 @@ STORY = (
 )
 
 
+# Command -> part of the reply. One group of full attention, blocks of 4 tokens; 7 blocks.
+UNITARY = (
+    ("request id=A tokens=[1 2 3 4 5 6 7 8 9]", "error=none tables=[]"),
+    ("request id=A tokens=[1]", "error=already_declared"),
+    ("get_num_common_prefix_blocks request=A", "error=not_allocated"),
+    ("allocate_slots request=A num_computed_tokens=0 num_new_tokens=9 from_cache=true",
+     "error=none allocated=true blocks=[[1 2 3]] num_free_blocks=3 num_cached_keys=2 usage=0.5"
+     " tables=[(table request=A blocks=[[1 2 3]])]"),
+    ("request id=B tokens=[1 2 3 4 5 6 7 8 10 11 12 13]", "error=none"),
+    ("get_computed_blocks request=B", "error=none blocks=[[1 2]] num_hit_tokens=8"),
+    ("allocate_slots request=B num_computed_tokens=0 num_new_tokens=4 from_cache=true num_lookahead_tokens=1",
+     "error=none allocated=true blocks=[[4 5]] ref_cnts=[0 2 2 1 1 1 0]"
+     " tables=[(table request=A blocks=[[1 2 3]]) (table request=B blocks=[[1 2 4 5]])]"),
+    ("get_num_common_prefix_blocks request=B", "error=none counts=[2]"),
+    ("allocate_slots request=B num_computed_tokens=0 num_new_tokens=0", "error=no_tokens"),
+    ("allocate_slots request=B num_computed_tokens=12 num_new_tokens=60", "error=beyond_model_length"),
+    ("allocate_slots request=B num_computed_tokens=12 num_new_tokens=1 num_external_tokens=1",
+     "error=already_allocated"),
+    ("allocate_slots request=B num_computed_tokens=12 num_new_tokens=20", "error=none allocated=false blocks=absent"),
+    ("append_tokens request=A tokens=[20 21 22]", "error=none"),
+    ("cache_blocks request=A num_computed_tokens=13", "error=missing_hash"),
+    ("append_tokens request=A tokens=[23 24 25 26]", "error=none"),
+    ("cache_blocks request=A num_computed_tokens=16", "error=bad_range"),
+    ("cache_blocks request=A num_computed_tokens=12", "error=none num_cached_keys=4"),
+    ("evict_blocks blocks=[3 9]", "error=unknown_block num_cached_keys=4"),
+    ("evict_blocks blocks=[3]", "error=none num_cached_keys=3"),
+    ("free request=B", "error=none free_queue=[6 5 4] tables=[(table request=A blocks=[[1 2 3]])]"),
+    ("reset_prefix_cache", "error=none success=false"),
+    ("free request=A", "error=none free_queue=[6 5 4 3 2 1] tables=[]"),
+    ("free request=A", "error=none free_queue=[6 5 4 3 2 1]"),
+    ("take_new_block_ids", "error=none block_ids=[1 2 3 4 5]"),
+    ("request id=C tokens=[]", "error=none"),
+    ("get_computed_blocks request=C was_preempted=true", "error=none blocks=[[]] num_hit_tokens=0"),
+    ("reset_prefix_cache", "error=none success=true num_cached_keys=0"),
+    ("take_prefix_cache_stats", "error=none stats=[1 3 33 16 1 0 0]"),
+    ("take_prefix_cache_stats", "error=none stats=[0 0 0 0 0 0 0]"),
+    ("remove_skipped_blocks request=D total_computed_tokens=1", "error=unknown_request"),
+)
+
+# Full attention and a window of 4 tokens; 12 blocks.
+HYBRID = (
+    ("request id=A tokens=[1 2 3 4 5 6 7 8 9 10 11 12 13]", "error=none"),
+    ("allocate_slots request=A num_computed_tokens=0 num_new_tokens=8 num_encoder_tokens=5",
+     "error=none allocated=true blocks=[[1 2] [3 4]] num_cached_keys=4"),
+    ("allocate_slots request=A num_computed_tokens=8 num_new_tokens=5",
+     "error=none allocated=true blocks=[[5 6] [7 8]] ref_cnts=[0 1 1 0 1 1 1 1 1 0 0 0]"
+     " tables=[(table request=A blocks=[[1 2 5 6] [0 4 7 8]])]"),
+    ("remove_skipped_blocks request=A total_computed_tokens=13",
+     "error=none free_queue=[9 10 11 3 4] tables=[(table request=A blocks=[[1 2 5 6] [0 0 7 8]])]"),
+    ("get_num_common_prefix_blocks request=A", "error=none counts=[4 0]"),
+    ("request id=B tokens=[1 2 3 4 5 6 7 8 9 10 11 12 13]", "error=none"),
+    ("get_computed_blocks request=B", "error=none blocks=[[1 2 5] [0 0 7]] num_hit_tokens=12"),
+    ("allocate_slots request=B num_computed_tokens=4 num_new_tokens=1 from_cache=true", "error=already_allocated"),
+    ("allocate_slots request=B num_computed_tokens=0 num_new_tokens=1 from_cache=true delay_cache_blocks=true",
+     "error=none allocated=true blocks=[[9] [10]]"
+     " tables=[(table request=A blocks=[[1 2 5 6] [0 0 7 8]]) (table request=B blocks=[[1 2 5 9] [0 0 7 10]])]"),
+    ("take_new_block_ids", "error=none block_ids=[1 2 5 6 9]"),
+    ("free request=B", "error=none"),
+    ("request id=C tokens=[1 2 3 4] skip_reading_prefix_cache=true", "error=none"),
+    ("get_computed_blocks request=C", "error=none blocks=[[] []] num_hit_tokens=0"),
+    ("take_prefix_cache_stats", "error=none stats=[0 3 39 36 0 0 0]"),
+)
+
+# Full attention and Mamba in mode align with a speculative block; 16 blocks.
+MAMBA = (
+    ("request id=A tokens=[1 2 3 4 5 6 7 8 9 10 11 12]", "error=none"),
+    ("allocate_slots request=A num_computed_tokens=0 num_new_tokens=8 num_lookahead_tokens=1",
+     "error=none allocated=true blocks=[[1 2 3] [0 4 5]] num_cached_keys=3"),
+    ("request id=B tokens=[1 2 3 4 5 6 7 8 9]", "error=none"),
+    ("allocate_slots request=B num_computed_tokens=0 num_new_tokens=1 from_cache=true",
+     "error=none allocated=false"),
+    ("new_step_starts", "error=none"),
+    ("allocate_slots request=B num_computed_tokens=0 num_new_tokens=1 from_cache=true",
+     "error=none allocated=true blocks=[[6] [7 8]] ref_cnts=[0 2 2 1 2 1 1 1 1 0 0 0 0 0 0 0]"),
+    ("cache_blocks request=A num_computed_tokens=12", "error=bad_range"),
+    ("allocate_slots request=A num_computed_tokens=8 num_new_tokens=4",
+     "error=none allocated=true blocks=[[] [9]] num_cached_keys=5"),
+    ("free request=A", "error=none"),
+    ("free request=B", "error=none num_free_blocks=15 tables=[]"),
+    ("request id=C tokens=[50 51 52 53 54 55 56 57]", "error=none"),
+    ("allocate_slots request=C num_computed_tokens=0 num_new_tokens=4 num_external_tokens=4",
+     "error=none allocated=true"),
+    ("take_prefix_cache_stats", "error=none stats=[0 2 18 16 0 0 0]"),
+)
+
+
 class Story(unittest.TestCase):
     """What is common to all pools."""
 
@@ -200,6 +286,58 @@ class Release(Story):
         self.tell("vllm.py", self.profile)
         self.tell("vllm.py", self.profile, "--release", RELEASE_OF_PROFILE[self.profile])
 
+    def ask_manager(self, config, *lines):
+        replies = self.ask("target kv_cache", f"config profile={self.profile} {config}", *lines)
+        self.assertEqual(replies[:2], [self.ask("target block_pool")[0], {}])
+        return replies[2:]
+
+    def test_kv_cache(self):
+        for config, story in (
+            ("num_gpu_blocks=7", UNITARY),
+            ("num_gpu_blocks=12 groups=[(full block_size=4) (sliding block_size=4 window=4)]", HYBRID),
+            ("num_gpu_blocks=16 groups=[(full block_size=4) (mamba block_size=4 align=true spec_blocks=1)]", MAMBA),
+        ):
+            with self.subTest(config=config):
+                self.check_replies(self.ask_manager(config, *[command for command, _ in story]), story)
+
+    def test_every_kind_without_caching(self):
+        replies = self.ask_manager(
+            "num_gpu_blocks=20 enable_caching=false groups=[(full block_size=4) (sliding block_size=8 window=9)"
+            " (chunked block_size=4 chunk=8) (mamba block_size=4 spec_blocks=1) (cross block_size=4)]",
+            "request id=A tokens=[1 2 3 4 5 6 7 8 9]",
+            "allocate_slots request=A num_computed_tokens=0 num_new_tokens=9 from_cache=true num_encoder_tokens=5",
+            "cache_blocks request=A num_computed_tokens=99", "get_num_common_prefix_blocks request=A")
+        self.assertEqual(replies[1]["blocks"], [[1, 2, 3], [4, 5], [6, 7, 8], [9, 10, 11, 12], [13, 14]])
+        self.assertEqual((replies[2]["error"], replies[3]["counts"]), (None, [0] * 5))
+
+    def test_blocks_that_upstream_does_not_count(self):
+        """A request that claims computed tokens without slots: upstream counts 1 new block, takes 3, and raises."""
+        replies = self.ask_manager(
+            "num_gpu_blocks=3 groups=[(sliding block_size=4 window=4)]", "request id=A tokens=[1 2 3 4 5 6 7 8 9]",
+            "allocate_slots request=A num_computed_tokens=8 num_new_tokens=1",
+            "allocate_slots request=A num_computed_tokens=4 num_new_tokens=1")
+        self.assertEqual([reply.get("allocated") for reply in replies[1:]], [False, True])
+
+    def test_hit_longer_than_its_tokens(self):
+        """The hit of a second kind of full attention is not cut: upstream then asks for -3 blocks and counts them."""
+        tokens = " ".join(map(str, range(33)))
+        replies = self.ask_manager(
+            "num_gpu_blocks=40 groups=[(full block_size=4) (full block_size=8) (sliding block_size=8 window=2)]",
+            f"request id=A tokens=[{tokens}]", "allocate_slots request=A num_computed_tokens=0 num_new_tokens=33",
+            "evict_blocks blocks=[15 16 17 18]", f"request id=B tokens=[{tokens}]", "get_computed_blocks request=B",
+            "allocate_slots request=B num_computed_tokens=0 num_new_tokens=1 num_external_tokens=1 from_cache=true",
+            "free request=A", "free request=B")
+        self.assertEqual((replies[4]["blocks"], replies[4]["num_hit_tokens"]), ([[], [10, 11, 12, 13], []], 0))
+        self.assertEqual([reply["num_free_blocks"] for reply in replies[5:]], [18, 33, 39])
+
+    def test_unsupported_groups(self):
+        for groups in ("[(full block_size=4 window=8)]", "[(full block_size=4) (full block_size=4)]"):
+            self.assertEqual(list(self.ask("target kv_cache", f"config profile={self.profile} groups={groups}")[-1]),
+                             ["unsupported"])
+        for groups in ("[]", "[(other block_size=4)]", "[(full)]", "[(full block_size=4 other=1)]"):
+            self.assertEqual(list(self.ask("target kv_cache", f"config profile={self.profile} groups={groups}")[-1]),
+                             ["malformed"])
+
     def test_says_what_it_is(self):
         self.assertEqual(self.ask("target block_pool"),
                          [{"implementation": "vllm", "version": RELEASE_OF_PROFILE[self.profile]}])
@@ -261,6 +399,25 @@ class Release019(Release):
             " block_mask=[]")
         self.assertEqual([reply["error"] for reply in replies[2:]], ["not_in_profile"] * 2)
 
+    def test_kv_cache_of_this_release(self):
+        replies = self.ask_manager(
+            "num_gpu_blocks=8 groups=[(full block_size=4) (mamba block_size=4 align=true)]",
+            "request id=A tokens=[1 2 3 4 5 6 7 8 9]",
+            "can_fit_full_sequence request=A num_encoder_tokens=1",
+            "allocate_slots request=A num_computed_tokens=0 num_new_tokens=9 reserved_blocks=1",
+            "allocate_slots request=A num_computed_tokens=0 num_new_tokens=9",
+            "allocate_slots request=A num_computed_tokens=0 num_new_tokens=8",
+            "can_fit_full_sequence request=A num_external_tokens=1")
+        self.assertEqual([reply["error"] for reply in replies],
+                         [None, None, "not_in_profile", None, "table_shrinks", "already_allocated"])
+        self.assertIs(replies[1]["fits"], True)
+        replies = self.ask("target kv_cache", "config retention_interval=4 groups=[(sliding block_size=4 window=8)]")
+        self.assertEqual(list(replies[1]), ["unsupported"])
+
+    def test_sink(self):
+        (reply,) = self.ask_manager("num_gpu_blocks=6 groups=[(sink block_size=4 sink_len=8)]", "reset_prefix_cache")
+        self.assertEqual((reply["success"], reply["free_queue"], reply["ref_cnts"]), (False, [3, 4, 5], [0] * 6))
+
 
 class Release023(Release):
     profile = "v0.23"
@@ -275,6 +432,27 @@ class Release023(Release):
         self.assertEqual([reply["error"] for reply in replies[1:]], [None, None, "bad_mask", None, None, None])
         self.assertEqual([key is not None for key in replies[4]["keys"]], [False, True, False, True, False, False])
         self.assertEqual(replies[-1]["free_queue"], [2, 1, 4, 5, 3])
+
+    def test_kv_cache_of_this_release(self):
+        replies = self.ask_manager(
+            "num_gpu_blocks=12 use_eagle=true eagle_groups=[1] retention_interval=0"
+            " groups=[(full block_size=4) (sliding block_size=4 window=5)]",
+            "request id=A tokens=[1 2 3 4 5 6 7 8 9 10 11 12]", "can_fit_full_sequence request=A",
+            "allocate_slots request=A num_computed_tokens=0 num_new_tokens=4 full_sequence_must_fit=true"
+            " reserved_blocks=10",
+            "allocate_slots request=A num_computed_tokens=0 num_new_tokens=12 reserved_blocks=5",
+            "take_events")
+        self.assertEqual([reply["error"] for reply in replies], [None, "not_in_profile", None, None, None])
+        self.assertEqual([reply.get("allocated") for reply in replies[2:4]], [False, True])
+        spec = [(event.fields["group_idx"], event.fields["kv_cache_spec_kind"],
+                 event.fields.get("kv_cache_spec_sliding_window"), len(event.fields["block_hashes"]))
+                for event in replies[4]["events"]]
+        self.assertEqual(spec, [(0, "full_attention", None, 3), (1, "sliding_window", 5, 2)])
+
+    def test_sink_cannot_be_built(self):
+        """0.23.0 passes SinkFullAttentionManager an argument that it does not take."""
+        (reply,) = self.ask("target kv_cache", "config profile=v0.23 groups=[(sink block_size=4 sink_len=8)]")[1:]
+        self.assertIn("scheduler_block_size", reply["unsupported"])
 
 
 # The base itself holds no tests of its own.

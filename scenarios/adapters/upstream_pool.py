@@ -14,9 +14,10 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from block_pool_target import Config, MmFeature, Unsupported, is_utf8
+from block_pool_target import Config, MmFeature, is_utf8
 from line_language import print_integers, print_text
 from releases import Release
+from session import Unsupported
 from upstream_import import use_release
 
 # Key texts kept; beyond it they are forgotten and made anew.
@@ -40,6 +41,8 @@ class Modules:
         self.block_pool = importlib.import_module("vllm.v1.core.block_pool")
         self.kv_events = importlib.import_module("vllm.distributed.kv_events")
         self.request = importlib.import_module("vllm.v1.request")
+        self.envs = importlib.import_module("vllm.envs")
+        self.kv_cache_interface = importlib.import_module("vllm.v1.kv_cache_interface")
 
         pool = self.block_pool.BlockPool
         # The rules of contract/rules.h as this release has them.
@@ -58,7 +61,7 @@ class Modules:
 
     def make_request(self, name: str, tokens: List[int], block_hasher: Optional[Callable],
                      lora_name: Optional[str] = None, lora_id: int = 0, cache_salt: Optional[str] = None,
-                     mm_features: Sequence[MmFeature] = ()) -> Any:
+                     mm_features: Sequence[MmFeature] = (), skip_reading_prefix_cache: bool = False) -> Any:
         """A real Request."""
         lora = None
         if lora_name is not None:
@@ -68,7 +71,7 @@ class Modules:
             request_id=name,
             prompt_token_ids=tokens,
             sampling_params=None,
-            pooling_params=SimpleNamespace(skip_reading_prefix_cache=None),
+            pooling_params=SimpleNamespace(skip_reading_prefix_cache=skip_reading_prefix_cache),
             arrival_time=0.0,
             mm_features=[
                 SimpleNamespace(identifier=item.identifier,
@@ -92,6 +95,76 @@ class _KeyTexts(dict):
         return text
 
 
+class PoolView:
+    """One BlockPool of upstream: what every target observes of it, and the commands that every target has."""
+
+    def __init__(self, modules: Modules, pool: Any):
+        self._kv_events = modules.kv_events
+        self._pool = pool
+        self._blocks = pool.blocks
+        self._key_texts = _KeyTexts({None: "none"})
+
+    def evict_blocks(self, ids, evict: Callable[[List[int]], None]) -> str:
+        """evict: upstream's way to the pool's evict_blocks."""
+        num_blocks = len(self._blocks)
+        if ids and max(ids) >= num_blocks:
+            # Upstream stops at the first unknown block and keeps what it evicted before it.
+            if ids[0] >= num_blocks:
+                try:
+                    evict(ids)
+                except AssertionError:
+                    pass
+                else:
+                    raise UpstreamChanged("evict_blocks did not refuse an unknown block")
+            return "error=unknown_block"
+        # Upstream declares a set and only iterates it: a list is iterated in the caller's order.
+        evict(ids)
+        return "error=none"
+
+    def state(self, free_blocks: List[Any]) -> str:
+        ref_cnts = [block.ref_cnt for block in self._blocks]
+        # Not maintained upstream: it drifts with every touch and free that lists the null block.
+        ref_cnts[self._pool.null_block.block_id] = 0
+        key_texts = self._key_texts
+        return (
+            f" free_queue=[{' '.join([str(block.block_id) for block in free_blocks])}]"
+            f" ref_cnts=[{' '.join(map(str, ref_cnts))}]"
+            f" keys=[{' '.join([key_texts[block.block_hash] for block in self._blocks])}]"
+        )
+
+    def events(self, events: List[Any]) -> str:
+        return f"[{' '.join(map(self._event_text, events))}]"
+
+    def _event_text(self, event: Any) -> str:
+        events = self._kv_events
+        group_idx = getattr(event, "group_idx", None)
+        group = "" if group_idx is None else f" group_idx={group_idx}"
+        if isinstance(event, events.BlockRemoved):
+            (block_hash,) = event.block_hashes
+            return f"(removed block_hash=0x{block_hash.hex()}{group})"
+        if isinstance(event, events.AllBlocksCleared):
+            return "(cleared)"
+        hashes = " ".join(["0x" + block_hash.hex() for block_hash in event.block_hashes])
+        parent = event.parent_block_hash
+        lora = ""
+        if event.lora_name is not None:
+            lora = f" lora_name={print_text(event.lora_name)} lora_id={event.lora_id}"
+        extra_keys = ""
+        if event.extra_keys is not None and any(keys is not None for keys in event.extra_keys):
+            extra_keys = f" extra_keys=[{' '.join(map(_extra_keys_text, event.extra_keys))}]"
+        # What a KV-cache manager adds, from 0.23.0 on.
+        kind = getattr(event, "kv_cache_spec_kind", None)
+        window = getattr(event, "kv_cache_spec_sliding_window", None)
+        spec = "" if kind is None else f" kv_cache_spec_kind={kind}"
+        if window is not None:
+            spec += f" kv_cache_spec_sliding_window={window}"
+        return (
+            f"(stored block_hashes=[{hashes}] parent_block_hash={'none' if parent is None else '0x' + parent.hex()}"
+            f" token_ids={print_integers(event.token_ids)} block_size={event.block_size}{lora}{extra_keys}{group}"
+            f"{spec})"
+        )
+
+
 class UpstreamPool:
     """One BlockPool and the requests that its commands name."""
 
@@ -107,9 +180,9 @@ class UpstreamPool:
             hash_block_size=config.hash_block_size,
             enable_kv_cache_events=config.enable_kv_cache_events,
         )
+        self._view = PoolView(modules, self._pool)
         self._blocks = self._pool.blocks
         self._requests: Dict[str, Any] = {}
-        self._key_texts = _KeyTexts({None: "none"})
 
     # ---- Commands (contract/block_pool_target.h) ----
 
@@ -207,26 +280,13 @@ class UpstreamPool:
         return "error=none"
 
     def evict_blocks(self, ids) -> str:
-        num_blocks = len(self._blocks)
-        if ids and max(ids) >= num_blocks:
-            # Upstream stops at the first unknown block and keeps what it evicted before it.
-            if ids[0] >= num_blocks:
-                try:
-                    self._pool.evict_blocks(ids)
-                except AssertionError:
-                    pass
-                else:
-                    raise UpstreamChanged("evict_blocks did not refuse an unknown block")
-            return "error=unknown_block"
-        # Upstream declares a set and only iterates it: a list is iterated in the caller's order.
-        self._pool.evict_blocks(ids)
-        return "error=none"
+        return self._view.evict_blocks(ids, self._pool.evict_blocks)
 
     def reset_prefix_cache(self) -> str:
         return f"error=none success={'true' if self._pool.reset_prefix_cache() else 'false'}"
 
     def take_events(self) -> str:
-        return f"error=none events=[{' '.join(map(self._event_text, self._pool.take_events()))}]"
+        return f"error=none events={self._view.events(self._pool.take_events())}"
 
     # ---- What kvfence refuses (contract/block_pool.h) ----
 
@@ -293,39 +353,7 @@ class UpstreamPool:
             f" num_referenced={len(self._blocks) - num_queued} num_cached_keys={len(pool.cached_block_hash_to_block)}"
             f" usage={float(pool.get_usage())!r}"
         )
-        if not state:
-            return text
-        ref_cnts = [block.ref_cnt for block in self._blocks]
-        # Not maintained upstream: it drifts with every touch and free that lists the null block.
-        ref_cnts[pool.null_block.block_id] = 0
-        key_texts = self._key_texts
-        return (
-            f"{text} free_queue=[{' '.join([str(block.block_id) for block in free_blocks])}]"
-            f" ref_cnts=[{' '.join(map(str, ref_cnts))}]"
-            f" keys=[{' '.join([key_texts[block.block_hash] for block in self._blocks])}]"
-        )
-
-    def _event_text(self, event: Any) -> str:
-        events = self._modules.kv_events
-        group_idx = getattr(event, "group_idx", None)
-        group = "" if group_idx is None else f" group_idx={group_idx}"
-        if isinstance(event, events.BlockRemoved):
-            (block_hash,) = event.block_hashes
-            return f"(removed block_hash=0x{block_hash.hex()}{group})"
-        if isinstance(event, events.AllBlocksCleared):
-            return "(cleared)"
-        hashes = " ".join(["0x" + block_hash.hex() for block_hash in event.block_hashes])
-        parent = event.parent_block_hash
-        lora = ""
-        if event.lora_name is not None:
-            lora = f" lora_name={print_text(event.lora_name)} lora_id={event.lora_id}"
-        extra_keys = ""
-        if event.extra_keys is not None and any(keys is not None for keys in event.extra_keys):
-            extra_keys = f" extra_keys=[{' '.join(map(_extra_keys_text, event.extra_keys))}]"
-        return (
-            f"(stored block_hashes=[{hashes}] parent_block_hash={'none' if parent is None else '0x' + parent.hex()}"
-            f" token_ids={print_integers(event.token_ids)} block_size={event.block_size}{lora}{extra_keys}{group})"
-        )
+        return text + self._view.state(free_blocks) if state else text
 
 
 def _extra_keys_text(keys: Optional[tuple]) -> str:
@@ -336,13 +364,13 @@ def _extra_keys_text(keys: Optional[tuple]) -> str:
     ]) + "]"
 
 
-def check_supported(modules: Modules, config: Config) -> None:
-    """Raises Unsupported if this release cannot run a pool of that configuration."""
+def check_supported(modules: Modules, config: Any) -> None:
+    """Raises Unsupported if this release cannot run a configuration of whatever target."""
     version = modules.release.version
     if not (version + ".").startswith(config.profile[1:] + "."):
         raise Unsupported(f"profile {config.profile} on vLLM {version}")
     for rule, has in modules.rules.items():
-        if getattr(config, rule) not in (None, has):
+        if getattr(config, rule, None) not in (None, has):
             raise Unsupported(f"vLLM {version} has {rule}={str(has).lower()}")
     if config.hash_algorithm not in ("sha256_cbor", "xxhash_cbor"):
         raise Unsupported(f"hash_algorithm {config.hash_algorithm}, only sha256_cbor and xxhash_cbor are reproducible")

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""kvfence adapter for the block pool of the real vLLM: speaks the protocol of README.md on stdin and stdout.
+"""kvfence adapter for the block pool and the KV-cache manager of the real vLLM.
+
+Speaks the protocol of README.md on stdin and stdout.
 
 Runs without a GPU and without vLLM's dependencies; needs cbor2, xxhash and Python 3.10. Looks for the release in
 --path, among the installed packages, and where fetch_vllm.py puts it. Without --release the profile of the first config
@@ -12,17 +14,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Optional
+from typing import Any, Callable, Optional
 
-from block_pool_target import Config, Session, Unsupported
+from block_pool_target import block_pool_target
+from kv_cache_target import kv_cache_target
 from line_language import print_text
 from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
+from session import Session, Unsupported
+from upstream_kv_cache import UpstreamKVCache
 from upstream_pool import Modules, UpstreamPool, check_supported
 from wire import serve
 
 
 class Upstream:
-    """One release of vLLM, loaded when the first pool is asked for."""
+    """One release of vLLM, loaded when the first configuration comes."""
 
     def __init__(self, version: Optional[str], folder: Optional[str]):
         self._version = version
@@ -34,7 +39,11 @@ class Upstream:
             return "implementation=vllm"
         return f"implementation=vllm version={print_text(self._find(self._version).version)}"
 
-    def make_pool(self, config: Config) -> UpstreamPool:
+    def maker(self, implementation: Any) -> Callable[[Any], Any]:
+        """implementation(modules, config), as a function of the config alone."""
+        return lambda config: implementation(self._modules_for(config), config)
+
+    def _modules_for(self, config: Any) -> Modules:
         if config.profile not in RELEASE_OF_PROFILE:
             raise Unsupported(f"profile {config.profile}, expected one of {', '.join(RELEASE_OF_PROFILE)}")
         if self._modules is None:
@@ -44,7 +53,7 @@ class Upstream:
             except ImportError as error:
                 raise Unsupported(f"{error}; perhaps: python3 -m pip install cbor2 xxhash") from error
         check_supported(self._modules, config)
-        return UpstreamPool(self._modules, config)
+        return self._modules
 
     def _is_chosen(self) -> bool:
         return self._version is not None or self._folder is not None
@@ -62,7 +71,9 @@ def main() -> int:
     parser.add_argument("--path", metavar="FOLDER", help="where a wheel was unpacked; contains vllm/")
     arguments = parser.parse_args()
     upstream = Upstream(arguments.release, arguments.path)
-    serve(Session(upstream.describe, upstream.make_pool).answer)
+    session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
+                      kv_cache_target(upstream.maker(UpstreamKVCache)))
+    serve(session.answer)
     return 0
 
 

@@ -6,20 +6,27 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 kvfence=${1:-build/release/scenarios/kvfence}
 
-# record RELEASE PROFILE SEED EPISODES COMMANDS [KEY=VALUE ...]
+# record RELEASE PROFILE TARGET SEED EPISODES COMMANDS [KEY=VALUE ...]
 record() {
-  local release=$1 profile=$2 seed=$3 episodes=$4 commands=$5
-  shift 5
-  "$kvfence" record --target block_pool --quiet --seed "$seed" --episodes "$episodes" \
+  local release=$1 profile=$2 target=$3 seed=$4 episodes=$5 commands=$6
+  shift 6
+  "$kvfence" record --target "$target" --quiet --seed "$seed" --episodes "$episodes" \
     --episode-commands "$commands" --config profile="$profile" "$@" --out "scenarios/traces/$profile" \
     --sut "python3 -B scenarios/adapters/vllm.py --release $release"
 }
 
-# Many small pools; long lives; pools with more blocks.
+# Many small pools; long lives; pools with more blocks; kinds of attention that are seldom drawn.
 for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   read -r release profile <<<"$pinned"
   rm -f "scenarios/traces/$profile"/*.kvs
-  record "$release" "$profile" 1 16 200
-  record "$release" "$profile" 2 1 1500
-  record "$release" "$profile" 3 2 200 num_gpu_blocks=64
+  record "$release" "$profile" block_pool 1 16 200
+  record "$release" "$profile" block_pool 2 1 1500
+  record "$release" "$profile" block_pool 3 2 200 num_gpu_blocks=64
+  record "$release" "$profile" kv_cache 1 16 120
+  record "$release" "$profile" kv_cache 2 8 120
+  record "$release" "$profile" kv_cache 3 1 600
+  record "$release" "$profile" kv_cache 4 2 150 num_gpu_blocks=64
+  record "$release" "$profile" kv_cache 5 2 120 enable_caching=false \
+    "groups=[(full block_size=4) (cross block_size=4)]"
 done
+record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"

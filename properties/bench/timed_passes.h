@@ -1,0 +1,74 @@
+#pragma once
+
+/// What the benchmarks share: the clock over one pass, and a main that refuses builds whose figures
+/// are of no use.
+///
+/// Requires: KVFENCE_BENCH_SANITIZE, the build's sanitizers as a string.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvfence {
+
+/// Times one pass an iteration. `restore` runs before it off the clock, `holds` after it: whether
+/// the pass did what it should. The counters are ns_per_<unit> (the median pass),
+/// ns_per_<unit>_min and passes, where a pass has num_units units.
+template <class Restore, class Pass, class Holds>
+void time_passes(benchmark::State& state, const std::string& unit, std::size_t num_units,
+                 Restore restore, Pass pass, Holds holds) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> seconds;
+  for (auto _ : state) {
+    restore();
+    benchmark::ClobberMemory();
+    const Clock::time_point begin = Clock::now();
+    pass();
+    benchmark::ClobberMemory();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    state.SetIterationTime(seconds.back());
+    if (!holds()) {
+      state.SkipWithError("what was timed did not do what it should");
+      return;
+    }
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double ns_per_unit_and_second = 1e9 / static_cast<double>(num_units);
+  state.counters["ns_per_" + unit] = seconds[seconds.size() / 2] * ns_per_unit_and_second;
+  state.counters["ns_per_" + unit + "_min"] = seconds.front() * ns_per_unit_and_second;
+  state.counters["passes"] = static_cast<double>(seconds.size());
+}
+
+/// Why this build measures nothing of use; empty if it does.
+inline std::string_view refusal() {
+  if (!std::string_view(KVFENCE_BENCH_SANITIZE).empty()) {
+    return "built with sanitizers (" KVFENCE_BENCH_SANITIZE ")";
+  }
+#if !defined(NDEBUG) || !defined(__OPTIMIZE__)
+  return "built without optimization or with debug checks";
+#else
+  return {};
+#endif
+}
+
+/// Runs what is registered; the exit code of the program: 2 for a build or arguments of no use.
+inline int run_benchmarks(const char* program, int argc, char** argv) {
+  if (const std::string_view why = refusal(); !why.empty()) {
+    std::fprintf(stderr, "%s: %.*s; configure with --preset release\n", program,
+                 static_cast<int>(why.size()), why.data());
+    return 2;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace kvfence
