@@ -326,8 +326,12 @@ class TargetToolsOf final : public TargetTools {
     /// configuration.
     std::optional<Outcome> refusal() const {
       if (!outside || !outside->unsupported()) return std::nullopt;
-      return Outcome{
-          exit_code::kCannotRun, {}, outside->name() + ": " + *outside->unsupported(), {}};
+      return Outcome{exit_code::kCannotRun,
+                     {},
+                     outside->name() +
+                         " does not have this configuration: " + *outside->unsupported() +
+                         " (a random run can pin what it has: --config profile=v0.19)",
+                     {}};
     }
   };
 

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""The `kvfence` command as a user meets it: exit codes, messages, JSON, JUnit, the files that it leaves.
+
+Usage: test_command.py KVFENCE [unittest arguments]
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+KVFENCE = ""
+HERE = pathlib.Path(__file__).resolve().parent
+EXCERPT = HERE / "traffic" / "mooncake_conversation_excerpt.jsonl"
+BUG = "hash_kept_on_reuse"
+
+AGREE, DISAGREEMENT, BAD_INPUT, CANNOT_RUN = 0, 1, 2, 77
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def kvfence(self, *arguments):
+        return subprocess.run([KVFENCE, *arguments], cwd=self.folder, text=True, capture_output=True, timeout=300)
+
+    def expect(self, code, *arguments):
+        """Runs the command and returns it; its output is shown where the exit code is another."""
+        done = self.kvfence(*arguments)
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def json_of(self, code, *arguments):
+        return json.loads(self.expect(code, *arguments, "--json").stdout.splitlines()[-1])
+
+    def write(self, name, *lines):
+        (self.folder / name).write_text("\n".join(lines) + "\n")
+        return name
+
+
+class Check(Command):
+    def test_agreement_in_json(self):
+        for target in ("block_pool", "kv_cache"):
+            result = self.json_of(AGREE, "check", "--target", target, "--commands", "2000", "--seed", "3")
+            self.assertEqual(result["target"], target)
+            self.assertEqual(result["seed"], 3)
+            self.assertEqual(result["commands"], 2000)
+            self.assertEqual(result["disagreements"], 0)
+            self.assertGreater(result["seconds"], 0)
+            self.assertGreater(result["commands_per_second"], 0)
+
+    def test_a_failure_leaves_a_scenario_that_its_last_line_reproduces(self):
+        done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999")
+        last = done.stdout.splitlines()[-1]
+        self.assertTrue(last.startswith("reproduce: kvfence run "), last)
+        again = self.expect(DISAGREEMENT, *last.split()[2:])
+        self.assertIn("expected", again.stdout)
+        scenario = next(self.folder.glob("*.kvs"))
+        self.expect(AGREE, "run", scenario.name)
+
+    def test_a_seed_decides_the_run(self):
+        arguments = ("check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999", "--no-shrink")
+        texts = []
+        for _ in range(2):
+            self.expect(DISAGREEMENT, *arguments)
+            texts.append(next(self.folder.glob("*.kvs")).read_text())
+        self.assertEqual(texts[0], texts[1])
+
+    def test_junit(self):
+        self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999",
+                    "--junit", "out.xml")
+        root = ElementTree.parse(self.folder / "out.xml").getroot()
+        self.assertEqual(root.get("failures"), "1")
+        self.assertIsNotNone(root.find(".//failure"))
+
+    def test_the_table_of_planted_bugs(self):
+        result = self.json_of(AGREE, "check", "--target", "block_pool", "--planted-bugs", "--seeds", "1")
+        self.assertGreaterEqual(result["planted_bugs"], 10)
+        self.assertEqual(result["caught"], result["planted_bugs"])
+
+    def test_a_bug_that_is_not_looked_for_long_enough_fails_the_table(self):
+        self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bugs", "--seeds", "1", "--commands", "2")
+
+    def test_bad_input(self):
+        for arguments, words in (
+            (("--target", "nope"), "no target 'nope'"),
+            (("--target", "block_pool", "--seconds", "-1"), "--seconds"),
+            (("--target", "block_pool", "--config", "num_gpu_blocks"), "expected key=value"),
+            (("--target", "block_pool", "--config", "num_gpu_blocks=0"), "num_gpu_blocks=0"),
+            (("--target", "block_pool", "--config", "profile=v9"), "expected v0.19 or v0.23"),
+            (("--target", "block_pool", "--planted-bug", "nope"), "expected one of"),
+            (("--target", "block_pool", "--bogus"), "--bogus"),
+            ((), "--target"),
+        ):
+            self.assertIn(words, self.expect(BAD_INPUT, "check", *arguments).stderr, arguments)
+
+
+class Outside(Command):
+    def check(self, code, command, *arguments):
+        return self.expect(code, "check", "--target", "block_pool", "--commands", "300", "--timeout", "1",
+                           "--no-shrink", "--sut", command, *arguments)
+
+    def test_serve_is_an_implementation(self):
+        self.check(AGREE, f"{KVFENCE} serve --target block_pool")
+        self.check(DISAGREEMENT, f"{KVFENCE} serve --target block_pool --planted-bug free_reverses_list")
+
+    def test_a_child_that_is_none(self):
+        for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "babbled: found 'hi'"),
+                               ("no-such-command-here", "status 127")):
+            self.assertIn(words, self.check(DISAGREEMENT, command).stdout, command)
+
+    def test_a_child_without_the_target(self):
+        done = self.check(CANNOT_RUN, "echo '-> unsupported=\"not this one\"'; cat >/dev/null")
+        self.assertIn("not this one", done.stderr)
+
+
+class Run(Command):
+    def test_an_expectation_that_is_not_met(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1 -> blocks=[2]")
+        done = self.expect(DISAGREEMENT, "run", name)
+        self.assertRegex(done.stdout, r"expected\s+\[2\]")
+        self.assertRegex(done.stdout, r"actual\s+\[1\]")
+
+    def test_folders_and_the_sum_in_json(self):
+        self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        self.write("b.kvs", "target kv_cache", "new_step_starts")
+        result = self.json_of(AGREE, "run", ".")
+        self.assertEqual((result["files"], result["failed"], result["commands"]), (2, 0, 2))
+
+    def test_bad_input_names_the_place(self):
+        for lines, words in (
+            (("target nope",), "a.kvs:1:1: found target 'nope', expected one of block_pool, kv_cache"),
+            (("target block_pool", "touch blocks=[1,2]"), "a.kvs:2:16: found `,`"),
+            (("target block_pool", "touch blocks=7"), "a.kvs:2:7: found blocks=7, expected a list of integers"),
+            (("target block_pool", "touch"), "a.kvs:2:1: found touch without blocks"),
+            (("target block_pool", "config num_gpu_blocks=0"), "a.kvs:2:1: found num_gpu_blocks=0"),
+            (("target block_pool", "take_events -> nope=1"), "a.kvs:2:16: found key 'nope'"),
+            (("# nothing",), "nothing but comments"),
+        ):
+            self.write("a.kvs", *lines)
+            self.assertIn(words, self.expect(BAD_INPUT, "run", "a.kvs").stderr, lines)
+        self.assertIn("No such file", self.expect(BAD_INPUT, "run", "gone.kvs").stderr)
+
+
+class Shrink(Command):
+    def test_makes_a_failing_scenario_small(self):
+        self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999",
+                    "--no-shrink")
+        long = next(self.folder.glob("*.kvs"))
+        self.expect(AGREE, "shrink", long.name, "--planted-bug", BUG, "--out", "short.kvs")
+        self.expect(DISAGREEMENT, "run", "short.kvs", "--planted-bug", BUG)
+        self.assertLess((self.folder / "short.kvs").stat().st_size, long.stat().st_size)
+
+    def test_a_scenario_that_does_not_fail(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        self.assertIn("expected a scenario that fails", self.expect(BAD_INPUT, "shrink", name).stderr)
+
+
+class Record(Command):
+    def test_a_trace_replays(self):
+        self.expect(AGREE, "record", "--target", "kv_cache", "--episodes", "2", "--out", "traces")
+        self.assertEqual(len(list((self.folder / "traces").glob("*.kvs"))), 2)
+        self.expect(AGREE, "run", "traces")
+
+    def test_the_answers_of_another_implementation_do_not(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=2", "free_blocks blocks=[1 2]")
+        self.expect(AGREE, "record", name, "--out", "b.kvs", "--planted-bug", "free_reverses_list")
+        self.expect(DISAGREEMENT, "run", "b.kvs")
+
+
+class Explain(Command):
+    def test_marks_the_difference(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=2", "free_blocks blocks=[1 2]")
+        self.assertIn("Both sides agree", self.expect(AGREE, "explain", name).stdout)
+        told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "free_reverses_list").stdout
+        self.assertIn("the queues differ", told)
+
+
+class Replay(Command):
+    def test_the_excerpt_in_json(self):
+        result = self.json_of(AGREE, "replay", str(EXCERPT), "--gpu-blocks", "4000")
+        self.assertEqual((result["requests"], result["blocks"]), (600, 16495))
+        self.assertEqual(result["hit_rate"], result["hits"] / result["blocks"])
+        self.assertGreater(result["evictions"], 0)
+        self.assertEqual(result["disagreements"], 0)
+        self.assertGreater(result["seconds"], 0)
+
+    def test_a_planted_bug_under_real_traffic(self):
+        done = self.expect(DISAGREEMENT, "replay", str(EXCERPT), "--gpu-blocks", "1000", "--requests", "50",
+                           "--planted-bug", "free_reverses_list")
+        self.expect(DISAGREEMENT, *done.stdout.splitlines()[-1].split()[2:])
+
+    def test_figures_and_pictures(self):
+        self.expect(AGREE, "replay", str(EXCERPT), "--only", "optimized", "--csv", "a.csv", "--svg", "a.svg")
+        self.assertIn("referenced", (self.folder / "a.csv").read_text())
+        ElementTree.parse(self.folder / "a.svg")
+        result = self.json_of(AGREE, "replay", str(EXCERPT), "--only", "optimized", "--curve", "100,100000")
+        small, large = result["curve"]
+        self.assertLess(small["hit_rate"], large["hit_rate"])
+        self.assertEqual(large["hit_rate"], result["hit_rate_max"])
+
+    def test_bad_input(self):
+        name = self.write("a.jsonl", '{"timestamp": 1}')
+        self.assertIn("a.jsonl:1:1: found an object without input_length",
+                      self.expect(BAD_INPUT, "replay", name).stderr)
+        self.expect(BAD_INPUT, "replay", str(EXCERPT), "--format", "other")
+        self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
+
+
+class List(Command):
+    def test_every_list_has_something(self):
+        for what in ("targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"):
+            self.assertGreater(len(self.expect(AGREE, "list", what).stdout.splitlines()), 1, what)
+        self.assertIn("kv_cache", self.json_of(AGREE, "list")["targets"])
+        self.expect(BAD_INPUT, "list", "nothing")
+
+    def test_help_and_version(self):
+        self.assertIn("exit codes", self.expect(AGREE, "--help").stdout)
+        self.assertIn("kvfence ", self.expect(AGREE, "--version").stdout)
+        for command in ("run", "check", "replay", "shrink", "record", "list", "explain", "serve"):
+            self.expect(AGREE, command, "--help")
+        self.expect(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: test_command.py KVFENCE")
+    KVFENCE = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
