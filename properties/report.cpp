@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "properties/number_text.h"
+#include "properties/xml_text.h"
 
 namespace kvfence {
 namespace {
@@ -181,46 +182,6 @@ nlohmann::ordered_json divergence_json(const Divergence& divergence) {
           {"actual", divergence.actual}, {"message", divergence.message}};
 }
 
-/// Text that may stand between tags or quotes of an XML 1.0 file, whatever its bytes are.
-std::string escape_xml(std::string_view text) {
-  std::string out;
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    switch (character) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += '\n';
-        break;
-      default:
-        if (byte >= 0x20 && byte < 0x7F) {
-          out += character;
-        } else {
-          constexpr std::string_view kDigits = "0123456789abcdef";
-          out += "\\x";
-          out += kDigits[byte >> 4];
-          out += kDigits[byte & 0xF];
-        }
-    }
-  }
-  return out;
-}
-
-/// ` name="value"`. Readers turn a newline within the quotes into a blank.
-std::string attribute(std::string_view name, std::string_view value) {
-  return " " + std::string(name) + "=\"" + escape_xml(value) + "\"";
-}
-
 /// How many situations were reached and how rare the rarest was; those that had to be and were not,
 /// by name.
 void add_reach(std::string& out, const Report& report) {
@@ -298,14 +259,15 @@ std::string to_junit(const std::vector<Report>& reports) {
   for (const Report& report : reports) seconds += report.seconds;
   const auto num_failures = std::count_if(reports.begin(), reports.end(),
                                           [](const Report& report) { return !report.passed(); });
-  const std::string totals = attribute("tests", std::to_string(reports.size())) +
-                             attribute("failures", std::to_string(num_failures)) +
-                             attribute("time", plain_number(seconds));
+  const std::string totals = xml_attribute("tests", std::to_string(reports.size())) +
+                             xml_attribute("failures", std::to_string(num_failures)) +
+                             xml_attribute("time", plain_number(seconds));
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites" + totals + ">\n";
-  out += "  <testsuite" + attribute("name", "kvfence") + totals + ">\n";
+  out += "  <testsuite" + xml_attribute("name", "kvfence") + totals + ">\n";
   for (const Report& report : reports) {
-    out += "    <testcase" + attribute("classname", "kvfence." + report.target) +
-           attribute("name", report.source) + attribute("time", plain_number(report.seconds));
+    out += "    <testcase" + xml_attribute("classname", "kvfence." + report.target) +
+           xml_attribute("name", report.source) +
+           xml_attribute("time", plain_number(report.seconds));
     if (report.passed()) {
       out += "/>\n";
       continue;
@@ -313,8 +275,9 @@ std::string to_junit(const std::vector<Report>& reports) {
     const std::string_view type = report.divergence ? std::string_view(report.divergence->oracle)
                                   : report.disagreements > 0 ? "lockstep"
                                                              : "reach";
-    out += ">\n      <failure" + attribute("message", headline(report)) + attribute("type", type) +
-           ">" + escape_xml(to_text(report)) + "</failure>\n    </testcase>\n";
+    out += ">\n      <failure" + xml_attribute("message", headline(report)) +
+           xml_attribute("type", type) + ">" + escape_xml(to_text(report)) +
+           "</failure>\n    </testcase>\n";
   }
   return out + "  </testsuite>\n</testsuites>\n";
 }

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "properties/xml_text.h"
+
 namespace kvfence {
 namespace {
 
@@ -13,50 +15,26 @@ std::string number(double value) {
   return text;
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char character : text) {
-    switch (character) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += character;
-    }
-  }
-  return out;
-}
+using kvfence::xml_attribute;
 
-std::string attribute(std::string_view name, std::string_view value) {
-  return " " + std::string(name) + "=\"" + escaped(value) + "\"";
-}
-
-std::string attribute(std::string_view name, double value) {
-  return attribute(name, std::string_view(number(value)));
+std::string xml_attribute(std::string_view name, double value) {
+  return xml_attribute(name, std::string_view(number(value)));
 }
 
 }  // namespace
 
 SvgWriter::SvgWriter(double width, double height, std::string_view title) {
-  out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + attribute("width", width) +
-         attribute("height", height) +
-         attribute("viewBox", "0 0 " + number(width) + " " + number(height)) +
-         " font-family=\"sans-serif\" font-size=\"12\">\n<title>" + escaped(title) + "</title>\n";
+  out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + xml_attribute("width", width) +
+         xml_attribute("height", height) +
+         xml_attribute("viewBox", "0 0 " + number(width) + " " + number(height)) +
+         " font-family=\"sans-serif\" font-size=\"12\">\n<title>" + escape_xml(title) +
+         "</title>\n";
   rectangle({0, 0}, width, height, "#ffffff");
 }
 
 void SvgWriter::line(SvgPoint from, SvgPoint to, std::string_view color, bool is_dashed) {
-  out_ += "<line" + attribute("x1", from.x) + attribute("y1", from.y) + attribute("x2", to.x) +
-          attribute("y2", to.y) + attribute("stroke", color) +
+  out_ += "<line" + xml_attribute("x1", from.x) + xml_attribute("y1", from.y) +
+          xml_attribute("x2", to.x) + xml_attribute("y2", to.y) + xml_attribute("stroke", color) +
           (is_dashed ? " stroke-dasharray=\"6 4\"" : "") + "/>\n";
 }
 
@@ -70,37 +48,38 @@ void SvgWriter::put_points(const std::vector<SvgPoint>& points) {
 }
 
 void SvgWriter::polyline(const std::vector<SvgPoint>& points, std::string_view color) {
-  out_ += "<polyline fill=\"none\" stroke-width=\"2\"" + attribute("stroke", color);
+  out_ += "<polyline fill=\"none\" stroke-width=\"2\"" + xml_attribute("stroke", color);
   put_points(points);
   out_ += "/>\n";
 }
 
 void SvgWriter::polygon(const std::vector<SvgPoint>& points, std::string_view fill) {
-  out_ += "<polygon" + attribute("fill", fill);
+  out_ += "<polygon" + xml_attribute("fill", fill);
   put_points(points);
   out_ += "/>\n";
 }
 
 void SvgWriter::circle(SvgPoint center, double radius, std::string_view fill) {
-  out_ += "<circle" + attribute("cx", center.x) + attribute("cy", center.y) +
-          attribute("r", radius) + attribute("fill", fill) + "/>\n";
+  out_ += "<circle" + xml_attribute("cx", center.x) + xml_attribute("cy", center.y) +
+          xml_attribute("r", radius) + xml_attribute("fill", fill) + "/>\n";
 }
 
 void SvgWriter::rectangle(SvgPoint corner, double width, double height, std::string_view fill) {
-  out_ += "<rect" + attribute("x", corner.x) + attribute("y", corner.y) +
-          attribute("width", width) + attribute("height", height) + attribute("fill", fill) +
-          "/>\n";
+  out_ += "<rect" + xml_attribute("x", corner.x) + xml_attribute("y", corner.y) +
+          xml_attribute("width", width) + xml_attribute("height", height) +
+          xml_attribute("fill", fill) + "/>\n";
 }
 
 void SvgWriter::text(SvgPoint at, std::string_view text, Anchor anchor, double angle) {
   constexpr std::string_view kAnchors[] = {"start", "middle", "end"};
-  out_ += "<text" + attribute("x", at.x) + attribute("y", at.y) +
-          attribute("text-anchor", kAnchors[static_cast<int>(anchor)]) + attribute("fill", "#222");
+  out_ += "<text" + xml_attribute("x", at.x) + xml_attribute("y", at.y) +
+          xml_attribute("text-anchor", kAnchors[static_cast<int>(anchor)]) +
+          xml_attribute("fill", "#222");
   if (angle != 0) {
-    out_ += attribute("transform",
-                      "rotate(" + number(angle) + " " + number(at.x) + " " + number(at.y) + ")");
+    out_ += xml_attribute(
+        "transform", "rotate(" + number(angle) + " " + number(at.x) + " " + number(at.y) + ")");
   }
-  out_ += ">" + escaped(text) + "</text>\n";
+  out_ += ">" + escape_xml(text) + "</text>\n";
 }
 
 std::string SvgWriter::finish() { return std::exchange(out_, {}) + "</svg>\n"; }
