@@ -73,6 +73,24 @@ std::optional<KVCacheSpecKind> kv_cache_spec_kind_from_text(std::string_view tex
   return static_cast<KVCacheSpecKind>(at - kKindNames.begin());
 }
 
+std::string_view event_name(KVCacheSpecKind kind) {
+  switch (kind) {
+    case KVCacheSpecKind::kFullAttention:
+      return "full_attention";
+    case KVCacheSpecKind::kSlidingWindow:
+      return "sliding_window";
+    case KVCacheSpecKind::kChunkedLocal:
+      return "chunked_local_attention";
+    case KVCacheSpecKind::kMamba:
+      return "mamba";
+    case KVCacheSpecKind::kCrossAttention:
+      return "cross_attention";
+    case KVCacheSpecKind::kSinkFullAttention:
+      return "sink_full_attention";
+  }
+  return "unknown";
+}
+
 std::uint32_t KVCacheManagerConfig::scheduler_block_size() const {
   std::uint32_t multiple = 1;
   for (const KVCacheSpec& group : groups)

@@ -53,6 +53,10 @@ enum class KVCacheSpecKind : std::uint8_t {
 std::string_view to_text(KVCacheSpecKind kind);
 std::optional<KVCacheSpecKind> kv_cache_spec_kind_from_text(std::string_view text);
 
+/// Upstream's name of a kind, as BlockStored carries it (Rules::events_carry_spec).
+/// Source: vLLM v0.23.0 v1/kv_cache_interface.py KVCacheSpecKind.
+std::string_view event_name(KVCacheSpecKind kind);
+
 /// The layers of one group. Equal specs make equal groups.
 struct KVCacheSpec {
   KVCacheSpecKind kind = KVCacheSpecKind::kFullAttention;

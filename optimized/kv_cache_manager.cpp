@@ -30,25 +30,6 @@ bool is_hit(const ComputedBlocks* hit) {
                             [](const std::vector<BlockId>& blocks) { return !blocks.empty(); });
 }
 
-/// Source: vLLM v0.23.0 v1/kv_cache_interface.py KVCacheSpecKind.
-std::string_view upstream_name_of(KVCacheSpecKind kind) {
-  switch (kind) {
-    case KVCacheSpecKind::kFullAttention:
-      return "full_attention";
-    case KVCacheSpecKind::kSlidingWindow:
-      return "sliding_window";
-    case KVCacheSpecKind::kChunkedLocal:
-      return "chunked_local_attention";
-    case KVCacheSpecKind::kMamba:
-      return "mamba";
-    case KVCacheSpecKind::kCrossAttention:
-      return "cross_attention";
-    case KVCacheSpecKind::kSinkFullAttention:
-      return "sink_full_attention";
-  }
-  return "unknown";
-}
-
 void clear_all(BlocksByGroup& blocks, std::size_t num_groups) {
   blocks.resize(num_groups);
   for (std::vector<BlockId>& group : blocks) group.clear();
@@ -241,7 +222,7 @@ void BasicKVCacheManager<Instrumentation>::take_events(std::vector<KVCacheEvent>
     auto* const stored = std::get_if<BlockStored>(&event);
     if (!stored || !stored->group_idx) continue;
     const KVCacheSpec& spec = config_.groups[*stored->group_idx];
-    stored->kv_cache_spec_kind = upstream_name_of(spec.kind);
+    stored->kv_cache_spec_kind = event_name(spec.kind);
     if (spec.kind == KVCacheSpecKind::kSlidingWindow) {
       stored->kv_cache_spec_sliding_window = spec.sliding_window;
     }

@@ -29,25 +29,6 @@ Allocation allocation_for(const KVRequest& request, const ComputedBlocks* hit,
   return allocation;
 }
 
-// Source: vLLM v0.23.0 v1/kv_cache_interface.py KVCacheSpecKind
-std::string_view event_kind(KVCacheSpecKind kind) {
-  switch (kind) {
-    case KVCacheSpecKind::kFullAttention:
-      return "full_attention";
-    case KVCacheSpecKind::kSlidingWindow:
-      return "sliding_window";
-    case KVCacheSpecKind::kChunkedLocal:
-      return "chunked_local_attention";
-    case KVCacheSpecKind::kMamba:
-      return "mamba";
-    case KVCacheSpecKind::kCrossAttention:
-      return "cross_attention";
-    case KVCacheSpecKind::kSinkFullAttention:
-      return "sink_full_attention";
-  }
-  return "unknown";
-}
-
 }  // namespace
 
 // The last token is computed anew even if all of them are cached: its logits are wanted.
@@ -225,7 +206,7 @@ void KVCacheManager::take_events(std::vector<KVCacheEvent>& out) {
     auto* const stored = std::get_if<BlockStored>(&event);
     if (stored == nullptr || !stored->group_idx) continue;
     const KVCacheSpec& spec = config().groups[*stored->group_idx];
-    stored->kv_cache_spec_kind = event_kind(spec.kind);
+    stored->kv_cache_spec_kind = event_name(spec.kind);
     if (spec.kind == KVCacheSpecKind::kSlidingWindow) {
       stored->kv_cache_spec_sliding_window = spec.sliding_window;
     }

@@ -15,6 +15,7 @@ std::string number(double value) {
   return text;
 }
 
+// The overload for numbers would hide it.
 using kvfence::xml_attribute;
 
 std::string xml_attribute(std::string_view name, double value) {
