@@ -278,9 +278,7 @@ bool from_value(const Value& value, KeyList& member, std::string& expected) {
 
 void block_pool::World::apply(const Command& command) {
   if (const auto* declared = std::get_if<DeclareRequest>(&command)) {
-    RequestSpec spec{declared->tokens, std::nullopt, declared->cache_salt, declared->mm_features};
-    if (declared->lora_name) spec.lora = LoraRequest{*declared->lora_name, declared->lora_id};
-    requests_.declare(declared->id, std::move(spec));
+    requests_.declare(declared->id, make_request_spec(*declared));
   } else if (const auto* appended = std::get_if<AppendTokens>(&command)) {
     Request* request = requests_.find(appended->request);
     if (request) request->append_output_token_ids(appended->tokens);

@@ -15,6 +15,7 @@
 #include "contract/kv_events.h"
 #include "contract/request.h"
 #include "contract/request_table.h"
+#include "contract/shared_fields.h"
 #include "contract/status.h"
 
 namespace kvfence {
@@ -50,20 +51,7 @@ struct DeclareRequest {
   std::uint32_t lora_id = 0;
   std::optional<std::string> cache_salt;
   std::vector<MmFeature> mm_features;
-  static constexpr auto fields() {
-    using S = DeclareRequest;
-    return std::tuple{
-        field("id", &S::id, Domain::kRequest, "its name"),
-        field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
-        field("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional(),
-        field("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events")
-            .optional(),
-        field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-            .optional(),
-        field("mm_features", &S::mm_features, Domain::kMultimodal,
-              "multimodal items, (item id=... offset=... length=...), by offset")
-            .optional()};
-  }
+  static constexpr auto fields() { return request_fields<DeclareRequest>(); }
   friend bool operator==(const DeclareRequest&, const DeclareRequest&) = default;
 };
 
@@ -209,28 +197,21 @@ struct Config {
   std::optional<bool> events_carry_group;
   static constexpr auto fields() {
     using S = Config;
-    return std::tuple{
-        field("num_gpu_blocks", &S::num_gpu_blocks, Domain::kSetting,
-              "blocks of the pool, with the null block"),
-        field("enable_caching", &S::enable_caching, Domain::kSetting, "prefix caching"),
-        field("enable_kv_cache_events", &S::enable_kv_cache_events, Domain::kSetting, "KV events"),
-        field("hash_block_size", &S::hash_block_size, Domain::kSetting, "tokens a hash stands for"),
-        field("max_block_size", &S::max_block_size, Domain::kSetting,
-              "largest block size of any group; 0 stands for hash_block_size")
-            .optional(),
-        field("hash_algorithm", &S::hash_algorithm, Domain::kSetting, "sha256_cbor or xxhash_cbor"),
-        field("hash_seed", &S::hash_seed, Domain::kSetting, "PYTHONHASHSEED; decides NONE_HASH"),
-        field("profile", &S::profile, Domain::kSetting,
-              "the release whose rules hold: v0.19, v0.23"),
-        field("free_blocks_prepend", &S::free_blocks_prepend, Domain::kSetting,
-              "overrides that rule of the profile")
-            .optional(),
-        field("cache_full_blocks_mask", &S::cache_full_blocks_mask, Domain::kSetting,
-              "overrides that rule of the profile")
-            .optional(),
-        field("events_carry_group", &S::events_carry_group, Domain::kSetting,
-              "overrides that rule of the profile")
-            .optional()};
+    return std::tuple_cat(
+        pool_fields<S>(),
+        std::tuple{field("max_block_size", &S::max_block_size, Domain::kSetting,
+                         "largest block size of any group; 0 stands for hash_block_size")
+                       .optional()},
+        hash_and_profile_fields<S>(),
+        std::tuple{field("free_blocks_prepend", &S::free_blocks_prepend, Domain::kSetting,
+                         "overrides that rule of the profile")
+                       .optional(),
+                   field("cache_full_blocks_mask", &S::cache_full_blocks_mask, Domain::kSetting,
+                         "overrides that rule of the profile")
+                       .optional(),
+                   field("events_carry_group", &S::events_carry_group, Domain::kSetting,
+                         "overrides that rule of the profile")
+                       .optional()});
   }
   friend bool operator==(const Config&, const Config&) = default;
 };

@@ -134,9 +134,7 @@ void World::apply(const Command& command) {
   if (const auto* declared = std::get_if<DeclareRequest>(&command)) {
     const auto index = static_cast<RequestIndex>(entries_.size());
     if (!index_of_.try_emplace(declared->id, index).second) return;
-    RequestSpec spec{declared->tokens, std::nullopt, declared->cache_salt, declared->mm_features};
-    if (declared->lora_name) spec.lora = LoraRequest{*declared->lora_name, declared->lora_id};
-    requests_.declare(declared->id, std::move(spec));
+    requests_.declare(declared->id, make_request_spec(*declared));
     entries_.push_back({index, declared->id, static_cast<std::uint32_t>(declared->tokens.size()),
                         declared->skip_reading_prefix_cache, /*is_new=*/true});
   } else if (const auto* appended = std::get_if<AppendTokens>(&command)) {

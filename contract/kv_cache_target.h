@@ -18,6 +18,7 @@
 #include "contract/kv_events.h"
 #include "contract/request.h"
 #include "contract/request_table.h"
+#include "contract/shared_fields.h"
 #include "contract/status.h"
 
 namespace kvfence {
@@ -64,20 +65,11 @@ struct DeclareRequest {
   bool skip_reading_prefix_cache = false;
   static constexpr auto fields() {
     using S = DeclareRequest;
-    return std::tuple{
-        field("id", &S::id, Domain::kRequest, "its name"),
-        field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
-        field("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional(),
-        field("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events")
-            .optional(),
-        field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-            .optional(),
-        field("mm_features", &S::mm_features, Domain::kMultimodal,
-              "multimodal items, (item id=... offset=... length=...), by offset")
-            .optional(),
-        field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-              "its lookups find nothing")
-            .optional()};
+    return std::tuple_cat(
+        request_fields<S>(),
+        std::tuple{field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+                         "its lookups find nothing")
+                       .optional()});
   }
   friend bool operator==(const DeclareRequest&, const DeclareRequest&) = default;
 };
@@ -279,32 +271,23 @@ struct Config {
   std::optional<std::uint32_t> retention_interval;
   static constexpr auto fields() {
     using S = Config;
-    return std::tuple{
-        field("num_gpu_blocks", &S::num_gpu_blocks, Domain::kSetting,
-              "blocks of the pool, with the null block"),
-        field("enable_caching", &S::enable_caching, Domain::kSetting, "prefix caching"),
-        field("enable_kv_cache_events", &S::enable_kv_cache_events, Domain::kSetting, "KV events"),
-        field("hash_block_size", &S::hash_block_size, Domain::kSetting, "tokens a hash stands for"),
-        field("hash_algorithm", &S::hash_algorithm, Domain::kSetting, "sha256_cbor or xxhash_cbor"),
-        field("hash_seed", &S::hash_seed, Domain::kSetting, "PYTHONHASHSEED; decides NONE_HASH"),
-        field("profile", &S::profile, Domain::kSetting,
-              "the release whose rules hold: v0.19, v0.23"),
-        field(
-            "groups", &S::groups, Domain::kSetting,
-            "(full|sliding|chunked|mamba|cross|sink block_size=... window=... chunk=... align=... "
-            "spec_blocks=... sink_len=...)"),
-        field("max_model_len", &S::max_model_len, Domain::kSetting, "tokens"),
-        field("max_num_batched_tokens", &S::max_num_batched_tokens, Domain::kSetting,
-              "tokens; rule full_sequence_gate_in_allocate_slots"),
-        field("use_eagle", &S::use_eagle, Domain::kSetting,
-              "draft layers need the last hit block anew")
-            .optional(),
-        field("eagle_groups", &S::eagle_groups, Domain::kSetting,
-              "with use_eagle: which groups; empty for all (rule eagle_by_group)")
-            .optional(),
-        field("retention_interval", &S::retention_interval, Domain::kSetting,
-              "tokens (rule sliding_window_mask)")
-            .optional()};
+    return std::tuple_cat(
+        pool_fields<S>(), hash_and_profile_fields<S>(),
+        std::tuple{field("groups", &S::groups, Domain::kSetting,
+                         "(full|sliding|chunked|mamba|cross|sink block_size=... window=... "
+                         "chunk=... align=... spec_blocks=... sink_len=...)"),
+                   field("max_model_len", &S::max_model_len, Domain::kSetting, "tokens"),
+                   field("max_num_batched_tokens", &S::max_num_batched_tokens, Domain::kSetting,
+                         "tokens; rule full_sequence_gate_in_allocate_slots"),
+                   field("use_eagle", &S::use_eagle, Domain::kSetting,
+                         "draft layers need the last hit block anew")
+                       .optional(),
+                   field("eagle_groups", &S::eagle_groups, Domain::kSetting,
+                         "with use_eagle: which groups; empty for all (rule eagle_by_group)")
+                       .optional(),
+                   field("retention_interval", &S::retention_interval, Domain::kSetting,
+                         "tokens (rule sliding_window_mask)")
+                       .optional()});
   }
   friend bool operator==(const Config&, const Config&) = default;
 };

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
-#include "contract/block_pool_target.h"
+#include "contract/all_targets.h"
 #include "contract/check.h"
-#include "contract/kv_cache_target.h"
 #include "contract/line.h"
 #include "contract/scenario.h"
 #include "fuzz/corpus_goals.h"
@@ -100,8 +100,9 @@ class TargetLanguage {
   std::array<std::uint64_t, kNumGoals> counts_{};
 };
 
-TargetLanguage<BlockPoolTarget> block_pool_language;
-TargetLanguage<KVCacheTarget> kv_cache_language;
+template <class... Targets>
+using TargetLanguages = std::tuple<TargetLanguage<Targets>...>;
+AllTargets::Apply<TargetLanguages> languages;
 
 void check_document(std::string_view text) {
   const Parsed<Document> document = parse_document(text, "input.kvs");
@@ -116,8 +117,7 @@ void check_document(std::string_view text) {
   KVFENCE_CHECK(print(*again) == printed, "canonical text prints as itself");
   num_lines.count += document->size();
   // Whatever target the text names, each reads all it can.
-  block_pool_language.check(*document);
-  kv_cache_language.check(*document);
+  std::apply([&](auto&... language) { (language.check(*document), ...); }, languages);
 }
 
 void check_value(std::string_view text) {
@@ -132,8 +132,7 @@ void check_value(std::string_view text) {
 
 std::vector<CorpusGoal> corpus_goals() {
   std::vector<CorpusGoal> all(goals.begin(), goals.end());
-  block_pool_language.add_goals(all);
-  kv_cache_language.add_goals(all);
+  std::apply([&](const auto&... language) { (language.add_goals(all), ...); }, languages);
   return all;
 }
 CorpusGoal corpus_size() { return num_lines; }

@@ -21,9 +21,8 @@
 #include <vector>
 
 #include "fuzz/episodes.h"
-#include "properties/block_pool_checks.h"
+#include "properties/all_checks.h"
 #include "properties/choices.h"
-#include "properties/kv_cache_checks.h"
 #include "properties/lockstep.h"
 #include "scenarios/implementations.h"
 
@@ -110,9 +109,20 @@ using WriteCorpus = bool (*)(const std::filesystem::path&);
 
 /// Null for an unknown target.
 WriteCorpus writer_of(std::string_view target) {
-  if (target == BlockPoolTarget::kName) return &write_corpus<BlockPoolTarget>;
-  if (target == KVCacheTarget::kName) return &write_corpus<KVCacheTarget>;
-  return nullptr;
+  WriteCorpus writer = nullptr;
+  AllTargets::for_each([&](auto type) {
+    using Target = typename decltype(type)::type;
+    if (target == Target::kName) writer = &write_corpus<Target>;
+  });
+  return writer;
+}
+
+std::string target_names() {
+  std::string names;
+  AllTargets::for_each([&](auto type) {
+    names += (names.empty() ? "" : "|") + std::string(decltype(type)::type::kName);
+  });
+  return names;
 }
 
 }  // namespace
@@ -121,7 +131,7 @@ WriteCorpus writer_of(std::string_view target) {
 int main(int argc, char** argv) {
   const auto write_corpus = argc == 3 ? kvfence::fuzz::writer_of(argv[1]) : nullptr;
   if (write_corpus == nullptr) {
-    std::fprintf(stderr, "usage: %s block_pool|kv_cache FOLDER\n", argv[0]);
+    std::fprintf(stderr, "usage: %s %s FOLDER\n", argv[0], kvfence::fuzz::target_names().c_str());
     return 2;
   }
   std::filesystem::create_directories(argv[2]);

@@ -2,9 +2,7 @@
 
 /// The block_pool target's side of properties/checks.h.
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,7 +16,7 @@
 namespace kvfence {
 
 template <>
-struct Checks<BlockPoolTarget> {
+struct Checks<BlockPoolTarget> : RequestSymbols<block_pool::World> {
   using Invariants = block_pool::Invariants;
   using Reach = block_pool::Reach;
   using Generator = block_pool::Generator;
@@ -30,29 +28,11 @@ struct Checks<BlockPoolTarget> {
   }
 
   static std::vector<std::pair<std::string, std::string>> invariants() {
-    std::vector<std::pair<std::string, std::string>> rows;
-    for (const block_pool::Invariant& invariant : block_pool::kInvariants) {
-      rows.emplace_back(invariant.name, invariant.rule);
-    }
-    return rows;
+    return names_and_texts(block_pool::kInvariants, &block_pool::Invariant::rule);
   }
 
   static std::vector<std::pair<std::string, std::string>> goals() {
-    std::vector<std::pair<std::string, std::string>> rows;
-    for (const block_pool::ReachGoal& goal : block_pool::kReachGoals) {
-      rows.emplace_back(goal.name, goal.doc);
-    }
-    return rows;
-  }
-
-  static std::optional<std::string> resolve(const block_pool::World& world,
-                                            std::string_view symbol) {
-    return world.requests().resolve(symbol);
-  }
-
-  static std::optional<std::string> symbol_of(const block_pool::World& world,
-                                              std::string_view bytes) {
-    return world.requests().symbol_of(bytes);
+    return names_and_texts(block_pool::kReachGoals, &block_pool::ReachGoal::doc);
   }
 };
 

@@ -8,14 +8,6 @@
 namespace kvfence::block_pool {
 namespace {
 
-constexpr bool goals_stand_in_order() {
-  for (std::size_t index = 0; index < kReachGoals.size(); ++index) {
-    if (static_cast<std::size_t>(kReachGoals[index].reached) != index) return false;
-  }
-  return true;
-}
-static_assert(goals_stand_in_order());
-
 bool contains(const std::vector<BlockId>& blocks, BlockId block) {
   return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
 }
@@ -47,68 +39,11 @@ bool is_carried(const std::vector<BlockHash>& keys, BlockHashView hash, GroupId 
 void Reach::count(const Command& command, const Observation& before, const Observation& after,
                   const World& world) {
   if (after.error != ErrorCode::kNone) {
-    count_error(after.error);
+    add_error(after.error);
     return;
   }
   std::visit([&](const auto& alternative) { count_accepted(alternative, before, after, world); },
              command);
-}
-
-void Reach::merge(const Reach& other) {
-  for (std::size_t index = 0; index < counts_.size(); ++index) {
-    counts_[index] += other.counts_[index];
-  }
-}
-
-Reach::Goal Reach::goal(std::size_t index) const {
-  const ReachGoal& goal = kReachGoals[index];
-  return {goal.name, counts_[index], goal.at_least, goal.needs_state};
-}
-
-bool Reach::all_reached() const {
-  for (std::size_t index = 0; index < num_goals(); ++index) {
-    if (!goal(index).reached()) return false;
-  }
-  return true;
-}
-
-void Reach::count_error(ErrorCode error) {
-  switch (error) {
-    case ErrorCode::kUnknownRequest:
-      return add(Reached::kErrorUnknownRequest);
-    case ErrorCode::kUnknownBlock:
-      return add(Reached::kErrorUnknownBlock);
-    case ErrorCode::kNoFreeBlocks:
-      return add(Reached::kErrorNoFreeBlocks);
-    case ErrorCode::kNotInProfile:
-      return add(Reached::kErrorNotInProfile);
-    case ErrorCode::kCachingDisabled:
-      return add(Reached::kErrorCachingDisabled);
-    case ErrorCode::kBadBlockSize:
-      return add(Reached::kErrorBadBlockSize);
-    case ErrorCode::kBadRange:
-      return add(Reached::kErrorBadRange);
-    case ErrorCode::kBadMask:
-      return add(Reached::kErrorBadMask);
-    case ErrorCode::kMissingHash:
-      return add(Reached::kErrorMissingHash);
-    case ErrorCode::kAlreadyHashed:
-      return add(Reached::kErrorAlreadyHashed);
-    case ErrorCode::kDoubleFree:
-      return add(Reached::kErrorDoubleFree);
-    // The queue alone and a KV-cache manager give the others; a pool never does.
-    case ErrorCode::kNone:
-    case ErrorCode::kQueueEmpty:
-    case ErrorCode::kNotQueued:
-    case ErrorCode::kAlreadyQueued:
-    case ErrorCode::kAlreadyDeclared:
-    case ErrorCode::kAlreadyAllocated:
-    case ErrorCode::kNotAllocated:
-    case ErrorCode::kNoTokens:
-    case ErrorCode::kBeyondModelLength:
-    case ErrorCode::kTableShrinks:
-      return;
-  }
 }
 
 void Reach::count_accepted(const AppendTokens& command, const Observation&, const Observation&,

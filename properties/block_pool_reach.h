@@ -4,11 +4,11 @@
 /// about eviction.
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "contract/block_pool_target.h"
+#include "properties/reach_counts.h"
 
 namespace kvfence::block_pool {
 
@@ -48,13 +48,7 @@ enum class Reached : std::uint8_t {
   kErrorDoubleFree,
 };
 
-struct ReachGoal {
-  Reached reached;
-  std::string_view name;
-  std::string_view doc;
-  std::uint64_t at_least = 1;
-  bool needs_state = false;  ///< counted only where observations hold ref_cnts and keys
-};
+using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
 inline constexpr std::array<ReachGoal, 32> kReachGoals = {{
@@ -103,17 +97,9 @@ inline constexpr std::array<ReachGoal, 32> kReachGoals = {{
     {Reached::kErrorDoubleFree, "error_double_free", "refused with double_free"},
 }};
 
-/// Counts of one suite. A value: one a thread, merged at the end.
-class Reach {
+/// Counts of one suite.
+class Reach : public ReachCounts<kReachGoals> {
  public:
-  struct Goal {
-    std::string_view name;
-    std::uint64_t count = 0;
-    std::uint64_t at_least = 0;
-    bool needs_state = false;
-    bool reached() const { return count >= at_least; }
-  };
-
   /// Takes in one command, whatever it was answered. `before` is the whole observation of the
   /// command before, answer included; a default one for the first command of a run.
   ///
@@ -121,25 +107,7 @@ class Reach {
   void count(const Command& command, const Observation& before, const Observation& after,
              const World& world);
 
-  void merge(const Reach& other);
-
-  std::uint64_t count_of(Reached reached) const { return counts_[index_of(reached)]; }
-
-  /// By position in kReachGoals.
-  Goal goal(std::size_t index) const;
-  static constexpr std::size_t num_goals() { return kReachGoals.size(); }
-
-  /// Goals that need state count like all others: a suite without state cannot reach them and has
-  /// to say which goals it claims.
-  bool all_reached() const;
-
  private:
-  static constexpr std::size_t index_of(Reached reached) {
-    return static_cast<std::size_t>(reached);
-  }
-  void add(Reached reached, bool happened = true) { counts_[index_of(reached)] += happened; }
-
-  void count_error(ErrorCode error);
   // One overload a command with something to count; all of them are called for accepted commands
   // only.
   void count_accepted(const DeclareRequest&, const Observation&, const Observation&, const World&) {
@@ -154,8 +122,6 @@ class Reach {
   void count_accepted(const ResetPrefixCache&, const Observation&, const Observation&,
                       const World&);
   void count_accepted(const TakeEvents&, const Observation&, const Observation&, const World&);
-
-  std::array<std::uint64_t, kReachGoals.size()> counts_{};
 };
 
 }  // namespace kvfence::block_pool

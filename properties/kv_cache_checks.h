@@ -2,9 +2,7 @@
 
 /// The kv_cache target's side of properties/checks.h.
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,7 +16,7 @@
 namespace kvfence {
 
 template <>
-struct Checks<KVCacheTarget> {
+struct Checks<KVCacheTarget> : RequestSymbols<kv_cache::World> {
   using Invariants = kv_cache::Invariants;
   using Reach = kv_cache::Reach;
   using Generator = kv_cache::Generator;
@@ -30,28 +28,11 @@ struct Checks<KVCacheTarget> {
   }
 
   static std::vector<std::pair<std::string, std::string>> invariants() {
-    std::vector<std::pair<std::string, std::string>> rows;
-    for (const kv_cache::Invariant& invariant : kv_cache::kInvariants) {
-      rows.emplace_back(invariant.name, invariant.rule);
-    }
-    return rows;
+    return names_and_texts(kv_cache::kInvariants, &kv_cache::Invariant::rule);
   }
 
   static std::vector<std::pair<std::string, std::string>> goals() {
-    std::vector<std::pair<std::string, std::string>> rows;
-    for (const kv_cache::ReachGoal& goal : kv_cache::kReachGoals) {
-      rows.emplace_back(goal.name, goal.doc);
-    }
-    return rows;
-  }
-
-  static std::optional<std::string> resolve(const kv_cache::World& world, std::string_view symbol) {
-    return world.requests().resolve(symbol);
-  }
-
-  static std::optional<std::string> symbol_of(const kv_cache::World& world,
-                                              std::string_view bytes) {
-    return world.requests().symbol_of(bytes);
+    return names_and_texts(kv_cache::kReachGoals, &kv_cache::ReachGoal::doc);
   }
 };
 

@@ -17,14 +17,6 @@ using detail::contains;
 using detail::find_table;
 using detail::is_key_of;
 
-constexpr bool goals_stand_in_order() {
-  for (std::size_t index = 0; index < kReachGoals.size(); ++index) {
-    if (static_cast<std::size_t>(kReachGoals[index].reached) != index) return false;
-  }
-  return true;
-}
-static_assert(goals_stand_in_order());
-
 bool has_state(const Observation& observation) {
   return observation.free_queue.has_value() && observation.ref_cnts.has_value() &&
          observation.keys.has_value() && observation.tables.has_value();
@@ -60,59 +52,11 @@ void Reach::start(const Config& config) {
   mamba_keys_.clear();
 }
 
-void Reach::merge(const Reach& other) {
-  for (std::size_t index = 0; index < counts_.size(); ++index) {
-    counts_[index] += other.counts_[index];
-  }
-}
-
-Reach::Goal Reach::goal(std::size_t index) const {
-  const ReachGoal& goal = kReachGoals[index];
-  return {goal.name, counts_[index], goal.at_least, goal.needs_state};
-}
-
-bool Reach::all_reached() const {
-  for (std::size_t index = 0; index < num_goals(); ++index) {
-    if (!goal(index).reached()) return false;
-  }
-  return true;
-}
-
-void Reach::count_error(ErrorCode error) {
-  switch (error) {
-    case ErrorCode::kUnknownRequest:
-      return add(Reached::kErrorUnknownRequest);
-    case ErrorCode::kUnknownBlock:
-      return add(Reached::kErrorUnknownBlock);
-    case ErrorCode::kNotInProfile:
-      return add(Reached::kErrorNotInProfile);
-    case ErrorCode::kBadRange:
-      return add(Reached::kErrorBadRange);
-    case ErrorCode::kMissingHash:
-      return add(Reached::kErrorMissingHash);
-    case ErrorCode::kAlreadyDeclared:
-      return add(Reached::kErrorAlreadyDeclared);
-    case ErrorCode::kAlreadyAllocated:
-      return add(Reached::kErrorAlreadyAllocated);
-    case ErrorCode::kNotAllocated:
-      return add(Reached::kErrorNotAllocated);
-    case ErrorCode::kNoTokens:
-      return add(Reached::kErrorNoTokens);
-    case ErrorCode::kBeyondModelLength:
-      return add(Reached::kErrorBeyondModelLength);
-    case ErrorCode::kTableShrinks:
-      return add(Reached::kErrorTableShrinks);
-    // The parts of a pool give the others; a manager never does.
-    default:
-      return;
-  }
-}
-
 void Reach::count(const Command& command, const Observation& before, const Observation& after,
                   const World& world) {
   reached_tokens_.resize(world.entries().size());
   if (after.error != ErrorCode::kNone) {
-    count_error(after.error);
+    add_error(after.error);
     return;
   }
   if (const auto* lookup = std::get_if<GetComputedBlocks>(&command)) {

@@ -4,13 +4,13 @@
 /// nothing about windows.
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string_view>
 #include <vector>
 
 #include "contract/kv_cache_target.h"
+#include "properties/reach_counts.h"
 
 namespace kvfence::kv_cache {
 
@@ -68,13 +68,7 @@ enum class Reached : std::uint8_t {
   kErrorTableShrinks,
 };
 
-struct ReachGoal {
-  Reached reached;
-  std::string_view name;
-  std::string_view doc;
-  std::uint64_t at_least = 1;
-  bool needs_state = false;  ///< counted only where observations hold the state
-};
+using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
 inline constexpr std::array<ReachGoal, 50> kReachGoals = {{
@@ -151,17 +145,9 @@ inline constexpr std::array<ReachGoal, 50> kReachGoals = {{
     {Reached::kErrorTableShrinks, "error_table_shrinks", "refused with table_shrinks"},
 }};
 
-/// Counts of one suite. A value: one a thread, merged at the end.
-class Reach {
+/// Counts of one suite.
+class Reach : public ReachCounts<kReachGoals> {
  public:
-  struct Goal {
-    std::string_view name;
-    std::uint64_t count = 0;
-    std::uint64_t at_least = 0;
-    bool needs_state = false;
-    bool reached() const { return count >= at_least; }
-  };
-
   /// A run begins under that configuration, which has to be valid; the counts stay.
   void start(const Config& config);
 
@@ -172,24 +158,7 @@ class Reach {
   void count(const Command& command, const Observation& before, const Observation& after,
              const World& world);
 
-  void merge(const Reach& other);
-
-  std::uint64_t count_of(Reached reached) const { return counts_[index_of(reached)]; }
-
-  /// By position in kReachGoals.
-  Goal goal(std::size_t index) const;
-  static constexpr std::size_t num_goals() { return kReachGoals.size(); }
-
-  /// Goals that need state count like all others.
-  bool all_reached() const;
-
  private:
-  static constexpr std::size_t index_of(Reached reached) {
-    return static_cast<std::size_t>(reached);
-  }
-  void add(Reached reached, bool happened = true) { counts_[index_of(reached)] += happened; }
-
-  void count_error(ErrorCode error);
   void count_lookup(const GetComputedBlocks& command, const Observation& after, const World& world);
   void count_allocation(const AllocateSlots& command, const Observation& before,
                         const Observation& after, const World& world);
@@ -201,7 +170,6 @@ class Reach {
                const KeyList& keys) const;
 
   KVCacheManagerConfig config_;
-  std::array<std::uint64_t, kReachGoals.size()> counts_{};
   std::vector<std::uint64_t> reached_tokens_;  ///< by request: where its slots ended last
   std::set<BlockHash> mamba_keys_;             ///< cached since the step began
 };

@@ -54,8 +54,7 @@ class LockstepProp : public ::testing::Test {
   std::unique_ptr<Implementation<Target>> optimized_ = Implementations<Target>::make_optimized();
 };
 
-using Targets = ::testing::Types<BlockPoolTarget, KVCacheTarget>;
-TYPED_TEST_SUITE(LockstepProp, Targets, );
+TYPED_TEST_SUITE(LockstepProp, EveryTarget, );
 
 TYPED_TEST(LockstepProp, ReferenceAndOptimizedAgreeOnEveryEpisode) {
   Lockstep<TypeParam> lockstep(*this->reference_, *this->optimized_);

@@ -90,8 +90,7 @@ std::size_t shrunk_commands(std::string_view bug, const CampaignFailure<Target>&
 
 template <class Target>
 class PlantedBugs : public ::testing::Test {};
-using Targets = ::testing::Types<BlockPoolTarget, KVCacheTarget>;
-TYPED_TEST_SUITE(PlantedBugs, Targets, );
+TYPED_TEST_SUITE(PlantedBugs, EveryTarget, );
 
 TYPED_TEST(PlantedBugs, ThereAreTenOrMoreWithNamesOfTheirOwn) {
   std::set<std::string_view> names;

@@ -13,12 +13,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "contract/block_pool_target.h"
 #include "contract/implementation.h"
-#include "properties/block_pool_checks.h"
+#include "properties/all_checks.h"
 #include "properties/checks.h"
 #include "properties/choices.h"
-#include "properties/kv_cache_checks.h"
 #include "scenarios/implementations.h"
 
 namespace kvfence {
@@ -43,8 +41,11 @@ struct OptimizedSide {
   static std::unique_ptr<Implementation<T>> make() { return Implementations<T>::make_optimized(); }
 };
 
-template <class Target>
-using BothSides = ::testing::Types<ReferenceSide<Target>, OptimizedSide<Target>>;
+template <class... Targets>
+using BothSides = ::testing::Types<ReferenceSide<Targets>..., OptimizedSide<Targets>...>;
+
+using EveryTarget = AllTargets::Apply<::testing::Types>;
+using BothSidesOfEveryTarget = AllTargets::Apply<BothSides>;
 
 /// One implementation, its world, and what it showed last. The whole state is shown from the start.
 template <class Target>

@@ -26,13 +26,14 @@ std::optional<kv_cache::Command> left_behind(const kv_cache::Command& refused) {
   }
   return std::nullopt;
 }
-std::optional<block_pool::Command> left_behind(const block_pool::Command&) { return std::nullopt; }
+template <class Command>
+std::optional<Command> left_behind(const Command&) {
+  return std::nullopt;
+}
 
 template <class Side>
 class TargetLaws : public ::testing::Test {};
-using EverySide = ::testing::Types<ReferenceSide<BlockPoolTarget>, OptimizedSide<BlockPoolTarget>,
-                                   ReferenceSide<KVCacheTarget>, OptimizedSide<KVCacheTarget>>;
-TYPED_TEST_SUITE(TargetLaws, EverySide, );
+TYPED_TEST_SUITE(TargetLaws, BothSidesOfEveryTarget, );
 
 TYPED_TEST(TargetLaws, RefusedCommandsChangeNothing) {
   using Target = typename TypeParam::Target;

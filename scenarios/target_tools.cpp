@@ -6,9 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "properties/block_pool_checks.h"
+#include "properties/all_checks.h"
 #include "properties/campaign.h"
-#include "properties/kv_cache_checks.h"
 #include "properties/lockstep.h"
 #include "properties/shrink.h"
 #include "scenarios/exit_code.h"
@@ -468,9 +467,14 @@ std::string Subject::arguments() const {
 }
 
 const std::vector<const TargetTools*>& all_targets() {
-  static const TargetToolsOf<BlockPoolTarget> block_pool;
-  static const TargetToolsOf<KVCacheTarget> kv_cache;
-  static const std::vector<const TargetTools*> targets = {&block_pool, &kv_cache};
+  static const std::vector<const TargetTools*> targets = [] {
+    std::vector<const TargetTools*> all;
+    AllTargets::for_each([&](auto type) {
+      static const TargetToolsOf<typename decltype(type)::type> tools;
+      all.push_back(&tools);
+    });
+    return all;
+  }();
   return targets;
 }
 

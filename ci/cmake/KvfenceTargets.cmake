@@ -48,14 +48,15 @@ function(kvfence_add_benchmark name)
   target_link_libraries(${name} PRIVATE kvfence_warnings ${ARG_LINKS} benchmark::benchmark)
 endfunction()
 
-# kvfence_add_fuzz_target(<name> [FINDS_IN <corpus>] SOURCES ... LINKS ...)
+# kvfence_add_fuzz_target(<name> [FINDS_IN <corpus>] SOURCES ... [DEFINITIONS ...] LINKS ...)
 # With KVFENCE_ENABLE_FUZZING the libFuzzer program fuzz_<name>; otherwise the program replay_<name>
 # and a test that runs it over corpus/<name>, or, with FINDS_IN, that expects it to abort with a
 # report on another target's corpus.
 function(kvfence_add_fuzz_target name)
-  cmake_parse_arguments(ARG "" "FINDS_IN" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "FINDS_IN" "SOURCES;DEFINITIONS;LINKS" ${ARGN})
   if(KVFENCE_ENABLE_FUZZING)
     add_executable(fuzz_${name} ${ARG_SOURCES})
+    target_compile_definitions(fuzz_${name} PRIVATE ${ARG_DEFINITIONS})
     target_link_libraries(fuzz_${name} PRIVATE kvfence_warnings ${ARG_LINKS})
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     return()
@@ -64,6 +65,7 @@ function(kvfence_add_fuzz_target name)
     return()
   endif()
   add_executable(replay_${name} ${ARG_SOURCES} replay_main.cpp)
+  target_compile_definitions(replay_${name} PRIVATE ${ARG_DEFINITIONS})
   target_link_libraries(replay_${name} PRIVATE kvfence_warnings ${ARG_LINKS})
   if(ARG_FINDS_IN)
     add_test(NAME fuzz_${name}

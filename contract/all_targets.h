@@ -1,0 +1,27 @@
+#pragma once
+
+/// The list of targets. What is done for each of them goes through here.
+
+#include <type_traits>
+
+#include "contract/block_pool_target.h"
+#include "contract/kv_cache_target.h"
+
+namespace kvfence {
+
+template <class... Targets>
+struct TargetList {
+  /// Template<Targets...>, e.g. a gtest type list.
+  template <template <class...> class Template>
+  using Apply = Template<Targets...>;
+
+  /// Calls visit(std::type_identity<Target>{}) for each, in order.
+  template <class Visit>
+  static void for_each(Visit&& visit) {
+    (visit(std::type_identity<Targets>{}), ...);
+  }
+};
+
+using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget>;
+
+}  // namespace kvfence

@@ -1,0 +1,58 @@
+#pragma once
+
+/// Declarations (contract/declare.h) of the members that the structs of several targets have in
+/// common. `S` is the struct that declares them, in its fields(); std::tuple_cat adds its own.
+
+#include <optional>
+#include <tuple>
+
+#include "contract/declare.h"
+#include "contract/request.h"
+
+namespace kvfence {
+
+/// The settings of a configuration with a block pool.
+template <class S>
+constexpr auto pool_fields() {
+  return std::tuple{
+      field("num_gpu_blocks", &S::num_gpu_blocks, Domain::kSetting,
+            "blocks of the pool, with the null block"),
+      field("enable_caching", &S::enable_caching, Domain::kSetting, "prefix caching"),
+      field("enable_kv_cache_events", &S::enable_kv_cache_events, Domain::kSetting, "KV events"),
+      field("hash_block_size", &S::hash_block_size, Domain::kSetting, "tokens a hash stands for")};
+}
+
+/// How a configuration hashes, and whose rules it follows.
+template <class S>
+constexpr auto hash_and_profile_fields() {
+  return std::tuple{
+      field("hash_algorithm", &S::hash_algorithm, Domain::kSetting, "sha256_cbor or xxhash_cbor"),
+      field("hash_seed", &S::hash_seed, Domain::kSetting, "PYTHONHASHSEED; decides NONE_HASH"),
+      field("profile", &S::profile, Domain::kSetting,
+            "the release whose rules hold: v0.19, v0.23")};
+}
+
+/// The declaration of a request.
+template <class S>
+constexpr auto request_fields() {
+  return std::tuple{
+      field("id", &S::id, Domain::kRequest, "its name"),
+      field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
+      field("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional(),
+      field("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events").optional(),
+      field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
+          .optional(),
+      field("mm_features", &S::mm_features, Domain::kMultimodal,
+            "multimodal items, (item id=... offset=... length=...), by offset")
+          .optional()};
+}
+
+/// The request that a struct with the members of request_fields declares.
+template <class S>
+RequestSpec make_request_spec(const S& declared) {
+  RequestSpec spec{declared.tokens, std::nullopt, declared.cache_salt, declared.mm_features};
+  if (declared.lora_name) spec.lora = LoraRequest{*declared.lora_name, declared.lora_id};
+  return spec;
+}
+
+}  // namespace kvfence

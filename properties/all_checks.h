@@ -1,0 +1,7 @@
+#pragma once
+
+/// Checks of every target of contract/all_targets.h.
+
+#include "contract/all_targets.h"
+#include "properties/block_pool_checks.h"
+#include "properties/kv_cache_checks.h"
