@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <array>
+#include <cstring>
 
 #include "contract/cbor.h"
 #include "contract/check.h"
@@ -13,26 +14,24 @@ namespace {
 
 constexpr std::size_t kSha256Bytes = 32;
 constexpr std::size_t kXxhashBytes = sizeof(XXH128_canonical_t);
+static_assert(kSha256Bytes <= kHashBytesMax && kXxhashBytes <= kHashBytesMax);
 
 constexpr std::array<HashAlgorithm, 2> kAlgorithms = {HashAlgorithm::kSha256Cbor,
                                                       HashAlgorithm::kXxhashCbor};
 
-BlockHash sha256(std::string_view encoded) {
-  BlockHash hash(kSha256Bytes, '\0');
+void sha256(std::string_view encoded, char* out) {
   // Looking the algorithm up by name costs more than hashing a block, so it is looked up once.
   static const EVP_MD* const kSha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   KVFENCE_CHECK(kSha256 != nullptr, "this OpenSSL has no SHA-256");
-  const int done =
-      EVP_Digest(encoded.data(), encoded.size(), reinterpret_cast<unsigned char*>(hash.data()),
-                 nullptr, kSha256, nullptr);
+  const int done = EVP_Digest(encoded.data(), encoded.size(), reinterpret_cast<unsigned char*>(out),
+                              nullptr, kSha256, nullptr);
   KVFENCE_CHECK(done == 1, "SHA-256 failed");
-  return hash;
 }
 
-BlockHash xxh3_128(std::string_view encoded) {
+void xxh3_128(std::string_view encoded, char* out) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(encoded.data(), encoded.size()));
-  return {reinterpret_cast<const char*>(canonical.digest), kXxhashBytes};
+  std::memcpy(out, canonical.digest, kXxhashBytes);
 }
 
 }  // namespace
@@ -59,7 +58,17 @@ BlockHash none_hash(HashAlgorithm algorithm, std::string_view seed) {
 }
 
 BlockHash digest(HashAlgorithm algorithm, std::string_view encoded) {
-  return algorithm == HashAlgorithm::kSha256Cbor ? sha256(encoded) : xxh3_128(encoded);
+  BlockHash hash(hash_bytes(algorithm), '\0');
+  digest_to(algorithm, encoded, hash.data());
+  return hash;
+}
+
+void digest_to(HashAlgorithm algorithm, std::string_view encoded, char* out) {
+  if (algorithm == HashAlgorithm::kSha256Cbor) {
+    sha256(encoded, out);
+  } else {
+    xxh3_128(encoded, out);
+  }
 }
 
 std::string make_block_hash_with_group_id(BlockHashView hash, GroupId group_id) {

@@ -42,6 +42,12 @@ BlockHash none_hash(HashAlgorithm algorithm, std::string_view seed);
 /// The digest of bytes that are encoded already.
 BlockHash digest(HashAlgorithm algorithm, std::string_view encoded);
 
+/// The most bytes of a hash.
+inline constexpr std::size_t kHashBytesMax = 32;
+
+/// The same into the caller's storage: hash_bytes(algorithm) bytes.
+void digest_to(HashAlgorithm algorithm, std::string_view encoded, char* out);
+
 /// Length of the group id that a packed key ends with.
 inline constexpr std::size_t kGroupIdBytes = 4;
 

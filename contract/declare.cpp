@@ -41,6 +41,12 @@ std::string_view to_text(Domain domain) {
       return "one flag a block";
     case Domain::kTokenCount:
       return "a number of tokens";
+    case Domain::kRequests:
+      return "names of requests";
+    case Domain::kChoice:
+      return "a word";
+    case Domain::kSamples:
+      return "(sample request tokens)";
     case Domain::kText:
       return "text";
     case Domain::kMultimodal:
@@ -71,6 +77,13 @@ Value to_value(const std::vector<bool>& member) {
   Value::List list;
   list.reserve(member.size());
   for (bool element : member) list.push_back(to_value(element));
+  return Value::Variant(std::move(list));
+}
+
+Value to_value(const std::vector<std::string>& member) {
+  Value::List list;
+  list.reserve(member.size());
+  for (const std::string& element : member) list.push_back(to_value(element));
   return Value::Variant(std::move(list));
 }
 
@@ -143,6 +156,19 @@ bool from_value(const Value& value, std::vector<bool>& member, std::string& expe
   if (!list || member.size() != list->size()) {
     expected = "a list of flags such as [true false]";
     return false;
+  }
+  return true;
+}
+
+bool from_value(const Value& value, std::vector<std::string>& member, std::string& expected) {
+  expected = "a list of names such as [A B]";
+  const Value::List* list = value.get_if<Value::List>();
+  if (!list) return false;
+  member.clear();
+  for (const Value& element : *list) {
+    const std::string* name = element.get_if<std::string>();
+    if (!name) return false;
+    member.push_back(*name);
   }
   return true;
 }

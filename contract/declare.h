@@ -12,6 +12,7 @@
 /// and a command has `kVerb` and `kDoc` besides. A member with `.optional()` is left out of the
 /// text where it equals the member's default.
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,6 +43,9 @@ enum class Domain : std::uint8_t {
   kMask,        ///< one flag a block
   kTokenCount,  ///< how many tokens
   kText,        ///< free text
+  kRequests,    ///< names of requests
+  kChoice,      ///< one word of a few
+  kSamples,     ///< (sample request tokens) records
   kMultimodal,  ///< (item identifier offset length) records
   kSetting,     ///< part of a configuration; drawn by the target itself
   kResult,      ///< part of an observation: what the command answered
@@ -122,6 +126,7 @@ Value to_value(double member);
 Value to_value(const std::string& member);
 Value to_value(const std::vector<std::uint32_t>& member);
 Value to_value(const std::vector<bool>& member);
+Value to_value(const std::vector<std::string>& member);
 
 bool from_value(const Value& value, bool& member, std::string& expected);
 bool from_value(const Value& value, std::uint32_t& member, std::string& expected);
@@ -129,6 +134,19 @@ bool from_value(const Value& value, double& member, std::string& expected);
 bool from_value(const Value& value, std::string& member, std::string& expected);
 bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected);
 bool from_value(const Value& value, std::vector<bool>& member, std::string& expected);
+bool from_value(const Value& value, std::vector<std::string>& member, std::string& expected);
+
+/// A declared struct that is an element of a list: `(word key=value ...)`, with kWord for the word.
+template <class T>
+concept DeclaredRecord = requires {
+  { T::kWord } -> std::convertible_to<std::string_view>;
+  T::fields();
+};
+
+template <DeclaredRecord T>
+Value to_value(const std::vector<T>& member);
+template <DeclaredRecord T>
+bool from_value(const Value& value, std::vector<T>& member, std::string& expected);
 
 template <class T>
 Value to_value(const std::optional<T>& member) {
@@ -248,6 +266,33 @@ Parsed<Struct> from_fields(const std::vector<Field>& fields, std::string_view ow
   });
   if (error) return *error;
   return object;
+}
+
+template <DeclaredRecord T>
+Value to_value(const std::vector<T>& member) {
+  Value::List list;
+  for (const T& element : member) {
+    list.push_back(Value(Value::Variant(Record{std::string(T::kWord), to_fields(element)})));
+  }
+  return Value(Value::Variant(std::move(list)));
+}
+
+template <DeclaredRecord T>
+bool from_value(const Value& value, std::vector<T>& member, std::string& expected) {
+  expected = "records such as [(" + std::string(T::kWord);
+  for (std::string_view name : field_names<T>()) expected += " " + std::string(name) + "=...";
+  expected += ")]";
+  const auto* list = value.get_if<Value::List>();
+  if (!list) return false;
+  member.clear();
+  for (const Value& element : *list) {
+    const auto* record = element.get_if<Record>();
+    if (!record || record->verb != T::kWord) return false;
+    Parsed<T> parsed = from_fields<T>(record->fields, T::kWord, {}, {});
+    if (!parsed) return false;
+    member.push_back(std::move(*parsed));
+  }
+  return true;
 }
 
 /// A command as a line, without expectation.

@@ -98,6 +98,16 @@ std::uint32_t KVCacheManagerConfig::scheduler_block_size() const {
   return multiple;
 }
 
+std::uint32_t KVCacheManagerConfig::num_usable_blocks() const {
+  std::uint32_t num_taken = 1;
+  for (const KVCacheSpec& group : groups) {
+    if (group.kind == KVCacheSpecKind::kSinkFullAttention) {
+      num_taken += group.sink_len / group.block_size;
+    }
+  }
+  return pool.num_gpu_blocks - num_taken;
+}
+
 bool KVCacheManagerConfig::is_eagle_group(GroupId group) const {
   if (!use_eagle) return false;
   if (!pool.rules.eagle_by_group || eagle_groups.empty()) return true;

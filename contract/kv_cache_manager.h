@@ -89,6 +89,9 @@ struct KVCacheManagerConfig {
   /// Least common multiple of the groups' block sizes: what hits of several groups are aligned to.
   std::uint32_t scheduler_block_size() const;
 
+  /// Blocks that requests can hold: all but the null block and those of sinks.
+  std::uint32_t num_usable_blocks() const;
+
   /// Whether lookups of that group drop a block for the draft layers.
   bool is_eagle_group(GroupId group) const;
 
@@ -187,6 +190,12 @@ struct AllocateSlotsArgs {
 ///       kTableShrinks       Mamba align needs fewer blocks than the request has, without
 ///                           Rules::mamba_align_keeps_blocks
 ///
+/// get_num_remaining_blocks(request) -> count
+///     Blocks that the request would still take for its whole sequence, min(num_tokens,
+///     max_model_len) tokens, without a hit and counted as full_sequence_must_fit counts them. 0
+///     without Rules::full_sequence_gate_in_allocate_slots. Changes nothing.
+///     Source: vLLM v0.23.0 v1/core/sched/scheduler.py _request_remaining_blocks.
+///
 /// free(request)
 ///     All blocks, group by group, the last block of each first. Nothing for a request without any.
 ///
@@ -232,6 +241,7 @@ concept KVCacheManager = std::copyable<M> &&
     manager.can_fit_full_sequence(request, maybe_hit, tokens, tokens, flag)
     } -> std::same_as<ErrorCode>;
   { manager.allocate_slots(args, flag, blocks) } -> std::same_as<ErrorCode>;
+  { const_manager.get_num_remaining_blocks(request) } -> std::same_as<std::uint32_t>;
   { manager.free(index) } -> std::same_as<void>;
   { manager.remove_skipped_blocks(index, tokens) } -> std::same_as<void>;
   { manager.cache_blocks(request, tokens) } -> std::same_as<ErrorCode>;

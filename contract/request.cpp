@@ -1,5 +1,6 @@
 #include "contract/request.h"
 
+#include <array>
 #include <utility>
 
 #include "contract/cbor.h"
@@ -52,16 +53,15 @@ void write_extra_keys(CborWriter& writer, const ExtraKeys& extra_keys) {
   }
 }
 
-/// hash_block_tokens with a writer that is kept from block to block.
-BlockHash hash_block(CborWriter& writer, HashAlgorithm algorithm, BlockHashView parent_hash,
-                     std::span<const TokenId> tokens, const ExtraKeys& extra_keys) {
+/// Writes what the hash of a block is taken of.
+void write_block(CborWriter& writer, BlockHashView parent_hash, std::span<const TokenId> tokens,
+                 const ExtraKeys& extra_keys) {
   writer.clear();
   writer.write_array_head(3);
   writer.write_bytes(parent_hash);
   writer.write_array_head(tokens.size());
   for (TokenId token : tokens) writer.write_unsigned(token);
   write_extra_keys(writer, extra_keys);
-  return digest(algorithm, writer.encoded());
 }
 
 }  // namespace
@@ -84,7 +84,8 @@ ExtraKeysAndCursor generate_block_hash_extra_keys(const RequestSpec& spec,
 BlockHash hash_block_tokens(HashAlgorithm algorithm, BlockHashView parent_hash,
                             std::span<const TokenId> tokens, const ExtraKeys& extra_keys) {
   CborWriter writer;
-  return hash_block(writer, algorithm, parent_hash, tokens, extra_keys);
+  write_block(writer, parent_hash, tokens, extra_keys);
+  return digest(algorithm, writer.encoded());
 }
 
 Request::Request(RequestSpec spec, const HashConfig& config)
@@ -97,8 +98,14 @@ Request::Request(RequestSpec spec, const HashConfig& config)
   hash_full_blocks();
 }
 
-void Request::append_output_token_ids(std::span<const TokenId> tokens) {
-  spec_.tokens.insert(spec_.tokens.end(), tokens.begin(), tokens.end());
+void Request::assign(const RequestSpec& spec, const HashConfig& config) {
+  KVFENCE_CHECK(config.hash_block_size > 0, "hash_block_size must be positive");
+  spec_ = spec;
+  algorithm_ = config.algorithm;
+  hash_block_size_ = config.hash_block_size;
+  hash_size_ = kvfence::hash_bytes(config.algorithm);
+  seed_ = config.seed;
+  hash_bytes_.clear();
   hash_full_blocks();
 }
 
@@ -106,21 +113,32 @@ void Request::hash_full_blocks() {
   const std::span<const TokenId> tokens = spec_.tokens;
   const std::size_t num_full_blocks = tokens.size() / hash_block_size_;
   std::size_t block_index = num_hashes();
+  num_tokens_at_next_hash_ = (num_full_blocks + 1) * hash_block_size_;
   if (block_index == num_full_blocks) return;
 
-  std::int64_t mm_cursor = block_index == 0 ? 0 : kLastMmFeature;
-  BlockHash parent = block_index == 0 ? none_hash(algorithm_, seed_)
-                                      : hash_bytes_.substr(hash_bytes_.size() - hash_size_);
-  hash_bytes_.reserve(num_full_blocks * hash_size_);
+  hash_bytes_.resize(num_full_blocks * hash_size_);
+  const auto hash_at = [this](std::size_t index) {
+    return hash_bytes_.data() + index * hash_size_;
+  };
   CborWriter writer;
+  std::array<char, kHashBytesMax> none_hash;
+  std::int64_t mm_cursor = kLastMmFeature;
+  const char* parent = none_hash.data();
+  if (block_index == 0) {
+    writer.write_text(seed_);
+    digest_to(algorithm_, writer.encoded(), none_hash.data());
+    mm_cursor = 0;
+  } else {
+    parent = hash_at(block_index - 1);
+  }
   for (; block_index < num_full_blocks; ++block_index) {
     const std::size_t start = block_index * hash_block_size_;
     ExtraKeysAndCursor extra =
         generate_block_hash_extra_keys(spec_, start, start + hash_block_size_, mm_cursor);
     mm_cursor = extra.mm_cursor;
-    parent =
-        hash_block(writer, algorithm_, parent, tokens.subspan(start, hash_block_size_), extra.keys);
-    hash_bytes_.append(parent);
+    write_block(writer, {parent, hash_size_}, tokens.subspan(start, hash_block_size_), extra.keys);
+    digest_to(algorithm_, writer.encoded(), hash_at(block_index));
+    parent = hash_at(block_index);
   }
 }
 

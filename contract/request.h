@@ -93,9 +93,15 @@ class Request {
   const RequestSpec& spec() const { return spec_; }
   const std::vector<TokenId>& all_token_ids() const { return spec_.tokens; }
 
+  /// Makes it what the constructor would, and keeps the storage.
+  void assign(const RequestSpec& spec, const HashConfig& config);
+
   /// Appends generated tokens and hashes the blocks that they complete. The multimodal cursor of
   /// these later batches starts at the last item, as upstream's does.
-  void append_output_token_ids(std::span<const TokenId> tokens);
+  void append_output_token_ids(std::span<const TokenId> tokens) {
+    for (TokenId token : tokens) spec_.tokens.push_back(token);
+    if (spec_.tokens.size() >= num_tokens_at_next_hash_) hash_full_blocks();
+  }
 
   /// Number of full blocks hashed so far, at hash granularity.
   std::size_t num_hashes() const { return hash_bytes_.size() / hash_size_; }
@@ -112,6 +118,7 @@ class Request {
  private:
   void hash_full_blocks();
 
+  std::size_t num_tokens_at_next_hash_ = 0;  ///< beside the tokens: read with each of them
   RequestSpec spec_;
   HashAlgorithm algorithm_;
   std::uint32_t hash_block_size_;

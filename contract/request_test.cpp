@@ -161,6 +161,23 @@ TEST(Request, AppendingIsTheSameAsStartingWithTheTokens) {
   }
 }
 
+TEST(Request, AssigningIsTheSameAsConstructing) {
+  const HashConfig config{HashAlgorithm::kSha256Cbor, "7", 3};
+  Request request(two_images(), HashConfig{});
+  for (std::size_t num_tokens : {2U, 30U, 5U}) {
+    RequestSpec spec;
+    spec.tokens = iota_tokens(num_tokens);
+    spec.cache_salt = "salt";
+    request.assign(spec, config);
+    Request expected(spec, config);
+    EXPECT_EQ(request.spec(), spec);
+    EXPECT_EQ(request.hash_bytes(), expected.hash_bytes());
+    request.append_output_token_ids(spec.tokens);
+    expected.append_output_token_ids(spec.tokens);
+    EXPECT_EQ(request.hash_bytes(), expected.hash_bytes());
+  }
+}
+
 TEST(Request, AppendingNothingChangesNothing) {
   RequestSpec spec;
   spec.tokens = iota_tokens(8);

@@ -16,7 +16,14 @@ Rules rules_of(Profile profile) {
               .eagle_by_group = true,
               .mamba_align_keeps_blocks = true,
               .sink_groups = false,
-              .events_carry_spec = true};
+              .events_carry_spec = true,
+              .priority_victim_shifts_loop = true,
+              .lookahead_at_admission = true,
+              .reserve_for_prefills = true,
+              .connector_learns_new_requests = true,
+              .finish_drops_by_computed_tokens = true,
+              .held_requests_are_work = true,
+              .reset_without_connector_succeeds = true};
   }
   return {};
 }

@@ -60,6 +60,37 @@ struct Rules {
   /// Source: vLLM v0.23.0 v1/core/kv_cache_manager.py take_events.
   bool events_carry_spec = false;
 
+  /// A priority victim that stands before the request at hand in the running list, and was not
+  /// scheduled in this step, makes the loop pass over the request behind (vllm#49097, #49206).
+  /// Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py schedule.
+  bool priority_victim_shifts_loop = true;
+
+  /// A request is admitted with lookahead slots, unless it loads asynchronously under eagle;
+  /// before, never while nothing of it is computed.
+  /// Source: vLLM v0.23.0 v1/core/sched/scheduler.py schedule, limit_lookahead_tokens.
+  bool lookahead_at_admission = false;
+
+  /// An asynchronous load is admitted only beside what the prefills under way still need.
+  /// Source: vLLM v0.23.0 v1/core/sched/scheduler.py _inflight_prefill_reserved_blocks.
+  bool reserve_for_prefills = false;
+
+  /// The connector is told of a request when it is added.
+  /// Source: vLLM v0.23.0 v1/core/sched/scheduler.py add_request, on_new_request.
+  bool connector_learns_new_requests = false;
+
+  /// Before the connector sees a finished request, blocks are dropped that its computed tokens do
+  /// not need any more; before, that all of its tokens do not need.
+  /// Source: vLLM v0.23.0 v1/core/sched/scheduler.py _connector_finished.
+  bool finish_drops_by_computed_tokens = false;
+
+  /// Finished requests whose blocks are held count as work.
+  /// Source: vLLM v0.23.0 v1/core/sched/scheduler.py has_finished_requests.
+  bool held_requests_are_work = false;
+
+  /// Resetting a connector where there is none succeeds; before, it fails.
+  /// Source: vLLM v0.23.0 v1/core/sched/scheduler.py reset_connector_cache.
+  bool reset_without_connector_succeeds = false;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -70,7 +101,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 10> kRuleFields = {{
+inline constexpr std::array<RuleField, 17> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -90,6 +121,20 @@ inline constexpr std::array<RuleField, 10> kRuleFields = {{
     {"sink_groups", &Rules::sink_groups, "groups with an attention sink can be built"},
     {"events_carry_spec", &Rules::events_carry_spec,
      "BlockStored carries the kind and the window of its group"},
+    {"priority_victim_shifts_loop", &Rules::priority_victim_shifts_loop,
+     "a priority victim before the request at hand hides the next running request for a step"},
+    {"lookahead_at_admission", &Rules::lookahead_at_admission,
+     "a request is admitted with lookahead slots"},
+    {"reserve_for_prefills", &Rules::reserve_for_prefills,
+     "an asynchronous load leaves room for the prefills under way"},
+    {"connector_learns_new_requests", &Rules::connector_learns_new_requests,
+     "the connector is told of a request when it is added"},
+    {"finish_drops_by_computed_tokens", &Rules::finish_drops_by_computed_tokens,
+     "what a finished request drops first depends on its computed tokens, not on all of them"},
+    {"held_requests_are_work", &Rules::held_requests_are_work,
+     "finished requests whose blocks are held count as work"},
+    {"reset_without_connector_succeeds", &Rules::reset_without_connector_succeeds,
+     "resetting a connector where there is none succeeds"},
 }};
 
 /// A pinned upstream release.

@@ -29,6 +29,14 @@ constexpr std::array<std::string_view, kNumErrorCodes> kNames = {
     "no_tokens",
     "beyond_model_length",
     "table_shrinks",
+    "not_in_config",
+    "no_step_in_flight",
+    "steps_in_flight",
+    "wrong_token_count",
+    "single_group_only",
+    "not_loading",
+    "not_finished",
+    "listed_twice",
 };
 
 }  // namespace

@@ -34,9 +34,17 @@ enum class ErrorCode : std::uint8_t {
   kNoTokens,           ///< slots for no token
   kBeyondModelLength,  ///< more tokens than max_model_len
   kTableShrinks,       ///< fewer blocks wanted than the request holds
+  kNotInConfig,        ///< the configuration does not have what the command is about
+  kNoStepInFlight,     ///< no step waits for its output, or another one is older
+  kStepsInFlight,      ///< as many steps wait for their output as may
+  kWrongTokenCount,    ///< not as many sampled tokens as the step can have produced
+  kSingleGroupOnly,    ///< not for a configuration with several groups
+  kNotLoading,         ///< no load of the request is under way
+  kNotFinished,        ///< the request is not finished, or holds nothing any more
+  kListedTwice,        ///< named twice where each stands once
 };
 
-inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kTableShrinks) + 1;
+inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kListedTwice) + 1;
 
 /// The code's name in the line language, e.g. "no_free_blocks"; kNone is "none".
 std::string_view to_text(ErrorCode code);

@@ -41,6 +41,12 @@ class BlockTable {
     return &rows_[request];
   }
 
+  /// The row of a request; an empty one unless there is one.
+  const RequestBlocks& row(RequestIndex request) const {
+    static const RequestBlocks kEmpty;
+    return request < rows_.size() ? rows_[request] : kEmpty;
+  }
+
   void set_allocated(RequestIndex request) {
     RequestBlocks& row = (*this)[request];
     if (!row.is_allocated) ++num_requests_;

@@ -125,7 +125,7 @@ std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find_longest_cache_hit(
 
 template <class Instrumentation>
 std::int64_t BasicKVCacheCoordinator<Instrumentation>::get_num_blocks_to_allocate(
-    const SlotDemand& demand, const ComputedBlocks* hit, bool apply_admission_cap) {
+    const SlotDemand& demand, const ComputedBlocks* hit, bool apply_admission_cap) const {
   std::int64_t num_blocks = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     num_blocks +=

@@ -42,7 +42,7 @@ class BasicKVCacheCoordinator {
 
   /// Sums over the groups. `hit` is null for none.
   std::int64_t get_num_blocks_to_allocate(const SlotDemand& demand, const ComputedBlocks* hit,
-                                          bool apply_admission_cap);
+                                          bool apply_admission_cap) const;
   std::int64_t num_blocks_taken(const SlotDemand& demand, const ComputedBlocks* hit);
 
   /// Whether the table of some group would have to shrink.

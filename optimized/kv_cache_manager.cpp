@@ -78,15 +78,14 @@ bool BasicKVCacheManager<Instrumentation>::is_already_allocated(const KVRequest&
   return (has_hit || has_external) && coordinator_.is_allocated(request.index);
 }
 
+/// Blocks that the demand takes once it is for all of the request's tokens.
 template <class Instrumentation>
-bool BasicKVCacheManager<Instrumentation>::full_sequence_fits(const KVRequest& request,
-                                                              SlotDemand demand,
-                                                              const ComputedBlocks* hit,
-                                                              bool apply_admission_cap) {
+std::int64_t BasicKVCacheManager<Instrumentation>::num_full_sequence_blocks(
+    const KVRequest& request, SlotDemand demand, const ComputedBlocks* hit,
+    bool apply_admission_cap) const {
   demand.num_tokens = std::min(num_tokens_of(request), config_.max_model_len);
   demand.num_tokens_main_model = demand.num_tokens;
-  return coordinator_.get_num_blocks_to_allocate(demand, hit, apply_admission_cap) <=
-         std::int64_t{block_pool().get_num_free_blocks()};
+  return coordinator_.get_num_blocks_to_allocate(demand, hit, apply_admission_cap);
 }
 
 template <class Instrumentation>
@@ -106,7 +105,8 @@ ErrorCode BasicKVCacheManager<Instrumentation>::can_fit_full_sequence(
   demand.num_external_computed_tokens =
       std::min<std::int64_t>(num_external_tokens, max_model_len - demand.num_local_computed_tokens);
   demand.num_encoder_tokens = num_encoder_tokens;
-  fits = full_sequence_fits(request, demand, hit, /*apply_admission_cap=*/false);
+  fits = num_full_sequence_blocks(request, demand, hit, /*apply_admission_cap=*/false) <=
+         std::int64_t{block_pool().get_num_free_blocks()};
   return ErrorCode::kNone;
 }
 
@@ -142,7 +142,8 @@ ErrorCode BasicKVCacheManager<Instrumentation>::allocate_slots(const AllocateSlo
   allocated = false;
   clear_all(out, config_.groups.size());
   if (args.full_sequence_must_fit &&
-      !full_sequence_fits(request, demand, hit, /*apply_admission_cap=*/true)) {
+      num_full_sequence_blocks(request, demand, hit, /*apply_admission_cap=*/true) >
+          std::int64_t{block_pool().get_num_free_blocks()}) {
     return ErrorCode::kNone;
   }
   const bool keeps_skipped = planted(PlantedKVCacheBug::kSkippedKeptWhenRefused);
@@ -175,6 +176,29 @@ ErrorCode BasicKVCacheManager<Instrumentation>::allocate_slots(const AllocateSlo
   coordinator_.cache_blocks(request, static_cast<std::uint32_t>(std::min<std::int64_t>(
                                          num_tokens_to_cache, num_tokens_of(request))));
   return ErrorCode::kNone;
+}
+
+template <class Instrumentation>
+std::uint32_t BasicKVCacheManager<Instrumentation>::get_num_remaining_blocks(
+    const KVRequest& request) const {
+  if (!config_.pool.rules.full_sequence_gate_in_allocate_slots) return 0;
+  SlotDemand demand;
+  demand.request = request.index;
+  demand.num_local_computed_tokens = request.num_computed_tokens;
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(
+      num_full_sequence_blocks(request, demand, nullptr, /*apply_admission_cap=*/true), 0));
+}
+
+template <class Instrumentation>
+std::uint32_t BasicKVCacheManager<Instrumentation>::num_settled_tokens(
+    const KVRequest& request, std::uint32_t num_lookahead_tokens) const {
+  std::int64_t num_tokens = config_.max_model_len;
+  for (const auto& group : coordinator_.groups()) {
+    num_tokens = std::min(
+        num_tokens,
+        group.num_settled_tokens(request.index, request.num_computed_tokens, num_lookahead_tokens));
+  }
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(num_tokens, 0));
 }
 
 template <class Instrumentation>

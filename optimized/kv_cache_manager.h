@@ -39,6 +39,15 @@ class BasicKVCacheManager {
   /// without blocks is none.
   ErrorCode allocate_slots(const AllocateSlotsArgs& args, bool& allocated, BlocksByGroup& out);
 
+  std::uint32_t get_num_remaining_blocks(const KVRequest& request) const;
+
+  /// The tokens, computed and new, up to which allocate_slots without a hit and cache_blocks change
+  /// nothing for a running request, and succeed; holds until free, whatever the request's computed
+  /// tokens are meanwhile, and may be fewer than that. Requires: the request was allocated with its
+  /// num_computed_tokens. Cost: O(groups)
+  std::uint32_t num_settled_tokens(const KVRequest& request,
+                                   std::uint32_t num_lookahead_tokens) const;
+
   void free(RequestIndex request) { coordinator_.free(request); }
   void remove_skipped_blocks(RequestIndex request, std::uint32_t total_computed_tokens) {
     coordinator_.remove_skipped_blocks(request, total_computed_tokens);
@@ -68,8 +77,8 @@ class BasicKVCacheManager {
  private:
   bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
   bool is_already_allocated(const KVRequest& request, bool has_hit, bool has_external) const;
-  bool full_sequence_fits(const KVRequest& request, SlotDemand demand, const ComputedBlocks* hit,
-                          bool apply_admission_cap);
+  std::int64_t num_full_sequence_blocks(const KVRequest& request, SlotDemand demand,
+                                        const ComputedBlocks* hit, bool apply_admission_cap) const;
 
   [[no_unique_address]] Instrumentation instrumentation_;
   KVCacheManagerConfig config_;

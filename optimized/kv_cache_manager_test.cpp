@@ -457,6 +457,25 @@ TEST(KVCacheManagerTest, TheGateCountsWhatAWindowHoldsAtMost) {
   bench.allocate({.request = other, .num_new_tokens = 4, .reserved_blocks = 2});
 }
 
+TEST(KVCacheManagerTest, RemainingBlocksAreThoseOfTheWholeSequence) {
+  KVCacheManagerConfig config = config_of({full(), sliding(5)}, 40, all_rules());
+  config.max_num_batched_tokens = 4;
+  config.max_model_len = 32;
+  Bench bench(config);
+  const Owned a(config, 0, 40);  // longer than the model takes
+  // cdiv(32, 2) = 16 blocks and, as above, 5.
+  EXPECT_EQ(bench.manager.get_num_remaining_blocks(a.view()), 21U);
+  bench.allocate(a, 4);
+  EXPECT_EQ(bench.manager.get_num_remaining_blocks(a.view()), 17U);
+  const Owned b(config, 1, 6, 50);
+  EXPECT_EQ(bench.manager.get_num_remaining_blocks(b.view()), 6U);
+  bench.allocate(b, 6);
+  EXPECT_EQ(bench.manager.get_num_remaining_blocks(b.view(6)), 0U);
+
+  config.pool.rules.full_sequence_gate_in_allocate_slots = false;
+  EXPECT_EQ(Bench(config).manager.get_num_remaining_blocks(a.view()), 0U);
+}
+
 TEST(KVCacheManagerTest, BlocksBeforeTheChunkAreHitsWithoutALookup) {
   const KVCacheManagerConfig config = config_of({chunked(8)});
   Bench bench(config);

@@ -107,8 +107,8 @@ std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_evictable_block
 template <class Instrumentation>
 std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::get_num_blocks_to_allocate(
     const Pool& pool, const SlotDemand& demand, std::span<const BlockId> hit,
-    bool apply_admission_cap) {
-  const RequestBlocks& row = table_[demand.request];
+    bool apply_admission_cap) const {
+  const RequestBlocks& row = table_.row(demand.request);
   const auto num_row_blocks = static_cast<std::int64_t>(row.blocks.size());
   const auto num_hit_blocks = static_cast<std::int64_t>(hit.size());
   std::int64_t num_required = num_required_blocks(demand);
@@ -183,6 +183,36 @@ std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_blocks_taken(
   return num_evictable_blocks(pool, hit.subspan(num_skipped_hit_blocks)) +
          layout.num_external_blocks +
          num_new_blocks(row, demand, layout.num_local_blocks + layout.num_external_blocks);
+}
+
+template <class Instrumentation>
+std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_settled_tokens(
+    RequestIndex request, std::int64_t num_computed_tokens,
+    std::int64_t num_lookahead_tokens) const {
+  if (is_mamba_align() || is(KVCacheSpecKind::kCrossAttention)) return 0;
+  const RequestBlocks& row = table_.row(request);
+  const std::int64_t block_size = spec_.block_size;
+  const std::int64_t num_slots =
+      (static_cast<std::int64_t>(row.blocks.size()) - spec_.num_speculative_blocks) * block_size;
+  std::int64_t num_tokens = num_slots - num_lookahead_tokens;
+  if (enable_caching_) {
+    num_tokens = std::min(num_tokens, (row.num_cached_blocks + 1) * block_size - 1);
+  }
+  if (spec_.is_full_attention()) return num_tokens;
+  // With one token more than this computed, the next block can be dropped.
+  std::int64_t num_computed_max = 0;
+  if (is(KVCacheSpecKind::kChunkedLocal)) {
+    const std::int64_t chunk_size = spec_.attention_chunk_size;
+    num_computed_max = (num_computed_tokens / chunk_size + 1) * chunk_size - 1;
+  } else {
+    const std::int64_t num_kept = is(KVCacheSpecKind::kMamba)
+                                      ? std::int64_t{spec_.num_speculative_blocks} + 1
+                                      : std::int64_t{spec_.sliding_window} - 1;
+    const std::int64_t num_skipped_blocks =
+        std::max<std::int64_t>(num_computed_tokens - num_kept, 0) / block_size;
+    num_computed_max = (num_skipped_blocks + 1) * block_size + num_kept - 1;
+  }
+  return std::min(num_tokens, num_computed_max);
 }
 
 template <class Instrumentation>

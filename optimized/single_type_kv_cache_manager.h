@@ -63,13 +63,19 @@ class BasicSingleTypeKVCacheManager {
   /// Upstream's estimate of what the demand takes out of the free queue, which admission is decided
   /// by; may be negative. Cost: O(hit).
   std::int64_t get_num_blocks_to_allocate(const Pool& pool, const SlotDemand& demand,
-                                          std::span<const BlockId> hit, bool apply_admission_cap);
+                                          std::span<const BlockId> hit,
+                                          bool apply_admission_cap) const;
 
   /// What the demand really takes at most. Differs from the estimate where upstream, admitted,
   /// raises in get_new_blocks: Mamba align with external tokens, and computed tokens that the table
   /// does not hold. Cost: O(hit).
   std::int64_t num_blocks_taken(const Pool& pool, const SlotDemand& demand,
                                 std::span<const BlockId> hit);
+
+  /// The tokens, computed and new, up to which a running request with that many computed needs
+  /// nothing of this group: no block is taken, cached or dropped. May be fewer than that.
+  std::int64_t num_settled_tokens(RequestIndex request, std::int64_t num_computed_tokens,
+                                  std::int64_t num_lookahead_tokens) const;
 
   /// Whether allocate_new_blocks would need a shorter table than there is; Mamba align.
   bool table_shrinks(const SlotDemand& demand);

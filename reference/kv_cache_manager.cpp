@@ -66,15 +66,31 @@ ErrorCode KVCacheManager::can_fit_full_sequence(const KVRequest& request, const 
 
 // Source: vLLM v0.19.0 v1/core/kv_cache_manager.py can_fit_full_sequence; admission cap: v0.23.0
 // allocate_slots
-bool KVCacheManager::fits_full_sequence(const Request& request, Allocation allocation) const {
+std::int64_t KVCacheManager::num_blocks_for_full_sequence(const Request& request,
+                                                          Allocation allocation) const {
   const std::size_t max_model_len = config().max_model_len;
   const std::size_t num_tokens = std::min(request.all_token_ids().size(), max_model_len);
   allocation.num_tokens = num_tokens;
   allocation.num_tokens_main_model = num_tokens;
   allocation.total_computed_tokens = std::min(allocation.total_computed_tokens, max_model_len);
   allocation.apply_admission_cap = config().pool.rules.full_sequence_gate_in_allocate_slots;
-  return coordinator_.get_num_blocks_to_allocate(allocation) <=
+  return coordinator_.get_num_blocks_to_allocate(allocation);
+}
+
+bool KVCacheManager::fits_full_sequence(const Request& request,
+                                        const Allocation& allocation) const {
+  return num_blocks_for_full_sequence(request, allocation) <=
          std::int64_t{block_pool().get_num_free_blocks()};
+}
+
+// Mamba in mode align may count less than nothing.
+// Source: vLLM v0.23.0 v1/core/sched/scheduler.py _request_remaining_blocks
+std::uint32_t KVCacheManager::get_num_remaining_blocks(const KVRequest& request) const {
+  if (!config().pool.rules.full_sequence_gate_in_allocate_slots) return 0;
+  const BlocksByGroup no_blocks(config().groups.size());
+  const std::int64_t num_blocks = num_blocks_for_full_sequence(
+      request.request, allocation_for(request, nullptr, 0, 0, no_blocks));
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(num_blocks, 0));
 }
 
 // Skipped blocks go first, which may be what makes the allocation possible, and stay gone if it is

@@ -26,6 +26,7 @@ class KVCacheManager {
                                   std::uint32_t num_encoder_tokens, bool& fits) const;
   /// Where allocated comes out false, out has one empty list a group.
   ErrorCode allocate_slots(const AllocateSlotsArgs& args, bool& allocated, BlocksByGroup& out);
+  std::uint32_t get_num_remaining_blocks(const KVRequest& request) const;
   void free(RequestIndex request);
   void remove_skipped_blocks(RequestIndex request, std::uint32_t total_computed_tokens);
   ErrorCode cache_blocks(const KVRequest& request, std::uint32_t num_computed_tokens);
@@ -47,7 +48,9 @@ class KVCacheManager {
   bool is_already_allocated(const KVRequest& request, const ComputedBlocks* hit,
                             std::uint32_t num_external_tokens) const;
   ErrorCode check_allocate_slots(const AllocateSlotsArgs& args, const Allocation& allocation) const;
-  bool fits_full_sequence(const Request& request, Allocation allocation) const;
+  /// Blocks that the allocation is expected to take if the request gets all slots at once.
+  std::int64_t num_blocks_for_full_sequence(const Request& request, Allocation allocation) const;
+  bool fits_full_sequence(const Request& request, const Allocation& allocation) const;
 
   KVCacheCoordinator coordinator_;
   std::set<RequestIndex> allocated_;  ///< requests that hold a table in every group

@@ -695,6 +695,31 @@ TEST(KVCacheManager, ReservedBlocksAreLeftAlone) {
   EXPECT_TRUE(world.allocate(a, 0, 32, {.reserved_blocks = 2}));
 }
 
+TEST(KVCacheManagerV023, RemainingBlocksAreThoseOfTheTokensWithoutASlot) {
+  World world(config_of({kFull, window_of(32)}, 11, Profile::kV023));
+  const RequestIndex a = world.declare(tokens_of(4));
+  const std::uint32_t num_of_both_groups = 2 * 4;
+  EXPECT_EQ(world.manager.get_num_remaining_blocks(world.request(a)), num_of_both_groups);
+
+  ASSERT_TRUE(world.allocate(a, 0, 16));
+  EXPECT_EQ(world.manager.get_num_remaining_blocks(world.request(a, 16)), num_of_both_groups - 2);
+}
+
+TEST(KVCacheManagerV023, RemainingBlocksOfAWindowAreAtMostWhatItCanHold) {
+  KVCacheManagerConfig config = config_of({kFull, window_of(32)}, 21, Profile::kV023);
+  config.max_num_batched_tokens = 16;
+  World world(config);
+  const RequestIndex a = world.declare(tokens_of(8));
+
+  // ceil((32 - 1 + 16) / 16) blocks, and one since a window may start inside a block.
+  EXPECT_EQ(world.manager.get_num_remaining_blocks(world.request(a)), 8 + 4);
+}
+
+TEST(KVCacheManager, RemainingBlocksAreNotCountedInV019) {
+  World world(config_of({kFull}));
+  EXPECT_EQ(world.manager.get_num_remaining_blocks(world.request(world.declare(tokens_of(4)))), 0);
+}
+
 // Found by comparing with vLLM, which raises in the middle of the allocation.
 TEST(KVCacheManager, MoreBlocksTakenThanCountedAreNotAllocated) {
   World world(config_of({kMambaAlign}, 2));

@@ -1,0 +1,107 @@
+#pragma once
+
+/// The scheduler's half of a KV connector: what a scheduler asks and tells whoever brings KV from
+/// elsewhere and takes it there, and in which order.
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/base.py.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/kv_cache_manager.h"
+#include "contract/kv_events.h"
+#include "contract/request.h"
+
+namespace kvfence {
+
+struct SchedulerOutput;
+
+/// A request as a connector sees it, during the call.
+struct ConnectorRequest {
+  RequestIndex index = 0;
+  std::string_view id;
+  const Request& request;                 ///< prompt and output tokens, hashes
+  std::uint32_t num_computed_tokens = 0;  ///< this step's excluded
+};
+
+/// What a lookup found.
+struct MatchedTokens {
+  std::optional<std::uint32_t> num_tokens;  ///< beyond the local hit; nothing: ask again later
+  bool load_async = false;                  ///< only with num_tokens > 0
+};
+
+/// What the workers report with a step's output. Each list names a request or block once.
+struct KVConnectorOutput {
+  std::vector<RequestIndex> finished_recving;  ///< loads that are over, well or badly
+  std::vector<RequestIndex> finished_sending;  ///< held blocks that are not needed any more
+  std::vector<BlockId> invalid_block_ids;      ///< blocks whose load failed
+};
+
+/// Called by a scheduler, in the order in which the members stand. A connector is a value behind an
+/// interface: copying a scheduler copies its connector by clone().
+class KVConnector {
+ public:
+  virtual ~KVConnector() = default;
+  virtual std::unique_ptr<KVConnector> clone() const = 0;
+
+  /// A request was added (Rules::connector_learns_new_requests).
+  virtual void on_new_request(const ConnectorRequest& request) = 0;
+
+  /// How many tokens behind the local hit can be loaded. Asked at each attempt to admit a request
+  /// of which nothing is computed; may be asked again for the same request.
+  /// The answer is at most num_tokens - num_local_tokens, and one less if the load is not
+  /// asynchronous or the request has one token, since one token has to be computed.
+  virtual MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                                   std::uint32_t num_local_tokens) = 0;
+
+  /// Blocks were allocated: all of the request's, by group. Called at every admission, with 0
+  /// external tokens too, and a second time with 0 when a loaded request is scheduled.
+  virtual void update_state_after_alloc(const ConnectorRequest& request,
+                                        const BlocksByGroup& blocks,
+                                        std::uint32_t num_external_tokens) = 0;
+
+  /// A step is planned; the requests' computed tokens do not count it yet.
+  virtual void build_connector_meta(const SchedulerOutput& output) = 0;
+
+  /// The workers reported; the scheduler has not acted on it yet, but for invalid blocks.
+  virtual void update_connector_output(const KVConnectorOutput& output) = 0;
+
+  /// A request is finished and still has these blocks. True: its blocks stay until finished_sending
+  /// or finished_recving names it.
+  virtual bool request_finished(const ConnectorRequest& request, const BlocksByGroup& blocks) = 0;
+
+  /// Appends events since the last call, oldest first.
+  virtual void take_events(std::vector<KVCacheEvent>& out) = 0;
+
+  /// False if it failed.
+  virtual bool reset_cache() = 0;
+};
+
+/// Owns a connector, or none, and copies it.
+class KVConnectorHandle {
+ public:
+  KVConnectorHandle() = default;
+  explicit KVConnectorHandle(std::unique_ptr<KVConnector> connector)
+      : connector_(std::move(connector)) {}
+  KVConnectorHandle(const KVConnectorHandle& other)
+      : connector_(other.connector_ ? other.connector_->clone() : nullptr) {}
+  KVConnectorHandle& operator=(const KVConnectorHandle& other) {
+    if (this != &other) connector_ = other.connector_ ? other.connector_->clone() : nullptr;
+    return *this;
+  }
+  KVConnectorHandle(KVConnectorHandle&&) noexcept = default;
+  KVConnectorHandle& operator=(KVConnectorHandle&&) noexcept = default;
+  ~KVConnectorHandle() = default;
+
+  explicit operator bool() const { return connector_ != nullptr; }
+  KVConnector* operator->() const { return connector_.get(); }
+  KVConnector* get() const { return connector_.get(); }
+
+ private:
+  std::unique_ptr<KVConnector> connector_;
+};
+
+}  // namespace kvfence
