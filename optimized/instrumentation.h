@@ -1,7 +1,7 @@
 #pragma once
 
 /// What watches, or breaks, the optimized code from inside: a value that the pool, its queue, its
-/// map and the parts of the KV-cache manager each hold.
+/// map, the parts of the KV-cache manager and the scheduler each hold.
 ///
 /// An instrumentation has the members of NoInstrumentation; production builds use that one,
 /// which is empty and whose hooks fold to nothing.
@@ -19,12 +19,15 @@ struct NoInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedBug) const { return false; }
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
+  constexpr bool planted(PlantedSchedulerBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
   constexpr void on_probe() const {}
   /// That many entries of a block table were read or written.
   constexpr void on_table_entries(std::size_t) const {}
+  /// That many requests were looked at.
+  constexpr void on_requests(std::uint32_t) const {}
 };
 
 /// Counts the work of data structures: the O(1) claim is a test about these numbers.
@@ -33,19 +36,23 @@ class CountingInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedBug) const { return false; }
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
+  constexpr bool planted(PlantedSchedulerBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
+  void on_requests(std::uint32_t num_requests) const { num_requests_ += num_requests; }
 
   std::uint64_t num_links() const { return num_links_; }
   std::uint64_t num_probes() const { return num_probes_; }
   std::uint64_t num_table_entries() const { return num_table_entries_; }
+  std::uint64_t num_requests() const { return num_requests_; }
 
  private:
   // Lookups are const and count too.
   mutable std::uint64_t num_links_ = 0;
   mutable std::uint64_t num_probes_ = 0;
   mutable std::uint64_t num_table_entries_ = 0;
+  mutable std::uint64_t num_requests_ = 0;
 };
 
 /// Switches one planted bug on; kNone behaves like production.
@@ -54,20 +61,25 @@ class PlantedInstrumentation {
   static constexpr bool kPlants = true;
 
   PlantedInstrumentation() = default;
-  // Implicit, so that a pool is built from (config, PlantedBug), and a manager from (config,
-  // PlantedKVCacheBug) or, with the bug in its pool, from (config, PlantedBug).
+  // Implicit, so that a pool is built from (config, PlantedBug), a manager from (config,
+  // PlantedKVCacheBug), and a scheduler from (config, connector, PlantedSchedulerBug); or with the
+  // bug in a part further down.
   PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
+  PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
+  bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
+  void on_requests(std::uint32_t) const {}
 
  private:
   PlantedBug bug_ = PlantedBug::kNone;
   PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
+  PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
 };
 
 }  // namespace kvfence::optimized
