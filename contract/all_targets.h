@@ -6,6 +6,7 @@
 
 #include "contract/block_pool_target.h"
 #include "contract/kv_cache_target.h"
+#include "contract/scheduler_target.h"
 
 namespace kvfence {
 
@@ -22,6 +23,6 @@ struct TargetList {
   }
 };
 
-using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget>;
+using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget>;
 
 }  // namespace kvfence

@@ -3,16 +3,14 @@
 /// What the two halves of the kv_cache invariants share (kv_cache_invariants.cpp and
 /// kv_cache_change_invariants.cpp): rules by id, and how a broken one is told.
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "contract/block_hash.h"
 #include "contract/line.h"
 #include "properties/difference.h"
+#include "properties/invariant_values.h"
 #include "properties/kv_cache_invariants.h"
 
 namespace kvfence::kv_cache::detail {
@@ -49,12 +47,13 @@ static_assert(kInvariants.size() == kK22 + 1);
 using kv_cache::to_value;
 using kvfence::to_value;
 
-/// A block's key as bytes; none for an empty one.
-inline Value key_value(const BlockHash& key) {
-  return key.empty() ? Value() : Value(Value::Variant(Bytes{key}));
-}
-
-inline Value phrase(std::string_view text) { return Value(Value::Variant(std::string(text))); }
+using kvfence::detail::contains;
+using kvfence::detail::find_table;
+using kvfence::detail::is_key_of;
+using kvfence::detail::key_value;
+using kvfence::detail::Mismatch;
+using kvfence::detail::phrase;
+using kvfence::detail::place_name;
 
 inline Divergence broken_values(Rule rule, std::string_view member, Value expected, Value actual,
                                 const World& world) {
@@ -73,39 +72,16 @@ Divergence broken(Rule rule, std::string_view member, const T& expected, const T
   return broken_values(rule, member, to_value(expected), to_value(actual), world);
 }
 
+inline Divergence broken_mismatch(Rule rule, Mismatch mismatch, const World& world) {
+  return broken_values(rule, mismatch.field, std::move(mismatch.expected),
+                       std::move(mismatch.actual), world);
+}
+
 /// A side that only words describe.
 template <class T>
 Divergence broken_phrase(Rule rule, std::string_view member, std::string_view expected,
                          const T& actual, const World& world) {
   return broken_values(rule, member, phrase(expected), to_value(actual), world);
-}
-
-/// `tables[A][1][2]`: a place of a block table.
-inline std::string place_name(std::string_view request, GroupId group, std::size_t index) {
-  return "tables[" + std::string(request) + "][" + std::to_string(group) + "][" +
-         std::to_string(index) + "]";
-}
-
-/// A request's blocks by group; null where it has none.
-inline const BlocksByGroup* find_table(const std::vector<RequestBlocks>& tables,
-                                       std::string_view request) {
-  for (const RequestBlocks& table : tables) {
-    if (table.request == request) return &table.blocks;
-  }
-  return nullptr;
-}
-
-/// Whether a packed key is that of a block of a request in a group.
-inline bool is_key_of(const BlockHash& key, const Request& request, std::uint32_t block_size,
-                      std::size_t index, GroupId group) {
-  const BlockHashListView hashes = request.block_hashes(block_size);
-  return index < hashes.size() && key.size() == hashes[index].size() + kGroupIdBytes &&
-         get_block_hash(key) == hashes[index] && get_group_id(key) == group;
-}
-
-template <class T>
-bool contains(const std::vector<T>& list, const T& element) {
-  return std::find(list.begin(), list.end(), element) != list.end();
 }
 
 }  // namespace kvfence::kv_cache::detail

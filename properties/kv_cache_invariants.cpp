@@ -45,6 +45,28 @@ bool is_passive(const Command& command, ErrorCode error) {
          !std::holds_alternative<ResetPrefixCache>(command);
 }
 
+BlockState blocks_of(const Observation& observation) {
+  return {*observation.free_queue, *observation.ref_cnts, *observation.keys, *observation.tables};
+}
+
+Rule rule_of(BlockRule rule) {
+  switch (rule) {
+    case BlockRule::kListAGroup:
+      return kK1;
+    case BlockRule::kNullAndSinksStayOut:
+      return kK4;
+    case BlockRule::kRefCntCountsPlaces:
+      return kK5;
+    case BlockRule::kQueueHoldsTheUnreferenced:
+      return kK6;
+    case BlockRule::kABlockHasOnePlace:
+      return kK7;
+    case BlockRule::kKeysFitTheirPlaces:
+      return kK8;
+  }
+  return kK1;
+}
+
 /// Whether a lookup before the command finds the same behind it.
 bool keeps_hits(const Command& command, ErrorCode error) {
   return is_passive(command, error) && !std::holds_alternative<AppendTokens>(command);
@@ -53,7 +75,7 @@ bool keeps_hits(const Command& command, ErrorCode error) {
 }  // namespace
 
 Invariants::Invariants(const KVCacheManagerConfig& config)
-    : config_(config), num_sinks_(num_sink_blocks(config)) {
+    : config_(config), num_sinks_(num_sink_blocks(config)), block_tables_(config) {
   reset();
 }
 
@@ -61,8 +83,8 @@ void Invariants::reset() {
   numbers_were_seen_ = false;
   state_was_seen_ = false;
   allocated_.clear();
-  may_alias_.clear();
-  is_aliased_.assign(config_.pool.num_gpu_blocks, false);
+  aliasing_.clear();
+  block_tables_.reset();
   num_allocated_ = 0;
   known_hit_.reset();
   stats_ = {};
@@ -295,23 +317,6 @@ std::optional<Divergence> Invariants::check_answer(const Command& command,
   return std::nullopt;
 }
 
-bool Invariants::hit_may_overshoot() const {
-  const KVCacheSpec* first_full = nullptr;
-  for (const KVCacheSpec& spec : config_.groups) {
-    // Only the first spec of full attention is cut to what the others have.
-    if (spec.is_full_attention()) {
-      if (first_full && !(*first_full == spec)) return true;
-      first_full = &spec;
-    }
-    // Upstream looks a block further for eagle, and Mamba does not give it back.
-    if (spec.kind != KVCacheSpecKind::kMamba || !config_.pool.rules.eagle_by_group) continue;
-    for (GroupId group = 0; group < config_.groups.size(); ++group) {
-      if (config_.groups[group] == spec && config_.is_eagle_group(group)) return true;
-    }
-  }
-  return false;
-}
-
 std::optional<Divergence> Invariants::check_hit(const GetComputedBlocks& command,
                                                 const Observation& observation,
                                                 const World& world) const {
@@ -329,7 +334,7 @@ std::optional<Divergence> Invariants::check_hit(const GetComputedBlocks& command
   for (GroupId group = 0; group < config_.groups.size(); ++group) {
     const std::uint32_t length = num_hit / config_.groups[group].block_size;
     const std::vector<BlockId>& blocks = (*observation.blocks)[group];
-    if (!hit_may_overshoot() && blocks.size() != length) {
+    if (!hit_may_overshoot(config_) && blocks.size() != length) {
       return broken_phrase(kK16, "blocks[" + std::to_string(group) + "]",
                            std::to_string(length) + " blocks", blocks, world);
     }
@@ -414,61 +419,12 @@ std::optional<Divergence> Invariants::check_stats(const std::vector<std::uint32_
 
 std::optional<Divergence> Invariants::check_events(const Observation& observation,
                                                    const World& world) {
-  const std::vector<KVCacheEvent>& events = *observation.events;
-  const Rules& rules = config_.pool.rules;
-  if (!config_.pool.enable_kv_cache_events) {
-    if (events.empty()) return std::nullopt;
-    return broken(kK18, "events", std::vector<KVCacheEvent>(), events, world);
+  std::optional<Mismatch> found = index_.take(*observation.events, config_.pool);
+  if (!found && observation.keys.has_value()) {
+    found = index_.compare(*observation.keys, config_.pool);
   }
-  const auto wrong = [&](std::size_t at, std::string_view expected) {
-    const Value actual = to_value(std::vector<KVCacheEvent>{events[at]});
-    return broken_values(kK18, "events[" + std::to_string(at) + "]", phrase(expected),
-                         actual.get_if<Value::List>()->front(), world);
-  };
-  for (std::size_t at = 0; at < events.size(); ++at) {
-    if (const auto* stored = std::get_if<BlockStored>(&events[at])) {
-      if (stored->group_idx.has_value() != rules.events_carry_group) {
-        return wrong(at, rules.events_carry_group ? "a group_idx" : "no group_idx");
-      }
-      if (stored->kv_cache_spec_kind.has_value() != rules.events_carry_spec) {
-        return wrong(at,
-                     rules.events_carry_spec ? "a kv_cache_spec_kind" : "no kv_cache_spec_kind");
-      }
-      for (const BlockHash& hash : stored->block_hashes) {
-        index_.change(hash, stored->group_idx.value_or(0), 1);
-      }
-    } else if (const auto* removed = std::get_if<BlockRemoved>(&events[at])) {
-      const GroupId group = removed->group_idx.value_or(0);
-      if (removed->group_idx.has_value() != rules.events_carry_group) {
-        return wrong(at, rules.events_carry_group ? "a group_idx" : "no group_idx");
-      }
-      if (index_.amount(removed->block_hash, group) <= 0) {
-        return wrong(at, "a hash that the index holds");
-      }
-      index_.change(removed->block_hash, group, -1);
-    } else {
-      index_.clear();
-    }
-  }
-  if (!observation.keys.has_value()) return std::nullopt;
-  const auto change_by_keys = [&](std::int64_t by) {
-    for (const BlockHash& key : *observation.keys) {
-      if (key.empty()) continue;
-      index_.change(get_block_hash(key), rules.events_carry_group ? get_group_id(key) : 0, by);
-    }
-  };
-  change_by_keys(-1);
-  if (const block_pool::EventDebt::Entry* entry = index_.first()) {
-    const auto text = [](std::int64_t amount) {
-      return phrase(std::to_string(amount) + (amount > 0 ? " more than there is" : " less"));
-    };
-    Record hash{"index", {{"block_hash", Value(Value::Variant(Bytes{entry->hash})), {}}}};
-    hash.fields.push_back({"is", text(entry->amount), {}});
-    return broken_values(kK18, "events", phrase("an index that holds the keys"),
-                         Value(Value::Variant(std::move(hash))), world);
-  }
-  change_by_keys(1);
-  return std::nullopt;
+  if (!found) return std::nullopt;
+  return broken_mismatch(kK18, std::move(*found), world);
 }
 
 std::optional<Divergence> Invariants::check_common_prefix(const GetNumCommonPrefixBlocks& command,
@@ -534,112 +490,26 @@ std::optional<Divergence> Invariants::check_numbers(const Command& command,
 }
 
 std::optional<Divergence> Invariants::check_blocks(const Observation& observation,
-                                                   const World& world) const {
-  const std::vector<BlockId>& queue = *observation.free_queue;
-  const std::vector<std::uint32_t>& ref_cnts = *observation.ref_cnts;
-  std::vector<std::uint32_t> num_places(config_.pool.num_gpu_blocks);
-  for (const RequestBlocks& table : *observation.tables) {
-    if (table.blocks.size() != config_.groups.size()) {
-      return broken_phrase(kK1, "tables", "a list a group", *observation.tables, world);
-    }
-    for (const std::vector<BlockId>& blocks : table.blocks) {
-      for (BlockId block : blocks) {
-        if (block >= num_places.size()) {
-          return broken_phrase(kK5, "tables", "ids of the pool", *observation.tables, world);
-        }
-        if (block != kNullBlockId) ++num_places[block];
-      }
-    }
-  }
-  for (BlockId block = 0; block <= num_sinks_; ++block) {
-    const std::string index = "[" + std::to_string(block) + "]";
-    if (ref_cnts[block] != 0) {
-      return broken(kK4, "ref_cnts" + index, 0U, ref_cnts[block], world);
-    }
-    if (!(*observation.keys)[block].empty()) {
-      return broken_values(kK4, "keys" + index, Value(), key_value((*observation.keys)[block]),
-                           world);
-    }
-    if (num_places[block] != 0) {
-      return broken_phrase(kK4, "tables", "no block of a sink", *observation.tables, world);
-    }
-    if (contains(queue, block)) {
-      return broken_phrase(kK4, "free_queue", "neither null nor sinks", queue, world);
-    }
-  }
-  if (ref_cnts != num_places) return broken(kK5, "ref_cnts", num_places, ref_cnts, world);
-  std::vector<BlockId> sorted = queue;
-  std::sort(sorted.begin(), sorted.end());
-  std::vector<BlockId> unreferenced;
-  for (BlockId block = num_sinks_ + 1; block < ref_cnts.size(); ++block) {
-    if (ref_cnts[block] == 0) unreferenced.push_back(block);
-  }
-  if (sorted != unreferenced) return broken(kK6, "free_queue", unreferenced, queue, world);
-  return std::nullopt;
+                                                   const World& world) {
+  auto found = block_tables_.check_blocks(blocks_of(observation));
+  if (!found) return std::nullopt;
+  return broken_mismatch(rule_of(found->rule), std::move(found->mismatch), world);
 }
 
 std::optional<Divergence> Invariants::check_places(const Observation& observation,
                                                    const World& world) {
-  struct Place {
-    const Request* request = nullptr;
-    RequestIndex owner = 0;
-    GroupId group = 0;
-    std::size_t index = 0;
-  };
-  std::vector<std::optional<Place>> first(config_.pool.num_gpu_blocks);
-  const KeyList& keys = *observation.keys;
-  const Tables& tables = *observation.tables;
-  for (BlockId block = 0; block < is_aliased_.size(); ++block) {
-    if ((*observation.ref_cnts)[block] == 0) is_aliased_[block] = false;
-  }
-  // A block that was taken for one group of a request and found for another stands in both.
-  for (const RequestBlocks& table : tables) {
-    const RequestIndex owner = world.find(table.request)->index;
-    if (owner >= may_alias_.size() || !may_alias_[owner]) continue;
-    for (GroupId group = 1; group < config_.groups.size(); ++group) {
-      for (BlockId block : table.blocks[group]) {
-        for (GroupId other = 0; other < group; ++other) {
-          if (block != kNullBlockId && contains(table.blocks[other], block)) {
-            is_aliased_[block] = true;
-          }
-        }
-      }
+  owners_.clear();
+  for (const RequestBlocks& table : *observation.tables) {
+    const RequestIndex index = world.find(table.request)->index;
+    if (!is_allocated(index)) {
+      return broken_phrase(kK9, "tables", table.request + " without a table", *observation.tables,
+                           world);
     }
+    owners_.push_back({world.requests().find(table.request), index, aliasing_[index]});
   }
-  for (const RequestBlocks& table : tables) {
-    const RequestIndex owner = world.find(table.request)->index;
-    const Request& request = *world.requests().find(table.request);
-    if (!is_allocated(owner)) {
-      return broken_phrase(kK9, "tables", table.request + " without a table", tables, world);
-    }
-    for (GroupId group = 0; group < config_.groups.size(); ++group) {
-      const KVCacheSpec& spec = config_.groups[group];
-      const BlockHashListView hashes =
-          request.block_hashes(std::max(spec.block_size, config_.pool.hash.hash_block_size));
-      for (std::size_t index = 0; index < table.blocks[group].size(); ++index) {
-        const BlockId block = table.blocks[group][index];
-        if (block == kNullBlockId || is_aliased_[block]) continue;
-        const std::string place = place_name(table.request, group, index);
-        if (!keys[block].empty() &&
-            !is_key_of(keys[block], request, spec.block_size, index, group)) {
-          return broken_phrase(kK8, place, "a block with the key of its place", block, world);
-        }
-        if (!first[block]) {
-          first[block] = {&request, owner, group, index};
-          continue;
-        }
-        const Place& other = *first[block];
-        const BlockHashListView other_hashes = other.request->block_hashes(spec.block_size);
-        const bool is_shared = other.owner != owner && other.group == group &&
-                               other.index == index && index < hashes.size() &&
-                               index < other_hashes.size() && hashes[index] == other_hashes[index];
-        if (!is_shared) {
-          return broken_phrase(kK7, place, "a block that stands nowhere else", block, world);
-        }
-      }
-    }
-  }
-  return std::nullopt;
+  auto found = block_tables_.check_places(blocks_of(observation), owners_);
+  if (!found) return std::nullopt;
+  return broken_mismatch(rule_of(found->rule), std::move(found->mismatch), world);
 }
 
 // ---- The books. ----
@@ -658,7 +528,7 @@ void Invariants::count_lookup(const std::string& request, bool was_preempted, co
 void Invariants::keep_books(const Command& command, const Observation& observation,
                             const World& world) {
   allocated_.resize(world.entries().size());
-  may_alias_.resize(world.entries().size());
+  aliasing_.resize(world.entries().size());
   // The lookup inside a command is counted also where the command is refused.
   if (const auto* slots = std::get_if<AllocateSlots>(&command); slots && slots->from_cache) {
     count_lookup(slots->request, slots->was_preempted, world,
@@ -682,14 +552,16 @@ void Invariants::keep_books(const Command& command, const Observation& observati
     const RequestIndex index = world.find(freed->request)->index;
     num_allocated_ -= allocated_[index] ? 1 : 0;
     allocated_[index] = false;
-    may_alias_[index] = false;
+    aliasing_[index] = Aliasing::kNone;
   } else if (const auto* slots = std::get_if<AllocateSlots>(&command);
              slots && *observation.allocated) {
     const RequestIndex index = world.find(slots->request)->index;
     const bool was_allocated = allocated_[index];
     if (!was_allocated) ++num_allocated_;
     allocated_[index] = true;
-    if (slots->from_cache && slots->num_external_tokens > 0) may_alias_[index] = true;
+    if (slots->from_cache && slots->num_external_tokens > 0) {
+      aliasing_[index] = observation.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
+    }
     // External blocks are not in the answer; the table shows them, behind a hit that is known.
     const auto num_hit = slots->from_cache ? known_hit_tokens(world, slots->request)
                                            : std::optional<std::uint32_t>(0);

@@ -14,8 +14,9 @@
 
 #include "contract/kv_cache_manager.h"
 #include "contract/kv_cache_target.h"
-#include "properties/block_pool_ledger.h"
+#include "properties/block_table_invariants.h"
 #include "properties/divergence.h"
+#include "properties/event_mirror.h"
 
 namespace kvfence::kv_cache {
 
@@ -142,7 +143,7 @@ class Invariants {
   // The state.
   std::optional<Divergence> check_numbers(const Command& command, const Observation& observation,
                                           const World& world) const;
-  std::optional<Divergence> check_blocks(const Observation& observation, const World& world) const;
+  std::optional<Divergence> check_blocks(const Observation& observation, const World& world);
   std::optional<Divergence> check_places(const Observation& observation, const World& world);
 
   // The change from the state before.
@@ -183,11 +184,10 @@ class Invariants {
   bool is_allocated(RequestIndex index) const {
     return index < allocated_.size() && allocated_[index];
   }
-  /// Whether upstream's lookup may leave a group with more blocks than the hit has tokens for.
-  bool hit_may_overshoot() const;
 
   KVCacheManagerConfig config_;
   std::uint32_t num_sinks_ = 0;
+  BlockTableInvariants block_tables_;
 
   // The state after the command before, where it was observed.
   bool numbers_were_seen_ = false;
@@ -200,11 +200,8 @@ class Invariants {
   Tables tables_;
 
   // The books.
-  std::vector<bool> allocated_;  ///< by request
-  /// By request: whether external blocks were taken beside a hit, which may take blocks of the hit
-  /// (contract/kv_cache_manager.h on vllm#33775).
-  std::vector<bool> may_alias_;
-  std::vector<bool> is_aliased_;  ///< by block: it got into two groups so
+  std::vector<bool> allocated_;     ///< by request
+  std::vector<Aliasing> aliasing_;  ///< by request
   std::uint32_t num_allocated_ = 0;
   std::optional<KnownHit> known_hit_;
   PrefixCacheStats stats_;
@@ -212,9 +209,10 @@ class Invariants {
   BlocksByGroup taken_;             ///< what take_new_block_ids owes, by group
   bool knows_taken_ = true;         ///< whether that is all
   std::set<BlockHash> mamba_keys_;  ///< cached in this step, as far as it was observed
-  block_pool::EventDebt index_;     ///< hashes that the events say are there
-  std::vector<BlockId> pending_;    ///< scratch: the queue as it should be
+  EventMirror index_;
+  std::vector<BlockId> pending_;  ///< scratch: the queue as it should be
   std::vector<std::uint32_t> pending_refs_;
+  std::vector<TableOwner> owners_;  ///< scratch, by table
 };
 
 }  // namespace kvfence::kv_cache

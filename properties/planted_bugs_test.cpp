@@ -15,10 +15,8 @@
 namespace kvfence {
 namespace {
 
-constexpr std::uint64_t kInvariantCommandsMax = 15'000;
 /// For the invariants where they have nothing to find.
 constexpr std::uint64_t kSilentCommandsMax = 5'000;
-constexpr std::size_t kShrunkCommandsMax = 12;
 
 /// What is to be expected of a target's bugs.
 template <class Target>
@@ -27,6 +25,8 @@ struct Canaries;
 template <>
 struct Canaries<BlockPoolTarget> {
   static constexpr std::uint64_t kCommandsMax = 20'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 15'000;
+  static constexpr std::size_t kShrunkCommandsMax = 12;
   /// Bugs that no invariant has to see: their events still lead an index to the hashes in the pool.
   static inline const std::set<std::string_view> kNeedTheReference = {
       "removed_events_reversed", "stored_event_dropped_when_empty",
@@ -36,6 +36,8 @@ struct Canaries<BlockPoolTarget> {
 template <>
 struct Canaries<KVCacheTarget> {
   static constexpr std::uint64_t kCommandsMax = 50'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 15'000;
+  static constexpr std::size_t kShrunkCommandsMax = 12;
   /// Bugs that no invariant has to see. A hit that could be longer, a full block without a key, a
   /// block that is kept for longer, blocks taken in another order: all of these are sound.
   static inline const std::set<std::string_view> kNeedTheReference = {
@@ -47,6 +49,15 @@ struct Canaries<KVCacheTarget> {
       "retention_forgets_prompt_end",
       "gate_ignores_window",
       "mamba_keeps_last_state"};
+};
+
+template <>
+struct Canaries<SchedulerTarget> {
+  static constexpr std::uint64_t kCommandsMax = 200'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 100'000;
+  static constexpr std::size_t kShrunkCommandsMax = 20;
+  /// Bugs that no invariant has to see: nobody has to be hidden from a step.
+  static inline const std::set<std::string_view> kNeedTheReference = {"victim_before_hides_nobody"};
 };
 
 template <class Target>
@@ -79,7 +90,7 @@ std::size_t shrunk_commands(std::string_view bug, const CampaignFailure<Target>&
     return again && again->oracle == failure.divergence.oracle;
   };
   ShrinkOptions options;
-  options.tries_max = 2'000;
+  options.tries_max = 20'000;
   options.failing_step = failure.divergence.step;
   const auto shrunk = shrink(failure.scenario, still_fails, options);
   EXPECT_TRUE(shrunk.reproduced) << bug;
@@ -112,14 +123,14 @@ TYPED_TEST(PlantedBugs, EachIsCaughtByLockstepAndByTheInvariantsAloneAndShrinks)
     const bool needs_reference = Canaries<TypeParam>::kNeedTheReference.count(info.name) > 0;
     const auto by_lockstep = hunt<TypeParam>(info.name, {.compare = true, .invariants = false},
                                              Canaries<TypeParam>::kCommandsMax);
-    const auto by_invariants =
-        hunt<TypeParam>(info.name, {.compare = false, .invariants = true},
-                        needs_reference ? kSilentCommandsMax : kInvariantCommandsMax);
+    const auto by_invariants = hunt<TypeParam>(
+        info.name, {.compare = false, .invariants = true},
+        needs_reference ? kSilentCommandsMax : Canaries<TypeParam>::kInvariantCommandsMax);
     ASSERT_TRUE(by_lockstep.failure) << info.name;
     const std::size_t num_shrunk = shrunk_commands(info.name, *by_lockstep.failure);
     std::printf("%-34.*s %-34s %-7zu %s\n", static_cast<int>(info.name.size()), info.name.data(),
                 caught_by(by_lockstep).c_str(), num_shrunk, caught_by(by_invariants).c_str());
-    EXPECT_LE(num_shrunk, kShrunkCommandsMax) << info.name;
+    EXPECT_LE(num_shrunk, Canaries<TypeParam>::kShrunkCommandsMax) << info.name;
     EXPECT_EQ(by_invariants.failure.has_value(), !needs_reference) << info.name;
   }
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,16 @@ using BothSides = ::testing::Types<ReferenceSide<Targets>..., OptimizedSide<Targ
 using EveryTarget = AllTargets::Apply<::testing::Types>;
 using BothSidesOfEveryTarget = AllTargets::Apply<BothSides>;
 
+/// A command that leaves a fresh instance as it is, and shows it.
+template <class Target>
+typename Target::Command harmless_command() {
+  if constexpr (std::is_same_v<Target, SchedulerTarget>) {
+    return scheduler::SetPauseState{};
+  } else {
+    return block_pool::TakeEvents{};
+  }
+}
+
 /// One implementation, its world, and what it showed last. The whole state is shown from the start.
 template <class Target>
 class Session {
@@ -59,7 +70,7 @@ class Session {
   Session(std::unique_ptr<Implementation<Target>> implementation, const Config& config)
       : implementation_(std::move(implementation)), world_(Target::make_world(config)) {
     RC_ASSERT_FALSE(implementation_->reset(config).has_value());
-    run(block_pool::TakeEvents{});
+    run(harmless_command<Target>());
   }
 
   const Observation& run(const Command& command) {

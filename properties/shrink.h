@@ -118,6 +118,7 @@ class Shrinker {
       simplify_arguments();
       simplify_config();
       drop_expectations();
+      shorten_runs();
       merge_requests();
       fold_tokens();
       shorten_steps();
@@ -128,6 +129,7 @@ class Shrinker {
       lower_counts();
       // The dear ones only where nothing else helps any more.
       if (accepted_ == accepted_before) remove_pairs();
+      if (accepted_ == accepted_before) drop_pairs_with_counts();
       if (accepted_ == accepted_before) lower_pairs_of_counts();
       if (accepted_ == accepted_before) drop_steps_with_blocks();
     } while (accepted_ != accepted_before);
@@ -141,6 +143,7 @@ class Shrinker {
   static constexpr std::size_t kPairsCommandsMax = 64;
   static constexpr std::size_t kPairsNumbersMax = 24;
   static constexpr std::size_t kMergeValuesMax = 32;
+  static constexpr std::size_t kNeighboursMax = 3;
 
   bool out_of_tries() const { return tries_ >= options_.tries_max; }
 
@@ -534,26 +537,108 @@ class Shrinker {
     return false;
   }
 
-  void drop_steps_with_blocks() {
-    while (drop_one_step_with_blocks()) {
+  void shorten_runs() {
+    while (shorten_one_run()) {
     }
   }
 
-  /// A command that only keeps a block away: drops it, and with it the block, from the ids behind
-  /// it and from the size of the pool.
-  bool drop_one_step_with_blocks() {
+  /// A pair of commands that repeats itself, such as plan and update, and what says how often: a
+  /// count, or the tokens that each pair takes one of.
+  bool shorten_one_run() {
+    std::vector<std::optional<std::uint32_t>> starts = shift_starts();
+    starts.insert(starts.begin(), std::nullopt);
+    for (const Run& run : runs()) {
+      for (std::size_t by = run.num_repeats; by > 0; --by) {
+        for (const auto& start : starts) {
+          if (shorten_run(run.begin, by, start)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  /// Takes `by` pairs out from `begin` on, and as much out of one count or list. A count of blocks
+  /// goes down by less.
+  bool shorten_run(std::size_t begin, std::size_t by, std::optional<std::uint32_t> start) {
+    for (const Count& count : counts()) {
+      for (auto amount = static_cast<std::uint32_t>(by); amount > 0; amount /= 2) {
+        if (count.value < amount) continue;
+        const bool shortened = attempt([&](Edited& scenario) {
+          lower(scenario, {count.ordinal}, amount, start);
+          erase(scenario, begin, begin + 2 * by);
+        });
+        if (shortened) return true;
+      }
+    }
+    std::size_t num_lists = 0;
+    for_each_list(best_, [&](const std::vector<std::uint32_t>&, Domain) { ++num_lists; });
+    for (std::size_t chosen = 0; chosen < num_lists; ++chosen) {
+      const bool shortened = attempt([&](Edited& scenario) {
+        std::size_t at = 0;
+        for_each_list(scenario, [&](std::vector<std::uint32_t>& list, Domain) {
+          if (at++ == chosen) list.resize(list.size() - std::min(by, list.size()));
+        });
+        lower(scenario, {}, 1, start);
+        erase(scenario, begin, begin + 2 * by);
+      });
+      if (shortened) return true;
+    }
+    return false;
+  }
+
+  /// Any neighbours, and what counts them.
+  void drop_pairs_with_counts() {
+    if (best_.steps.size() > kPairsCommandsMax) return;
+    for (std::size_t begin = best_.steps.size(); begin-- > 0;) {
+      if (begin + 2 <= best_.steps.size()) shorten_run(begin, 1, std::nullopt);
+    }
+  }
+
+  struct Run {
+    std::size_t begin = 0;
+    std::size_t num_repeats = 0;  ///< of the pair at begin, itself not counted
+  };
+
+  std::vector<Run> runs() const {
+    std::vector<Run> found;
+    for (std::size_t begin = 0; begin + 3 < best_.steps.size(); ++begin) {
+      Run run{begin, 0};
+      while (is_pair_like_the_one_before(begin + 2 * (run.num_repeats + 1))) ++run.num_repeats;
+      if (run.num_repeats == 0) continue;
+      found.push_back(run);
+      begin += 2 * run.num_repeats;
+    }
+    return found;
+  }
+
+  bool is_pair_like_the_one_before(std::size_t index) const {
+    return index + 1 < best_.steps.size() &&
+           best_.steps[index].command == best_.steps[index - 2].command &&
+           best_.steps[index + 1].command == best_.steps[index - 1].command;
+  }
+
+  void drop_steps_with_blocks() {
+    while (drop_some_steps_with_blocks()) {
+    }
+  }
+
+  /// Neighbouring commands that only keep a block away: drops them, and with them the block, from
+  /// the ids behind it and from the size of the pool.
+  bool drop_some_steps_with_blocks() {
     std::vector<std::vector<std::size_t>> sizes{{}};
     for (const Count& count : counts()) {
       if (count.step == 0) sizes.push_back({count.ordinal});
     }
-    for (std::size_t index = best_.steps.size(); index-- > 0;) {
-      for (const auto& start : shift_starts()) {
-        for (const std::vector<std::size_t>& size : sizes) {
-          const bool dropped = attempt([&](Edited& scenario) {
-            lower(scenario, size, 1, start);
-            erase(scenario, index, index + 1);
-          });
-          if (dropped) return true;
+    for (std::size_t length = 1; length <= kNeighboursMax; ++length) {
+      for (std::size_t end = best_.steps.size(); end >= length; --end) {
+        for (const auto& start : shift_starts()) {
+          for (const std::vector<std::size_t>& size : sizes) {
+            const bool dropped = attempt([&](Edited& scenario) {
+              lower(scenario, size, 1, start);
+              erase(scenario, end - length, end);
+            });
+            if (dropped) return true;
+          }
         }
       }
     }

@@ -64,6 +64,28 @@ struct Close {
   friend bool operator==(const Close&, const Close&) = default;
 };
 
+struct Note {
+  static constexpr std::string_view kWord = "note";
+  std::string name;
+  std::vector<std::uint32_t> tokens;
+  static constexpr auto fields() {
+    return std::tuple{field("name", &Note::name, Domain::kRequest, ""),
+                      field("tokens", &Note::tokens, Domain::kTokens, "")};
+  }
+  friend bool operator==(const Note&, const Note&) = default;
+};
+
+struct Report {
+  static constexpr std::string_view kVerb = "report";
+  std::vector<std::string> names;
+  std::vector<Note> notes;
+  static constexpr auto fields() {
+    return std::tuple{field("names", &Report::names, Domain::kRequests, "").optional(),
+                      field("notes", &Report::notes, Domain::kSamples, "").optional()};
+  }
+  friend bool operator==(const Report&, const Report&) = default;
+};
+
 struct Toy {
   static constexpr std::string_view kName = "toy";
   struct Config {
@@ -77,7 +99,7 @@ struct Toy {
     }
     friend bool operator==(const Config&, const Config&) = default;
   };
-  using Command = std::variant<Open, Take, Use, Close>;
+  using Command = std::variant<Open, Take, Use, Close, Report>;
   struct Observation {
     std::uint32_t seen = 0;
     static constexpr auto fields() {
@@ -254,6 +276,54 @@ TEST(Shrink, NamesRequestsThatCannotBeMerged) {
             "config size=1 fast=true\nclose name=A\nclose name=B\n");
 }
 
+TEST(Shrink, DropsAndRenamesNamesInLists) {
+  const auto fails = [](const ToyScenario& candidate) {
+    const std::vector<Close> closes = all<Close>(candidate);
+    const std::vector<Report> reports = all<Report>(candidate);
+    if (closes.size() != 1 || reports.size() != 1) return false;
+    const std::vector<std::string>& names = reports[0].names;
+    return names.size() >= 2 && names[0] != names[1] && names[1] == closes[0].name;
+  };
+
+  EXPECT_EQ(shrunk("close name=writer\nreport names=[reader writer third reader]\n", fails),
+            "config size=1 fast=true\nclose name=A\nreport names=[B A]\n");
+}
+
+TEST(Shrink, SimplifiesRecordsFromWithin) {
+  const auto fails = [](const ToyScenario& candidate) {
+    const std::vector<Close> closes = all<Close>(candidate);
+    const std::vector<Report> reports = all<Report>(candidate);
+    if (closes.size() != 1 || reports.size() != 1) return false;
+    for (const Note& note : reports[0].notes) {
+      if (note.name == closes[0].name && note.tokens.size() >= 2) return true;
+    }
+    return false;
+  };
+
+  EXPECT_EQ(shrunk("close name=writer\n"
+                   "report names=[third] notes=[(note name=reader tokens=[7]) "
+                   "(note name=writer tokens=[5 9 6])]\n",
+                   fails),
+            "config size=1 fast=true\n"
+            "close name=A\n"
+            "report notes=[(note name=A tokens=[0 0])]\n");
+}
+
+TEST(Shrink, ShortensARunTogetherWithItsCount) {
+  const auto fails = [](const ToyScenario& candidate) {
+    const std::vector<Take> takes = all<Take>(candidate);
+    const std::size_t num_pairs = all<Open>(candidate).size();
+    return takes.size() == 1 && num_pairs == takes[0].count && num_pairs > 1 &&
+           num_pairs == all<Close>(candidate).size();
+  };
+  std::string text = "take count=7\n";
+  for (int pair = 0; pair < 7; ++pair) text += "open name=A tokens=[]\nclose name=A\n";
+
+  EXPECT_EQ(shrunk(text, fails),
+            "config size=1 fast=true\ntake count=2\n"
+            "open name=A tokens=[]\nclose name=A\nopen name=A tokens=[]\nclose name=A\n");
+}
+
 TEST(Shrink, ReplacesATokenInAllRequests) {
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Open> opens = all<Open>(candidate);
@@ -372,8 +442,8 @@ TEST(Shrink, ProposesOnlyValidConfigurations) {
 ToyScenario long_scenario(std::uint32_t num_takes, std::uint32_t at) {
   ToyScenario made;
   for (std::uint32_t number = 0; number < num_takes; ++number) {
-    made.steps.push_back({Take{number}, std::nullopt, {}});
-    if (number == at) made.steps.push_back({Close{"x"}, std::nullopt, {}});
+    made.steps.emplace_back().command = Take{number};
+    if (number == at) made.steps.emplace_back().command = Close{"x"};
   }
   return made;
 }

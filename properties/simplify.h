@@ -45,7 +45,8 @@ void remove_chunks(std::size_t size, Attempt&& attempt) {
   }
 }
 
-/// Simplifies a list of records: fewer records, fewer fields, smaller numbers in them.
+/// Simplifies a list of records: fewer records, fewer fields, shorter lists and smaller numbers in
+/// them.
 template <ListOfRecords T, class Attempt>
 void records(const T& member, Attempt&& attempt) {
   const Value whole = to_value(member);
@@ -75,6 +76,21 @@ void records(const T& member, Attempt&& attempt) {
       candidate[index] = Value(Value::Variant(std::move(shorter)));
       keep_if(std::move(candidate));
     }
+    record = best[index].get_if<Record>();
+    for (std::size_t field = record ? record->fields.size() : 0; field-- > 0;) {
+      const auto* list = best[index].get_if<Record>()->fields[field].value.get_if<Value::List>();
+      remove_chunks(list ? list->size() : 0, [&](std::size_t begin, std::size_t end) {
+        Record shorter = *best[index].get_if<Record>();
+        Value::List elements = *shorter.fields[field].value.get_if<Value::List>();
+        const auto first = elements.begin();
+        elements.erase(first + static_cast<std::ptrdiff_t>(begin),
+                       first + static_cast<std::ptrdiff_t>(end));
+        shorter.fields[field].value = Value(Value::Variant(std::move(elements)));
+        Value::List candidate = best;
+        candidate[index] = Value(Value::Variant(std::move(shorter)));
+        return keep_if(std::move(candidate));
+      });
+    }
   }
   std::vector<std::int64_t> numbers;
   map_integers(Value(Value::Variant(best)), [&](std::int64_t number) {
@@ -100,9 +116,10 @@ void value(const T& member, const T& plain, Attempt&& attempt) {
   if constexpr (ListOfRecords<T>) records(member, attempt);
 }
 
+/// The default may be plainer than a smaller number.
 template <class Attempt>
-void value(std::uint32_t member, std::uint32_t, Attempt&& attempt) {
-  lower(member, attempt);
+void value(std::uint32_t member, std::uint32_t plain, Attempt&& attempt) {
+  lower(member != plain && attempt(plain) ? plain : member, attempt);
 }
 
 template <class T, class Attempt>

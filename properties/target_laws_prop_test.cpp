@@ -52,8 +52,8 @@ TYPED_TEST(TargetLaws, RefusedCommandsChangeNothing) {
         without.run(*left);
       }
     }
-    RC_ASSERT(without.run(block_pool::TakeEvents{}) ==
-              wanderer.session->run(block_pool::TakeEvents{}));
+    RC_ASSERT(without.run(harmless_command<Target>()) ==
+              wanderer.session->run(harmless_command<Target>()));
   }));
   EXPECT_GT(num_refused, 0);
 }

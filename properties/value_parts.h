@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,15 +16,20 @@
 
 namespace kvfence {
 
-/// A list whose elements are neither numbers nor flags.
+/// A list whose elements are neither numbers, nor flags, nor words.
 template <class T>
 concept ListOfRecords = requires(const T& member, T& target, std::string& expected) {
   typename T::value_type;
   requires std::derived_from<T, std::vector<typename T::value_type>>;
   requires !std::is_arithmetic_v<typename T::value_type>;
+  requires !std::is_same_v<typename T::value_type, std::string>;
   { to_value(member) } -> std::same_as<Value>;
   { from_value(Value(), target, expected) } -> std::same_as<bool>;
 };
+
+/// A list of declared structs: their members have domains of their own.
+template <class T>
+concept ListOfDeclaredRecords = ListOfRecords<T> && DeclaredRecord<typename T::value_type>;
 
 /// The value with each integer in it replaced by edit(integer), in the order of the text.
 template <class Edit>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "properties/difference.h"
 #include "properties/kv_cache_checks.h"
 #include "properties/lockstep.h"
+#include "properties/scheduler_checks.h"
+#include "scenarios/scheduler_story.h"
 
 namespace kvfence {
 namespace {
@@ -166,6 +169,12 @@ class Story {
   }
 
   void tell_answer(const Observation& observation) {
+    if constexpr (std::is_same_v<Target, SchedulerTarget>) {
+      for (const std::string& line : story_of(observation)) {
+        text_ += "      " + shortened(line, 154) + "\n";
+      }
+      return;
+    }
     std::vector<Field> answer;
     for_each_field<Observation>([&](const auto& declaration) {
       if (declaration.domain != Domain::kResult) return;
@@ -294,5 +303,8 @@ template Explanation explain_scenario(const Scenario<BlockPoolTarget>&,
 template Explanation explain_scenario(const Scenario<KVCacheTarget>&,
                                       Implementation<KVCacheTarget>&,
                                       Implementation<KVCacheTarget>&);
+template Explanation explain_scenario(const Scenario<SchedulerTarget>&,
+                                      Implementation<SchedulerTarget>&,
+                                      Implementation<SchedulerTarget>&);
 
 }  // namespace kvfence

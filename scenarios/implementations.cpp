@@ -6,10 +6,13 @@
 #include "optimized/block_pool.h"
 #include "optimized/kv_cache_manager.h"
 #include "optimized/planted_bugs.h"
+#include "optimized/scheduler.h"
 #include "properties/block_pool_driver.h"
 #include "properties/kv_cache_driver.h"
+#include "properties/scheduler_driver.h"
 #include "reference/block_pool.h"
 #include "reference/kv_cache_manager.h"
+#include "reference/scheduler.h"
 
 namespace kvfence {
 namespace {
@@ -24,6 +27,13 @@ std::unique_ptr<Implementation<KVCacheTarget>> make_kv_cache_driver(std::string 
                                                                     MakeManager make_manager) {
   return std::make_unique<KVCacheDriver<Manager, MakeManager>>(std::move(name),
                                                                std::move(make_manager));
+}
+
+template <class SchedulerType, class MakeScheduler>
+std::unique_ptr<Implementation<SchedulerTarget>> make_scheduler_driver(
+    std::string name, MakeScheduler make_scheduler) {
+  return std::make_unique<SchedulerDriver<SchedulerType, MakeScheduler>>(std::move(name),
+                                                                         std::move(make_scheduler));
 }
 
 }  // namespace
@@ -85,6 +95,41 @@ std::unique_ptr<Implementation<KVCacheTarget>> Implementations<KVCacheTarget>::m
 std::vector<PlantedBugInfo> Implementations<KVCacheTarget>::planted_bugs() {
   std::vector<PlantedBugInfo> infos;
   for (const optimized::PlantedKVCacheBugInfo& info : optimized::kPlantedKVCacheBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  return infos;
+}
+
+std::unique_ptr<Implementation<SchedulerTarget>>
+Implementations<SchedulerTarget>::make_reference() {
+  return make_scheduler_driver<reference::Scheduler>(
+      "reference", [](const SchedulerConfig& config, KVConnectorHandle connector) {
+        return reference::Scheduler(config, std::move(connector));
+      });
+}
+
+std::unique_ptr<Implementation<SchedulerTarget>>
+Implementations<SchedulerTarget>::make_optimized() {
+  return make_scheduler_driver<optimized::Scheduler>(
+      "optimized", [](const SchedulerConfig& config, KVConnectorHandle connector) {
+        return optimized::Scheduler(config, std::move(connector));
+      });
+}
+
+std::unique_ptr<Implementation<SchedulerTarget>> Implementations<SchedulerTarget>::make_planted(
+    std::string_view bug_name) {
+  const auto bug = optimized::planted_scheduler_bug_from_name(bug_name);
+  if (!bug) return nullptr;
+  return make_scheduler_driver<optimized::PlantedScheduler>(
+      "optimized with " + std::string(bug_name),
+      [bug](const SchedulerConfig& config, KVConnectorHandle connector) {
+        return optimized::PlantedScheduler(config, std::move(connector), *bug);
+      });
+}
+
+std::vector<PlantedBugInfo> Implementations<SchedulerTarget>::planted_bugs() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedSchedulerBugInfo& info : optimized::kPlantedSchedulerBugs) {
     infos.push_back({info.name, info.doc, info.thread});
   }
   return infos;

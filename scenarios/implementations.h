@@ -11,6 +11,7 @@
 #include "contract/block_pool_target.h"
 #include "contract/implementation.h"
 #include "contract/kv_cache_target.h"
+#include "contract/scheduler_target.h"
 
 namespace kvfence {
 
@@ -43,6 +44,17 @@ struct Implementations<KVCacheTarget> {
 
   /// Null for a name that planted_bugs() does not have.
   static std::unique_ptr<Implementation<KVCacheTarget>> make_planted(std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<SchedulerTarget> {
+  static std::unique_ptr<Implementation<SchedulerTarget>> make_reference();
+  static std::unique_ptr<Implementation<SchedulerTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<SchedulerTarget>> make_planted(std::string_view bug_name);
 
   static std::vector<PlantedBugInfo> planted_bugs();
 };

@@ -93,13 +93,13 @@ def _check_mm_features(value: Any) -> List[MmFeature]:
     return items
 
 
-_HASHED_TEXT = FieldKind("word or quoted string of UTF-8", TEXT.pattern, TEXT.read, _check_hashed_text)
+HASHED_TEXT = FieldKind("word or quoted string of UTF-8", TEXT.pattern, TEXT.read, _check_hashed_text)
 _MM_FEATURES = FieldKind("list of items such as [(item id=cat offset=0 length=4)], by offset", r"\[()\]",
                          lambda text: [], _check_mm_features)
 
 # The fields of `request` and `append_tokens`, and their defaults: the same for every target.
-REQUEST_FIELDS = {"id": TEXT, "tokens": INTEGERS, "lora_name": _HASHED_TEXT, "lora_id": INTEGER,
-                  "cache_salt": _HASHED_TEXT, "mm_features": _MM_FEATURES}
+REQUEST_FIELDS = {"id": TEXT, "tokens": INTEGERS, "lora_name": HASHED_TEXT, "lora_id": INTEGER,
+                  "cache_salt": HASHED_TEXT, "mm_features": _MM_FEATURES}
 REQUEST_DEFAULTS = {"lora_name": None, "lora_id": 0, "cache_salt": None, "mm_features": []}
 APPEND_TOKENS_FIELDS = {"request": TEXT, "tokens": INTEGERS}
 

@@ -5,7 +5,7 @@ Mirrors contract/kv_cache_target.h; session.py says what an implementation is.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from block_pool_target import APPEND_TOKENS_FIELDS, REQUEST_DEFAULTS, REQUEST_FIELDS
 from line_language import FLAG, INTEGER, INTEGERS, TEXT, CommandReader, FieldKind, Line, Record
@@ -65,7 +65,7 @@ _GROUPS = FieldKind("groups such as [(full block_size=4) (sliding block_size=4 w
                     _check_groups)
 
 # How the config line's values are recognised.
-_CONFIG_KINDS = {
+CONFIG_KINDS = {
     "num_gpu_blocks": INTEGER,
     "enable_caching": FLAG,
     "enable_kv_cache_events": FLAG,
@@ -82,9 +82,9 @@ _CONFIG_KINDS = {
 }
 
 
-def config_from_line(line: Line) -> Config:
-    """Raises ValueError."""
-    config = read_config(line, Config, _CONFIG_KINDS)
+def config_from_line(line: Line, config_type: Any = Config, kinds: Dict[str, FieldKind] = CONFIG_KINDS) -> Any:
+    """A configuration, or one of a target that has more fields. Raises ValueError."""
+    config = read_config(line, config_type, kinds)
     if min(config.num_gpu_blocks, config.hash_block_size, config.max_model_len, len(config.groups)) < 1:
         raise ValueError("num_gpu_blocks, hash_block_size, max_model_len and the number of groups are at least 1")
     return config

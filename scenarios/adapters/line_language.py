@@ -353,6 +353,14 @@ def _read_integers(text: str) -> List[int]:
     return values
 
 
+def _read_words(text: str) -> List[str]:
+    words = text.split()
+    for word in words:
+        if word in _RESERVED or not _word.fullmatch(word):
+            raise ValueError(f"no word: {word}")
+    return words
+
+
 def _checked(accept: Callable[[Any], bool], name: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not accept(value):
@@ -385,6 +393,8 @@ FLAGS = _kind("list of true and false", r"\[([a-z ]*)\]",
               lambda text: [FLAG.check(_RESERVED.get(word, word)) for word in text.split()], _is_list_of(_is_flag))
 TEXT = _kind("word or quoted string", rf"(?!(?:none|true|false)(?: |$))({_WORD})", str,
              lambda value: type(value) is str)
+TEXTS = _kind("list of words and quoted strings", r"\[([A-Za-z0-9_.:/*\- ]*)\]", _read_words,
+              _is_list_of(lambda value: type(value) is str))
 RECORDS = _kind("list of records", r"\[()\]", lambda text: [], _is_list_of(lambda value: type(value) is Record))
 
 

@@ -12,10 +12,12 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from corrected_scheduler import CORRECTIONS  # noqa: E402
 from line_language import (  # noqa: E402
     INTEGER,
     INTEGERS,
     TEXT,
+    TEXTS,
     CommandReader,
     Line,
     LineError,
@@ -82,6 +84,16 @@ class LineLanguage(unittest.TestCase):
         ):
             with self.subTest(text=text):
                 self.assertEqual(reader.read(text), arguments)
+        reader = CommandReader("end", {"names": TEXTS})
+        for text, names in (("end names=[]", []), ("end names=[A r-1]", ["A", "r-1"]),
+                            ('end names=["none" "a b"]', ["none", "a b"])):
+            self.assertEqual(reader.read(text), [names])
+        for text in ("end names=[none]", "end names=[1]", "end names=A", "end names=[A 0]"):
+            with self.subTest(text=text), self.assertRaises(ValueError):
+                reader.read(text)
+
+    def test_command_reader_refuses(self):
+        reader = CommandReader("do", {"n": INTEGER, "ids": INTEGERS, "name": TEXT}, {"name": None})
         for text in ("do n=1", "do n=-1 ids=[]", "do n=1 ids=[4294967296]", "do n=1 ids=[x]", "do n=1 ids=[] other=1",
                      "do n=true ids=[]", "do it n=1 ids=[]", "do n=1 ids=[] name=[]"):
             with self.subTest(text=text), self.assertRaises(ValueError):
@@ -220,6 +232,99 @@ MAMBA = (
 )
 
 
+# Command -> part of the reply: the scheduler, with a connector, 16 blocks of 4 tokens. A loads two blocks while it
+# waits, B is held at its end, C stays behind its grammar.
+SCHEDULER = (
+    ("add_request id=A tokens=[1 2 3 4 5 6 7 8 9 10] max_tokens=2 external_tokens=8 load_async=true",
+     "error=none waiting=[A] num_unfinished=1"),
+    ("add_request id=B tokens=[1 2 3 4 5] max_tokens=3 stop_tokens=[7] hold_blocks=true", "error=none waiting=[A B]"),
+    ("add_request id=C tokens=[1] grammar=true", "error=none waiting=[A B] skipped_waiting=[C]"),
+    ("add_request id=A tokens=[1]", "error=already_declared"),
+    ("add_request id=D tokens=[1] max_tokens=0", "error=no_tokens"),
+    ("add_request id=D tokens=[1] max_tokens=0", "error=already_declared"),
+    ("add_request id=E tokens=[1] max_tokens=2 min_tokens=3", "error=bad_range"),
+    ("add_request id=F tokens=[1] max_tokens=64 min_tokens=64", "error=beyond_model_length"),
+    ("update", "error=no_step_in_flight"),
+    ("schedule",
+     "error=none scheduled=[(scheduled request=B num_tokens=5 samples=true)]"
+     " new_reqs=[(new request=B num_computed_tokens=0 blocks=[[3 4]])] cached_reqs=[] common_prefix=[0]"
+     " new_block_ids=[1 2 3 4] running=[B] waiting=[] skipped_waiting=[C A]"
+     " connector_calls=[(call method=get_num_new_matched_tokens request=A answer=\"8 async\")"
+     " (call method=update_state_after_alloc request=A num_tokens=8 blocks=[[1 2]])"
+     " (call method=get_num_new_matched_tokens request=B answer=\"0\")"
+     " (call method=update_state_after_alloc request=B blocks=[[3 4]])"
+     " (call method=build_connector_meta num_tokens=5)]"),
+    ("schedule", "error=steps_in_flight"),
+    ("update samples=[(sample request=B tokens=[1 2])]", "error=wrong_token_count"),
+    ("update samples=[(sample request=A tokens=[1])]", "error=wrong_token_count"),
+    ("update finished_recving=[X]", "error=unknown_request"),
+    ("update invalid_blocks=[16]", "error=unknown_block"),
+    ("update finished_recving=[A] finished_sending=[A]", "error=listed_twice"),
+    ("update finished_recving=[B]", "error=not_loading"),
+    ("update finished_sending=[A]", "error=not_finished"),
+    ("update token=6 finished_recving=[A]",
+     "error=none outputs=[(output request=B tokens=[6])] stats=[0 2 15 0 0 0 0] connector_stats=[0 2 15 8 0 0 0]"
+     " spec_stats=[0 0 0] connector_calls=[(call method=update_connector_output)]"),
+    ("schedule",
+     "error=none scheduled=[(scheduled request=B num_tokens=1 samples=true)"
+     " (scheduled request=A num_tokens=2 samples=true)] cached_reqs=[(cached request=B num_computed_tokens=5"
+     " num_output_tokens=1)] new_reqs=[(new request=A num_computed_tokens=8 blocks=[[1 2 5]])] skipped_waiting=[C]"),
+    ("update samples=[(sample request=B tokens=[7])]",
+     "error=none outputs=[(output request=B tokens=[7] status=finished_stopped stop_reason=7)"
+     " (output request=A tokens=[1])] running=[A] has_finished=true connector_calls=[(call method=request_finished"
+     " request=B answer=hold blocks=[[3 4]])]"),
+    ("grammar_compiled request=C", "error=none"),
+    ("schedule", "error=none finished=[B] running=[A C] tables=[(table request=A blocks=[[1 2 5]])"
+                 " (table request=B blocks=[[3 4]]) (table request=C blocks=[[6]])]"),
+    ("reset_prefix_cache reset_running_requests=true reset_connector=true",
+     "error=none success=false running=[] waiting=[A C] connector_calls=absent"),
+    ("update finished_sending=[B]",
+     "error=none outputs=[(output request=A tokens=[1] status=finished_length_capped) (output request=C tokens=[1])]"
+     " waiting=[C] requests=[(request id=C status=preempted num_tokens=2 num_computed_tokens=0 num_preemptions=1)]"
+     " num_referenced_blocks=1"),
+    ("reset_prefix_cache reset_connector=true", "error=none success=true"),
+    ("finish_requests requests=[C] status=running", "error=bad_range"),
+    ("finish_requests requests=[C A C]", "error=none requests=[] num_unfinished=0 has_finished=true"),
+    ("set_pause_state state=paused_new", "error=none"),
+    ("update_draft_token_ids request=C tokens=[1]", "error=not_in_config"),
+    ("update_draft_token_ids request=C tokens=[]", "error=none"),
+)
+
+# Correction -> the shortest way to see what it is about, and what the last reply says of it: corrected, and as upstream
+# does it (None: it raises).
+CORRECTED = {
+    "stopped_among_skipped": (
+        ("connector=true max_concurrent_batches=2", "add_request id=A tokens=[1 2] max_tokens=1", "schedule",
+         "reset_prefix_cache reset_running_requests=true", "script_connector request=A ask_again=1", "schedule",
+         "update", "update", "schedule"),
+        "finished=[A] skipped_waiting=[]", None),
+    "stale_outputs": (
+        ("max_concurrent_batches=2", "add_request id=A tokens=[1 2]", "schedule",
+         "reset_prefix_cache reset_running_requests=true", "schedule", "update"),
+        "outputs=[]", "outputs=[(output request=A tokens=[1])]"),
+    "invalid_blocks_in_flight": (
+        ("max_concurrent_batches=2 max_num_batched_tokens=4 connector=true kv_load_failure_policy=recompute",
+         "add_request id=A tokens=[1 2 3 4 5 6 7 8 9 10 11 12] external_tokens=4", "schedule", "schedule",
+         "update invalid_blocks=[1]", "update"),
+        "outputs=[]", "outputs=[(output request=A tokens=[1])]"),
+    "whole_load_failed": (
+        ("connector=true kv_load_failure_policy=recompute", "add_request id=A tokens=[1 2 3 4 5] max_tokens=1",
+         "schedule", "update", "add_request id=B tokens=[1 2 3 4 5 6 7 8] external_tokens=8 load_async=true",
+         "add_request id=C tokens=[1 2 3 4 5 6 7 8] external_tokens=8 load_async=true", "schedule",
+         "update finished_recving=[C] invalid_blocks=[1]", "schedule"),
+        "scheduled=[(scheduled request=C num_tokens=1 samples=true)]", None),
+    "lost_load_reserves": (
+        ("num_gpu_blocks=5 connector=true kv_load_failure_policy=recompute",
+         "add_request id=A tokens=[1 2 3 4 5 6 7 8 9] external_tokens=8 load_async=true", "schedule",
+         "update finished_recving=[A] invalid_blocks=[1]", "script_connector request=A ask_again=1",
+         "add_request id=B tokens=[7 7 7 7 7 7 7 7 7] external_tokens=8 load_async=true", "schedule"),
+        "skipped_waiting=[A B]", "never_fits=B"),
+    "never_fits": (
+        ("num_gpu_blocks=3", "add_request id=A tokens=[1 2 3 4 5 6 7 8 9]", "schedule"),
+        "never_fits=A requests=[]", "never_fits=absent waiting=[A]"),
+}
+
+
 class Story(unittest.TestCase):
     """What is common to all pools."""
 
@@ -279,8 +384,9 @@ class Release(Story):
         except (ReleaseNotFound, ImportError) as error:
             raise unittest.SkipTest(str(error)) from error
 
-    def ask(self, *lines, status=0):
-        return converse("vllm.py", *lines, arguments=("--release", RELEASE_OF_PROFILE[self.profile]), status=status)
+    def ask(self, *lines, options=(), status=0):
+        return converse("vllm.py", *lines, arguments=("--release", RELEASE_OF_PROFILE[self.profile], *options),
+                        status=status)
 
     def test_story(self):
         self.tell("vllm.py", self.profile)
@@ -329,6 +435,55 @@ class Release(Story):
             "free request=A", "free request=B")
         self.assertEqual((replies[4]["blocks"], replies[4]["num_hit_tokens"]), ([[], [10, 11, 12, 13], []], 0))
         self.assertEqual([reply["num_free_blocks"] for reply in replies[5:]], [18, 33, 39])
+
+    def ask_scheduler(self, config, *lines, options=(), status=0):
+        return self.ask("target scheduler", f"config profile={self.profile} {config}", *lines, options=options,
+                        status=status)[2:]
+
+    def test_scheduler(self):
+        replies = self.ask_scheduler("connector=true", *[command for command, _ in SCHEDULER])
+        self.check_replies(replies, SCHEDULER)
+        told = [call.fields["request"] for call in replies[0].get("connector_calls", [])]
+        self.assertEqual(told, ["A"] if self.profile == "v0.23" else [])
+
+    def test_asynchronous_scheduler(self):
+        """Plans with drafts that nobody knows yet; a victim takes what was under way for it."""
+        replies = self.ask_scheduler(
+            "async_scheduling=true max_concurrent_batches=2 num_speculative_tokens=2 policy=priority num_gpu_blocks=5",
+            "add_request id=A tokens=[1 2 3 4 5 6 7] priority=1", "add_request id=B tokens=[9 9 9 9]", "schedule",
+            "schedule", "update token=4", "update token=5 accepted=1", "update_draft_token_ids request=A tokens=[]")
+        self.check_replies(replies[3:], (
+            ("schedule", "scheduled=[(scheduled request=B num_tokens=3 samples=true"
+                         " spec_tokens=[4294967295 4294967295])] preempted=[A] running=[B] waiting=[A]"),
+            ("update", "outputs=[(output request=B tokens=[4]) (output request=A tokens=[4])]"),
+            ("update", "outputs=[(output request=B tokens=[5 5])] spec_stats=[1 2 1 1 0]"),
+            ("update_draft_token_ids", "error=not_in_config"),
+        ))
+
+    def test_corrections(self):
+        self.assertEqual(list(CORRECTED), list(CORRECTIONS))
+        for name, (lines, corrected, uncorrected) in CORRECTED.items():
+            if name == "lost_load_reserves" and self.profile == "v0.19":
+                uncorrected = corrected  # nothing is reserved
+            with self.subTest(name=name):
+                options = ("--uncorrected", name)
+                if uncorrected is None:
+                    self.assertEqual(len(self.ask_scheduler(*lines, options=options, status=1)), len(lines) - 2)
+                else:
+                    replies = self.ask_scheduler(*lines, options=options)
+                    self.check_replies(replies[-1:], [(lines[-1], uncorrected)])
+        stories = [(f"config profile={self.profile} {lines[0]}", *lines[1:]) for lines, _, _ in CORRECTED.values()]
+        replies = self.ask("target scheduler", *[line for story in stories for line in story])[1:]
+        for story, (name, (_, corrected, _)) in zip(stories, CORRECTED.items()):
+            with self.subTest(name=name):
+                self.check_replies(replies[len(story) - 1:len(story)], [(story[-1], corrected)])
+            replies = replies[len(story):]
+
+    def test_unsupported_scheduler(self):
+        for config, answer in (("priority_victim_shifts_loop=false", "unsupported"), ("policy=other", "malformed"),
+                               ("max_concurrent_batches=3", "malformed"), ("priority_victim_shifts_loop=true", None)):
+            (reply,) = self.ask("target scheduler", f"config profile={self.profile} {config}")[1:]
+            self.assertEqual(list(reply), [answer] if answer else [])
 
     def test_unsupported_groups(self):
         for groups in ("[(full block_size=4 window=8)]", "[(full block_size=4) (full block_size=4)]"):

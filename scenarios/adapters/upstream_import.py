@@ -1,9 +1,9 @@
 """Makes the decision core of vLLM importable without its dependencies.
 
-The modules that decide (block pool, hashes, requests, events) are plain Python, but importing them
-pulls in torch, the model zoo and the server. `use_release(folder)` loads exactly the modules named
-in `REAL_MODULES` from an unpacked wheel and answers every other import of vLLM, and those of
-`PLACEHOLDER_PACKAGES`, with modules of placeholders: neither a GPU nor torch is needed.
+The modules that decide (block pool, hashes, requests, events, scheduler) are plain Python, but
+importing them pulls in torch, the model zoo and the server. `use_release(folder)` loads exactly the
+modules named in `REAL_MODULES` from an unpacked wheel and answers every other import of vLLM, and
+those of `PLACEHOLDER_PACKAGES`, with modules of placeholders: neither a GPU nor torch is needed.
 `use_release(None)` is for a normally installed vLLM, with its dependencies.
 """
 
@@ -21,21 +21,32 @@ import types
 REAL_MODULES = frozenset(
     {
         "vllm.distributed.kv_events",
+        "vllm.distributed.kv_transfer.kv_connector.v1",
+        "vllm.distributed.kv_transfer.kv_connector.v1.base",
         "vllm.envs",
         "vllm.utils",
         "vllm.utils.hashing",
         "vllm.utils.math_utils",
         "vllm.v1.core.block_pool",
+        "vllm.v1.core.encoder_cache_manager",
         "vllm.v1.core.kv_cache_coordinator",
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_metrics",
         "vllm.v1.core.kv_cache_utils",
+        "vllm.v1.core.sched.async_scheduler",
+        "vllm.v1.core.sched.interface",
+        "vllm.v1.core.sched.output",
+        "vllm.v1.core.sched.request_queue",
+        "vllm.v1.core.sched.scheduler",
+        "vllm.v1.core.sched.utils",
         "vllm.v1.core.single_type_kv_cache_manager",
         "vllm.v1.engine",
         "vllm.v1.kv_cache_interface",
         "vllm.v1.kv_cache_spec_registry",
         "vllm.v1.metrics.stats",
+        "vllm.v1.outputs",
         "vllm.v1.request",
+        "vllm.v1.spec_decode.metrics",
         "vllm.v1.structured_output.request",
         "vllm.v1.utils",
     }
@@ -46,6 +57,7 @@ PLACEHOLDER_PACKAGES = frozenset(
     {
         "msgspec",
         "numpy",
+        "prometheus_client",
         "psutil",
         "regex",
         "torch",

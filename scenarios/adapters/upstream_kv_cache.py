@@ -7,12 +7,14 @@ README.md has the list.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import math
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from allocation_guard import AllocationGuard
 from kv_cache_target import Config, Group
 from line_language import print_integers, print_text
 from session import Unsupported
@@ -53,28 +55,46 @@ def _make_spec(modules: Modules, group: Group) -> Any:
     return interface.SinkFullAttentionSpec(**layers, sink_len=group.sink_len)
 
 
+def make_kv_cache_config(modules: Modules, num_gpu_blocks: int, groups: Sequence[Group],
+                         eagle_groups: Sequence[int] = (), retention_interval: Optional[int] = None) -> Any:
+    """A real KVCacheConfig, and the retention interval where upstream looks for it. Raises Unsupported."""
+    interface = modules.kv_cache_interface
+    os.environ.pop(_RETENTION, None)
+    if retention_interval is not None:
+        if _RETENTION not in modules.envs.environment_variables:
+            raise Unsupported(f"vLLM {modules.release.version} has no {_RETENTION}")
+        os.environ[_RETENTION] = str(retention_interval)
+    has_eagle_groups = "is_eagle_group" in inspect.signature(interface.KVCacheGroupSpec).parameters
+    specs = []
+    for index, group in enumerate(groups):
+        flag = {"is_eagle_group": index in eagle_groups} if has_eagle_groups else {}
+        specs.append(interface.KVCacheGroupSpec([f"layer{index}"], _make_spec(modules, group), **flag))
+    return interface.KVCacheConfig(num_gpu_blocks, [], specs)
+
+
+@contextlib.contextmanager
+def refusals(modules: Modules) -> Iterator[None]:
+    """What a constructor of this release refuses, as Unsupported."""
+    try:
+        yield
+    except (AssertionError, TypeError, ValueError) as error:
+        raise Unsupported(f"vLLM {modules.release.version} refuses: {type(error).__name__} {error}") from error
+
+
 def make_manager(modules: Modules, manager_type: Any, config: Config) -> Any:
     """A real KVCacheManager. Raises Unsupported where this release has no such option or refuses."""
-    interface = modules.kv_cache_interface
     parameters = inspect.signature(manager_type.__init__).parameters
     options: Dict[str, Any] = {}
     if "scheduler_block_size" in parameters:
         options["scheduler_block_size"] = math.lcm(*[group.block_size for group in config.groups])
     if "max_num_batched_tokens" in parameters:
         options["max_num_batched_tokens"] = config.max_num_batched_tokens
-    has_eagle_groups = "is_eagle_group" in inspect.signature(interface.KVCacheGroupSpec).parameters
-    os.environ.pop(_RETENTION, None)
-    if config.retention_interval is not None:
-        if _RETENTION not in modules.envs.environment_variables:
-            raise Unsupported(f"vLLM {modules.release.version} has no {_RETENTION}")
-        os.environ[_RETENTION] = str(config.retention_interval)
-    groups = []
-    for index, group in enumerate(config.groups):
-        flag = {"is_eagle_group": config.use_eagle and index in config.eagle_groups} if has_eagle_groups else {}
-        groups.append(interface.KVCacheGroupSpec([f"layer{index}"], _make_spec(modules, group), **flag))
-    try:
+    eagle_groups = config.eagle_groups if config.use_eagle else ()
+    kv_cache_config = make_kv_cache_config(modules, config.num_gpu_blocks, config.groups, eagle_groups,
+                                           config.retention_interval)
+    with refusals(modules):
         return manager_type(
-            kv_cache_config=interface.KVCacheConfig(config.num_gpu_blocks, [], groups),
+            kv_cache_config=kv_cache_config,
             max_model_len=config.max_model_len,
             hash_block_size=config.hash_block_size,
             enable_caching=config.enable_caching,
@@ -83,15 +103,9 @@ def make_manager(modules: Modules, manager_type: Any, config: Config) -> Any:
             enable_kv_cache_events=config.enable_kv_cache_events,
             **options,
         )
-    except (AssertionError, TypeError, ValueError) as error:
-        raise Unsupported(f"vLLM {modules.release.version} refuses: {type(error).__name__} {error}") from error
 
 
-def _cdiv(tokens: int, block_size: int) -> int:
-    return -(-tokens // block_size)
-
-
-class _Names(dict):
+class NameTexts(dict):
     """Request name -> its text in a reply."""
 
     def __missing__(self, name: str) -> str:
@@ -109,45 +123,13 @@ class UpstreamKVCache:
         self._has_gate = "full_sequence_must_fit" in inspect.signature(manager_type.allocate_slots).parameters
         self._hasher = modules.block_hasher(config.hash_algorithm, config.hash_seed, config.hash_block_size)
         self._manager = make_manager(modules, manager_type, config)
-        self._coordinator = self._manager.coordinator
+        self._guard = AllocationGuard(self._manager, config.groups, config.profile)
+        self._allocated = self._guard.allocated
         self._pool = self._manager.block_pool
         self._view = PoolView(modules, self._pool)
         self._requests: Dict[str, Any] = {}
         self._order: Dict[str, int] = {}
-        # Requests from their first allocate_slots that succeeded until free.
-        self._allocated: set = set()
-        self._name_texts = _Names()
-        # Group by group: the manager, its kind, its table by request.
-        self._groups: List[Tuple[Any, Group, dict]] = [
-            (manager, group, manager.req_to_blocks)
-            for manager, group in zip(self._coordinator.single_type_managers, config.groups)
-        ]
-        # External tokens of the allocate_slots under way.
-        self._num_external_tokens: Optional[int] = None
-        self._guard_upstream()
-
-    def _guard_upstream(self) -> None:
-        """Two places where upstream breaks down in the middle of allocate_slots.
-
-        Its count of the blocks that an allocation needs may be too small: get_new_blocks then raises halfway. Seen from
-        here the free blocks do not suffice, and the count is made to say so. And it asks the pool for a negative number
-        of blocks where a hit is longer than the computed tokens, which makes the pool count free blocks that are not
-        there.
-        """
-        count = self._coordinator.get_num_blocks_to_allocate
-        get_new_blocks = self._pool.get_new_blocks
-
-        def checked_count(**arguments: Any) -> int:
-            num_blocks = count(**arguments)
-            if self._num_external_tokens is None or arguments.get("apply_admission_cap"):
-                return num_blocks
-            num_free = self._pool.get_num_free_blocks()
-            if num_blocks <= num_free < self._num_blocks_taken(**arguments):
-                return num_free + 1
-            return num_blocks
-
-        self._coordinator.get_num_blocks_to_allocate = checked_count
-        self._pool.get_new_blocks = lambda num_blocks: get_new_blocks(max(num_blocks, 0))
+        self._name_texts = NameTexts()
 
     # ---- Commands (contract/kv_cache_target.h) ----
 
@@ -175,7 +157,7 @@ class UpstreamKVCache:
         if request is None:
             return "error=unknown_request"
         hit, num_tokens = self._computed_blocks(request)
-        return f"error=none blocks={_lists_text(hit.blocks)} num_hit_tokens={num_tokens}"
+        return f"error=none blocks={blocks_text(hit.blocks)} num_hit_tokens={num_tokens}"
 
     def can_fit_full_sequence(self, name, num_computed_tokens, from_cache, num_external_tokens,
                               num_encoder_tokens) -> str:
@@ -185,7 +167,7 @@ class UpstreamKVCache:
         hit, num_hit_tokens = self._computed_blocks(request) if from_cache else (None, 0)
         if self._has_gate:
             return "error=not_in_profile"
-        if self._is_already_allocated(request, hit, num_external_tokens):
+        if self._guard.is_already_allocated(request, hit, num_external_tokens):
             return "error=already_allocated"
         fits = self._manager.can_fit_full_sequence(request, num_hit_tokens, hit, num_external_tokens,
                                                    num_encoder_tokens)
@@ -209,22 +191,15 @@ class UpstreamKVCache:
             except ValueError:
                 return "error=no_tokens"
             raise UpstreamChanged("allocate_slots did not refuse no tokens")
-        num_tokens = num_computed_tokens + num_hit_tokens + num_external_tokens + num_new_tokens
-        if num_tokens > self._config.max_model_len:
-            return "error=beyond_model_length"
-        if self._is_already_allocated(request, hit, num_external_tokens):
-            return "error=already_allocated"
-        if self._table_shrinks(name, num_tokens):
-            return "error=table_shrinks"
+        refusal = self._guard.refusal(request, num_new_tokens, num_hit_tokens, hit, num_external_tokens)
+        if refusal:
+            return f"error={refusal}"
 
-        self._num_external_tokens = num_external_tokens
-        blocks = self._manager.allocate_slots(request, num_new_tokens, num_hit_tokens, hit, num_lookahead_tokens,
-                                              num_external_tokens, delay_cache_blocks, num_encoder_tokens, **gate)
-        self._num_external_tokens = None
+        blocks = self._guard.allocate_slots(request, num_new_tokens, num_hit_tokens, hit, num_lookahead_tokens,
+                                            num_external_tokens, delay_cache_blocks, num_encoder_tokens, **gate)
         if blocks is None:
             return "error=none allocated=false"
-        self._allocated.add(name)
-        return f"error=none allocated=true blocks={_lists_text(blocks.blocks)}"
+        return f"error=none allocated=true blocks={blocks_text(blocks.blocks)}"
 
     def cache_blocks(self, name, num_computed_tokens) -> str:
         request = self._requests.get(name)
@@ -233,7 +208,7 @@ class UpstreamKVCache:
         if self._config.enable_caching:
             if num_computed_tokens > request.num_tokens:
                 return "error=missing_hash"
-            for _, group, tables in self._groups:
+            for _, group, tables in self._guard.groups:
                 # The speculative blocks at the end of a Mamba table in mode align move on: upstream would cache them,
                 # and trip over their hashes later.
                 num_blocks = len(tables.get(name, ())) - (group.spec_blocks if group.align else 0)
@@ -246,8 +221,7 @@ class UpstreamKVCache:
         request = self._requests.get(name)
         if request is None:
             return "error=unknown_request"
-        self._manager.free(request)
-        self._allocated.discard(name)
+        self._guard.free(request)
         return "error=none"
 
     def remove_skipped_blocks(self, name, total_computed_tokens) -> str:
@@ -277,9 +251,7 @@ class UpstreamKVCache:
 
     def take_prefix_cache_stats(self) -> str:
         stats = self._manager.make_prefix_cache_stats()
-        numbers = (int(stats.reset), stats.requests, stats.queries, stats.hits, stats.preempted_requests,
-                   stats.preempted_queries, stats.preempted_hits)
-        return f"error=none stats={print_integers(numbers)}"
+        return f"error=none stats={stats_text(stats)}"
 
     # ---- What kvfence refuses (contract/kv_cache_manager.h) ----
 
@@ -297,58 +269,6 @@ class UpstreamKVCache:
         # Upstream would look up -1 tokens, which is a ValueError in full attention.
         manager.prefix_cache_stats.record(num_tokens=0, num_hits=0, preempted=request.num_preemptions > 0)
         return manager.empty_kv_cache_blocks, 0
-
-    def _is_hit(self, hit: Any) -> bool:
-        return hit is not None and hit is not self._manager.empty_kv_cache_blocks
-
-    def _is_already_allocated(self, request: Any, hit: Any, num_external_tokens: int) -> bool:
-        if request.request_id in self._allocated:
-            return num_external_tokens > 0 or self._is_hit(hit)
-        return request.num_computed_tokens > 0 and self._is_hit(hit)
-
-    def _table_shrinks(self, name: str, num_tokens: int) -> bool:
-        if self._config.profile != "v0.19":
-            return False
-        for _, group, tables in self._groups:
-            if group.align:
-                num_required = _cdiv(num_tokens, group.block_size) + group.spec_blocks
-                if num_required < len(tables.get(name, ())):
-                    return True
-        return False
-
-    def _num_blocks_taken(self, request_id: str, num_tokens: int, new_computed_blocks: Sequence[Sequence[Any]],
-                          num_encoder_tokens: int, total_computed_tokens: int, num_tokens_main_model: int,
-                          **_: Any) -> int:
-        """How many free blocks the allocation will take, where upstream's own count may be too small."""
-        has_computed_blocks = self._num_external_tokens > 0 or any(new_computed_blocks)
-        num_taken = 0
-        for (manager, group, tables), hit in zip(self._groups, new_computed_blocks):
-            block_size = group.block_size
-            num_blocks = len(tables.get(request_id, ()))
-            if has_computed_blocks and group.kind != "cross" and request_id not in manager.num_cached_block:
-                num_skipped_tokens = manager.get_num_skipped_tokens(total_computed_tokens)
-                num_skipped = max(num_skipped_tokens // block_size, 0)
-                num_external_tokens = self._num_external_tokens
-                if num_skipped > 0:
-                    hit = hit[num_skipped:]
-                    num_external_tokens = min(total_computed_tokens - num_skipped_tokens, num_external_tokens)
-                num_blocks = num_skipped + len(hit)
-                num_taken += sum([block.ref_cnt == 0 and not block.is_null for block in hit])
-                if num_external_tokens > 0:
-                    num_external = max(_cdiv(total_computed_tokens, block_size) - num_blocks, 0)
-                    num_blocks += num_external
-                    num_taken += num_external
-            if group.kind == "cross":
-                num_taken += max(_cdiv(num_encoder_tokens, block_size) - num_blocks, 0)
-            elif group.align:
-                num_required = _cdiv(num_tokens_main_model, block_size) + group.spec_blocks
-                if num_required > num_blocks:
-                    has_state = request_id in manager._allocated_block_reqs
-                    num_states = num_required - max(num_blocks, num_required - group.spec_blocks - 1)
-                    num_taken += 1 if has_state else num_states
-            else:
-                num_taken += max(_cdiv(num_tokens, block_size) + group.spec_blocks - num_blocks, 0)
-        return num_taken
 
     # ---- What is observed ----
 
@@ -370,10 +290,16 @@ class UpstreamKVCache:
 
     def _table_text(self, name: str) -> str:
         """A request's table; nothing without blocks."""
-        groups = [tables.get(name, ()) for _, _, tables in self._groups]
-        return f"(table request={self._name_texts[name]} blocks={_lists_text(groups)})" if any(groups) else ""
+        groups = [tables.get(name, ()) for _, _, tables in self._guard.groups]
+        return f"(table request={self._name_texts[name]} blocks={blocks_text(groups)})" if any(groups) else ""
 
 
-def _lists_text(groups: Sequence[Sequence[Any]]) -> str:
+def blocks_text(groups: Sequence[Sequence[Any]]) -> str:
     """Blocks by group."""
     return "[" + " ".join([print_integers([block.block_id for block in blocks]) for blocks in groups]) + "]"
+
+
+def stats_text(stats: Any) -> str:
+    """PrefixCacheStats."""
+    return (f"[{int(stats.reset)} {stats.requests} {stats.queries} {stats.hits} {stats.preempted_requests}"
+            f" {stats.preempted_queries} {stats.preempted_hits}]")

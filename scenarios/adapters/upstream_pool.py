@@ -61,18 +61,22 @@ class Modules:
 
     def make_request(self, name: str, tokens: List[int], block_hasher: Optional[Callable],
                      lora_name: Optional[str] = None, lora_id: int = 0, cache_salt: Optional[str] = None,
-                     mm_features: Sequence[MmFeature] = (), skip_reading_prefix_cache: bool = False) -> Any:
-        """A real Request."""
+                     mm_features: Sequence[MmFeature] = (), skip_reading_prefix_cache: bool = False,
+                     **options: Any) -> Any:
+        """A real Request: one that generates nothing, unless the options name sampling_params."""
         lora = None
         if lora_name is not None:
             # What LoRARequest has, under both names of each.
             lora = SimpleNamespace(lora_name=lora_name, name=lora_name, lora_int_id=lora_id, adapter_id=lora_id)
+        options = {
+            "sampling_params": None,
+            "pooling_params": SimpleNamespace(skip_reading_prefix_cache=skip_reading_prefix_cache),
+            "arrival_time": 0.0,
+            **options,
+        }
         return self.request.Request(
             request_id=name,
             prompt_token_ids=tokens,
-            sampling_params=None,
-            pooling_params=SimpleNamespace(skip_reading_prefix_cache=skip_reading_prefix_cache),
-            arrival_time=0.0,
             mm_features=[
                 SimpleNamespace(identifier=item.identifier,
                                 mm_position=SimpleNamespace(offset=item.offset, length=item.length))
@@ -81,6 +85,7 @@ class Modules:
             lora_request=lora,
             cache_salt=cache_salt,
             block_hasher=block_hasher,
+            **options,
         )
 
 

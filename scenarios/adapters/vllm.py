@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfence adapter for the block pool and the KV-cache manager of the real vLLM.
+"""kvfence adapter for the block pool, the KV-cache manager and the scheduler of the real vLLM.
 
 Speaks the protocol of README.md on stdin and stdout.
 
@@ -13,13 +13,17 @@ example: printf 'config num_gpu_blocks=4\\nget_new_blocks num_blocks=2\\n' | vll
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from typing import Any, Callable, Optional
 
 from block_pool_target import block_pool_target
+from corrected_scheduler import CORRECTIONS
 from kv_cache_target import kv_cache_target
 from line_language import print_text
 from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
+from scheduler_commands import UpstreamScheduler
+from scheduler_target import scheduler_target
 from session import Session, Unsupported
 from upstream_kv_cache import UpstreamKVCache
 from upstream_pool import Modules, UpstreamPool, check_supported
@@ -69,10 +73,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--release", metavar="VERSION", help="such as 0.19.0")
     parser.add_argument("--path", metavar="FOLDER", help="where a wheel was unpacked; contains vllm/")
+    parser.add_argument("--uncorrected", metavar="NAME", action="append", default=[], choices=CORRECTIONS,
+                        help=f"leaves a fault of upstream's scheduler in: {', '.join(CORRECTIONS)}")
     arguments = parser.parse_args()
+    make_scheduler = functools.partial(UpstreamScheduler, uncorrected=frozenset(arguments.uncorrected))
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
-                      kv_cache_target(upstream.maker(UpstreamKVCache)))
+                      kv_cache_target(upstream.maker(UpstreamKVCache)),
+                      scheduler_target(upstream.maker(make_scheduler)))
     serve(session.answer)
     return 0
 

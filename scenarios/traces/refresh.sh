@@ -15,7 +15,7 @@ record() {
     --sut "python3 -B scenarios/adapters/vllm.py --release $release"
 }
 
-# Many small pools; long lives; pools with more blocks; kinds of attention that are seldom drawn.
+# Many small pools; long lives; pools with more blocks; kinds of attention that are seldom drawn; a connector.
 for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   read -r release profile <<<"$pinned"
   rm -f "scenarios/traces/$profile"/*.kvs
@@ -28,5 +28,7 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" kv_cache 4 2 150 num_gpu_blocks=64
   record "$release" "$profile" kv_cache 5 2 120 enable_caching=false \
     "groups=[(full block_size=4) (cross block_size=4)]"
+  record "$release" "$profile" scheduler 1 9 28
+  record "$release" "$profile" scheduler 2 4 32 connector=true kv_load_failure_policy=recompute
 done
 record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"

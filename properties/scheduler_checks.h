@@ -1,0 +1,39 @@
+#pragma once
+
+/// The scheduler target's side of properties/checks.h.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/check.h"
+#include "contract/scheduler_target.h"
+#include "properties/checks.h"
+#include "properties/scheduler_generator.h"
+#include "properties/scheduler_invariants.h"
+#include "properties/scheduler_reach.h"
+
+namespace kvfence {
+
+template <>
+struct Checks<SchedulerTarget> : RequestSymbols<scheduler::World> {
+  using Invariants = scheduler::Invariants;
+  using Reach = scheduler::Reach;
+  using Generator = scheduler::Generator;
+
+  static Invariants make_invariants(const scheduler::Config& config) {
+    const Parsed<SchedulerConfig> parsed = make_scheduler_config(config);
+    KVFENCE_CHECK(parsed, "invariants for a configuration that was not validated");
+    return Invariants(*parsed, config.connector);
+  }
+
+  static std::vector<std::pair<std::string, std::string>> invariants() {
+    return names_and_texts(scheduler::kInvariants, &scheduler::Invariant::rule);
+  }
+
+  static std::vector<std::pair<std::string, std::string>> goals() {
+    return names_and_texts(scheduler::kReachGoals, &scheduler::ReachGoal::doc);
+  }
+};
+
+}  // namespace kvfence

@@ -1,0 +1,342 @@
+"""The scheduler of a real vLLM release behind the commands of contract/scheduler_target.h.
+
+Every answer comes from upstream's Scheduler or AsyncScheduler, its KV-cache manager and its requests. The adapter
+itself decides what contract/scheduler.h refuses, and steps in where corrected_scheduler.py and allocation_guard.py say.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
+
+from allocation_guard import AllocationGuard
+from corrected_scheduler import corrected
+from line_language import print_integers
+from scheduler_target import Config, Script
+from scripted_connector import block_ids_text, make_scripted_connector
+from session import Unsupported
+from upstream_kv_cache import NameTexts, blocks_text, stats_text
+from upstream_pool import Modules, PoolView, UpstreamChanged
+from upstream_scheduler import (
+    Settings,
+    compile_grammar,
+    connector_types,
+    make_drafts,
+    make_output,
+    make_request,
+    make_scheduler,
+    scheduler_type,
+)
+
+_NO_STATS = "[0 0 0 0 0 0 0]"
+
+
+def _settings(config: Config) -> Settings:
+    if config.use_eagle:
+        method = "eagle"
+    elif config.draft_model:
+        method = "draft_model"
+    else:
+        method = "ngram" if config.num_speculative_tokens else "none"
+    return Settings(
+        **{key: getattr(config, key) for key in Settings._fields if key in Config._fields},
+        speculative_method=method,
+    )._replace(max_num_scheduled_tokens=config.max_num_scheduled_tokens or None)
+
+
+def _tokens_text(tokens: Sequence[int]) -> str:
+    """Upstream's placeholder is -1."""
+    return f"[{' '.join([str(token & 0xFFFFFFFF) for token in tokens])}]"
+
+
+class UpstreamScheduler:
+    """One scheduler, its connector, and a worker whose steps come back in the order in which they were planned."""
+
+    def __init__(self, modules: Modules, config: Config, uncorrected: FrozenSet[str] = frozenset()):
+        if config.priority_victim_shifts_loop is False:
+            raise Unsupported(f"vLLM {modules.release.version} has priority_victim_shifts_loop=true")
+        self._modules = modules
+        self._config = config
+        self._name_texts = NameTexts()
+        self._hasher = modules.block_hasher(config.hash_algorithm, config.hash_seed, config.hash_block_size)
+        self._connector = None
+        if config.connector:
+            self._connector = make_scripted_connector(connector_types().SupportsHMA,
+                                                      modules.kv_events.AllBlocksCleared, self._name_texts)
+        self._scheduler = make_scheduler(modules, _settings(config), self._connector,
+                                         corrected(scheduler_type(config.async_scheduling), uncorrected))
+        self._guard = AllocationGuard(self._scheduler.kv_cache_manager, config.groups, config.profile)
+        self._guard.answer_refusals_with_no()
+        self._pool = self._scheduler.kv_cache_manager.block_pool
+        self._view = PoolView(modules, self._pool)
+        self._status = modules.request.RequestStatus
+        self._status_texts = {status: status.name.lower() for status in self._status}
+        self._status_of_reason: Dict[Any, str] = {}
+        for status in filter(self._status.is_finished, reversed(self._status)):
+            self._status_of_reason[self._status.get_finished_reason(status)] = self._status_texts[status]
+        self._pause_states = importlib.import_module("vllm.v1.core.sched.interface").PauseState
+        # Requests that were ever named by add_request.
+        self._names: set = set()
+
+    # ---- Commands (contract/scheduler_target.h) ----
+
+    def add_request(self, name, tokens, max_tokens, min_tokens, eos_token, stop_tokens, priority, arrival_time,
+                    lora_name, lora_id, cache_salt, skip_reading_prefix_cache, grammar, *script) -> str:
+        if name in self._names:
+            return "error=already_declared"
+        self._names.add(name)
+        if self._connector is not None:
+            self._connector.set_script(name, Script(*script))
+        if not tokens or not max_tokens:
+            return "error=no_tokens"
+        if min_tokens > max_tokens:
+            return "error=bad_range"
+        if len(tokens) >= self._config.max_model_len or len(tokens) + min_tokens > self._config.max_model_len:
+            return "error=beyond_model_length"
+        self._scheduler.add_request(make_request(
+            self._modules, name, tokens, self._hasher, max_tokens, min_tokens, eos_token, stop_tokens, priority,
+            arrival_time, lora_name, lora_id, cache_salt, skip_reading_prefix_cache, grammar))
+        return "error=none"
+
+    def schedule(self) -> str:
+        scheduler = self._scheduler
+        if len(scheduler.in_flight) == self._config.max_concurrent_batches:
+            return "error=steps_in_flight"
+        finished, scheduler.finished_in_order = scheduler.finished_in_order, []
+        output = scheduler.schedule()
+        preempted = scheduler.preempted_in_order
+        if set(finished) != output.finished_req_ids or set(preempted) != output.preempted_req_ids:
+            raise UpstreamChanged(f"schedule says {output.finished_req_ids} {output.preempted_req_ids}")
+        text = (
+            f"error=none scheduled=[{' '.join(self._scheduled_texts(output))}]"
+            f" new_reqs=[{' '.join(map(self._new_text, output.scheduled_new_reqs))}]"
+            f" cached_reqs=[{' '.join(self._cached_texts(output.scheduled_cached_reqs))}]"
+            f" common_prefix={print_integers(output.num_common_prefix_blocks)}"
+            f" preempted={self._names_text(preempted)} finished={self._names_text(finished)}"
+            f" new_block_ids={print_integers(output.new_block_ids_to_zero or ())}"
+        )
+        never_fits = scheduler.finish_what_never_fits()
+        return text if never_fits is None else f"{text} never_fits={self._name_texts[never_fits]}"
+
+    def update(self, token, accepted, samples, finished_recving, finished_sending, invalid_blocks) -> str:
+        if not self._are_known([name for name, _ in samples] + finished_recving + finished_sending):
+            return "error=unknown_request"
+        scheduler = self._scheduler
+        if not scheduler.in_flight:
+            return "error=no_step_in_flight"
+        sampled = self._sampled(token, accepted, samples)
+        if sampled is None:
+            return "error=wrong_token_count"
+        if finished_recving or finished_sending or invalid_blocks:
+            code = self._report_refusal(finished_recving, finished_sending, invalid_blocks)
+            if code is not None:
+                return f"error={code}"
+        result = scheduler.update_from_output(
+            scheduler.in_flight[0].output, make_output(sampled, finished_recving, finished_sending, invalid_blocks))
+        (outputs,) = result.values()
+        stats = outputs.scheduler_stats
+        connector_stats = stats.connector_prefix_cache_stats
+        return (
+            f"error=none outputs=[{' '.join(map(self._output_text, outputs.outputs))}]"
+            f" events={self._view.events(scheduler.kv_event_publisher.take())}"
+            f" stats={stats_text(stats.prefix_cache_stats)}"
+            f" connector_stats={_NO_STATS if connector_stats is None else stats_text(connector_stats)}"
+            f" spec_stats={self._spec_stats_text(stats.spec_decoding_stats)}"
+        )
+
+    def update_draft_token_ids(self, name, tokens) -> str:
+        if name not in self._names:
+            return "error=unknown_request"
+        if len(tokens) > self._config.num_speculative_tokens or self._config.async_scheduling:
+            return "error=not_in_config"
+        self._scheduler.update_draft_token_ids(make_drafts({name: tokens}))
+        return "error=none"
+
+    def grammar_compiled(self, name) -> str:
+        if name not in self._names:
+            return "error=unknown_request"
+        request = self._scheduler.requests.get(name)
+        if request is not None and request.use_structured_output:
+            compile_grammar(request)
+        return "error=none"
+
+    def finish_requests(self, names, status) -> str:
+        if not self._are_known(names):
+            return "error=unknown_request"
+        return self._finish(names, status)
+
+    def finish_all_requests(self, status) -> str:
+        return self._finish(None, status)
+
+    def set_pause_state(self, state) -> str:
+        self._scheduler.set_pause_state(self._pause_states[state.upper()])
+        return "error=none"
+
+    def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails) -> str:
+        if self._connector is not None:
+            self._connector.reset_fails = connector_fails
+        try:
+            success = self._scheduler.reset_prefix_cache(reset_running_requests, reset_connector)
+        except RuntimeError:
+            success = False
+        return f"error=none success={'true' if success else 'false'}"
+
+    def script_connector(self, name, *script) -> str:
+        if name not in self._names:
+            return "error=unknown_request"
+        if self._connector is None:
+            return "error=not_in_config"
+        self._connector.set_script(name, Script(*script))
+        return "error=none"
+
+    # ---- What kvfence refuses, and what a worker does ----
+
+    def _are_known(self, names: List[str]) -> bool:
+        return self._names.issuperset(names)
+
+    def _finish(self, names: Optional[List[str]], status: str) -> str:
+        finished_status = self._status[status.upper()]
+        if not self._status.is_finished(finished_status):
+            return "error=bad_range"
+        self._scheduler.finish_requests(names, finished_status)
+        return "error=none"
+
+    def _sampled(self, token: int, accepted: int, samples: List[Tuple[str, List[int]]]) -> Optional[Dict[str, list]]:
+        """The tokens of each request of the oldest step; nothing if they do not fit it."""
+        step = self._scheduler.in_flight[0]
+        named = dict(samples)
+        if len(named) != len(samples) or not named.keys() <= step.output.num_scheduled_tokens.keys():
+            return None
+        drafts = step.output.scheduled_spec_decode_tokens
+        sampled = {}
+        for name in step.output.num_scheduled_tokens:
+            num_drafts = len(drafts.get(name, ()))
+            if name in named:
+                tokens = list(named[name])
+                if not (1 <= len(tokens) <= 1 + num_drafts if name in step.sampling else not tokens):
+                    return None
+                sampled[name] = tokens
+            else:
+                sampled[name] = [token] * (1 + min(accepted, num_drafts)) if name in step.sampling else []
+        return sampled
+
+    def _report_refusal(self, finished_recving: List[str], finished_sending: List[str],
+                        invalid_blocks: List[int]) -> Optional[str]:
+        if self._connector is None:
+            return "not_in_config"
+        if invalid_blocks:
+            if len(self._config.groups) > 1:
+                return "single_group_only"
+            if min(invalid_blocks) == 0 or max(invalid_blocks) >= self._config.num_gpu_blocks:
+                return "unknown_block"
+        for ids in (invalid_blocks, finished_recving + finished_sending):
+            if len(set(ids)) != len(ids):
+                return "listed_twice"
+        scheduler = self._scheduler
+        for name in finished_recving:
+            request = scheduler.requests.get(name)
+            is_loading = (request is not None and request.status == self._status.WAITING_FOR_REMOTE_KVS
+                          and name not in scheduler.finished_recving_kv_req_ids)
+            if not is_loading and not self._is_held(name):
+                return "not_loading"
+        if not all(map(self._is_held, finished_sending)):
+            return "not_finished"
+        return None
+
+    def _is_held(self, name: str) -> bool:
+        request = self._scheduler.requests.get(name)
+        return request is not None and request.is_finished()
+
+    # ---- Answers ----
+
+    def _names_text(self, names: Sequence[str]) -> str:
+        return f"[{' '.join([self._name_texts[name] for name in names])}]"
+
+    def _scheduled_texts(self, output: Any) -> List[str]:
+        sampling = self._scheduler.in_flight[-1].sampling
+        drafts = output.scheduled_spec_decode_tokens
+        return [
+            f"(scheduled request={self._name_texts[name]} num_tokens={num_tokens}"
+            f" samples={'true' if name in sampling else 'false'}"
+            f"{' spec_tokens=' + _tokens_text(drafts[name]) if name in drafts else ''})"
+            for name, num_tokens in output.num_scheduled_tokens.items()
+        ]
+
+    def _new_text(self, new: Any) -> str:
+        return (f"(new request={self._name_texts[new.req_id]} num_computed_tokens={new.num_computed_tokens}"
+                f" blocks={block_ids_text(new.block_ids)})")
+
+    def _cached_texts(self, cached: Any) -> List[str]:
+        texts = []
+        for name, blocks, num_computed_tokens, num_output_tokens in zip(
+                cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, cached.num_output_tokens):
+            text = f"(cached request={self._name_texts[name]}"
+            if name in cached.resumed_req_ids:
+                text += " resumed=true"
+            if name in cached.all_token_ids:
+                text += " all_token_ids=true"
+            text += f" num_computed_tokens={num_computed_tokens} num_output_tokens={num_output_tokens}"
+            if blocks is not None:
+                text += f" blocks={block_ids_text(blocks)}"
+            texts.append(text + ")")
+        return texts
+
+    def _output_text(self, output: Any) -> str:
+        text = (f"(output request={self._name_texts[output.request_id]}"
+                f" tokens={print_integers(output.new_token_ids)}")
+        if output.finish_reason is not None:
+            text += f" status={self._status_of_reason[output.finish_reason]}"
+        if output.stop_reason is not None:
+            text += f" stop_reason={output.stop_reason}"
+        return text + ")"
+
+    def _spec_stats_text(self, stats: Any) -> str:
+        if stats is None:
+            return print_integers([0] * (3 + self._config.num_speculative_tokens))
+        return print_integers([stats.num_drafts, stats.num_draft_tokens, stats.num_accepted_tokens,
+                               *stats.num_accepted_tokens_per_pos])
+
+    # ---- What is observed ----
+
+    def observe(self, state: bool) -> str:
+        scheduler = self._scheduler
+        free_blocks = self._pool.free_block_queue.get_all_free_blocks()
+        num_empty = [block.block_hash for block in free_blocks].count(None)
+        num_queued = len(free_blocks)
+        text = "" if self._connector is None else self._connector.take_calls()
+        text += (
+            f" num_running={len(scheduler.running)} num_waiting={len(scheduler.waiting)}"
+            f" num_skipped_waiting={len(scheduler.skipped_waiting)}"
+            f" num_unfinished={scheduler.get_num_unfinished_requests()}"
+            f" has_finished={'true' if scheduler.has_finished_requests() else 'false'}"
+            f" num_empty_blocks={num_empty} num_cached_blocks={num_queued - num_empty}"
+            f" num_referenced_blocks={self._config.num_gpu_blocks - num_queued}"
+        )
+        if not state:
+            return text
+        requests = scheduler.requests
+        return (
+            f"{text} running={self._place_text(scheduler.running)} waiting={self._place_text(scheduler.waiting)}"
+            f" skipped_waiting={self._place_text(scheduler.skipped_waiting)}"
+            f" requests=[{' '.join(map(self._request_text, requests.values()))}]"
+            f"{self._view.state(free_blocks)} tables=[{' '.join(filter(None, map(self._table_text, requests)))}]"
+        )
+
+    def _place_text(self, requests: Any) -> str:
+        return self._names_text([request.request_id for request in requests])
+
+    def _request_text(self, request: Any) -> str:
+        text = (f"(request id={self._name_texts[request.request_id]} status={self._status_texts[request.status]}"
+                f" num_tokens={request.num_tokens} num_computed_tokens={request.num_computed_tokens}")
+        if request.num_output_placeholders:
+            text += f" num_output_placeholders={request.num_output_placeholders}"
+        if request.num_preemptions:
+            text += f" num_preemptions={request.num_preemptions}"
+        if request.spec_token_ids:
+            text += f" spec_tokens={_tokens_text(request.spec_token_ids)}"
+        return text + ")"
+
+    def _table_text(self, name: str) -> str:
+        """A request's table; nothing without blocks."""
+        groups = [tables.get(name, ()) for _, _, tables in self._guard.groups]
+        return f"(table request={self._name_texts[name]} blocks={blocks_text(groups)})" if any(groups) else ""
