@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "scenarios/scheduler_replay.h"
 #include "scenarios/target_tools.h"
 
 namespace kvfence {
@@ -49,6 +50,7 @@ struct PlantedBugsCommandOptions {
 int planted_bugs_command(const PlantedBugsCommandOptions& options);
 
 struct ReplayCommandOptions {
+  std::string target = "block_pool";  ///< or "scheduler"
   std::string file;
   std::string format = "mooncake";
   std::uint32_t gpu_blocks = 10'000;
@@ -61,10 +63,15 @@ struct ReplayCommandOptions {
   std::string out_folder = ".";  ///< where a failure is written, shrunk
   std::vector<std::uint32_t>
       curve;  ///< pool sizes; not empty: the hit-rate curve instead of one run
+  SchedulerReplayOptions scheduler;  ///< with that target; gpu_blocks and requests_max stand here
+  bool lockstep = false;             ///< with the target scheduler, where it is not the default
+  std::string arguments;             ///< the command line behind `kvfence replay`
   Subject subject;
   OutputOptions output;
 };
 int replay_command(const ReplayCommandOptions& options);
+/// The same with the target scheduler; replay_command calls it.
+int replay_scheduler_command(const ReplayCommandOptions& options);
 
 struct ShrinkCommandOptions {
   std::string file;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "contract/line.h"
@@ -56,6 +57,153 @@ bool parse_overrides(const std::vector<std::string>& texts, std::vector<Field>& 
     overrides.insert(overrides.end(), line->fields.begin(), line->fields.end());
   }
   return true;
+}
+
+/// What `replay` is told. Returns what is wrong with a combination of options; empty for nothing.
+class ReplayCommandLine {
+ public:
+  ReplayCommandLine(CLI::App* command, ReplayCommandOptions& options)
+      : command_(command), options_(options) {
+    command->add_option("FILE", options.file, "a request trace")->required();
+    command->add_option("--format", options.format, "of the trace")
+        ->check(CLI::IsMember({"mooncake"}))
+        ->capture_default_str();
+    command->add_option("--target", options.target, "what the traffic goes through")
+        ->check(CLI::IsMember({kBlockPool, kScheduler}))
+        ->capture_default_str();
+    gpu_blocks_ = command
+                      ->add_option("--gpu-blocks", options.gpu_blocks,
+                                   "blocks of the pool, with the null block")
+                      ->check(CLI::PositiveNumber)
+                      ->default_str("10000; 65536 for scheduler");
+    auto* only = command->add_option("--only", options.only, "one side alone, for figures")
+                     ->check(CLI::IsMember({"reference", "optimized"}));
+    command
+        ->add_flag("--lockstep", options.lockstep,
+                   "reference and optimized side by side (block_pool: unless --only; scheduler: "
+                   "optimized alone is the default)")
+        ->excludes(only);
+    command
+        ->add_option("--state-every", options.state_every,
+                     "compare the whole state after every n-th command or step (numbers and "
+                     "answers always)")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    // The last one counts, so that a line that reproduces a failure can be a line with an addition.
+    command->add_option("--requests", options.requests_max, "replay the first ones only")
+        ->check(CLI::PositiveNumber)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    command->add_option("--csv", options.csv_file, "write the figures over time (or the curve)")
+        ->type_name("FILE");
+    command->add_option("--svg", options.svg_file, "draw them")->type_name("FILE");
+    command
+        ->add_option("--planted-bug", options.subject.planted_bug,
+                     "test the optimized implementation with this mistake in it")
+        ->type_name("NAME");
+    add_output(command, options.output, /*junit=*/true);
+    add_block_pool_options();
+    add_scheduler_options();
+  }
+
+  /// To be called when the line was read. False (said on stderr): an option of another target.
+  bool finish() {
+    const std::string others = group_of(options_.target == kScheduler ? kBlockPool : kScheduler);
+    for (const CLI::Option* option : command_->get_options()) {
+      if (option->get_group() != others || option->count() == 0) continue;
+      bad_input(option->get_name() + ": not with --target " + options_.target);
+      return false;
+    }
+    if (gpu_blocks_->count() > 0) options_.scheduler.gpu_blocks = options_.gpu_blocks;
+    options_.scheduler.requests_max = options_.requests_max;
+    if (!options_.subject.planted_bug.empty()) options_.lockstep = true;
+    return true;
+  }
+
+ private:
+  static constexpr const char* kBlockPool = "block_pool";
+  static constexpr const char* kScheduler = "scheduler";
+
+  static std::string group_of(const std::string& target) { return "With --target " + target; }
+
+  template <class Member>
+  CLI::Option* add(const char* target, const char* name, Member& member, const char* doc) {
+    return command_->add_option(name, member, doc)->group(group_of(target));
+  }
+
+  void add_block_pool_options() {
+    add(kBlockPool, "--concurrency", options_.concurrency,
+        "requests that hold their blocks at a time")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    add(kBlockPool, "--curve", options_.curve, "the hit rate at each of these pool sizes instead")
+        ->delimiter(',')
+        ->check(CLI::PositiveNumber)
+        ->type_name("N,N,...");
+    add(kBlockPool, "--out", options_.out_folder, "where the scenario of a failure is written")
+        ->type_name("FOLDER")
+        ->capture_default_str();
+  }
+
+  void add_scheduler_options() {
+    SchedulerReplayOptions& scheduler = options_.scheduler;
+    const auto number = [&](const char* name, std::uint32_t& member, const char* doc) {
+      return add(kScheduler, name, member, doc)->capture_default_str();
+    };
+    const auto positive = [&](const char* name, std::uint32_t& member, const char* doc) {
+      return number(name, member, doc)->check(CLI::PositiveNumber);
+    };
+    positive("--block-size", scheduler.block_size, "tokens of a block");
+    positive("--max-num-seqs", scheduler.max_num_seqs, "requests that run at once");
+    positive("--max-num-batched-tokens", scheduler.max_num_batched_tokens, "tokens a step");
+    number("--max-model-len", scheduler.max_model_len,
+           "tokens of a request; 0: of the longest one");
+    number("--long-prefill-token-threshold", scheduler.long_prefill_token_threshold,
+           "tokens of a request a step; 0: no bound");
+    add(kScheduler, "--policy", policy_, "who goes first")
+        ->check(CLI::IsMember({"fcfs", "priority"}))
+        ->capture_default_str()
+        ->each([&](const std::string& text) {
+          scheduler.policy = *scheduling_policy_from_text(text);
+        });
+    positive("--priorities", scheduler.num_priorities,
+             "with priority: the n-th request of the trace, from 0, has priority n modulo this");
+    command_->add_flag("--async", scheduler.async_scheduling, "plan a step ahead")
+        ->group(group_of(kScheduler));
+    number("--spec", scheduler.num_speculative_tokens, "drafts a request and step");
+    add(kScheduler, "--accept", scheduler.accepted,
+        "how many are accepted of the first list of drafts, of the second, ..., and from the start "
+        "again; all without it")
+        ->delimiter(',')
+        ->type_name("N,N,...");
+    positive("--trace-block-tokens", scheduler.block_tokens, "prompt tokens of a hash id");
+    number("--step-us", scheduler.step_us, "simulated microseconds of a step");
+    number("--token-ns", scheduler.token_ns, "and nanoseconds of each of its tokens");
+    number("--interval-ms", scheduler.interval_ms,
+           "of the figures over time; 0: a 200th of the trace, at least 100");
+    add(kScheduler, "--hash-algorithm", scheduler.hash_algorithm, "of block hashes")
+        ->check(CLI::IsMember({"sha256_cbor", "xxhash_cbor"}))
+        ->capture_default_str();
+    add(kScheduler, "--profile", scheduler.profile, "whose rules")
+        ->check(CLI::IsMember({"v0.19", "v0.23"}))
+        ->capture_default_str();
+  }
+
+  CLI::App* command_;
+  ReplayCommandOptions& options_;
+  CLI::Option* gpu_blocks_ = nullptr;
+  std::string policy_ = "fcfs";
+};
+
+/// The command line behind the subcommand, ready to be typed again.
+std::string arguments_behind_subcommand(int argc, char** argv) {
+  std::string text;
+  for (int k = 2; k < argc; ++k) {
+    const std::string_view argument = argv[k];
+    const bool is_plain = argument.find_first_of(" \t'\"\\$*?&|;<>()`") == argument.npos;
+    if (k > 2) text += ' ';
+    text += is_plain ? std::string(argument) : "'" + std::string(argument) + "'";
+  }
+  return text;
 }
 
 int run(int argc, char** argv) {
@@ -151,50 +299,12 @@ int run(int argc, char** argv) {
 
   ReplayCommandOptions replay_options;
   CLI::App* replay_app =
-      app.add_subcommand("replay", "recorded production traffic through the pool");
-  replay_app->add_option("FILE", replay_options.file, "a request trace")->required();
-  replay_app->add_option("--format", replay_options.format, "of the trace")
-      ->check(CLI::IsMember({"mooncake"}))
-      ->capture_default_str();
-  replay_app
-      ->add_option("--gpu-blocks", replay_options.gpu_blocks,
-                   "blocks of the pool, with the null block")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  replay_app
-      ->add_option("--concurrency", replay_options.concurrency,
-                   "requests that hold their blocks at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  replay_app->add_option("--only", replay_options.only, "one side alone, for figures")
-      ->check(CLI::IsMember({"reference", "optimized"}));
-  replay_app
-      ->add_option("--state-every", replay_options.state_every,
-                   "compare the whole state after every n-th command (numbers and answers always)")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  replay_app->add_option("--requests", replay_options.requests_max, "replay the first ones only")
-      ->check(CLI::PositiveNumber);
-  replay_app
-      ->add_option("--curve", replay_options.curve,
-                   "the hit rate at each of these pool sizes instead")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber)
-      ->type_name("N,N,...");
-  replay_app
-      ->add_option("--csv", replay_options.csv_file, "write the figures over time (or the curve)")
-      ->type_name("FILE");
-  replay_app->add_option("--svg", replay_options.svg_file, "draw them")->type_name("FILE");
-  replay_app
-      ->add_option("--planted-bug", replay_options.subject.planted_bug,
-                   "test the optimized implementation with this mistake in it")
-      ->type_name("NAME");
-  replay_app
-      ->add_option("--out", replay_options.out_folder, "where the scenario of a failure is written")
-      ->type_name("FOLDER")
-      ->capture_default_str();
-  add_output(replay_app, replay_options.output, /*junit=*/true);
-  replay_app->callback([&] { exit_code = replay_command(replay_options); });
+      app.add_subcommand("replay", "recorded production traffic through the pool or the scheduler");
+  ReplayCommandLine replay_line(replay_app, replay_options);
+  replay_app->callback([&] {
+    replay_options.arguments = arguments_behind_subcommand(argc, argv);
+    exit_code = replay_line.finish() ? replay_command(replay_options) : exit_code::kBadInput;
+  });
 
   ShrinkCommandOptions shrink_options;
   CLI::App* shrink_app = app.add_subcommand("shrink", "make a failing scenario small");

@@ -22,7 +22,7 @@ class LineReader {
   LineReader(std::string_view text, std::string_view file, std::uint32_t line_number)
       : text_(text), file_(file), line_number_(line_number) {}
 
-  Parsed<MooncakeRequest> read() const {
+  Parsed<MooncakeRequest> read(std::uint32_t block_tokens) const {
     Json object;
     try {
       object = Json::parse(text_);
@@ -37,6 +37,7 @@ class LineReader {
     if (auto error = take(object, "input_length", request.input_length)) return std::move(*error);
     if (auto error = take(object, "output_length", request.output_length)) return std::move(*error);
     if (auto error = take(object, "hash_ids", request.hash_ids)) return std::move(*error);
+    if (auto error = check_num_ids(request, block_tokens)) return std::move(*error);
     return request;
   }
 
@@ -46,6 +47,18 @@ class LineReader {
             {line_number_, static_cast<std::uint32_t>(column)},
             std::move(found),
             std::move(expected)};
+  }
+
+  std::optional<InputError> check_num_ids(const MooncakeRequest& request,
+                                          std::uint32_t block_tokens) const {
+    if (block_tokens == 0) return std::nullopt;
+    const std::size_t num_blocks =
+        (std::size_t{request.input_length} + block_tokens - 1) / block_tokens;
+    if (request.hash_ids.size() == num_blocks) return std::nullopt;
+    return error_at(column_of("hash_ids"),
+                    std::to_string(request.hash_ids.size()) + " hash_ids for " +
+                        std::to_string(request.input_length) + " tokens",
+                    std::to_string(num_blocks) + ", one for each " + std::to_string(block_tokens));
   }
 
   InputError syntax_error(std::size_t byte) const {
@@ -107,15 +120,15 @@ class LineReader {
 
 }  // namespace
 
-Parsed<std::vector<MooncakeRequest>> read_mooncake_trace(std::istream& text,
-                                                         std::string_view file) {
+Parsed<std::vector<MooncakeRequest>> read_mooncake_trace(std::istream& text, std::string_view file,
+                                                         std::uint32_t block_tokens) {
   std::vector<MooncakeRequest> requests;
   std::string line;
   std::uint32_t line_number = 0;
   while (std::getline(text, line)) {
     ++line_number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    Parsed<MooncakeRequest> request = LineReader(line, file, line_number).read();
+    Parsed<MooncakeRequest> request = LineReader(line, file, line_number).read(block_tokens);
     if (!request) return request.error();
     requests.push_back(std::move(*request));
   }
@@ -129,10 +142,11 @@ Parsed<std::vector<MooncakeRequest>> read_mooncake_trace(std::istream& text,
   return requests;
 }
 
-Parsed<std::vector<MooncakeRequest>> read_mooncake_trace_file(const std::string& path) {
+Parsed<std::vector<MooncakeRequest>> read_mooncake_trace_file(const std::string& path,
+                                                              std::uint32_t block_tokens) {
   std::ifstream text(path);
   if (!text) return InputError{path, {}, "a file that cannot be opened", "a request trace"};
-  return read_mooncake_trace(text, path);
+  return read_mooncake_trace(text, path, block_tokens);
 }
 
 double MooncakeTotals::hit_rate_max() const {

@@ -33,17 +33,21 @@ struct MooncakeRequest {
   friend bool operator==(const MooncakeRequest&, const MooncakeRequest&) = default;
 };
 
-/// Reads a trace to its end, line by line; blank lines are passed over. The number of hash ids is
-/// not held against input_length: other recorders use other block sizes.
+/// Reads a trace to its end, line by line; blank lines are passed over. With block_tokens, each
+/// line has as many hash ids as its input_length has blocks of that many tokens, the last one begun
+/// or full; with 0 the one is not held against the other, since recorders use other block sizes.
 ///
 /// Errors: a line that is not JSON or no object; a key that is missing or holds anything but a
-///         non-negative integer that fits (a list of them for hash_ids); no request at all. The
-///         column is that of the character or the key that is wrong, 1 for the line as a whole.
+///         non-negative integer that fits (a list of them for hash_ids); another number of hash ids
+///         than block_tokens demands; no request at all. The column is that of the character or the
+///         key that is wrong, 1 for the line as a whole.
 Parsed<std::vector<MooncakeRequest>> read_mooncake_trace(std::istream& text,
-                                                         std::string_view file = {});
+                                                         std::string_view file = {},
+                                                         std::uint32_t block_tokens = 0);
 
 /// Errors: a file that cannot be opened, besides.
-Parsed<std::vector<MooncakeRequest>> read_mooncake_trace_file(const std::string& path);
+Parsed<std::vector<MooncakeRequest>> read_mooncake_trace_file(const std::string& path,
+                                                              std::uint32_t block_tokens = 0);
 
 /// What a trace holds, and what an unbounded prefix cache would make of it.
 struct MooncakeTotals {

@@ -53,6 +53,25 @@ TEST(MooncakeTrace, DoesNotHoldTheNumberOfIdsAgainstTheLength) {
   EXPECT_EQ(requests->front().hash_ids.size(), 3U);
 }
 
+TEST(MooncakeTrace, HoldsTheNumberOfIdsAgainstTheLengthWhereAskedTo) {
+  const std::string text =
+      "\n"
+      R"({"timestamp":0,"input_length":9,"output_length":1,"hash_ids":[1,2,3]})"
+      "\n";
+  const auto with_block_tokens = [&](std::uint32_t block_tokens) {
+    std::istringstream stream(text);
+    const auto requests = read_mooncake_trace(stream, "t.jsonl", block_tokens);
+    return requests ? "no error" : requests.error().to_text();
+  };
+
+  EXPECT_EQ(with_block_tokens(3), "no error");
+  EXPECT_EQ(with_block_tokens(4), "no error");
+  EXPECT_EQ(with_block_tokens(5),
+            "t.jsonl:2:51: found 3 hash_ids for 9 tokens, expected 2, one for each 5");
+  EXPECT_EQ(with_block_tokens(2),
+            "t.jsonl:2:51: found 3 hash_ids for 9 tokens, expected 5, one for each 2");
+}
+
 TEST(MooncakeTrace, TakesTheLargestIntegers) {
   const auto requests = read(
       R"({"timestamp":18446744073709551615,"input_length":4294967295,"output_length":4294967295,)"

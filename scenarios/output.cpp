@@ -60,6 +60,13 @@ void save_failure(Report& report, const std::string& path, const Subject& subjec
   report.reproduce = "kvfence run " + path + (arguments.empty() ? "" : " " + arguments);
 }
 
+bool write_if_asked(const std::string& path, const std::string& text) {
+  if (path.empty()) return true;
+  const std::optional<std::string> problem = write_file(path, text);
+  if (problem) std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
+  return !problem;
+}
+
 bool write_junit(const std::vector<Report>& reports, const OutputOptions& output) {
   if (output.junit_file.empty()) return true;
   const std::optional<std::string> problem = write_file(output.junit_file, to_junit(reports));

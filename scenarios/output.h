@@ -24,6 +24,9 @@ int without_report(const Outcome& outcome, const OutputOptions& output);
 /// report.reproduce.
 void save_failure(Report& report, const std::string& path, const Subject& subject);
 
+/// Writes the text to the file, if one is asked for; false (said on stderr) if that fails.
+bool write_if_asked(const std::string& path, const std::string& text);
+
 /// Writes the JUnit file if one is asked for; false (said on stderr) if that fails.
 bool write_junit(const std::vector<Report>& reports, const OutputOptions& output);
 

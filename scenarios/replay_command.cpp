@@ -1,10 +1,11 @@
-/// `kvfence replay`: recorded production traffic through the pool.
+/// `kvfence replay --target block_pool`: recorded production traffic through the pool.
 
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "contract/scheduler_target.h"
 #include "scenarios/commands.h"
 #include "scenarios/exit_code.h"
 #include "scenarios/files.h"
@@ -42,13 +43,6 @@ Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
                     {},
                     "'" + options.subject.planted_bug + "'",
                     "a name of kvfence list planted-bugs"};
-}
-
-bool save(const std::string& path, const std::string& text) {
-  if (path.empty()) return true;
-  const auto problem = write_file(path, text);
-  if (problem) std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
-  return !problem;
 }
 
 Report report_of(const ReplayCommandOptions& options, const Sides& sides,
@@ -127,7 +121,8 @@ int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions
   } else {
     std::printf("%s", to_table(curve, totals).c_str());
   }
-  if (!save(options.csv_file, to_csv(curve)) || !save(options.svg_file, to_svg(curve, totals))) {
+  if (!write_if_asked(options.csv_file, to_csv(curve)) ||
+      !write_if_asked(options.svg_file, to_svg(curve, totals))) {
     return exit_code::kBadInput;
   }
   return object["disagreements"] == 0 ? exit_code::kAgree : exit_code::kDisagreement;
@@ -136,6 +131,7 @@ int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions
 }  // namespace
 
 int replay_command(const ReplayCommandOptions& options) {
+  if (options.target == SchedulerTarget::kName) return replay_scheduler_command(options);
   TrafficReplayOptions replay;
   replay.gpu_blocks = options.gpu_blocks;
   replay.concurrency = options.concurrency;
@@ -160,8 +156,8 @@ int replay_command(const ReplayCommandOptions& options) {
   progress.clear();
   Report report = report_of(options, *sides, result, progress.seconds());
   if (result.divergence) save_divergence(options, result, report);
-  bool saved = save(options.csv_file, to_csv(result.samples));
-  saved = save(options.svg_file, to_svg(result.samples)) && saved;
+  bool saved = write_if_asked(options.csv_file, to_csv(result.samples));
+  saved = write_if_asked(options.svg_file, to_svg(result.samples)) && saved;
   saved = write_junit({report}, options.output) && saved;
   if (options.output.json) {
     nlohmann::ordered_json object = nlohmann::ordered_json::parse(to_json(report));

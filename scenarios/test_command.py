@@ -212,6 +212,81 @@ class Replay(Command):
         self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
 
 
+class ReplayThroughTheScheduler(Command):
+    def replay(self, code, *arguments):
+        return self.expect(code, "replay", str(EXCERPT), "--target", "scheduler", *arguments)
+
+    def figures(self, *arguments):
+        result = json.loads(self.replay(AGREE, "--requests", "60", *arguments, "--json").stdout.splitlines()[-1])
+        self.assertEqual((result["requests"], result["completed"], result["disagreements"]), (60, 60, 0))
+        for wall in ("seconds", "commands_per_second", "scheduler_seconds", "steps_per_second"):
+            self.assertGreater(result.pop(wall), 0)
+        return result
+
+    def test_the_excerpt_in_json(self):
+        result = self.figures()
+        self.assertEqual(result["expected"], "optimized")
+        self.assertEqual(result["hit_rate"], result["found_tokens"] / result["admitted_tokens"])
+        self.assertLessEqual(result["queueing_seconds"]["p50"], result["queueing_seconds"]["p99"])
+        self.assertEqual(result, self.figures())
+
+    def test_both_sides_have_the_same_figures(self):
+        small = ("--block-size", "512", "--gpu-blocks", "300", "--async", "--spec", "2", "--accept", "1,0,2")
+        results = [self.figures(*small, *sides) for sides in ((), ("--only", "reference"), ("--lockstep",))]
+        self.assertGreater(results[0]["preemptions"], 0)
+        self.assertGreater(results[0]["accepted_draft_tokens"], 0)
+        self.assertEqual((results[2]["expected"], results[2]["actual"]), ("reference", "optimized"))
+        for result in results:
+            del result["expected"], result["actual"]
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0], results[2])
+
+    def test_options_that_change_figures(self):
+        plain = self.figures()
+        for arguments in (("--block-size", "512", "--gpu-blocks", "2048"), ("--max-num-seqs", "2"),
+                          ("--max-num-batched-tokens", "512"), ("--step-us", "100000"), ("--token-ns", "1"),
+                          ("--policy", "priority", "--priorities", "3"), ("--long-prefill-token-threshold", "100")):
+            self.assertNotEqual(self.figures(*arguments), plain, arguments)
+        for arguments in (("--hash-algorithm", "sha256_cbor"), ("--interval-ms", "1"), ("--priorities", "9")):
+            self.assertEqual(self.figures(*arguments), plain, arguments)
+
+    def test_a_planted_bug_is_found_again_by_its_last_line(self):
+        # One of the pool, one of the KV-cache manager, one of the scheduler.
+        for bug in (BUG, "freed_in_forward_order", "preempted_to_tail_of_waiting"):
+            done = self.replay(DISAGREEMENT, "--requests", "100", "--block-size", "512", "--gpu-blocks", "300",
+                               "--planted-bug", bug)
+            last = done.stdout.splitlines()[-1]
+            self.assertTrue(last.startswith("reproduce: kvfence replay "), last)
+            again = self.expect(DISAGREEMENT, *last.split()[2:])
+            self.assertIn(f"optimized with {bug} differs from reference", again.stdout)
+
+    def test_the_summary_figures_over_time_and_pictures(self):
+        done = self.replay(AGREE, "--requests", "60", "--csv", "a.csv", "--svg", "a.svg", "--junit", "a.xml")
+        for word in ("prefix cache", "first token", "referenced", "steps a second", "agree scheduler: optimized holds"):
+            self.assertIn(word, done.stdout)
+        header, *rows = (self.folder / "a.csv").read_text().splitlines()
+        self.assertEqual(header.split(",")[:6], ["time_s", "running", "waiting", "empty", "cached", "referenced"])
+        for row in rows:
+            self.assertEqual(sum(int(count) for count in row.split(",")[3:6]), 65536)
+        ElementTree.parse(self.folder / "a.svg")
+        self.assertEqual(ElementTree.parse(self.folder / "a.xml").getroot().get("failures"), "0")
+
+    def test_bad_input(self):
+        for arguments, words in (
+            (("--concurrency", "3"), "--concurrency: not with --target scheduler"),
+            (("--gpu-blocks", "0"), "--gpu-blocks"),
+            (("--lockstep", "--only", "reference"), "--only"),
+            (("--policy", "lifo"), "--policy"),
+            (("--accept", "x"), "--accept"),
+            (("--step-us", "0", "--token-ns", "0"), "expected a step that takes time"),
+            (("--trace-block-tokens", "256"), "excerpt.jsonl:1:62: found 14 hash_ids for 6758 tokens, expected 27"),
+            (("--planted-bug", "nope"), "expected a name of kvfence list planted-bugs"),
+        ):
+            self.assertIn(words, self.replay(BAD_INPUT, *arguments).stderr, arguments)
+        self.assertIn("--async: not with --target block_pool",
+                      self.expect(BAD_INPUT, "replay", str(EXCERPT), "--async").stderr)
+
+
 class List(Command):
     def test_every_list_has_something(self):
         for what in ("targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"):
