@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Times kvfence's implementations and the real class of vLLM in one session and prints them side by side.
 
---suite block_pool (the default): the block pools and BlockPool; kv_cache: the KV-cache managers and KVCacheManager.
+--suite block_pool (the default): the block pools and BlockPool; kv_cache: the KV-cache managers and KVCacheManager;
+scheduler: the schedulers and Scheduler.
 
-Each round runs, one after the other and on one core: the C++ benchmark at --num-blocks, each release of vLLM at the
+Each round runs, one after the other and on one core: the C++ benchmark at --size, each release of vLLM at the
 same size, the reference, and the optimized implementation at the suite's other sizes. What is compared was so measured
 minutes apart at most; a ratio is taken within a round, and the table shows the median over the rounds
 [smallest..largest].
@@ -12,6 +13,7 @@ Exit codes: 0 done, 2 a bad argument or no usable benchmark program, 77 no vLLM 
 
 examples: compare_with_vllm.py --rounds 5 --results properties/bench/RESULTS.md
           compare_with_vllm.py --suite kv_cache --repetitions 15 --results properties/bench/RESULTS_kv_cache.md
+          compare_with_vllm.py --suite scheduler --results properties/bench/RESULTS_scheduler.md
 """
 
 from __future__ import annotations
@@ -78,6 +80,14 @@ SUITES = {
         ),
         program="kv_cache_bench", adapter="bench_vllm_kv_cache.py", size_option="--prompt-blocks", unit="call",
         what="blocks of the long prompt", sizes=(8192,), default_size=8192, reference_size=8192),
+    "scheduler": Suite(
+        operations=(
+            ("schedule", "Schedule", None),
+            ("update_from_output", "UpdateFromOutput", None),
+            ("step", "Step", None),
+        ),
+        program="scheduler_bench", adapter="bench_vllm_scheduler.py", size_option="--num-requests", unit="step",
+        what="running requests", sizes=(1, 64, 256, 1024, 16_384), default_size=256, reference_size=256),
 }
 
 Times = Dict[str, float]  # operation: ns a unit of the suite
@@ -94,9 +104,9 @@ def output_of(command: List[str]) -> str:
     return done.stdout
 
 
-def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, num_blocks: int, min_time: float) -> Times:
+def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, size: int, min_time: float) -> Times:
     output = output_of([
-        str(program), f"--benchmark_filter=^BM_[A-Za-z]+{implementation}/{num_blocks}/",
+        str(program), f"--benchmark_filter=^BM_[A-Za-z]+{implementation}/{size}/",
         f"--benchmark_min_time={min_time}", "--benchmark_format=json"])
     # Where the filter matches nothing, Google Benchmark prints nothing.
     benchmarks = json.loads(output)["benchmarks"] if output else []
@@ -112,10 +122,10 @@ def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, num_block
     return times
 
 
-def time_vllm(suite: Suite, version: str, num_blocks: int, repetitions: int) -> Optional[Times]:
+def time_vllm(suite: Suite, version: str, size: int, repetitions: int) -> Optional[Times]:
     """None if that release is not on this machine."""
     command = [sys.executable, str(ADAPTERS / suite.adapter), "--release", version,
-               suite.size_option, str(num_blocks), "--repetitions", str(repetitions)]
+               suite.size_option, str(size), "--repetitions", str(repetitions)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == SKIPPED:
         print(done.stderr.strip(), file=sys.stderr)
@@ -142,12 +152,12 @@ def measure(suite: Suite, arguments: argparse.Namespace) -> dict:
     load_before = os.getloadavg()[0]
     for number in range(arguments.rounds):
         print(f"round {number + 1} of {arguments.rounds}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-        optimized[arguments.num_blocks].append(
-            time_cpp(suite, arguments.program, "Optimized", arguments.num_blocks, arguments.min_time))
+        optimized[arguments.size].append(
+            time_cpp(suite, arguments.program, "Optimized", arguments.size, arguments.min_time))
         for version in RELEASES:
             times = None
             if version not in missing:
-                times = time_vllm(suite, version, arguments.num_blocks, arguments.repetitions)
+                times = time_vllm(suite, version, arguments.size, arguments.repetitions)
             if times is None:
                 missing.add(version)
             else:
@@ -157,10 +167,10 @@ def measure(suite: Suite, arguments: argparse.Namespace) -> dict:
             raise SystemExit(SKIPPED)
         reference.append(time_cpp(suite, arguments.program, "Reference", suite.reference_size, arguments.min_time))
         for size in suite.sizes:
-            if size != arguments.num_blocks:
+            if size != arguments.size:
                 optimized[size].append(time_cpp(suite, arguments.program, "Optimized", size, arguments.min_time))
 
-    here = optimized[arguments.num_blocks]
+    here = optimized[arguments.size]
     return {
         "suite": arguments.suite,
         "date": arguments.date,
@@ -168,7 +178,7 @@ def measure(suite: Suite, arguments: argparse.Namespace) -> dict:
         "load": [round(load_before, 1), round(os.getloadavg()[0], 1)],
         "python": platform.python_version(),
         "rounds": arguments.rounds,
-        "num_blocks": arguments.num_blocks,
+        "size": arguments.size,
         "optimized": {str(size): summaries(rounds) for size, rounds in optimized.items()},
         "reference": {str(suite.reference_size): summaries(reference)},
         "vllm": {version: summaries(rounds) for version, rounds in vllm.items()},
@@ -213,14 +223,14 @@ def table(header: List[str], rows: List[List[str]]) -> str:
 
 def comparison_table(suite: Suite, results: dict) -> str:
     reference = "reference"
-    if suite.reference_size != results["num_blocks"]:
+    if suite.reference_size != results["size"]:
         reference += f" ({suite.reference_size} {suite.what})"
     header = ["operation", "optimized", reference]
     for version in results["vllm"]:
         header += [f"vLLM {version}", "ratio"]
     rows = []
     for name, _, target in suite.operations:
-        row = [name, time_text(results["optimized"][str(results["num_blocks"])][name]),
+        row = [name, time_text(results["optimized"][str(results["size"])][name]),
                time_text(results["reference"][str(suite.reference_size)][name])]
         for version in results["vllm"]:
             row += [time_text(results["vllm"][version][name]), ratio(results["ratio"][version][name], target)]
@@ -236,7 +246,7 @@ def flatness_table(suite: Suite, results: dict) -> str:
 
 def text_of(results: dict) -> str:
     suite = SUITES[results["suite"]]
-    text = (f"ns a {suite.unit} (unless a cell has another unit) at {results['num_blocks']} {suite.what}: median of "
+    text = (f"ns a {suite.unit} (unless a cell has another unit) at {results['size']} {suite.what}: median of "
             f"{results['rounds']} rounds [min..max]; ratio: of the same round\n\n{comparison_table(suite, results)}\n")
     if len(suite.sizes) > 1:
         text += f"\noptimized, ns a {suite.unit} by number of {suite.what}\n\n{flatness_table(suite, results)}\n"
@@ -263,7 +273,8 @@ def main() -> int:
     parser.add_argument("--suite", choices=SUITES, default="block_pool")
     parser.add_argument("--program", type=pathlib.Path, metavar="FILE",
                         help="the suite's C++ benchmark; default: that of --preset release")
-    parser.add_argument("--num-blocks", type=int, help="where implementations are compared; one of the suite's sizes")
+    parser.add_argument("--size", "--num-blocks", type=int, metavar="N",
+                        help="where implementations are compared; one of the suite's sizes")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repetitions", type=int, default=3, help="of vLLM's side in a round")
     parser.add_argument("--min-time", type=float, default=0.1, metavar="SECONDS",
@@ -276,9 +287,9 @@ def main() -> int:
         parser.error("at least 1 round, 1 repetition and a time above 0")
     suite = SUITES[arguments.suite]
     arguments.program = arguments.program or PROGRAMS / suite.program
-    arguments.num_blocks = arguments.num_blocks or suite.default_size
-    if arguments.num_blocks not in suite.sizes:
-        parser.error(f"--num-blocks is one of {', '.join(map(str, suite.sizes))}")
+    arguments.size = arguments.size or suite.default_size
+    if arguments.size not in suite.sizes:
+        parser.error(f"--size is one of {', '.join(map(str, suite.sizes))}")
     if not os.access(arguments.program, os.X_OK):
         parser.error(f"{arguments.program} is no program: cmake --preset release && "
                      f"cmake --build --preset release --target {suite.program}")
@@ -290,7 +301,7 @@ def main() -> int:
         return 2
     print(json.dumps(results) if arguments.json else text_of(results), end="\n" if arguments.json else "")
     if arguments.results is not None:
-        command = (f"compare_with_vllm.py --suite {arguments.suite} --num-blocks {arguments.num_blocks} "
+        command = (f"compare_with_vllm.py --suite {arguments.suite} --size {arguments.size} "
                    f"--rounds {arguments.rounds} --repetitions {arguments.repetitions}")
         arguments.results.write_text(results_page(results, command), encoding="utf-8")
     return 0

@@ -17,21 +17,22 @@
 
 namespace kvfence {
 
-/// Times one pass an iteration. `restore` runs before it off the clock, `holds` after it: whether
-/// the pass did what it should. The counters are ns_per_<unit> (the median pass),
-/// ns_per_<unit>_min and passes, where a pass has num_units units.
-template <class Restore, class Pass, class Holds>
-void time_passes(benchmark::State& state, const std::string& unit, std::size_t num_units,
-                 Restore restore, Pass pass, Holds holds) {
-  using Clock = std::chrono::steady_clock;
+using BenchClock = std::chrono::steady_clock;
+
+inline double seconds_since(BenchClock::time_point begin) {
+  return std::chrono::duration<double>(BenchClock::now() - begin).count();
+}
+
+/// One pass an iteration. `restore` runs before it, `holds` after it: whether the pass did what it
+/// should. timed_pass() gives the seconds of what it timed of itself. The counters are
+/// ns_per_<unit> (the median pass), ns_per_<unit>_min and passes, where a pass has num_units units.
+template <class Restore, class TimedPass, class Holds>
+void report_passes(benchmark::State& state, const std::string& unit, std::size_t num_units,
+                   Restore restore, TimedPass timed_pass, Holds holds) {
   std::vector<double> seconds;
   for (auto _ : state) {
     restore();
-    benchmark::ClobberMemory();
-    const Clock::time_point begin = Clock::now();
-    pass();
-    benchmark::ClobberMemory();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    seconds.push_back(timed_pass());
     state.SetIterationTime(seconds.back());
     if (!holds()) {
       state.SkipWithError("what was timed did not do what it should");
@@ -43,6 +44,22 @@ void time_passes(benchmark::State& state, const std::string& unit, std::size_t n
   state.counters["ns_per_" + unit] = seconds[seconds.size() / 2] * ns_per_unit_and_second;
   state.counters["ns_per_" + unit + "_min"] = seconds.front() * ns_per_unit_and_second;
   state.counters["passes"] = static_cast<double>(seconds.size());
+}
+
+/// The same where the whole pass is timed.
+template <class Restore, class Pass, class Holds>
+void time_passes(benchmark::State& state, const std::string& unit, std::size_t num_units,
+                 Restore restore, Pass pass, Holds holds) {
+  report_passes(
+      state, unit, num_units, restore,
+      [&] {
+        benchmark::ClobberMemory();
+        const BenchClock::time_point begin = BenchClock::now();
+        pass();
+        benchmark::ClobberMemory();
+        return seconds_since(begin);
+      },
+      holds);
 }
 
 /// Why this build measures nothing of use; empty if it does.

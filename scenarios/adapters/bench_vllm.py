@@ -24,17 +24,13 @@ example: bench_vllm.py --release 0.19.0 --num-blocks 100000
 
 from __future__ import annotations
 
-import argparse
 import gc
 import hashlib
-import json
-import platform
-import statistics
 import sys
 import time
 from typing import Callable, Dict, List
 
-from releases import RELEASE_OF_PROFILE, ReleaseNotFound, find_release
+from bench_common import check, run
 from upstream_pool import Modules
 
 CALL_BLOCKS = 1000
@@ -100,49 +96,9 @@ class Bench:
         self._time("get_new_blocks_evicting", counts, pool.get_new_blocks)
 
         found_ids = [hit[0].block_id for hit in found]
-        if found_ids != self._order or any(missed) or len(pool.cached_block_hash_to_block) != 0:
-            raise SystemExit("bench_vllm.py: the pool did not do what was timed")
+        check(found_ids == self._order and not any(missed) and len(pool.cached_block_hash_to_block) == 0)
         return {name: seconds * 1e9 / self._num_usable for name, seconds in self._seconds.items()}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--release", metavar="VERSION",
-                        help=f"default: {RELEASE_OF_PROFILE['v0.19']}, or what --path has")
-    parser.add_argument("--path", metavar="FOLDER", help="where a wheel was unpacked; contains vllm/")
-    parser.add_argument("--num-blocks", type=int, default=100_000)
-    parser.add_argument("--repetitions", type=int, default=7)
-    arguments = parser.parse_args()
-    if arguments.num_blocks < 2 or arguments.repetitions < 1:
-        parser.error("at least 2 blocks and 1 repetition")
-    version = arguments.release
-    if version is None and arguments.path is None:
-        version = RELEASE_OF_PROFILE["v0.19"]
-    try:
-        release = find_release(version, arguments.path)
-    except ReleaseNotFound as error:
-        print(f"bench_vllm.py: {error}", file=sys.stderr)
-        return 77
-
-    bench = Bench(Modules(release), arguments.num_blocks)
-    repetitions = [bench.repetition() for _ in range(arguments.repetitions)]
-    operations = {}
-    for name in repetitions[0]:
-        times = [repetition[name] for repetition in repetitions]
-        operations[name] = {
-            "median_ns_per_block": round(statistics.median(times), 1),
-            "min": round(min(times), 1),
-            "max": round(max(times), 1),
-        }
-    print(json.dumps({
-        "implementation": f"vllm {release.version}",
-        "num_blocks": arguments.num_blocks,
-        "repetitions": arguments.repetitions,
-        "python": platform.python_version(),
-        "ops": operations,
-    }))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, Bench, "block", "--num-blocks", range(2, 100_000_001), 100_000))

@@ -24,19 +24,15 @@ example: bench_vllm_kv_cache.py --release 0.19.0
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib
-import json
-import platform
-import statistics
 import sys
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
 import upstream_kv_cache
+from bench_common import check, run
 from kv_cache_target import Config, Group
-from releases import RELEASE_OF_PROFILE, ReleaseNotFound, find_release
 from upstream_pool import Modules
 
 BLOCK_SIZE = 16
@@ -46,11 +42,6 @@ RUNNING_TOKENS = 1024
 NUM_MISSES = 1000
 FULL = Group("full", BLOCK_SIZE)
 SLIDING = Group("sliding", BLOCK_SIZE, window=1024)
-
-
-def check(holds: bool) -> None:
-    if not holds:
-        raise SystemExit("bench_vllm_kv_cache.py: the manager did not do what was timed")
 
 
 class Bench:
@@ -140,42 +131,8 @@ class Bench:
         return dict(self._ns)
 
 
-def summary_of(times: List[float]) -> Dict[str, float]:
-    return {"median_ns_per_call": round(statistics.median(times), 1), "min": round(min(times), 1),
-            "max": round(max(times), 1)}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--release", metavar="VERSION",
-                        help=f"default: {RELEASE_OF_PROFILE['v0.19']}, or what --path has")
-    parser.add_argument("--path", metavar="FOLDER", help="where a wheel was unpacked; contains vllm/")
-    parser.add_argument("--prompt-blocks", type=int, default=8192)
-    parser.add_argument("--repetitions", type=int, default=7)
-    arguments = parser.parse_args()
-    # The hybrid manager holds the prompt twice.
-    if not 1 <= arguments.prompt_blocks <= (NUM_GPU_BLOCKS - 1) // 2 - 1 or arguments.repetitions < 1:
-        parser.error(f"1 to {(NUM_GPU_BLOCKS - 1) // 2 - 1} blocks and at least 1 repetition")
-    version = arguments.release
-    if version is None and arguments.path is None:
-        version = RELEASE_OF_PROFILE["v0.19"]
-    try:
-        release = find_release(version, arguments.path)
-    except ReleaseNotFound as error:
-        print(f"bench_vllm_kv_cache.py: {error}", file=sys.stderr)
-        return 77
-
-    bench = Bench(Modules(release), arguments.prompt_blocks)
-    repetitions = [bench.repetition() for _ in range(arguments.repetitions)]
-    print(json.dumps({
-        "implementation": f"vllm {release.version}",
-        "prompt_blocks": arguments.prompt_blocks,
-        "repetitions": arguments.repetitions,
-        "python": platform.python_version(),
-        "ops": {name: summary_of([repetition[name] for repetition in repetitions]) for name in repetitions[0]},
-    }))
-    return 0
-
+# The hybrid manager holds the prompt twice.
+MAX_PROMPT_BLOCKS = (NUM_GPU_BLOCKS - 1) // 2 - 1
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, Bench, "call", "--prompt-blocks", range(1, MAX_PROMPT_BLOCKS + 1), 8192))
