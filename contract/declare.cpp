@@ -47,6 +47,10 @@ std::string_view to_text(Domain domain) {
       return "a word";
     case Domain::kSamples:
       return "(sample request tokens)";
+    case Domain::kKey:
+      return "the number of an offload key";
+    case Domain::kKeys:
+      return "numbers of offload keys";
     case Domain::kText:
       return "text";
     case Domain::kMultimodal:

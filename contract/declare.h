@@ -46,6 +46,8 @@ enum class Domain : std::uint8_t {
   kRequests,    ///< names of requests
   kChoice,      ///< one word of a few
   kSamples,     ///< (sample request tokens) records
+  kKey,         ///< the number of an offload key
+  kKeys,        ///< numbers of offload keys, any order, repeats allowed
   kMultimodal,  ///< (item identifier offset length) records
   kSetting,     ///< part of a configuration; drawn by the target itself
   kResult,      ///< part of an observation: what the command answered
@@ -272,7 +274,7 @@ template <DeclaredRecord T>
 Value to_value(const std::vector<T>& member) {
   Value::List list;
   for (const T& element : member) {
-    list.push_back(Value(Value::Variant(Record{std::string(T::kWord), to_fields(element)})));
+    list.emplace_back(Value::Variant(Record{std::string(T::kWord), to_fields(element)}));
   }
   return Value(Value::Variant(std::move(list)));
 }

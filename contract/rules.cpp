@@ -23,7 +23,10 @@ Rules rules_of(Profile profile) {
               .connector_learns_new_requests = true,
               .finish_drops_by_computed_tokens = true,
               .held_requests_are_work = true,
-              .reset_without_connector_succeeds = true};
+              .reset_without_connector_succeeds = true,
+              .lookup_by_key = true,
+              .offload_reset = true,
+              .arc_refuses_with_idle_t1 = true};
   }
   return {};
 }

@@ -91,6 +91,20 @@ struct Rules {
   /// Source: vLLM v0.23.0 v1/core/sched/scheduler.py reset_connector_cache.
   bool reset_without_connector_succeeds = false;
 
+  /// An offloading manager is asked key by key, and answers "ask again" for a block that is being
+  /// written; before, it counts the leading blocks that are ready.
+  /// Source: vLLM v0.23.0 v1/kv_offload/cpu/manager.py lookup; v0.19.0 lookup.
+  bool lookup_by_key = false;
+
+  /// An offloading manager can be reset.
+  /// Source: vLLM v0.23.0 v1/kv_offload/cpu/manager.py reset_cache; absent in v0.19.0.
+  bool offload_reset = false;
+
+  /// ARC looks into T2 alone while T1 is smaller than its target, and refuses to evict if nothing
+  /// there can go, although blocks of T1 could.
+  /// Source: vLLM v0.19.0 and v0.23.0 v1/kv_offload/cpu/policies/arc.py evict.
+  bool arc_refuses_with_idle_t1 = true;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -101,7 +115,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 17> kRuleFields = {{
+inline constexpr std::array<RuleField, 20> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -135,6 +149,11 @@ inline constexpr std::array<RuleField, 17> kRuleFields = {{
      "finished requests whose blocks are held count as work"},
     {"reset_without_connector_succeeds", &Rules::reset_without_connector_succeeds,
      "resetting a connector where there is none succeeds"},
+    {"lookup_by_key", &Rules::lookup_by_key,
+     "an offloading manager is asked key by key; a block that is being written is no miss"},
+    {"offload_reset", &Rules::offload_reset, "an offloading manager can be reset"},
+    {"arc_refuses_with_idle_t1", &Rules::arc_refuses_with_idle_t1,
+     "ARC refuses to evict from a T1 below its target"},
 }};
 
 /// A pinned upstream release.

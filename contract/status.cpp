@@ -36,6 +36,11 @@ constexpr std::array<std::string_view, kNumErrorCodes> kNames = {
     "single_group_only",
     "not_loading",
     "not_finished",
+    "unknown_key",
+    "already_stored",
+    "not_ready",
+    "already_ready",
+    "not_reading",
     "listed_twice",
 };
 

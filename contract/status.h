@@ -41,6 +41,11 @@ enum class ErrorCode : std::uint8_t {
   kSingleGroupOnly,    ///< not for a configuration with several groups
   kNotLoading,         ///< no load of the request is under way
   kNotFinished,        ///< the request is not finished, or holds nothing any more
+  kUnknownKey,         ///< no block of that key is held
+  kAlreadyStored,      ///< a block of that key is held
+  kNotReady,           ///< the block is being written
+  kAlreadyReady,       ///< the block is not being written
+  kNotReading,         ///< fewer transfers read the block than are said to be done
   kListedTwice,        ///< named twice where each stands once
 };
 
