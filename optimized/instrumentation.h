@@ -1,7 +1,7 @@
 #pragma once
 
 /// What watches, or breaks, the optimized code from inside: a value that the pool, its queue, its
-/// map, the parts of the KV-cache manager and the scheduler each hold.
+/// map, and the parts of the KV-cache manager, of the scheduler and of the offloading manager hold.
 ///
 /// An instrumentation has the members of NoInstrumentation; production builds use that one,
 /// which is empty and whose hooks fold to nothing.
@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "optimized/planted_bugs.h"
+#include "optimized/planted_offloading_bugs.h"
 
 namespace kvfence::optimized {
 
@@ -20,6 +21,8 @@ struct NoInstrumentation {
   constexpr bool planted(PlantedBug) const { return false; }
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
+  constexpr bool planted(PlantedCachePolicyBug) const { return false; }
+  constexpr bool planted(PlantedOffloadingBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -28,6 +31,8 @@ struct NoInstrumentation {
   constexpr void on_table_entries(std::size_t) const {}
   /// That many requests were looked at.
   constexpr void on_requests(std::uint32_t) const {}
+  /// That many words of a place set, or places of a timeline, were read or written.
+  constexpr void on_words(std::size_t) const {}
 };
 
 /// Counts the work of data structures: the O(1) claim is a test about these numbers.
@@ -37,15 +42,19 @@ class CountingInstrumentation {
   constexpr bool planted(PlantedBug) const { return false; }
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
+  constexpr bool planted(PlantedCachePolicyBug) const { return false; }
+  constexpr bool planted(PlantedOffloadingBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
   void on_requests(std::uint32_t num_requests) const { num_requests_ += num_requests; }
+  void on_words(std::size_t num_words) const { num_words_ += num_words; }
 
   std::uint64_t num_links() const { return num_links_; }
   std::uint64_t num_probes() const { return num_probes_; }
   std::uint64_t num_table_entries() const { return num_table_entries_; }
   std::uint64_t num_requests() const { return num_requests_; }
+  std::uint64_t num_words() const { return num_words_; }
 
  private:
   // Lookups are const and count too.
@@ -53,6 +62,7 @@ class CountingInstrumentation {
   mutable std::uint64_t num_probes_ = 0;
   mutable std::uint64_t num_table_entries_ = 0;
   mutable std::uint64_t num_requests_ = 0;
+  mutable std::uint64_t num_words_ = 0;
 };
 
 /// Switches one planted bug on; kNone behaves like production.
@@ -62,24 +72,31 @@ class PlantedInstrumentation {
 
   PlantedInstrumentation() = default;
   // Implicit, so that a pool is built from (config, PlantedBug), a manager from (config,
-  // PlantedKVCacheBug), and a scheduler from (config, connector, PlantedSchedulerBug); or with the
-  // bug in a part further down.
+  // PlantedKVCacheBug), a scheduler from (config, connector, PlantedSchedulerBug), a policy from
+  // (config, PlantedCachePolicyBug); or with the bug in a part further down.
   PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
+  PlantedInstrumentation(PlantedCachePolicyBug bug) : cache_policy_bug_(bug) {}
+  PlantedInstrumentation(PlantedOffloadingBug bug) : offloading_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
   bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
+  bool planted(PlantedCachePolicyBug bug) const { return bug == cache_policy_bug_; }
+  bool planted(PlantedOffloadingBug bug) const { return bug == offloading_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
   void on_requests(std::uint32_t) const {}
+  void on_words(std::size_t) const {}
 
  private:
   PlantedBug bug_ = PlantedBug::kNone;
   PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
   PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
+  PlantedCachePolicyBug cache_policy_bug_ = PlantedCachePolicyBug::kNone;
+  PlantedOffloadingBug offloading_bug_ = PlantedOffloadingBug::kNone;
 };
 
 }  // namespace kvfence::optimized

@@ -217,7 +217,7 @@ bool StepPlanner<Instrumentation>::allocate_running(RequestIndex index,
                                                     std::uint32_t num_new_tokens) {
   while (!try_allocate_running(index, num_new_tokens)) {
     make_room(index);
-    if (state_.states[index].place != Place::kRunning) return false;
+    if (state_.states[index].place != RequestPlace::kRunning) return false;
   }
   const KVRequest request = state_.kv_request(index);
   state_.states[index].num_settled_tokens =
@@ -577,7 +577,7 @@ void StepPlanner<Instrumentation>::tell_connector(RequestIndex index, const Comp
 /// Into skipped_waiting, or on in its place there, not to be looked at again in this step.
 template <class Instrumentation>
 void StepPlanner<Instrumentation>::skip(RequestIndex index) {
-  if (state_.states[index].place == Place::kSkippedWaiting) {
+  if (state_.states[index].place == RequestPlace::kSkippedWaiting) {
     state_.do_not_look_at(index);
     return;
   }

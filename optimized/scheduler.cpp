@@ -80,7 +80,7 @@ void BasicScheduler<Instrumentation>::finish_requests(std::span<const RequestInd
   std::vector<RequestIndex>& unfinished = state_.numbers;
   unfinished.clear();
   for (RequestIndex request : requests) {
-    if (!state_.is_there(request) || state_.states[request].place == Place::kNone) continue;
+    if (!state_.is_there(request) || state_.states[request].place == RequestPlace::kNone) continue;
     state_.leave_place(request);
     unfinished.push_back(request);
   }

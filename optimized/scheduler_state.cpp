@@ -101,7 +101,7 @@ ConnectorRequest SchedulerState<Instrumentation>::connector_request(RequestIndex
 
 template <class Instrumentation>
 void SchedulerState<Instrumentation>::push_waiting_back(RequestIndex request) {
-  states[request].place = Place::kWaiting;
+  states[request].place = RequestPlace::kWaiting;
   if (is_priority()) {
     waiting_heap.push(request, by_rank());
   } else {
@@ -111,7 +111,7 @@ void SchedulerState<Instrumentation>::push_waiting_back(RequestIndex request) {
 
 template <class Instrumentation>
 void SchedulerState<Instrumentation>::push_waiting_front(RequestIndex request) {
-  states[request].place = Place::kWaiting;
+  states[request].place = RequestPlace::kWaiting;
   if (is_priority()) {
     waiting_heap.push(request, by_rank());
   } else {
@@ -121,7 +121,7 @@ void SchedulerState<Instrumentation>::push_waiting_front(RequestIndex request) {
 
 template <class Instrumentation>
 void SchedulerState<Instrumentation>::push_skipped(RequestIndex request) {
-  states[request].place = Place::kSkippedWaiting;
+  states[request].place = RequestPlace::kSkippedWaiting;
   if (planted(PlantedSchedulerBug::kSkippedOrderReversed) && !is_priority()) {
     records[request].rank = ~++num_skips;
     skipped.push_front(request);
@@ -145,7 +145,7 @@ void SchedulerState<Instrumentation>::sort_by_rank(
 
 template <class Instrumentation>
 void SchedulerState<Instrumentation>::push_running(RequestIndex request) {
-  states[request].place = Place::kRunning;
+  states[request].place = RequestPlace::kRunning;
   running.push_back(request);
   if (!is_priority()) return;
   admissions[request] = ++num_admissions;
@@ -155,21 +155,21 @@ void SchedulerState<Instrumentation>::push_running(RequestIndex request) {
 template <class Instrumentation>
 void SchedulerState<Instrumentation>::leave_place(RequestIndex request) {
   instrumentation.on_requests(1);
-  switch (std::exchange(states[request].place, Place::kNone)) {
-    case Place::kNone:
+  switch (std::exchange(states[request].place, RequestPlace::kNone)) {
+    case RequestPlace::kNone:
       break;
-    case Place::kWaiting:
+    case RequestPlace::kWaiting:
       if (is_priority()) {
         waiting_heap.erase(request, by_rank());
       } else {
         waiting_list.erase(request);
       }
       break;
-    case Place::kSkippedWaiting:
+    case RequestPlace::kSkippedWaiting:
       skipped.erase(request);
       if (retries.contains(request)) do_not_look_at(request);
       break;
-    case Place::kRunning:
+    case RequestPlace::kRunning:
       running.erase(request);
       if (is_priority()) victims.erase(request, is_next_victim());
       break;

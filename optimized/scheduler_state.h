@@ -32,7 +32,7 @@
 namespace kvfence::optimized {
 
 /// Where a request stands.
-enum class Place : std::uint8_t {
+enum class RequestPlace : std::uint8_t {
   kNone,  ///< finished, and held or gone
   kWaiting,
   kSkippedWaiting,
@@ -55,7 +55,7 @@ struct alignas(64) ScheduledState {
   TokenId eos_token_id = 0;
   std::uint32_t num_preemptions = 0;
   RequestStatus status = RequestStatus::kWaiting;
-  Place place = Place::kNone;
+  RequestPlace place = RequestPlace::kNone;
   bool has_eos_token = false;
   bool has_stop_tokens = false;
   bool is_prefill_chunk = false;  ///< its last step did not sample

@@ -255,7 +255,7 @@ void OutputTaker<Instrumentation>::take_tokens(const Scheduled& scheduled,
   state_.instrumentation.on_requests(1);
   const RequestIndex index = scheduled.request;
   ScheduledState& request = state_.states[index];
-  if (request.place == Place::kNone || step_.step <= request.stale_through) return;
+  if (request.place == RequestPlace::kNone || step_.step <= request.stale_through) return;
   if (sampled.empty()) return;
   if (scheduled.num_spec_tokens > 0) {
     const auto num_rejected =
@@ -321,7 +321,7 @@ void OutputTaker<Instrumentation>::update_transfers(const KVConnectorOutput& out
   for (RequestIndex index : output.finished_recving) {
     // A planted bug may have freed it in this very update.
     if (Instrumentation::kPlants && !state_.is_there(index)) continue;
-    if (state_.states[index].place == Place::kNone) {
+    if (state_.states[index].place == RequestPlace::kNone) {
       state_.release(index);
     } else {
       state_.set_promotable(index);
