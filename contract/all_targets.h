@@ -5,7 +5,9 @@
 #include <type_traits>
 
 #include "contract/block_pool_target.h"
+#include "contract/eviction_target.h"
 #include "contract/kv_cache_target.h"
+#include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
 
 namespace kvfence {
@@ -23,6 +25,7 @@ struct TargetList {
   }
 };
 
-using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget>;
+using AllTargets =
+    TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget, OffloadTarget>;
 
 }  // namespace kvfence

@@ -45,4 +45,13 @@ struct RequestSymbols {
   }
 };
 
+/// The same for a target whose observations hold no bytes.
+template <class World>
+struct NoSymbols {
+  static std::optional<std::string> resolve(const World&, std::string_view) { return std::nullopt; }
+  static std::optional<std::string> symbol_of(const World&, std::string_view) {
+    return std::nullopt;
+  }
+};
+
 }  // namespace kvfence

@@ -60,6 +60,22 @@ struct Canaries<SchedulerTarget> {
   static inline const std::set<std::string_view> kNeedTheReference = {"victim_before_hides_nobody"};
 };
 
+template <>
+struct Canaries<EvictionTarget> {
+  static constexpr std::uint64_t kCommandsMax = 100'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 100'000;
+  static constexpr std::size_t kShrunkCommandsMax = 20;
+  static inline const std::set<std::string_view> kNeedTheReference = {};
+};
+
+template <>
+struct Canaries<OffloadTarget> {
+  static constexpr std::uint64_t kCommandsMax = 20'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 20'000;
+  static constexpr std::size_t kShrunkCommandsMax = 20;
+  static inline const std::set<std::string_view> kNeedTheReference = {};
+};
+
 template <class Target>
 CampaignResult<Target> hunt(std::string_view bug, LockstepOptions lockstep,
                             std::uint64_t commands_max) {

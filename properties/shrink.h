@@ -129,6 +129,7 @@ class Shrinker {
       lower_counts();
       // The dear ones only where nothing else helps any more.
       if (accepted_ == accepted_before) remove_pairs();
+      if (accepted_ == accepted_before) fold_keys();
       if (accepted_ == accepted_before) drop_pairs_with_counts();
       if (accepted_ == accepted_before) lower_pairs_of_counts();
       if (accepted_ == accepted_before) drop_steps_with_blocks();
@@ -306,6 +307,58 @@ class Shrinker {
     }
   }
 
+  /// Makes one command of two of a kind that list keys: the lists behind each other, the counts
+  /// added.
+  void fold_keys() {
+    if (best_.steps.size() > kPairsCommandsMax) return;
+    for (std::size_t second = best_.steps.size(); second-- > 1;) {
+      for (std::size_t first = second; first-- > 0;) {
+        if (fold_keys(first, second) || fold_keys(second, first)) break;
+      }
+    }
+  }
+
+  /// Tries both orders of the lists.
+  bool fold_keys(std::size_t into, std::size_t from) {
+    for (const bool to_the_front : {true, false}) {
+      const bool folded = attempt([&](Edited& scenario) {
+        auto& target = scenario.steps[into].command;
+        const auto& source = scenario.steps[from].command;
+        if (target.index() == source.index() && append_keys(target, source, to_the_front)) {
+          erase(scenario, from, from + 1);
+        }
+      });
+      if (folded) return true;
+    }
+    return false;
+  }
+
+  /// False if such a command lists no keys. Requires: both are of a kind
+  static bool append_keys(typename Target::Command& target, const typename Target::Command& source,
+                          bool to_the_front) {
+    bool lists_keys = false;
+    std::visit(
+        [&](auto& into) {
+          using Alternative = std::remove_cvref_t<decltype(into)>;
+          const auto& from = std::get<Alternative>(source);
+          for_each_field<Alternative>([&](const auto& declaration) {
+            auto& member = into.*declaration.member;
+            const auto& other = from.*declaration.member;
+            using Member = std::remove_cvref_t<decltype(member)>;
+            if constexpr (std::is_same_v<Member, std::vector<std::uint32_t>>) {
+              if (declaration.domain != Domain::kKeys) return;
+              lists_keys = true;
+              member.insert(to_the_front ? member.begin() : member.end(), other.begin(),
+                            other.end());
+            } else if constexpr (std::is_same_v<Member, std::uint32_t>) {
+              if (declaration.domain == Domain::kCount) member += other;
+            }
+          });
+        },
+        target);
+    return lists_keys;
+  }
+
   struct Tokens {
     std::string request;
     std::vector<std::uint32_t>* list = nullptr;  ///< null where the command has none
@@ -369,6 +422,7 @@ class Shrinker {
     return {{Domain::kBlocks},
             {Domain::kTokens},
             {Domain::kGroup, Domain::kGroups},
+            {Domain::kKey, Domain::kKeys},
             {Domain::kBlockSize, Domain::kSetting}};
   }
 

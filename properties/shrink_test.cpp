@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/eviction_target.h"
 #include "contract/kv_cache_target.h"
 
 namespace kvfence {
@@ -542,18 +543,18 @@ TEST(Shrink, DropsExpectationsUnlessTheyAreTheOracle) {
             "config size=1 fast=true\ntake count=0\ntake count=0 -> seen=4\n");
 }
 
-/// Shrinks a scenario of the kv_cache target and returns its text without the target line.
-template <class StillFails>
-std::string shrunk_kv_cache(const std::string& text, StillFails still_fails) {
-  const Parsed<Document> document = parse_document("target kv_cache\n" + text);
+/// Shrinks a scenario of that target and returns its text without the target line.
+template <class Target, class StillFails>
+std::string shrunk_text(const std::string& text, StillFails still_fails) {
+  const std::string target_line = "target " + std::string(Target::kName) + "\n";
+  const Parsed<Document> document = parse_document(target_line + text);
   EXPECT_TRUE(document);
-  const auto parsed = scenario_from_document<KVCacheTarget>(*document);
+  const auto parsed = scenario_from_document<Target>(*document);
   EXPECT_TRUE(parsed) << parsed.error().to_text();
-  const ShrinkResult<KVCacheTarget> result = shrink(*parsed, still_fails);
+  const ShrinkResult<Target> result = shrink(*parsed, still_fails);
   EXPECT_TRUE(result.reproduced);
   EXPECT_TRUE(result.at_fixpoint);
-  const std::string shrunk = print(to_document(result.scenario));
-  return shrunk.substr(std::string("target kv_cache\n").size());
+  return print(to_document(result.scenario)).substr(target_line.size());
 }
 
 TEST(Shrink, SimplifiesRecordsInAConfiguration) {
@@ -565,7 +566,7 @@ TEST(Shrink, SimplifiesRecordsInAConfiguration) {
     });
   };
 
-  const std::string text = shrunk_kv_cache(
+  const std::string text = shrunk_text<KVCacheTarget>(
       "config num_gpu_blocks=20 hash_block_size=4 max_model_len=40 groups=[(full block_size=8) "
       "(mamba block_size=4 align=true spec_blocks=5) (sliding block_size=4 window=9)]\n",
       fails);
@@ -591,7 +592,7 @@ TEST(Shrink, TreatsTokenCountsAsCounts) {
     return num_tokens >= 3;
   };
 
-  const std::string text = shrunk_kv_cache(
+  const std::string text = shrunk_text<KVCacheTarget>(
       "config num_gpu_blocks=20\n"
       "allocate_slots request=r7 num_computed_tokens=0 num_new_tokens=9 num_lookahead_tokens=2\n"
       "allocate_slots request=r7 num_computed_tokens=9 num_new_tokens=5\n",
@@ -610,7 +611,7 @@ TEST(Shrink, LowersTokenCountsOfSeveralCommandsTogether) {
            slots->num_new_tokens == cached->num_computed_tokens;
   };
 
-  const std::string text = shrunk_kv_cache(
+  const std::string text = shrunk_text<KVCacheTarget>(
       "config num_gpu_blocks=20\n"
       "allocate_slots request=r7 num_computed_tokens=0 num_new_tokens=9\n"
       "cache_blocks request=r7 num_computed_tokens=9\n",
@@ -619,6 +620,32 @@ TEST(Shrink, LowersTokenCountsOfSeveralCommandsTogether) {
   EXPECT_EQ(text.substr(text.find('\n') + 1),
             "allocate_slots request=A num_computed_tokens=0 num_new_tokens=2\n"
             "cache_blocks request=A num_computed_tokens=2\n");
+}
+
+TEST(Shrink, FoldsCommandsThatListKeys) {
+  const auto fails = [](const Scenario<EvictionTarget>& candidate) {
+    std::vector<std::uint32_t> newest_first;
+    std::uint32_t num_evicted = 0;
+    for (const auto& step : candidate.steps) {
+      if (const auto* touch = std::get_if<eviction::Touch>(&step.command)) {
+        newest_first.insert(newest_first.begin(), touch->keys.begin(), touch->keys.end());
+      } else if (const auto* evict = std::get_if<eviction::Evict>(&step.command)) {
+        num_evicted += evict->num_blocks;
+      }
+    }
+    return newest_first == std::vector<std::uint32_t>{1, 0} && num_evicted >= 3;
+  };
+
+  const std::string text = shrunk_text<EvictionTarget>(
+      "config policy=lru capacity=1\n"
+      "touch keys=[0]\n"
+      "evict num_blocks=1 protected=[2]\n"
+      "touch keys=[1]\n"
+      "evict num_blocks=2\n",
+      fails);
+
+  // The second touch comes last, so its keys stand first.
+  EXPECT_EQ(text.substr(text.find('\n') + 1), "touch keys=[1 0]\nevict num_blocks=3\n");
 }
 
 }  // namespace

@@ -1,73 +1,31 @@
 #include "scenarios/explain.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "properties/block_pool_checks.h"
+#include "properties/all_checks.h"
 #include "properties/difference.h"
-#include "properties/kv_cache_checks.h"
 #include "properties/lockstep.h"
-#include "properties/scheduler_checks.h"
+#include "scenarios/lists_picture.h"
+#include "scenarios/pool_picture.h"
 #include "scenarios/scheduler_story.h"
 
 namespace kvfence {
 namespace {
 
-/// Blocks shown side by side; a wider pool shows those that change.
-constexpr std::size_t kColumnsMax = 32;
-/// A longer free queue is cut in the middle.
-constexpr std::size_t kQueueShownMax = 12;
-/// Commands are cut to this many characters in the picture; the history shows them whole.
-constexpr std::size_t kCommandShownMax = 66;
-
-std::string padded(std::string text, std::size_t width) {
-  if (text.size() < width) text.resize(width, ' ');
-  return text;
-}
-
-std::string shortened(std::string text, std::size_t width) {
-  if (text.size() > width) text = text.substr(0, width - 3) + "...";
-  return text;
-}
-
-/// One block in the picture.
 template <class Observation>
-std::string cell(const Observation& observation, BlockId block) {
-  if (block == kNullBlockId) return "N";
-  const std::uint32_t ref_cnt = (*observation.ref_cnts)[block];
-  const bool has_key = !(*observation.keys)[block].empty();
-  if (ref_cnt == 0) return has_key ? "c" : ".";
-  return std::to_string(ref_cnt) + (has_key ? "*" : "");
-}
-
-template <class Observation>
-std::string queue_text(const Observation& observation) {
-  const std::vector<BlockId>& queue = *observation.free_queue;
-  std::string text;
-  for (std::size_t index = 0; index < queue.size(); ++index) {
-    if (queue.size() > kQueueShownMax && index == kQueueShownMax / 2) {
-      text += " ..";
-      index = queue.size() - kQueueShownMax / 2;
-    }
-    text += (text.empty() ? "" : " ") + std::to_string(queue[index]);
-  }
-  return text.empty() ? "(empty)" : text;
-}
-
-/// A command and what was seen behind it.
-template <class Observation>
-struct Scene {
-  std::size_t step = 0;
-  std::string command;
-  Observation expected;
-  Observation actual;
+concept ShowsPool = requires(const Observation& observation) {
+  observation.free_queue;
 };
+
+/// How a target's observations are drawn.
+template <class Target>
+using PictureOf = std::conditional_t<ShowsPool<typename Target::Observation>, PoolPicture<Target>,
+                                     ListsPicture<Target>>;
 
 template <class Target>
 class Story {
@@ -87,12 +45,12 @@ class Story {
   }
 
   Explanation tell() {
-    choose_columns();
     text_ = "reference: " + expected_name_ + "    under test: " + actual_name_ + "\n" +
             print(config_line<Target>(scenario_.config)) + "\n\n";
-    if (!scenes_.empty()) tell_pictures();
+    const Picture picture(scenario_.config, scenes_);
+    if (!scenes_.empty()) tell_pictures(picture);
     if (divergence_) {
-      tell_divergence();
+      tell_divergence(picture);
     } else {
       text_ += "\nBoth sides agree on every step, and every invariant holds.\n";
     }
@@ -100,6 +58,8 @@ class Story {
   }
 
  private:
+  using Picture = PictureOf<Target>;
+
   void run(const Step<Target>& step) {
     divergence_ = lockstep_.step(step.command, step.expectation, /*want_state=*/true);
     // A pipe answers late: wait, so that each picture shows both sides behind the same command.
@@ -112,60 +72,27 @@ class Story {
     scenes_.push_back(std::move(scene));
   }
 
-  static bool has_state(const Observation& observation) {
-    return observation.ref_cnts.has_value() && observation.keys.has_value() &&
-           observation.free_queue.has_value();
-  }
-
-  void choose_columns() {
-    const std::uint32_t num_blocks = scenario_.config.num_gpu_blocks;
-    for (BlockId block = 0; block < num_blocks; ++block) {
-      bool shown = num_blocks <= kColumnsMax;
-      for (const Scene<Observation>& scene : scenes_) {
-        if (shown || !has_state(scene.expected)) break;
-        shown = cell(scene.expected, block) != "." ||
-                (has_state(scene.actual) && cell(scene.actual, block) != ".");
-      }
-      if (shown && columns_.size() < kColumnsMax) columns_.push_back(block);
-    }
-    for (BlockId block : columns_) {
-      std::size_t width = std::to_string(block).size();
-      for (const Scene<Observation>& scene : scenes_) {
-        for (const Observation* observation : {&scene.expected, &scene.actual}) {
-          if (has_state(*observation)) width = std::max(width, cell(*observation, block).size());
-        }
-      }
-      widths_.push_back(width);
-    }
-  }
-
-  void tell_pictures() {
-    text_ +=
-        "N null   2 referenced (ref_cnt)   2* referenced and findable   c free and findable   . "
-        "free and empty\n\n";
-    std::string heading = padded("step  command", kCommandShownMax + 8);
-    for (std::size_t index = 0; index < columns_.size(); ++index) {
-      heading += padded(std::to_string(columns_[index]), widths_[index]) + " ";
-    }
-    text_ += heading + "  free queue, head first\n";
+  void tell_pictures(const Picture& picture) {
+    text_ += picture.legend() + "\n\n";
+    text_ += padded("step  command", kPictureColumn) + picture.heading() + "\n";
     for (const Scene<Observation>& scene : scenes_) {
       const bool is_last = &scene == &scenes_.back();
       text_ += padded(std::to_string(scene.step), 6) +
                padded(shortened(scene.command, kCommandShownMax), kCommandShownMax + 2);
-      text_ += picture(scene.expected) + "\n";
+      text_ += row(picture, scene.expected) + "\n";
       tell_answer(scene.expected);
-      tell_tables(scene);
-      if (is_last && divergence_ && scene.expected != scene.actual) tell_other_side(scene);
+      const auto* const before = scene.step > 0 ? &scenes_[scene.step - 1] : nullptr;
+      for (std::string& line : picture.more_of(scene, before)) {
+        text_ += "      " + shortened(std::move(line), 154) + "\n";
+      }
+      if (is_last && divergence_ && scene.expected != scene.actual) {
+        tell_other_side(picture, scene);
+      }
     }
   }
 
-  std::string picture(const Observation& observation) const {
-    if (!has_state(observation)) return "(not reported)";
-    std::string row;
-    for (std::size_t index = 0; index < columns_.size(); ++index) {
-      row += padded(cell(observation, columns_[index]), widths_[index]) + " ";
-    }
-    return row + "  " + queue_text(observation);
+  static std::string row(const Picture& picture, const Observation& observation) {
+    return Picture::has_state(observation) ? picture.row(observation) : "(not reported)";
   }
 
   void tell_answer(const Observation& observation) {
@@ -195,87 +122,23 @@ class Story {
     text_ += shortened(line, 160) + "\n";
   }
 
-  /// The block tables that this step changed, where the target has tables.
-  void tell_tables(const Scene<Observation>& scene) {
-    if constexpr (requires { scene.expected.tables; }) {
-      if (!scene.expected.tables.has_value()) return;
-      const auto* const before =
-          scene.step > 0 && scenes_[scene.step - 1].expected.tables.has_value()
-              ? &*scenes_[scene.step - 1].expected.tables
-              : nullptr;
-      for (const auto& table : *scene.expected.tables) {
-        const bool is_old =
-            before && std::find(before->begin(), before->end(), table) != before->end();
-        if (!is_old) text_ += "      " + shortened(print(to_value(table)), 154) + "\n";
-      }
-    }
-  }
-
-  void tell_other_side(const Scene<Observation>& scene) {
-    text_ +=
-        padded("      ! " + shortened(actual_name_, kCommandShownMax - 4), kCommandShownMax + 8) +
-        picture(scene.actual) + "\n";
-    if (!has_state(scene.expected) || !has_state(scene.actual)) return;
-    std::string marks;
-    for (std::size_t index = 0; index < columns_.size(); ++index) {
-      const bool differs =
-          cell(scene.expected, columns_[index]) != cell(scene.actual, columns_[index]);
-      marks += padded(differs ? "^" : "", widths_[index]) + " ";
-    }
-    marks += "  ";
-    if (*scene.expected.free_queue != *scene.actual.free_queue) marks += "^ the queues differ";
+  void tell_other_side(const Picture& picture, const Scene<Observation>& scene) {
+    text_ += padded("      ! " + shortened(actual_name_, kCommandShownMax - 4), kPictureColumn) +
+             row(picture, scene.actual) + "\n";
+    if (!Picture::has_state(scene.expected) || !Picture::has_state(scene.actual)) return;
+    std::string marks = picture.marks(scene.expected, scene.actual);
     while (!marks.empty() && marks.back() == ' ') marks.pop_back();
-    if (!marks.empty()) text_ += std::string(kCommandShownMax + 8, ' ') + marks + "\n";
+    if (!marks.empty()) text_ += std::string(kPictureColumn, ' ') + marks + "\n";
   }
 
-  void tell_divergence() {
+  void tell_divergence(const Picture& picture) {
     text_ += "\n" + divergence_->oracle + ": " + divergence_->message + "\n";
     if (!divergence_->field.empty()) {
       text_ += "  step " + std::to_string(divergence_->step) + ", " + divergence_->field + "\n";
       text_ += "  expected  " + divergence_->expected + "\n";
       text_ += "  actual    " + divergence_->actual + "\n";
     }
-    for (BlockId block : blocks_concerned()) tell_history(block);
-  }
-
-  /// The blocks that the two sides show differently at the end.
-  std::vector<BlockId> blocks_concerned() const {
-    std::vector<BlockId> blocks;
-    const Scene<Observation>& last = scenes_.back();
-    if (!has_state(last.expected) || !has_state(last.actual)) return blocks;
-    const std::size_t num_blocks =
-        std::min(last.expected.ref_cnts->size(), last.actual.ref_cnts->size());
-    for (BlockId block = 0; block < num_blocks && blocks.size() < 3; ++block) {
-      const auto count = [block](const Observation& observation) {
-        return std::count(observation.free_queue->begin(), observation.free_queue->end(), block);
-      };
-      if (cell(last.expected, block) != cell(last.actual, block) ||
-          (*last.expected.keys)[block] != (*last.actual.keys)[block] ||
-          count(last.expected) != count(last.actual)) {
-        blocks.push_back(block);
-      }
-    }
-    return blocks;
-  }
-
-  /// Every step at which the block changed on the reference's side.
-  void tell_history(BlockId block) {
-    text_ += "\nblock " + std::to_string(block) + "\n";
-    std::string before = block == kNullBlockId ? "N" : ".";
-    for (const Scene<Observation>& scene : scenes_) {
-      if (!has_state(scene.expected)) continue;
-      const std::string now = cell(scene.expected, block);
-      const bool is_last = &scene == &scenes_.back();
-      if (now != before || is_last) {
-        text_ += "  step " + padded(std::to_string(scene.step), 4) + padded(before, 3) + "-> " +
-                 padded(now, 3);
-        if (is_last && has_state(scene.actual) && cell(scene.actual, block) != now) {
-          text_ += "(" + cell(scene.actual, block) + " on the other side) ";
-        }
-        text_ += " " + scene.command + "\n";
-      }
-      before = now;
-    }
+    if (!scenes_.empty()) text_ += picture.histories(scenes_);
   }
 
   const Scenario<Target>& scenario_;
@@ -284,8 +147,6 @@ class Story {
   Lockstep<Target> lockstep_;
   std::vector<Scene<Observation>> scenes_;
   std::optional<Divergence> divergence_;
-  std::vector<BlockId> columns_;
-  std::vector<std::size_t> widths_;
   std::string text_;
 };
 
@@ -306,5 +167,11 @@ template Explanation explain_scenario(const Scenario<KVCacheTarget>&,
 template Explanation explain_scenario(const Scenario<SchedulerTarget>&,
                                       Implementation<SchedulerTarget>&,
                                       Implementation<SchedulerTarget>&);
+template Explanation explain_scenario(const Scenario<EvictionTarget>&,
+                                      Implementation<EvictionTarget>&,
+                                      Implementation<EvictionTarget>&);
+template Explanation explain_scenario(const Scenario<OffloadTarget>&,
+                                      Implementation<OffloadTarget>&,
+                                      Implementation<OffloadTarget>&);
 
 }  // namespace kvfence

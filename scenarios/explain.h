@@ -2,7 +2,8 @@
 
 /// The story of a scenario as text: after each command a picture of the blocks, and at a divergence
 /// both pictures with the difference marked and the history of the blocks concerned. For targets
-/// whose observation holds a pool's free_queue, ref_cnts and keys; explain.cpp instantiates it.
+/// whose observation holds a pool (scenarios/pool_picture.h) or a policy's lists
+/// (scenarios/lists_picture.h); explain.cpp instantiates it.
 
 #include <string>
 

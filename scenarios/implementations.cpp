@@ -4,14 +4,20 @@
 #include <utility>
 
 #include "optimized/block_pool.h"
+#include "optimized/cache_policy.h"
 #include "optimized/kv_cache_manager.h"
+#include "optimized/offloading_manager.h"
 #include "optimized/planted_bugs.h"
 #include "optimized/scheduler.h"
 #include "properties/block_pool_driver.h"
+#include "properties/eviction_driver.h"
 #include "properties/kv_cache_driver.h"
+#include "properties/offload_driver.h"
 #include "properties/scheduler_driver.h"
 #include "reference/block_pool.h"
+#include "reference/cache_policy.h"
 #include "reference/kv_cache_manager.h"
+#include "reference/offloading_manager.h"
 #include "reference/scheduler.h"
 
 namespace kvfence {
@@ -34,6 +40,20 @@ std::unique_ptr<Implementation<SchedulerTarget>> make_scheduler_driver(
     std::string name, MakeScheduler make_scheduler) {
   return std::make_unique<SchedulerDriver<SchedulerType, MakeScheduler>>(std::move(name),
                                                                          std::move(make_scheduler));
+}
+
+template <class Policy, class MakePolicy>
+std::unique_ptr<Implementation<EvictionTarget>> make_eviction_driver(std::string name,
+                                                                     MakePolicy make_policy) {
+  return std::make_unique<EvictionDriver<Policy, MakePolicy>>(std::move(name),
+                                                              std::move(make_policy));
+}
+
+template <class Manager, class MakeManager>
+std::unique_ptr<Implementation<OffloadTarget>> make_offload_driver(std::string name,
+                                                                   MakeManager make_manager) {
+  return std::make_unique<OffloadDriver<Manager, MakeManager>>(std::move(name),
+                                                               std::move(make_manager));
 }
 
 }  // namespace
@@ -130,6 +150,64 @@ std::unique_ptr<Implementation<SchedulerTarget>> Implementations<SchedulerTarget
 std::vector<PlantedBugInfo> Implementations<SchedulerTarget>::planted_bugs() {
   std::vector<PlantedBugInfo> infos;
   for (const optimized::PlantedSchedulerBugInfo& info : optimized::kPlantedSchedulerBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  return infos;
+}
+
+std::unique_ptr<Implementation<EvictionTarget>> Implementations<EvictionTarget>::make_reference() {
+  return make_eviction_driver<reference::CachePolicy>(
+      "reference", [](const CachePolicyConfig& config) { return reference::CachePolicy(config); });
+}
+
+std::unique_ptr<Implementation<EvictionTarget>> Implementations<EvictionTarget>::make_optimized() {
+  return make_eviction_driver<optimized::CachePolicy>(
+      "optimized", [](const CachePolicyConfig& config) { return optimized::CachePolicy(config); });
+}
+
+std::unique_ptr<Implementation<EvictionTarget>> Implementations<EvictionTarget>::make_planted(
+    std::string_view bug_name) {
+  const auto bug = optimized::planted_cache_policy_bug_from_name(bug_name);
+  if (!bug) return nullptr;
+  return make_eviction_driver<optimized::PlantedCachePolicy>(
+      "optimized with " + std::string(bug_name), [bug](const CachePolicyConfig& config) {
+        return optimized::PlantedCachePolicy(config, *bug);
+      });
+}
+
+std::vector<PlantedBugInfo> Implementations<EvictionTarget>::planted_bugs() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedCachePolicyBugInfo& info : optimized::kPlantedCachePolicyBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  return infos;
+}
+
+std::unique_ptr<Implementation<OffloadTarget>> Implementations<OffloadTarget>::make_reference() {
+  return make_offload_driver<reference::OffloadingManager>(
+      "reference",
+      [](const OffloadingManagerConfig& config) { return reference::OffloadingManager(config); });
+}
+
+std::unique_ptr<Implementation<OffloadTarget>> Implementations<OffloadTarget>::make_optimized() {
+  return make_offload_driver<optimized::OffloadingManager>(
+      "optimized",
+      [](const OffloadingManagerConfig& config) { return optimized::OffloadingManager(config); });
+}
+
+std::unique_ptr<Implementation<OffloadTarget>> Implementations<OffloadTarget>::make_planted(
+    std::string_view bug_name) {
+  const auto bug = optimized::planted_offloading_bug_from_name(bug_name);
+  if (!bug) return nullptr;
+  return make_offload_driver<optimized::PlantedOffloadingManager>(
+      "optimized with " + std::string(bug_name), [bug](const OffloadingManagerConfig& config) {
+        return optimized::PlantedOffloadingManager(config, *bug);
+      });
+}
+
+std::vector<PlantedBugInfo> Implementations<OffloadTarget>::planted_bugs() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedOffloadingBugInfo& info : optimized::kPlantedOffloadingBugs) {
     infos.push_back({info.name, info.doc, info.thread});
   }
   return infos;

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "contract/block_pool_target.h"
+#include "contract/eviction_target.h"
 #include "contract/implementation.h"
 #include "contract/kv_cache_target.h"
+#include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
 
 namespace kvfence {
@@ -55,6 +57,28 @@ struct Implementations<SchedulerTarget> {
 
   /// Null for a name that planted_bugs() does not have.
   static std::unique_ptr<Implementation<SchedulerTarget>> make_planted(std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<EvictionTarget> {
+  static std::unique_ptr<Implementation<EvictionTarget>> make_reference();
+  static std::unique_ptr<Implementation<EvictionTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<EvictionTarget>> make_planted(std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<OffloadTarget> {
+  static std::unique_ptr<Implementation<OffloadTarget>> make_reference();
+  static std::unique_ptr<Implementation<OffloadTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<OffloadTarget>> make_planted(std::string_view bug_name);
 
   static std::vector<PlantedBugInfo> planted_bugs();
 };

@@ -231,6 +231,94 @@ MAMBA = (
     ("take_prefix_cache_stats", "error=none stats=[0 2 18 16 0 0 0]"),
 )
 
+# Command -> part of the reply, whatever the policy. 3 blocks.
+POLICY = (
+    ("get key=1", "error=none found=[] size=0 target_t1_size=0.0 t1=[] t2=[] b1=[] b2=[]"),
+    ("insert key=1 slot=7", "error=none size=1 t1=[(block key=1 slot=7)]"),
+    ("insert key=1", "error=already_stored size=1"),
+    ("acquire key=1", "error=not_ready"),
+    ("release key=1", "error=not_ready"),
+    ("make_ready key=1", "error=none t1=[(block key=1 slot=7 ready=true)]"),
+    ("make_ready key=1", "error=already_ready"),
+    ("release key=1", "error=not_reading"),
+    ("acquire key=1", "error=none"),
+    ("acquire key=1", "error=none t1=[(block key=1 slot=7 ready=true readers=2)]"),
+    ("get key=1", "error=none found=[(block key=1 slot=7 ready=true readers=2)]"),
+    ("evict num_blocks=1", "error=none success=false evicted=absent size=1"),
+    ("release key=1", "error=none t1=[(block key=1 slot=7 ready=true readers=1)]"),
+    ("release key=1", "error=none"),
+    ("insert key=2 slot=8", "error=none"),
+    ("make_ready key=2", "error=none"),
+    ("insert key=3 slot=9", "error=none size=3"),
+    ("insert key=4", "error=no_free_blocks size=3"),
+    ("make_ready key=4", "error=unknown_key"),
+    ("acquire key=4", "error=unknown_key"),
+    ("release key=4", "error=unknown_key"),
+    ("remove key=4", "error=unknown_key size=3"),
+    ("evict num_blocks=0", "error=none success=true evicted=[]"),
+    ("evict num_blocks=4294967295", "error=none success=false"),
+    ("evict num_blocks=1 protected=[1 1 9]", "error=none success=true evicted=[(evicted key=2 slot=8)] size=2"),
+    ("remove key=3", "error=none t1=[(block key=1 slot=7 ready=true)]"),
+    ("clear", "error=none size=0 t1=[] t2=[] b1=[] b2=[]"),
+)
+
+# LRU, 3 blocks.
+LRU = (
+    ("insert key=1", "error=none"),
+    ("insert key=2", "error=none"),
+    ("insert key=3", "error=none"),
+    ("touch keys=[2 9 1 2]", "error=none t1=[(block key=3 slot=0) (block key=1 slot=0) (block key=2 slot=0)] t2=[]"),
+    ("make_ready key=1", "error=none"),
+    ("evict num_blocks=1", "error=none evicted=[(evicted key=1 slot=0)] b1=[] target_t1_size=0.0"),
+)
+
+# ARC, 3 blocks.
+ARC = (
+    ("insert key=1", "error=none"),
+    ("touch keys=[1]", "error=none t1=[(block key=1 slot=0)] t2=[]"),
+    ("make_ready key=1", "error=none"),
+    ("insert key=2", "error=none"),
+    ("make_ready key=2", "error=none"),
+    ("insert key=3", "error=none"),
+    ("make_ready key=3", "error=none"),
+    ("touch keys=[3]", "error=none t2=[(block key=3 slot=0 ready=true)]"),
+    ("evict num_blocks=3", "error=none evicted=[(evicted key=1 slot=0) (evicted key=2 slot=0) (evicted key=3 slot=0)]"
+     " b1=[1 2] b2=[3]"),
+    ("touch keys=[1]", "error=none target_t1_size=1.0 b1=[2 1]"),
+    ("touch keys=[3]", "error=none target_t1_size=0.0 b2=[3]"),
+    ("touch keys=[1 1 1 1]", "error=none target_t1_size=3.0"),
+    ("insert key=1", "error=none b1=[2] t1=[(block key=1 slot=0)]"),
+    ("make_ready key=1", "error=none"),
+    ("evict num_blocks=1", "error=none success=false"),
+    ("clear", "error=none target_t1_size=0.0 b1=[] b2=[]"),
+)
+
+# LRU, 3 slots; what both releases do.
+OFFLOAD = (
+    ("prepare_store keys=[1 2]", "error=none stored=true keys_to_store=[1 2] slots=[0 1] evicted=[]"
+     " t1=[(block key=1 slot=0) (block key=2 slot=1)] size=2 num_free_slots=1"),
+    ("prepare_load keys=[1]", "error=not_ready"),
+    ("prepare_load keys=[1 9]", "error=unknown_key"),
+    ("complete_load keys=[1]", "error=not_reading"),
+    ("take_events", "error=none events=[]"),
+    ("complete_store keys=[2 1 2 9]", "error=none"),
+    ("take_events", "error=none events=[(event keys=[2 1])]"),
+    ("prepare_load keys=[2 1 2]", "error=none slots=[1 0 1]"
+     " t1=[(block key=1 slot=0 ready=true readers=1) (block key=2 slot=1 ready=true readers=2)]"),
+    ("complete_load keys=[1 9]", "error=unknown_key"),
+    ("complete_load keys=[1 1]", "error=not_reading"),
+    ("prepare_store keys=[3 4 3]", "error=listed_twice size=2"),
+    ("prepare_store keys=[3 4]", "error=none stored=false keys_to_store=absent slots=absent evicted=absent size=2"),
+    ("complete_load keys=[1 2 2]", "error=none"),
+    ("touch keys=[1]", "error=none"),
+    ("prepare_store keys=[1 3 4]", "error=none stored=true keys_to_store=[3 4] slots=[2 1]"
+     " evicted=[(evicted key=2 slot=1)] num_free_slots=0"),
+    ("prepare_store keys=[1 3]", "error=none stored=true keys_to_store=[] slots=[] evicted=[]"),
+    ("complete_store keys=[3 1] success=false", "error=none num_free_slots=1"
+     " t1=[(block key=1 slot=0 ready=true) (block key=4 slot=1)]"),
+    ("take_events", "error=none events=[(event keys=[2] removed=true)]"),
+)
+
 
 # Command -> part of the reply: the scheduler, with a connector, 16 blocks of 4 tokens. A loads two blocks while it
 # waits, B is held at its end, C stays behind its grammar.
@@ -493,6 +581,37 @@ class Release(Story):
             self.assertEqual(list(self.ask("target kv_cache", f"config profile={self.profile} groups={groups}")[-1]),
                              ["malformed"])
 
+    def ask_offload(self, target, config, *lines):
+        replies = self.ask(f"target {target}", f"config profile={self.profile} {config}", *lines)
+        self.assertEqual(replies[:2], [self.ask("target block_pool")[0], {}])
+        return replies[2:]
+
+    def test_eviction(self):
+        for policy, story in (("lru", POLICY), ("arc", POLICY), ("lru", LRU), ("arc", ARC)):
+            with self.subTest(policy=policy, story=story[:3]):
+                config = f"policy={policy} capacity=3"
+                self.check_replies(self.ask_offload("eviction", config, *[command for command, _ in story]), story)
+
+    def test_offload(self):
+        replies = self.ask_offload("offload", "capacity=3", *[command for command, _ in OFFLOAD])
+        self.check_replies(replies, OFFLOAD)
+
+    def test_victims_become_ghosts_of_a_failed_store(self):
+        replies = self.ask_offload("offload", "policy=arc capacity=1 enable_events=false", "prepare_store keys=[1]",
+                                   "complete_store keys=[1]", "prepare_store keys=[2]",
+                                   "complete_store keys=[2] success=false", "touch keys=[1]", "take_events")
+        self.assertEqual((replies[3]["b1"], replies[3]["size"]), ([1], 0))
+        self.assertEqual((replies[4]["target_t1_size"], replies[5]["events"]), (1.0, []))
+
+    def test_unsupported_policies(self):
+        for target in ("eviction", "offload"):
+            for config, reply in (("arc_refuses_with_idle_t1=false", "unsupported"), ("policy=fifo", "malformed"),
+                                  ("capacity=0", "malformed")):
+                self.assertEqual(list(self.ask(f"target {target}", f"config profile={self.profile} {config}")[-1]),
+                                 [reply])
+        replies = self.ask("target offload", f"config profile={self.profile} store_threshold=2 max_tracker_size=0")
+        self.assertEqual(list(replies[-1]), ["malformed"])
+
     def test_says_what_it_is(self):
         self.assertEqual(self.ask("target block_pool"),
                          [{"implementation": "vllm", "version": RELEASE_OF_PROFILE[self.profile]}])
@@ -569,6 +688,15 @@ class Release019(Release):
         replies = self.ask("target kv_cache", "config retention_interval=4 groups=[(sliding block_size=4 window=8)]")
         self.assertEqual(list(replies[1]), ["unsupported"])
 
+    def test_offload_of_this_release(self):
+        replies = self.ask_offload(
+            "offload", "capacity=4 store_threshold=2 max_tracker_size=2", "lookup_key key=1", "reset_cache",
+            "lookup keys=[1 2 1]", "prepare_store keys=[1 2]", "complete_store keys=[1]", "lookup keys=[1 3]",
+            "prepare_store keys=[2 3]", "prepare_store keys=[3 1 3]", "lookup keys=[1 3 1]")
+        self.assertEqual([reply["error"] for reply in replies], ["not_in_profile"] * 2 + [None] * 7)
+        self.assertEqual([reply.get("num_hits") for reply in replies], [None, None, 0, None, None, 1, None, None, 1])
+        self.assertEqual([reply.get("keys_to_store") for reply in replies if "stored" in reply], [[1], [], []])
+
     def test_sink(self):
         (reply,) = self.ask_manager("num_gpu_blocks=6 groups=[(sink block_size=4 sink_len=8)]", "reset_prefix_cache")
         self.assertEqual((reply["success"], reply["free_queue"], reply["ref_cnts"]), (False, [3, 4, 5], [0] * 6))
@@ -603,6 +731,18 @@ class Release023(Release):
                  event.fields.get("kv_cache_spec_sliding_window"), len(event.fields["block_hashes"]))
                 for event in replies[4]["events"]]
         self.assertEqual(spec, [(0, "full_attention", None, 3), (1, "sliding_window", 5, 2)])
+
+    def test_offload_of_this_release(self):
+        replies = self.ask_offload(
+            "offload", "capacity=4 store_threshold=2 max_tracker_size=2", "lookup keys=[1]", "lookup_key key=1",
+            "prepare_store keys=[1]", "lookup_key key=1", "prepare_store keys=[1]", "lookup_key key=1",
+            "complete_store keys=[1]", "lookup_key key=1", "reset_cache", "lookup_key key=1", "take_events")
+        self.assertEqual([reply["error"] for reply in replies], ["not_in_profile"] + [None] * 10)
+        self.assertEqual([reply["result"] for reply in replies if "result" in reply],
+                         ["miss", "miss", "pending", "hit", "miss"])
+        self.assertEqual([reply.get("keys_to_store") for reply in replies if "stored" in reply], [[], [1]])
+        self.assertEqual((replies[8]["size"], replies[8]["num_free_slots"]), (0, 4))
+        self.assertEqual(replies[-1]["events"], [Record("event", {"keys": [1]})])
 
     def test_sink_cannot_be_built(self):
         """0.23.0 passes SinkFullAttentionManager an argument that it does not take."""

@@ -4,6 +4,10 @@ The modules that decide (block pool, hashes, requests, events, scheduler) are pl
 importing them pulls in torch, the model zoo and the server. `use_release(folder)` loads exactly the
 modules named in `REAL_MODULES` from an unpacked wheel and answers every other import of vLLM, and
 those of `PLACEHOLDER_PACKAGES`, with modules of placeholders: neither a GPU nor torch is needed.
+The modules that decide (block pool, hashes, requests, events, offloading) are plain Python, but importing them
+pulls in torch, the model zoo and the server. `use_release(folder)` loads exactly the modules named
+in `REAL_MODULES` from an unpacked wheel and answers every other import of vLLM, and those of
+`PLACEHOLDER_PACKAGES`, with modules of placeholders: neither a GPU nor torch is needed.
 `use_release(None)` is for a normally installed vLLM, with its dependencies.
 """
 
@@ -43,6 +47,16 @@ REAL_MODULES = frozenset(
         "vllm.v1.engine",
         "vllm.v1.kv_cache_interface",
         "vllm.v1.kv_cache_spec_registry",
+        "vllm.v1.kv_offload.abstract",
+        "vllm.v1.kv_offload.base",
+        "vllm.v1.kv_offload.cpu.common",
+        "vllm.v1.kv_offload.cpu.manager",
+        "vllm.v1.kv_offload.cpu.policies.abstract",
+        "vllm.v1.kv_offload.cpu.policies.arc",
+        "vllm.v1.kv_offload.cpu.policies.base",
+        "vllm.v1.kv_offload.cpu.policies.lru",
+        "vllm.v1.kv_offload.mediums",
+        "vllm.v1.kv_offload.reuse_manager",
         "vllm.v1.metrics.stats",
         "vllm.v1.outputs",
         "vllm.v1.request",
@@ -156,6 +170,11 @@ class _ReleaseFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if spec.name == "msgspec":
             module.Struct = _Struct
             module.field = dataclasses.field
+        elif spec.name == "numpy":
+            # The offloading manager only wraps lists of slots.
+            module.array = lambda values, dtype=None: list(values)
+        elif spec.name == "typing_extensions":
+            module.override = lambda method: method
         return module
 
     def exec_module(self, module):

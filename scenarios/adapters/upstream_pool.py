@@ -377,6 +377,8 @@ def check_supported(modules: Modules, config: Any) -> None:
     for rule, has in modules.rules.items():
         if getattr(config, rule, None) not in (None, has):
             raise Unsupported(f"vLLM {version} has {rule}={str(has).lower()}")
+    if not hasattr(config, "hash_algorithm"):
+        return
     if config.hash_algorithm not in ("sha256_cbor", "xxhash_cbor"):
         raise Unsupported(f"hash_algorithm {config.hash_algorithm}, only sha256_cbor and xxhash_cbor are reproducible")
     if not is_utf8(config.hash_seed) or "\0" in config.hash_seed:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfence adapter for the block pool, the KV-cache manager and the scheduler of the real vLLM.
+"""kvfence adapter for the block pool, KV-cache manager, scheduler and CPU offloading manager of the real vLLM.
 
 Speaks the protocol of README.md on stdin and stdout.
 
@@ -19,13 +19,16 @@ from typing import Any, Callable, Optional
 
 from block_pool_target import block_pool_target
 from corrected_scheduler import CORRECTIONS
+from eviction_target import eviction_target
 from kv_cache_target import kv_cache_target
 from line_language import print_text
+from offload_target import offload_target
 from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
 from scheduler_commands import UpstreamScheduler
 from scheduler_target import scheduler_target
 from session import Session, Unsupported
 from upstream_kv_cache import UpstreamKVCache
+from upstream_offload import KVOffload, UpstreamEviction, UpstreamOffload
 from upstream_pool import Modules, UpstreamPool, check_supported
 from wire import serve
 
@@ -37,6 +40,7 @@ class Upstream:
         self._version = version
         self._folder = folder
         self._modules: Optional[Modules] = None
+        self._kv_offload: Optional[KVOffload] = None
 
     def describe(self) -> str:
         if not self._is_chosen():
@@ -46,6 +50,16 @@ class Upstream:
     def maker(self, implementation: Any) -> Callable[[Any], Any]:
         """implementation(modules, config), as a function of the config alone."""
         return lambda config: implementation(self._modules_for(config), config)
+
+    def offload_maker(self, implementation: Any) -> Callable[[Any], Any]:
+        """The same for what takes the offloading modules."""
+        return lambda config: implementation(self._kv_offload_for(config), config)
+
+    def _kv_offload_for(self, config: Any) -> KVOffload:
+        modules = self._modules_for(config)
+        if self._kv_offload is None:
+            self._kv_offload = KVOffload(modules)
+        return self._kv_offload
 
     def _modules_for(self, config: Any) -> Modules:
         if config.profile not in RELEASE_OF_PROFILE:
@@ -80,7 +94,9 @@ def main() -> int:
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
-                      scheduler_target(upstream.maker(make_scheduler)))
+                      scheduler_target(upstream.maker(make_scheduler)),
+                      eviction_target(upstream.offload_maker(UpstreamEviction)),
+                      offload_target(upstream.offload_maker(UpstreamOffload)))
     serve(session.answer)
     return 0
 

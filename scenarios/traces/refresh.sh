@@ -15,7 +15,7 @@ record() {
     --sut "python3 -B scenarios/adapters/vllm.py --release $release"
 }
 
-# Many small pools; long lives; pools with more blocks; kinds of attention that are seldom drawn; a connector.
+# Many small pools and caches; long lives; more blocks; kinds of attention that are seldom drawn; a connector; a filter.
 for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   read -r release profile <<<"$pinned"
   rm -f "scenarios/traces/$profile"/*.kvs
@@ -30,5 +30,12 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
     "groups=[(full block_size=4) (cross block_size=4)]"
   record "$release" "$profile" scheduler 1 9 28
   record "$release" "$profile" scheduler 2 4 32 connector=true kv_load_failure_policy=recompute
+  record "$release" "$profile" eviction 1 12 120
+  record "$release" "$profile" eviction 2 1 800 policy=arc
+  record "$release" "$profile" eviction 3 2 200 capacity=32
+  record "$release" "$profile" offload 1 12 120
+  record "$release" "$profile" offload 2 1 800 policy=arc
+  record "$release" "$profile" offload 3 2 200 capacity=32
+  record "$release" "$profile" offload 4 3 150 store_threshold=2 max_tracker_size=8
 done
 record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"
