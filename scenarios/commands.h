@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "scenarios/offload_replay.h"
 #include "scenarios/scheduler_replay.h"
 #include "scenarios/target_tools.h"
 
@@ -50,12 +51,12 @@ struct PlantedBugsCommandOptions {
 int planted_bugs_command(const PlantedBugsCommandOptions& options);
 
 struct ReplayCommandOptions {
-  std::string target = "block_pool";  ///< or "scheduler"
+  std::string target = "block_pool";  ///< or "scheduler", "offload"
   std::string file;
   std::string format = "mooncake";
   std::uint32_t gpu_blocks = 10'000;
   std::uint32_t concurrency = 16;
-  std::string only;  ///< "reference" or "optimized" alone; empty for lockstep
+  std::string only;  ///< "reference" or "optimized" alone; empty for the target's default
   std::uint32_t state_every = 64;
   std::uint64_t requests_max = UINT64_MAX;
   std::string csv_file;
@@ -64,14 +65,16 @@ struct ReplayCommandOptions {
   std::vector<std::uint32_t>
       curve;  ///< pool sizes; not empty: the hit-rate curve instead of one run
   SchedulerReplayOptions scheduler;  ///< with that target; gpu_blocks and requests_max stand here
-  bool lockstep = false;             ///< with the target scheduler, where it is not the default
+  OffloadReplayOptions offload;      ///< with that target; what both have stands above as well
+  bool lockstep = false;             ///< with the targets for which it is not the default
   std::string arguments;             ///< the command line behind `kvfence replay`
   Subject subject;
   OutputOptions output;
 };
 int replay_command(const ReplayCommandOptions& options);
-/// The same with the target scheduler; replay_command calls it.
+/// The same with the targets scheduler and offload; replay_command calls them.
 int replay_scheduler_command(const ReplayCommandOptions& options);
+int replay_offload_command(const ReplayCommandOptions& options);
 
 struct ShrinkCommandOptions {
   std::string file;

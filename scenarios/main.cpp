@@ -1,10 +1,12 @@
 /// The `kvfence` command: CLI11 wiring only. What a subcommand does stands in <name>_command.cpp.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/line.h"
@@ -69,19 +71,20 @@ class ReplayCommandLine {
         ->check(CLI::IsMember({"mooncake"}))
         ->capture_default_str();
     command->add_option("--target", options.target, "what the traffic goes through")
-        ->check(CLI::IsMember({kBlockPool, kScheduler}))
+        ->check(CLI::IsMember({kBlockPool, kScheduler, kOffload}))
         ->capture_default_str();
     gpu_blocks_ = command
                       ->add_option("--gpu-blocks", options.gpu_blocks,
                                    "blocks of the pool, with the null block")
                       ->check(CLI::PositiveNumber)
-                      ->default_str("10000; 65536 for scheduler");
+                      ->default_str("10000; 65536 for scheduler, 2048 for offload");
     auto* only = command->add_option("--only", options.only, "one side alone, for figures")
                      ->check(CLI::IsMember({"reference", "optimized"}));
     command
-        ->add_flag("--lockstep", options.lockstep,
-                   "reference and optimized side by side (block_pool: unless --only; scheduler: "
-                   "optimized alone is the default)")
+        ->add_flag(
+            "--lockstep", options.lockstep,
+            "reference and optimized side by side (block_pool: unless --only; else optimized "
+            "alone is the default)")
         ->excludes(only);
     command
         ->add_option("--state-every", options.state_every,
@@ -101,20 +104,26 @@ class ReplayCommandLine {
                      "test the optimized implementation with this mistake in it")
         ->type_name("NAME");
     add_output(command, options.output, /*junit=*/true);
-    add_block_pool_options();
+    add_pool_options();
     add_scheduler_options();
+    add_offload_options();
   }
 
   /// To be called when the line was read. False (said on stderr): an option of another target.
   bool finish() {
-    const std::string others = group_of(options_.target == kScheduler ? kBlockPool : kScheduler);
-    for (const CLI::Option* option : command_->get_options()) {
-      if (option->get_group() != others || option->count() == 0) continue;
+    for (const auto& [option, targets] : of_some_targets_) {
+      const bool fits = std::find(targets.begin(), targets.end(), options_.target) != targets.end();
+      if (fits || option->count() == 0) continue;
       bad_input(option->get_name() + ": not with --target " + options_.target);
       return false;
     }
-    if (gpu_blocks_->count() > 0) options_.scheduler.gpu_blocks = options_.gpu_blocks;
-    options_.scheduler.requests_max = options_.requests_max;
+    SchedulerReplayOptions& scheduler = options_.scheduler;
+    OffloadReplayOptions& offload = options_.offload;
+    if (gpu_blocks_->count() > 0) scheduler.gpu_blocks = offload.gpu_blocks = options_.gpu_blocks;
+    scheduler.requests_max = offload.requests_max = options_.requests_max;
+    scheduler.profile = offload.profile = profile_;
+    offload.concurrency = options_.concurrency;
+    offload.state_every = options_.state_every;
     if (!options_.subject.planted_bug.empty()) options_.lockstep = true;
     return true;
   }
@@ -122,24 +131,34 @@ class ReplayCommandLine {
  private:
   static constexpr const char* kBlockPool = "block_pool";
   static constexpr const char* kScheduler = "scheduler";
+  static constexpr const char* kOffload = "offload";
+  using Targets = std::vector<std::string>;
 
-  static std::string group_of(const std::string& target) { return "With --target " + target; }
-
-  template <class Member>
-  CLI::Option* add(const char* target, const char* name, Member& member, const char* doc) {
-    return command_->add_option(name, member, doc)->group(group_of(target));
+  CLI::Option* only_with(const Targets& targets, CLI::Option* option) {
+    std::string group = "With --target";
+    for (const std::string& target : targets) {
+      group += (&target == &targets.front() ? " " : " or ") + target;
+    }
+    of_some_targets_.emplace_back(option, targets);
+    return option->group(group);
   }
 
-  void add_block_pool_options() {
-    add(kBlockPool, "--concurrency", options_.concurrency,
+  template <class Member>
+  CLI::Option* add(const Targets& targets, const char* name, Member& member, const char* doc) {
+    return only_with(targets, command_->add_option(name, member, doc));
+  }
+
+  void add_pool_options() {
+    add({kBlockPool, kOffload}, "--concurrency", options_.concurrency,
         "requests that hold their blocks at a time")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    add(kBlockPool, "--curve", options_.curve, "the hit rate at each of these pool sizes instead")
+    add({kBlockPool}, "--curve", options_.curve, "the hit rate at each of these pool sizes instead")
         ->delimiter(',')
         ->check(CLI::PositiveNumber)
         ->type_name("N,N,...");
-    add(kBlockPool, "--out", options_.out_folder, "where the scenario of a failure is written")
+    add({kBlockPool, kOffload}, "--out", options_.out_folder,
+        "where the scenario of a failure is written")
         ->type_name("FOLDER")
         ->capture_default_str();
   }
@@ -147,7 +166,7 @@ class ReplayCommandLine {
   void add_scheduler_options() {
     SchedulerReplayOptions& scheduler = options_.scheduler;
     const auto number = [&](const char* name, std::uint32_t& member, const char* doc) {
-      return add(kScheduler, name, member, doc)->capture_default_str();
+      return add({kScheduler}, name, member, doc)->capture_default_str();
     };
     const auto positive = [&](const char* name, std::uint32_t& member, const char* doc) {
       return number(name, member, doc)->check(CLI::PositiveNumber);
@@ -159,7 +178,7 @@ class ReplayCommandLine {
            "tokens of a request; 0: of the longest one");
     number("--long-prefill-token-threshold", scheduler.long_prefill_token_threshold,
            "tokens of a request a step; 0: no bound");
-    add(kScheduler, "--policy", policy_, "who goes first")
+    add({kScheduler}, "--policy", policy_, "who goes first")
         ->check(CLI::IsMember({"fcfs", "priority"}))
         ->capture_default_str()
         ->each([&](const std::string& text) {
@@ -167,10 +186,10 @@ class ReplayCommandLine {
         });
     positive("--priorities", scheduler.num_priorities,
              "with priority: the n-th request of the trace, from 0, has priority n modulo this");
-    command_->add_flag("--async", scheduler.async_scheduling, "plan a step ahead")
-        ->group(group_of(kScheduler));
+    only_with({kScheduler},
+              command_->add_flag("--async", scheduler.async_scheduling, "plan a step ahead"));
     number("--spec", scheduler.num_speculative_tokens, "drafts a request and step");
-    add(kScheduler, "--accept", scheduler.accepted,
+    add({kScheduler}, "--accept", scheduler.accepted,
         "how many are accepted of the first list of drafts, of the second, ..., and from the start "
         "again; all without it")
         ->delimiter(',')
@@ -180,18 +199,37 @@ class ReplayCommandLine {
     number("--token-ns", scheduler.token_ns, "and nanoseconds of each of its tokens");
     number("--interval-ms", scheduler.interval_ms,
            "of the figures over time; 0: a 200th of the trace, at least 100");
-    add(kScheduler, "--hash-algorithm", scheduler.hash_algorithm, "of block hashes")
+    add({kScheduler}, "--hash-algorithm", scheduler.hash_algorithm, "of block hashes")
         ->check(CLI::IsMember({"sha256_cbor", "xxhash_cbor"}))
         ->capture_default_str();
-    add(kScheduler, "--profile", scheduler.profile, "whose rules")
+    add({kScheduler, kOffload}, "--profile", profile_, "whose rules")
         ->check(CLI::IsMember({"v0.19", "v0.23"}))
+        ->capture_default_str();
+  }
+
+  void add_offload_options() {
+    OffloadReplayOptions& offload = options_.offload;
+    add({kOffload}, "--cpu-blocks", offload.cpu_blocks, "capacities of the CPU tier")
+        ->delimiter(',')
+        ->check(CLI::PositiveNumber)
+        ->type_name("N,N,...")
+        ->default_str("1000,2000,5000,...,200000");
+    add({kOffload}, "--policies", offload.policies, "what the CPU tier evicts by")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"lru", "arc"}))
+        ->type_name("NAME,NAME")
+        ->default_str("lru,arc");
+    add({kOffload}, "--store-threshold", offload.store_threshold,
+        "lookups of a block before it may be stored; below 2: no filter")
         ->capture_default_str();
   }
 
   CLI::App* command_;
   ReplayCommandOptions& options_;
   CLI::Option* gpu_blocks_ = nullptr;
+  std::vector<std::pair<CLI::Option*, Targets>> of_some_targets_;
   std::string policy_ = "fcfs";
+  std::string profile_ = "v0.19";
 };
 
 /// The command line behind the subcommand, ready to be typed again.
@@ -298,8 +336,8 @@ int run(int argc, char** argv) {
   });
 
   ReplayCommandOptions replay_options;
-  CLI::App* replay_app =
-      app.add_subcommand("replay", "recorded production traffic through the pool or the scheduler");
+  CLI::App* replay_app = app.add_subcommand(
+      "replay", "recorded production traffic through the pool, the scheduler or two tiers");
   ReplayCommandLine replay_line(replay_app, replay_options);
   replay_app->callback([&] {
     replay_options.arguments = arguments_behind_subcommand(argc, argv);

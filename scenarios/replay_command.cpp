@@ -1,10 +1,12 @@
-/// `kvfence replay --target block_pool`: recorded production traffic through the pool.
+/// `kvfence replay --target block_pool`: recorded production traffic through the pool. Other
+/// targets have a file each.
 
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
 #include "scenarios/commands.h"
 #include "scenarios/exit_code.h"
@@ -132,6 +134,7 @@ int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions
 
 int replay_command(const ReplayCommandOptions& options) {
   if (options.target == SchedulerTarget::kName) return replay_scheduler_command(options);
+  if (options.target == OffloadTarget::kName) return replay_offload_command(options);
   TrafficReplayOptions replay;
   replay.gpu_blocks = options.gpu_blocks;
   replay.concurrency = options.concurrency;

@@ -45,7 +45,7 @@ class Command(unittest.TestCase):
 
 class Check(Command):
     def test_agreement_in_json(self):
-        for target in ("block_pool", "kv_cache"):
+        for target in ("block_pool", "kv_cache", "scheduler", "eviction", "offload"):
             result = self.json_of(AGREE, "check", "--target", target, "--commands", "2000", "--seed", "3")
             self.assertEqual(result["target"], target)
             self.assertEqual(result["seed"], 3)
@@ -79,9 +79,10 @@ class Check(Command):
         self.assertIsNotNone(root.find(".//failure"))
 
     def test_the_table_of_planted_bugs(self):
-        result = self.json_of(AGREE, "check", "--target", "block_pool", "--planted-bugs", "--seeds", "1")
-        self.assertGreaterEqual(result["planted_bugs"], 10)
-        self.assertEqual(result["caught"], result["planted_bugs"])
+        for target in ("block_pool", "eviction", "offload"):
+            result = self.json_of(AGREE, "check", "--target", target, "--planted-bugs", "--seeds", "1")
+            self.assertGreaterEqual(result["planted_bugs"], 10, target)
+            self.assertEqual(result["caught"], result["planted_bugs"], target)
 
     def test_a_bug_that_is_not_looked_for_long_enough_fails_the_table(self):
         self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bugs", "--seeds", "1", "--commands", "2")
@@ -285,6 +286,98 @@ class ReplayThroughTheScheduler(Command):
             self.assertIn(words, self.replay(BAD_INPUT, *arguments).stderr, arguments)
         self.assertIn("--async: not with --target block_pool",
                       self.expect(BAD_INPUT, "replay", str(EXCERPT), "--async").stderr)
+
+
+class ReplayOverTwoTiers(Command):
+    def replay(self, code, *arguments):
+        return self.expect(code, "replay", str(EXCERPT), "--target", "offload", *arguments)
+
+    def figures(self, *arguments):
+        result = json.loads(self.replay(AGREE, *arguments, "--json").stdout.splitlines()[-1])
+        self.assertEqual((result["target"], result["disagreements"]), ("offload", 0))
+        for wall in ("seconds", "commands_per_second"):
+            self.assertGreater(result.pop(wall), 0)
+        return result
+
+    def test_the_excerpt_in_json(self):
+        result = self.figures()
+        self.assertEqual(result["expected"], "optimized")
+        self.assertEqual((result["requests"], result["blocks"]), (600, 16495))
+        self.assertEqual(result["asked"], result["blocks"] - result["gpu_hits"])
+        self.assertEqual([row["cpu_blocks"] for row in result["capacities"]][:2], [1000, 2000])
+        for row in result["capacities"]:
+            for policy in ("lru", "arc"):
+                self.assertEqual(row[policy]["hit_rate"], row[policy]["found"] / result["asked"])
+                self.assertLessEqual(row[policy]["found"], row["optimum"]["found"])
+                self.assertEqual(row[policy]["hit_rate_of_both_tiers"],
+                                 (row[policy]["found"] + result["gpu_hits"]) / result["blocks"])
+        self.assertEqual(result["capacities"][-1]["lru"]["found"], result["no_limit"]["found"])
+        self.assertEqual(result, self.figures())
+
+    def test_both_sides_have_the_same_figures(self):
+        small = ("--gpu-blocks", "300", "--cpu-blocks", "200,2000", "--profile", "v0.23", "--store-threshold", "2")
+        results = [self.figures(*small, *sides) for sides in ((), ("--only", "reference"), ("--lockstep",))]
+        self.assertGreater(results[0]["capacities"][1]["lru"]["found"], 0)
+        self.assertEqual((results[2]["expected"], results[2]["actual"]), ("reference", "optimized"))
+        for result in results:
+            # Side by side, events are taken too: other commands.
+            for name in ("expected", "actual", "commands"):
+                result.pop(name, None)
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0], results[2])
+
+    def test_options_that_change_figures(self):
+        small = ("--cpu-blocks", "3000")
+        plain = self.figures(*small)["capacities"]
+        for arguments in (("--gpu-blocks", "8000"), ("--requests", "400"), ("--store-threshold", "2"),
+                          ("--policies", "arc")):
+            self.assertNotEqual(self.figures(*small, *arguments)["capacities"], plain, arguments)
+        self.assertEqual(list(self.figures(*small, "--policies", "arc")["capacities"][0]),
+                         ["cpu_blocks", "arc", "optimum"])
+
+    def test_a_planted_bug_leaves_a_scenario(self):
+        done = self.replay(DISAGREEMENT, "--cpu-blocks", "100", "--gpu-blocks", "200", "--requests", "30",
+                           "--planted-bug", "freed_slots_oldest_first")
+        last = done.stdout.splitlines()[-1]
+        self.assertTrue(last.startswith("reproduce: kvfence run "), last)
+        again = self.expect(DISAGREEMENT, *last.split()[2:])
+        self.assertIn("expected", again.stdout)
+        self.expect(AGREE, "run", next(self.folder.glob("*.kvs")).name)
+
+    def test_the_table_figures_and_pictures(self):
+        done = self.replay(AGREE, "--cpu-blocks", "500,2000", "--csv", "a.csv", "--svg", "a.svg", "--junit", "a.xml")
+        for word in ("CPU tier", "both tiers", "optimum", "no limit", "agree offload: optimized holds"):
+            self.assertIn(word, done.stdout)
+        header, *rows = (self.folder / "a.csv").read_text().splitlines()
+        self.assertEqual(header.split(",")[:4], ["cpu_blocks", "policy", "asked", "found"])
+        self.assertEqual([row.split(",")[:2] for row in rows],
+                         [[size, name] for size in ("500", "2000") for name in ("lru", "arc", "optimum")])
+        ElementTree.parse(self.folder / "a.svg")
+        self.assertEqual(ElementTree.parse(self.folder / "a.xml").getroot().get("failures"), "0")
+
+    def test_bad_input(self):
+        for arguments, words in (
+            (("--curve", "3"), "--curve: not with --target offload"),
+            (("--async",), "--async: not with --target offload"),
+            (("--cpu-blocks", "0"), "--cpu-blocks"),
+            (("--cpu-blocks", "8,8"), "found cpu_blocks=8 twice"),
+            (("--cpu-blocks", "999999999"), "expected at most 268435456"),
+            (("--policies", "fifo"), "--policies"),
+            (("--policies", "lru,lru"), "found policy lru twice"),
+            (("--gpu-blocks", "0"), "--gpu-blocks"),
+            (("--lockstep", "--only", "reference"), "--only"),
+            (("--profile", "v9"), "--profile"),
+            (("--store-threshold", "x"), "--store-threshold"),
+            (("--planted-bug", "nope"), "expected a name of kvfence list planted-bugs"),
+        ):
+            self.assertIn(words, self.replay(BAD_INPUT, *arguments).stderr, arguments)
+        for target in ("block_pool", "scheduler"):
+            self.assertIn(f"--cpu-blocks: not with --target {target}",
+                          self.expect(BAD_INPUT, "replay", str(EXCERPT), "--target", target,
+                                      "--cpu-blocks", "9").stderr)
+        name = self.write("a.jsonl", '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [4, 5, 4]}')
+        self.assertIn("a.jsonl: found hash id 4 twice in request 1",
+                      self.expect(BAD_INPUT, "replay", name, "--target", "offload").stderr)
 
 
 class List(Command):
