@@ -2,10 +2,12 @@
 """Times kvfence's implementations and the real class of vLLM in one session and prints them side by side.
 
 --suite block_pool (the default): the block pools and BlockPool; kv_cache: the KV-cache managers and KVCacheManager;
-scheduler: the schedulers and Scheduler.
+scheduler: the schedulers and Scheduler; eviction: LRU and ARC, the policies of the CPU cache, and an LRU of the standard
+library.
 
 Each round runs, one after the other and on one core: the C++ benchmark at --size, each release of vLLM at the
-same size, the reference, and the optimized implementation at the suite's other sizes. What is compared was so measured
+same size, the reference, and the optimized implementation at the suite's other sizes. The suite eviction compares at
+each of its sizes, and has the LRU of the standard library in place of the reference. What is compared was so measured
 minutes apart at most; a ratio is taken within a round, and the table shows the median over the rounds
 [smallest..largest].
 
@@ -14,6 +16,7 @@ Exit codes: 0 done, 2 a bad argument or no usable benchmark program, 77 no vLLM 
 examples: compare_with_vllm.py --rounds 5 --results properties/bench/RESULTS.md
           compare_with_vllm.py --suite kv_cache --repetitions 15 --results properties/bench/RESULTS_kv_cache.md
           compare_with_vllm.py --suite scheduler --results properties/bench/RESULTS_scheduler.md
+          compare_with_vllm.py --suite eviction --rounds 3 --results properties/bench/RESULTS_eviction.md
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import re
 import statistics
 import subprocess
 import sys
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ADAPTERS = ROOT / "scenarios" / "adapters"
@@ -48,11 +51,18 @@ class Suite(NamedTuple):
     unit: str  # what the times are of
     what: str  # what a size counts
     sizes: Tuple[int, ...]
-    default_size: int
-    reference_size: int
+    compared_sizes: Tuple[int, ...]  # where vLLM runs as well; --size chooses another one
+    peer: str  # the other implementation of the C++ program
+    peer_title: str
+    peer_size: Optional[int]  # None: it is compared at the same sizes as vLLM
+    peer_lacks: Tuple[str, ...] = ()  # operations
+    peer_target: Optional[int] = None
 
     def names(self) -> List[str]:
         return [name for name, _, _ in self.operations]
+
+    def peer_names(self) -> List[str]:
+        return [name for name in self.names() if name not in self.peer_lacks]
 
 
 SUITES = {
@@ -67,8 +77,8 @@ SUITES = {
             ("get_new_blocks_evicting", "GetNewBlocksEvicting", 12),
         ),
         program="block_pool_bench", adapter="bench_vllm.py", size_option="--num-blocks", unit="block",
-        what="blocks", sizes=(1_000, 10_000, 100_000, 1_000_000, 10_000_000), default_size=100_000,
-        reference_size=10_000),
+        what="blocks", sizes=(1_000, 10_000, 100_000, 1_000_000, 10_000_000), compared_sizes=(100_000,),
+        peer="Reference", peer_title="reference", peer_size=10_000),
     "kv_cache": Suite(
         operations=(
             ("allocate_slots_decode", "AllocateSlotsDecode", None),
@@ -79,7 +89,8 @@ SUITES = {
             ("get_computed_blocks_hit_hybrid", "GetComputedBlocksHitHybrid", None),
         ),
         program="kv_cache_bench", adapter="bench_vllm_kv_cache.py", size_option="--prompt-blocks", unit="call",
-        what="blocks of the long prompt", sizes=(8192,), default_size=8192, reference_size=8192),
+        what="blocks of the long prompt", sizes=(8192,), compared_sizes=(8192,),
+        peer="Reference", peer_title="reference", peer_size=8192),
     "scheduler": Suite(
         operations=(
             ("schedule", "Schedule", None),
@@ -87,10 +98,26 @@ SUITES = {
             ("step", "Step", None),
         ),
         program="scheduler_bench", adapter="bench_vllm_scheduler.py", size_option="--num-requests", unit="step",
-        what="running requests", sizes=(1, 64, 256, 1024, 16_384), default_size=256, reference_size=256),
+        what="running requests", sizes=(1, 64, 256, 1024, 16_384), compared_sizes=(256,),
+        peer="Reference", peer_title="reference", peer_size=256),
+    "eviction": Suite(
+        operations=(
+            ("zipf_lru", "ZipfLRU", 10),
+            ("scan_lru", "ScanLRU", 10),
+            ("loop_lru", "LoopLRU", 10),
+            ("zipf_arc", "ZipfARC", 10),
+            ("scan_arc", "ScanARC", 10),
+            ("loop_arc", "LoopARC", 10),
+        ),
+        program="cache_policy_bench", adapter="bench_vllm_eviction.py", size_option="--capacity", unit="access",
+        what="blocks held", sizes=(10_000, 100_000, 1_000_000, 10_000_000),
+        compared_sizes=(10_000, 100_000, 1_000_000, 10_000_000),
+        peer="Std", peer_title="std::list and std::unordered_map", peer_size=None,
+        peer_lacks=("zipf_arc", "scan_arc", "loop_arc"), peer_target=2),
 }
 
 Times = Dict[str, float]  # operation: ns a unit of the suite
+Hits = Dict[str, int]  # operation: hits, where the suite counts them
 
 
 class Failure(Exception):
@@ -104,7 +131,8 @@ def output_of(command: List[str]) -> str:
     return done.stdout
 
 
-def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, size: int, min_time: float) -> Times:
+def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, names: Sequence[str], size: int,
+             min_time: float) -> Tuple[Times, Hits]:
     output = output_of([
         str(program), f"--benchmark_filter=^BM_[A-Za-z]+{implementation}/{size}/",
         f"--benchmark_min_time={min_time}", "--benchmark_format=json"])
@@ -112,17 +140,21 @@ def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, size: int
     benchmarks = json.loads(output)["benchmarks"] if output else []
     name_of = {cpp_name: name for name, cpp_name, _ in suite.operations}
     times = {}
+    hits = {}
     for one in benchmarks:
         if one.get("error_occurred"):
             raise Failure(f"{one['name']}: {one['error_message']}")
         name = re.sub(rf"^BM_(\w+){implementation}/.*", r"\1", one["name"])
-        times[name_of.get(name, name)] = one[f"ns_per_{suite.unit}"]
-    if set(times) != set(suite.names()):
-        raise Failure(f"{program} timed {sorted(times)}, expected {sorted(suite.names())}")
-    return times
+        name = name_of.get(name, name)
+        times[name] = one[f"ns_per_{suite.unit}"]
+        if "hits" in one:
+            hits[name] = round(one["hits"])
+    if set(times) != set(names):
+        raise Failure(f"{program} timed {sorted(times)}, expected {sorted(names)}")
+    return times, hits
 
 
-def time_vllm(suite: Suite, version: str, size: int, repetitions: int) -> Optional[Times]:
+def time_vllm(suite: Suite, version: str, size: int, repetitions: int) -> Optional[Tuple[Times, Hits]]:
     """None if that release is not on this machine."""
     command = [sys.executable, str(ADAPTERS / suite.adapter), "--release", version,
                suite.size_option, str(size), "--repetitions", str(repetitions)]
@@ -132,7 +164,9 @@ def time_vllm(suite: Suite, version: str, size: int, repetitions: int) -> Option
         return None
     if done.returncode != 0:
         raise Failure(f"{suite.adapter} exited with {done.returncode}: {done.stderr.strip()}")
-    return {name: times[f"median_ns_per_{suite.unit}"] for name, times in json.loads(done.stdout)["ops"].items()}
+    operations = json.loads(done.stdout)["ops"]
+    return ({name: one[f"median_ns_per_{suite.unit}"] for name, one in operations.items()},
+            {name: one["hits"] for name, one in operations.items() if "hits" in one})
 
 
 def summary(values: List[float]) -> dict:
@@ -143,34 +177,68 @@ def summaries(rounds: List[Times]) -> Dict[str, dict]:
     return {name: summary([times[name] for times in rounds]) for name in rounds[0]}
 
 
+def ratios(ours: List[Times], theirs: List[Times]) -> Dict[str, dict]:
+    """Of the same round."""
+    return {name: summary([their[name] / our[name] for our, their in zip(ours, theirs)]) for name in theirs[0]}
+
+
+class Rounds:
+    """Times by implementation and size, a list with one entry a round."""
+
+    def __init__(self):
+        self.times: Dict[str, Dict[int, List[Times]]] = {}
+        self._hits: Dict[int, Hits] = {}
+
+    def add(self, implementation: str, size: int, measured: Tuple[Times, Hits]) -> None:
+        times, hits = measured
+        self.times.setdefault(implementation, {}).setdefault(size, []).append(times)
+        expected = self._hits.setdefault(size, {})
+        for name, count in hits.items():
+            if expected.setdefault(name, count) != count:
+                raise Failure(f"{name} at {size}: {implementation} has {count} hits, others {expected[name]}")
+
+    def summaries(self, implementation: str) -> Dict[str, dict]:
+        return {str(size): summaries(rounds) for size, rounds in self.times[implementation].items()}
+
+    def ratios(self, implementation: str) -> Dict[str, dict]:
+        ours = self.times["optimized"]
+        return {str(size): ratios(ours[size], rounds) for size, rounds in self.times[implementation].items()}
+
+
 def measure(suite: Suite, arguments: argparse.Namespace) -> dict:
     """All rounds; raises Failure, and SystemExit 77 if no release is here."""
-    optimized: Dict[int, List[Times]] = {size: [] for size in suite.sizes}
-    reference: List[Times] = []
-    vllm: Dict[str, List[Times]] = {}
+    rounds = Rounds()
     missing = set()
+
+    def time_program(implementation: str, names: Sequence[str], size: int) -> Tuple[Times, Hits]:
+        return time_cpp(suite, arguments.program, implementation, names, size, arguments.min_time)
+
     load_before = os.getloadavg()[0]
     for number in range(arguments.rounds):
-        print(f"round {number + 1} of {arguments.rounds}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-        optimized[arguments.size].append(
-            time_cpp(suite, arguments.program, "Optimized", arguments.size, arguments.min_time))
-        for version in RELEASES:
-            times = None
-            if version not in missing:
-                times = time_vllm(suite, version, arguments.size, arguments.repetitions)
-            if times is None:
-                missing.add(version)
-            else:
-                vllm.setdefault(version, []).append(times)
-        if not vllm:
-            print("compare_with_vllm.py: no release of vLLM to compare with", file=sys.stderr)
-            raise SystemExit(SKIPPED)
-        reference.append(time_cpp(suite, arguments.program, "Reference", suite.reference_size, arguments.min_time))
+        for size in arguments.compared_sizes:
+            print(f"round {number + 1} of {arguments.rounds}, {size} {suite.what}, load {os.getloadavg()[0]:.1f}",
+                  file=sys.stderr)
+            rounds.add("optimized", size, time_program("Optimized", suite.names(), size))
+            if suite.peer_size is None:
+                rounds.add("peer", size, time_program(suite.peer, suite.peer_names(), size))
+            for version in RELEASES:
+                measured = None
+                if version not in missing:
+                    measured = time_vllm(suite, version, size, arguments.repetitions)
+                if measured is None:
+                    missing.add(version)
+                else:
+                    rounds.add(version, size, measured)
+            if len(missing) == len(RELEASES):
+                print("compare_with_vllm.py: no release of vLLM to compare with", file=sys.stderr)
+                raise SystemExit(SKIPPED)
+        if suite.peer_size is not None:
+            rounds.add("peer", suite.peer_size, time_program(suite.peer, suite.peer_names(), suite.peer_size))
         for size in suite.sizes:
-            if size != arguments.size:
-                optimized[size].append(time_cpp(suite, arguments.program, "Optimized", size, arguments.min_time))
+            if size not in arguments.compared_sizes:
+                rounds.add("optimized", size, time_program("Optimized", suite.names(), size))
 
-    here = optimized[arguments.size]
+    versions = [version for version in RELEASES if version not in missing]
     return {
         "suite": arguments.suite,
         "date": arguments.date,
@@ -178,13 +246,12 @@ def measure(suite: Suite, arguments: argparse.Namespace) -> dict:
         "load": [round(load_before, 1), round(os.getloadavg()[0], 1)],
         "python": platform.python_version(),
         "rounds": arguments.rounds,
-        "size": arguments.size,
-        "optimized": {str(size): summaries(rounds) for size, rounds in optimized.items()},
-        "reference": {str(suite.reference_size): summaries(reference)},
-        "vllm": {version: summaries(rounds) for version, rounds in vllm.items()},
-        "ratio": {version: {name: summary([theirs[name] / ours[name] for ours, theirs in zip(here, rounds)])
-                            for name in suite.names()}
-                  for version, rounds in vllm.items()},
+        "compared_sizes": list(arguments.compared_sizes),
+        "optimized": rounds.summaries("optimized"),
+        "peer": rounds.summaries("peer"),
+        "peer_ratio": rounds.ratios("peer") if suite.peer_size is None else {},
+        "vllm": {version: rounds.summaries(version) for version in versions},
+        "ratio": {version: rounds.ratios(version) for version in versions},
     }
 
 
@@ -211,7 +278,8 @@ def number(value: float) -> str:
 
 
 def ratio(one: dict, target: Optional[int]) -> str:
-    text = "{:.0f}x [{:.0f}..{:.0f}]".format(one["median"], one["min"], one["max"])
+    form = "{:.1f}" if one["median"] < 10 else "{:.0f}"
+    text = f"{form}x [{form}..{form}]".format(one["median"], one["min"], one["max"])
     return text if target is None or one["median"] >= target else text + f", below {target}x"
 
 
@@ -221,19 +289,22 @@ def table(header: List[str], rows: List[List[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines)
 
 
-def comparison_table(suite: Suite, results: dict) -> str:
-    reference = "reference"
-    if suite.reference_size != results["size"]:
-        reference += f" ({suite.reference_size} {suite.what})"
-    header = ["operation", "optimized", reference]
+def comparison_table(suite: Suite, results: dict, size: int) -> str:
+    peer_size = suite.peer_size or size
+    peer = suite.peer_title + (f" ({peer_size} {suite.what})" if peer_size != size else "")
+    header = ["operation", "optimized", peer]
+    if suite.peer_size is None:
+        header.append("ratio")
     for version in results["vllm"]:
         header += [f"vLLM {version}", "ratio"]
     rows = []
     for name, _, target in suite.operations:
-        row = [name, time_text(results["optimized"][str(results["size"])][name]),
-               time_text(results["reference"][str(suite.reference_size)][name])]
-        for version in results["vllm"]:
-            row += [time_text(results["vllm"][version][name]), ratio(results["ratio"][version][name], target)]
+        peer_times = results["peer"][str(peer_size)].get(name)
+        row = [name, time_text(results["optimized"][str(size)][name]), time_text(peer_times) if peer_times else ""]
+        if suite.peer_size is None:
+            row.append(ratio(results["peer_ratio"][str(size)][name], suite.peer_target) if peer_times else "")
+        for version, times in results["vllm"].items():
+            row += [time_text(times[str(size)][name]), ratio(results["ratio"][version][str(size)][name], target)]
         rows.append(row)
     return table(header, rows)
 
@@ -246,8 +317,10 @@ def flatness_table(suite: Suite, results: dict) -> str:
 
 def text_of(results: dict) -> str:
     suite = SUITES[results["suite"]]
-    text = (f"ns a {suite.unit} (unless a cell has another unit) at {results['size']} {suite.what}: median of "
-            f"{results['rounds']} rounds [min..max]; ratio: of the same round\n\n{comparison_table(suite, results)}\n")
+    text = (f"ns a {suite.unit} (unless a cell has another unit): median of {results['rounds']} rounds [min..max]; "
+            "ratio: of the same round\n")
+    for size in results["compared_sizes"]:
+        text += f"\n{size} {suite.what}\n\n{comparison_table(suite, results, size)}\n"
     if len(suite.sizes) > 1:
         text += f"\noptimized, ns a {suite.unit} by number of {suite.what}\n\n{flatness_table(suite, results)}\n"
     return text
@@ -274,7 +347,7 @@ def main() -> int:
     parser.add_argument("--program", type=pathlib.Path, metavar="FILE",
                         help="the suite's C++ benchmark; default: that of --preset release")
     parser.add_argument("--size", "--num-blocks", type=int, metavar="N",
-                        help="where implementations are compared; one of the suite's sizes")
+                        help="compare there alone; one of the suite's sizes; default: where the suite compares")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repetitions", type=int, default=3, help="of vLLM's side in a round")
     parser.add_argument("--min-time", type=float, default=0.1, metavar="SECONDS",
@@ -287,8 +360,8 @@ def main() -> int:
         parser.error("at least 1 round, 1 repetition and a time above 0")
     suite = SUITES[arguments.suite]
     arguments.program = arguments.program or PROGRAMS / suite.program
-    arguments.size = arguments.size or suite.default_size
-    if arguments.size not in suite.sizes:
+    arguments.compared_sizes = (arguments.size,) if arguments.size else suite.compared_sizes
+    if not set(arguments.compared_sizes) <= set(suite.sizes):
         parser.error(f"--size is one of {', '.join(map(str, suite.sizes))}")
     if not os.access(arguments.program, os.X_OK):
         parser.error(f"{arguments.program} is no program: cmake --preset release && "
@@ -301,8 +374,9 @@ def main() -> int:
         return 2
     print(json.dumps(results) if arguments.json else text_of(results), end="\n" if arguments.json else "")
     if arguments.results is not None:
-        command = (f"compare_with_vllm.py --suite {arguments.suite} --size {arguments.size} "
-                   f"--rounds {arguments.rounds} --repetitions {arguments.repetitions}")
+        command = f"compare_with_vllm.py --suite {arguments.suite}"
+        command += f" --size {arguments.size}" if arguments.size else ""
+        command += f" --rounds {arguments.rounds} --repetitions {arguments.repetitions}"
         arguments.results.write_text(results_page(results, command), encoding="utf-8")
     return 0
 
