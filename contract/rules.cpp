@@ -26,7 +26,8 @@ Rules rules_of(Profile profile) {
               .reset_without_connector_succeeds = true,
               .lookup_by_key = true,
               .offload_reset = true,
-              .arc_refuses_with_idle_t1 = true};
+              .arc_refuses_with_idle_t1 = true,
+              .tiering = true};
   }
   return {};
 }

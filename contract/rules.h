@@ -105,6 +105,10 @@ struct Rules {
   /// Source: vLLM v0.19.0 and v0.23.0 v1/kv_offload/cpu/policies/arc.py evict.
   bool arc_refuses_with_idle_t1 = true;
 
+  /// An offloading manager can have secondary tiers below it.
+  /// Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py; absent in v0.19.0.
+  bool tiering = false;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -115,7 +119,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 20> kRuleFields = {{
+inline constexpr std::array<RuleField, 21> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -154,6 +158,7 @@ inline constexpr std::array<RuleField, 20> kRuleFields = {{
     {"offload_reset", &Rules::offload_reset, "an offloading manager can be reset"},
     {"arc_refuses_with_idle_t1", &Rules::arc_refuses_with_idle_t1,
      "ARC refuses to evict from a T1 below its target"},
+    {"tiering", &Rules::tiering, "an offloading manager can have secondary tiers below it"},
 }};
 
 /// A pinned upstream release.

@@ -1,0 +1,338 @@
+#pragma once
+
+/// The `tiering` target: its configuration line, its commands, its observations. Everything that
+/// reads or writes them derives from the declarations here (contract/declare.h). Keys are numbers
+/// (contract/offload_key_number.h), tiers their place in the order.
+///
+/// Below the manager stand scripted tiers (contract/scripted_tier.h): what happens in them are
+/// commands, those that begin with `tier_`. A list of commands decides a run.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "contract/declare.h"
+#include "contract/eviction_target.h"
+#include "contract/offload_target.h"
+#include "contract/status.h"
+#include "contract/tiering_manager.h"
+
+namespace kvfence {
+
+namespace tiering {
+
+using offload::CompleteLoad;
+using offload::PrepareLoad;
+using offload::TakeEvents;
+
+template <class S>
+constexpr auto request_field() {
+  return std::tuple{field("request", &S::request, Domain::kRequest, "for whom")};
+}
+
+template <class S>
+constexpr auto tier_field() {
+  return std::tuple{field("tier", &S::tier, Domain::kCount, "its place in the order, from 0")};
+}
+
+struct Lookup {
+  static constexpr std::string_view kVerb = "lookup";
+  static constexpr std::string_view kDoc = "whether a block can be read; may begin a promotion";
+  std::uint32_t key = 0;
+  std::string request;
+  static constexpr auto fields() {
+    return std::tuple_cat(eviction::key_field<Lookup>(), request_field<Lookup>());
+  }
+  friend bool operator==(const Lookup&, const Lookup&) = default;
+};
+
+struct Touch {
+  static constexpr std::string_view kVerb = "touch";
+  static constexpr std::string_view kDoc = "marks blocks as used, in every tier";
+  std::vector<std::uint32_t> keys;
+  std::string request;
+  static constexpr auto fields() {
+    return std::tuple_cat(offload::keys_field<Touch>(), request_field<Touch>());
+  }
+  friend bool operator==(const Touch&, const Touch&) = default;
+};
+
+struct PrepareStore {
+  static constexpr std::string_view kVerb = "prepare_store";
+  static constexpr std::string_view kDoc = "slots for blocks that are not held; others may go";
+  std::vector<std::uint32_t> keys;
+  std::string request;
+  static constexpr auto fields() {
+    return std::tuple_cat(offload::keys_field<PrepareStore>(), request_field<PrepareStore>());
+  }
+  friend bool operator==(const PrepareStore&, const PrepareStore&) = default;
+};
+
+struct CompleteStore {
+  static constexpr std::string_view kVerb = "complete_store";
+  static constexpr std::string_view kDoc = "blocks have been written and go down, or could not be";
+  std::vector<std::uint32_t> keys;
+  std::string request;
+  bool success = true;
+  static constexpr auto fields() {
+    using S = CompleteStore;
+    return std::tuple_cat(
+        offload::keys_field<S>(), request_field<S>(),
+        std::tuple{field("success", &S::success, Domain::kFlag, "false: forgets them").optional()});
+  }
+  friend bool operator==(const CompleteStore&, const CompleteStore&) = default;
+};
+
+struct OnNewRequest {
+  static constexpr std::string_view kVerb = "on_new_request";
+  static constexpr std::string_view kDoc = "the tiers say what they want of a request";
+  std::string request;
+  std::vector<std::uint32_t> request_level;
+  static constexpr auto fields() {
+    return std::tuple_cat(request_field<OnNewRequest>(),
+                          std::tuple{field("request_level", &OnNewRequest::request_level,
+                                           Domain::kCount, "tiers that want held blocks, too")
+                                         .optional()});
+  }
+  friend bool operator==(const OnNewRequest&, const OnNewRequest&) = default;
+};
+
+struct OnRequestFinished {
+  static constexpr std::string_view kVerb = "on_request_finished";
+  static constexpr std::string_view kDoc = "the tiers forget a request";
+  std::string request;
+  static constexpr auto fields() { return request_field<OnRequestFinished>(); }
+  friend bool operator==(const OnRequestFinished&, const OnRequestFinished&) = default;
+};
+
+struct OnScheduleEnd {
+  static constexpr std::string_view kVerb = "on_schedule_end";
+  static constexpr std::string_view kDoc = "a step ends: queued promotions are submitted";
+  static constexpr auto fields() { return std::tuple{}; }
+  friend bool operator==(const OnScheduleEnd&, const OnScheduleEnd&) = default;
+};
+
+struct ResetCache {
+  static constexpr std::string_view kVerb = "reset_cache";
+  static constexpr std::string_view kDoc = "does nothing, as in v0.23";
+  static constexpr auto fields() { return std::tuple{}; }
+  friend bool operator==(const ResetCache&, const ResetCache&) = default;
+};
+
+struct TierFinish {
+  static constexpr std::string_view kVerb = "tier_finish";
+  static constexpr std::string_view kDoc = "a job of a tier is over; it is reported at its poll";
+  std::uint32_t tier = 0;
+  std::uint32_t job = 0;
+  bool success = true;
+  static constexpr auto fields() {
+    using S = TierFinish;
+    return std::tuple_cat(
+        tier_field<S>(),
+        std::tuple{
+            field("job", &S::job, Domain::kCount, "its number"),
+            field("success", &S::success, Domain::kFlag, "whether all was moved").optional()});
+  }
+  friend bool operator==(const TierFinish&, const TierFinish&) = default;
+};
+
+struct TierAskAgain {
+  static constexpr std::string_view kVerb = "tier_ask_again";
+  static constexpr std::string_view kDoc = "the next lookups of a key at a tier are put off";
+  std::uint32_t tier = 0;
+  std::uint32_t key = 0;
+  std::uint32_t times = 1;
+  static constexpr auto fields() {
+    using S = TierAskAgain;
+    return std::tuple_cat(
+        tier_field<S>(), eviction::key_field<S>(),
+        std::tuple{field("times", &S::times, Domain::kCount, "how many; 0: none").optional()});
+  }
+  friend bool operator==(const TierAskAgain&, const TierAskAgain&) = default;
+};
+
+struct TierAdd {
+  static constexpr std::string_view kVerb = "tier_add";
+  static constexpr std::string_view kDoc = "a tier holds blocks that another engine stored there";
+  std::uint32_t tier = 0;
+  std::vector<std::uint32_t> keys;
+  static constexpr auto fields() {
+    return std::tuple_cat(tier_field<TierAdd>(), offload::keys_field<TierAdd>());
+  }
+  friend bool operator==(const TierAdd&, const TierAdd&) = default;
+};
+
+struct TierDrop {
+  static constexpr std::string_view kVerb = "tier_drop";
+  static constexpr std::string_view kDoc = "a tier holds blocks no longer";
+  std::uint32_t tier = 0;
+  std::vector<std::uint32_t> keys;
+  static constexpr auto fields() {
+    return std::tuple_cat(tier_field<TierDrop>(), offload::keys_field<TierDrop>());
+  }
+  friend bool operator==(const TierDrop&, const TierDrop&) = default;
+};
+
+using Command = std::variant<Lookup, Touch, PrepareLoad, CompleteLoad, PrepareStore, CompleteStore,
+                             OnNewRequest, OnRequestFinished, OnScheduleEnd, ResetCache, TakeEvents,
+                             TierFinish, TierAskAgain, TierAdd, TierDrop>;
+
+struct Config : eviction::Config {
+  Config() { profile = "v0.23"; }
+  bool enable_events = true;
+  std::uint32_t num_tiers = 1;
+  static constexpr auto fields() {
+    using S = Config;
+    return std::tuple_cat(
+        eviction::Config::fields(),
+        std::tuple{field("enable_events", &S::enable_events, Domain::kSetting, "events"),
+                   field("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8")});
+  }
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr std::uint32_t kNumTiersMax = 8;
+
+/// A TierCall (contract/scripted_tier.h).
+struct TierCallRecord {
+  static constexpr std::string_view kWord = "call";
+  std::string method;
+  std::uint32_t tier = 0;
+  std::string request;
+  std::optional<std::uint32_t> job;
+  std::vector<std::uint32_t> keys;
+  std::vector<SlotId> slots;
+  std::string answer;  ///< of get_finished_jobs "3 done 5 failed"
+  static constexpr auto fields() {
+    using S = TierCallRecord;
+    return std::tuple{field("method", &S::method, Domain::kResult, "upstream's name"),
+                      field("tier", &S::tier, Domain::kResult, "of which tier"),
+                      field("request", &S::request, Domain::kResult, "for whom").optional(),
+                      field("job", &S::job, Domain::kResult, "its number").optional(),
+                      field("keys", &S::keys, Domain::kResult, "which blocks").optional(),
+                      field("slots", &S::slots, Domain::kResult, "of the primary tier").optional(),
+                      field("answer", &S::answer, Domain::kResult, "what was answered").optional()};
+  }
+  friend bool operator==(const TierCallRecord&, const TierCallRecord&) = default;
+};
+
+/// A job under way, or a promotion that is queued.
+struct Transfer {
+  static constexpr std::string_view kWord = "transfer";
+  std::optional<std::uint32_t> job;  ///< nothing while it is queued
+  std::uint32_t tier = 0;
+  bool promotion = false;
+  std::string request;
+  std::vector<std::uint32_t> keys;
+  std::vector<SlotId> slots;
+  static constexpr auto fields() {
+    using S = Transfer;
+    return std::tuple{
+        field("job", &S::job, Domain::kState, "its number, once it is submitted").optional(),
+        field("tier", &S::tier, Domain::kState, "with which tier"),
+        field("promotion", &S::promotion, Domain::kState, "up, else a cascade").optional(),
+        field("request", &S::request, Domain::kState, "for whom"),
+        field("keys", &S::keys, Domain::kState, "which blocks"),
+        field("slots", &S::slots, Domain::kState, "of the primary tier")};
+  }
+  friend bool operator==(const Transfer&, const Transfer&) = default;
+};
+
+/// What a tier holds.
+struct TierState {
+  static constexpr std::string_view kWord = "tier";
+  std::vector<std::uint32_t> held;
+  static constexpr auto fields() {
+    return std::tuple{field("held", &TierState::held, Domain::kState, "keys, ascending")};
+  }
+  friend bool operator==(const TierState&, const TierState&) = default;
+};
+
+/// What a manager owes its caller, and its tiers, after a command.
+struct Observation {
+  ErrorCode error = ErrorCode::kNone;
+  Reusable<LookupResult> result;
+  Reusable<std::vector<SlotId>> slots;
+  Reusable<bool> stored;
+  Reusable<std::vector<std::uint32_t>> keys_to_store;
+  Reusable<std::vector<eviction::Victim>> evicted;
+  Reusable<bool> request_level;
+  Reusable<std::vector<offload::Event>> events;
+  Reusable<std::vector<TierCallRecord>> tier_calls;  ///< of this command, if any
+
+  std::uint32_t size = 0;
+  std::uint32_t num_free_slots = 0;
+  std::uint32_t num_jobs = 0;
+  std::uint32_t num_pending = 0;
+  double target_t1_size = 0;
+
+  Reusable<std::vector<eviction::Entry>> t1;
+  Reusable<std::vector<eviction::Entry>> t2;
+  Reusable<std::vector<std::uint32_t>> b1;
+  Reusable<std::vector<std::uint32_t>> b2;
+  Reusable<std::vector<Transfer>> jobs;
+  Reusable<std::vector<Transfer>> pending;
+  Reusable<std::vector<TierState>> tiers;
+
+  static constexpr auto fields() {
+    using S = Observation;
+    return std::tuple{
+        field("error", &S::error, Domain::kResult, "none, or why the command was refused"),
+        field("result", &S::result, Domain::kResult, "miss, pending or hit"),
+        field("slots", &S::slots, Domain::kResult, "of the keys to load, or to store"),
+        field("stored", &S::stored, Domain::kResult, "false: what is there cannot go"),
+        field("keys_to_store", &S::keys_to_store, Domain::kResult, "those not held"),
+        field("evicted", &S::evicted, Domain::kResult, "what had to go for a store"),
+        field("request_level", &S::request_level, Domain::kResult, "whether a tier wants that"),
+        field("events", &S::events, Domain::kResult, "oldest first"),
+        field("tier_calls", &S::tier_calls, Domain::kResult, "on the tiers, oldest first"),
+        field("size", &S::size, Domain::kState, "blocks held in the primary tier"),
+        field("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed"),
+        field("num_jobs", &S::num_jobs, Domain::kState, "under way"),
+        field("num_pending", &S::num_pending, Domain::kState, "keys queued for promotion"),
+        field("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's"),
+        field("t1", &S::t1, Domain::kState, "oldest first; LRU's list"),
+        field("t2", &S::t2, Domain::kState, "oldest first"),
+        field("b1", &S::b1, Domain::kState, "keys, oldest first"),
+        field("b2", &S::b2, Domain::kState, "keys, oldest first"),
+        field("jobs", &S::jobs, Domain::kState, "under way, by number"),
+        field("pending", &S::pending, Domain::kState, "promotions queued, in order"),
+        field("tiers", &S::tiers, Domain::kState, "what the scripted tiers hold")};
+  }
+  friend bool operator==(const Observation&, const Observation&) = default;
+};
+
+/// Nothing is declared.
+class World {
+ public:
+  void apply(const Command&) {}
+};
+
+}  // namespace tiering
+
+/// What the primary tier is built from, or what is wrong with the configuration (position: the
+/// config line).
+Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& config,
+                                                    std::string_view file = {},
+                                                    Position position = {});
+
+/// What generic code knows of the target.
+struct TieringTarget {
+  static constexpr std::string_view kName = "tiering";
+  static constexpr std::string_view kDoc =
+      "tiered offloading: a CPU tier above others, promotion, cascade, polled completion";
+  using Config = tiering::Config;
+  using Command = tiering::Command;
+  using Observation = tiering::Observation;
+  using World = tiering::World;
+
+  static std::optional<InputError> validate(const Config& config, std::string_view file,
+                                            Position position);
+  static World make_world(const Config&) { return {}; }
+};
+
+}  // namespace kvfence
