@@ -1,7 +1,7 @@
 #pragma once
 
 /// What watches, or breaks, the optimized code from inside: a value that the pool, its queue, its
-/// map, and the parts of the KV-cache manager, of the scheduler and of the offloading manager hold.
+/// map, and the parts of KV-cache manager, scheduler and offloading managers each hold.
 ///
 /// An instrumentation has the members of NoInstrumentation; production builds use that one,
 /// which is empty and whose hooks fold to nothing.
@@ -11,6 +11,7 @@
 
 #include "optimized/planted_bugs.h"
 #include "optimized/planted_offloading_bugs.h"
+#include "optimized/planted_tiering_bugs.h"
 
 namespace kvfence::optimized {
 
@@ -23,6 +24,7 @@ struct NoInstrumentation {
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
   constexpr bool planted(PlantedCachePolicyBug) const { return false; }
   constexpr bool planted(PlantedOffloadingBug) const { return false; }
+  constexpr bool planted(PlantedTieringBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -44,6 +46,7 @@ class CountingInstrumentation {
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
   constexpr bool planted(PlantedCachePolicyBug) const { return false; }
   constexpr bool planted(PlantedOffloadingBug) const { return false; }
+  constexpr bool planted(PlantedTieringBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
@@ -79,12 +82,14 @@ class PlantedInstrumentation {
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
   PlantedInstrumentation(PlantedCachePolicyBug bug) : cache_policy_bug_(bug) {}
   PlantedInstrumentation(PlantedOffloadingBug bug) : offloading_bug_(bug) {}
+  PlantedInstrumentation(PlantedTieringBug bug) : tiering_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
   bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
   bool planted(PlantedCachePolicyBug bug) const { return bug == cache_policy_bug_; }
   bool planted(PlantedOffloadingBug bug) const { return bug == offloading_bug_; }
+  bool planted(PlantedTieringBug bug) const { return bug == tiering_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
@@ -97,6 +102,7 @@ class PlantedInstrumentation {
   PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
   PlantedCachePolicyBug cache_policy_bug_ = PlantedCachePolicyBug::kNone;
   PlantedOffloadingBug offloading_bug_ = PlantedOffloadingBug::kNone;
+  PlantedTieringBug tiering_bug_ = PlantedTieringBug::kNone;
 };
 
 }  // namespace kvfence::optimized
