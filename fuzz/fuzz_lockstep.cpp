@@ -1,8 +1,8 @@
 /// Bytes -> configuration and commands -> reference against optimized, with every invariant.
 ///
-/// Compiled once for each target, KVFENCE_FUZZ_TARGET, and once more with a bug planted in the
-/// optimized side, KVFENCE_FUZZ_PLANTED_BUG: that one has to abort with a report on the corpus of
-/// its target, the proof that a silent fuzz run means something.
+/// Compiled once for each target, KVFENCE_FUZZ_TARGET, and linked twice: with no planted bug, and
+/// with one in the optimized side (fuzz/planted_bug.h). That one has to abort with a report on the
+/// corpus of its target, the proof that a silent fuzz run means something.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "fuzz/corpus_goals.h"
 #include "fuzz/episodes.h"
+#include "fuzz/planted_bug.h"
 #include "properties/all_checks.h"
 #include "scenarios/implementations.h"
 
@@ -19,11 +20,11 @@ namespace kvfence::fuzz {
 namespace {
 
 using Target = KVFENCE_FUZZ_TARGET;
-constexpr std::string_view kPlantedBug = KVFENCE_FUZZ_PLANTED_BUG;
 
 std::unique_ptr<Implementation<Target>> make_actual() {
-  return kPlantedBug.empty() ? Implementations<Target>::make_optimized()
-                             : Implementations<Target>::make_planted(kPlantedBug);
+  const std::string_view bug = planted_bug();
+  return bug.empty() ? Implementations<Target>::make_optimized()
+                     : Implementations<Target>::make_planted(bug);
 }
 
 Episodes<Target>& episodes() {
