@@ -9,6 +9,7 @@
 #include "contract/kv_cache_target.h"
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
+#include "contract/tiering_target.h"
 
 namespace kvfence {
 
@@ -25,7 +26,7 @@ struct TargetList {
   }
 };
 
-using AllTargets =
-    TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget, OffloadTarget>;
+using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget,
+                              OffloadTarget, TieringTarget>;
 
 }  // namespace kvfence

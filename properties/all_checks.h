@@ -8,3 +8,4 @@
 #include "properties/kv_cache_checks.h"
 #include "properties/offload_checks.h"
 #include "properties/scheduler_checks.h"
+#include "properties/tiering_checks.h"

@@ -76,6 +76,15 @@ struct Canaries<OffloadTarget> {
   static inline const std::set<std::string_view> kNeedTheReference = {};
 };
 
+template <>
+struct Canaries<TieringTarget> {
+  static constexpr std::uint64_t kCommandsMax = 50'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 50'000;
+  /// A command that submits a job cannot go while a later job is named by its number.
+  static constexpr std::size_t kShrunkCommandsMax = 30;
+  static inline const std::set<std::string_view> kNeedTheReference = {};
+};
+
 template <class Target>
 CampaignResult<Target> hunt(std::string_view bug, LockstepOptions lockstep,
                             std::uint64_t commands_max) {

@@ -26,6 +26,14 @@ std::optional<kv_cache::Command> left_behind(const kv_cache::Command& refused) {
   }
   return std::nullopt;
 }
+/// The poll that it begins with, which an empty load begins with, too.
+std::optional<tiering::Command> left_behind(const tiering::Command& refused) {
+  if (std::holds_alternative<tiering::PrepareLoad>(refused) ||
+      std::holds_alternative<tiering::PrepareStore>(refused)) {
+    return tiering::PrepareLoad{};
+  }
+  return std::nullopt;
+}
 template <class Command>
 std::optional<Command> left_behind(const Command&) {
   return std::nullopt;

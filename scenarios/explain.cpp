@@ -173,5 +173,8 @@ template Explanation explain_scenario(const Scenario<EvictionTarget>&,
 template Explanation explain_scenario(const Scenario<OffloadTarget>&,
                                       Implementation<OffloadTarget>&,
                                       Implementation<OffloadTarget>&);
+template Explanation explain_scenario(const Scenario<TieringTarget>&,
+                                      Implementation<TieringTarget>&,
+                                      Implementation<TieringTarget>&);
 
 }  // namespace kvfence

@@ -9,16 +9,19 @@
 #include "optimized/offloading_manager.h"
 #include "optimized/planted_bugs.h"
 #include "optimized/scheduler.h"
+#include "optimized/tiering_manager.h"
 #include "properties/block_pool_driver.h"
 #include "properties/eviction_driver.h"
 #include "properties/kv_cache_driver.h"
 #include "properties/offload_driver.h"
 #include "properties/scheduler_driver.h"
+#include "properties/tiering_driver.h"
 #include "reference/block_pool.h"
 #include "reference/cache_policy.h"
 #include "reference/kv_cache_manager.h"
 #include "reference/offloading_manager.h"
 #include "reference/scheduler.h"
+#include "reference/tiering_manager.h"
 
 namespace kvfence {
 namespace {
@@ -53,6 +56,13 @@ template <class Manager, class MakeManager>
 std::unique_ptr<Implementation<OffloadTarget>> make_offload_driver(std::string name,
                                                                    MakeManager make_manager) {
   return std::make_unique<OffloadDriver<Manager, MakeManager>>(std::move(name),
+                                                               std::move(make_manager));
+}
+
+template <class Manager, class MakeManager>
+std::unique_ptr<Implementation<TieringTarget>> make_tiering_driver(std::string name,
+                                                                   MakeManager make_manager) {
+  return std::make_unique<TieringDriver<Manager, MakeManager>>(std::move(name),
                                                                std::move(make_manager));
 }
 
@@ -208,6 +218,41 @@ std::unique_ptr<Implementation<OffloadTarget>> Implementations<OffloadTarget>::m
 std::vector<PlantedBugInfo> Implementations<OffloadTarget>::planted_bugs() {
   std::vector<PlantedBugInfo> infos;
   for (const optimized::PlantedOffloadingBugInfo& info : optimized::kPlantedOffloadingBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  return infos;
+}
+
+std::unique_ptr<Implementation<TieringTarget>> Implementations<TieringTarget>::make_reference() {
+  return make_tiering_driver<reference::TieringOffloadingManager>(
+      "reference",
+      [](const OffloadingManagerConfig& primary, std::vector<SecondaryTierHandle> tiers) {
+        return reference::TieringOffloadingManager(primary, std::move(tiers));
+      });
+}
+
+std::unique_ptr<Implementation<TieringTarget>> Implementations<TieringTarget>::make_optimized() {
+  return make_tiering_driver<optimized::TieringOffloadingManager>(
+      "optimized",
+      [](const OffloadingManagerConfig& primary, std::vector<SecondaryTierHandle> tiers) {
+        return optimized::TieringOffloadingManager(primary, std::move(tiers));
+      });
+}
+
+std::unique_ptr<Implementation<TieringTarget>> Implementations<TieringTarget>::make_planted(
+    std::string_view bug_name) {
+  const auto bug = optimized::planted_tiering_bug_from_name(bug_name);
+  if (!bug) return nullptr;
+  return make_tiering_driver<optimized::PlantedTieringOffloadingManager>(
+      "optimized with " + std::string(bug_name),
+      [bug](const OffloadingManagerConfig& primary, std::vector<SecondaryTierHandle> tiers) {
+        return optimized::PlantedTieringOffloadingManager(primary, std::move(tiers), *bug);
+      });
+}
+
+std::vector<PlantedBugInfo> Implementations<TieringTarget>::planted_bugs() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedTieringBugInfo& info : optimized::kPlantedTieringBugs) {
     infos.push_back({info.name, info.doc, info.thread});
   }
   return infos;

@@ -14,6 +14,7 @@
 #include "contract/kv_cache_target.h"
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
+#include "contract/tiering_target.h"
 
 namespace kvfence {
 
@@ -79,6 +80,17 @@ struct Implementations<OffloadTarget> {
 
   /// Null for a name that planted_bugs() does not have.
   static std::unique_ptr<Implementation<OffloadTarget>> make_planted(std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<TieringTarget> {
+  static std::unique_ptr<Implementation<TieringTarget>> make_reference();
+  static std::unique_ptr<Implementation<TieringTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<TieringTarget>> make_planted(std::string_view bug_name);
 
   static std::vector<PlantedBugInfo> planted_bugs();
 };

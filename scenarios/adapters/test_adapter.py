@@ -320,6 +320,50 @@ OFFLOAD = (
 )
 
 
+# LRU, 2 slots, 2 tiers; 0.23.0.
+TIERING = (
+    ("on_new_request request=A request_level=[1]", "error=none request_level=true"
+     " tier_calls=[(call method=on_new_request tier=0 request=A answer=block_level)"
+     " (call method=on_new_request tier=1 request=A answer=request_level)]"),
+    ("prepare_store keys=[1 1] request=A", "error=listed_twice"
+     " tier_calls=[(call method=get_finished_jobs tier=0) (call method=get_finished_jobs tier=1)]"),
+    ("complete_store keys=[1] request=A", "error=unknown_key"),
+    ("prepare_store keys=[1] request=A", "error=none stored=true keys_to_store=[1] slots=[0] evicted=[]"),
+    ("complete_store keys=[1] request=A", "error=none num_jobs=2"
+     " tier_calls=[(call method=submit_store tier=0 request=A job=0 keys=[1] slots=[0])"
+     " (call method=submit_store tier=1 request=A job=1 keys=[1] slots=[0])]"
+     " t1=[(block key=1 slot=0 ready=true readers=2)]"),
+    ("complete_load keys=[1]", "error=not_reading"),
+    ("prepare_store keys=[1] request=A", "error=none num_jobs=3 jobs=["
+     "(transfer job=0 tier=0 request=A keys=[1] slots=[0]) (transfer job=1 tier=1 request=A keys=[1] slots=[0])"
+     " (transfer job=2 tier=1 request=A keys=[1] slots=[0])]"),
+    ("tier_finish tier=0 job=0 success=false", "error=none tiers=[(tier held=[]) (tier held=[])]"),
+    ("tier_finish tier=1 job=1", "error=none tiers=[(tier held=[]) (tier held=[1])]"),
+    ("tier_finish tier=1 job=1", "error=none num_jobs=3"),
+    ("tier_finish tier=1 job=9", "error=none"),
+    ("tier_finish tier=2 job=0", "error=not_in_config"),
+    ("on_schedule_end", "error=none num_jobs=3"),
+    ("lookup key=1 request=A", "error=none result=hit num_jobs=1"
+     " tier_calls=[(call method=get_finished_jobs tier=0 answer=\"0 failed\")"
+     " (call method=get_finished_jobs tier=1 answer=\"1 done 1 done 9 done\")]"),
+    ("tier_add tier=1 keys=[5 6]", "error=none"),
+    ("tier_ask_again tier=0 key=5", "error=none"),
+    ("lookup key=5 request=B", "error=none result=pending num_pending=1"
+     " pending=[(transfer tier=1 promotion=true request=B keys=[5] slots=[1])]"),
+    ("complete_store keys=[5] request=B", "error=not_ready"),
+    ("lookup key=6 request=B", "error=none result=miss"),
+    ("on_request_finished request=B", "error=none"),
+    ("on_schedule_end", "error=none tier_calls=[(call method=submit_load tier=1 request=B job=3 keys=[5] slots=[1])"
+     " (call method=on_schedule_end tier=0) (call method=on_schedule_end tier=1)]"),
+    ("reset_cache", "error=none size=2"),
+    ("tier_drop tier=1 keys=[5]", "error=none tiers=[(tier held=[]) (tier held=[1 6])]"),
+    ("tier_finish tier=1 job=3 success=false", "error=none"),
+    ("prepare_load keys=[5]", "error=unknown_key size=1 num_free_slots=1"),
+    ("lookup key=5 request=A", "error=none result=miss"),
+    ("take_events", "error=none events=[(event keys=[1])]"),
+)
+
+
 # Command -> part of the reply: the scheduler, with a connector, 16 blocks of 4 tokens. A loads two blocks while it
 # waits, B is held at its end, C stays behind its grammar.
 SCHEDULER = (
@@ -673,6 +717,10 @@ class Release019(Release):
             " block_mask=[]")
         self.assertEqual([reply["error"] for reply in replies[2:]], ["not_in_profile"] * 2)
 
+    def test_tiering_is_not_there(self):
+        (reply,) = self.ask("target tiering", "config profile=v0.19")[1:]
+        self.assertIn("no tiering manager", reply["unsupported"])
+
     def test_kv_cache_of_this_release(self):
         replies = self.ask_manager(
             "num_gpu_blocks=8 groups=[(full block_size=4) (mamba block_size=4 align=true)]",
@@ -743,6 +791,12 @@ class Release023(Release):
         self.assertEqual([reply.get("keys_to_store") for reply in replies if "stored" in reply], [[], [1]])
         self.assertEqual((replies[8]["size"], replies[8]["num_free_slots"]), (0, 4))
         self.assertEqual(replies[-1]["events"], [Record("event", {"keys": [1]})])
+
+    def test_tiering(self):
+        replies = self.ask_offload("tiering", "capacity=2 num_tiers=2", *[command for command, _ in TIERING])
+        self.check_replies(replies, TIERING)
+        reply = self.ask("target tiering", "config num_tiers=9")[-1]
+        self.assertEqual(list(reply), ["malformed"])
 
     def test_sink_cannot_be_built(self):
         """0.23.0 passes SinkFullAttentionManager an argument that it does not take."""

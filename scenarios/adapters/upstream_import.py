@@ -57,6 +57,8 @@ REAL_MODULES = frozenset(
         "vllm.v1.kv_offload.cpu.policies.lru",
         "vllm.v1.kv_offload.mediums",
         "vllm.v1.kv_offload.reuse_manager",
+        "vllm.v1.kv_offload.tiering.base",
+        "vllm.v1.kv_offload.tiering.manager",
         "vllm.v1.metrics.stats",
         "vllm.v1.outputs",
         "vllm.v1.request",

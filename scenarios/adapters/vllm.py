@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfence adapter for the block pool, KV-cache manager, scheduler and CPU offloading manager of the real vLLM.
+"""kvfence adapter for the block pool, KV-cache manager, scheduler and offloading managers of the real vLLM.
 
 Speaks the protocol of README.md on stdin and stdout.
 
@@ -27,9 +27,11 @@ from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
 from scheduler_commands import UpstreamScheduler
 from scheduler_target import scheduler_target
 from session import Session, Unsupported
+from tiering_target import tiering_target
 from upstream_kv_cache import UpstreamKVCache
 from upstream_offload import KVOffload, UpstreamEviction, UpstreamOffload
 from upstream_pool import Modules, UpstreamPool, check_supported
+from upstream_tiering import UpstreamTiering
 from wire import serve
 
 
@@ -96,7 +98,8 @@ def main() -> int:
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
                       scheduler_target(upstream.maker(make_scheduler)),
                       eviction_target(upstream.offload_maker(UpstreamEviction)),
-                      offload_target(upstream.offload_maker(UpstreamOffload)))
+                      offload_target(upstream.offload_maker(UpstreamOffload)),
+                      tiering_target(upstream.offload_maker(UpstreamTiering)))
     serve(session.answer)
     return 0
 

@@ -38,4 +38,6 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" offload 3 2 200 capacity=32
   record "$release" "$profile" offload 4 3 150 store_threshold=2 max_tracker_size=8
 done
+record 0.23.0 v0.23 tiering 1 8 120
+record 0.23.0 v0.23 tiering 2 1 600
 record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"

@@ -1,0 +1,268 @@
+#pragma once
+
+/// Puts any tiering manager that satisfies the concept behind the interface that a lockstep drives,
+/// with scripted tiers below it.
+///
+/// Refused here, since they are about what only the script knows:
+///   kNotInConfig      on_new_request, tier_*: no such tier
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/check.h"
+#include "contract/implementation.h"
+#include "contract/scripted_tier.h"
+#include "contract/tiering_manager.h"
+#include "contract/tiering_target.h"
+#include "properties/offload_key_list.h"
+
+namespace kvfence {
+
+/// make_manager builds the manager from its configuration and tiers: the place where a planted
+/// variant gets its bug.
+template <TieringOffloadingManager Manager, class MakeManager>
+class TieringDriver final : public Implementation<TieringTarget> {
+ public:
+  TieringDriver(std::string name, MakeManager make_manager)
+      : name_(std::move(name)), make_manager_(std::move(make_manager)) {}
+
+  std::string name() const override { return name_; }
+
+  std::optional<ImplementationFailure> reset(const Config& config) override {
+    const Parsed<OffloadingManagerConfig> parsed = make_tiering_config(config);
+    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
+    calls_ = std::make_shared<TierCalls>();
+    std::vector<SecondaryTierHandle> tiers;
+    for (std::uint32_t place = 0; place < config.num_tiers; ++place) {
+      tiers.emplace_back(ScriptedTier(place, calls_));
+    }
+    manager_.emplace(make_manager_(*parsed, std::move(tiers)));
+    return std::nullopt;
+  }
+
+  std::optional<ImplementationFailure> submit(const Command& command, const World&,
+                                              Observe observe) override {
+    forget_answer();
+    observation_.error =
+        std::visit([&](const auto& alternative) { return run(alternative); }, command);
+    observe_calls();
+    observation_.size = manager_->primary().policy().size();
+    observation_.num_free_slots = manager_->primary().num_free_slots();
+    observation_.num_jobs = manager_->num_jobs();
+    observation_.num_pending = manager_->num_pending();
+    manager_->primary().policy().lists(lists_);
+    show_lists(lists_, observe == Observe::kState, observation_);
+    show_transfers(observe == Observe::kState);
+    return std::nullopt;
+  }
+
+  std::optional<ImplementationFailure> collect(Observation& observation) override {
+    std::swap(observation, observation_);
+    return std::nullopt;
+  }
+
+ private:
+  void forget_answer() {
+    observation_.result.reset();
+    observation_.slots.reset();
+    observation_.stored.reset();
+    observation_.keys_to_store.reset();
+    observation_.evicted.reset();
+    observation_.request_level.reset();
+    observation_.events.reset();
+    observation_.tier_calls.reset();
+  }
+
+  bool has_tier(std::uint32_t tier) { return tier < manager_->tiers().size(); }
+  ScriptedTier& tier(std::uint32_t place) {
+    return *manager_->tiers()[place].template get_if<ScriptedTier>();
+  }
+
+  ErrorCode run(const tiering::Lookup& command) {
+    observation_.result.emplace() = manager_->lookup(key_of_number(command.key), {command.request});
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::Touch& command) {
+    manager_->touch(keys_.of(command.keys), {command.request});
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::PrepareLoad& command) {
+    slots_.clear();
+    const ErrorCode error = manager_->prepare_load(keys_.of(command.keys), slots_);
+    if (error == ErrorCode::kNone) observation_.slots.emplace() = slots_;
+    return error;
+  }
+
+  ErrorCode run(const tiering::CompleteLoad& command) {
+    return manager_->complete_load(keys_.of(command.keys));
+  }
+
+  ErrorCode run(const tiering::PrepareStore& command) {
+    bool stored = false;
+    output_.keys_to_store.clear();
+    output_.slots.clear();
+    output_.evicted.clear();
+    const ErrorCode error =
+        manager_->prepare_store(keys_.of(command.keys), {command.request}, stored, output_);
+    if (error != ErrorCode::kNone) return error;
+    observation_.stored.emplace() = stored;
+    if (!stored) return error;
+    numbers_of(output_.keys_to_store, observation_.keys_to_store.emplace());
+    observation_.slots.emplace() = output_.slots;
+    victims_of(output_.evicted, observation_.evicted.emplace());
+    return error;
+  }
+
+  ErrorCode run(const tiering::CompleteStore& command) {
+    return manager_->complete_store(keys_.of(command.keys), {command.request}, command.success);
+  }
+
+  ErrorCode run(const tiering::OnNewRequest& command) {
+    const std::vector<std::uint32_t>& wanting = command.request_level;
+    for (std::uint32_t place : wanting) {
+      if (!has_tier(place)) return ErrorCode::kNotInConfig;
+    }
+    for (std::uint32_t place = 0; has_tier(place); ++place) {
+      const bool wants = std::find(wanting.begin(), wanting.end(), place) != wanting.end();
+      tier(place).want(wants ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel);
+    }
+    observation_.request_level.emplace() =
+        manager_->on_new_request({command.request}) == OffloadPolicy::kRequestLevel;
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::OnRequestFinished& command) {
+    manager_->on_request_finished({command.request});
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::OnScheduleEnd&) {
+    manager_->on_schedule_end();
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::ResetCache&) {
+    manager_->reset_cache();
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TakeEvents&) {
+    manager_->take_events(taken_);
+    std::vector<offload::Event>& events = observation_.events.emplace();
+    events.resize(taken_.size());
+    for (std::size_t index = 0; index < taken_.size(); ++index) {
+      numbers_of(taken_[index].keys, events[index].keys);
+      events[index].removed = taken_[index].removed;
+    }
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierFinish& command) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    tier(command.tier).finish(command.job, command.success);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierAskAgain& command) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    tier(command.tier).ask_again(key_of_number(command.key), command.times);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierAdd& command) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    for (OffloadKeyView key : keys_.of(command.keys)) tier(command.tier).add(key);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierDrop& command) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    for (OffloadKeyView key : keys_.of(command.keys)) tier(command.tier).drop(key);
+    return ErrorCode::kNone;
+  }
+
+  void observe_calls() {
+    if (calls_->empty()) return;
+    std::vector<tiering::TierCallRecord>& records = observation_.tier_calls.emplace();
+    records.resize(calls_->size());
+    for (std::size_t index = 0; index < records.size(); ++index) {
+      TierCall& call = (*calls_)[index];
+      tiering::TierCallRecord& record = records[index];
+      record.method = call.method;
+      record.tier = call.tier;
+      record.request = call.request;
+      record.job.reset();
+      if (call.method == "submit_store" || call.method == "submit_load") {
+        record.job = static_cast<std::uint32_t>(call.job_id);
+      }
+      numbers_of(call.keys, record.keys);
+      record.slots = call.slots;
+      record.answer = call.answer;
+      for (const JobResult& result : call.results) {
+        record.answer += (record.answer.empty() ? "" : " ") + std::to_string(result.job_id) +
+                         (result.success ? " done" : " failed");
+      }
+    }
+    calls_->clear();
+  }
+
+  void show_transfers(bool with_state) {
+    if (!with_state) {
+      observation_.jobs.reset();
+      observation_.pending.reset();
+      observation_.tiers.reset();
+      return;
+    }
+    manager_->jobs(job_states_);
+    std::vector<tiering::Transfer>& jobs = observation_.jobs.emplace();
+    jobs.resize(job_states_.size());
+    for (std::size_t index = 0; index < jobs.size(); ++index) {
+      show_transfer(job_states_[index], jobs[index]);
+      jobs[index].job = static_cast<std::uint32_t>(job_states_[index].id);
+      jobs[index].promotion = job_states_[index].is_promotion;
+    }
+    manager_->pending(pending_states_);
+    std::vector<tiering::Transfer>& pending = observation_.pending.emplace();
+    pending.resize(pending_states_.size());
+    for (std::size_t index = 0; index < pending.size(); ++index) {
+      show_transfer(pending_states_[index], pending[index]);
+      pending[index].promotion = true;
+    }
+    std::vector<tiering::TierState>& tiers = observation_.tiers.emplace();
+    tiers.resize(manager_->tiers().size());
+    for (std::uint32_t place = 0; has_tier(place); ++place) {
+      numbers_of(tier(place).held(), tiers[place].held);
+      std::sort(tiers[place].held.begin(), tiers[place].held.end());
+    }
+  }
+
+  template <class State>
+  static void show_transfer(const State& state, tiering::Transfer& shown) {
+    shown.tier = state.tier;
+    shown.request = state.req_id;
+    numbers_of(state.keys, shown.keys);
+    shown.slots = state.slots;
+  }
+
+  std::string name_;
+  MakeManager make_manager_;
+  std::shared_ptr<TierCalls> calls_;
+  std::optional<Manager> manager_;
+  Observation observation_;
+  OffloadKeyList keys_;
+  std::vector<SlotId> slots_;
+  PrepareStoreOutput output_;
+  std::vector<OffloadingEvent> taken_;
+  PolicyLists lists_;
+  std::vector<TierJobState> job_states_;
+  std::vector<PendingPromotionState> pending_states_;
+};
+
+}  // namespace kvfence

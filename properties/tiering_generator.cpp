@@ -1,0 +1,246 @@
+#include "properties/tiering_generator.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "properties/eviction_generator.h"
+
+namespace kvfence::tiering {
+namespace {
+
+using eviction::skewed;
+
+/// How many keys and jobs count as recent.
+constexpr std::size_t kRecentMax = 6;
+
+/// How much an episode may favour each command, by its place in the variant.
+struct Weight {
+  std::string_view verb;
+  std::uint32_t usual;
+};
+constexpr std::array<Weight, std::variant_size_v<Command>> kWeights = {{
+    {Lookup::kVerb, 16},
+    {Touch::kVerb, 4},
+    {PrepareLoad::kVerb, 5},
+    {CompleteLoad::kVerb, 5},
+    {PrepareStore::kVerb, 12},
+    {CompleteStore::kVerb, 12},
+    {OnNewRequest::kVerb, 3},
+    {OnRequestFinished::kVerb, 2},
+    {OnScheduleEnd::kVerb, 12},
+    {ResetCache::kVerb, 0},
+    {TakeEvents::kVerb, 3},
+    {TierFinish::kVerb, 16},
+    {TierAskAgain::kVerb, 2},
+    {TierAdd::kVerb, 2},
+    {TierDrop::kVerb, 2},
+}};
+/// A reset comes once in so many commands.
+constexpr std::uint32_t kResetOnceIn = 256;
+
+template <class Alternative>
+constexpr std::size_t index_of() {
+  std::size_t index = 0;
+  while (kWeights[index].verb != Alternative::kVerb) ++index;
+  return index;
+}
+
+bool contains(const std::vector<std::uint32_t>& numbers, std::uint32_t number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
+void remember(std::vector<std::uint32_t>& recent, std::uint32_t number) {
+  recent.push_back(number);
+  if (recent.size() > kRecentMax) recent.erase(recent.begin());
+}
+
+std::string draw_request(Choices& choices) {
+  return std::string(1, static_cast<char>('A' + skewed(choices, 4)));
+}
+
+}  // namespace
+
+Config Generator::draw_config(Choices& choices) {
+  Config config;
+  static_cast<eviction::Config&>(config) = eviction::Generator::draw_config(choices);
+  config.profile = Config().profile;
+  config.enable_events = !choices.once_in(4);
+  config.num_tiers = choices.once_in(16) ? 0 : 1 + choices.below(3);
+  return config;
+}
+
+Generator::Generator(const Config& config, Choices& choices)
+    : num_tiers_(config.num_tiers), keys_(config.capacity) {
+  for (std::size_t index = 0; index < weights_.size(); ++index) {
+    constexpr std::array<std::uint32_t, 4> kSwarm = {4, 4, 1, 16};
+    weights_[index] = kWeights[index].usual * kSwarm[choices.below(kSwarm.size())];
+    if (choices.once_in(16)) weights_[index] = 0;
+  }
+  // Without blocks that are ready, and jobs that end, nothing else happens.
+  for (std::size_t index : {index_of<PrepareStore>(), index_of<CompleteStore>(),
+                            index_of<OnScheduleEnd>(), index_of<TierFinish>()}) {
+    weights_[index] = std::max(weights_[index], kWeights[index].usual * 2);
+  }
+  for (std::uint32_t weight : weights_) weight_sum_ += weight;
+}
+
+/// Where the state is not observed after every command, the last one that was is near enough.
+void Generator::see(const Observation& now) {
+  keys_.see(now);
+  if (!eviction::shows_lists(now) || !now.jobs.has_value() || !now.pending.has_value() ||
+      !now.tiers.has_value()) {
+    return;
+  }
+  jobs_ = *now.jobs;
+  tiers_ = *now.tiers;
+  Keys promoted;
+  Keys cascaded;
+  for (const auto* transfers : {&*now.jobs, &*now.pending}) {
+    for (const Transfer& transfer : *transfers) {
+      Keys& keys = transfer.promotion ? promoted : cascaded;
+      keys.insert(keys.end(), transfer.keys.begin(), transfer.keys.end());
+    }
+  }
+  storing_.clear();
+  loading_.clear();
+  below_.clear();
+  for (std::uint32_t key : keys_.writing()) {
+    if (!contains(promoted, key)) storing_.push_back(key);
+  }
+  for (const auto* blocks : {&*now.t1, &*now.t2}) {
+    for (const eviction::Entry& block : *blocks) {
+      const auto num_cascades = std::count(cascaded.begin(), cascaded.end(), block.key);
+      if (block.readers > num_cascades) loading_.push_back(block.key);
+    }
+  }
+  for (const TierState& tier : tiers_) {
+    for (std::uint32_t key : tier.held) {
+      if (!contains(keys_.held(), key)) below_.push_back(key);
+    }
+  }
+}
+
+bool Generator::is_idle(std::size_t chosen) const {
+  const std::string_view verb = kWeights[chosen].verb;
+  if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
+  if (verb == CompleteLoad::kVerb) return loading_.empty();
+  if (verb == CompleteStore::kVerb) return storing_.empty();
+  if (verb == TierFinish::kVerb) return jobs_.empty();
+  if (verb == TierAskAgain::kVerb || verb == TierAdd::kVerb || verb == TierDrop::kVerb) {
+    return num_tiers_ == 0;
+  }
+  return verb == Touch::kVerb && keys_.held().empty();
+}
+
+Command Generator::next(Choices& choices, const Observation& now, const World&) {
+  see(now);
+  if (choices.once_in(kResetOnceIn)) return ResetCache{};
+  const auto draw_verb = [&] {
+    std::uint32_t ticket = choices.below(weight_sum_);
+    std::size_t chosen = 0;
+    while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
+    return chosen;
+  };
+  std::size_t chosen = draw_verb();
+  // One that finds nothing to work on is drawn again, mostly.
+  for (int tries = 0; tries < 3 && is_idle(chosen) && !choices.once_in(16); ++tries) {
+    chosen = draw_verb();
+  }
+  return draw(choices, chosen);
+}
+
+Command Generator::draw(Choices& choices, std::size_t chosen) {
+  const std::string_view verb = kWeights[chosen].verb;
+  if (verb == Lookup::kVerb) {
+    const std::uint32_t key = draw_key_to_look_up(choices);
+    remember(looked_up_, key);
+    // A request looks up several keys in a row.
+    if (looking_up_.empty() || choices.once_in(3)) looking_up_ = draw_request(choices);
+    return Lookup{key, looking_up_};
+  }
+  if (verb == Touch::kVerb) {
+    const bool ghosts = !keys_.ghosts().empty() && choices.once_in(3);
+    return Touch{keys_.some_of(ghosts ? keys_.ghosts() : keys_.held(), 4, choices),
+                 draw_request(choices)};
+  }
+  if (verb == PrepareLoad::kVerb) return PrepareLoad{keys_.some_of(keys_.ready(), 3, choices)};
+  if (verb == CompleteLoad::kVerb) {
+    const bool any = choices.once_in(8);
+    return CompleteLoad{keys_.some_of(any ? keys_.reading() : loading_, 3, choices)};
+  }
+  if (verb == PrepareStore::kVerb) {
+    return PrepareStore{draw_keys_to_store(choices), draw_request(choices)};
+  }
+  if (verb == CompleteStore::kVerb) {
+    const bool any = choices.once_in(8);
+    Keys keys = keys_.some_of(any ? keys_.held() : storing_, 4, choices);
+    if (choices.once_in(64)) keys.clear();
+    return CompleteStore{std::move(keys), draw_request(choices), !choices.once_in(6)};
+  }
+  if (verb == OnNewRequest::kVerb) {
+    OnNewRequest command{draw_request(choices), {}};
+    for (std::uint32_t tier = 0; tier < num_tiers_; ++tier) {
+      if (choices.once_in(2)) command.request_level.push_back(tier);
+    }
+    if (choices.once_in(64)) command.request_level.push_back(num_tiers_);
+    return command;
+  }
+  if (verb == OnRequestFinished::kVerb) return OnRequestFinished{draw_request(choices)};
+  if (verb == OnScheduleEnd::kVerb) return OnScheduleEnd{};
+  if (verb == TierFinish::kVerb) return draw_finish(choices);
+  const std::uint32_t tier = draw_tier(choices);
+  if (verb == TierAskAgain::kVerb) {
+    return TierAskAgain{tier, draw_key_to_look_up(choices), choices.below(3)};
+  }
+  if (verb == TierAdd::kVerb) return TierAdd{tier, keys_.some_of({}, 3, choices)};
+  if (verb == TierDrop::kVerb) {
+    const Keys held = tier < tiers_.size() ? tiers_[tier].held : Keys();
+    return TierDrop{tier, keys_.some_of(held, 2, choices)};
+  }
+  return TakeEvents{};
+}
+
+/// One that a tier could bring, one that was looked up, or any.
+std::uint32_t Generator::draw_key_to_look_up(Choices& choices) const {
+  if (!below_.empty() && choices.once_in(2)) return keys_.one_of(below_, choices);
+  if (!looked_up_.empty() && choices.once_in(2)) return keys_.one_of(looked_up_, choices);
+  return keys_.any(choices);
+}
+
+/// The keys of a request: one behind the other.
+std::vector<std::uint32_t> Generator::draw_keys_to_store(Choices& choices) const {
+  const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
+  const std::uint32_t first = keys_.any(choices);
+  Keys keys;
+  for (std::uint32_t at = 0; at < length; ++at) keys.push_back((first + at) % keys_.num_keys());
+  if (!keys_.held().empty() && choices.once_in(3)) {
+    keys.push_back(keys_.one_of(keys_.held(), choices));
+  }
+  if (!keys.empty() && choices.once_in(32)) keys.push_back(keys.front());
+  return keys;
+}
+
+/// A job that is under way and was not said to be over, mostly.
+TierFinish Generator::draw_finish(Choices& choices) {
+  TierFinish command;
+  command.success = !choices.once_in(5);
+  command.tier = draw_tier(choices);
+  command.job = skewed(choices, 4);
+  if (jobs_.empty() || choices.once_in(48)) return command;
+  const auto draw_job = [&] {
+    return jobs_[choices.below(static_cast<std::uint32_t>(jobs_.size()))];
+  };
+  Transfer job = draw_job();
+  for (int tries = 0; tries < 4 && contains(finished_, *job.job); ++tries) job = draw_job();
+  command.job = *job.job;
+  if (!choices.once_in(32)) command.tier = job.tier;
+  remember(finished_, command.job);
+  return command;
+}
+
+std::uint32_t Generator::draw_tier(Choices& choices) const {
+  return num_tiers_ == 0 || choices.once_in(64) ? num_tiers_ : choices.below(num_tiers_);
+}
+
+}  // namespace kvfence::tiering

@@ -1,0 +1,57 @@
+#pragma once
+
+/// Draws configurations and commands for the tiering target: few slots, no to three tiers, runs of
+/// keys as requests have them, swarm weights, arguments that are mostly sensible in the state that
+/// the manager and its tiers show and now and then are not.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "contract/tiering_target.h"
+#include "properties/choices.h"
+#include "properties/eviction_keys.h"
+
+namespace kvfence::tiering {
+
+class Generator {
+ public:
+  /// A small configuration: 1 to 10 slots, both policies, 0 to 3 tiers.
+  static Config draw_config(Choices& choices);
+
+  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  Generator(const Config& config, Choices& choices);
+
+  /// The next command, given what a manager shows.
+  Command next(Choices& choices, const Observation& now, const World& world);
+
+ private:
+  using Keys = std::vector<std::uint32_t>;
+
+  void see(const Observation& now);
+  /// Whether that command would find nothing to work on.
+  bool is_idle(std::size_t chosen) const;
+  Command draw(Choices& choices, std::size_t chosen);
+  std::uint32_t draw_key_to_look_up(Choices& choices) const;
+  Keys draw_keys_to_store(Choices& choices) const;
+  TierFinish draw_finish(Choices& choices);
+  std::uint32_t draw_tier(Choices& choices) const;
+
+  std::uint32_t num_tiers_;
+  std::array<std::uint32_t, std::variant_size_v<Command>> weights_{};
+  std::uint32_t weight_sum_ = 0;
+  eviction::DrawnKeys keys_;
+  std::vector<Transfer> jobs_;
+  std::vector<TierState> tiers_;
+  Keys below_;              ///< in a tier and not in the primary one
+  Keys storing_;            ///< being written by a store
+  Keys loading_;            ///< being read by a load
+  std::string looking_up_;  ///< the request of the last lookup
+  Keys looked_up_;          ///< lately, the last at the end
+  Keys finished_;           ///< jobs, lately
+};
+
+}  // namespace kvfence::tiering

@@ -1,0 +1,180 @@
+#include "properties/tiering_reach.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <sstream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "properties/policy_lists.h"
+
+namespace kvfence::tiering {
+namespace {
+
+using Keys = std::vector<std::uint32_t>;
+
+bool contains(const Keys& keys, std::uint32_t key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+bool shows_state(const Observation& observation) {
+  return eviction::shows_lists(observation) && observation.jobs.has_value() &&
+         observation.pending.has_value();
+}
+
+/// Whether a transfer of that kind has the key. Requires: the state is shown.
+bool has_transfer(const Observation& shown, bool promotion, std::uint32_t key) {
+  const auto has_key = [&](const Transfer& transfer) {
+    return transfer.promotion == promotion && contains(transfer.keys, key);
+  };
+  return std::any_of(shown.jobs->begin(), shown.jobs->end(), has_key) ||
+         std::any_of(shown.pending->begin(), shown.pending->end(), has_key);
+}
+
+bool is_writing(const Observation& shown, std::uint32_t key) {
+  for (const auto* blocks : {&*shown.t1, &*shown.t2}) {
+    for (const eviction::Entry& block : *blocks) {
+      if (block.key == key) return !block.ready;
+    }
+  }
+  return false;
+}
+
+std::size_t num_calls(const Observation& shown, std::string_view method) {
+  if (!shown.tier_calls.has_value()) return 0;
+  return static_cast<std::size_t>(
+      std::count_if(shown.tier_calls->begin(), shown.tier_calls->end(),
+                    [&](const TierCallRecord& call) { return call.method == method; }));
+}
+
+}  // namespace
+
+void Reach::count(const Command& command, const Observation& before, const Observation& after,
+                  const World&) {
+  count_calls(command, before, after);
+  if (after.error != ErrorCode::kNone) {
+    add_error(after.error);
+    return;
+  }
+  std::visit([&](const auto& one) { count_accepted(one, before, after); }, command);
+}
+
+void Reach::count_calls(const Command& command, const Observation& before,
+                        const Observation& after) {
+  if (!after.tier_calls.has_value()) return;
+  const std::vector<TierCallRecord>& calls = *after.tier_calls;
+  for (const TierCallRecord& call : calls) {
+    if (call.method == "get_finished_jobs") count_results(call, before);
+    if (call.method == "submit_load") {
+      add(Reached::kLoadOfSeveralKeys, call.keys.size() > 1);
+      add(Reached::kLoadsOfTwoRequests,
+          std::any_of(calls.begin(), calls.end(), [&](const TierCallRecord& other) {
+            return other.method == call.method && other.tier == call.tier &&
+                   other.request != call.request;
+          }));
+    }
+    if (call.method == "submit_store") {
+      add(Reached::kCascadeToTwoTiers, call.tier > 0 && !call.keys.empty());
+      add(Reached::kRequestLevelCascade, std::holds_alternative<PrepareStore>(command));
+      add(Reached::kStoreOfNoKeys, call.keys.empty());
+    }
+  }
+}
+
+void Reach::count_results(const TierCallRecord& poll, const Observation& before) {
+  std::istringstream words(poll.answer);
+  std::uint32_t number = 0;
+  std::size_t num_results = 0;
+  for (std::string end; words >> number >> end; ++num_results) {
+    if (!before.jobs.has_value()) continue;
+    const auto job =
+        std::find_if(before.jobs->begin(), before.jobs->end(), [&](const Transfer& candidate) {
+          return candidate.job == number && candidate.tier == poll.tier;
+        });
+    const bool is_job = job != before.jobs->end();
+    const bool is_promotion = is_job && job->promotion;
+    add(Reached::kStrangeResultPassedOver, !is_job);
+    add(Reached::kPromotionDone, is_promotion && end == "done");
+    add(Reached::kPromotionFailed, is_promotion && end == "failed");
+    add(Reached::kCascadeDone, is_job && !is_promotion && end == "done");
+    add(Reached::kCascadeFailed, is_job && !is_promotion && end == "failed");
+  }
+  add(Reached::kSeveralJobsReported, num_results > 1);
+}
+
+void Reach::count_accepted(const Lookup& command, const Observation& before,
+                           const Observation& after) {
+  if (!after.result.has_value()) return;
+  const LookupResult result = *after.result;
+  add(Reached::kHit, result == LookupResult::kHit);
+  const std::size_t num_asked = num_calls(after, "lookup");
+  if (num_asked == 0) {
+    if (result != LookupResult::kPending || !shows_state(before)) return;
+    const bool is_promoted = has_transfer(before, /*promotion=*/true, command.key);
+    add(is_promoted ? Reached::kPutOffByAPromotion : Reached::kPutOffByAStore);
+    return;
+  }
+  const TierCallRecord& last = after.tier_calls->back();
+  const bool was_put_off =
+      std::any_of(after.tier_calls->begin(), after.tier_calls->end(),
+                  [](const TierCallRecord& call) { return call.answer == "pending"; });
+  const bool begun = last.answer == "hit" && result == LookupResult::kPending;
+  add(Reached::kMissInEveryTier, last.answer == "miss" && !was_put_off);
+  add(Reached::kPromotionBegun, begun);
+  add(Reached::kPromotionOfALowerTier, begun && last.tier > 0);
+  add(Reached::kPromotionEvicted, begun && after.size == before.size);
+  add(Reached::kPromotionHadNoRoom, last.answer == "hit" && !begun);
+  add(Reached::kPutOffByATier, was_put_off && !begun && result == LookupResult::kPending);
+  add(Reached::kTierBehindTheOneThatAsksAgain, was_put_off && last.answer == "hit");
+}
+
+void Reach::count_accepted(const PrepareLoad& command, const Observation&,
+                           const Observation& after) {
+  if (!shows_state(after)) return;
+  add(Reached::kLoadAndCascade,
+      std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
+        return has_transfer(after, /*promotion=*/false, key);
+      }));
+}
+
+void Reach::count_accepted(const PrepareStore& command, const Observation& before,
+                           const Observation& after) {
+  if (!after.stored.has_value() || !shows_state(before) || !shows_state(after)) return;
+  if (!*after.stored) {
+    add(Reached::kStoreFailedForCascades,
+        std::any_of(after.jobs->begin(), after.jobs->end(),
+                    [](const Transfer& job) { return !job.promotion && !job.keys.empty(); }));
+    return;
+  }
+  add(Reached::kPendingLeftOut,
+      num_calls(after, "submit_store") > 0 &&
+          std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
+            return is_writing(before, key) && is_writing(after, key);
+          }));
+}
+
+void Reach::count_accepted(const CompleteStore& command, const Observation& before,
+                           const Observation& after) {
+  add(Reached::kFailedStoreStayed, !command.success && after.size < before.size);
+}
+
+void Reach::count_accepted(const OnRequestFinished& command, const Observation&,
+                           const Observation& after) {
+  if (!shows_state(after)) return;
+  for (const auto* transfers : {&*after.jobs, &*after.pending}) {
+    add(Reached::kPromotionOutlivedItsRequest,
+        std::any_of(transfers->begin(), transfers->end(), [&](const Transfer& transfer) {
+          return transfer.promotion && transfer.request == command.request;
+        }));
+  }
+}
+
+void Reach::count_accepted(const TakeEvents&, const Observation&, const Observation& after) {
+  if (!after.events.has_value()) return;
+  for (const offload::Event& event : *after.events) {
+    add(event.removed ? Reached::kRemovedEvent : Reached::kStoredEvent);
+  }
+}
+
+}  // namespace kvfence::tiering
