@@ -3,24 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <vector>
 
+#include "optimized/counted_allocations.h"
 #include "optimized/kv_cache_manager.h"
-
-namespace {
-std::size_t num_allocations = 0;
-}  // namespace
-
-void* operator new(std::size_t size) {
-  ++num_allocations;
-  void* const memory = std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace kvfence::optimized {
 namespace {
@@ -102,14 +88,14 @@ TEST(KVCacheNoAllocation, OnceTheTablesHaveGrown) {
   const std::vector<Request> requests(kNumRequests, Request(spec, config.pool.hash));
   KVCacheManager manager(config);
   Answers answers;
-  const std::size_t before_warm_up = num_allocations;
+  const std::size_t before_warm_up = num_allocations();
   live(manager, requests, answers);
-  ASSERT_GT(num_allocations, before_warm_up);  // the counter counts
-  const std::size_t before = num_allocations;
+  ASSERT_GT(num_allocations(), before_warm_up);  // the counter counts
+  const std::size_t before = num_allocations();
 
   for (int repeat = 0; repeat < 3; ++repeat) live(manager, requests, answers);
 
-  EXPECT_EQ(num_allocations, before);
+  EXPECT_EQ(num_allocations(), before);
 }
 
 }  // namespace

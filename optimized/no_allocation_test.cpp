@@ -3,24 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "optimized/block_pool.h"
-
-namespace {
-std::size_t num_allocations = 0;
-}  // namespace
-
-void* operator new(std::size_t size) {
-  ++num_allocations;
-  void* const memory = std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "optimized/counted_allocations.h"
 
 namespace kvfence::optimized {
 namespace {
@@ -77,14 +63,14 @@ TEST(NoAllocation, AnywhereAfterConstruction) {
   const BlockPoolConfig config = config_of(/*enable_kv_cache_events=*/false);
   const Request request = request_of(config.hash);
   std::vector<BlockId> blocks(kNumBlocks);
-  const std::size_t before_construction = num_allocations;
+  const std::size_t before_construction = num_allocations();
   BlockPool pool(config);
-  const std::size_t before = num_allocations;
+  const std::size_t before = num_allocations();
   ASSERT_GT(before, before_construction);  // the counter counts
 
   use_everything(pool, request, blocks);
 
-  EXPECT_EQ(num_allocations, before);
+  EXPECT_EQ(num_allocations(), before);
 }
 
 TEST(NoAllocation, OfTheEventLogOnceItHasGrown) {
@@ -93,16 +79,16 @@ TEST(NoAllocation, OfTheEventLogOnceItHasGrown) {
   std::vector<BlockId> blocks(kNumBlocks);
   BlockPool pool(config);
   std::vector<KVCacheEvent> events;
-  const std::size_t before_warm_up = num_allocations;
+  const std::size_t before_warm_up = num_allocations();
   use_everything(pool, request, blocks);
-  ASSERT_GT(num_allocations, before_warm_up);
+  ASSERT_GT(num_allocations(), before_warm_up);
   pool.take_events(events);
   ASSERT_FALSE(events.empty());
-  const std::size_t before = num_allocations;
+  const std::size_t before = num_allocations();
 
   use_everything(pool, request, blocks);
 
-  EXPECT_EQ(num_allocations, before);
+  EXPECT_EQ(num_allocations(), before);
 }
 
 }  // namespace

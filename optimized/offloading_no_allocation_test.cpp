@@ -4,34 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "contract/offload_key_number.h"
+#include "optimized/counted_allocations.h"
 #include "optimized/offloading_manager.h"
-
-namespace {
-std::size_t num_allocations = 0;
-
-void* counted(void* memory) {
-  ++num_allocations;
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-// Out of line: g++ 12 takes new and free for a mismatch where it sees through one of them only.
-[[gnu::noinline]] void* operator new(std::size_t size) { return counted(std::malloc(size)); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  const auto align = static_cast<std::size_t>(alignment);
-  return counted(std::aligned_alloc(align, (size + align - 1) / align * align));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace kvfence::optimized {
 namespace {
@@ -85,15 +63,15 @@ void use_everything(CachePolicy& policy, const std::vector<OffloadKeyView>& keys
 TEST_P(NoAllocation, OfAPolicyButTheListOfTheLongestEviction) {
   const std::vector<OffloadKey> keys = keys_of(36);
   const std::vector<OffloadKeyView> views = views_of(keys);
-  const std::size_t before_construction = num_allocations;
+  const std::size_t before_construction = num_allocations();
   CachePolicy policy({.policy = GetParam(), .capacity = kCapacity});
-  ASSERT_GT(num_allocations, before_construction);  // the counter counts
-  const std::size_t before = num_allocations;
+  ASSERT_GT(num_allocations(), before_construction);  // the counter counts
+  const std::size_t before = num_allocations();
   use_everything(policy, views);
-  EXPECT_LE(num_allocations - before, 3U);  // a list of 3 victims grows to 1, 2, 4
-  const std::size_t after = num_allocations;
+  EXPECT_LE(num_allocations() - before, 3U);  // a list of 3 victims grows to 1, 2, 4
+  const std::size_t after = num_allocations();
   use_everything(policy, views);
-  EXPECT_EQ(num_allocations, after);
+  EXPECT_EQ(num_allocations(), after);
 }
 
 /// Stores, loads, failures, refusals, evictions; with a filter that drops keys.
@@ -128,18 +106,18 @@ TEST_P(NoAllocation, OfAManagerThatHasSeenItsLongestCall) {
   std::vector<SlotId> slots;
   PrepareStoreOutput out;
   std::vector<OffloadingEvent> events;
-  const std::size_t before_warm_up = num_allocations;
+  const std::size_t before_warm_up = num_allocations();
   use_everything(manager, views, slots, out);
-  ASSERT_GT(num_allocations, before_warm_up);
+  ASSERT_GT(num_allocations(), before_warm_up);
   manager.take_events(events);
   ASSERT_FALSE(events.empty());
   use_everything(manager, views, slots, out);
   manager.take_events(events);
-  const std::size_t before = num_allocations;
+  const std::size_t before = num_allocations();
 
   use_everything(manager, views, slots, out);
 
-  EXPECT_EQ(num_allocations, before);
+  EXPECT_EQ(num_allocations(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, NoAllocation,

@@ -4,25 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "optimized/counted_allocations.h"
 #include "optimized/scheduler.h"
-
-namespace {
-std::size_t num_allocations = 0;
-}  // namespace
-
-void* operator new(std::size_t size) {
-  ++num_allocations;
-  void* const memory = std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace kvfence::optimized {
 namespace {
@@ -123,16 +109,16 @@ TEST(SchedulerNoAllocation, OnceTheLoadWasSeen) {
       const std::vector<NewRequest> requests = requests_of();
       Scheduler scheduler(config_of(policy, is_async), KVConnectorHandle());
       Caller caller;
-      const std::size_t before_warm_up = num_allocations;
+      const std::size_t before_warm_up = num_allocations();
       // Slots change hands: each has seen the largest request after a few lives.
       for (int repeat = 0; repeat < 4; ++repeat) live(scheduler, requests, caller);
-      ASSERT_GT(num_allocations, before_warm_up);  // the counter counts
+      ASSERT_GT(num_allocations(), before_warm_up);  // the counter counts
       ASSERT_GT(caller.num_preemptions, 0U);
-      const std::size_t before = num_allocations;
+      const std::size_t before = num_allocations();
 
       for (int repeat = 0; repeat < 3; ++repeat) live(scheduler, requests, caller);
 
-      EXPECT_EQ(num_allocations, before);
+      EXPECT_EQ(num_allocations(), before);
     }
   }
 }

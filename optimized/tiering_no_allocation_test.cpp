@@ -6,34 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "contract/offload_key_number.h"
+#include "optimized/counted_allocations.h"
 #include "optimized/tiering_manager.h"
-
-namespace {
-std::size_t num_allocations = 0;
-
-void* counted(void* memory) {
-  ++num_allocations;
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-// Out of line: g++ 12 takes new and free for a mismatch where it sees through one of them only.
-[[gnu::noinline]] void* operator new(std::size_t size) { return counted(std::malloc(size)); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  const auto align = static_cast<std::size_t>(alignment);
-  return counted(std::aligned_alloc(align, (size + align - 1) / align * align));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace kvfence::optimized {
 namespace {
@@ -110,11 +88,11 @@ TEST(NoAllocation, AManagerInItsSteadyState) {
     }
   };
   run_steps(0, 2'000);
-  const std::size_t num_before = num_allocations;
+  const std::size_t num_before = num_allocations();
   num_hits = 0;
   num_stored = 0;
   run_steps(2'000, 6'000);
-  EXPECT_EQ(num_allocations, num_before);
+  EXPECT_EQ(num_allocations(), num_before);
   EXPECT_GT(num_hits, 100u);
   EXPECT_GT(num_stored, 1'000u);
 }
