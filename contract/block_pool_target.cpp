@@ -90,6 +90,7 @@ Value event_value(const BlockStored& event) {
     fields.push_back(
         {"kv_cache_spec_sliding_window", to_value(*event.kv_cache_spec_sliding_window), {}});
   }
+  if (event.medium) fields.push_back({"medium", to_value(*event.medium), {}});
   return Value::Variant(Record{"stored", std::move(fields)});
 }
 
@@ -97,6 +98,7 @@ Value event_value(const BlockRemoved& event) {
   std::vector<Field> fields;
   fields.push_back({"block_hash", bytes_value(event.block_hash), {}});
   if (event.group_idx) fields.push_back({"group_idx", to_value(*event.group_idx), {}});
+  if (event.medium) fields.push_back({"medium", to_value(*event.medium), {}});
   return Value::Variant(Record{"removed", std::move(fields)});
 }
 
@@ -163,6 +165,10 @@ bool stored_from(const Record& record, BlockStored& event) {
   if (reader.read("kv_cache_spec_sliding_window", window)) {
     event.kv_cache_spec_sliding_window = window;
   }
+  std::string medium;
+  if (reader.read("medium", medium)) event.medium = medium;
+  // A connector's event has none at all, which is printed like a pool's without any.
+  if (event.medium && !find_field(record.fields, "extra_keys")) event.extra_keys.clear();
   return reader.all_read();
 }
 
@@ -172,6 +178,8 @@ bool removed_from(const Record& record, BlockRemoved& event) {
   if (!hash || !bytes_from(*hash, event.block_hash)) return false;
   std::uint32_t group = 0;
   if (reader.read("group_idx", group)) event.group_idx = group;
+  std::string medium;
+  if (reader.read("medium", medium)) event.medium = medium;
   return reader.all_read();
 }
 

@@ -19,12 +19,50 @@ namespace kvfence {
 
 struct SchedulerOutput;
 
+/// What a client asks of the connectors for one request.
+/// Source: vLLM v0.23.0 kv_transfer_params.
+struct KVTransferParams {
+  std::optional<std::uint32_t> max_offload_tokens;  ///< leading tokens that may be stored
+  friend bool operator==(const KVTransferParams&, const KVTransferParams&) = default;
+};
+
 /// A request as a connector sees it, during the call.
 struct ConnectorRequest {
   RequestIndex index = 0;
   std::string_view id;
-  const Request& request;                 ///< prompt and output tokens, hashes
+  const Request& request;  ///< prompt and output tokens, hashes
+  std::uint32_t num_prompt_tokens = 0;
   std::uint32_t num_computed_tokens = 0;  ///< this step's excluded
+  const KVTransferParams& params;
+};
+
+/// What a connector may ask of the engine around it, during the call.
+class ConnectorHost {
+ public:
+  /// Of a request that is there; one that finishes is, during request_finished.
+  virtual ConnectorRequest request(RequestIndex index) const = 0;
+
+  /// Whether the block carries a key, so that a lookup can find it.
+  virtual bool is_cached(BlockId block) const = 0;
+
+ protected:
+  ~ConnectorHost() = default;
+};
+
+/// Names a transfer: an offloading connector's, on its scheduler or on one worker.
+using JobId = std::uint32_t;
+
+/// What the scheduler's half tells the workers about one step. Each connector has its own.
+struct KVConnectorMetadata {
+  virtual ~KVConnectorMetadata() = default;
+};
+
+/// Workers that finished a transfer.
+struct CompletedJob {
+  JobId job = 0;
+  std::uint32_t num_workers = 0;  ///< that report it now
+  std::uint32_t num_failed = 0;   ///< of them, those whose transfer failed
+  friend bool operator==(const CompletedJob&, const CompletedJob&) = default;
 };
 
 /// What a lookup found.
@@ -38,6 +76,12 @@ struct KVConnectorOutput {
   std::vector<RequestIndex> finished_recving;  ///< loads that are over, well or badly
   std::vector<RequestIndex> finished_sending;  ///< held blocks that are not needed any more
   std::vector<BlockId> invalid_block_ids;      ///< blocks whose load failed
+  std::vector<CompletedJob> completed_jobs;    ///< upstream's worker metadata, each job once
+
+  bool empty() const {
+    return finished_recving.empty() && finished_sending.empty() && invalid_block_ids.empty() &&
+           completed_jobs.empty();
+  }
 };
 
 /// Called by a scheduler, in the order in which the members stand. A connector is a value behind an
@@ -59,19 +103,22 @@ class KVConnector {
 
   /// Blocks were allocated: all of the request's, by group. Called at every admission, with 0
   /// external tokens too, and a second time with 0 when a loaded request is scheduled.
-  virtual void update_state_after_alloc(const ConnectorRequest& request,
+  virtual void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
                                         const BlocksByGroup& blocks,
                                         std::uint32_t num_external_tokens) = 0;
 
-  /// A step is planned; the requests' computed tokens do not count it yet.
-  virtual void build_connector_meta(const SchedulerOutput& output) = 0;
+  /// A step is planned; the requests' computed tokens do not count it yet. The answer goes to the
+  /// workers with the step; null: nothing to tell.
+  virtual std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& host, const SchedulerOutput& output) = 0;
 
   /// The workers reported; the scheduler has not acted on it yet, but for invalid blocks.
-  virtual void update_connector_output(const KVConnectorOutput& output) = 0;
+  virtual void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) = 0;
 
   /// A request is finished and still has these blocks. True: its blocks stay until finished_sending
-  /// or finished_recving names it.
-  virtual bool request_finished(const ConnectorRequest& request, const BlocksByGroup& blocks) = 0;
+  /// or finished_recving names it. Its index may name another request once its blocks are gone.
+  virtual bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks) = 0;
 
   /// Appends events since the last call, oldest first.
   virtual void take_events(std::vector<KVCacheEvent>& out) = 0;

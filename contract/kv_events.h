@@ -31,6 +31,8 @@ struct BlockStored {
   /// where the rules say so.
   std::optional<std::string> kv_cache_spec_kind;
   std::optional<std::uint32_t> kv_cache_spec_sliding_window;
+  std::optional<std::string> medium =
+      std::nullopt;  ///< "CPU" of an offloading connector; none: GPU
   friend bool operator==(const BlockStored&, const BlockStored&) = default;
 };
 
@@ -38,6 +40,7 @@ struct BlockStored {
 struct BlockRemoved {
   BlockHash block_hash;  ///< no group suffix
   std::optional<GroupId> group_idx;
+  std::optional<std::string> medium = std::nullopt;  ///< as BlockStored
   friend bool operator==(const BlockRemoved&, const BlockRemoved&) = default;
 };
 

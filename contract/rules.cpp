@@ -27,7 +27,8 @@ Rules rules_of(Profile profile) {
               .lookup_by_key = true,
               .offload_reset = true,
               .arc_refuses_with_idle_t1 = true,
-              .tiering = true};
+              .tiering = true,
+              .offload_fences_reuse = true};
   }
   return {};
 }

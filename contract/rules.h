@@ -109,6 +109,13 @@ struct Rules {
   /// Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py; absent in v0.19.0.
   bool tiering = false;
 
+  /// An offloading connector gives the blocks of a finished request back at once and waits for the
+  /// transfers that touch a block before the block is used again; before, it holds the blocks of a
+  /// finished request until its stores are done.
+  /// Source: vLLM v0.23.0 distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py
+  /// jobs_to_flush; v0.19.0 request_finished.
+  bool offload_fences_reuse = false;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -119,7 +126,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 21> kRuleFields = {{
+inline constexpr std::array<RuleField, 22> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -159,6 +166,8 @@ inline constexpr std::array<RuleField, 21> kRuleFields = {{
     {"arc_refuses_with_idle_t1", &Rules::arc_refuses_with_idle_t1,
      "ARC refuses to evict from a T1 below its target"},
     {"tiering", &Rules::tiering, "an offloading manager can have secondary tiers below it"},
+    {"offload_fences_reuse", &Rules::offload_fences_reuse,
+     "an offloading connector frees at once and flushes transfers of blocks that are used again"},
 }};
 
 /// A pinned upstream release.

@@ -128,7 +128,8 @@ struct NewRequest {
   std::uint32_t priority = 0;      ///< the smaller, the sooner
   std::uint32_t arrival_time = 0;  ///< any unit
   bool skip_reading_prefix_cache = false;
-  bool needs_grammar = false;  ///< waits until grammar_compiled
+  bool needs_grammar = false;           ///< waits until grammar_compiled
+  KVTransferParams kv_transfer_params;  ///< for the connector
 };
 
 /// A request as it stands between two operations.
@@ -189,6 +190,7 @@ struct SchedulerOutput {
   /// Finished with kFinishedError at the end of this call: it does not fit although nothing else
   /// holds a block. At most one a step.
   std::optional<RequestIndex> never_fits;
+  std::shared_ptr<const KVConnectorMetadata> kv_connector_metadata;  ///< what the connector says
 
   friend bool operator==(const SchedulerOutput&, const SchedulerOutput&) = default;
 };

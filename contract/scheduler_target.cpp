@@ -33,15 +33,23 @@ bool from_value(const Value& value, PauseState& member, std::string& expected) {
 namespace scheduler {
 
 void World::apply(const Command& command) {
-  if (!entries_.empty()) entries_.back().is_new = false;
   const auto* added = std::get_if<AddRequest>(&command);
-  if (!added) return;
-  const auto number = static_cast<std::uint32_t>(entries_.size());
-  if (!number_of_.try_emplace(added->id, number).second) return;
+  if (!added) return pass();
   RequestSpec spec{added->tokens, std::nullopt, added->cache_salt, {}};
   if (added->lora_name) spec.lora = LoraRequest{*added->lora_name, added->lora_id};
-  requests_.declare(added->id, std::move(spec));
-  entries_.push_back({number, added->id, /*is_new=*/true});
+  add(added->id, spec);
+}
+
+void World::pass() {
+  if (!entries_.empty()) entries_.back().is_new = false;
+}
+
+void World::add(const std::string& id, const RequestSpec& spec) {
+  pass();
+  const auto number = static_cast<std::uint32_t>(entries_.size());
+  if (!number_of_.try_emplace(id, number).second) return;
+  requests_.declare(id, spec);
+  entries_.push_back({number, id, /*is_new=*/true});
 }
 
 const World::Entry* World::find(const std::string& name) const {

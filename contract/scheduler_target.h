@@ -536,6 +536,10 @@ class World {
   /// Takes in AddRequest of a new name; every other command leaves the world as it is.
   void apply(const Command& command);
 
+  /// A command that adds no request. / One that does; a name that was used before is passed over.
+  void pass();
+  void add(const std::string& id, const RequestSpec& spec);
+
   /// The prompts, for symbols.
   const RequestTable& requests() const { return requests_; }
 

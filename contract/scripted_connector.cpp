@@ -37,7 +37,7 @@ MatchedTokens ScriptedConnector::get_num_new_matched_tokens(const ConnectorReque
   return {num_matched, load_async};
 }
 
-void ScriptedConnector::update_state_after_alloc(const ConnectorRequest& request,
+void ScriptedConnector::update_state_after_alloc(ConnectorHost&, const ConnectorRequest& request,
                                                  const BlocksByGroup& blocks,
                                                  std::uint32_t num_external_tokens) {
   ConnectorCall& call = note("update_state_after_alloc", request.id);
@@ -45,15 +45,17 @@ void ScriptedConnector::update_state_after_alloc(const ConnectorRequest& request
   call.blocks = blocks;
 }
 
-void ScriptedConnector::build_connector_meta(const SchedulerOutput& output) {
+std::shared_ptr<const KVConnectorMetadata> ScriptedConnector::build_connector_meta(
+    ConnectorHost&, const SchedulerOutput& output) {
   note("build_connector_meta").num_tokens = output.total_num_scheduled_tokens;
+  return nullptr;
 }
 
-void ScriptedConnector::update_connector_output(const KVConnectorOutput&) {
+void ScriptedConnector::update_connector_output(ConnectorHost&, const KVConnectorOutput&) {
   note("update_connector_output");
 }
 
-bool ScriptedConnector::request_finished(const ConnectorRequest& request,
+bool ScriptedConnector::request_finished(ConnectorHost&, const ConnectorRequest& request,
                                          const BlocksByGroup& blocks) {
   ConnectorCall& call = note("request_finished", request.id);
   const bool hold = scripts_[std::string(request.id)].hold_blocks;

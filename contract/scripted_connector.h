@@ -53,11 +53,14 @@ class ScriptedConnector final : public KVConnector {
   /// that is more than 0.
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override;
-  void update_state_after_alloc(const ConnectorRequest& request, const BlocksByGroup& blocks,
+  void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks,
                                 std::uint32_t num_external_tokens) override;
-  void build_connector_meta(const SchedulerOutput& output) override;
-  void update_connector_output(const KVConnectorOutput& output) override;
-  bool request_finished(const ConnectorRequest& request, const BlocksByGroup& blocks) override;
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& host, const SchedulerOutput& output) override;
+  void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) override;
+  bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
+                        const BlocksByGroup& blocks) override;
   /// AllBlocksCleared after each reset_cache that succeeded.
   void take_events(std::vector<KVCacheEvent>& out) override;
   bool reset_cache() override;

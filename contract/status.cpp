@@ -41,6 +41,7 @@ constexpr std::array<std::string_view, kNumErrorCodes> kNames = {
     "not_ready",
     "already_ready",
     "not_reading",
+    "unknown_job",
     "listed_twice",
 };
 

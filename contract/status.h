@@ -46,6 +46,7 @@ enum class ErrorCode : std::uint8_t {
   kNotReady,           ///< the block is being written
   kAlreadyReady,       ///< the block is not being written
   kNotReading,         ///< fewer transfers read the block than are said to be done
+  kUnknownJob,         ///< no transfer of that number, or it has ended
   kListedTwice,        ///< named twice where each stands once
 };
 

@@ -80,7 +80,7 @@ class EventLog::Reader {
         return event;
       }
       case Kind::kBlockRemoved:
-        return BlockRemoved{next_string(), group_idx};
+        return BlockRemoved{next_string(), group_idx, std::nullopt};
       case Kind::kAllBlocksCleared:
         break;
     }

@@ -47,7 +47,11 @@ class StepPlanner {
     if (num_dropped_ > 0) remove_dropped();
     if (is_admitting()) schedule_waiting();
     finish_output();
-    if (state_.connector) state_.connector->build_connector_meta(out_);
+    out_.kv_connector_metadata.reset();
+    if (state_.connector) {
+      out_.kv_connector_metadata =
+          state_.connector->build_connector_meta(state_.connector_host(), out_);
+    }
     advance();
     end_what_never_fits();
   }
@@ -557,7 +561,8 @@ bool StepPlanner<Instrumentation>::allocate_waiting(RequestIndex index, const Co
 template <class Instrumentation>
 void StepPlanner<Instrumentation>::tell_connector(RequestIndex index, const Computed& computed) {
   manager_.get_block_ids(index, state_.blocks);
-  state_.connector->update_state_after_alloc(state_.connector_request(index), state_.blocks,
+  state_.connector->update_state_after_alloc(state_.connector_host(),
+                                             state_.connector_request(index), state_.blocks,
                                              computed.num_external_tokens);
   if (!computed.asked_connector) return;
   const ScheduledState& request = state_.states[index];

@@ -63,6 +63,7 @@ RequestIndex SchedulerState<Instrumentation>::insert(const NewRequest& new_reque
   record.stop_token_ids = new_request.stop_token_ids;
   record.rank = std::uint64_t{new_request.priority} << 32 | new_request.arrival_time;
   record.forced_through = 0;
+  record.kv_transfer_params = new_request.kv_transfer_params;
   record.skip_reading_prefix_cache = new_request.skip_reading_prefix_cache;
   record.is_promotable = false;
   record.is_load_failed = false;
@@ -96,7 +97,9 @@ ConnectorRequest SchedulerState<Instrumentation>::connector_request(RequestIndex
   return {.index = request,
           .id = records[request].id,
           .request = records[request].request,
-          .num_computed_tokens = states[request].num_computed_tokens};
+          .num_prompt_tokens = states[request].num_prompt_tokens,
+          .num_computed_tokens = states[request].num_computed_tokens,
+          .params = records[request].kv_transfer_params};
 }
 
 template <class Instrumentation>
@@ -210,7 +213,7 @@ void SchedulerState<Instrumentation>::finish(RequestIndex request, RequestStatus
                                                         ? state.num_computed_tokens
                                                         : state.num_tokens);
     kv_cache_manager.get_block_ids(request, blocks);
-    is_held = connector->request_finished(connector_request(request), blocks) || is_held;
+    is_held = connector->request_finished(*this, connector_request(request), blocks) || is_held;
   }
   do_not_reserve_for(request);
   finished.push_back(request);

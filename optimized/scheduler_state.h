@@ -74,6 +74,7 @@ struct alignas(64) RequestRecord {
   std::uint32_t priority = 0;
   /// Steps up to this one become stale once it is not kPreempted any more.
   std::uint64_t forced_through = 0;
+  KVTransferParams kv_transfer_params;
   bool skip_reading_prefix_cache = false;
   bool is_promotable = false;   ///< its grammar, or its load, is ready
   bool is_load_failed = false;  ///< blocks of its load are invalid
@@ -95,7 +96,7 @@ void take_off(std::uint32_t& count, std::uint32_t num_tokens) {
 }
 
 template <class Instrumentation>
-class SchedulerState {
+class SchedulerState final : private ConnectorHost {
  public:
   using Manager = BasicKVCacheManager<Instrumentation>;
 
@@ -122,6 +123,7 @@ class SchedulerState {
 
   KVRequest kv_request(RequestIndex request) const;
   ConnectorRequest connector_request(RequestIndex request) const;
+  ConnectorHost& connector_host() { return *this; }
   std::span<TokenId> drafts(RequestIndex request) {
     return {draft_token_ids.data() + std::size_t{request} * config.num_speculative_tokens,
             config.num_speculative_tokens};
@@ -229,6 +231,12 @@ class SchedulerState {
   std::vector<std::uint32_t> numbers;
 
  private:
+  // ConnectorHost
+  ConnectorRequest request(RequestIndex index) const override { return connector_request(index); }
+  bool is_cached(BlockId block) const override {
+    return !std::string_view(kv_cache_manager.block_pool().block_key(block)).empty();
+  }
+
   RequestIndex take_slot();
   auto is_next_victim() const {
     return [this](RequestIndex left, RequestIndex right) {

@@ -317,7 +317,7 @@ void OutputTaker<Instrumentation>::finish_affected() {
 
 template <class Instrumentation>
 void OutputTaker<Instrumentation>::update_transfers(const KVConnectorOutput& output) {
-  state_.connector->update_connector_output(output);
+  state_.connector->update_connector_output(state_.connector_host(), output);
   for (RequestIndex index : output.finished_recving) {
     // A planted bug may have freed it in this very update.
     if (Instrumentation::kPlants && !state_.is_there(index)) continue;

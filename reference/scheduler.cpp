@@ -136,7 +136,7 @@ void Scheduler::finish(SchedulerRequest& request, RequestStatus status) {
                                                                ? request.num_computed_tokens
                                                                : request.num_tokens());
     const bool connector_holds =
-        connector_->request_finished(connector_request(request), blocks_of(request.index));
+        connector_->request_finished(*this, connector_request(request), blocks_of(request.index));
     holds_blocks = holds_blocks || connector_holds;
   }
   finished_.push_back(request.index);
@@ -225,6 +225,16 @@ RequestView Scheduler::view(RequestIndex request) const {
           .num_output_placeholders = seen->num_output_placeholders,
           .num_preemptions = seen->num_preemptions,
           .spec_token_ids = seen->spec_token_ids};
+}
+
+ConnectorRequest Scheduler::request(RequestIndex index) const {
+  const SchedulerRequest* const found = find(index);
+  KVFENCE_CHECK(found != nullptr, "a connector asks for a request that is not there");
+  return connector_request(*found);
+}
+
+bool Scheduler::is_cached(BlockId block) const {
+  return !kv_cache_manager_.block_pool().block_key(block).empty();
 }
 
 void Scheduler::requests(std::vector<RequestIndex>& out) const {

@@ -25,7 +25,7 @@
 
 namespace kvfence::reference {
 
-class Scheduler {
+class Scheduler final : private ConnectorHost {
  public:
   /// Requires: a configuration that check_config accepts.
   Scheduler(const SchedulerConfig& config, KVConnectorHandle connector);
@@ -57,6 +57,10 @@ class Scheduler {
   const KVCacheManager& kv_cache_manager() const { return kv_cache_manager_; }
 
  private:
+  // ConnectorHost
+  ConnectorRequest request(RequestIndex index) const override;
+  bool is_cached(BlockId block) const override;
+
   enum class Kind : std::uint8_t { kRunning, kNew, kResumed };
 
   /// A request that the step under way will have.
@@ -159,7 +163,9 @@ inline ConnectorRequest connector_request(const SchedulerRequest& request) {
   return {.index = request.index,
           .id = request.added.id,
           .request = request.request,
-          .num_computed_tokens = request.num_computed_tokens};
+          .num_prompt_tokens = request.num_prompt_tokens(),
+          .num_computed_tokens = request.num_computed_tokens,
+          .params = request.added.kv_transfer_params};
 }
 
 }  // namespace kvfence::reference

@@ -47,7 +47,7 @@ ErrorCode Scheduler::schedule(SchedulerOutput& out) {
   if (plan.preempted.empty() && pause_state_ == PauseState::kUnpaused) schedule_waiting(plan);
 
   make_output(plan, out);
-  if (connector_) connector_->build_connector_meta(out);
+  out.kv_connector_metadata = connector_ ? connector_->build_connector_meta(*this, out) : nullptr;
   advance(out);
 
   const bool holds_nothing =
@@ -233,8 +233,8 @@ Scheduler::Admission Scheduler::try_admit(SchedulerRequest& request, Plan& plan)
   if (!allocate_for_admission(request, hit, num_new_tokens, external)) return Admission::kEnds;
 
   if (connector_) {
-    connector_->update_state_after_alloc(connector_request(request), blocks_of(request.index),
-                                         *external.num_tokens);
+    connector_->update_state_after_alloc(*this, connector_request(request),
+                                         blocks_of(request.index), *external.num_tokens);
     if (is_looked_up) {
       PrefixCacheStats& stats = connector_prefix_cache_stats_;
       const bool was_preempted = request.num_preemptions > 0;

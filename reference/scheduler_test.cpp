@@ -134,8 +134,10 @@ class World {
     }
     KVConnectorOutput connector_output;
     if (report) {
-      connector_output = {indices(report->finished_recving), indices(report->finished_sending),
-                          report->invalid_block_ids};
+      connector_output = {indices(report->finished_recving),
+                          indices(report->finished_sending),
+                          report->invalid_block_ids,
+                          {}};
       result.kv_connector_output = &connector_output;
     }
     const ErrorCode error = scheduler.update_from_output(step, result, outputs);

@@ -259,7 +259,7 @@ void Scheduler::reject_drafts(SchedulerRequest& request, std::uint32_t num_rejec
 
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py _update_from_kv_xfer_finished
 void Scheduler::update_from_kv_xfer_finished(const KVConnectorOutput& report) {
-  connector_->update_connector_output(report);
+  connector_->update_connector_output(*this, report);
   for (const RequestIndex index : report.finished_recving) {
     SchedulerRequest& request = get(index);
     if (is_finished(request.status)) {

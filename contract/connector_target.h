@@ -1,0 +1,380 @@
+#pragma once
+
+/// The `connector` target: a scheduler with a real connector behind it, the workers' halves of all
+/// ranks, and one copy engine a rank whose progress is commands. Everything that reads or writes
+/// its configuration line, commands and observations derives from the declarations here
+/// (contract/declare.h).
+///
+/// A step that was planned goes to the workers when its output is taken in: `update` runs the
+/// workers' halves of every rank for the oldest step, makes one report of theirs, and gives it to
+/// the scheduler with what was sampled.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "contract/declare.h"
+#include "contract/offloading_connector.h"
+#include "contract/scheduler_target.h"
+#include "contract/scripted_transfer_engine.h"
+
+namespace kvfence {
+
+/// One key, printed as bytes.
+struct KeyBytes {
+  std::string bytes;
+  friend bool operator==(const KeyBytes&, const KeyBytes&) = default;
+};
+
+// Words of this target as values (connector_target.cpp).
+Value to_value(const KeyBytes& member);
+Value to_value(TransferProgress member);
+bool from_value(const Value& value, KeyBytes& member, std::string& expected);
+bool from_value(const Value& value, TransferProgress& member, std::string& expected);
+
+namespace connector {
+
+/// Errors, besides the scheduler's: kNotInConfig: with several groups, without
+/// skip_reading_prefix_cache: upstream may take the hit of one group in the GPU's cache for what
+/// another one loads, over which its connector trips (vllm#33775).
+struct AddRequest {
+  static constexpr std::string_view kVerb = "add_request";
+  static constexpr std::string_view kDoc = "a new request; a name is used once";
+  std::string id;
+  std::vector<TokenId> tokens;
+  std::uint32_t max_tokens = 16;
+  std::uint32_t priority = 0;
+  std::uint32_t arrival_time = 0;
+  std::optional<std::string> cache_salt;
+  bool skip_reading_prefix_cache = false;
+  std::optional<std::uint32_t> max_offload_tokens;
+  static constexpr auto fields() {
+    using S = AddRequest;
+    return std::tuple{
+        field("id", &S::id, Domain::kRequest, "its name"),
+        field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
+        field("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional(),
+        field("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional(),
+        field("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional(),
+        field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
+            .optional(),
+        field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+              "its lookups in the GPU's cache find nothing")
+            .optional(),
+        field("max_offload_tokens", &S::max_offload_tokens, Domain::kTokenCount,
+              "leading tokens that may be stored (rule offload_fences_reuse)")
+            .optional()};
+  }
+  friend bool operator==(const AddRequest&, const AddRequest&) = default;
+};
+
+using scheduler::FinishAllRequests;
+using scheduler::FinishRequests;
+using scheduler::Sample;
+using scheduler::Schedule;
+using scheduler::SetPauseState;
+
+/// Each request that samples gives `token`, unless `samples` names it.
+struct Update {
+  static constexpr std::string_view kVerb = "update";
+  static constexpr std::string_view kDoc =
+      "the oldest planned step runs on all ranks and comes back";
+  TokenId token = 1;
+  std::vector<Sample> samples;
+  static constexpr auto fields() {
+    using S = Update;
+    return std::tuple{
+        field("token", &S::token, Domain::kCount, "what everyone samples").optional(),
+        field("samples", &S::samples, Domain::kSamples, "what some sampled instead").optional()};
+  }
+  friend bool operator==(const Update&, const Update&) = default;
+};
+
+/// Running requests are left alone: upstream's connectors are not told of those that a reset
+/// preempts, and would go on reading their blocks.
+struct ResetPrefixCache {
+  static constexpr std::string_view kVerb = "reset_prefix_cache";
+  static constexpr std::string_view kDoc = "forgets what is cached";
+  bool reset_connector = false;
+  static constexpr auto fields() {
+    return std::tuple{field("reset_connector", &ResetPrefixCache::reset_connector, Domain::kFlag,
+                            "resets the connector's cache too")
+                          .optional()};
+  }
+  friend bool operator==(const ResetPrefixCache&, const ResetPrefixCache&) = default;
+};
+
+/// Errors: kNotInConfig: no such rank, or a failure where none may happen; kUnknownJob;
+/// kNotInProfile: a store fails with hold.
+struct AdvanceTransfer {
+  static constexpr std::string_view kVerb = "advance_transfer";
+  static constexpr std::string_view kDoc = "a rank's copy engine comes further with a transfer";
+  std::uint32_t rank = 0;
+  JobId job = 0;
+  TransferProgress progress = TransferProgress::kFinished;
+  static constexpr auto fields() {
+    using S = AdvanceTransfer;
+    return std::tuple{
+        field("rank", &S::rank, Domain::kCount, "whose").optional(),
+        field("job", &S::job, Domain::kCount, "which transfer"),
+        field("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional()};
+  }
+  friend bool operator==(const AdvanceTransfer&, const AdvanceTransfer&) = default;
+};
+
+/// Errors: kNotInConfig, as above; kUnknownJob: it was not reported.
+struct ReportTransferAgain {
+  static constexpr std::string_view kVerb = "report_transfer_again";
+  static constexpr std::string_view kDoc = "a rank's copy engine reports a transfer a second time";
+  std::uint32_t rank = 0;
+  JobId job = 0;
+  static constexpr auto fields() {
+    using S = ReportTransferAgain;
+    return std::tuple{field("rank", &S::rank, Domain::kCount, "whose").optional(),
+                      field("job", &S::job, Domain::kCount, "which transfer")};
+  }
+  friend bool operator==(const ReportTransferAgain&, const ReportTransferAgain&) = default;
+};
+
+using Command =
+    std::variant<AddRequest, Schedule, Update, AdvanceTransfer, FinishRequests, FinishAllRequests,
+                 SetPauseState, ResetPrefixCache, ReportTransferAgain>;
+
+/// The configuration as it stands on the config line: of the scheduler's settings those that matter
+/// here, and the connector's.
+struct Config : scheduler::Config {
+  std::string kv_connector = "offloading";
+  std::uint32_t world_size = 1;
+  std::uint32_t num_cpu_blocks = 8;
+  std::uint32_t block_size_factor = 1;
+  std::string eviction_policy = "lru";
+  std::uint32_t store_threshold = 0;
+  std::uint32_t max_tracker_size = 64'000;
+  bool offload_prompt_only = true;
+  bool request_level_policy = false;
+  bool transfers_may_fail = false;
+  std::optional<bool> arc_refuses_with_idle_t1;
+  static constexpr auto fields() {
+    using S = Config;
+    return std::tuple_cat(
+        kv_cache::Config::fields(),
+        std::tuple{
+            field("policy", &S::policy, Domain::kSetting, "fcfs or priority"),
+            field("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once"),
+            field("long_prefill_token_threshold", &S::long_prefill_token_threshold,
+                  Domain::kSetting, "tokens of one request a step; 0: no bound")
+                .optional(),
+            field("async_scheduling", &S::async_scheduling, Domain::kSetting,
+                  "plans with outputs that are not there yet")
+                .optional(),
+            field("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
+                  "steps in flight, 1 or 2")
+                .optional(),
+            field("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+                  "fail or recompute")
+                .optional(),
+            field("kv_connector", &S::kv_connector, Domain::kSetting, "offloading"),
+            field("world_size", &S::world_size, Domain::kSetting, "ranks").optional(),
+            field("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+                  "slots, one an offloaded block"),
+            field("block_size_factor", &S::block_size_factor, Domain::kSetting,
+                  "GPU blocks an offloaded block")
+                .optional(),
+            field("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc")
+                .optional(),
+            field("store_threshold", &S::store_threshold, Domain::kSetting,
+                  "lookups before a block may be stored; below 2: no filter")
+                .optional(),
+            field("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
+                  "keys whose lookups are counted")
+                .optional(),
+            field("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
+                  "nothing that decoding adds is stored (rule offload_fences_reuse)")
+                .optional(),
+            field("request_level_policy", &S::request_level_policy, Domain::kSetting,
+                  "a loaded prefix is stored again (rule offload_fences_reuse)")
+                .optional(),
+            field("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
+                  "transfers can fail (upstream asserts that none does)")
+                .optional(),
+            field("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
+                  "overrides the profile's rule")
+                .optional()});
+  }
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+/// A transfer that the scheduler's half planned.
+struct Transfer {
+  static constexpr std::string_view kWord = "transfer";
+  JobId job = 0;
+  std::string request;
+  std::vector<BlockId> gpu_blocks;
+  std::vector<std::uint32_t> group_sizes;
+  std::vector<std::uint32_t> block_indices;
+  std::vector<SlotId> slots;
+  static constexpr auto fields() {
+    using S = Transfer;
+    return std::tuple{
+        field("job", &S::job, Domain::kResult, "its number; with hold each worker has its own")
+            .optional(),
+        field("request", &S::request, Domain::kResult, "for whom"),
+        field("gpu_blocks", &S::gpu_blocks, Domain::kResult, "group after group"),
+        field("group_sizes", &S::group_sizes, Domain::kResult, "GPU blocks by group"),
+        field("block_indices", &S::block_indices, Domain::kResult,
+              "place of each group's first one in the table"),
+        field("slots", &S::slots, Domain::kResult, "one an offloaded block")};
+  }
+  friend bool operator==(const Transfer&, const Transfer&) = default;
+};
+
+/// A transfer in a rank's copy engine.
+struct EngineTransfer {
+  static constexpr std::string_view kWord = "transfer";
+  std::uint32_t rank = 0;
+  JobId job = 0;
+  std::string request;
+  bool store = false;
+  TransferProgress progress = TransferProgress::kSubmitted;
+  static constexpr auto fields() {
+    using S = EngineTransfer;
+    return std::tuple{field("rank", &S::rank, Domain::kState, "where").optional(),
+                      field("job", &S::job, Domain::kState, "its number"),
+                      field("request", &S::request, Domain::kState, "for whom"),
+                      field("store", &S::store, Domain::kState, "to CPU memory").optional(),
+                      field("progress", &S::progress, Domain::kState, "how far")};
+  }
+  friend bool operator==(const EngineTransfer&, const EngineTransfer&) = default;
+};
+
+/// A job that workers reported.
+struct Completed {
+  static constexpr std::string_view kWord = "completed";
+  JobId job = 0;
+  std::uint32_t num_workers = 0;
+  std::uint32_t num_failed = 0;
+  static constexpr auto fields() {
+    using S = Completed;
+    return std::tuple{field("job", &S::job, Domain::kResult, "which"),
+                      field("num_workers", &S::num_workers, Domain::kResult, "that report it now"),
+                      field("num_failed", &S::num_failed, Domain::kResult, "of them").optional()};
+  }
+  friend bool operator==(const Completed&, const Completed&) = default;
+};
+
+/// A block in a list of the CPU cache's policy.
+struct OffloadedBlock {
+  static constexpr std::string_view kWord = "block";
+  KeyBytes key;
+  SlotId slot = 0;
+  bool ready = false;
+  std::uint32_t readers = 0;
+  static constexpr auto fields() {
+    using S = OffloadedBlock;
+    return std::tuple{
+        field("key", &S::key, Domain::kState, "which"),
+        field("slot", &S::slot, Domain::kState, "where it lies"),
+        field("ready", &S::ready, Domain::kState, "written").optional(),
+        field("readers", &S::readers, Domain::kState, "transfers that read it").optional()};
+  }
+  friend bool operator==(const OffloadedBlock&, const OffloadedBlock&) = default;
+};
+
+/// What scheduler, connector and workers owe their caller after a command: the scheduler's
+/// observation without connector_calls, and what concerns the connector.
+struct Observation : scheduler::Observation {
+  // schedule
+  Reusable<std::vector<Transfer>> loads;
+  Reusable<std::vector<Transfer>> stores;
+  Reusable<std::vector<std::string>> requests_to_flush;
+  Reusable<std::vector<JobId>> jobs_to_flush;
+
+  // update: the report of all ranks together
+  Reusable<std::vector<std::string>> finished_recving;
+  Reusable<std::vector<std::string>> finished_sending;
+  Reusable<std::vector<BlockId>> invalid_blocks;
+  Reusable<std::vector<Completed>> completed_jobs;
+
+  // The numbers: after every command.
+  std::uint32_t num_free_slots = 0;
+  double target_t1_size = 0;
+
+  // The whole state: where asked for.
+  Reusable<std::vector<EngineTransfer>> transfers;
+  Reusable<std::vector<OffloadedBlock>> t1;
+  Reusable<std::vector<OffloadedBlock>> t2;
+  Reusable<KeyList> b1;
+  Reusable<KeyList> b2;
+
+  static constexpr auto fields() {
+    using S = Observation;
+    return std::tuple_cat(
+        scheduler::Observation::fields(),
+        std::tuple{
+            field("loads", &S::loads, Domain::kResult, "planned, in order"),
+            field("stores", &S::stores, Domain::kResult, "planned, in order"),
+            field("requests_to_flush", &S::requests_to_flush, Domain::kResult,
+                  "whose stores end before the step"),
+            field("jobs_to_flush", &S::jobs_to_flush, Domain::kResult,
+                  "which transfers end before the step"),
+            field("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over"),
+            field("finished_sending", &S::finished_sending, Domain::kResult,
+                  "held blocks that are not needed any more"),
+            field("invalid_blocks", &S::invalid_blocks, Domain::kResult, "loads that failed"),
+            field("completed_jobs", &S::completed_jobs, Domain::kResult,
+                  "by workers, in this step"),
+            field("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed"),
+            field("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's"),
+            field("transfers", &S::transfers, Domain::kState,
+                  "in the copy engines, rank by rank, in the order of submission"),
+            field("t1", &S::t1, Domain::kState, "oldest first; LRU's list"),
+            field("t2", &S::t2, Domain::kState, "oldest first"),
+            field("b1", &S::b1, Domain::kState, "keys, oldest first"),
+            field("b2", &S::b2, Domain::kState, "keys, oldest first")});
+  }
+  friend bool operator==(const Observation&, const Observation&) = default;
+};
+
+/// As the scheduler's.
+class World : public scheduler::World {
+ public:
+  using scheduler::World::World;
+  void apply(const Command& command);
+};
+
+}  // namespace connector
+
+/// What both halves of the connector are built from.
+struct ConnectorSetup {
+  std::string kv_connector;  ///< its name
+  SchedulerConfig scheduler;
+  OffloadingSpec spec;
+};
+
+/// The same, or what is wrong with the configuration (position: the config line). Besides what
+/// check_spec says: failures need one group, since upstream takes invalid blocks of one group only;
+/// no windowed group has larger blocks than a full-attention one (upstream's connector asserts it).
+Parsed<ConnectorSetup> make_connector_setup(const connector::Config& config,
+                                            std::string_view file = {}, Position position = {});
+
+/// What generic code knows of the target.
+struct ConnectorTarget {
+  static constexpr std::string_view kName = "connector";
+  static constexpr std::string_view kDoc =
+      "scheduler, KV connector, workers and copy engines: loads, stores, flushes, failures";
+  using Config = connector::Config;
+  using Command = connector::Command;
+  using Observation = connector::Observation;
+  using World = connector::World;
+
+  static std::optional<InputError> validate(const Config& config, std::string_view file,
+                                            Position position);
+  /// Requires: a valid configuration.
+  static World make_world(const Config& config);
+};
+
+}  // namespace kvfence
