@@ -1,7 +1,7 @@
 #pragma once
 
 /// What watches, or breaks, the optimized code from inside: a value that the pool, its queue, its
-/// map, and the parts of KV-cache manager, scheduler and offloading managers each hold.
+/// map, and the parts of KV-cache manager, scheduler, offloading managers and connector each hold.
 ///
 /// An instrumentation has the members of NoInstrumentation; production builds use that one,
 /// which is empty and whose hooks fold to nothing.
@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "optimized/planted_bugs.h"
+#include "optimized/planted_connector_bugs.h"
 #include "optimized/planted_offloading_bugs.h"
 #include "optimized/planted_tiering_bugs.h"
 
@@ -25,6 +26,7 @@ struct NoInstrumentation {
   constexpr bool planted(PlantedCachePolicyBug) const { return false; }
   constexpr bool planted(PlantedOffloadingBug) const { return false; }
   constexpr bool planted(PlantedTieringBug) const { return false; }
+  constexpr bool planted(PlantedConnectorBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -47,6 +49,7 @@ class CountingInstrumentation {
   constexpr bool planted(PlantedCachePolicyBug) const { return false; }
   constexpr bool planted(PlantedOffloadingBug) const { return false; }
   constexpr bool planted(PlantedTieringBug) const { return false; }
+  constexpr bool planted(PlantedConnectorBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
@@ -76,13 +79,15 @@ class PlantedInstrumentation {
   PlantedInstrumentation() = default;
   // Implicit, so that a pool is built from (config, PlantedBug), a manager from (config,
   // PlantedKVCacheBug), a scheduler from (config, connector, PlantedSchedulerBug), a policy from
-  // (config, PlantedCachePolicyBug); or with the bug in a part further down.
+  // (config, PlantedCachePolicyBug), half a connector from (spec, PlantedConnectorBug); or with the
+  // bug in a part further down.
   PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
   PlantedInstrumentation(PlantedCachePolicyBug bug) : cache_policy_bug_(bug) {}
   PlantedInstrumentation(PlantedOffloadingBug bug) : offloading_bug_(bug) {}
   PlantedInstrumentation(PlantedTieringBug bug) : tiering_bug_(bug) {}
+  PlantedInstrumentation(PlantedConnectorBug bug) : connector_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
@@ -90,6 +95,7 @@ class PlantedInstrumentation {
   bool planted(PlantedCachePolicyBug bug) const { return bug == cache_policy_bug_; }
   bool planted(PlantedOffloadingBug bug) const { return bug == offloading_bug_; }
   bool planted(PlantedTieringBug bug) const { return bug == tiering_bug_; }
+  bool planted(PlantedConnectorBug bug) const { return bug == connector_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
@@ -103,6 +109,7 @@ class PlantedInstrumentation {
   PlantedCachePolicyBug cache_policy_bug_ = PlantedCachePolicyBug::kNone;
   PlantedOffloadingBug offloading_bug_ = PlantedOffloadingBug::kNone;
   PlantedTieringBug tiering_bug_ = PlantedTieringBug::kNone;
+  PlantedConnectorBug connector_bug_ = PlantedConnectorBug::kNone;
 };
 
 }  // namespace kvfence::optimized

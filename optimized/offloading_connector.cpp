@@ -1,0 +1,51 @@
+#include "optimized/offloading_connector.h"
+
+#include "contract/check.h"
+#include "optimized/fencing_connector_scheduler.h"
+#include "optimized/holding_connector_scheduler.h"
+#include "optimized/offloading_connector_worker.h"
+
+namespace kvfence::optimized {
+namespace {
+
+template <class Instrumentation>
+std::unique_ptr<OffloadingConnectorScheduler> make_scheduler(const OffloadingSpec& spec,
+                                                             Instrumentation instrumentation) {
+  KVFENCE_CHECK(!check_spec(spec), "no connector can be built from the spec");
+  if (spec.manager.rules.offload_fences_reuse) {
+    return std::make_unique<BasicFencingConnectorScheduler<Instrumentation>>(spec, instrumentation);
+  }
+  return std::make_unique<BasicHoldingConnectorScheduler<Instrumentation>>(spec, instrumentation);
+}
+
+template <class Instrumentation>
+std::unique_ptr<KVConnectorWorker> make_worker(const OffloadingSpec& spec,
+                                               Instrumentation instrumentation) {
+  if (spec.manager.rules.offload_fences_reuse) {
+    return std::make_unique<BasicFencingConnectorWorker<Instrumentation>>(instrumentation);
+  }
+  return std::make_unique<BasicHoldingConnectorWorker<Instrumentation>>(instrumentation);
+}
+
+}  // namespace
+
+std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
+    const OffloadingSpec& spec) {
+  return make_scheduler(spec, NoInstrumentation());
+}
+
+std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec) {
+  return make_worker(spec, NoInstrumentation());
+}
+
+std::unique_ptr<OffloadingConnectorScheduler> make_planted_offloading_connector_scheduler(
+    const OffloadingSpec& spec, PlantedInstrumentation instrumentation) {
+  return make_scheduler(spec, instrumentation);
+}
+
+std::unique_ptr<KVConnectorWorker> make_planted_offloading_connector_worker(
+    const OffloadingSpec& spec, PlantedInstrumentation instrumentation) {
+  return make_worker(spec, instrumentation);
+}
+
+}  // namespace kvfence::optimized

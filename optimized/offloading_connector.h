@@ -1,0 +1,27 @@
+#pragma once
+
+/// The two halves of an offloading connector, as the rules of a spec ask for them.
+
+#include <memory>
+
+#include "contract/kv_connector_worker.h"
+#include "contract/offloading_connector.h"
+#include "optimized/instrumentation.h"
+
+namespace kvfence::optimized {
+
+/// Requires: check_spec(spec) finds nothing.
+/// Cost: O(slots + GPU blocks). What is allocated later are the metadata, lists as long as the
+/// longest call, and what the known requests and the transfers under way take.
+std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
+    const OffloadingSpec& spec);
+std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec);
+
+/// With a planted bug, from a PlantedConnectorBug or, in the manager inside, a PlantedOffloadingBug
+/// or PlantedCachePolicyBug.
+std::unique_ptr<OffloadingConnectorScheduler> make_planted_offloading_connector_scheduler(
+    const OffloadingSpec& spec, PlantedInstrumentation instrumentation);
+std::unique_ptr<KVConnectorWorker> make_planted_offloading_connector_worker(
+    const OffloadingSpec& spec, PlantedInstrumentation instrumentation);
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,105 @@
+#pragma once
+
+/// The worker's halves of an offloading connector. The rules stand in
+/// contract/offloading_connector.h. A step costs its transfers, those that ended, the requests to
+/// flush and the finished ones.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/kv_connector_worker.h"
+#include "contract/offloading_connector.h"
+#include "optimized/instrumentation.h"
+#include "optimized/request_ids.h"
+#include "optimized/transfers_under_way.h"
+
+namespace kvfence::optimized {
+
+/// Without Rules::offload_fences_reuse: numbers its transfers itself.
+template <class Instrumentation>
+class BasicHoldingConnectorWorker final : public KVConnectorWorker {
+ public:
+  explicit BasicHoldingConnectorWorker(Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<BasicHoldingConnectorWorker>(*this);
+  }
+  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void get_finished(const KVConnectorMetadata& metadata,
+                    std::span<const std::string> finished_requests, TransferEngine& engine,
+                    KVConnectorWorkerOutput& out) override;
+
+ private:
+  static constexpr std::uint32_t kNone = TransfersUnderWay::kNone;
+
+  /// A request that stored something since it was last reported as sent.
+  struct Storing {
+    std::string id;
+    std::uint32_t first_store = kNone;  ///< of those under way, the newest
+    bool is_finished = false;           ///< it waits for the end of its stores
+  };
+
+  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
+  std::optional<std::uint32_t> find_storing(std::string_view id) const;
+  std::uint32_t find_or_add_storing(const std::string& id);
+  void erase_storing(std::uint32_t at);
+  void forget_stores(std::string_view id);
+  void disown(std::uint32_t at);
+  void flush(const OffloadingConnectorMetadata& metadata, TransferEngine& engine);
+  void end_store(std::uint32_t slot, KVConnectorWorkerOutput& out);
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  JobId next_job_ = 0;
+  TransferQueue queue_;
+  TransfersUnderWay transfers_;
+  std::vector<Storing> storing_;
+  std::vector<std::uint32_t> free_storing_;
+  RequestIds storing_of_id_;
+
+  // Storage of single calls, kept for the next one.
+  TransferJob numbered_;
+  std::vector<JobId> to_flush_;
+  std::vector<TransferResult> results_;
+};
+
+/// With it: transfers have the scheduler's numbers.
+template <class Instrumentation>
+class BasicFencingConnectorWorker final : public KVConnectorWorker {
+ public:
+  explicit BasicFencingConnectorWorker(Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<BasicFencingConnectorWorker>(*this);
+  }
+  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void get_finished(const KVConnectorMetadata& metadata,
+                    std::span<const std::string> finished_requests, TransferEngine& engine,
+                    KVConnectorWorkerOutput& out) override;
+
+ private:
+  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
+  void queue_stores(const OffloadingConnectorMetadata& metadata, TransferEngine& engine);
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  TransferQueue queue_;
+  TransfersUnderWay transfers_;
+  std::vector<TransferResult> results_;  ///< of the call that runs
+};
+
+extern template class BasicHoldingConnectorWorker<NoInstrumentation>;
+extern template class BasicHoldingConnectorWorker<PlantedInstrumentation>;
+extern template class BasicFencingConnectorWorker<NoInstrumentation>;
+extern template class BasicFencingConnectorWorker<PlantedInstrumentation>;
+
+}  // namespace kvfence::optimized
