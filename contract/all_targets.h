@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "contract/block_pool_target.h"
+#include "contract/connector_target.h"
 #include "contract/eviction_target.h"
 #include "contract/kv_cache_target.h"
 #include "contract/offload_target.h"
@@ -27,6 +28,6 @@ struct TargetList {
 };
 
 using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget,
-                              OffloadTarget, TieringTarget>;
+                              OffloadTarget, TieringTarget, ConnectorTarget>;
 
 }  // namespace kvfence

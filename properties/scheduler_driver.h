@@ -16,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,6 +25,7 @@
 #include "contract/scheduler.h"
 #include "contract/scheduler_target.h"
 #include "contract/scripted_connector.h"
+#include "properties/scheduler_observer.h"
 
 namespace kvfence {
 
@@ -45,22 +45,22 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     KVConnectorHandle connector;
     if (config.connector) connector = KVConnectorHandle(std::make_unique<ScriptedConnector>());
     scheduler_.emplace(make_scheduler_(*parsed, std::move(connector)));
-    names_.clear();
+    observer_.reset();
     num_in_flight_ = 0;
     return std::nullopt;
   }
 
   std::optional<ImplementationFailure> submit(const Command& command, const World& world,
                                               Observe observe) override {
-    forget_answer();
+    Observer::forget_answer(observation_);
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
     observe_connector_calls();
-    observe_numbers();
+    observer_.observe_numbers(*scheduler_, observation_);
     if (observe == Observe::kState) {
-      observe_state();
+      observer_.observe_state(*scheduler_, observation_);
     } else {
-      forget_state();
+      Observer::forget_state(observation_);
     }
     return std::nullopt;
   }
@@ -71,52 +71,14 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
   }
 
  private:
-  using Names = std::vector<std::string>;
-
-  /// Indices from here on stand for names whose request is gone; a scheduler has no such index.
-  static constexpr RequestIndex kGone = 0x8000'0000;
-
-  void forget_answer() {
-    observation_.scheduled.reset();
-    observation_.new_reqs.reset();
-    observation_.cached_reqs.reset();
-    observation_.common_prefix.reset();
-    observation_.preempted.reset();
-    observation_.finished.reset();
-    observation_.new_block_ids.reset();
-    observation_.never_fits.reset();
-    observation_.outputs.reset();
-    observation_.events.reset();
-    observation_.stats.reset();
-    observation_.connector_stats.reset();
-    observation_.spec_stats.reset();
-    observation_.success.reset();
-    observation_.connector_calls.reset();
-  }
-
-  void forget_state() {
-    observation_.running.reset();
-    observation_.waiting.reset();
-    observation_.skipped_waiting.reset();
-    observation_.requests.reset();
-    observation_.free_queue.reset();
-    observation_.ref_cnts.reset();
-    observation_.keys.reset();
-    observation_.tables.reset();
-  }
+  using Observer = SchedulerObserver<SchedulerType>;
 
   ScriptedConnector* connector() {
     return static_cast<ScriptedConnector*>(scheduler_->connector());
   }
 
   RequestIndex index_of(const World& world, const std::string& name) const {
-    const std::optional<RequestIndex> index = scheduler_->find_request(name);
-    return index ? *index : kGone + world.find(name)->number;
-  }
-
-  bool all_known(const World& world, const Names& names) const {
-    return std::all_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return world.find(name) != nullptr; });
+    return Observer::index_of(*scheduler_, world, name);
   }
 
   ErrorCode run(const scheduler::AddRequest& command, const World& world) {
@@ -138,8 +100,7 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     RequestIndex index = 0;
     const ErrorCode error = scheduler_->add_request(request, index);
     if (error != ErrorCode::kNone) return error;
-    if (index >= names_.size()) names_.resize(index + 1);
-    names_[index] = command.id;
+    observer_.add(index, command.id);
     return ErrorCode::kNone;
   }
 
@@ -149,7 +110,7 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     const ErrorCode error = scheduler_->schedule(output);
     if (error != ErrorCode::kNone) return error;
     ++num_in_flight_;
-    observe_output(output);
+    observer_.observe_output(*scheduler_, output, observation_);
     return ErrorCode::kNone;
   }
 
@@ -157,13 +118,16 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     for (const scheduler::Sample& sample : command.samples) {
       if (!world.find(sample.request)) return ErrorCode::kUnknownRequest;
     }
-    if (!all_known(world, command.finished_recving) ||
-        !all_known(world, command.finished_sending)) {
+    if (!Observer::all_known(world, command.finished_recving) ||
+        !Observer::all_known(world, command.finished_sending)) {
       return ErrorCode::kUnknownRequest;
     }
     if (num_in_flight_ == 0) return ErrorCode::kNoStepInFlight;
     const SchedulerOutput& output = in_flight_.front();
-    if (!sample(command, output)) return ErrorCode::kWrongTokenCount;
+    if (!observer_.sample(command.samples, command.token, command.accepted, output,
+                          runner_output_.sampled_token_ids)) {
+      return ErrorCode::kWrongTokenCount;
+    }
 
     KVConnectorOutput connector_output;
     for (const std::string& name : command.finished_recving) {
@@ -180,29 +144,8 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     if (error != ErrorCode::kNone) return error;
     std::rotate(in_flight_.begin(), in_flight_.begin() + 1, in_flight_.end());
     --num_in_flight_;
-    observe_outputs();
+    observer_.observe_outputs(outputs_, observation_);
     return ErrorCode::kNone;
-  }
-
-  /// Fills runner_output_.sampled_token_ids. False: samples does not fit the step.
-  bool sample(const scheduler::Update& command, const SchedulerOutput& output) {
-    FlatLists<TokenId>& sampled = runner_output_.sampled_token_ids;
-    sampled.clear();
-    std::size_t num_named = 0;
-    for (const SchedulerOutput::Scheduled& scheduled : output.scheduled) {
-      const auto named = std::find_if(
-          command.samples.begin(), command.samples.end(),
-          [&](const scheduler::Sample& each) { return each.request == names_[scheduled.request]; });
-      if (named != command.samples.end()) {
-        ++num_named;
-        sampled.append(named->tokens);
-      } else if (scheduled.samples) {
-        const std::uint32_t num_accepted = std::min(command.accepted, scheduled.num_spec_tokens);
-        for (std::uint32_t i = 0; i < 1 + num_accepted; ++i) sampled.push_back(command.token);
-      }
-      sampled.end_list();
-    }
-    return num_named == command.samples.size();
   }
 
   ErrorCode run(const scheduler::UpdateDraftTokenIds& command, const World& world) {
@@ -217,7 +160,7 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
   }
 
   ErrorCode run(const scheduler::FinishRequests& command, const World& world) {
-    if (!all_known(world, command.requests)) return ErrorCode::kUnknownRequest;
+    if (!Observer::all_known(world, command.requests)) return ErrorCode::kUnknownRequest;
     if (!is_finished(command.status)) return ErrorCode::kBadRange;
     std::vector<RequestIndex> indices;
     for (const std::string& name : command.requests) indices.push_back(index_of(world, name));
@@ -250,98 +193,6 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     return ErrorCode::kNone;
   }
 
-  void observe_output(const SchedulerOutput& output) {
-    observe_scheduled(output);
-    observe_new(output);
-    observe_cached(output);
-    observation_.common_prefix.emplace() = output.num_common_prefix_blocks;
-    names_of(output.preempted, observation_.preempted.emplace());
-    names_of(output.finished, observation_.finished.emplace());
-    observation_.new_block_ids.emplace() = output.new_block_ids;
-    if (output.never_fits) observation_.never_fits.emplace() = names_[*output.never_fits];
-  }
-
-  void observe_scheduled(const SchedulerOutput& output) {
-    auto& list = observation_.scheduled.emplace();
-    list.resize(output.scheduled.size());
-    for (std::size_t k = 0; k < list.size(); ++k) {
-      const SchedulerOutput::Scheduled& entry = output.scheduled[k];
-      const std::span<const TokenId> spec_tokens = output.spec_token_ids[k];
-      list[k].request = names_[entry.request];
-      list[k].num_tokens = entry.num_tokens;
-      list[k].samples = entry.samples;
-      KVFENCE_CHECK(spec_tokens.size() == entry.num_spec_tokens, "drafts do not fit their number");
-      list[k].spec_tokens.assign(spec_tokens.begin(), spec_tokens.end());
-    }
-  }
-
-  void observe_new(const SchedulerOutput& output) {
-    auto& list = observation_.new_reqs.emplace();
-    list.resize(output.scheduled_new_reqs.size());
-    for (std::size_t k = 0; k < list.size(); ++k) {
-      const SchedulerOutput::New& entry = output.scheduled_new_reqs[k];
-      list[k].request = names_[entry.request];
-      list[k].num_computed_tokens = entry.num_computed_tokens;
-      blocks_of(output, entry.first_list, list[k].blocks);
-    }
-  }
-
-  void observe_cached(const SchedulerOutput& output) {
-    auto& list = observation_.cached_reqs.emplace();
-    list.resize(output.scheduled_cached_reqs.size());
-    for (std::size_t k = 0; k < list.size(); ++k) {
-      const SchedulerOutput::Cached& entry = output.scheduled_cached_reqs[k];
-      list[k].request = names_[entry.request];
-      list[k].resumed = entry.resumed;
-      list[k].all_token_ids = entry.sends_all_token_ids;
-      list[k].num_computed_tokens = entry.num_computed_tokens;
-      list[k].num_output_tokens = entry.num_output_tokens;
-      if (entry.first_list == SchedulerOutput::kNoLists) {
-        list[k].blocks.reset();
-      } else {
-        blocks_of(output, entry.first_list, list[k].blocks.emplace());
-      }
-    }
-  }
-
-  void blocks_of(const SchedulerOutput& output, std::uint32_t first_list, BlocksByGroup& blocks) {
-    blocks.resize(scheduler_->config().kv_cache.groups.size());
-    for (std::size_t group = 0; group < blocks.size(); ++group) {
-      const std::span<const BlockId> list = output.block_lists[first_list + group];
-      blocks[group].assign(list.begin(), list.end());
-    }
-  }
-
-  void observe_outputs() {
-    auto& list = observation_.outputs.emplace();
-    list.resize(outputs_.outputs.size());
-    for (std::size_t k = 0; k < list.size(); ++k) {
-      const EngineCoreOutputs::Output& entry = outputs_.outputs[k];
-      const std::span<const TokenId> tokens = outputs_.new_token_ids[k];
-      list[k].request = names_[entry.request];
-      list[k].tokens.assign(tokens.begin(), tokens.end());
-      list[k].status = entry.status;
-      list[k].stop_reason = entry.stop_reason;
-    }
-    std::swap(observation_.events.emplace(), outputs_.events);
-    stats_of(outputs_.prefix_cache_stats, observation_.stats.emplace());
-    stats_of(outputs_.connector_prefix_cache_stats, observation_.connector_stats.emplace());
-    const SpecDecodingStats& spec = outputs_.spec_decoding_stats;
-    std::vector<std::uint32_t>& spec_stats = observation_.spec_stats.emplace();
-    spec_stats = {spec.num_drafts, spec.num_draft_tokens, spec.num_accepted_tokens};
-    spec_stats.insert(spec_stats.end(), spec.num_accepted_tokens_per_pos.begin(),
-                      spec.num_accepted_tokens_per_pos.end());
-  }
-
-  static void stats_of(const PrefixCacheStats& stats, std::vector<std::uint32_t>& list) {
-    list.clear();
-    for (std::uint64_t number :
-         {std::uint64_t{stats.reset}, stats.requests, stats.queries, stats.hits,
-          stats.preempted_requests, stats.preempted_queries, stats.preempted_hits}) {
-      list.push_back(static_cast<std::uint32_t>(number));
-    }
-  }
-
   void observe_connector_calls() {
     if (!connector()) return;
     connector()->take_calls(calls_);
@@ -357,90 +208,16 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     }
   }
 
-  void observe_numbers() {
-    scheduler_->running(indices_);
-    observation_.num_running = static_cast<std::uint32_t>(indices_.size());
-    scheduler_->waiting(indices_);
-    observation_.num_waiting = static_cast<std::uint32_t>(indices_.size());
-    scheduler_->skipped_waiting(indices_);
-    observation_.num_skipped_waiting = static_cast<std::uint32_t>(indices_.size());
-    observation_.num_unfinished = scheduler_->get_num_unfinished_requests();
-    observation_.has_finished = scheduler_->has_finished_requests();
-    const BlockCounts counts = scheduler_->kv_cache_manager().block_pool().block_counts();
-    observation_.num_empty_blocks = counts.empty;
-    observation_.num_cached_blocks = counts.cached;
-    observation_.num_referenced_blocks = counts.referenced;
-  }
-
-  void observe_state() {
-    scheduler_->running(indices_);
-    names_of(indices_, observation_.running.emplace());
-    scheduler_->waiting(indices_);
-    names_of(indices_, observation_.waiting.emplace());
-    scheduler_->skipped_waiting(indices_);
-    names_of(indices_, observation_.skipped_waiting.emplace());
-    observe_pool();
-    scheduler_->requests(indices_);
-    auto& requests = observation_.requests.emplace();
-    auto& tables = observation_.tables.emplace();
-    requests.resize(indices_.size());
-    std::size_t num_tables = 0;
-    for (std::size_t k = 0; k < indices_.size(); ++k) {
-      observe_request(indices_[k], requests[k]);
-      scheduler_->kv_cache_manager().get_block_ids(indices_[k], table_);
-      if (std::all_of(table_.begin(), table_.end(),
-                      [](const std::vector<BlockId>& group) { return group.empty(); })) {
-        continue;
-      }
-      if (num_tables == tables.size()) tables.emplace_back();
-      tables[num_tables].request = names_[indices_[k]];
-      tables[num_tables++].blocks = table_;
-    }
-    tables.resize(num_tables);
-  }
-
-  void observe_request(RequestIndex index, scheduler::RequestState& state) {
-    const RequestView view = scheduler_->view(index);
-    state.id = view.id;
-    state.status = view.status;
-    state.num_tokens = static_cast<std::uint32_t>(view.request.all_token_ids().size());
-    state.num_computed_tokens = view.num_computed_tokens;
-    state.num_output_placeholders = view.num_output_placeholders;
-    state.num_preemptions = view.num_preemptions;
-    state.spec_tokens.assign(view.spec_token_ids.begin(), view.spec_token_ids.end());
-  }
-
-  void observe_pool() {
-    const auto& pool = scheduler_->kv_cache_manager().block_pool();
-    const std::uint32_t num_blocks = pool.config().num_gpu_blocks;
-    pool.get_all_free_blocks(observation_.free_queue.emplace());
-    std::vector<std::uint32_t>& ref_cnts = observation_.ref_cnts.emplace();
-    KeyList& keys = observation_.keys.emplace();
-    ref_cnts.resize(num_blocks);
-    keys.resize(num_blocks);
-    for (BlockId block = 0; block < num_blocks; ++block) {
-      ref_cnts[block] = pool.ref_cnt(block);
-      keys[block].assign(std::string_view(pool.block_key(block)));
-    }
-  }
-
-  void names_of(const std::vector<RequestIndex>& indices, Names& names) const {
-    names.resize(indices.size());
-    for (std::size_t k = 0; k < indices.size(); ++k) names[k] = names_[indices[k]];
-  }
-
   std::string name_;
   MakeScheduler make_scheduler_;
   std::optional<SchedulerType> scheduler_;
-  Names names_;  ///< by index; of a request that is gone until its index is used again
+  Observer observer_;
   std::deque<SchedulerOutput> in_flight_;  ///< the first num_in_flight_, oldest first; then spares
   std::size_t num_in_flight_ = 0;
   ModelRunnerOutput runner_output_;
   EngineCoreOutputs outputs_;
   Observation observation_;
   std::vector<ConnectorCall> calls_;
-  std::vector<RequestIndex> indices_;
-  BlocksByGroup table_;
 };
 
 }  // namespace kvfence

@@ -96,7 +96,7 @@ class Story {
   }
 
   void tell_answer(const Observation& observation) {
-    if constexpr (std::is_same_v<Target, SchedulerTarget>) {
+    if constexpr (requires { story_of(observation); }) {
       for (const std::string& line : story_of(observation)) {
         text_ += "      " + shortened(line, 154) + "\n";
       }
@@ -176,5 +176,8 @@ template Explanation explain_scenario(const Scenario<OffloadTarget>&,
 template Explanation explain_scenario(const Scenario<TieringTarget>&,
                                       Implementation<TieringTarget>&,
                                       Implementation<TieringTarget>&);
+template Explanation explain_scenario(const Scenario<ConnectorTarget>&,
+                                      Implementation<ConnectorTarget>&,
+                                      Implementation<ConnectorTarget>&);
 
 }  // namespace kvfence

@@ -3,14 +3,20 @@
 #include <string>
 #include <utility>
 
+#include "contract/check.h"
+#include "contract/kv_connector_registry.h"
 #include "optimized/block_pool.h"
 #include "optimized/cache_policy.h"
 #include "optimized/kv_cache_manager.h"
+#include "optimized/kv_output_aggregator.h"
+#include "optimized/offloading_connector.h"
 #include "optimized/offloading_manager.h"
 #include "optimized/planted_bugs.h"
+#include "optimized/planted_connector_bugs.h"
 #include "optimized/scheduler.h"
 #include "optimized/tiering_manager.h"
 #include "properties/block_pool_driver.h"
+#include "properties/connector_driver.h"
 #include "properties/eviction_driver.h"
 #include "properties/kv_cache_driver.h"
 #include "properties/offload_driver.h"
@@ -19,9 +25,11 @@
 #include "reference/block_pool.h"
 #include "reference/cache_policy.h"
 #include "reference/kv_cache_manager.h"
+#include "reference/kv_output_aggregator.h"
 #include "reference/offloading_manager.h"
 #include "reference/scheduler.h"
 #include "reference/tiering_manager.h"
+#include "scenarios/built_in_connectors.h"
 
 namespace kvfence {
 namespace {
@@ -65,6 +73,67 @@ std::unique_ptr<Implementation<TieringTarget>> make_tiering_driver(std::string n
   return std::make_unique<TieringDriver<Manager, MakeManager>>(std::move(name),
                                                                std::move(make_manager));
 }
+
+/// A side whose connectors stand in a registry.
+template <class SchedulerType, class AggregatorType>
+class RegisteredConnectorSide {
+ public:
+  using Scheduler = SchedulerType;
+  using Aggregator = AggregatorType;
+
+  explicit RegisteredConnectorSide(KVConnectorRegistry connectors)
+      : connectors_(std::move(connectors)) {}
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  /// Null if it is another kind of connector, which shows less than the target compares.
+  std::unique_ptr<OffloadingConnectorScheduler> make_connector(const ConnectorSetup& setup) {
+    auto connector = class_of(setup).make_scheduler(setup);
+    auto* offloading = dynamic_cast<OffloadingConnectorScheduler*>(connector.get());
+    if (offloading) static_cast<void>(connector.release());
+    return std::unique_ptr<OffloadingConnectorScheduler>(offloading);
+  }
+  std::unique_ptr<KVConnectorWorker> make_worker(const ConnectorSetup& setup, std::uint32_t rank) {
+    return class_of(setup).make_worker(setup, rank);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
+
+ private:
+  KVConnectorClass class_of(const ConnectorSetup& setup) {
+    Parsed<KVConnectorClass> connector = connectors_.get(setup.kv_connector);
+    KVFENCE_CHECK(connector, "every side has the connectors that a configuration can name");
+    return std::move(*connector);
+  }
+
+  KVConnectorRegistry connectors_;
+};
+
+using ReferenceConnectorSide =
+    RegisteredConnectorSide<reference::Scheduler, reference::KVOutputAggregator>;
+using OptimizedConnectorSide =
+    RegisteredConnectorSide<optimized::Scheduler, optimized::KVOutputAggregator>;
+
+/// The bug is in one of the connector's halves or in the aggregator; the scheduler has none.
+struct PlantedConnectorSide {
+  using Scheduler = optimized::Scheduler;
+  using Aggregator = optimized::PlantedKVOutputAggregator;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  auto make_connector(const ConnectorSetup& setup) const {
+    return optimized::make_planted_offloading_connector_scheduler(setup.spec, bug);
+  }
+  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
+    return optimized::make_planted_offloading_connector_worker(setup.spec, bug);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const {
+    return Aggregator(num_workers, bug);
+  }
+
+  optimized::PlantedConnectorBug bug = optimized::PlantedConnectorBug::kNone;
+};
 
 }  // namespace
 
@@ -253,6 +322,48 @@ std::unique_ptr<Implementation<TieringTarget>> Implementations<TieringTarget>::m
 std::vector<PlantedBugInfo> Implementations<TieringTarget>::planted_bugs() {
   std::vector<PlantedBugInfo> infos;
   for (const optimized::PlantedTieringBugInfo& info : optimized::kPlantedTieringBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  return infos;
+}
+
+std::unique_ptr<Implementation<ConnectorTarget>>
+Implementations<ConnectorTarget>::make_reference() {
+  return std::make_unique<ConnectorDriver<ReferenceConnectorSide>>(
+      "reference", ReferenceConnectorSide(built_in_connectors_reference()));
+}
+
+std::unique_ptr<Implementation<ConnectorTarget>>
+Implementations<ConnectorTarget>::make_optimized() {
+  return std::make_unique<ConnectorDriver<OptimizedConnectorSide>>(
+      "optimized", OptimizedConnectorSide(built_in_connectors_optimized()));
+}
+
+Parsed<std::unique_ptr<Implementation<ConnectorTarget>>>
+Implementations<ConnectorTarget>::make_from_library(const std::string& path) {
+  KVConnectorRegistry connectors;
+  for (const std::string& name : built_in_connectors_optimized().names()) {
+    (void)connectors.register_library(name, path);
+    // A library that cannot be opened is an error here, not in the middle of a run.
+    if (const auto found = connectors.get(name); !found) return found.error();
+  }
+  std::unique_ptr<Implementation<ConnectorTarget>> driver =
+      std::make_unique<ConnectorDriver<OptimizedConnectorSide>>(
+          "connector of " + path, OptimizedConnectorSide(std::move(connectors)));
+  return driver;
+}
+
+std::unique_ptr<Implementation<ConnectorTarget>> Implementations<ConnectorTarget>::make_planted(
+    std::string_view bug_name) {
+  const auto bug = optimized::planted_connector_bug_from_name(bug_name);
+  if (!bug) return nullptr;
+  return std::make_unique<ConnectorDriver<PlantedConnectorSide>>(
+      "optimized with " + std::string(bug_name), PlantedConnectorSide{*bug});
+}
+
+std::vector<PlantedBugInfo> Implementations<ConnectorTarget>::planted_bugs() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedConnectorBugInfo& info : optimized::kPlantedConnectorBugs) {
     infos.push_back({info.name, info.doc, info.thread});
   }
   return infos;

@@ -5,10 +5,12 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "contract/block_pool_target.h"
+#include "contract/connector_target.h"
 #include "contract/eviction_target.h"
 #include "contract/implementation.h"
 #include "contract/kv_cache_target.h"
@@ -91,6 +93,23 @@ struct Implementations<TieringTarget> {
 
   /// Null for a name that planted_bugs() does not have.
   static std::unique_ptr<Implementation<TieringTarget>> make_planted(std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<ConnectorTarget> {
+  static std::unique_ptr<Implementation<ConnectorTarget>> make_reference();
+  static std::unique_ptr<Implementation<ConnectorTarget>> make_optimized();
+
+  /// The optimized scheduler with the connector of a shared library
+  /// (contract/kv_connector_registry.h) in the place of every built-in one.
+  /// Errors: no such library, no such symbol.
+  static Parsed<std::unique_ptr<Implementation<ConnectorTarget>>> make_from_library(
+      const std::string& path);
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<ConnectorTarget>> make_planted(std::string_view bug_name);
 
   static std::vector<PlantedBugInfo> planted_bugs();
 };

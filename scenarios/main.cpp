@@ -39,7 +39,15 @@ void add_subject(CLI::App* command, Subject& subject) {
                        "test a child process that speaks the line protocol, started with this "
                        "shell command")
           ->type_name("CMD");
+  auto* library =
+      command
+          ->add_option("--connector-library", subject.connector_library,
+                       "with --target connector: test the connector of this shared library, "
+                       "behind the optimized scheduler")
+          ->type_name("FILE");
   planted->excludes(sut);
+  planted->excludes(library);
+  sut->excludes(library);
   command
       ->add_option("--timeout", subject.timeout_seconds,
                    "seconds of silence that count as a dead child")

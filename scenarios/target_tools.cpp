@@ -51,6 +51,15 @@ Key most_frequent(const std::map<Key, int>& counts) {
   return best;
 }
 
+/// As one word of a shell's line.
+std::string quoted(std::string_view text) {
+  std::string word = "'";
+  for (char character : text) {
+    word += character == '\'' ? std::string("'\\''") : std::string(1, character);
+  }
+  return word + "'";
+}
+
 /// "free_queue" of "free_queue[2]".
 std::string member_of(const std::string& field) {
   return field.substr(0, field.find_first_of("[."));
@@ -317,8 +326,20 @@ class TargetToolsOf final : public TargetTools {
         return bad_input("--planted-bug: found '" + subject.planted_bug + "', expected one of " +
                          names);
       }
+      if (!subject.connector_library.empty()) return open_library(subject.connector_library);
       actual = Implementations<Target>::make_optimized();
       return std::nullopt;
+    }
+
+    std::optional<Outcome> open_library([[maybe_unused]] const std::string& path) {
+      if constexpr (requires { Implementations<Target>::make_from_library(path); }) {
+        auto made = Implementations<Target>::make_from_library(path);
+        if (!made) return bad_input("--connector-library: " + made.error().to_text());
+        actual = std::move(*made);
+        return std::nullopt;
+      } else {
+        return bad_input("--connector-library: not with --target " + std::string(Target::kName));
+      }
     }
 
     /// The outcome of a run that a child could not begin: it does not have this target or
@@ -456,13 +477,8 @@ class TargetToolsOf final : public TargetTools {
 }  // namespace
 
 std::string Subject::arguments() const {
-  if (!sut_command.empty()) {
-    std::string quoted = "'";
-    for (char character : sut_command) {
-      quoted += character == '\'' ? std::string("'\\''") : std::string(1, character);
-    }
-    return "--sut " + quoted + "'";
-  }
+  if (!sut_command.empty()) return "--sut " + quoted(sut_command);
+  if (!connector_library.empty()) return "--connector-library " + quoted(connector_library);
   return planted_bug.empty() ? "" : "--planted-bug " + planted_bug;
 }
 

@@ -20,11 +20,13 @@ namespace kvfence {
 
 /// Who stands on the actual side, against the reference.
 struct Subject {
-  std::string planted_bug;      ///< the optimized implementation with this mistake
-  std::string sut_command;      ///< a child process that speaks the line protocol
-  double timeout_seconds = 10;  ///< silence of a child that counts as death
+  std::string planted_bug;        ///< the optimized implementation with this mistake
+  std::string connector_library;  ///< the optimized scheduler with the connector of this library
+  std::string sut_command;        ///< a child process that speaks the line protocol
+  double timeout_seconds = 10;    ///< silence of a child that counts as death
 
-  /// As it stands on a command line that reproduces: "", "--planted-bug X", "--sut 'Y'".
+  /// As it stands on a command line that reproduces: "", "--planted-bug X", "--sut 'Y'",
+  /// "--connector-library 'Z'".
   std::string arguments() const;
 };
 

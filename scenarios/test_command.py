@@ -45,7 +45,7 @@ class Command(unittest.TestCase):
 
 class Check(Command):
     def test_agreement_in_json(self):
-        for target in ("block_pool", "kv_cache", "scheduler", "eviction", "offload", "tiering"):
+        for target in ("block_pool", "kv_cache", "scheduler", "eviction", "offload", "tiering", "connector"):
             result = self.json_of(AGREE, "check", "--target", target, "--commands", "2000", "--seed", "3")
             self.assertEqual(result["target"], target)
             self.assertEqual(result["seed"], 3)
@@ -62,6 +62,14 @@ class Check(Command):
         self.assertIn("expected", again.stdout)
         scenario = next(self.folder.glob("*.kvs"))
         self.expect(AGREE, "run", scenario.name)
+
+    def test_a_library_that_cannot_be_used_is_named(self):
+        arguments = ("check", "--commands", "10", "--connector-library", "no_such.so", "--target")
+        done = self.expect(BAD_INPUT, *arguments, "connector")
+        self.assertIn("--connector-library: no_such.so: found ", done.stderr)
+        self.assertIn("kvfence_connector", done.stderr)
+        done = self.expect(BAD_INPUT, *arguments, "block_pool")
+        self.assertIn("--connector-library: not with --target block_pool", done.stderr)
 
     def test_a_seed_decides_the_run(self):
         arguments = ("check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999", "--no-shrink")

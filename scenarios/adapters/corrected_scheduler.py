@@ -201,6 +201,13 @@ class _Corrections:
 
     # ---- Orders that upstream leaves to sets ----
 
+    def _build_kv_connector_meta(self, connector: Any, scheduler_output: Any) -> Any:
+        preempted = scheduler_output.preempted_req_ids
+        scheduler_output.preempted_req_ids = sorted(preempted or (), key=self.preempted_in_order.index)
+        meta = super()._build_kv_connector_meta(connector, scheduler_output)
+        scheduler_output.preempted_req_ids = preempted
+        return meta
+
     def finish_requests(self, request_ids: Any, finished_status: Any) -> list:
         if request_ids is None:
             request_ids = list(self.requests)

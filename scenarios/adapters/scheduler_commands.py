@@ -59,10 +59,7 @@ class UpstreamScheduler:
         self._config = config
         self._name_texts = NameTexts()
         self._hasher = modules.block_hasher(config.hash_algorithm, config.hash_seed, config.hash_block_size)
-        self._connector = None
-        if config.connector:
-            self._connector = make_scripted_connector(connector_types().SupportsHMA,
-                                                      modules.kv_events.AllBlocksCleared, self._name_texts)
+        self._connector = self._make_connector() if config.connector else None
         self._scheduler = make_scheduler(modules, _settings(config), self._connector,
                                          corrected(scheduler_type(config.async_scheduling), uncorrected))
         self._guard = AllocationGuard(self._scheduler.kv_cache_manager, config.groups, config.profile)
@@ -75,8 +72,12 @@ class UpstreamScheduler:
         for status in filter(self._status.is_finished, reversed(self._status)):
             self._status_of_reason[self._status.get_finished_reason(status)] = self._status_texts[status]
         self._pause_states = importlib.import_module("vllm.v1.core.sched.interface").PauseState
-        # Requests that were ever named by add_request.
-        self._names: set = set()
+        # Requests that were ever named by add_request, in that order.
+        self._names: Dict[str, int] = {}
+
+    def _make_connector(self) -> Any:
+        return make_scripted_connector(connector_types().SupportsHMA, self._modules.kv_events.AllBlocksCleared,
+                                       self._name_texts)
 
     # ---- Commands (contract/scheduler_target.h) ----
 
@@ -84,19 +85,11 @@ class UpstreamScheduler:
                     lora_name, lora_id, cache_salt, skip_reading_prefix_cache, grammar, *script) -> str:
         if name in self._names:
             return "error=already_declared"
-        self._names.add(name)
         if self._connector is not None:
             self._connector.set_script(name, Script(*script))
-        if not tokens or not max_tokens:
-            return "error=no_tokens"
-        if min_tokens > max_tokens:
-            return "error=bad_range"
-        if len(tokens) >= self._config.max_model_len or len(tokens) + min_tokens > self._config.max_model_len:
-            return "error=beyond_model_length"
-        self._scheduler.add_request(make_request(
-            self._modules, name, tokens, self._hasher, max_tokens, min_tokens, eos_token, stop_tokens, priority,
-            arrival_time, lora_name, lora_id, cache_salt, skip_reading_prefix_cache, grammar))
-        return "error=none"
+        return self._add(name, tokens, max_tokens, min_tokens, eos_token_id=eos_token, stop_token_ids=stop_tokens,
+                         priority=priority, arrival_time=arrival_time, lora_name=lora_name, lora_id=lora_id,
+                         cache_salt=cache_salt, skip_reading_prefix_cache=skip_reading_prefix_cache, grammar=grammar)
 
     def schedule(self) -> str:
         scheduler = self._scheduler
@@ -115,6 +108,7 @@ class UpstreamScheduler:
             f" preempted={self._names_text(preempted)} finished={self._names_text(finished)}"
             f" new_block_ids={print_integers(output.new_block_ids_to_zero or ())}"
         )
+        text += self._plan_text(output)
         never_fits = scheduler.finish_what_never_fits()
         return text if never_fits is None else f"{text} never_fits={self._name_texts[never_fits]}"
 
@@ -131,18 +125,7 @@ class UpstreamScheduler:
             code = self._report_refusal(finished_recving, finished_sending, invalid_blocks)
             if code is not None:
                 return f"error={code}"
-        result = scheduler.update_from_output(
-            scheduler.in_flight[0].output, make_output(sampled, finished_recving, finished_sending, invalid_blocks))
-        (outputs,) = result.values()
-        stats = outputs.scheduler_stats
-        connector_stats = stats.connector_prefix_cache_stats
-        return (
-            f"error=none outputs=[{' '.join(map(self._output_text, outputs.outputs))}]"
-            f" events={self._view.events(scheduler.kv_event_publisher.take())}"
-            f" stats={stats_text(stats.prefix_cache_stats)}"
-            f" connector_stats={_NO_STATS if connector_stats is None else stats_text(connector_stats)}"
-            f" spec_stats={self._spec_stats_text(stats.spec_decoding_stats)}"
-        )
+        return self._take(make_output(sampled, finished_recving, finished_sending, invalid_blocks))
 
     def update_draft_token_ids(self, name, tokens) -> str:
         if name not in self._names:
@@ -191,8 +174,35 @@ class UpstreamScheduler:
 
     # ---- What kvfence refuses, and what a worker does ----
 
+    def _add(self, name: str, tokens: List[int], max_tokens: int, min_tokens: int = 0, **options: Any) -> str:
+        """options: those of make_request."""
+        self._names[name] = len(self._names)
+        if not tokens or not max_tokens:
+            return "error=no_tokens"
+        if min_tokens > max_tokens:
+            return "error=bad_range"
+        if len(tokens) >= self._config.max_model_len or len(tokens) + min_tokens > self._config.max_model_len:
+            return "error=beyond_model_length"
+        self._scheduler.add_request(make_request(self._modules, name, tokens, self._hasher, max_tokens, min_tokens,
+                                                 **options))
+        return "error=none"
+
+    def _take(self, model_runner_output: Any) -> str:
+        """The output of the oldest step."""
+        scheduler = self._scheduler
+        (outputs,) = scheduler.update_from_output(scheduler.in_flight[0].output, model_runner_output).values()
+        stats = outputs.scheduler_stats
+        connector_stats = stats.connector_prefix_cache_stats
+        return (
+            f"error=none outputs=[{' '.join(map(self._output_text, outputs.outputs))}]"
+            f" events={self._view.events(scheduler.kv_event_publisher.take())}"
+            f" stats={stats_text(stats.prefix_cache_stats)}"
+            f" connector_stats={_NO_STATS if connector_stats is None else stats_text(connector_stats)}"
+            f" spec_stats={self._spec_stats_text(stats.spec_decoding_stats)}"
+        )
+
     def _are_known(self, names: List[str]) -> bool:
-        return self._names.issuperset(names)
+        return all(name in self._names for name in names)
 
     def _finish(self, names: Optional[List[str]], status: str) -> str:
         finished_status = self._status[status.upper()]
@@ -249,6 +259,10 @@ class UpstreamScheduler:
 
     # ---- Answers ----
 
+    def _plan_text(self, output: Any) -> str:
+        """What else a planned step says."""
+        return ""
+
     def _names_text(self, names: Sequence[str]) -> str:
         return f"[{' '.join([self._name_texts[name] for name in names])}]"
 
@@ -303,8 +317,7 @@ class UpstreamScheduler:
         free_blocks = self._pool.free_block_queue.get_all_free_blocks()
         num_empty = [block.block_hash for block in free_blocks].count(None)
         num_queued = len(free_blocks)
-        text = "" if self._connector is None else self._connector.take_calls()
-        text += (
+        text = self._calls_text() + (
             f" num_running={len(scheduler.running)} num_waiting={len(scheduler.waiting)}"
             f" num_skipped_waiting={len(scheduler.skipped_waiting)}"
             f" num_unfinished={scheduler.get_num_unfinished_requests()}"
@@ -321,6 +334,9 @@ class UpstreamScheduler:
             f" requests=[{' '.join(map(self._request_text, requests.values()))}]"
             f"{self._view.state(free_blocks)} tables=[{' '.join(filter(None, map(self._table_text, requests)))}]"
         )
+
+    def _calls_text(self) -> str:
+        return "" if self._connector is None else self._connector.take_calls()
 
     def _place_text(self, requests: Any) -> str:
         return self._names_text([request.request_id for request in requests])

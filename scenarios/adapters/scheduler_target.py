@@ -50,12 +50,12 @@ Config = namedtuple(
     [*kv_cache_target.Config._fields, *_SETTINGS],
     defaults=[*kv_cache_target.Config._field_defaults.values(), *[default for default, _ in _SETTINGS.values()]],
 )
-_CONFIG_KINDS = {**kv_cache_target.CONFIG_KINDS, **{key: kind for key, (_, kind) in _SETTINGS.items()}}
+CONFIG_KINDS = {**kv_cache_target.CONFIG_KINDS, **{key: kind for key, (_, kind) in _SETTINGS.items()}}
 
 
-def config_from_line(line: Line) -> Config:
-    """Raises ValueError."""
-    config = kv_cache_target.config_from_line(line, Config, _CONFIG_KINDS)
+def config_from_line(line: Line, config_type: Any = Config, kinds: Dict[str, FieldKind] = CONFIG_KINDS) -> Any:
+    """A configuration, or one of a target that has other fields. Raises ValueError."""
+    config = kv_cache_target.config_from_line(line, config_type, kinds)
     for key, words in (("policy", ("fcfs", "priority")), ("kv_load_failure_policy", ("fail", "recompute"))):
         if getattr(config, key) not in words:
             raise ValueError(f"{key}={getattr(config, key)}, expected {' or '.join(words)}")
@@ -85,7 +85,7 @@ def _check_samples(value: Any) -> List[tuple]:
     return samples
 
 
-def _choice(name: str, words: tuple) -> FieldKind:
+def choice(name: str, words: tuple) -> FieldKind:
     def check(value: Any) -> str:
         if value not in words:
             raise ValueError(f"no {name}")
@@ -94,9 +94,9 @@ def _choice(name: str, words: tuple) -> FieldKind:
     return FieldKind(f"{name}: {', '.join(words)}", r"([a-z_]+)", check, check)
 
 
-_SAMPLES = FieldKind("samples such as [(sample request=A tokens=[1 2])]", r"\[()\]", lambda text: [], _check_samples)
-_STATUS = _choice("status", STATUSES)
-_PAUSE_STATE = _choice("state", PAUSE_STATES)
+SAMPLES = FieldKind("samples such as [(sample request=A tokens=[1 2])]", r"\[()\]", lambda text: [], _check_samples)
+_STATUS = choice("status", STATUSES)
+_PAUSE_STATE = choice("state", PAUSE_STATES)
 
 _SCRIPT_FIELDS = {"external_tokens": INTEGER, "load_async": FLAG, "ask_again": INTEGER, "hold_blocks": FLAG}
 _SCRIPT_DEFAULTS = dict(zip(_SCRIPT_FIELDS, Script()))
@@ -116,7 +116,7 @@ READERS: Dict[str, CommandReader] = {
         ),
         "schedule": ({},),
         "update": (
-            {"token": INTEGER, "accepted": INTEGER, "samples": _SAMPLES, "finished_recving": TEXTS,
+            {"token": INTEGER, "accepted": INTEGER, "samples": SAMPLES, "finished_recving": TEXTS,
              "finished_sending": TEXTS, "invalid_blocks": INTEGERS},
             {"token": 1, "accepted": 0, "samples": [], "finished_recving": [], "finished_sending": [],
              "invalid_blocks": []},

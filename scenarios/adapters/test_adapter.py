@@ -12,6 +12,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import corrected_connector  # noqa: E402
 from corrected_scheduler import CORRECTIONS  # noqa: E402
 from line_language import (  # noqa: E402
     INTEGER,
@@ -457,6 +458,120 @@ CORRECTED = {
 }
 
 
+# Command -> part of the reply: the connector, with two workers. A stores two blocks and ends before its transfers do,
+# B loads them. What differs in a release stands in HOLD (0.19.0) or FENCE (0.23.0).
+CONNECTOR = (
+    ("add_request id=A tokens=[1 2 3 4 5 6 7 8 9] max_tokens=2", "error=none waiting=[A] num_free_slots=8 t1=[]"),
+    ("add_request id=A tokens=[1]", "error=already_declared"),
+    ("update", "error=no_step_in_flight"),
+    ("schedule", "error=none scheduled=[(scheduled request=A num_tokens=9 samples=true)] loads=[] requests_to_flush=[]"
+                 " jobs_to_flush=[] num_free_slots=6 transfers=[] target_t1_size=0.0 connector_calls=absent"),
+    ("update samples=[(sample request=B tokens=[1])]", "error=unknown_request"),
+    ("update", "error=none finished_recving=[] finished_sending=[] invalid_blocks=[] completed_jobs=[] transfers=[]"),
+    ("schedule", "error=none stores=[]"),
+    ("update", "error=none transfers=[(transfer rank=0 job=0 request=A store=true progress=submitted)"
+               " (transfer rank=1 job=0 request=A store=true progress=submitted)]"),
+    ("advance_transfer rank=2 job=0", "error=not_in_config"),
+    ("advance_transfer job=0 progress=failed", "error=not_in_config"),
+    ("advance_transfer job=0 progress=submitted", "error=bad_range"),
+    ("advance_transfer job=1", "error=unknown_job"),
+    ("advance_transfer job=0 progress=part", "error=none"),
+    ("advance_transfer job=0", "error=none transfers=[(transfer rank=0 job=0 request=A store=true progress=finished)"
+                               " (transfer rank=1 job=0 request=A store=true progress=submitted)]"),
+    ("advance_transfer job=0", "error=unknown_job"),
+    ("report_transfer_again job=0", "error=unknown_job"),
+    ("schedule", "error=none finished=[A]"),
+    ("update", "error=none finished_recving=[] finished_sending=[]"),
+    ("report_transfer_again job=0", "error=none"),
+    ("advance_transfer rank=1 job=0", "error=none"),
+    ("schedule", "error=none finished=[]"),
+    ("update", "error=none transfers=[] requests=[]"),
+    ("reset_prefix_cache", "error=none success=true num_free_slots=6"),
+    ("add_request id=B tokens=[1 2 3 4 5 6 7 8 9] max_tokens=1", "error=none"),
+    ("schedule", "error=none skipped_waiting=[B]"),
+    ("update", "error=none transfers=[(transfer rank=0 job=1 request=B progress=submitted)"
+               " (transfer rank=1 job=1 request=B progress=submitted)]"),
+    ("advance_transfer job=1", "error=none"),
+    ("advance_transfer rank=1 job=1", "error=none"),
+    ("schedule", "error=none scheduled=[]"),
+    ("update", "error=none finished_recving=[B] transfers=[]"),
+    ("schedule", "error=none new_reqs=[(new request=B num_computed_tokens=8 blocks=[[4 5 6]])] loads=[]"),
+    ("update", "error=none outputs=[(output request=B tokens=[1] status=finished_length_capped)]"),
+    ("reset_prefix_cache reset_connector=true", "error=none success=true"),
+)
+# Line of CONNECTOR -> part of the reply.
+HOLD = {
+    3: "stores=[(transfer request=A job=0 gpu_blocks=[1 2] group_sizes=[2] block_indices=[] slots=[0 1])]",
+    7: "requests=[(request id=A status=finished_length_capped num_tokens=11 num_computed_tokens=10)]",
+    16: "jobs_to_flush=[]",
+    17: "completed_jobs=[] transfers=[(transfer rank=1 job=0 request=A store=true progress=submitted)]",
+    21: "finished_sending=[A] completed_jobs=[]",
+    24: "loads=[(transfer job=0 request=B gpu_blocks=[4 5] group_sizes=[2] block_indices=[0] slots=[0 1])]",
+    29: "completed_jobs=[]",
+    32: "num_free_slots=6",
+}
+FENCE = {
+    3: "stores=[(transfer job=0 request=A gpu_blocks=[1 2] group_sizes=[2] block_indices=[0] slots=[0 1])]",
+    7: "requests=[]",
+    16: "jobs_to_flush=[0]",
+    17: "completed_jobs=[(completed job=0 num_workers=2)] transfers=[]",
+    19: "error=unknown_job",
+    21: "finished_sending=[] completed_jobs=[]",
+    24: "loads=[(transfer job=1 request=B gpu_blocks=[4 5] group_sizes=[2] block_indices=[0] slots=[0 1])]",
+    29: "completed_jobs=[(completed job=1 num_workers=2)]",
+    32: "num_free_slots=8 t1=[]",
+}
+
+# As CORRECTED, for the connector, with the profiles in which the correction does anything.
+CORRECTED_CONNECTOR = {
+    "held_while_loading": (
+        ("v0.19",),
+        ("num_gpu_blocks=4", "add_request id=B tokens=[2]", "add_request id=A tokens=[1 1 1 1 1 1 1 1]", "schedule",
+         "update", "schedule", "finish_requests requests=[B]", "update", "reset_prefix_cache", "schedule",
+         "finish_requests requests=[A]", "update", "schedule", "update"),
+        "finished_sending=[] num_referenced_blocks=3 transfers=[(transfer rank=0 job=1 request=A progress=submitted)]",
+        "finished_sending=[A] num_referenced_blocks=1"
+        " transfers=[(transfer rank=0 job=1 request=A progress=submitted)]"),
+    "duplicate_reports": (
+        ("v0.19", "v0.23"),
+        ("", "add_request id=A tokens=[1 2 3 4]", "schedule", "update", "schedule", "update", "advance_transfer job=0",
+         "schedule", "update", "report_transfer_again job=0", "schedule", "update"),
+        "error=none", None),
+    "reset_keeps_jobs": (
+        ("v0.23",),
+        ("", "add_request id=A tokens=[1 2 3 4]", "schedule", "reset_prefix_cache reset_connector=true",
+         "finish_all_requests"),
+        "error=none", None),
+    "reset_twice": (
+        ("v0.23",),
+        ("", "add_request id=A tokens=[1 2 3 4]", "schedule", "reset_prefix_cache reset_connector=true",
+         "reset_prefix_cache reset_connector=true"),
+        "error=none", None),
+    "stale_after_reset": (
+        ("v0.23",),
+        ("num_gpu_blocks=4 max_num_batched_tokens=4 groups=[(sliding block_size=4 window=4)]",
+         "add_request id=A tokens=[1 1 1 1 2 2 2 2 3 3 3 3 4 4 4 4]", "schedule", "update", "schedule", "update",
+         "schedule", "update", "schedule", "update", "reset_prefix_cache reset_connector=true", "schedule"),
+        "stores=[(transfer job=4 request=A gpu_blocks=[3 1] group_sizes=[2] block_indices=[2] slots=[0 1])]",
+        "stores=[(transfer job=4 request=A gpu_blocks=[1 3 1] group_sizes=[3] block_indices=[0] slots=[0 1 2])]"),
+    "part_of_a_slot": (
+        ("v0.23",),
+        ("num_gpu_blocks=3 max_num_batched_tokens=4 block_size_factor=2 groups=[(sliding block_size=4 window=1)]",
+         "add_request id=A tokens=[1 1 1 1 2 2 2 2]", "schedule", "update", "schedule"),
+        "stores=[]",
+        "stores=[(transfer job=0 request=A gpu_blocks=[1] group_sizes=[1] block_indices=[1] slots=[0])]"),
+    "load_beside_stores": (
+        ("v0.23",),
+        ("num_gpu_blocks=4 enable_caching=false long_prefill_token_threshold=4 max_concurrent_batches=2"
+         " groups=[(sliding block_size=4 window=4)]",
+         "add_request id=B tokens=[2 2 2]", "add_request id=A tokens=[1 1 1 1 1 1 1 1]", "schedule", "update",
+         "schedule", "update", "set_pause_state state=paused_all", "schedule", "update", "advance_transfer job=1",
+         "schedule", "update", "set_pause_state state=unpaused", "schedule", "finish_requests requests=[B]",
+         "schedule"),
+        "scheduled=[] loads=[] skipped_waiting=[A]", None),
+}
+
+
 class Story(unittest.TestCase):
     """What is common to all pools."""
 
@@ -610,6 +725,42 @@ class Release(Story):
             with self.subTest(name=name):
                 self.check_replies(replies[len(story) - 1:len(story)], [(story[-1], corrected)])
             replies = replies[len(story):]
+
+    def test_connector(self):
+        parts = HOLD if self.profile == "v0.19" else FENCE
+        story = [(command, parts.get(line, expected) if parts.get(line, "").startswith("error=")
+                  else f"{expected} {parts.get(line, '')}")
+                 for line, (command, expected) in enumerate(CONNECTOR)]
+        replies = self.ask("target connector", f"config profile={self.profile} world_size=2",
+                           *[command for command, _ in story])[2:]
+        self.check_replies(replies, story)
+        (told,) = replies[17 if self.profile == "v0.23" else 21]["events"]
+        self.assertEqual((told.verb, told.fields["medium"], told.fields["token_ids"]), ("stored", "CPU", []))
+        self.assertEqual([[told_hash] for told_hash in told.fields["block_hashes"]],
+                         [[key[:32]] for key in replies[3]["keys"][1:3]])
+
+    def test_connector_corrections(self):
+        self.assertEqual(set(CORRECTED_CONNECTOR), set(corrected_connector.CORRECTIONS))
+        for name, (profiles, lines, corrected, uncorrected) in CORRECTED_CONNECTOR.items():
+            if self.profile not in profiles:
+                continue
+            story = ("target connector", f"config profile={self.profile} {lines[0]}", *lines[1:])
+            for options, expected in (((), corrected), (("--uncorrected", name), uncorrected)):
+                with self.subTest(name=name, options=options):
+                    replies = self.ask(*story, options=options, status=int(expected is None))
+                    if expected is None:
+                        self.assertEqual(len(replies), len(story) - 1)
+                    else:
+                        self.check_replies(replies[-1:], [(lines[-1], expected)])
+
+    def test_unsupported_connector(self):
+        for config, answer in (("kv_connector=other", "unsupported"), ("transfers_may_fail=true", "unsupported"),
+                               ("eviction_policy=other", "malformed"), ("world_size=0", "malformed"),
+                               ("arc_refuses_with_idle_t1=false", "unsupported"),
+                               ("num_speculative_tokens=1", "malformed"),
+                               ("groups=[(full block_size=4) (chunked block_size=4 chunk=8)]", "unsupported")):
+            (reply,) = self.ask("target connector", f"config profile={self.profile} {config}")[1:]
+            self.assertEqual(list(reply), [answer])
 
     def test_unsupported_scheduler(self):
         for config, answer in (("priority_victim_shifts_loop=false", "unsupported"), ("policy=other", "malformed"),

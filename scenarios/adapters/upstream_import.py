@@ -25,8 +25,13 @@ import types
 REAL_MODULES = frozenset(
     {
         "vllm.distributed.kv_events",
+        "vllm.distributed.kv_transfer.kv_connector.utils",
         "vllm.distributed.kv_transfer.kv_connector.v1",
         "vllm.distributed.kv_transfer.kv_connector.v1.base",
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common",
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler",
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker",
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector",
         "vllm.envs",
         "vllm.utils",
         "vllm.utils.hashing",
@@ -59,6 +64,7 @@ REAL_MODULES = frozenset(
         "vllm.v1.kv_offload.reuse_manager",
         "vllm.v1.kv_offload.tiering.base",
         "vllm.v1.kv_offload.tiering.manager",
+        "vllm.v1.kv_offload.worker.worker",
         "vllm.v1.metrics.stats",
         "vllm.v1.outputs",
         "vllm.v1.request",

@@ -27,6 +27,7 @@ class KVOffload:
     """The offloading modules of one release."""
 
     def __init__(self, modules: Modules):
+        self.modules = modules
         self.version = modules.release.version
         self.manager = importlib.import_module("vllm.v1.kv_offload.cpu.manager")
         manager = self.manager.CPUOffloadingManager
@@ -44,6 +45,19 @@ class KVOffload:
     def make_policy(self, config: Any) -> Any:
         name = {"lru": "LRUCachePolicy", "arc": "ARCCachePolicy"}[config.policy]
         return getattr(self.manager, name)(cache_capacity=config.capacity)
+
+    def make_managers(self, policy: str, capacity: int, enable_events: bool, store_threshold: int,
+                      max_tracker_size: int, block_size: int = 1) -> tuple:
+        """A CPUOffloadingManager, and what stands before it: FilterReusedOffloadingManager where 0.19.0 filters."""
+        settings = {"num_blocks": capacity, "cache_policy": policy, "enable_events": enable_events}
+        if self.reuse_manager is None:
+            manager = self.manager.CPUOffloadingManager(**settings, store_threshold=store_threshold,
+                                                        max_tracker_size=max_tracker_size)
+            return manager, manager
+        manager = self.manager.CPUOffloadingManager(**settings, block_size=block_size)
+        if store_threshold < 2:
+            return manager, manager
+        return manager, self.reuse_manager.FilterReusedOffloadingManager(manager, store_threshold, max_tracker_size)
 
     def make_block(self, slot: int) -> Any:
         return self.manager.BlockStatus(slot)
@@ -87,12 +101,24 @@ class _Keys:
         return print_integers([self._numbers[key] for key in keys])
 
 
+class KeyBytes:
+    """Keys in replies as they are."""
+
+    @staticmethod
+    def number(key: bytes) -> str:
+        return "0x" + key.hex()
+
+    def numbers(self, keys: Iterable[bytes]) -> str:
+        return f"[{' '.join(map(self.number, keys))}]"
+
+
 class PolicyView:
     """One policy of upstream: what is observed of it."""
 
-    def __init__(self, policy: Any):
+    def __init__(self, policy: Any, keys: Any = None):
+        """keys: how they look in replies; numbers if not said."""
         self.policy = policy
-        self.keys = _Keys()
+        self.keys = keys or _Keys()
         self._target_texts: Dict[float, str] = {}
 
     def blocks(self) -> Dict[bytes, Any]:
@@ -231,15 +257,8 @@ class UpstreamOffload:
         modules.check_supported(config)
         self._modules = modules
         self._context = modules.context
-        settings = {"num_blocks": config.capacity, "cache_policy": config.policy, "enable_events": config.enable_events}
-        if modules.reuse_manager is None:
-            settings.update(store_threshold=config.store_threshold, max_tracker_size=config.max_tracker_size)
-        else:
-            settings.update(block_size=1)
-        self._cpu_manager = self._manager = modules.manager.CPUOffloadingManager(**settings)
-        if modules.reuse_manager is not None and config.store_threshold >= 2:
-            self._manager = modules.reuse_manager.FilterReusedOffloadingManager(
-                self._cpu_manager, config.store_threshold, config.max_tracker_size)
+        self._cpu_manager, self._manager = modules.make_managers(
+            config.policy, config.capacity, config.enable_events, config.store_threshold, config.max_tracker_size)
         self._view = PolicyView(self._cpu_manager._policy)
 
     def lookup(self, numbers: List[int]) -> str:

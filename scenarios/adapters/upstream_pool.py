@@ -144,9 +144,11 @@ class PoolView:
         events = self._kv_events
         group_idx = getattr(event, "group_idx", None)
         group = "" if group_idx is None else f" group_idx={group_idx}"
+        # Only an offloading connector's events are about another place than the GPU.
+        medium = " medium=CPU" if getattr(event, "medium", None) == "CPU" else ""
         if isinstance(event, events.BlockRemoved):
             (block_hash,) = event.block_hashes
-            return f"(removed block_hash=0x{block_hash.hex()}{group})"
+            return f"(removed block_hash=0x{block_hash.hex()}{group}{medium})"
         if isinstance(event, events.AllBlocksCleared):
             return "(cleared)"
         hashes = " ".join(["0x" + block_hash.hex() for block_hash in event.block_hashes])
@@ -166,7 +168,7 @@ class PoolView:
         return (
             f"(stored block_hashes=[{hashes}] parent_block_hash={'none' if parent is None else '0x' + parent.hex()}"
             f" token_ids={print_integers(event.token_ids)} block_size={event.block_size}{lora}{extra_keys}{group}"
-            f"{spec})"
+            f"{spec}{medium})"
         )
 
 

@@ -176,7 +176,7 @@ def make_request(modules: Modules, name: str, tokens: List[int], block_hasher: O
                  min_tokens: int = 0, eos_token_id: Optional[int] = None, stop_token_ids: Sequence[int] = (),
                  priority: int = 0, arrival_time: float = 0.0, lora_name: Optional[str] = None, lora_id: int = 0,
                  cache_salt: Optional[str] = None, skip_reading_prefix_cache: bool = False,
-                 grammar: bool = False) -> Any:
+                 grammar: bool = False, kv_transfer_params: Optional[Dict[str, Any]] = None) -> Any:
     """A real Request that generates tokens.
 
     eos_token_id: None also where the end of sequence is ignored, as upstream's input processing has it. grammar: waits
@@ -191,7 +191,7 @@ def make_request(modules: Modules, name: str, tokens: List[int], block_hasher: O
         skip_reading_prefix_cache=skip_reading_prefix_cache,
         structured_outputs=structured_outputs,
         repetition_detection=None,
-        extra_args=None,
+        extra_args={"kv_transfer_params": kv_transfer_params} if kv_transfer_params else None,
         logprobs=None,
         num_logprobs=None,
     )

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfence adapter for the block pool, KV-cache manager, scheduler and offloading managers of the real vLLM.
+"""kvfence adapter for the block pool, KV-cache manager, scheduler, offloading managers and offloading
+connector of the real vLLM.
 
 Speaks the protocol of README.md on stdin and stdout.
 
@@ -17,8 +18,11 @@ import functools
 import sys
 from typing import Any, Callable, Optional
 
+import corrected_connector
+import corrected_scheduler
 from block_pool_target import block_pool_target
-from corrected_scheduler import CORRECTIONS
+from connector_commands import UpstreamConnector
+from connector_target import connector_target
 from eviction_target import eviction_target
 from kv_cache_target import kv_cache_target
 from line_language import print_text
@@ -33,6 +37,8 @@ from upstream_offload import KVOffload, UpstreamEviction, UpstreamOffload
 from upstream_pool import Modules, UpstreamPool, check_supported
 from upstream_tiering import UpstreamTiering
 from wire import serve
+
+CORRECTIONS = (*corrected_scheduler.CORRECTIONS, *corrected_connector.CORRECTIONS)
 
 
 class Upstream:
@@ -90,16 +96,19 @@ def main() -> int:
     parser.add_argument("--release", metavar="VERSION", help="such as 0.19.0")
     parser.add_argument("--path", metavar="FOLDER", help="where a wheel was unpacked; contains vllm/")
     parser.add_argument("--uncorrected", metavar="NAME", action="append", default=[], choices=CORRECTIONS,
-                        help=f"leaves a fault of upstream's scheduler in: {', '.join(CORRECTIONS)}")
+                        help=f"leaves a fault of upstream's scheduler or connector in: {', '.join(CORRECTIONS)}")
     arguments = parser.parse_args()
-    make_scheduler = functools.partial(UpstreamScheduler, uncorrected=frozenset(arguments.uncorrected))
+    uncorrected = frozenset(arguments.uncorrected)
+    make_scheduler = functools.partial(UpstreamScheduler, uncorrected=uncorrected)
+    make_connector = functools.partial(UpstreamConnector, uncorrected=uncorrected)
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
                       scheduler_target(upstream.maker(make_scheduler)),
                       eviction_target(upstream.offload_maker(UpstreamEviction)),
                       offload_target(upstream.offload_maker(UpstreamOffload)),
-                      tiering_target(upstream.offload_maker(UpstreamTiering)))
+                      tiering_target(upstream.offload_maker(UpstreamTiering)),
+                      connector_target(upstream.offload_maker(make_connector)))
     serve(session.answer)
     return 0
 

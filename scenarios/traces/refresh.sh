@@ -15,7 +15,7 @@ record() {
     --sut "python3 -B scenarios/adapters/vllm.py --release $release"
 }
 
-# Many small pools and caches; long lives; more blocks; kinds of attention that are seldom drawn; a connector; a filter.
+# Many small pools and caches; long lives; more blocks; kinds of attention that are seldom drawn; connectors; a filter.
 for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   read -r release profile <<<"$pinned"
   rm -f "scenarios/traces/$profile"/*.kvs
@@ -37,6 +37,7 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" offload 2 1 800 policy=arc
   record "$release" "$profile" offload 3 2 200 capacity=32
   record "$release" "$profile" offload 4 3 150 store_threshold=2 max_tracker_size=8
+  record "$release" "$profile" connector 9 4 60 transfers_may_fail=false
 done
 record 0.23.0 v0.23 tiering 1 8 120
 record 0.23.0 v0.23 tiering 2 1 600

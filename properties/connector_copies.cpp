@@ -1,0 +1,355 @@
+#include "properties/connector_copies.h"
+
+#include <algorithm>
+
+#include "contract/check.h"
+
+namespace kvfence::connector {
+namespace {
+
+std::uint64_t mixed(std::uint64_t before, std::uint64_t next) {
+  std::uint64_t state = before ^ (next + 0x9E37'79B9'7F4A'7C15 + (before << 6) + (before >> 2));
+  state = (state ^ (state >> 30)) * 0xBF58'476D'1CE4'E5B9;
+  return (state ^ (state >> 27)) | 1;
+}
+
+std::string on_rank(std::size_t rank, const std::string& what, std::uint64_t number) {
+  return what + " " + std::to_string(number) + " on rank " + std::to_string(rank);
+}
+
+std::string name_of(const Copy& copy) {
+  return std::string(copy.is_store ? "store " : "load ") + std::to_string(copy.job) + " of " +
+         copy.request;
+}
+
+/// Whether it is KV of that sequence from `begin` on, at least up to `end`.
+bool is_content_of(const Content& content, const Prefixes& prefixes, GroupId group,
+                   std::uint32_t begin, std::uint32_t end) {
+  if (content == kAnything) return true;
+  return content.id != 0 && content.group == group && content.begin == begin &&
+         content.end >= end && content.end <= prefixes.num_tokens() &&
+         content.id == prefixes.id(content.end);
+}
+
+template <class T>
+bool contains(const std::vector<T>& list, const T& element) {
+  return std::find(list.begin(), list.end(), element) != list.end();
+}
+
+}  // namespace
+
+std::string to_text(const Content& content) {
+  if (content.id == 0) return "nothing";
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "tokens " + std::to_string(content.begin) + " to " +
+                     std::to_string(content.end) + " in group " + std::to_string(content.group) +
+                     ", of sequence ";
+  for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[(content.id >> shift) & 15];
+  return text;
+}
+
+Prefixes::Prefixes(const std::optional<std::string>& cache_salt) {
+  std::uint64_t id = 1;
+  if (cache_salt) {
+    for (char each : *cache_salt) id = mixed(id, static_cast<std::uint8_t>(each));
+  }
+  ids_.push_back(id);
+}
+
+void Prefixes::append(TokenId token) { ids_.push_back(mixed(ids_.back(), token)); }
+
+Copies::Copies(const ConnectorSetup& setup)
+    : setup_(setup), fences_(setup.spec.manager.rules.offload_fences_reuse) {
+  ranks_.resize(setup.spec.num_workers);
+  for (Rank& rank : ranks_) {
+    rank.blocks.resize(setup.scheduler.kv_cache.pool.num_gpu_blocks);
+    rank.slots.resize(std::size_t{setup.spec.manager.cache.capacity} *
+                      setup.spec.block_size_factor);
+  }
+}
+
+// ---- A step on all ranks ----
+
+std::optional<BrokenCopyRule> Copies::run(PlannedStep step, const Sequences& sequences,
+                                          OwedReport& owed) {
+  for (std::size_t index = 0; index < ranks_.size(); ++index) {
+    Rank& rank = ranks_[index];
+    std::vector<Copy> queued;
+    std::swap(queued, rank.queued);
+    for (const Copy& copy : queued) {
+      if (auto broken = submit(index, copy)) return broken;
+    }
+    for (Copy& copy : rank.copies) {
+      const bool is_flushed = fences_
+                                  ? contains(step.jobs_to_flush, copy.job)
+                                  : copy.is_store && contains(step.requests_to_flush, copy.request);
+      if (is_flushed && is_under_way(copy)) end(index, copy, true);
+    }
+    for (BlockId block : step.zeroed) {
+      if (contains(step.lost, block)) continue;
+      if (auto broken = overwrite(index, block, "zeroed for somebody else", {})) return broken;
+    }
+    forgive(rank, step);
+    for (Copy copy : step.loads) {
+      if (!fences_) copy.job = rank.next_job++;
+      if (auto broken = submit(index, copy)) return broken;
+      rank.stores_ended.erase(copy.request);
+    }
+    if (auto broken = compute(index, step, sequences)) return broken;
+    queue_stores(rank, step);
+    take_ended(rank, step, owed);
+  }
+  std::sort(owed.invalid_blocks.begin(), owed.invalid_blocks.end());
+  owed.invalid_blocks.erase(std::unique(owed.invalid_blocks.begin(), owed.invalid_blocks.end()),
+                            owed.invalid_blocks.end());
+  return std::nullopt;
+}
+
+/// What a victim of the same step did not compute passes for computed.
+void Copies::forgive(Rank& rank, const PlannedStep& step) const {
+  for (BlockId block : step.lost) rank.blocks[block] = kAnything;
+  for (const BlocksByGroup& table : step.victims) {
+    for (GroupId group = 0; group < table.size(); ++group) {
+      for (BlockId block : table[group]) {
+        Content& content = rank.blocks[block];
+        const bool is_full =
+            content.end - content.begin == setup_.scheduler.kv_cache.groups[group].block_size;
+        if (block != kNullBlockId && !is_full) content = kAnything;
+      }
+    }
+  }
+}
+
+std::optional<BrokenCopyRule> Copies::submit(std::size_t rank_index, const Copy& copy) {
+  Rank& rank = ranks_[rank_index];
+  const std::uint32_t factor = setup_.spec.block_size_factor;
+  for (const CopyPart& part : copy.parts) {
+    for (std::size_t each = 0; each < ranks_.size(); ++each) {
+      for (const Copy& other : ranks_[each].copies) {
+        if (!is_under_way(other) || (!copy.is_store && !other.is_store)) continue;
+        // A rank that is behind still has its own older copies; another rank's bytes are its own.
+        const bool is_elsewhere = each != rank_index;
+        if (is_elsewhere && (copy.is_store || other.serial == copy.serial)) continue;
+        for (const CopyPart& its : other.parts) {
+          if (its.slot != part.slot) continue;
+          return BrokenCopyRule{
+              copy.is_store ? CopyRule::kSlotHasOneWriter : CopyRule::kLoadReadsWhatIsComplete,
+              on_rank(each, "slot", part.slot), "no other copy under way",
+              name_of(other) + ", under " + name_of(copy)};
+        }
+      }
+    }
+    const Content& source =
+        copy.is_store ? rank.blocks[part.block] : slot(rank_index, part.slot, part.sub_block);
+    if (!passes_for(source, part.content)) {
+      return BrokenCopyRule{CopyRule::kCopiesAreTheRequestsOwn,
+                            copy.is_store ? on_rank(rank_index, "block", part.block)
+                                          : on_rank(rank_index, "slot", part.slot),
+                            to_text(part.content), to_text(source) + ", under " + name_of(copy)};
+    }
+  }
+  for (const CopyPart& part : copy.parts) {
+    if (copy.is_store) {
+      for (std::uint32_t sub = 0; sub < factor; ++sub) rank.slots[part.slot * factor + sub] = {};
+    } else if (auto broken = overwrite(rank_index, part.block, name_of(copy), {})) {
+      return broken;
+    }
+  }
+  rank.copies.push_back(copy);
+  return std::nullopt;
+}
+
+void Copies::end(std::size_t rank_index, Copy& copy, bool success) {
+  Rank& rank = ranks_[rank_index];
+  const std::uint32_t factor = setup_.spec.block_size_factor;
+  copy.progress = success ? TransferProgress::kFinished : TransferProgress::kFailed;
+  for (const CopyPart& part : copy.parts) {
+    Content& slot = rank.slots[part.slot * factor + part.sub_block];
+    Content& block = rank.blocks[part.block];
+    (copy.is_store ? slot : block) = !success ? Content{} : copy.is_store ? block : slot;
+  }
+  rank.ended.push_back({copy.serial, success});
+}
+
+std::optional<BrokenCopyRule> Copies::overwrite(std::size_t rank, BlockId block,
+                                                const std::string& who, const Content& content) {
+  for (const Copy& copy : ranks_[rank].copies) {
+    if (!is_under_way(copy)) continue;
+    for (const CopyPart& part : copy.parts) {
+      if (part.block != block) continue;
+      return BrokenCopyRule{CopyRule::kReuseUnderACopy, on_rank(rank, "block", block),
+                            "left alone by all but " + name_of(copy), "written by " + who};
+    }
+  }
+  ranks_[rank].blocks[block] = content;
+  return std::nullopt;
+}
+
+/// All write their tokens, then all read what they attend to.
+std::optional<BrokenCopyRule> Copies::compute(std::size_t rank, const PlannedStep& step,
+                                              const Sequences& sequences) {
+  const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
+  for (const Run& run : step.runs) {
+    const Prefixes& prefixes = sequences.at(run.request);
+    for (GroupId group = 0; group < groups.size(); ++group) {
+      const std::uint32_t size = groups[group].block_size;
+      for (std::uint32_t place = run.begin / size; place * size < run.end; ++place) {
+        if (place >= run.table[group].size()) break;
+        const BlockId block = run.table[group][place];
+        if (block == kNullBlockId) continue;
+        const std::uint32_t begin = place * size;
+        const std::uint32_t end = std::min(begin + size, run.end);
+        // Tokens of a request that ended meanwhile are not known any more.
+        const bool is_known = end <= prefixes.num_tokens();
+        Content content = is_known ? Content{prefixes.id(end), begin, end, group} : Content{};
+        if (begin < run.begin) {
+          const Content& before = ranks_[rank].blocks[block];
+          const bool is_own = is_content_of(before, prefixes, group, begin, run.begin);
+          // The last token of a prompt that was found whole is computed again.
+          if (is_own && before.end >= end) continue;
+          if (!is_own) content = {};
+        }
+        if (auto broken = overwrite(rank, block, run.request, content)) return broken;
+      }
+    }
+  }
+  for (const Run& run : step.runs) {
+    const Prefixes& prefixes = sequences.at(run.request);
+    if (run.end > prefixes.num_tokens()) continue;
+    if (auto broken = check_reads(rank, run, prefixes)) return broken;
+  }
+  return std::nullopt;
+}
+
+std::optional<BrokenCopyRule> Copies::check_reads(std::size_t rank, const Run& run,
+                                                  const Prefixes& prefixes) const {
+  const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
+  for (GroupId group = 0; group < groups.size(); ++group) {
+    const KVCacheSpec& spec = groups[group];
+    const std::uint32_t size = spec.block_size;
+    // The first token that the first computed one attends to; a Mamba state stands for all.
+    std::uint32_t first = 0;
+    if (spec.kind == KVCacheSpecKind::kSlidingWindow) {
+      first = run.begin + 1 - std::min(run.begin + 1, spec.sliding_window);
+    } else if (spec.kind == KVCacheSpecKind::kMamba) {
+      first = run.begin > 0 ? run.begin - 1 : 0;
+    }
+    for (std::uint32_t place = first / size; place * size < run.end; ++place) {
+      const BlockId block =
+          place < run.table[group].size() ? run.table[group][place] : kNullBlockId;
+      const std::uint32_t begin = place * size;
+      const Content& content = ranks_[rank].blocks[block];
+      const std::uint32_t end = std::min(begin + size, run.end);
+      const bool is_own = is_content_of(content, prefixes, group, begin, end);
+      if (is_own && block != kNullBlockId) continue;
+      const Content own{prefixes.id(end), begin, end, group};
+      return BrokenCopyRule{CopyRule::kStepReadsItsOwn, on_rank(rank, "block", block),
+                            to_text(own) + ", for " + run.request, to_text(content)};
+    }
+  }
+  return std::nullopt;
+}
+
+void Copies::queue_stores(Rank& rank, const PlannedStep& step) {
+  for (Copy copy : step.stores) {
+    if (!fences_) copy.job = rank.next_job++;
+    ++rank.num_stores[copy.request];
+    rank.queued.push_back(std::move(copy));
+  }
+}
+
+/// get_finished of one rank, and its part of the report.
+void Copies::take_ended(Rank& rank, const PlannedStep& step, OwedReport& owed) {
+  std::vector<std::string> sent;
+  for (const Ended& ended : rank.ended) {
+    const auto at = std::find_if(rank.copies.begin(), rank.copies.end(),
+                                 [&](const Copy& copy) { return copy.serial == ended.serial; });
+    KVFENCE_CHECK(at != rank.copies.end(), "a copy that ended was there");
+    if (!at->is_store) {
+      count(num_recving_, at->request, owed.finished_recving);
+      if (!ended.success) {
+        for (const CopyPart& part : at->parts) owed.invalid_blocks.push_back(part.block);
+      }
+    } else if (--rank.num_stores[at->request] == 0) {
+      rank.num_stores.erase(at->request);
+      if (rank.awaits_stores.erase(at->request) > 0) {
+        sent.push_back(at->request);
+      } else {
+        rank.stores_ended[at->request] = true;
+      }
+    }
+    if (fences_) {
+      Completed& completed = owed.completed_jobs[at->job];
+      completed.job = at->job;
+      ++completed.num_workers;
+      completed.num_failed += !ended.success;
+    }
+    rank.reported.push_back(at->job);
+    rank.copies.erase(at);
+  }
+  rank.ended.clear();
+  if (fences_) return;
+  for (const std::string& name : step.finished) {
+    if (rank.num_stores.count(name) > 0) {
+      rank.awaits_stores[name] = true;
+    } else if (rank.stores_ended.erase(name) > 0) {
+      sent.push_back(name);
+    }
+  }
+  for (const std::string& name : sent) count(num_sending_, name, owed.finished_sending);
+}
+
+void Copies::count(std::map<std::string, std::uint32_t>& counts, const std::string& name,
+                   std::vector<std::string>& complete) {
+  if (++counts[name] < ranks_.size()) return;
+  counts.erase(name);
+  complete.push_back(name);
+}
+
+// ---- The copy engines ----
+
+ErrorCode Copies::advance(std::uint32_t rank_index, JobId job, TransferProgress progress,
+                          bool may_fail) {
+  const bool fails = progress == TransferProgress::kFailed;
+  if (progress == TransferProgress::kSubmitted) return ErrorCode::kBadRange;
+  if (rank_index >= ranks_.size() || (fails && !may_fail)) return ErrorCode::kNotInConfig;
+  std::vector<Copy>& copies = ranks_[rank_index].copies;
+  const auto at = std::find_if(copies.begin(), copies.end(), [&](const Copy& copy) {
+    return copy.job == job && is_under_way(copy);
+  });
+  if (at == copies.end()) return ErrorCode::kUnknownJob;
+  if (fails && at->is_store && !fences_) return ErrorCode::kNotInProfile;
+  if (progress == TransferProgress::kPart) {
+    at->progress = progress;
+  } else {
+    end(rank_index, *at, !fails);
+  }
+  return ErrorCode::kNone;
+}
+
+ErrorCode Copies::report_again(std::uint32_t rank, JobId job) const {
+  if (rank >= ranks_.size()) return ErrorCode::kNotInConfig;
+  return contains(ranks_[rank].reported, job) ? ErrorCode::kNone : ErrorCode::kUnknownJob;
+}
+
+std::vector<EngineTransfer> Copies::transfers() const {
+  std::vector<EngineTransfer> transfers;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (const Copy& copy : ranks_[rank].copies) {
+      EngineTransfer& transfer = transfers.emplace_back();
+      transfer.rank = static_cast<std::uint32_t>(rank);
+      transfer.job = copy.job;
+      transfer.request = copy.request;
+      transfer.store = copy.is_store;
+      transfer.progress = copy.progress;
+    }
+  }
+  return transfers;
+}
+
+bool Copies::is_idle() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.queued.empty() && rank.copies.empty(); });
+}
+
+}  // namespace kvfence::connector

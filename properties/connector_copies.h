@@ -1,0 +1,208 @@
+#pragma once
+
+/// What the memory of every rank holds, by commands and plans alone: GPU blocks are filled by
+/// steps, copied to slots and back. Content is a symbol: which tokens of which sequence it is the
+/// KV of. So a block that was used again too early, a slot that was read before it was written, and
+/// a load into the wrong place all show as content that is not the request's own.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/connector_target.h"
+#include "contract/offloading_connector.h"
+
+namespace kvfence::connector {
+
+/// KV of the tokens [begin, end) of a sequence, in one group. `id` stands for all tokens before
+/// `end` and their salt; 0: nothing that anyone could use.
+struct Content {
+  std::uint64_t id = 0;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  GroupId group = 0;
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+/// Passes for whatever is looked for (PlannedStep::victims).
+inline constexpr Content kAnything{~std::uint64_t{0}, 0, 0, 0};
+
+/// Whether that content does where the other one is wanted.
+inline bool passes_for(const Content& content, const Content& wanted) {
+  return content == kAnything || content == wanted;
+}
+
+/// "tokens 4 to 8 in group 0, of sequence 3f", "nothing".
+std::string to_text(const Content& content);
+
+/// Names the leading tokens of sequences: equal for equal tokens and salt.
+class Prefixes {
+ public:
+  Prefixes() : Prefixes(std::nullopt) {}
+  explicit Prefixes(const std::optional<std::string>& cache_salt);
+  void append(TokenId token);
+  std::uint32_t num_tokens() const { return static_cast<std::uint32_t>(ids_.size()) - 1; }
+  /// Requires: num_tokens <= num_tokens().
+  std::uint64_t id(std::uint32_t num_tokens) const { return ids_[num_tokens]; }
+
+ private:
+  std::vector<std::uint64_t> ids_;
+};
+
+/// A GPU block of a copy, its part of a slot, and what it should hold.
+struct CopyPart {
+  BlockId block = 0;
+  SlotId slot = 0;
+  std::uint32_t sub_block = 0;
+  Content content;
+};
+
+/// A planned transfer. `serial` tells it apart on all ranks, whatever number each gives it.
+struct Copy {
+  std::uint64_t serial = 0;
+  JobId job = 0;
+  std::string request;
+  bool is_store = false;
+  std::vector<CopyPart> parts;
+  TransferProgress progress = TransferProgress::kSubmitted;
+};
+
+/// A request in a step: tokens [begin, end) of it are computed.
+struct Run {
+  std::string request;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  BlocksByGroup table;
+};
+
+/// A planned step as the workers get it.
+struct PlannedStep {
+  std::vector<scheduler::ScheduledRequest> scheduled;
+  std::vector<Run> runs;
+  std::vector<BlockId> zeroed;
+  std::vector<std::string> finished;
+  std::vector<Copy> loads;
+  std::vector<Copy> stores;
+  std::vector<std::string> requests_to_flush;
+  std::vector<JobId> jobs_to_flush;
+
+  /// Under the priority policy a victim may have been served in the same step already. Upstream's
+  /// scheduler then leaves blocks in the GPU's cache that nobody computes, and has blocks zeroed
+  /// that nobody has: neither is the connector's fault.
+  std::vector<BlocksByGroup> victims;  ///< their tables before the step
+  std::vector<BlockId> lost;           ///< new blocks that nobody has
+};
+
+/// What is wrong with a copy or a step.
+enum class CopyRule : std::uint8_t {
+  kReuseUnderACopy,
+  kSlotHasOneWriter,
+  kLoadReadsWhatIsComplete,
+  kCopiesAreTheRequestsOwn,
+  kStepReadsItsOwn,
+};
+
+struct BrokenCopyRule {
+  CopyRule rule = CopyRule::kReuseUnderACopy;
+  std::string where;
+  std::string expected;
+  std::string actual;
+};
+
+/// The report that the ranks owe behind a step.
+struct OwedReport {
+  std::vector<std::string> finished_recving;
+  std::vector<std::string> finished_sending;
+  std::vector<BlockId> invalid_blocks;
+  std::map<JobId, Completed> completed_jobs;
+};
+
+/// The ranks, as the contract says that they work. A value: copyable.
+class Copies {
+ public:
+  explicit Copies(const ConnectorSetup& setup);
+
+  /// The tokens of a request that is there or was.
+  using Sequences = std::map<std::string, Prefixes>;
+
+  /// The oldest step on all ranks. Nothing, or the first rule that it breaks.
+  std::optional<BrokenCopyRule> run(PlannedStep step, const Sequences& sequences, OwedReport& owed);
+
+  /// The refusal of a copy engine, or none.
+  ErrorCode advance(std::uint32_t rank, JobId job, TransferProgress progress, bool may_fail);
+  ErrorCode report_again(std::uint32_t rank, JobId job) const;
+
+  /// In the engines, rank by rank, in the order of submission; reported ones are gone.
+  std::vector<EngineTransfer> transfers() const;
+
+  /// What a part of a slot holds on a rank.
+  const Content& slot(std::size_t rank, SlotId slot, std::uint32_t sub_block) const {
+    return ranks_[rank].slots[slot * setup_.spec.block_size_factor + sub_block];
+  }
+  std::size_t num_ranks() const { return ranks_.size(); }
+
+  /// Calls visit(rank, copy) for each that is queued, or has not ended.
+  template <class Visit>
+  void for_each_under_way(Visit&& visit) const {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      for (const Copy& copy : ranks_[rank].queued) visit(rank, copy);
+      for (const Copy& copy : ranks_[rank].copies) {
+        if (is_under_way(copy)) visit(rank, copy);
+      }
+    }
+  }
+
+  /// Whether nothing is queued, under way or unreported on any rank.
+  bool is_idle() const;
+
+ private:
+  struct Ended {
+    std::uint64_t serial = 0;
+    bool success = true;
+  };
+
+  struct Rank {
+    std::vector<Content> blocks;  ///< by GPU block
+    std::vector<Content> slots;   ///< [slot][sub_block]
+    std::vector<Copy> queued;     ///< stores, in order
+    std::vector<Copy> copies;     ///< not reported
+    std::vector<Ended> ended;     ///< not reported, in order
+    std::vector<JobId> reported;
+    JobId next_job = 0;                               ///< hold: its own numbers
+    std::map<std::string, std::uint32_t> num_stores;  ///< hold: of a request, queued or unreported
+    std::map<std::string, bool> stores_ended;         ///< hold: stored, and none is left
+    std::map<std::string, bool> awaits_stores;        ///< hold: finished
+  };
+
+  static bool is_under_way(const Copy& copy) {
+    return copy.progress == TransferProgress::kSubmitted ||
+           copy.progress == TransferProgress::kPart;
+  }
+
+  std::optional<BrokenCopyRule> submit(std::size_t rank, const Copy& copy);
+  void end(std::size_t rank, Copy& copy, bool success);
+  std::optional<BrokenCopyRule> overwrite(std::size_t rank, BlockId block, const std::string& who,
+                                          const Content& content);
+  void forgive(Rank& rank, const PlannedStep& step) const;
+  std::optional<BrokenCopyRule> compute(std::size_t rank, const PlannedStep& step,
+                                        const Sequences& sequences);
+  std::optional<BrokenCopyRule> check_reads(std::size_t rank, const Run& run,
+                                            const Prefixes& prefixes) const;
+  void queue_stores(Rank& rank, const PlannedStep& step);
+  void take_ended(Rank& rank, const PlannedStep& step, OwedReport& owed);
+  void count(std::map<std::string, std::uint32_t>& counts, const std::string& name,
+             std::vector<std::string>& complete);
+
+  ConnectorSetup setup_;
+  bool fences_ = false;
+  std::vector<Rank> ranks_;
+  std::map<std::string, std::uint32_t> num_recving_;  ///< ranks that reported it
+  std::map<std::string, std::uint32_t> num_sending_;
+};
+
+}  // namespace kvfence::connector

@@ -1,0 +1,435 @@
+#include "properties/connector_generator.h"
+
+#include <algorithm>
+#include <numeric>
+#include <type_traits>
+#include <utility>
+
+#include "contract/check.h"
+#include "properties/kv_cache_generator.h"
+#include "properties/scenario_walk.h"
+
+namespace kvfence::connector {
+namespace {
+
+/// Reported transfers that may be reported again.
+constexpr std::size_t kReportedMax = 4;
+
+/// Low numbers often, high ones seldom.
+std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
+  return std::min(choices.below(bound), choices.below(bound));
+}
+
+template <class T>
+const T& pick(Choices& choices, const std::vector<T>& list) {
+  return list[choices.below(static_cast<std::uint32_t>(list.size()))];
+}
+
+template <class T>
+bool contains(const std::vector<T>& list, const T& element) {
+  return std::find(list.begin(), list.end(), element) != list.end();
+}
+
+bool is_valid(const Config& config) { return !ConnectorTarget::validate(config, {}, {}); }
+
+bool has_ended(const EngineTransfer& transfer) {
+  return transfer.progress == TransferProgress::kFinished ||
+         transfer.progress == TransferProgress::kFailed;
+}
+
+KVCacheSpec full(std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
+}
+
+KVCacheSpec window_of(std::uint32_t num_tokens, std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kSlidingWindow,
+          .block_size = block_size,
+          .sliding_window = num_tokens};
+}
+
+KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
+  return window_of(1 + choices.below(3 * block_size), block_size);
+}
+
+KVCacheSpec mamba(std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kMamba, .block_size = block_size};
+}
+
+void draw_groups(Choices& choices, Config& config) {
+  const std::uint32_t small = config.hash_block_size;
+  const std::uint32_t large = small * (choices.once_in(2) ? 2 : 1);
+  kv_cache::GroupList& groups = config.groups;
+  groups = {full(small)};
+  if (config.profile == "v0.19") return;
+  switch (choices.below(12)) {
+    case 0:
+      groups = {full(large), sliding(choices, small)};
+      break;
+    case 1:
+      groups = {full(large), mamba(small)};
+      break;
+    case 2:
+      groups = {full(large), sliding(choices, small), mamba(small)};
+      break;
+    case 3:
+      groups = {sliding(choices, small), full(small), sliding(choices, small)};
+      break;
+    case 4:
+      groups = {sliding(choices, small)};
+      break;
+    case 5:
+    case 6:
+      // Of one block and of two: the longer window is asked first, the shorter one loses its blocks
+      // first.
+      groups = {window_of(1 + choices.below(small), small),
+                window_of(small + 1 + choices.below(small), small)};
+      break;
+    default:
+      break;
+  }
+}
+
+std::uint32_t common_block_size(const Config& config) {
+  std::uint32_t multiple = 1;
+  for (const KVCacheSpec& spec : config.groups) multiple = std::lcm(multiple, spec.block_size);
+  return multiple;
+}
+
+/// Tokens of one request that fill the pool, about.
+std::uint32_t capacity_of(const Config& config) {
+  std::uint32_t tokens_a_block = config.groups.front().block_size;
+  for (const KVCacheSpec& spec : config.groups) {
+    tokens_a_block = std::min(tokens_a_block, spec.block_size);
+  }
+  const auto num_groups = static_cast<std::uint32_t>(config.groups.size());
+  const std::uint32_t capacity = (config.num_gpu_blocks - 1) * tokens_a_block / num_groups;
+  return std::max(2U, std::min(capacity, config.max_model_len - 1));
+}
+
+void draw_connector(Choices& choices, Config& config) {
+  config.world_size = 1 + choices.below(3);
+  config.num_cpu_blocks = choices.once_in(3) ? 1 + choices.below(4) : 4 + choices.below(6);
+  config.block_size_factor = choices.once_in(2) ? 2 + choices.below(2) : 1;
+  config.eviction_policy = choices.once_in(2) ? "arc" : "lru";
+  if (choices.once_in(6)) {
+    config.store_threshold = 1 + choices.below(3);
+    config.max_tracker_size = 1 + choices.below(12);
+  }
+  config.offload_prompt_only = choices.once_in(3);
+  config.request_level_policy = choices.once_in(4);
+  config.transfers_may_fail = choices.once_in(2) && config.groups.size() == 1;
+}
+
+/// How much an episode may favour each action.
+constexpr std::array<std::uint32_t, 7> kUsualWeights = {
+    160,  // kStep
+    24,   // kAdd
+    8,    // kFinish
+    1,    // kFinishAll
+    2,    // kPause
+    12,   // kReset
+    2,    // kReportAgain
+};
+
+}  // namespace
+
+Config Generator::draw_config(Choices& choices) {
+  Config config;
+  static_cast<kv_cache::Config&>(config) = kv_cache::Generator::draw_config(choices);
+  config.num_gpu_blocks = 5 + choices.below(16);
+  config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
+  // A request of one token that is loaded whole has nothing left to compute.
+  config.hash_block_size = 2 + config.hash_block_size % 3;
+  config.max_num_batched_tokens = 1 + choices.below(choices.once_in(3) ? 8 : 48);
+  config.retention_interval.reset();
+  config.use_eagle = false;
+  config.eagle_groups.clear();
+  draw_groups(choices, config);
+  draw_connector(choices, config);
+  if (config.groups.size() == 2 && !config.groups.front().is_full_attention()) {
+    // Two windows: with these sizes one of them ends the hit of the other now and then.
+    config.num_cpu_blocks = 5 + choices.below(3);
+    config.block_size_factor = 1;
+  }
+  config.async_scheduling = choices.once_in(2);
+  config.max_concurrent_batches = choices.once_in(2) ? 2 : 1;
+  config.policy = choices.once_in(2) ? "priority" : "fcfs";
+  config.max_num_seqs = choices.once_in(6) ? 1 : 2 + choices.below(4);
+  if (choices.once_in(4)) config.long_prefill_token_threshold = 1 + choices.below(6);
+  config.kv_load_failure_policy = choices.once_in(2) ? "recompute" : "fail";
+  if (!is_valid(config)) config.enable_caching = true;
+  if (!is_valid(config)) config.groups = {full(config.hash_block_size)};
+  return config;
+}
+
+Generator::Generator(const Config& config, Choices& choices)
+    : config_(config), unit_(common_block_size(config)) {
+  static_assert(kUsualWeights.size() == kNumActions);
+  for (std::size_t index = 0; index < kNumActions; ++index) {
+    constexpr std::array<std::uint32_t, 4> kSwarm = {2, 2, 1, 6};
+    weights_[index] = kUsualWeights[index] * kSwarm[choices.below(kSwarm.size())];
+    if (choices.once_in(12)) weights_[index] = 0;
+  }
+  // Without these nothing else happens.
+  for (Action action : {Action::kStep, Action::kAdd}) {
+    const auto index = static_cast<std::size_t>(action);
+    weights_[index] = std::max(weights_[index], 2 * kUsualWeights[index]);
+  }
+  weight_sum_ = std::accumulate(weights_.begin(), weights_.end(), 0U);
+  // Two or more fill the pool together, and few do so alone.
+  const std::uint32_t capacity = capacity_of(config);
+  prompt_max_ = std::max(1U, capacity / (1 + choices.below(3)));
+  live_max_ = 2 + choices.below(6);
+  burst_max_ = 1 + choices.below(3);
+  output_max_ = choices.once_in(3) ? 3 : 1 + capacity / (1 + choices.below(3));
+  vary_in_ = choices.once_in(3) ? 3 : 12;
+  skip_in_ = choices.once_in(4) ? 2 : 16;
+  idle_in_ = choices.once_in(2) ? 4 : 0;
+  part_in_ = choices.once_in(2) ? 2 : 8;
+  fail_in_ = choices.once_in(2) ? 3 : 10;
+  odd_in_ = choices.once_in(4) ? 12 : 64;
+
+  // Eager, usual, lazy; all alike, each its own way, or one behind the others.
+  constexpr std::array<std::uint32_t, 4> kLate = {1, 3, 6, 30};
+  late_in_.assign(config.world_size, kLate[choices.below(kLate.size())]);
+  if (choices.once_in(2)) return;
+  if (choices.once_in(2)) {
+    for (std::uint32_t& late_in : late_in_) late_in = kLate[choices.below(kLate.size())];
+  } else {
+    late_in_.assign(config.world_size, 1);
+    late_in_[choices.below(config.world_size)] = 30;
+  }
+}
+
+Command Generator::next(Choices& choices, const Observation& now, const World& world) {
+  take_in(now);
+  Command command = draw(choices, world);
+  if (choices.once_in(odd_in_)) command = bent(choices, std::move(command));
+  // With several groups nothing else is taken, but now and then that is asked for.
+  if (auto* added = std::get_if<AddRequest>(&command)) {
+    added->skip_reading_prefix_cache |= config_.groups.size() > 1 && !choices.once_in(64);
+  }
+  last_ = command;
+  return command;
+}
+
+void Generator::take_in(const Observation& now) {
+  if (last_ && now.error == ErrorCode::kNone) {
+    if (const auto* added = std::get_if<AddRequest>(&*last_)) {
+      names_.push_back(added->id);
+    } else if (const auto* paused = std::get_if<SetPauseState>(&*last_)) {
+      pause_state_ = paused->state;
+    } else if (std::holds_alternative<Schedule>(*last_)) {
+      in_flight_.emplace_back();
+      if (now.scheduled.has_value()) in_flight_.back() = *now.scheduled;
+    } else if (std::holds_alternative<Update>(*last_) && !in_flight_.empty()) {
+      in_flight_.pop_front();
+    }
+  }
+  if (now.requests.has_value()) known_ = *now.requests;
+  if (!now.transfers.has_value()) return;
+  for (const EngineTransfer& transfer : transfers_) {
+    const bool is_there =
+        std::any_of(now.transfers->begin(), now.transfers->end(), [&](const EngineTransfer& other) {
+          return other.rank == transfer.rank && other.job == transfer.job;
+        });
+    if (!is_there) reported_.push_back(transfer);
+  }
+  while (reported_.size() > kReportedMax) reported_.erase(reported_.begin());
+  transfers_ = *now.transfers;
+}
+
+Generator::Action Generator::draw_action(Choices& choices) const {
+  std::uint32_t ticket = choices.below(weight_sum_);
+  std::size_t chosen = 0;
+  while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
+  return static_cast<Action>(chosen);
+}
+
+Command Generator::draw(Choices& choices, const World& world) {
+  if (burst_left_ > 0) {
+    --burst_left_;
+    return add(choices, world);
+  }
+  if (auto command = copy(choices)) return *command;
+  if (pause_state_ != PauseState::kUnpaused && choices.once_in(4)) return SetPauseState{};
+
+  const auto num_live = static_cast<std::uint32_t>(
+      std::count_if(known_.begin(), known_.end(),
+                    [](const RequestState& state) { return !is_finished(state.status); }));
+  Action action = draw_action(choices);
+  if (num_live == 0 && choices.once_in(2)) action = Action::kAdd;
+  switch (action) {
+    case Action::kStep:
+      return step(choices);
+    case Action::kAdd:
+      if (num_live >= live_max_) return step(choices);
+      burst_left_ = choices.below(burst_max_);
+      return add(choices, world);
+    case Action::kFinish:
+      if (known_.empty()) return step(choices);
+      return finish(choices);
+    case Action::kFinishAll:
+      return FinishAllRequests{RequestStatus::kFinishedAborted};
+    case Action::kPause:
+      return SetPauseState{choices.once_in(2) ? PauseState::kPausedAll : PauseState::kPausedNew};
+    case Action::kReset:
+      return ResetPrefixCache{choices.once_in(3)};
+    case Action::kReportAgain: {
+      if (reported_.empty()) return step(choices);
+      const EngineTransfer& transfer = pick(choices, reported_);
+      return ReportTransferAgain{transfer.rank, transfer.job};
+    }
+  }
+  KVFENCE_CHECK(false, "an action outside its enumeration");
+}
+
+std::optional<Command> Generator::copy(Choices& choices) const {
+  for (const EngineTransfer& transfer : transfers_) {
+    if (has_ended(transfer) || transfer.rank >= late_in_.size()) continue;
+    if (!choices.once_in(late_in_[transfer.rank])) continue;
+    AdvanceTransfer command{transfer.rank, transfer.job, TransferProgress::kFinished};
+    const bool is_fresh = transfer.progress == TransferProgress::kSubmitted;
+    if (is_fresh && choices.once_in(part_in_)) {
+      command.progress = TransferProgress::kPart;
+    } else if (may_fail(transfer) && choices.once_in(fail_in_)) {
+      command.progress = TransferProgress::kFailed;
+    } else if (config_.transfers_may_fail && config_.profile == "v0.19" && transfer.store &&
+               choices.once_in(fail_in_)) {
+      command.progress = TransferProgress::kFailed;  // refused
+    }
+    return command;
+  }
+  return std::nullopt;
+}
+
+/// Upstream cannot take in invalid blocks where there are several groups; behind a window it goes
+/// on as if the null blocks before the failed ones had been computed.
+bool Generator::may_fail(const EngineTransfer& transfer) const {
+  if (!config_.transfers_may_fail) return false;
+  return transfer.store ? config_.profile != "v0.19"
+                        : config_.groups.size() == 1 && config_.groups.front().is_full_attention();
+}
+
+/// Plans ahead as far as the configuration goes, mostly.
+Command Generator::step(Choices& choices) const {
+  if (in_flight_.empty()) return Schedule{};
+  const bool has_room = in_flight_.size() < config_.max_concurrent_batches;
+  if (has_room && (idle_in_ == 0 || !choices.once_in(idle_in_))) return Schedule{};
+  return update(choices);
+}
+
+Update Generator::update(Choices& choices) const {
+  Update command;
+  command.token = choices.once_in(vary_in_) ? 1 : 0;
+  if (in_flight_.empty()) return command;
+  for (const ScheduledRequest& scheduled : in_flight_.front()) {
+    if (!scheduled.samples || !choices.once_in(6)) continue;
+    command.samples.push_back({scheduled.request, {choices.below(2)}});
+  }
+  return command;
+}
+
+/// Prompts of blocks that repeat one of two tokens, so that prefixes are shared all the time.
+Command Generator::add(Choices& choices, const World& world) {
+  AddRequest command;
+  while (world.find("r" + std::to_string(next_name_))) ++next_name_;
+  command.id = "r" + std::to_string(next_name_++);
+  const std::uint32_t length_max = choices.once_in(16) ? config_.max_model_len - 1 : prompt_max_;
+  const std::uint32_t length =
+      1 + (choices.once_in(3) ? skewed(choices, length_max) : choices.below(length_max));
+  while (command.tokens.size() < length) {
+    command.tokens.insert(command.tokens.end(), unit_, choices.once_in(vary_in_) ? 1U : 0U);
+  }
+  command.tokens.resize(length);
+  command.max_tokens = 1 + choices.below(output_max_);
+  if (config_.policy == "priority") command.priority = choices.below(3);
+  arrival_time_ += choices.below(2);
+  command.arrival_time = arrival_time_;
+  if (choices.once_in(16)) command.cache_salt = "salt";
+  command.skip_reading_prefix_cache = choices.once_in(skip_in_);
+  if (choices.once_in(12)) command.max_offload_tokens = choices.below(length + 2);
+  return command;
+}
+
+Command Generator::finish(Choices& choices) const {
+  FinishRequests command;
+  for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
+    command.requests.push_back(pick(choices, known_).id);
+  }
+  return command;
+}
+
+// ---- What no engine sends ----
+
+std::string Generator::any_name(Choices& choices) const {
+  if (names_.empty() || choices.once_in(6)) return "nobody";
+  // Those that are there more often than those that are gone.
+  if (!known_.empty() && !choices.once_in(3)) return pick(choices, known_).id;
+  return pick(choices, names_);
+}
+
+Command Generator::bent(Choices& choices, Command command) const {
+  // A step too many, or one that nobody planned.
+  const bool is_step =
+      std::holds_alternative<Schedule>(command) || std::holds_alternative<Update>(command);
+  if (is_step && choices.once_in(3)) {
+    if (!in_flight_.empty() && choices.once_in(2)) return Schedule{};
+    return update(choices);
+  }
+  if (choices.once_in(6)) {
+    const auto progress = static_cast<TransferProgress>(1 + choices.below(3));
+    AdvanceTransfer advance{choices.below(config_.world_size + 1), choices.below(24), progress};
+    if (!transfers_.empty() && choices.once_in(2)) advance.job = pick(choices, transfers_).job;
+    const bool may_fail_here =
+        config_.groups.size() == 1 && config_.groups.front().is_full_attention();
+    if (advance.progress == TransferProgress::kFailed && !may_fail_here) {
+      advance.progress = TransferProgress::kPart;
+    }
+    return advance;
+  }
+  std::size_t num_members = 0;
+  for_each_member_of_command(command, [&](auto&, Domain) { ++num_members; });
+  if (num_members == 0) return command;
+  const std::size_t chosen = choices.below(static_cast<std::uint32_t>(num_members));
+  const bool is_new = std::holds_alternative<AddRequest>(command);
+  std::size_t at = 0;
+  for_each_member_of_command(command, [&](auto& member, Domain) {
+    if (at++ != chosen) return;
+    using Member = std::remove_cvref_t<decltype(member)>;
+    if constexpr (std::is_same_v<Member, bool>) {
+      member = !member;
+    } else if constexpr (std::is_same_v<Member, std::uint32_t>) {
+      if (member > 0 && choices.once_in(2)) {
+        member = choices.below(member);
+      } else {
+        member += 1 + choices.below(2 * unit_);
+      }
+    } else if constexpr (std::is_same_v<Member, std::string>) {
+      const std::string name = any_name(choices);
+      // A name that nobody has would be a name like any other for a new request.
+      if (!is_new || name != "nobody") member = name;
+    } else if constexpr (std::is_same_v<Member, std::vector<std::uint32_t>>) {
+      if (choices.once_in(2)) {
+        member.clear();
+      } else {
+        member.insert(member.end(), config_.max_model_len, 0U);
+      }
+    } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
+      member.push_back(any_name(choices));
+      if (choices.once_in(3)) member.push_back(member.front());
+    } else if constexpr (std::is_same_v<Member, std::vector<Sample>>) {
+      member.push_back({any_name(choices), {}});
+      member.back().tokens.assign(choices.below(3), 0U);
+      if (choices.once_in(3)) member.push_back(member.front());
+    } else if constexpr (std::is_same_v<Member, RequestStatus>) {
+      member = static_cast<RequestStatus>(
+          choices.below(static_cast<std::uint32_t>(RequestStatus::kFinishedRepetition) + 1));
+    } else if constexpr (std::is_same_v<Member, PauseState>) {
+      member = static_cast<PauseState>(choices.below(3));
+    }
+  });
+  return command;
+}
+
+}  // namespace kvfence::connector

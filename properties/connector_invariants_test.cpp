@@ -1,0 +1,358 @@
+// Goal: each invariant of the connector target sees what it is for. Method: true episodes of the
+// reference, and in each a lie: one observation is changed as a mistake of that kind would change
+// it. Some episode has to be caught by the invariant that the lie is meant for.
+
+#include "properties/connector_invariants.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "properties/campaign.h"
+#include "properties/connector_checks.h"
+#include "scenarios/implementations.h"
+
+namespace kvfence::connector {
+namespace {
+
+/// Changes an observation; false: there is nothing to lie about.
+using Lie = std::function<bool(const Command& command, const World& world, Observation& shown)>;
+
+constexpr std::uint64_t kEpisodesMax = 1'500;
+constexpr int kEpisodeCommands = 120;
+/// Commands behind a lie until it has to be seen.
+constexpr int kCommandsBehind = 6;
+
+/// How often each invariant saw the lie; each episode tells it once.
+std::map<std::string, int> caught_by(const Lie& lie, std::string_view wanted) {
+  std::map<std::string, int> caught;
+  const auto side = Implementations<ConnectorTarget>::make_reference();
+  for (std::uint64_t episode = 0; episode < kEpisodesMax; ++episode) {
+    Choices choices = episode_choices(7, episode);
+    const Config config = Generator::draw_config(choices);
+    Generator generator(config, choices);
+    Invariants invariants = Checks<ConnectorTarget>::make_invariants(config);
+    World world = ConnectorTarget::make_world(config);
+    Observation now;
+    side->reset(config);
+    int num_left = -1;
+    for (int index = 0; index < kEpisodeCommands && num_left != 0; ++index) {
+      const Command command = generator.next(choices, now, world);
+      world.apply(command);
+      side->submit(command, world, Observe::kState);
+      side->collect(now);
+      Observation shown = now;
+      if (num_left < 0 && lie(command, world, shown)) num_left = kCommandsBehind;
+      num_left -= num_left > 0;
+      const auto found = invariants.check(command, shown, world, 0);
+      if (!found) continue;
+      EXPECT_GE(num_left, 0) << "a true observation: " << found->oracle << ", " << found->field
+                             << ": expected " << found->expected << ", actual " << found->actual;
+      ++caught[found->oracle];
+      break;
+    }
+    if (caught.count(std::string(wanted)) > 0) break;
+  }
+  return caught;
+}
+
+void expect_caught(std::string_view id, const Lie& lie) {
+  for (const Invariant& invariant : kInvariants) {
+    if (invariant.id != id) continue;
+    std::string others;
+    const auto caught = caught_by(lie, invariant.name);
+    for (const auto& [name, count] : caught) others += " " + name + " " + std::to_string(count);
+    EXPECT_GT(caught.count(std::string(invariant.name)), 0u) << "seen by:" << others;
+    return;
+  }
+  FAIL() << "no invariant " << id;
+}
+
+bool plans(const Command& command, const Observation& shown) {
+  return std::holds_alternative<Schedule>(command) && shown.error == ErrorCode::kNone;
+}
+
+bool comes_back(const Command& command, const Observation& shown) {
+  return std::holds_alternative<Update>(command) && shown.error == ErrorCode::kNone;
+}
+
+/// A member that is there, to be changed.
+template <class T>
+T& in(Reusable<T>& member) {
+  return member.emplace();
+}
+
+/// A key that is being written in that slot is not there.
+void forget_slot(Observation& shown, SlotId slot) {
+  for (auto* list : {&in(shown.t1), &in(shown.t2)}) {
+    list->erase(std::remove_if(list->begin(), list->end(),
+                               [&](const OffloadedBlock& block) { return block.slot == slot; }),
+                list->end());
+  }
+}
+
+TEST(ConnectorInvariants, AnswersFitTheCommand) {
+  expect_caught("C1", [](const Command& command, const World&, Observation& shown) {
+    if (!std::holds_alternative<AddRequest>(command)) return false;
+    shown.error = ErrorCode::kNotFinished;
+    return true;
+  });
+  expect_caught("C1", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown)) return false;
+    shown.jobs_to_flush.reset();
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, NothingChangesUnasked) {
+  expect_caught("C2", [](const Command& command, const World&, Observation& shown) {
+    if (!std::holds_alternative<AdvanceTransfer>(command)) return false;
+    ++shown.num_free_slots;
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, BlocksAreSound) {
+  expect_caught("C3", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown)) return false;
+    ++in(shown.ref_cnts).back();
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, PlansNameTheRequestsOwnBlocks) {
+  expect_caught("C4", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.stores).empty()) return false;
+    in(shown.stores).front().gpu_blocks.front() = kNullBlockId;
+    return true;
+  });
+  expect_caught("C4", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.loads).empty()) return false;
+    in(shown.loads).front().slots.push_back(in(shown.loads).front().slots.front());
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, TransfersAreThosePlanned) {
+  expect_caught("C5", [](const Command& command, const World&, Observation& shown) {
+    if (!comes_back(command, shown) || in(shown.transfers).empty()) return false;
+    in(shown.transfers).pop_back();
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, NoReuseUnderACopy) {
+  expect_caught("C6", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.jobs_to_flush).empty()) return false;
+    in(shown.jobs_to_flush).clear();
+    return true;
+  });
+  expect_caught("C6", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.requests_to_flush).empty()) return false;
+    in(shown.requests_to_flush).clear();
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, ASlotHasOneWriter) {
+  std::optional<SlotId> earlier;
+  expect_caught("C7", [&](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.stores).empty()) return false;
+    std::vector<SlotId>& slots = in(shown.stores).back().slots;
+    const bool lies = earlier && std::count(slots.begin(), slots.end(), *earlier) == 0;
+    const SlotId slot = slots.front();
+    if (lies) slots.front() = *earlier;
+    earlier = slot;
+    return lies;
+  });
+}
+
+TEST(ConnectorInvariants, ALoadReadsWhatIsComplete) {
+  std::optional<SlotId> earlier;
+  expect_caught("C8", [&](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown)) return false;
+    if (!in(shown.stores).empty()) earlier = in(shown.stores).back().slots.front();
+    if (in(shown.loads).empty() || !earlier) return false;
+    std::vector<SlotId>& slots = in(shown.loads).front().slots;
+    if (std::count(slots.begin(), slots.end(), *earlier) > 0) return false;
+    slots.front() = *earlier;
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, CopiesAreTheRequestsOwn) {
+  expect_caught("C9", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.loads).empty()) return false;
+    std::vector<SlotId>& slots = in(shown.loads).front().slots;
+    if (slots.size() < 2) return false;
+    std::swap(slots.front(), slots.back());
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, AStepReadsItsOwn) {
+  expect_caught("C10", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown)) return false;
+    for (scheduler::ScheduledNew& each : in(shown.new_reqs)) {
+      if (each.num_computed_tokens == 0 || each.blocks.front().size() < 2) continue;
+      std::swap(each.blocks.front()[0], each.blocks.front()[1]);
+      return true;
+    }
+    return false;
+  });
+}
+
+TEST(ConnectorInvariants, AReadySlotHoldsItsKey) {
+  expect_caught("C11", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.stores).empty()) return false;
+    const SlotId slot = in(shown.stores).front().slots.front();
+    for (OffloadedBlock& block : in(shown.t1)) {
+      if (block.slot == slot) block.ready = true;
+    }
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, FailureIsNeverSuccess) {
+  expect_caught("C12", [](const Command& command, const World&, Observation& shown) {
+    if (!comes_back(command, shown) || in(shown.invalid_blocks).empty()) return false;
+    in(shown.invalid_blocks).clear();
+    return true;
+  });
+  expect_caught("C12", [](const Command& command, const World&, Observation& shown) {
+    if (!comes_back(command, shown)) return false;
+    for (Completed& completed : in(shown.completed_jobs)) {
+      if (completed.num_failed == 0) continue;
+      completed.num_failed = 0;
+      return true;
+    }
+    return false;
+  });
+}
+
+TEST(ConnectorInvariants, OneOfManyIsNotAll) {
+  expect_caught("C13", [](const Command& command, const World&, Observation& shown) {
+    if (!comes_back(command, shown) || in(shown.finished_recving).empty()) return false;
+    in(shown.finished_recving).clear();
+    return true;
+  });
+  expect_caught("C13", [](const Command& command, const World&, Observation& shown) {
+    if (!comes_back(command, shown) || in(shown.completed_jobs).empty()) return false;
+    ++in(shown.completed_jobs).front().num_workers;
+    return true;
+  });
+  expect_caught("C13", [](const Command& command, const World&, Observation& shown) {
+    if (!comes_back(command, shown) || in(shown.finished_sending).empty()) return false;
+    in(shown.finished_sending).clear();
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, TheCursorPassesNoBlock) {
+  expect_caught("C14", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.stores).empty()) return false;
+    Transfer& store = in(shown.stores).back();
+    if (store.slots.size() < 2 || store.group_sizes.size() != 1) return false;
+    const std::size_t factor = store.gpu_blocks.size() / store.slots.size();
+    forget_slot(shown, store.slots.back());
+    store.slots.pop_back();
+    store.gpu_blocks.resize(store.gpu_blocks.size() - factor);
+    store.group_sizes.front() -= static_cast<std::uint32_t>(factor);
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, AStoreIsRefusedOnlyIfItMust) {
+  expect_caught("C15", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.stores).empty()) return false;
+    for (SlotId slot : in(shown.stores).back().slots) forget_slot(shown, slot);
+    in(shown.stores).pop_back();
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, ALoadCoversWhatWasPromised) {
+  expect_caught("C16", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.loads).empty()) return false;
+    in(shown.loads).pop_back();
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, WhatIsStoredIsFound) {
+  expect_caught("C17", [](const Command& command, const World&, Observation& shown) {
+    if (!plans(command, shown) || in(shown.loads).empty()) return false;
+    const std::string name = in(shown.loads).back().request;
+    in(shown.loads).pop_back();
+    for (scheduler::RequestState& state : in(shown.requests)) {
+      if (state.id == name) state.status = RequestStatus::kRunning;
+    }
+    for (const kv_cache::RequestBlocks& table : in(shown.tables)) {
+      if (table.request != name) continue;
+      scheduler::ScheduledNew& each = in(shown.new_reqs).emplace_back();
+      each.request = name;
+      static_cast<BlocksByGroup&>(each.blocks) = table.blocks;
+    }
+    in(shown.scheduled).emplace_back().request = name;
+    in(shown.scheduled).back().num_tokens = 1;
+    return true;
+  });
+}
+
+/// What shows an engine that does nothing although a request waits.
+TEST(ConnectorInvariants, AllComesToAnEnd) {
+  Choices choices = Choices::from_seed(1);
+  const Config config = Generator::draw_config(choices);
+  const auto side = Implementations<ConnectorTarget>::make_reference();
+  World world = ConnectorTarget::make_world(config);
+  Invariants invariants = Checks<ConnectorTarget>::make_invariants(config);
+  ASSERT_FALSE(side->reset(config));
+  AddRequest add;
+  add.id = "A";
+  add.tokens = {1};
+  add.skip_reading_prefix_cache = true;
+  world.apply(add);
+  ASSERT_FALSE(side->submit(add, world, Observe::kState));
+  Observation shown;
+  ASSERT_FALSE(side->collect(shown));
+  ASSERT_FALSE(invariants.check(add, shown, world, 0));
+  std::string oracle;
+  for (int count = 0; count < 8 && oracle.empty(); ++count) {
+    const Command command = count % 2 == 0 ? Command(Schedule{}) : Command(Update{});
+    Observation idle = shown;
+    if (count % 2 == 0) {
+      idle.scheduled.emplace().clear();
+      idle.new_reqs.emplace().clear();
+      idle.cached_reqs.emplace().clear();
+      idle.preempted.emplace().clear();
+      idle.finished.emplace().clear();
+      idle.new_block_ids.emplace().clear();
+      idle.loads.emplace().clear();
+      idle.stores.emplace().clear();
+      idle.requests_to_flush.emplace().clear();
+      idle.jobs_to_flush.emplace().clear();
+    } else {
+      idle.outputs.emplace().clear();
+      idle.events.emplace().clear();
+      idle.finished_recving.emplace().clear();
+      idle.finished_sending.emplace().clear();
+      idle.invalid_blocks.emplace().clear();
+      idle.completed_jobs.emplace().clear();
+    }
+    const auto found = invariants.check(command, idle, world, 0);
+    if (found) oracle = found->oracle;
+  }
+  EXPECT_EQ(oracle, "all_comes_to_an_end");
+}
+
+}  // namespace
+}  // namespace kvfence::connector

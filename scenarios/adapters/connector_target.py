@@ -1,0 +1,84 @@
+"""The target `connector` as an adapter sees it: its configuration and its commands.
+
+Mirrors contract/connector_target.h; session.py says what an implementation is.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any, Callable, Dict
+
+import kv_cache_target
+import scheduler_target
+from block_pool_target import HASHED_TEXT
+from line_language import FLAG, INTEGER, INTEGERS, TEXT, CommandReader, Line
+from session import Target
+
+PROGRESS = ("submitted", "part", "finished", "failed")
+
+# Of the scheduler's settings those that stand on the config line; the others have their defaults.
+_SCHEDULER_KEYS = ("policy", "max_num_seqs", "long_prefill_token_threshold", "async_scheduling",
+                   "max_concurrent_batches", "kv_load_failure_policy")
+
+# Key of the config line -> its default and how it is recognised, besides those.
+_SETTINGS = {
+    "kv_connector": ("offloading", TEXT),
+    "world_size": (1, INTEGER),
+    "num_cpu_blocks": (8, INTEGER),
+    "block_size_factor": (1, INTEGER),
+    "eviction_policy": ("lru", TEXT),
+    "store_threshold": (0, INTEGER),  # below 2: no filter
+    "max_tracker_size": (64_000, INTEGER),
+    "offload_prompt_only": (True, FLAG),
+    "request_level_policy": (False, FLAG),
+    "transfers_may_fail": (False, FLAG),
+    "arc_refuses_with_idle_t1": (None, FLAG),  # the profile's
+}
+
+Config = namedtuple(
+    "Config",
+    [*scheduler_target.Config._fields, *_SETTINGS],
+    defaults=[*{**scheduler_target.Config._field_defaults, "connector": True}.values(),
+              *[default for default, _ in _SETTINGS.values()]],
+)
+_CONFIG_KINDS = {
+    **kv_cache_target.CONFIG_KINDS,
+    **{key: scheduler_target.CONFIG_KINDS[key] for key in _SCHEDULER_KEYS},
+    **{key: kind for key, (_, kind) in _SETTINGS.items()},
+}
+
+
+def config_from_line(line: Line) -> Config:
+    """Raises ValueError."""
+    config = scheduler_target.config_from_line(line, Config, _CONFIG_KINDS)
+    if config.eviction_policy not in ("lru", "arc"):
+        raise ValueError(f"eviction_policy={config.eviction_policy}, expected lru or arc")
+    if min(config.world_size, config.num_cpu_blocks, config.block_size_factor) < 1:
+        raise ValueError("world_size, num_cpu_blocks and block_size_factor are at least 1")
+    return config
+
+
+# Verb -> how its fields are read.
+READERS: Dict[str, CommandReader] = {
+    "add_request": CommandReader(
+        "add_request",
+        {"id": TEXT, "tokens": INTEGERS, "max_tokens": INTEGER, "priority": INTEGER, "arrival_time": INTEGER,
+         "cache_salt": HASHED_TEXT, "skip_reading_prefix_cache": FLAG, "max_offload_tokens": INTEGER},
+        {"max_tokens": 16, "priority": 0, "arrival_time": 0, "cache_salt": None, "skip_reading_prefix_cache": False,
+         "max_offload_tokens": None},
+    ),
+    "update": CommandReader("update", {"token": INTEGER, "samples": scheduler_target.SAMPLES},
+                            {"token": 1, "samples": []}),
+    "reset_prefix_cache": CommandReader("reset_prefix_cache", {"reset_connector": FLAG}, {"reset_connector": False}),
+    "advance_transfer": CommandReader(
+        "advance_transfer",
+        {"rank": INTEGER, "job": INTEGER, "progress": scheduler_target.choice("progress", PROGRESS)},
+        {"rank": 0, "progress": "finished"}),
+    "report_transfer_again": CommandReader("report_transfer_again", {"rank": INTEGER, "job": INTEGER}, {"rank": 0}),
+    **{verb: scheduler_target.READERS[verb]
+       for verb in ("schedule", "finish_requests", "finish_all_requests", "set_pause_state")},
+}
+
+
+def connector_target(make: Callable[[Config], Any]) -> Target:
+    return Target("connector", config_from_line, READERS, make)

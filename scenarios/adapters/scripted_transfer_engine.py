@@ -1,0 +1,69 @@
+"""A copy engine whose progress is commands: contract/scripted_transfer_engine.h, as upstream's OffloadingHandler."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Set
+
+
+class Transfer:
+    """One transfer that was submitted and is not reported yet."""
+
+    def __init__(self, job_id: int, is_store: bool):
+        self.job_id = job_id
+        self.is_store = is_store
+        self.progress = "submitted"
+
+    def is_under_way(self) -> bool:
+        return self.progress in ("submitted", "part")
+
+
+def make_scripted_transfer_engine(worker_module: Any) -> Any:
+    """worker_module: upstream's, with OffloadingHandler and TransferResult."""
+
+    class ScriptedTransferEngine(worker_module.OffloadingHandler):
+        def __init__(self) -> None:
+            # By job, in the order of submission; reported ones are gone.
+            self.transfers: Dict[int, Transfer] = {}
+            self._ended: List[int] = []
+            self._reported: Set[int] = set()
+
+        # ---- What upstream calls ----
+
+        def transfer_async(self, job_id: int, spec: Any) -> bool:
+            source, _ = spec
+            self.transfers[job_id] = Transfer(job_id, source.medium() == "GPU")
+            return True
+
+        def get_finished(self) -> List[Any]:
+            results = [worker_module.TransferResult(job_id=job_id, success=True) for job_id in self._ended]
+            for job_id in self._ended:
+                self.transfers.pop(job_id, None)
+            self._reported.update(self._ended)
+            self._ended.clear()
+            return results
+
+        def wait(self, job_ids: Any) -> None:
+            for job_id in list(self.transfers):
+                if job_id in job_ids:
+                    self.advance(job_id, "finished")
+
+        # ---- Commands ----
+
+        def advance(self, job_id: int, progress: str) -> bool:
+            """Whether there is such a transfer that has not ended; then it is so far now."""
+            transfer = self.transfers.get(job_id)
+            if transfer is None or not transfer.is_under_way():
+                return False
+            transfer.progress = progress
+            if progress != "part":
+                self._ended.append(job_id)
+            return True
+
+        def report_again(self, job_id: int) -> bool:
+            """Whether that transfer was reported; then it will be once more."""
+            if job_id not in self._reported:
+                return False
+            self._ended.append(job_id)
+            return True
+
+    return ScriptedTransferEngine()

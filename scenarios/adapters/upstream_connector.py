@@ -1,0 +1,171 @@
+"""The OffloadingConnector of a real vLLM release, both halves, over copy engines whose progress is commands.
+
+OffloadingConnector, its scheduler half and worker half, OffloadingWorker, CPUOffloadingManager and KVOutputAggregator
+are upstream's. What stands in: the OffloadingSpec, a bag of the attributes that are read, and the copy engines.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Sequence
+
+from connector_target import Config
+from corrected_connector import OrderedSet, corrected_halves
+from scripted_transfer_engine import make_scripted_transfer_engine
+from upstream_kv_cache import make_kv_cache_config, refusals
+from upstream_offload import KVOffload
+
+_KV_CONNECTOR = "vllm.distributed.kv_transfer.kv_connector"
+
+
+class PlannedTransfer(NamedTuple):
+    """What the scheduler's half planned, alike for both releases."""
+
+    job_id: int  # 0.19.0: 0, each worker counts its own
+    request_id: str
+    gpu_blocks: Sequence[int]
+    group_sizes: Sequence[int]
+    block_indices: Sequence[int]
+    slots: Sequence[int]
+
+
+class Plan(NamedTuple):
+    """What a step tells the workers."""
+
+    loads: List[PlannedTransfer]
+    stores: List[PlannedTransfer]
+    requests_to_flush: Sequence[str]
+    jobs_to_flush: Sequence[int]
+
+
+class Connectors:
+    """The scheduler's half, and of each rank the worker's half with its copy engine."""
+
+    def __init__(self, kv_offload: KVOffload, config: Config, uncorrected: FrozenSet[str]):
+        """Raises Unsupported."""
+        modules = kv_offload.modules
+        module = importlib.import_module(f"{_KV_CONNECTOR}.v1.offloading_connector")
+        scheduler_module = importlib.import_module(f"{_KV_CONNECTOR}.v1.offloading.scheduler")
+        worker_module = importlib.import_module("vllm.v1.kv_offload.worker.worker")
+        half_of_worker = importlib.import_module(f"{_KV_CONNECTOR}.v1.offloading.worker").OffloadingConnectorWorker
+        self._modules = modules
+        self._config = config
+        self._kv_offload = kv_offload
+        self._scheduler_module = scheduler_module
+        self._outputs = importlib.import_module("vllm.v1.outputs")
+        # Whatever it calls a set keeps its order: keys are completed, and told, in the order of planning.
+        scheduler_module.set = OrderedSet
+        connector_type, module.OffloadingConnectorScheduler, module.OffloadingConnectorWorker = corrected_halves(
+            module.OffloadingConnector, scheduler_module.OffloadingConnectorScheduler, half_of_worker,
+            worker_module.OffloadingWorker, modules.kv_events, uncorrected)
+        self._aggregator = importlib.import_module(f"{_KV_CONNECTOR}.utils").KVOutputAggregator(config.world_size)
+
+        self.engines = [make_scripted_transfer_engine(worker_module) for _ in range(config.world_size)]
+        # fence: job -> its request.
+        self._request_of_job: Dict[int, str] = {}
+        kv_cache_config = make_kv_cache_config(modules, config.num_gpu_blocks, config.groups)
+        vllm_config = SimpleNamespace(
+            cache_config=SimpleNamespace(enable_prefix_caching=config.enable_caching),
+            parallel_config=SimpleNamespace(world_size=config.world_size),
+            kv_transfer_config=SimpleNamespace(),
+        )
+
+        def make(role: Any, engine: Any = None) -> Any:
+            spec = self._make_spec(vllm_config, kv_cache_config, engine)
+            module.OffloadingSpecFactory = SimpleNamespace(create_spec=lambda *_: spec)
+            with refusals(modules):
+                return connector_type(vllm_config, role, kv_cache_config)
+
+        self.scheduler = make(module.KVConnectorRole.SCHEDULER)
+        self.workers = [make(module.KVConnectorRole.WORKER, engine) for engine in self.engines]
+        for worker in self.workers:
+            worker.connector_worker._register_handlers(None)
+
+    def _make_spec(self, vllm_config: Any, kv_cache_config: Any, engine: Any) -> Any:
+        """What stands for an OffloadingSpec."""
+        config = self._config
+        block_sizes = tuple([group.block_size for group in config.groups])
+        gpu_spec = self._scheduler_module.GPULoadStoreSpec
+        cpu_spec = self._kv_offload.manager.CPULoadStoreSpec
+
+        def get_manager() -> Any:
+            self.cpu_manager, manager = self._kv_offload.make_managers(
+                config.eviction_policy, config.num_cpu_blocks, config.enable_kv_cache_events, config.store_threshold,
+                config.max_tracker_size, block_sizes[0] * config.block_size_factor)
+            if config.request_level_policy and self.has_fence():
+                context = self._scheduler_module.RequestOffloadingContext(
+                    self._scheduler_module.OffloadPolicy.REQUEST_LEVEL)
+                manager.on_new_request = lambda _: context
+            return manager
+
+        def get_handlers(_: Any) -> Iterator[tuple]:
+            yield gpu_spec, cpu_spec, engine
+            yield cpu_spec, gpu_spec, engine
+
+        return SimpleNamespace(
+            vllm_config=vllm_config,
+            kv_cache_config=kv_cache_config,
+            gpu_block_size=block_sizes,
+            hash_block_size=config.hash_block_size,
+            block_size_factor=config.block_size_factor,
+            offload_prompt_only=config.offload_prompt_only,
+            get_manager=get_manager,
+            get_handlers=get_handlers,
+        )
+
+    def has_fence(self) -> bool:
+        """Whether this release frees blocks at once and flushes jobs where they are used again."""
+        return hasattr(self._scheduler_module, "OffloadPolicy")
+
+    # ---- What was planned ----
+
+    def plan(self, meta: Any) -> Plan:
+        """What a step's metadata says."""
+        if self.has_fence():
+            return Plan([self._job(job_id, job) for job_id, job in meta.load_jobs.items()],
+                        [self._job(job_id, job) for job_id, job in meta.store_jobs.items()],
+                        (), sorted(meta.jobs_to_flush))
+        loads = [PlannedTransfer(0, name, gpu.block_ids, gpu.group_sizes, gpu.block_indices, cpu.block_ids)
+                 for name, (cpu, gpu) in meta.reqs_to_load.items()]
+        stores = [PlannedTransfer(0, name, gpu.block_ids, gpu.group_sizes, gpu.block_indices or (), cpu.block_ids)
+                  for name, (gpu, cpu) in meta.reqs_to_store.items()]
+        return Plan(loads, stores, meta.reqs_to_flush or (), ())
+
+    def _job(self, job_id: int, job: Any) -> PlannedTransfer:
+        self._request_of_job[job_id] = job.req_id
+        source, target = job.transfer_spec
+        gpu, cpu = (source, target) if source.medium() == "GPU" else (target, source)
+        return PlannedTransfer(job_id, job.req_id, gpu.block_ids, gpu.group_sizes, gpu.block_indices, cpu.block_ids)
+
+    # ---- The workers ----
+
+    def request_of(self, rank: int, job_id: int) -> str:
+        """Of a transfer in a rank's copy engine."""
+        if self.has_fence():
+            return self._request_of_job[job_id]
+        name, _ = self.workers[rank].connector_worker._jobs[job_id]
+        return name
+
+    def run_step(self, scheduler_output: Any) -> Any:
+        """One step on all ranks: what upstream's aggregator makes of their reports (a KVConnectorOutput)."""
+        outputs = [self._run_rank(worker, scheduler_output) for worker in self.workers]
+        return self._aggregator.aggregate(outputs).kv_connector_output
+
+    def _run_rank(self, worker: Any, scheduler_output: Any) -> Any:
+        """As upstream's model runner and its KV connector mixin."""
+        meta = scheduler_output.kv_connector_metadata
+        worker.handle_preemptions(meta)
+        worker.bind_connector_metadata(meta)
+        worker.start_load_kv(None)
+        if scheduler_output.total_num_scheduled_tokens:
+            worker.wait_for_save()
+        finished_sending, finished_recving = worker.get_finished(scheduler_output.finished_req_ids)
+        report = self._outputs.KVConnectorOutput(
+            finished_sending=finished_sending,
+            finished_recving=finished_recving,
+            kv_connector_worker_meta=worker.build_connector_worker_meta(),
+            invalid_block_ids=worker.get_block_ids_with_load_errors(),
+        )
+        worker.clear_connector_metadata()
+        return self._outputs.ModelRunnerOutput(req_ids=[], req_id_to_index={}, kv_connector_output=report)

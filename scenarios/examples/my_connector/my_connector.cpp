@@ -1,0 +1,118 @@
+// A connector for `kvfence check --target connector --connector-library`. It leaves every decision
+// to the connector that kvfence has; replace them by yours, one function after the other. The rules
+// by which it is judged stand in contract/offloading_connector.h.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/connector_target.h"
+#include "contract/kv_connector_registry.h"
+#include "optimized/offloading_connector.h"
+
+namespace {
+
+using namespace kvfence;
+
+class MyConnectorScheduler final : public OffloadingConnectorScheduler {
+ public:
+  explicit MyConnectorScheduler(const ConnectorSetup& setup)
+      : inner_(optimized::make_offloading_connector_scheduler(setup.spec)) {}
+
+  std::unique_ptr<KVConnector> clone() const override {
+    return std::make_unique<MyConnectorScheduler>(*this);
+  }
+
+  void on_new_request(const ConnectorRequest& request) override { inner_->on_new_request(request); }
+
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                           std::uint32_t num_local_tokens) override {
+    return inner_->get_num_new_matched_tokens(request, num_local_tokens);
+  }
+
+  void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks,
+                                std::uint32_t num_external_tokens) override {
+    inner_->update_state_after_alloc(host, request, blocks, num_external_tokens);
+  }
+
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& host, const SchedulerOutput& output) override {
+    auto metadata = std::static_pointer_cast<const OffloadingConnectorMetadata>(
+        inner_->build_connector_meta(host, output));
+#ifdef MY_CONNECTOR_FORGETS_FLUSHES
+    auto changed = std::make_shared<OffloadingConnectorMetadata>(*metadata);
+    changed->requests_to_flush.clear();
+    changed->jobs_to_flush.clear();
+    metadata = std::move(changed);
+#endif
+    return metadata;
+  }
+
+  void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) override {
+    inner_->update_connector_output(host, output);
+  }
+
+  bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
+                        const BlocksByGroup& blocks) override {
+    return inner_->request_finished(host, request, blocks);
+  }
+
+  void take_events(std::vector<KVCacheEvent>& out) override { inner_->take_events(out); }
+  bool reset_cache() override { return inner_->reset_cache(); }
+
+  void policy_lists(PolicyLists& out) const override { inner().policy_lists(out); }
+  std::uint32_t num_free_slots() const override { return inner().num_free_slots(); }
+
+ private:
+  const OffloadingConnectorScheduler& inner() const {
+    return static_cast<const OffloadingConnectorScheduler&>(*inner_.get());
+  }
+
+  KVConnectorHandle inner_;  ///< copies what it holds
+};
+
+class MyConnectorWorker final : public KVConnectorWorker {
+ public:
+  explicit MyConnectorWorker(const ConnectorSetup& setup)
+      : inner_(optimized::make_offloading_connector_worker(setup.spec)) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<MyConnectorWorker>(*this);
+  }
+
+  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
+    inner_->handle_preemptions(metadata, engine);
+  }
+
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
+    inner_->start_load_kv(metadata, engine);
+  }
+
+  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
+    inner_->wait_for_save(metadata, engine);
+  }
+
+  void get_finished(const KVConnectorMetadata& metadata,
+                    std::span<const std::string> finished_requests, TransferEngine& engine,
+                    KVConnectorWorkerOutput& out) override {
+    inner_->get_finished(metadata, finished_requests, engine, out);
+  }
+
+ private:
+  KVConnectorWorkerHandle inner_;
+};
+
+}  // namespace
+
+extern "C" void kvfence_connector(kvfence::KVConnectorClass& connector) {
+  connector.make_scheduler = [](const ConnectorSetup& setup) {
+    return std::make_unique<MyConnectorScheduler>(setup);
+  };
+  connector.make_worker = [](const ConnectorSetup& setup, std::uint32_t) {
+    return std::make_unique<MyConnectorWorker>(setup);
+  };
+}
