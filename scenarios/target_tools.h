@@ -1,7 +1,7 @@
 #pragma once
 
 /// What the `kvfence` command can do with a target, whatever its types: the seam between the
-/// command line and the templates. target_tools.cpp instantiates it for each target; all_targets()
+/// command line and the templates. target_tools_of.cpp instantiates it for a target; all_targets()
 /// lists them.
 
 #include <cstdint>
@@ -116,6 +116,10 @@ class TargetTools {
   virtual PlantedBugRow measure_planted_bug(const PlantedBugInfo& info, std::uint64_t seed,
                                             int num_seeds, std::uint64_t commands_max) const = 0;
 };
+
+/// Those of a target of contract/all_targets.h.
+template <class Target>
+const TargetTools& target_tools();
 
 /// Every target, in the order in which the documentation lists them.
 const std::vector<const TargetTools*>& all_targets();

@@ -45,6 +45,32 @@ function(kvfence_add_library layer)
     VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 endfunction()
 
+# kvfence_compile_once_a_target(<library> <source> [SELDOM_RUN] LINKS ...)
+# Adds the source to the library once for each class that contract/all_targets.h lists, which it
+# finds in KVFENCE_TARGET. SELDOM_RUN: not worth optimizing under sanitizers.
+function(kvfence_compile_once_a_target library source)
+  cmake_parse_arguments(ARG "SELDOM_RUN" "" "LINKS" ${ARGN})
+  set(list ${PROJECT_SOURCE_DIR}/contract/all_targets.h)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(READ ${list} text)
+  string(REGEX MATCH "using AllTargets = TargetList<([^>]+)>" found "${text}")
+  string(REGEX MATCHALL "[A-Za-z]+" classes "${CMAKE_MATCH_1}")
+  if(NOT classes)
+    message(FATAL_ERROR "${list}: expected 'using AllTargets = TargetList<...>'")
+  endif()
+  get_filename_component(stem ${source} NAME_WE)
+  foreach(class IN LISTS classes)
+    set(object ${library}_${stem}_${class})
+    add_library(${object} OBJECT ${source})
+    target_compile_definitions(${object} PRIVATE KVFENCE_TARGET=${class})
+    target_link_libraries(${object} PRIVATE kvfence_warnings ${ARG_LINKS})
+    if(ARG_SELDOM_RUN)
+      kvfence_hasten_build(${object} SANITIZED_ONLY)
+    endif()
+    target_sources(${library} PRIVATE $<TARGET_OBJECTS:${object}>)
+  endforeach()
+endfunction()
+
 # kvfence_add_test(<name> LABEL <unit|property|fuzz|scenario|lint|canary> SOURCES ... LINKS ...)
 # A GoogleTest program and its ctest entry.
 function(kvfence_add_test name)
@@ -78,9 +104,9 @@ function(kvfence_add_benchmark name)
 endfunction()
 
 # kvfence_add_fuzz_target(<name> [FINDS_IN <corpus>] SOURCES ... [DEFINITIONS ...] LINKS ...)
-# With KVFENCE_ENABLE_FUZZING the libFuzzer program fuzz_<name>; otherwise the program replay_<name>
-# and a test that runs it over corpus/<name>, or, with FINDS_IN, that expects it to abort with a
-# report on another target's corpus.
+# With KVFENCE_ENABLE_FUZZING the libFuzzer program fuzz_<name>. With the tests the program
+# replay_<name>, and a test that runs it over corpus/<name>, or, with FINDS_IN, that expects it to
+# abort with a report on another target's corpus.
 function(kvfence_add_fuzz_target name)
   cmake_parse_arguments(ARG "" "FINDS_IN" "SOURCES;DEFINITIONS;LINKS" ${ARGN})
   if(KVFENCE_ENABLE_FUZZING)
@@ -88,12 +114,11 @@ function(kvfence_add_fuzz_target name)
     target_compile_definitions(fuzz_${name} PRIVATE ${ARG_DEFINITIONS})
     target_link_libraries(fuzz_${name} PRIVATE kvfence_warnings ${ARG_LINKS})
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
-    return()
   endif()
   if(NOT KVFENCE_BUILD_TESTS)
     return()
   endif()
-  add_executable(replay_${name} ${ARG_SOURCES} replay_main.cpp)
+  add_executable(replay_${name} ${ARG_SOURCES} $<TARGET_OBJECTS:fuzz_replay_main>)
   target_compile_definitions(replay_${name} PRIVATE ${ARG_DEFINITIONS})
   target_link_libraries(replay_${name} PRIVATE kvfence_warnings ${ARG_LINKS})
   if(ARG_FINDS_IN)
