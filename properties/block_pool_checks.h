@@ -12,6 +12,7 @@
 #include "properties/block_pool_invariants.h"
 #include "properties/block_pool_reach.h"
 #include "properties/checks.h"
+#include "properties/compiled_once.h"
 
 namespace kvfence {
 
@@ -35,5 +36,7 @@ struct Checks<BlockPoolTarget> : RequestSymbols<block_pool::World> {
     return names_and_texts(block_pool::kReachGoals, &block_pool::ReachGoal::doc);
   }
 };
+
+KVFENCE_COMPILED_ONCE(BlockPoolTarget)
 
 }  // namespace kvfence

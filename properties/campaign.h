@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -112,10 +113,11 @@ std::optional<Divergence> run_episode(Lockstep<Target>& lockstep, Choices& choic
 
 /// Runs episodes until a divergence, a bound, or keep_going(progress) == false (asked after every
 /// episode).
-template <class Target, class KeepGoing>
-CampaignResult<Target> run_campaign(Implementation<Target>& expected,
-                                    Implementation<Target>& actual, const CampaignOptions& options,
-                                    KeepGoing&& keep_going) {
+template <class Target>
+CampaignResult<Target> run_campaign(
+    Implementation<Target>& expected, Implementation<Target>& actual,
+    const CampaignOptions& options,
+    const std::function<bool(const CampaignProgress&)>& keep_going) {
   CampaignResult<Target> result;
   Lockstep<Target> lockstep(expected, actual, options.lockstep);
   Scenario<Target> scenario;

@@ -9,6 +9,7 @@
 #include "contract/check.h"
 #include "contract/connector_target.h"
 #include "properties/checks.h"
+#include "properties/compiled_once.h"
 #include "properties/connector_generator.h"
 #include "properties/connector_invariants.h"
 #include "properties/connector_reach.h"
@@ -35,5 +36,7 @@ struct Checks<ConnectorTarget> : RequestSymbols<connector::World> {
     return names_and_texts(connector::kReachGoals, &connector::ReachGoal::doc);
   }
 };
+
+KVFENCE_COMPILED_ONCE(ConnectorTarget)
 
 }  // namespace kvfence

@@ -9,6 +9,7 @@
 #include "contract/check.h"
 #include "contract/eviction_target.h"
 #include "properties/checks.h"
+#include "properties/compiled_once.h"
 #include "properties/eviction_generator.h"
 #include "properties/eviction_invariants.h"
 #include "properties/eviction_reach.h"
@@ -35,5 +36,7 @@ struct Checks<EvictionTarget> : NoSymbols<eviction::World> {
     return names_and_texts(eviction::kReachGoals, &eviction::ReachGoal::doc);
   }
 };
+
+KVFENCE_COMPILED_ONCE(EvictionTarget)
 
 }  // namespace kvfence

@@ -9,6 +9,7 @@
 #include "contract/check.h"
 #include "contract/kv_cache_target.h"
 #include "properties/checks.h"
+#include "properties/compiled_once.h"
 #include "properties/kv_cache_generator.h"
 #include "properties/kv_cache_invariants.h"
 #include "properties/kv_cache_reach.h"
@@ -35,5 +36,7 @@ struct Checks<KVCacheTarget> : RequestSymbols<kv_cache::World> {
     return names_and_texts(kv_cache::kReachGoals, &kv_cache::ReachGoal::doc);
   }
 };
+
+KVFENCE_COMPILED_ONCE(KVCacheTarget)
 
 }  // namespace kvfence

@@ -47,60 +47,15 @@ class Lockstep {
       : expected_(expected), actual_(actual), options_(options), slots_(actual.window() + 1) {}
 
   /// Starts both afresh. Requires: a valid configuration.
-  std::optional<Divergence> start(const Config& config) {
-    world_ = Target::make_world(config);
-    invariants_.emplace(Checks<Target>::make_invariants(config));
-    if constexpr (requires { reach_.start(config); }) reach_.start(config);
-    num_commands_ = 0;
-    num_collected_ = 0;
-    for (Slot& slot : slots_) slot.expected = Observation{};
-    if (auto failure = expected_.reset(config)) return implementation_failed(expected_, *failure);
-    if (auto failure = actual_.reset(config)) return implementation_failed(actual_, *failure);
-    return std::nullopt;
-  }
+  std::optional<Divergence> start(const Config& config);
 
   /// Runs one command on both sides.
   std::optional<Divergence> step(
       const Command& command, const std::optional<std::vector<Field>>& expectation = std::nullopt,
-      bool want_state = false) {
-    const bool state = want_state || options_.state_every == 1 ||
-                       num_commands_ % options_.state_every == options_.state_every - 1;
-    const Observe observe = state ? Observe::kState : Observe::kNumbers;
-    const Observation& before = last_expected();
-    Slot& slot = slots_[num_commands_ % slots_.size()];
-    world_.apply(command);
-    if (auto failure = expected_.submit(command, world_, observe)) {
-      return implementation_failed(expected_, *failure);
-    }
-    if (auto failure = expected_.collect(slot.expected)) {
-      return implementation_failed(expected_, *failure);
-    }
-    reach_.count(command, before, slot.expected, world_);
-    if (auto failure = actual_.submit(command, world_, observe)) {
-      return implementation_failed(actual_, *failure);
-    }
-    const std::size_t step = num_commands_++;
-    if (expectation) {
-      if (auto divergence = meets(*expectation, slot.expected, step)) return divergence;
-    }
-    const bool answers_at_once = actual_.window() == 1;
-    if (num_commands_ - num_collected_ >= actual_.window()) {
-      if (auto divergence = collect_oldest()) return divergence;
-    }
-    if (options_.invariants) {
-      const Observation& watched = answers_at_once ? actual_observation_ : slot.expected;
-      if (auto divergence = invariants_->check(command, watched, world_, step)) return divergence;
-    }
-    return std::nullopt;
-  }
+      bool want_state = false);
 
   /// Waits for every outstanding answer.
-  std::optional<Divergence> finish() {
-    while (num_collected_ < num_commands_) {
-      if (auto divergence = collect_oldest()) return divergence;
-    }
-    return std::nullopt;
-  }
+  std::optional<Divergence> finish();
 
   /// What the expected side showed after the last command.
   const Observation& last_expected() const {
@@ -118,40 +73,12 @@ class Lockstep {
     Observation expected;
   };
 
-  std::optional<Divergence> collect_oldest() {
-    const std::size_t step = num_collected_;
-    const Observation& expected = slots_[step % slots_.size()].expected;
-    // What the other side does not report keeps the expected value: nothing is claimed about it.
-    if (actual_.window() > 1) actual_observation_ = expected;
-    if (auto failure = actual_.collect(actual_observation_)) {
-      Divergence divergence = implementation_failed(actual_, *failure);
-      divergence.step = step;
-      return divergence;
-    }
-    ++num_collected_;
-    if (!options_.compare || expected == actual_observation_) return std::nullopt;
-    return first_difference(expected, actual_observation_, step, [this](std::string_view bytes) {
-      return Checks<Target>::symbol_of(world_, bytes);
-    });
-  }
+  std::optional<Divergence> collect_oldest();
 
   std::optional<Divergence> meets(const std::vector<Field>& expectation,
-                                  const Observation& observation, std::size_t step) {
-    return matches(expectation, observation, step, [this](std::string_view symbol) {
-      return Checks<Target>::resolve(world_, symbol);
-    });
-  }
-
+                                  const Observation& observation, std::size_t step);
   Divergence implementation_failed(const Implementation<Target>& implementation,
-                                   const ImplementationFailure& failure) const {
-    Divergence divergence;
-    divergence.step = num_commands_;
-    divergence.oracle = "implementation";
-    divergence.expected = "an answer";
-    divergence.actual = "none";
-    divergence.message = implementation.name() + ": " + failure.message;
-    return divergence;
-  }
+                                   const ImplementationFailure& failure) const;
 
   Implementation<Target>& expected_;
   Implementation<Target>& actual_;
@@ -164,6 +91,103 @@ class Lockstep {
   std::size_t num_commands_ = 0;
   std::size_t num_collected_ = 0;
 };
+
+// Outside the class, so that a target whose templates are compiled once can leave them out
+// (properties/compiled_once.h).
+
+template <class Target>
+std::optional<Divergence> Lockstep<Target>::start(const Config& config) {
+  world_ = Target::make_world(config);
+  invariants_.emplace(Checks<Target>::make_invariants(config));
+  if constexpr (requires { reach_.start(config); }) reach_.start(config);
+  num_commands_ = 0;
+  num_collected_ = 0;
+  for (Slot& slot : slots_) slot.expected = Observation{};
+  if (auto failure = expected_.reset(config)) return implementation_failed(expected_, *failure);
+  if (auto failure = actual_.reset(config)) return implementation_failed(actual_, *failure);
+  return std::nullopt;
+}
+
+template <class Target>
+std::optional<Divergence> Lockstep<Target>::step(
+    const Command& command, const std::optional<std::vector<Field>>& expectation, bool want_state) {
+  const bool state = want_state || options_.state_every == 1 ||
+                     num_commands_ % options_.state_every == options_.state_every - 1;
+  const Observe observe = state ? Observe::kState : Observe::kNumbers;
+  const Observation& before = last_expected();
+  Slot& slot = slots_[num_commands_ % slots_.size()];
+  world_.apply(command);
+  if (auto failure = expected_.submit(command, world_, observe)) {
+    return implementation_failed(expected_, *failure);
+  }
+  if (auto failure = expected_.collect(slot.expected)) {
+    return implementation_failed(expected_, *failure);
+  }
+  reach_.count(command, before, slot.expected, world_);
+  if (auto failure = actual_.submit(command, world_, observe)) {
+    return implementation_failed(actual_, *failure);
+  }
+  const std::size_t step = num_commands_++;
+  if (expectation) {
+    if (auto divergence = meets(*expectation, slot.expected, step)) return divergence;
+  }
+  const bool answers_at_once = actual_.window() == 1;
+  if (num_commands_ - num_collected_ >= actual_.window()) {
+    if (auto divergence = collect_oldest()) return divergence;
+  }
+  if (options_.invariants) {
+    const Observation& watched = answers_at_once ? actual_observation_ : slot.expected;
+    if (auto divergence = invariants_->check(command, watched, world_, step)) return divergence;
+  }
+  return std::nullopt;
+}
+
+template <class Target>
+std::optional<Divergence> Lockstep<Target>::finish() {
+  while (num_collected_ < num_commands_) {
+    if (auto divergence = collect_oldest()) return divergence;
+  }
+  return std::nullopt;
+}
+
+template <class Target>
+std::optional<Divergence> Lockstep<Target>::collect_oldest() {
+  const std::size_t step = num_collected_;
+  const Observation& expected = slots_[step % slots_.size()].expected;
+  // What the other side does not report keeps the expected value: nothing is claimed about it.
+  if (actual_.window() > 1) actual_observation_ = expected;
+  if (auto failure = actual_.collect(actual_observation_)) {
+    Divergence divergence = implementation_failed(actual_, *failure);
+    divergence.step = step;
+    return divergence;
+  }
+  ++num_collected_;
+  if (!options_.compare || expected == actual_observation_) return std::nullopt;
+  return first_difference(expected, actual_observation_, step, [this](std::string_view bytes) {
+    return Checks<Target>::symbol_of(world_, bytes);
+  });
+}
+
+template <class Target>
+std::optional<Divergence> Lockstep<Target>::meets(const std::vector<Field>& expectation,
+                                                  const Observation& observation,
+                                                  std::size_t step) {
+  return matches(expectation, observation, step, [this](std::string_view symbol) {
+    return Checks<Target>::resolve(world_, symbol);
+  });
+}
+
+template <class Target>
+Divergence Lockstep<Target>::implementation_failed(const Implementation<Target>& implementation,
+                                                   const ImplementationFailure& failure) const {
+  Divergence divergence;
+  divergence.step = num_commands_;
+  divergence.oracle = "implementation";
+  divergence.expected = "an answer";
+  divergence.actual = "none";
+  divergence.message = implementation.name() + ": " + failure.message;
+  return divergence;
+}
 
 /// Runs a scenario from its start: nothing if all is well.
 template <class Target>

@@ -9,6 +9,7 @@
 #include "contract/check.h"
 #include "contract/offload_target.h"
 #include "properties/checks.h"
+#include "properties/compiled_once.h"
 #include "properties/offload_generator.h"
 #include "properties/offload_invariants.h"
 #include "properties/offload_reach.h"
@@ -35,5 +36,7 @@ struct Checks<OffloadTarget> : NoSymbols<offload::World> {
     return names_and_texts(offload::kReachGoals, &offload::ReachGoal::doc);
   }
 };
+
+KVFENCE_COMPILED_ONCE(OffloadTarget)
 
 }  // namespace kvfence

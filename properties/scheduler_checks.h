@@ -9,6 +9,7 @@
 #include "contract/check.h"
 #include "contract/scheduler_target.h"
 #include "properties/checks.h"
+#include "properties/compiled_once.h"
 #include "properties/scheduler_generator.h"
 #include "properties/scheduler_invariants.h"
 #include "properties/scheduler_reach.h"
@@ -35,5 +36,7 @@ struct Checks<SchedulerTarget> : RequestSymbols<scheduler::World> {
     return names_and_texts(scheduler::kReachGoals, &scheduler::ReachGoal::doc);
   }
 };
+
+KVFENCE_COMPILED_ONCE(SchedulerTarget)
 
 }  // namespace kvfence

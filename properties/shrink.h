@@ -99,8 +99,9 @@ class Shrinker {
  public:
   using StillFails = std::function<bool(const Scenario<Target>&)>;
 
-  Shrinker(StillFails still_fails, const ShrinkOptions& options)
-      : still_fails_(std::move(still_fails)), options_(options) {}
+  /// Both have to outlive it.
+  Shrinker(const StillFails& still_fails, const ShrinkOptions& options)
+      : still_fails_(still_fails), options_(options) {}
 
   ShrinkResult<Target> run(Scenario<Target> failing) {
     best_ = failing;
@@ -708,7 +709,7 @@ class Shrinker {
     return false;
   }
 
-  StillFails still_fails_;
+  const StillFails& still_fails_;
   const ShrinkOptions& options_;
   Edited best_;
   detail::ScenarioSize size_;
@@ -721,10 +722,12 @@ class Shrinker {
 /// has to run it from the start, and should ask for the same kind of failure.
 ///
 /// Cost: at most options.tries_max runs; a scenario is printed once for each.
-template <class Target, class StillFails>
-ShrinkResult<Target> shrink(Scenario<Target> failing, StillFails&& still_fails,
-                            const ShrinkOptions& options = {}) {
-  return Shrinker<Target>(std::ref(still_fails), options).run(std::move(failing));
+template <class Target>
+ShrinkResult<Target> shrink(
+    Scenario<Target> failing,
+    const std::type_identity_t<std::function<bool(const Scenario<Target>&)>>& still_fails,
+    const ShrinkOptions& options = {}) {
+  return Shrinker<Target>(still_fails, options).run(std::move(failing));
 }
 
 }  // namespace kvfence

@@ -9,6 +9,7 @@
 #include "contract/check.h"
 #include "contract/tiering_target.h"
 #include "properties/checks.h"
+#include "properties/compiled_once.h"
 #include "properties/tiering_generator.h"
 #include "properties/tiering_invariants.h"
 #include "properties/tiering_reach.h"
@@ -35,5 +36,7 @@ struct Checks<TieringTarget> : NoSymbols<tiering::World> {
     return names_and_texts(tiering::kReachGoals, &tiering::ReachGoal::doc);
   }
 };
+
+KVFENCE_COMPILED_ONCE(TieringTarget)
 
 }  // namespace kvfence
