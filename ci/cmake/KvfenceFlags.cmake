@@ -25,4 +25,5 @@ if(KVFENCE_ENABLE_FUZZING)
   endif()
   target_compile_options(kvfence_instrumentation INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+  target_link_options(kvfence_instrumentation INTERFACE -fsanitize=fuzzer-no-link)
 endif()
