@@ -69,8 +69,8 @@ TEST_P(OperationCount, AnAccessCostsAConstantOnAverageAndAtMost) {
   std::uint64_t most = 0;
   for (std::uint32_t i = 0; i < num_accesses; ++i) {
     // Half of the accesses to an eighth of the keys.
-    const auto number = static_cast<std::uint32_t>(
-        random() % (random() % 2 == 0 ? capacity() / 4 : capacity() * 2));
+    const auto drawn = static_cast<std::uint32_t>(random());
+    const std::uint32_t number = drawn % (random() % 2 == 0 ? capacity() / 4 : capacity() * 2);
     const OffloadKey key = key_of_number(number);
     const OffloadKeyView view = key;
     most = std::max(most, cost(policy, num_words, [&] {

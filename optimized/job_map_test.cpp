@@ -16,7 +16,8 @@ TEST(JobMap, AgreesWithAMap) {
   JobMap map;
   for (std::uint32_t i = 0; i < 20'000; ++i) {
     // Multiples of 64 share their home.
-    const JobId job = static_cast<JobId>(random() % 40) * (random() % 2 == 0 ? 64 : 1);
+    const auto number = static_cast<JobId>(random() % 40);
+    const JobId job = random() % 2 == 0 ? 64 * number : number;
     const auto found = expected.find(job);
     ASSERT_EQ(map.find(job), found == expected.end() ? JobMap::kNone : found->second);
     if (found == expected.end()) {

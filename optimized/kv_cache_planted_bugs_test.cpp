@@ -141,10 +141,13 @@ class Life {
       case 6:
         manager_.new_step_starts();
         break;
-      case 7:
+      case 7: {
+        const std::uint32_t num_encoder_tokens = below(8);
+        const std::uint32_t num_external_tokens = owner.is_allocated ? 0 : below(3);
         seen.code = static_cast<int>(manager_.can_fit_full_sequence(
-            request, nullptr, owner.is_allocated ? 0 : below(3), below(8), seen.flag));
+            request, nullptr, num_external_tokens, num_encoder_tokens, seen.flag));
         break;
+      }
       default:
         allocate(owner, request, seen);
     }

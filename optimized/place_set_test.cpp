@@ -38,7 +38,8 @@ void compare_with_std_set(std::uint32_t num_places, PlaceOrder order) {
       }
       case 2: {
         // What a run may not meet goes first.
-        const std::uint64_t bits = random() | std::uint64_t{random()} << 32;
+        const std::uint64_t low = random();
+        const std::uint64_t bits = low | std::uint64_t{random()} << 32;
         for (Place i = 0; i < 64 && place + i < num_places; ++i) {
           places.erase(place + i);
           expected.erase(place + i);

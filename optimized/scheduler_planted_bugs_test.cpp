@@ -217,10 +217,13 @@ class Life {
       case 2:
         scheduler_.set_pause_state(PauseState::kUnpaused);
         break;
-      case 3:
+      case 3: {
         if (connector()) connector()->set_reset_fails(below(4) == 0);
-        seen.flag = scheduler_.reset_prefix_cache(flip(), flip());
+        const bool reset_connector = flip();
+        const bool reset_running_requests = flip();
+        seen.flag = scheduler_.reset_prefix_cache(reset_running_requests, reset_connector);
         break;
+      }
       case 4:
         if (index) scheduler_.finish_requests({&*index, 1}, RequestStatus::kFinishedAborted);
         break;

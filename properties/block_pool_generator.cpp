@@ -199,7 +199,9 @@ class Generator::Draft {
   void draw_tokens(std::vector<TokenId>& tokens) {
     const std::uint32_t hash_block_size = generator_.config_.hash_block_size;
     if (verb_ == AppendTokens::kVerb) {
-      tokens.assign(1 + choices_.below(hash_block_size * 2), choices_.below(2));
+      const TokenId token = choices_.below(2);
+      const std::uint32_t num_tokens = 1 + choices_.below(hash_block_size * 2);
+      tokens.assign(num_tokens, token);
       return;
     }
     const std::uint32_t num_blocks = choices_.once_in(8) ? 0 : 1 + choices_.below(4);
