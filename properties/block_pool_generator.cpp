@@ -1,6 +1,7 @@
 #include "properties/block_pool_generator.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "contract/check.h"
@@ -15,28 +16,14 @@ constexpr std::array<std::string_view, 2> kSalts = {"salt", ""};
 constexpr std::array<std::string_view, 2> kImages = {"cat", "dog"};
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 
-/// Low indices often, high ones seldom: hot names and short lists.
-std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
-  return std::min(choices.below(bound), choices.below(bound));
-}
-
 bool has_request(const World& world) {
   return std::any_of(kRequestNames.begin(), kRequestNames.end(), [&](std::string_view name) {
     return world.requests().find(std::string(name)) != nullptr;
   });
 }
 
-template <std::size_t kSize>
-std::string pick(Choices& choices, const std::array<std::string_view, kSize>& names) {
-  return std::string(names[choices.below(kSize)]);
-}
-
-/// How much an episode may favour each command, by its place in the variant.
-struct Weight {
-  std::string_view verb;
-  std::uint32_t usual;
-};
-constexpr std::array<Weight, std::variant_size_v<Command>> kWeights = {{
+/// How much an episode may favour each command.
+constexpr VerbWeights<Command> kWeights = {{
     {DeclareRequest::kVerb, 3},
     {AppendTokens::kVerb, 1},
     {GetNewBlocks::kVerb, 12},
@@ -67,17 +54,13 @@ Config Generator::draw_config(Choices& choices) {
 }
 
 Generator::Generator(const Config& config, Choices& choices)
-    : config_(config), rules_(make_block_pool_config(config)->rules) {
-  for (std::size_t index = 0; index < weights_.size(); ++index) {
-    constexpr std::array<std::uint32_t, 4> kSwarm = {4, 4, 1, 16};
-    weights_[index] = kWeights[index].usual * kSwarm[choices.below(kSwarm.size())];
-    if (choices.once_in(16)) weights_[index] = 0;
-  }
+    : config_(config),
+      rules_(make_block_pool_config(config)->rules),
+      swarm_(usual_weights(kWeights), kWildHabits, choices) {
   // Without requests and blocks nothing else happens.
-  for (std::size_t index : {std::size_t{0}, std::size_t{2}}) {
-    weights_[index] = std::max(weights_[index], kWeights[index].usual);
+  for (std::size_t index : {index_of<DeclareRequest>(kWeights), index_of<GetNewBlocks>(kWeights)}) {
+    swarm_.raise(index);
   }
-  for (std::uint32_t weight : weights_) weight_sum_ += weight;
 }
 
 /// Fills the declared arguments of one command, in order; later ones may lean on earlier ones.
@@ -120,7 +103,7 @@ class Generator::Draft {
 
   void draw(Domain, std::optional<std::string>& member) {
     if (!choices_.once_in(8)) return;
-    member = drawn_text_ == 0 ? pick(choices_, kLoraNames) : pick(choices_, kSalts);
+    member.emplace(drawn_text_ == 0 ? pick(choices_, kLoraNames) : pick(choices_, kSalts));
     ++drawn_text_;
   }
 
@@ -181,7 +164,7 @@ class Generator::Draft {
     std::uint32_t offset = choices_.below(4);
     for (std::uint32_t count = 1 + choices_.below(2); count > 0; --count) {
       const std::uint32_t length = 1 + choices_.below(6);
-      member.push_back({pick(choices_, kImages), offset, length});
+      member.push_back({std::string(pick(choices_, kImages)), offset, length});
       offset += length + choices_.below(3);
     }
   }
@@ -301,13 +284,6 @@ class Generator::Draft {
   int drawn_text_ = 0;
 };
 
-std::size_t Generator::draw_verb(Choices& choices) const {
-  std::uint32_t ticket = choices.below(weight_sum_);
-  std::size_t chosen = 0;
-  while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
-  return chosen;
-}
-
 bool Generator::is_idle(std::size_t chosen, const Observation& now, const World& world) const {
   const std::string_view verb = kWeights[chosen].verb;
   if (verb == GetNewBlocks::kVerb) return now.num_free_blocks == 0;
@@ -338,15 +314,13 @@ Command Generator::next(Choices& choices, const Observation& now, const World& w
       if (has_key) keyed_.push_back(block);
     }
   }
-  std::size_t chosen = draw_verb(choices);
+  std::size_t chosen = swarm_.draw(choices);
   // One that finds nothing to work on is drawn again, mostly.
   for (int tries = 0; tries < 3 && !choices.once_in(16) && is_idle(chosen, now, world); ++tries) {
-    chosen = draw_verb(choices);
+    chosen = swarm_.draw(choices);
   }
   // What is found is mostly wanted.
-  constexpr std::size_t kTouch = 4;
-  static_assert(kWeights[kTouch].verb == Touch::kVerb);
-  if (now.hit.has_value() && *now.hit && !choices.once_in(3)) chosen = kTouch;
+  if (now.hit.has_value() && *now.hit && !choices.once_in(3)) chosen = index_of<Touch>(kWeights);
 
   std::optional<Command> command;
   std::size_t index = 0;

@@ -4,15 +4,14 @@
 /// weights, arguments that are mostly sensible in the state that the pool shows and now and then
 /// are not.
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "contract/block_pool_target.h"
 #include "properties/choices.h"
+#include "properties/swarm.h"
 
 namespace kvfence::block_pool {
 
@@ -31,15 +30,12 @@ class Generator {
   /// What a command in the making has drawn so far, and what it may draw from.
   class Draft;
 
-  /// Position of a command in the variant, by weight.
-  std::size_t draw_verb(Choices& choices) const;
   /// Whether that command would find nothing to work on.
   bool is_idle(std::size_t chosen, const Observation& now, const World& world) const;
 
   Config config_;
   Rules rules_;
-  std::array<std::uint32_t, std::variant_size_v<Command>> weights_{};
-  std::uint32_t weight_sum_ = 0;
+  VerbSwarm<Command> swarm_;
   std::vector<BlockId> held_;    ///< referenced blocks
   std::vector<BlockId> bare_;    ///< referenced blocks without a key
   std::vector<BlockId> cached_;  ///< queued blocks with a key

@@ -4,6 +4,7 @@
 /// so one generator serves random campaigns, rapidcheck and libFuzzer, and a run is decided by its
 /// seed or its bytes.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -60,5 +61,17 @@ class Choices {
   std::span<const std::uint8_t> bytes_;
   std::size_t at_ = 0;
 };
+
+/// A number below the bound: low ones often, high ones seldom. Requires: bound > 0.
+inline std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
+  const std::uint32_t first = choices.below(bound);
+  return std::min(first, choices.below(bound));
+}
+
+/// An element of a vector or array, each as often. Requires: not empty.
+template <class List>
+const typename List::value_type& pick(Choices& choices, const List& list) {
+  return list[choices.below(static_cast<std::uint32_t>(list.size()))];
+}
 
 }  // namespace kvfence

@@ -5,7 +5,6 @@
 /// or uneven between the ranks, aborts and resets while copies are under way, and now and then a
 /// command that no engine sends.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -15,6 +14,7 @@
 
 #include "contract/connector_target.h"
 #include "properties/choices.h"
+#include "properties/swarm.h"
 
 namespace kvfence::connector {
 
@@ -52,7 +52,6 @@ class Generator {
 
   void take_in(const Observation& now);
   Command draw(Choices& choices, const World& world);
-  Action draw_action(Choices& choices) const;
   Command step(Choices& choices) const;
   Update update(Choices& choices) const;
   Command add(Choices& choices, const World& world);
@@ -68,8 +67,7 @@ class Generator {
   Config config_;
   std::uint32_t unit_ = 1;        ///< tokens: the groups' common block size
   std::uint32_t prompt_max_ = 1;  ///< tokens that leave room for others
-  std::array<std::uint32_t, kNumActions> weights_{};
-  std::uint32_t weight_sum_ = 0;
+  Swarm<Action, kNumActions> swarm_;
   std::uint32_t live_max_ = 1;
   std::uint32_t burst_max_ = 1;  ///< requests that come together at most
   std::uint32_t output_max_ = 1;

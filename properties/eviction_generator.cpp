@@ -8,12 +8,8 @@ namespace {
 
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 
-/// How much an episode may favour each command, by its place in the variant.
-struct Weight {
-  std::string_view verb;
-  std::uint32_t usual;
-};
-constexpr std::array<Weight, std::variant_size_v<Command>> kWeights = {{
+/// How much an episode may favour each command.
+constexpr VerbWeights<Command> kWeights = {{
     {Get::kVerb, 3},
     {Insert::kVerb, 14},
     {Remove::kVerb, 2},
@@ -27,13 +23,6 @@ constexpr std::array<Weight, std::variant_size_v<Command>> kWeights = {{
 /// Clear comes once in so many commands: what takes long to build up is not to be lost at once.
 constexpr std::uint32_t kClearOnceIn = 256;
 
-template <class Alternative>
-constexpr std::size_t index_of() {
-  std::size_t index = 0;
-  while (kWeights[index].verb != Alternative::kVerb) ++index;
-  return index;
-}
-
 }  // namespace
 
 Config Generator::draw_config(Choices& choices) {
@@ -45,17 +34,13 @@ Config Generator::draw_config(Choices& choices) {
 }
 
 Generator::Generator(const Config& config, Choices& choices)
-    : capacity_(config.capacity), keys_(config.capacity) {
-  for (std::size_t index = 0; index < weights_.size(); ++index) {
-    constexpr std::array<std::uint32_t, 4> kSwarm = {4, 4, 1, 16};
-    weights_[index] = kWeights[index].usual * kSwarm[choices.below(kSwarm.size())];
-    if (choices.once_in(16)) weights_[index] = 0;
-  }
+    : capacity_(config.capacity),
+      swarm_(usual_weights(kWeights), kWildHabits, choices),
+      keys_(config.capacity) {
   // Without blocks that are ready nothing else happens.
-  for (std::size_t index : {index_of<Insert>(), index_of<MakeReady>()}) {
-    weights_[index] = std::max(weights_[index], kWeights[index].usual);
+  for (std::size_t index : {index_of<Insert>(kWeights), index_of<MakeReady>(kWeights)}) {
+    swarm_.raise(index);
   }
-  for (std::uint32_t weight : weights_) weight_sum_ += weight;
 }
 
 bool Generator::is_idle(std::size_t chosen) const {
@@ -70,17 +55,8 @@ bool Generator::is_idle(std::size_t chosen) const {
 Command Generator::next(Choices& choices, const Observation& now, const World&) {
   keys_.see(now);
   if (choices.once_in(kClearOnceIn)) return Clear{};
-  const auto draw_verb = [&] {
-    std::uint32_t ticket = choices.below(weight_sum_);
-    std::size_t chosen = 0;
-    while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
-    return chosen;
-  };
-  std::size_t chosen = draw_verb();
-  // One that finds nothing to work on is drawn again, mostly.
-  for (int tries = 0; tries < 3 && is_idle(chosen) && !choices.once_in(16); ++tries) {
-    chosen = draw_verb();
-  }
+  const std::size_t chosen =
+      swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
   return draw(choices, chosen);
 }
 

@@ -4,15 +4,14 @@
 /// weights, arguments that are mostly sensible in the state that the policy shows and now and then
 /// are not.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <variant>
 #include <vector>
 
 #include "contract/eviction_target.h"
 #include "properties/choices.h"
 #include "properties/eviction_keys.h"
+#include "properties/swarm.h"
 
 namespace kvfence::eviction {
 
@@ -33,8 +32,7 @@ class Generator {
   Command draw(Choices& choices, std::size_t chosen);
 
   std::uint32_t capacity_;
-  std::array<std::uint32_t, std::variant_size_v<Command>> weights_{};
-  std::uint32_t weight_sum_ = 0;
+  VerbSwarm<Command> swarm_;
   DrawnKeys keys_;
 };
 

@@ -13,11 +13,6 @@
 
 namespace kvfence::eviction {
 
-/// Low numbers often, high ones seldom.
-inline std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
-  return std::min(choices.below(bound), choices.below(bound));
-}
-
 /// The keys of the blocks and ghosts that a policy showed last, by what can be done with them.
 class DrawnKeys {
  public:

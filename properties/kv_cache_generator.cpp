@@ -1,6 +1,7 @@
 #include "properties/kv_cache_generator.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string_view>
 #include <type_traits>
@@ -13,16 +14,6 @@ namespace kvfence::kv_cache {
 namespace {
 
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
-
-/// Low numbers often, high ones seldom.
-std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
-  return std::min(choices.below(bound), choices.below(bound));
-}
-
-template <class T>
-const T& pick(Choices& choices, const std::vector<T>& list) {
-  return list[choices.below(static_cast<std::uint32_t>(list.size()))];
-}
 
 KVCacheSpec full(std::uint32_t block_size) {
   return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
@@ -133,12 +124,6 @@ void draw_eagle(Choices& choices, const Rules& rules, Config& config) {
   }
 }
 
-std::uint32_t common_block_size(const Config& config) {
-  std::uint32_t multiple = 1;
-  for (const KVCacheSpec& spec : config.groups) multiple = std::lcm(multiple, spec.block_size);
-  return multiple;
-}
-
 bool is_valid(const Config& config) { return !KVCacheTarget::validate(config, {}, {}); }
 
 /// How much an episode may favour each action.
@@ -162,6 +147,22 @@ constexpr std::array<std::uint32_t, 16> kUsualWeights = {
 };
 
 }  // namespace
+
+std::uint32_t common_block_size(const Config& config) {
+  std::uint32_t multiple = 1;
+  for (const KVCacheSpec& spec : config.groups) multiple = std::lcm(multiple, spec.block_size);
+  return multiple;
+}
+
+std::uint32_t capacity_of(const Config& config) {
+  std::uint32_t tokens_a_block = config.groups.front().block_size;
+  for (const KVCacheSpec& spec : config.groups) {
+    tokens_a_block = std::min(tokens_a_block, spec.block_size);
+  }
+  const auto num_groups = static_cast<std::uint32_t>(config.groups.size());
+  const std::uint32_t capacity = (config.num_gpu_blocks - 1) * tokens_a_block / num_groups;
+  return std::max(2U, std::min(capacity, config.max_model_len - 1));
+}
 
 Config Generator::draw_config(Choices& choices) {
   Config config;
@@ -197,22 +198,13 @@ Config Generator::draw_config(Choices& choices) {
 Generator::Generator(const Config& config, Choices& choices)
     : config_(config),
       rules_(make_kv_cache_manager_config(config)->pool.rules),
-      unit_(common_block_size(config)) {
-  static_assert(kUsualWeights.size() == kNumActions);
+      unit_(common_block_size(config)),
+      swarm_(kUsualWeights, kWildHabits, choices) {
   for (const KVCacheSpec& spec : config.groups) {
     has_cross_ = has_cross_ || spec.kind == KVCacheSpecKind::kCrossAttention;
   }
-  for (std::size_t index = 0; index < kNumActions; ++index) {
-    constexpr std::array<std::uint32_t, 4> kSwarm = {4, 4, 1, 16};
-    weights_[index] = kUsualWeights[index] * kSwarm[choices.below(kSwarm.size())];
-    if (choices.once_in(16)) weights_[index] = 0;
-  }
   // Without these nothing else happens.
-  for (Action action : {Action::kDeclare, Action::kAdmit, Action::kRun}) {
-    const auto index = static_cast<std::size_t>(action);
-    weights_[index] = std::max(weights_[index], kUsualWeights[index]);
-  }
-  weight_sum_ = std::accumulate(weights_.begin(), weights_.end(), 0U);
+  for (Action action : {Action::kDeclare, Action::kAdmit, Action::kRun}) swarm_.raise(action);
   live_max_ = 2 + choices.below(4);
   chunk_max_ = choices.once_in(3) ? 1 + choices.below(2 * unit_) : 4 * unit_ + choices.below(32);
   num_drafts_ = choices.once_in(2) ? choices.below(4) : 0;
@@ -291,13 +283,6 @@ void Generator::list_requests(const World& world) {
   }
 }
 
-Generator::Action Generator::draw_action(Choices& choices) const {
-  std::uint32_t ticket = choices.below(weight_sum_);
-  std::size_t chosen = 0;
-  while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
-  return static_cast<Action>(chosen);
-}
-
 bool Generator::is_idle(Action action, const Observation& now) const {
   switch (action) {
     case Action::kDeclare:
@@ -335,8 +320,8 @@ Command Generator::draw(Choices& choices, const Observation& now, const World& w
     return admit(choices, world, *looked_up_, num_hit_tokens_);
   }
 
-  Action action = draw_action(choices);
-  for (int tries = 0; tries < 6 && is_idle(action, now); ++tries) action = draw_action(choices);
+  Action action = swarm_.draw(choices);
+  for (int tries = 0; tries < 6 && is_idle(action, now); ++tries) action = swarm_.draw(choices);
   if (is_idle(action, now)) action = Action::kStepStarts;
   switch (action) {
     case Action::kDeclare:

@@ -4,7 +4,6 @@
 /// kind of group, requests that share prefixes and go through their lives as under a scheduler, and
 /// now and then a command that no scheduler sends.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,8 +12,15 @@
 
 #include "contract/kv_cache_target.h"
 #include "properties/choices.h"
+#include "properties/swarm.h"
 
 namespace kvfence::kv_cache {
+
+/// Tokens: the least common multiple of the groups' block sizes.
+std::uint32_t common_block_size(const Config& config);
+
+/// Tokens of one request that fill the pool, about.
+std::uint32_t capacity_of(const Config& config);
 
 class Generator {
  public:
@@ -67,7 +73,6 @@ class Generator {
   void list_requests(const World& world);
 
   Command draw(Choices& choices, const Observation& now, const World& world);
-  Action draw_action(Choices& choices) const;
   bool is_idle(Action action, const Observation& now) const;
 
   Command declare(Choices& choices, const World& world);
@@ -87,8 +92,7 @@ class Generator {
   Rules rules_;
   bool has_cross_ = false;
   std::uint32_t unit_ = 1;  ///< tokens: the groups' common block size
-  std::array<std::uint32_t, kNumActions> weights_{};
-  std::uint32_t weight_sum_ = 0;
+  Swarm<Action, kNumActions> swarm_;
   std::uint32_t live_max_ = 1;
   std::uint32_t chunk_max_ = 1;    ///< tokens that one allocation asks for at most
   std::uint32_t num_drafts_ = 0;   ///< speculative tokens of a decoding request at most

@@ -1,6 +1,5 @@
 #include "properties/offload_generator.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -10,17 +9,12 @@ namespace kvfence::offload {
 namespace {
 
 using Keys = std::vector<std::uint32_t>;
-using eviction::skewed;
 
 /// Keys that were looked up lately, of which a filter lets some pass.
 constexpr std::size_t kLookedUpMax = 6;
 
-/// How much an episode may favour each command, by its place in the variant.
-struct Weight {
-  std::string_view verb;
-  std::uint32_t usual;
-};
-constexpr std::array<Weight, std::variant_size_v<Command>> kWeights = {{
+/// How much an episode may favour each command.
+constexpr VerbWeights<Command> kWeights = {{
     {Lookup::kVerb, 8},
     {LookupKey::kVerb, 8},
     {Touch::kVerb, 10},
@@ -33,13 +27,6 @@ constexpr std::array<Weight, std::variant_size_v<Command>> kWeights = {{
 }};
 /// A reset comes once in so many commands: what takes long to build up is not to be lost at once.
 constexpr std::uint32_t kResetOnceIn = 256;
-
-template <class Alternative>
-constexpr std::size_t index_of() {
-  std::size_t index = 0;
-  while (kWeights[index].verb != Alternative::kVerb) ++index;
-  return index;
-}
 
 }  // namespace
 
@@ -57,22 +44,20 @@ Config Generator::draw_config(Choices& choices) {
 Generator::Generator(const Config& config, Choices& choices)
     : rules_(make_offloading_manager_config(config)->rules),
       has_filter_(config.store_threshold >= 2),
+      swarm_(usual_weights(kWeights), kWildHabits, choices),
       keys_(config.capacity) {
-  for (std::size_t index = 0; index < weights_.size(); ++index) {
-    constexpr std::array<std::uint32_t, 4> kSwarm = {4, 4, 1, 16};
-    weights_[index] = kWeights[index].usual * kSwarm[choices.below(kSwarm.size())];
-    if (choices.once_in(16)) weights_[index] = 0;
-  }
   // Without blocks that are ready nothing else happens, and with a filter none is stored without
   // lookups.
-  const std::size_t lookup = rules_.lookup_by_key ? index_of<LookupKey>() : index_of<Lookup>();
-  const std::size_t other = rules_.lookup_by_key ? index_of<Lookup>() : index_of<LookupKey>();
-  weights_[other] = 1;
-  for (std::size_t index : {lookup, index_of<PrepareStore>(), index_of<CompleteStore>()}) {
-    weights_[index] = std::max(weights_[index], kWeights[index].usual * 2);
+  const std::size_t lookup =
+      rules_.lookup_by_key ? index_of<LookupKey>(kWeights) : index_of<Lookup>(kWeights);
+  const std::size_t other =
+      rules_.lookup_by_key ? index_of<Lookup>(kWeights) : index_of<LookupKey>(kWeights);
+  swarm_.set(other, 1);
+  for (std::size_t index :
+       {lookup, index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights)}) {
+    swarm_.raise(index, 2);
   }
-  if (has_filter_) weights_[lookup] *= 2;
-  for (std::uint32_t weight : weights_) weight_sum_ += weight;
+  if (has_filter_) swarm_.set(lookup, 2 * swarm_.weight(lookup));
 }
 
 bool Generator::is_idle(std::size_t chosen) const {
@@ -86,17 +71,8 @@ bool Generator::is_idle(std::size_t chosen) const {
 Command Generator::next(Choices& choices, const Observation& now, const World&) {
   keys_.see(now);
   if (choices.once_in(kResetOnceIn)) return ResetCache{};
-  const auto draw_verb = [&] {
-    std::uint32_t ticket = choices.below(weight_sum_);
-    std::size_t chosen = 0;
-    while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
-    return chosen;
-  };
-  std::size_t chosen = draw_verb();
-  // One that finds nothing to work on is drawn again, mostly.
-  for (int tries = 0; tries < 3 && is_idle(chosen) && !choices.once_in(16); ++tries) {
-    chosen = draw_verb();
-  }
+  const std::size_t chosen =
+      swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
   return draw(choices, chosen);
 }
 

@@ -4,15 +4,14 @@
 /// have them, swarm weights, arguments that are mostly sensible in the state that the manager shows
 /// and now and then are not.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <variant>
 #include <vector>
 
 #include "contract/offload_target.h"
 #include "properties/choices.h"
 #include "properties/eviction_keys.h"
+#include "properties/swarm.h"
 
 namespace kvfence::offload {
 
@@ -36,8 +35,7 @@ class Generator {
 
   Rules rules_;
   bool has_filter_;
-  std::array<std::uint32_t, std::variant_size_v<Command>> weights_{};
-  std::uint32_t weight_sum_ = 0;
+  VerbSwarm<Command> swarm_;
   eviction::DrawnKeys keys_;
   std::vector<std::uint32_t> looked_up_;  ///< lately, the last at the end
 };

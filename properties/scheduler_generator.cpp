@@ -1,7 +1,7 @@
 #include "properties/scheduler_generator.h"
 
 #include <algorithm>
-#include <numeric>
+#include <array>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -16,16 +16,6 @@ namespace {
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 constexpr TokenId kEosToken = 2;
 constexpr TokenId kStopToken = 3;
-
-/// Low numbers often, high ones seldom.
-std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
-  return std::min(choices.below(bound), choices.below(bound));
-}
-
-template <class T>
-const T& pick(Choices& choices, const std::vector<T>& list) {
-  return list[choices.below(static_cast<std::uint32_t>(list.size()))];
-}
 
 template <class T>
 bool contains(const std::vector<T>& list, const T& element) {
@@ -79,23 +69,6 @@ void make_plain(Config& config) {
   config.enable_caching = true;
 }
 
-std::uint32_t common_block_size(const Config& config) {
-  std::uint32_t multiple = 1;
-  for (const KVCacheSpec& spec : config.groups) multiple = std::lcm(multiple, spec.block_size);
-  return multiple;
-}
-
-/// Tokens of one request that fill the pool, about.
-std::uint32_t capacity_of(const Config& config) {
-  std::uint32_t tokens_a_block = config.groups.front().block_size;
-  for (const KVCacheSpec& spec : config.groups) {
-    tokens_a_block = std::min(tokens_a_block, spec.block_size);
-  }
-  const auto num_groups = static_cast<std::uint32_t>(config.groups.size());
-  const std::uint32_t capacity = (config.num_gpu_blocks - 1) * tokens_a_block / num_groups;
-  return std::max(2U, std::min(capacity, config.max_model_len - 1));
-}
-
 /// How much an episode may favour each action.
 constexpr std::array<std::uint32_t, 9> kUsualWeights = {
     160,  // kStep
@@ -142,21 +115,13 @@ Config Generator::draw_config(Choices& choices) {
 }
 
 Generator::Generator(const Config& config, Choices& choices)
-    : config_(config), unit_(common_block_size(config)) {
-  static_assert(kUsualWeights.size() == kNumActions);
-  for (std::size_t index = 0; index < kNumActions; ++index) {
-    constexpr std::array<std::uint32_t, 4> kSwarm = {2, 2, 1, 6};
-    weights_[index] = kUsualWeights[index] * kSwarm[choices.below(kSwarm.size())];
-    if (choices.once_in(12)) weights_[index] = 0;
-  }
+    : config_(config),
+      unit_(kv_cache::common_block_size(config)),
+      swarm_(kUsualWeights, kMildHabits, choices) {
   // Without these nothing else happens.
-  for (Action action : {Action::kStep, Action::kAdd}) {
-    const auto index = static_cast<std::size_t>(action);
-    weights_[index] = std::max(weights_[index], 2 * kUsualWeights[index]);
-  }
-  weight_sum_ = std::accumulate(weights_.begin(), weights_.end(), 0U);
+  for (Action action : {Action::kStep, Action::kAdd}) swarm_.raise(action, 2);
   // Two or more fill the pool together, and few do so alone.
-  const std::uint32_t capacity = capacity_of(config);
+  const std::uint32_t capacity = kv_cache::capacity_of(config);
   prompt_max_ = std::max(1U, capacity / (2 + choices.below(6)));
   live_max_ = 3 + choices.below(7);
   burst_max_ = 1 + choices.below(4);
@@ -256,13 +221,6 @@ const RequestBlocks* Generator::find_table(const std::string& name) const {
 
 // ---- What comes next ----
 
-Generator::Action Generator::draw_action(Choices& choices) const {
-  std::uint32_t ticket = choices.below(weight_sum_);
-  std::size_t chosen = 0;
-  while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
-  return static_cast<Action>(chosen);
-}
-
 Command Generator::draw(Choices& choices, const World& world) {
   if (burst_left_ > 0) {
     --burst_left_;
@@ -278,7 +236,7 @@ Command Generator::draw(Choices& choices, const World& world) {
   const auto num_live = static_cast<std::uint32_t>(
       std::count_if(known_.begin(), known_.end(),
                     [](const Known& known) { return !is_finished(known.state.status); }));
-  Action action = draw_action(choices);
+  Action action = swarm_.draw(choices);
   if (num_live == 0 && choices.once_in(2)) action = Action::kAdd;
   switch (action) {
     case Action::kStep:

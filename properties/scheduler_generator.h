@@ -4,7 +4,6 @@
 /// time, an engine that plans and takes back steps, clients that add and abort, a connector whose
 /// loads come late or fail, and now and then a command that no engine sends.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -14,6 +13,7 @@
 
 #include "contract/scheduler_target.h"
 #include "properties/choices.h"
+#include "properties/swarm.h"
 
 namespace kvfence::scheduler {
 
@@ -69,7 +69,6 @@ class Generator {
   const RequestBlocks* find_table(const std::string& name) const;
 
   Command draw(Choices& choices, const World& world);
-  Action draw_action(Choices& choices) const;
   Command step(Choices& choices);
   Command add(Choices& choices, const World& world);
   Command finish(Choices& choices) const;
@@ -92,8 +91,7 @@ class Generator {
   Config config_;
   std::uint32_t unit_ = 1;        ///< tokens: the groups' common block size
   std::uint32_t prompt_max_ = 1;  ///< tokens that leave room for others
-  std::array<std::uint32_t, kNumActions> weights_{};
-  std::uint32_t weight_sum_ = 0;
+  Swarm<Action, kNumActions> swarm_;
   std::uint32_t live_max_ = 1;
   std::uint32_t burst_max_ = 1;  ///< requests that come together at most
   std::uint32_t output_max_ = 1;

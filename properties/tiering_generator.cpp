@@ -9,17 +9,11 @@
 namespace kvfence::tiering {
 namespace {
 
-using eviction::skewed;
-
 /// How many keys and jobs count as recent.
 constexpr std::size_t kRecentMax = 6;
 
-/// How much an episode may favour each command, by its place in the variant.
-struct Weight {
-  std::string_view verb;
-  std::uint32_t usual;
-};
-constexpr std::array<Weight, std::variant_size_v<Command>> kWeights = {{
+/// How much an episode may favour each command.
+constexpr VerbWeights<Command> kWeights = {{
     {Lookup::kVerb, 16},
     {Touch::kVerb, 4},
     {PrepareLoad::kVerb, 5},
@@ -38,13 +32,6 @@ constexpr std::array<Weight, std::variant_size_v<Command>> kWeights = {{
 }};
 /// A reset comes once in so many commands.
 constexpr std::uint32_t kResetOnceIn = 256;
-
-template <class Alternative>
-constexpr std::size_t index_of() {
-  std::size_t index = 0;
-  while (kWeights[index].verb != Alternative::kVerb) ++index;
-  return index;
-}
 
 bool contains(const std::vector<std::uint32_t>& numbers, std::uint32_t number) {
   return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
@@ -71,18 +58,14 @@ Config Generator::draw_config(Choices& choices) {
 }
 
 Generator::Generator(const Config& config, Choices& choices)
-    : num_tiers_(config.num_tiers), keys_(config.capacity) {
-  for (std::size_t index = 0; index < weights_.size(); ++index) {
-    constexpr std::array<std::uint32_t, 4> kSwarm = {4, 4, 1, 16};
-    weights_[index] = kWeights[index].usual * kSwarm[choices.below(kSwarm.size())];
-    if (choices.once_in(16)) weights_[index] = 0;
-  }
+    : num_tiers_(config.num_tiers),
+      swarm_(usual_weights(kWeights), kWildHabits, choices),
+      keys_(config.capacity) {
   // Without blocks that are ready, and jobs that end, nothing else happens.
-  for (std::size_t index : {index_of<PrepareStore>(), index_of<CompleteStore>(),
-                            index_of<OnScheduleEnd>(), index_of<TierFinish>()}) {
-    weights_[index] = std::max(weights_[index], kWeights[index].usual * 2);
+  for (std::size_t index : {index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights),
+                            index_of<OnScheduleEnd>(kWeights), index_of<TierFinish>(kWeights)}) {
+    swarm_.raise(index, 2);
   }
-  for (std::uint32_t weight : weights_) weight_sum_ += weight;
 }
 
 /// Where the state is not observed after every command, the last one that was is near enough.
@@ -136,17 +119,8 @@ bool Generator::is_idle(std::size_t chosen) const {
 Command Generator::next(Choices& choices, const Observation& now, const World&) {
   see(now);
   if (choices.once_in(kResetOnceIn)) return ResetCache{};
-  const auto draw_verb = [&] {
-    std::uint32_t ticket = choices.below(weight_sum_);
-    std::size_t chosen = 0;
-    while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
-    return chosen;
-  };
-  std::size_t chosen = draw_verb();
-  // One that finds nothing to work on is drawn again, mostly.
-  for (int tries = 0; tries < 3 && is_idle(chosen) && !choices.once_in(16); ++tries) {
-    chosen = draw_verb();
-  }
+  const std::size_t chosen =
+      swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
   return draw(choices, chosen);
 }
 

@@ -4,16 +4,15 @@
 /// keys as requests have them, swarm weights, arguments that are mostly sensible in the state that
 /// the manager and its tiers show and now and then are not.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "contract/tiering_target.h"
 #include "properties/choices.h"
 #include "properties/eviction_keys.h"
+#include "properties/swarm.h"
 
 namespace kvfence::tiering {
 
@@ -41,8 +40,7 @@ class Generator {
   std::uint32_t draw_tier(Choices& choices) const;
 
   std::uint32_t num_tiers_;
-  std::array<std::uint32_t, std::variant_size_v<Command>> weights_{};
-  std::uint32_t weight_sum_ = 0;
+  VerbSwarm<Command> swarm_;
   eviction::DrawnKeys keys_;
   std::vector<Transfer> jobs_;
   std::vector<TierState> tiers_;
