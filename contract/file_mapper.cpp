@@ -7,6 +7,7 @@
 
 #include "contract/check.h"
 #include "contract/digest.h"
+#include "contract/hex.h"
 
 namespace kvfence {
 namespace {
@@ -32,18 +33,6 @@ nlohmann::json fields_of(const FileMapperConfig& config) {
           {"dtype", config.dtype},
           {"kv_cache_groups", groups},
           {"inference_engine", config.inference_engine}};
-}
-
-std::string hex(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    text.push_back(kDigits[byte >> 4]);
-    text.push_back(kDigits[byte & 15]);
-  }
-  return text;
 }
 
 }  // namespace
@@ -77,7 +66,7 @@ FileMapper::FileMapper(const FileMapperConfig& config) {
 
 std::string FileMapper::get_file_name(OffloadKeyView key) const {
   KVFENCE_CHECK(key.size() >= kGroupBytes, "an offload key ends with 4 bytes of group");
-  const std::string hash = hex(key.substr(0, key.size() - kGroupBytes));
+  const std::string hash = to_hex(key.substr(0, key.size() - kGroupBytes));
   std::uint32_t group = 0;
   for (char c : key.substr(key.size() - kGroupBytes)) {
     group = (group << 8) | static_cast<unsigned char>(c);

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "contract/check.h"
+#include "contract/hex.h"
 #include "contract/limits.h"
 
 namespace kvfence {
@@ -55,20 +56,12 @@ bool is_reserved(std::string_view word) {
   return word == "none" || word == "true" || word == "false";
 }
 
-constexpr std::string_view kHexDigits = "0123456789abcdef";
-
 // The value of a hex digit, -1 for any other byte.
 int hex_digit_value(char byte) {
   if (is_digit(byte)) return byte - '0';
   if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
   if (byte >= 'A' && byte <= 'F') return byte - 'A' + 10;
   return -1;
-}
-
-void append_hex(std::string& out, char byte) {
-  const auto value = static_cast<unsigned char>(byte);
-  out += kHexDigits[value >> 4];
-  out += kHexDigits[value & 15];
 }
 
 // Bytes of the well-formed UTF-8 character at the front, 0 where there is none (Unicode 15, table
