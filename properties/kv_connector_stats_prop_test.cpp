@@ -1,6 +1,7 @@
 // Goal: statistics and metrics of transfers are the same on both sides and those of vLLM.
-// Method: random operations on both, compared after each; every planted bug has to show; the cases
-// of contract/golden/kv_connector_stats_golden.txt, which vLLM and the Prometheus client wrote.
+// Method: random operations on both, compared after each; every planted bug has to show; the rules
+// of kv_connector_stats_conformance.h; the cases of
+// contract/golden/kv_connector_stats_golden.txt, which vLLM and the Prometheus client wrote.
 //
 // A change of the golden file is right only when a pinned release, or the client, answers
 // otherwise.
@@ -22,6 +23,7 @@
 
 #include "optimized/kv_connector_stats.h"
 #include "properties/choices.h"
+#include "properties/kv_connector_stats_conformance.h"
 #include "properties/prop_test_support.h"
 #include "reference/kv_connector_stats.h"
 
@@ -302,4 +304,8 @@ TEST(PrometheusTextGolden, NumbersAreThoseOfTheClient) {
 }
 
 }  // namespace
+
+namespace kv_connector_stats {
+INSTANTIATE_TYPED_TEST_SUITE_P(BothSides, KVConnectorStatsConformance, BothTypes, );
+}  // namespace kv_connector_stats
 }  // namespace kvfence
