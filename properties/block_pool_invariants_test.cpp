@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "properties/invariants_test_support.h"
+
 namespace kvfence::block_pool {
 namespace {
 
@@ -152,24 +154,14 @@ constexpr std::string_view kNoError = "none";
 /// The verdict names this invariant, this place and these two sides.
 void expect_broken(const std::optional<Divergence>& found, std::string_view id,
                    std::string_view field, std::string_view expected, std::string_view actual) {
-  ASSERT_TRUE(found) << id << " saw nothing";
-  const auto rule = std::find_if(kInvariants.begin(), kInvariants.end(),
-                                 [&](const Invariant& invariant) { return invariant.id == id; });
-  ASSERT_NE(rule, kInvariants.end());
-  EXPECT_EQ(found->oracle, rule->name);
-  EXPECT_EQ(found->message, rule->rule);
-  EXPECT_EQ(found->field, field);
+  kvfence::expect_broken(kInvariants, found, id, field);
+  ASSERT_TRUE(found);
   EXPECT_EQ(found->expected, expected);
   EXPECT_EQ(found->actual, actual);
 }
 
 TEST(Invariants, AreNumberedInOrderAndNamedOnce) {
-  std::set<std::string_view> names;
-  for (std::size_t index = 0; index < kInvariants.size(); ++index) {
-    EXPECT_EQ(kInvariants[index].id, "I" + std::to_string(index + 1));
-    names.insert(kInvariants[index].name);
-  }
-  EXPECT_EQ(names.size(), kInvariants.size());
+  expect_numbered_and_named_once(kInvariants, 'I');
 }
 
 TEST(Invariants, I1RefCntCountsHolders) {

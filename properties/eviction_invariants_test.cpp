@@ -1,10 +1,8 @@
 #include "properties/eviction_invariants.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -12,6 +10,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/invariants_test_support.h"
 
 namespace kvfence::eviction {
 namespace {
@@ -145,23 +145,11 @@ class Scene {
 /// The verdict names this invariant and this place.
 void expect_broken(const std::optional<Divergence>& found, std::string_view id,
                    std::string_view field) {
-  ASSERT_TRUE(found) << id << " saw nothing";
-  const auto rule = std::find_if(kInvariants.begin(), kInvariants.end(),
-                                 [&](const Invariant& invariant) { return invariant.id == id; });
-  ASSERT_NE(rule, kInvariants.end());
-  EXPECT_EQ(found->oracle, rule->name);
-  EXPECT_EQ(found->message, rule->rule);
-  EXPECT_EQ(found->field, field);
-  EXPECT_NE(found->expected, found->actual);
+  kvfence::expect_broken(kInvariants, found, id, field);
 }
 
 TEST(EvictionInvariants, AreNumberedInOrderAndNamedOnce) {
-  std::set<std::string_view> names;
-  for (std::size_t index = 0; index < kInvariants.size(); ++index) {
-    EXPECT_EQ(kInvariants[index].id, "E" + std::to_string(index + 1));
-    names.insert(kInvariants[index].name);
-  }
-  EXPECT_EQ(names.size(), kInvariants.size());
+  expect_numbered_and_named_once(kInvariants, 'E');
 }
 
 TEST(EvictionInvariants, E1AnswersFitTheCommand) {

@@ -3,7 +3,6 @@
 
 #include "properties/kv_cache_invariants.h"
 
-#include <algorithm>
 #include <functional>
 #include <optional>
 #include <set>
@@ -13,6 +12,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/invariants_test_support.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -522,13 +523,8 @@ TEST(KVCacheInvariants, AllocationWaitsForAMambaStateOfTheSameStep) {
   }
 }
 
-TEST(KVCacheInvariants, RulesStandInOrder) {
-  std::set<std::string_view> names;
-  for (std::size_t index = 0; index < kInvariants.size(); ++index) {
-    EXPECT_EQ(kInvariants[index].id, "K" + std::to_string(index + 1));
-    EXPECT_TRUE(names.insert(kInvariants[index].name).second) << kInvariants[index].name;
-    EXPECT_FALSE(kInvariants[index].rule.empty());
-  }
+TEST(KVCacheInvariants, AreNumberedInOrderAndNamedOnce) {
+  expect_numbered_and_named_once(kInvariants, 'K');
 }
 
 }  // namespace

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/invariants_test_support.h"
 
 namespace kvfence::scheduler {
 namespace {
@@ -1294,13 +1295,8 @@ TEST(SchedulerInvariants, NothingIsHeldWhenAllAreGone) {
   EXPECT_EQ(scene.broken(FinishAllRequests{}, numbers), "");
 }
 
-TEST(SchedulerInvariants, RulesStandInOrder) {
-  std::set<std::string_view> names;
-  for (std::size_t index = 0; index < kInvariants.size(); ++index) {
-    EXPECT_EQ(kInvariants[index].id, "S" + std::to_string(index + 1));
-    EXPECT_TRUE(names.insert(kInvariants[index].name).second) << kInvariants[index].name;
-    EXPECT_FALSE(kInvariants[index].rule.empty());
-  }
+TEST(SchedulerInvariants, AreNumberedInOrderAndNamedOnce) {
+  expect_numbered_and_named_once(kInvariants, 'S');
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/invariants_test_support.h"
 
 namespace kvfence::tiering {
 namespace {
@@ -131,15 +132,8 @@ Scene promoting() {
   return scene;
 }
 
-TEST(TieringInvariants, NamesAreUnique) {
-  std::set<std::string_view> names;
-  std::set<std::string_view> ids;
-  for (const Invariant& invariant : kInvariants) {
-    names.insert(invariant.name);
-    ids.insert(invariant.id);
-  }
-  EXPECT_EQ(names.size(), kInvariants.size());
-  EXPECT_EQ(ids.size(), kInvariants.size());
+TEST(TieringInvariants, AreNumberedInOrderAndNamedOnce) {
+  expect_numbered_and_named_once(kInvariants, 'T');
 }
 
 TEST(TieringInvariants, AnswersFitTheCommand) {
