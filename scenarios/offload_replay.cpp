@@ -8,6 +8,7 @@
 #include "properties/lockstep.h"
 #include "properties/offload_checks.h"
 #include "scenarios/offload_optimum.h"
+#include "scenarios/ratio.h"
 
 namespace kvfence {
 namespace {
@@ -15,10 +16,6 @@ namespace {
 using Keys = std::vector<std::uint32_t>;
 using offload::Command;
 using offload::Observation;
-
-double ratio(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
 
 /// Where the commands of a replay go, and what is seen after each.
 class Managers {

@@ -2,18 +2,18 @@
 /// targets have a file each.
 
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
 #include "scenarios/commands.h"
 #include "scenarios/exit_code.h"
-#include "scenarios/files.h"
 #include "scenarios/mooncake_trace.h"
 #include "scenarios/output.h"
 #include "scenarios/progress.h"
+#include "scenarios/replay_output.h"
 #include "scenarios/traffic_replay.h"
 #include "scenarios/traffic_report.h"
 
@@ -73,27 +73,14 @@ Report report_of(const ReplayCommandOptions& options, const Sides& sides,
   return report;
 }
 
-/// Keeps the commands that lead to a divergence, shrunk: real traffic makes long scenarios.
-void save_divergence(const ReplayCommandOptions& options, const TrafficReplayResult& result,
-                     Report& report) {
-  report.scenario = to_document(*result.scenario);
-  const TargetTools* target = find_target(BlockPoolTarget::kName);
-  Progress progress("tries", options.output.quiet);
-  Outcome shrunk = target->shrink(report.scenario, options.file, options.subject,
-                                  [&](std::uint64_t done, std::uint64_t total) {
-                                    progress.show(done, total);
-                                    return true;
-                                  });
-  progress.clear();
-  if (shrunk.report.divergence) {
-    report.divergence = shrunk.report.divergence;
-    report.scenario = shrunk.report.scenario;
-    report.commands_before_shrinking = shrunk.report.commands_before_shrinking;
+/// The counts as integers, where the report has decimals.
+std::string json_of(const TrafficReplayResult& result, const Report& report) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : report.numbers) {
+    if (name != "hit_rate") object[name] = static_cast<std::uint64_t>(value);
   }
-  // Not beside the trace: recorded traffic often lies where nobody may write.
-  const auto name = std::filesystem::path(shrunk_path(options.file)).filename();
-  const auto path = std::filesystem::path(options.out_folder) / name;
-  save_failure(report, path.lexically_normal().string(), options.subject);
+  object["hit_rate"] = result.hit_rate();
+  return object.dump();
 }
 
 int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions& replay,
@@ -158,24 +145,12 @@ int replay_command(const ReplayCommandOptions& options) {
       [&](const TrafficProgress& done) { progress.show(done.requests_done, done.requests_total); });
   progress.clear();
   Report report = report_of(options, *sides, result, progress.seconds());
-  if (result.divergence) save_divergence(options, result, report);
-  bool saved = write_if_asked(options.csv_file, to_csv(result.samples));
-  saved = write_if_asked(options.svg_file, to_svg(result.samples)) && saved;
-  saved = write_junit({report}, options.output) && saved;
-  if (options.output.json) {
-    nlohmann::ordered_json object = nlohmann::ordered_json::parse(to_json(report));
-    // The counts are integers; a report's numbers are decimals.
-    for (const auto& [name, value] : report.numbers) {
-      if (name != "hit_rate") object[name] = static_cast<std::uint64_t>(value);
-    }
-    object["hit_rate"] = result.hit_rate();
-    std::printf("%s\n", object.dump().c_str());
-  } else {
-    if (!result.divergence) std::printf("%s\n", to_text_chart(result.samples).c_str());
-    std::printf("%s", to_text(report).c_str());
-  }
-  if (!saved) return exit_code::kBadInput;
-  return result.divergence ? exit_code::kDisagreement : exit_code::kAgree;
+  if (result.divergence) save_divergence(options, to_document(*result.scenario), report);
+  return show_replay(options, report,
+                     {.csv = to_csv(result.samples),
+                      .svg = to_svg(result.samples),
+                      .json = json_of(result, report),
+                      .text = to_text_chart(result.samples) + "\n"});
 }
 
 }  // namespace kvfence

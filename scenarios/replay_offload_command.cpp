@@ -1,10 +1,7 @@
 /// `kvfence replay --target offload`: recorded production traffic over a GPU tier and a CPU tier.
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "contract/offload_target.h"
@@ -12,12 +9,11 @@
 #include "properties/offload_driver.h"
 #include "reference/offloading_manager.h"
 #include "scenarios/commands.h"
-#include "scenarios/exit_code.h"
-#include "scenarios/files.h"
 #include "scenarios/implementations.h"
 #include "scenarios/offload_replay_report.h"
 #include "scenarios/output.h"
 #include "scenarios/progress.h"
+#include "scenarios/replay_output.h"
 #include "scenarios/unlisted_offloading_manager.h"
 
 namespace kvfence {
@@ -73,29 +69,6 @@ Report report_of(const ReplayCommandOptions& options, const Sides& sides,
   return report;
 }
 
-/// Keeps the commands that lead to a divergence, shrunk: real traffic makes long scenarios.
-void save_divergence(const ReplayCommandOptions& options, const Scenario<OffloadTarget>& scenario,
-                     Report& report) {
-  report.scenario = to_document(scenario);
-  const TargetTools* target = find_target(OffloadTarget::kName);
-  Progress progress("tries", options.output.quiet);
-  Outcome shrunk = target->shrink(report.scenario, options.file, options.subject,
-                                  [&](std::uint64_t done, std::uint64_t total) {
-                                    progress.show(done, total);
-                                    return true;
-                                  });
-  progress.clear();
-  if (shrunk.report.divergence) {
-    report.divergence = shrunk.report.divergence;
-    report.scenario = shrunk.report.scenario;
-    report.commands_before_shrinking = shrunk.report.commands_before_shrinking;
-  }
-  // Not beside the trace: recorded traffic often lies where nobody may write.
-  const auto name = std::filesystem::path(shrunk_path(options.file)).filename();
-  const auto path = std::filesystem::path(options.out_folder) / name;
-  save_failure(report, path.lexically_normal().string(), options.subject);
-}
-
 }  // namespace
 
 int replay_offload_command(const ReplayCommandOptions& options) {
@@ -122,21 +95,13 @@ int replay_offload_command(const ReplayCommandOptions& options) {
   Report report = report_of(options, *sides, result, progress.seconds());
   const OffloadTierResult* diverged = result.diverged();
   if (diverged != nullptr && diverged->scenario) {
-    save_divergence(options, *diverged->scenario, report);
+    save_divergence(options, to_document(*diverged->scenario), report);
   }
-  bool saved = write_if_asked(options.csv_file, to_csv(result));
-  saved = write_if_asked(options.svg_file, to_svg(result)) && saved;
-  saved = write_junit({report}, options.output) && saved;
-  if (options.output.json) {
-    nlohmann::ordered_json object = nlohmann::ordered_json::parse(to_json(report));
-    object.update(nlohmann::ordered_json::parse(to_json(result)));
-    std::printf("%s\n", object.dump().c_str());
-  } else {
-    if (diverged == nullptr) std::printf("%s\n", to_table(result).c_str());
-    std::printf("%s", to_text(report).c_str());
-  }
-  if (!saved) return exit_code::kBadInput;
-  return diverged != nullptr ? exit_code::kDisagreement : exit_code::kAgree;
+  return show_replay(options, report,
+                     {.csv = to_csv(result),
+                      .svg = to_svg(result),
+                      .json = to_json(result),
+                      .text = to_table(result) + "\n"});
 }
 
 }  // namespace kvfence

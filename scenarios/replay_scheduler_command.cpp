@@ -1,17 +1,15 @@
 /// `kvfence replay --target scheduler`: recorded production traffic through a whole scheduler.
 
-#include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "contract/scheduler_target.h"
 #include "optimized/scheduler.h"
 #include "reference/scheduler.h"
 #include "scenarios/commands.h"
-#include "scenarios/exit_code.h"
 #include "scenarios/output.h"
 #include "scenarios/progress.h"
+#include "scenarios/replay_output.h"
 #include "scenarios/scheduler_lockstep.h"
 #include "scenarios/scheduler_replay_report.h"
 
@@ -102,21 +100,11 @@ int replay_scheduler_command(const ReplayCommandOptions& options) {
       });
   progress.clear();
   const Report report = report_of(options, *sides, result, progress.seconds());
-  bool saved = write_if_asked(options.csv_file, to_csv(result.samples));
-  saved = write_if_asked(options.svg_file, to_svg(result.samples)) && saved;
-  saved = write_junit({report}, options.output) && saved;
-  if (options.output.json) {
-    nlohmann::ordered_json object = nlohmann::ordered_json::parse(to_json(report));
-    object.update(nlohmann::ordered_json::parse(to_json(result)));
-    std::printf("%s\n", object.dump().c_str());
-  } else {
-    if (!result.divergence) {
-      std::printf("%s\n%s\n", to_text_chart(result.samples).c_str(), to_summary(result).c_str());
-    }
-    std::printf("%s", to_text(report).c_str());
-  }
-  if (!saved) return exit_code::kBadInput;
-  return result.divergence ? exit_code::kDisagreement : exit_code::kAgree;
+  return show_replay(options, report,
+                     {.csv = to_csv(result.samples),
+                      .svg = to_svg(result.samples),
+                      .json = to_json(result),
+                      .text = to_text_chart(result.samples) + "\n" + to_summary(result) + "\n"});
 }
 
 }  // namespace kvfence

@@ -7,6 +7,7 @@
 
 #include "contract/check.h"
 #include "contract/scheduler_target.h"
+#include "scenarios/ratio.h"
 
 namespace kvfence {
 namespace {
@@ -20,10 +21,6 @@ constexpr std::size_t kStepsInFlightMax = 2;
 constexpr std::uint64_t kMicrosecondsAMillisecond = 1000;
 constexpr std::uint64_t kSamplesByDefault = 200;
 constexpr std::uint64_t kShortestIntervalMs = 100;
-
-double ratio(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
 
 /// The mean of a number, weighted with how long it had each value.
 class RangeUnderWay {

@@ -8,6 +8,7 @@
 #include "contract/check.h"
 #include "properties/block_pool_checks.h"
 #include "properties/lockstep.h"
+#include "scenarios/ratio.h"
 
 namespace kvfence {
 namespace {
@@ -24,10 +25,6 @@ using block_pool::Touch;
 
 constexpr std::uint32_t kBlockSize = 1;  ///< one symbol a block
 constexpr GroupId kGroup = 0;
-
-double ratio(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
 
 /// Where the commands of a replay go, and what is seen after each.
 class Pools {
