@@ -5,12 +5,12 @@
 #include <variant>
 #include <vector>
 
+#include "properties/invariant_values.h"
+
 namespace kvfence::block_pool {
 namespace {
 
-bool contains(const std::vector<BlockId>& blocks, BlockId block) {
-  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
-}
+using detail::contains;
 
 bool carries(const BlockHash& key, BlockHashView hash, GroupId group) {
   return key.size() == hash.size() + kGroupIdBytes && get_block_hash(key) == hash &&

@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "contract/check.h"
+#include "properties/invariant_values.h"
 
 namespace kvfence::connector {
 namespace {
+
+using detail::contains;
 
 std::uint64_t mixed(std::uint64_t before, std::uint64_t next) {
   std::uint64_t state = before ^ (next + 0x9E37'79B9'7F4A'7C15 + (before << 6) + (before >> 2));
@@ -29,11 +32,6 @@ bool is_content_of(const Content& content, const Prefixes& prefixes, GroupId gro
   return content.id != 0 && content.group == group && content.begin == begin &&
          content.end >= end && content.end <= prefixes.num_tokens() &&
          content.id == prefixes.id(content.end);
-}
-
-template <class T>
-bool contains(const std::vector<T>& list, const T& element) {
-  return std::find(list.begin(), list.end(), element) != list.end();
 }
 
 }  // namespace

@@ -15,11 +15,6 @@ namespace {
 /// Reported transfers that may be reported again.
 constexpr std::size_t kReportedMax = 4;
 
-template <class T>
-bool contains(const std::vector<T>& list, const T& element) {
-  return std::find(list.begin(), list.end(), element) != list.end();
-}
-
 bool is_valid(const Config& config) { return !ConnectorTarget::validate(config, {}, {}); }
 
 bool has_ended(const EngineTransfer& transfer) {

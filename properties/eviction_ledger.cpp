@@ -7,9 +7,12 @@
 #include <variant>
 
 #include "contract/check.h"
+#include "properties/invariant_values.h"
 
 namespace kvfence::eviction {
 namespace {
+
+using detail::contains;
 
 std::vector<Entry>::iterator find_in(std::vector<Entry>& blocks, std::uint32_t key) {
   return std::find_if(blocks.begin(), blocks.end(),
@@ -23,10 +26,6 @@ std::optional<Entry> take(std::vector<Entry>& blocks, std::uint32_t key) {
   const Entry block = *at;
   blocks.erase(at);
   return block;
-}
-
-bool contains(const std::vector<std::uint32_t>& keys, std::uint32_t key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
 double quotient(std::size_t dividend, std::size_t divisor) {

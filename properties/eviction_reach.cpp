@@ -7,16 +7,14 @@
 #include <variant>
 #include <vector>
 
+#include "properties/invariant_values.h"
 #include "properties/policy_lists.h"
 
 namespace kvfence::eviction {
 namespace {
 
 using Keys = std::vector<std::uint32_t>;
-
-bool contains(const Keys& keys, std::uint32_t key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
+using detail::contains;
 
 const Entry* find(const std::vector<Entry>& blocks, std::uint32_t key) {
   const auto at = std::find_if(blocks.begin(), blocks.end(),

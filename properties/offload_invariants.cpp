@@ -6,12 +6,14 @@
 #include <variant>
 
 #include "properties/broken_rule.h"
+#include "properties/invariant_values.h"
 #include "properties/policy_lists.h"
 
 namespace kvfence::offload {
 namespace {
 
 using Keys = std::vector<std::uint32_t>;
+using detail::contains;
 using eviction::Differs;
 using eviction::Entry;
 using eviction::Victim;
@@ -39,10 +41,6 @@ static_assert(kInvariants.size() == kO14 + 1);
 template <class T>
 Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
   return broken_rule(kInvariants[rule], member, expected, actual);
-}
-
-bool contains(const Keys& keys, std::uint32_t key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
 /// Whether a command leaves blocks, slots and lists as they are.

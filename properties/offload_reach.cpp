@@ -5,18 +5,16 @@
 #include <variant>
 #include <vector>
 
+#include "properties/invariant_values.h"
 #include "properties/policy_lists.h"
 
 namespace kvfence::offload {
 namespace {
 
 using Keys = std::vector<std::uint32_t>;
+using detail::contains;
 using eviction::Entry;
 using eviction::shows_lists;
-
-bool contains(const Keys& keys, std::uint32_t key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
 
 /// Null if the block is not held. Requires: the lists are shown.
 const Entry* find(const Observation& shown, std::uint32_t key) {

@@ -7,20 +7,18 @@
 #include <utility>
 
 #include "contract/check.h"
+#include "properties/invariant_values.h"
 #include "properties/kv_cache_generator.h"
 #include "properties/scenario_walk.h"
 
 namespace kvfence::scheduler {
 namespace {
 
+using detail::contains;
+
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 constexpr TokenId kEosToken = 2;
 constexpr TokenId kStopToken = 3;
-
-template <class T>
-bool contains(const std::vector<T>& list, const T& element) {
-  return std::find(list.begin(), list.end(), element) != list.end();
-}
 
 bool is_valid(const Config& config) { return !SchedulerTarget::validate(config, {}, {}); }
 

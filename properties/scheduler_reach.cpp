@@ -6,15 +6,13 @@
 #include <variant>
 
 #include "contract/check.h"
+#include "properties/invariant_values.h"
 #include "properties/kv_cache_arithmetic.h"
 
 namespace kvfence::scheduler {
 namespace {
 
-template <class List, class T>
-bool contains(const List& list, const T& element) {
-  return std::find(list.begin(), list.end(), element) != list.end();
-}
+using detail::contains;
 
 /// The record about a request, by the member that names it; null if there is none.
 template <class T>

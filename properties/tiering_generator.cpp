@@ -5,9 +5,12 @@
 #include <utility>
 
 #include "properties/eviction_generator.h"
+#include "properties/invariant_values.h"
 
 namespace kvfence::tiering {
 namespace {
+
+using detail::contains;
 
 /// How many keys and jobs count as recent.
 constexpr std::size_t kRecentMax = 6;
@@ -32,10 +35,6 @@ constexpr VerbWeights<Command> kWeights = {{
 }};
 /// A reset comes once in so many commands.
 constexpr std::uint32_t kResetOnceIn = 256;
-
-bool contains(const std::vector<std::uint32_t>& numbers, std::uint32_t number) {
-  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-}
 
 void remember(std::vector<std::uint32_t>& recent, std::uint32_t number) {
   recent.push_back(number);

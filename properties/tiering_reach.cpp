@@ -7,16 +7,14 @@
 #include <variant>
 #include <vector>
 
+#include "properties/invariant_values.h"
 #include "properties/policy_lists.h"
 
 namespace kvfence::tiering {
 namespace {
 
 using Keys = std::vector<std::uint32_t>;
-
-bool contains(const Keys& keys, std::uint32_t key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
+using detail::contains;
 
 bool shows_state(const Observation& observation) {
   return eviction::shows_lists(observation) && observation.jobs.has_value() &&
