@@ -53,6 +53,8 @@ std::string_view to_text(Domain domain) {
       return "numbers of offload keys";
     case Domain::kText:
       return "text";
+    case Domain::kAnswers:
+      return "answers";
     case Domain::kMultimodal:
       return "items";
     case Domain::kSetting:

@@ -49,6 +49,7 @@ enum class Domain : std::uint8_t {
   kKey,         ///< the number of an offload key
   kKeys,        ///< numbers of offload keys, any order, repeats allowed
   kMultimodal,  ///< (item identifier offset length) records
+  kAnswers,     ///< what parts that are scripted answer, in their order
   kSetting,     ///< part of a configuration; drawn by the target itself
   kResult,      ///< part of an observation: what the command answered
   kState,       ///< part of an observation: what the implementation holds after the command

@@ -28,7 +28,8 @@ Rules rules_of(Profile profile) {
               .offload_reset = true,
               .arc_refuses_with_idle_t1 = true,
               .tiering = true,
-              .offload_fences_reuse = true};
+              .offload_fences_reuse = true,
+              .multi_connector_hma = true};
   }
   return {};
 }

@@ -116,6 +116,11 @@ struct Rules {
   /// jobs_to_flush; v0.19.0 request_finished.
   bool offload_fences_reuse = false;
 
+  /// A MultiConnector hands the blocks of all groups on, if all of its children can take them;
+  /// before, it is for one group. Source: vLLM v0.23.0
+  /// distributed/kv_transfer/kv_connector/v1/multi_connector.py request_finished_all_groups.
+  bool multi_connector_hma = false;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -126,7 +131,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 22> kRuleFields = {{
+inline constexpr std::array<RuleField, 23> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -168,6 +173,8 @@ inline constexpr std::array<RuleField, 22> kRuleFields = {{
     {"tiering", &Rules::tiering, "an offloading manager can have secondary tiers below it"},
     {"offload_fences_reuse", &Rules::offload_fences_reuse,
      "an offloading connector frees at once and flushes transfers of blocks that are used again"},
+    {"multi_connector_hma", &Rules::multi_connector_hma,
+     "a MultiConnector hands the blocks of all groups on, if all of its children can take them"},
 }};
 
 /// A pinned upstream release.

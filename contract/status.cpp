@@ -43,6 +43,7 @@ constexpr std::array<std::string_view, kNumErrorCodes> kNames = {
     "not_reading",
     "unknown_job",
     "listed_twice",
+    "several_params",
 };
 
 }  // namespace

@@ -48,9 +48,10 @@ enum class ErrorCode : std::uint8_t {
   kNotReading,         ///< fewer transfers read the block than are said to be done
   kUnknownJob,         ///< no transfer of that number, or it has ended
   kListedTwice,        ///< named twice where each stands once
+  kSeveralParams,      ///< several connectors have parameters for the client
 };
 
-inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kListedTwice) + 1;
+inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kSeveralParams) + 1;
 
 /// The code's name in the line language, e.g. "no_free_blocks"; kNone is "none".
 std::string_view to_text(ErrorCode code);
