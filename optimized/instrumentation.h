@@ -11,6 +11,7 @@
 
 #include "optimized/planted_bugs.h"
 #include "optimized/planted_connector_bugs.h"
+#include "optimized/planted_multi_connector_bugs.h"
 #include "optimized/planted_offloading_bugs.h"
 #include "optimized/planted_tiering_bugs.h"
 
@@ -27,6 +28,7 @@ struct NoInstrumentation {
   constexpr bool planted(PlantedOffloadingBug) const { return false; }
   constexpr bool planted(PlantedTieringBug) const { return false; }
   constexpr bool planted(PlantedConnectorBug) const { return false; }
+  constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -50,6 +52,7 @@ class CountingInstrumentation {
   constexpr bool planted(PlantedOffloadingBug) const { return false; }
   constexpr bool planted(PlantedTieringBug) const { return false; }
   constexpr bool planted(PlantedConnectorBug) const { return false; }
+  constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
@@ -88,6 +91,7 @@ class PlantedInstrumentation {
   PlantedInstrumentation(PlantedOffloadingBug bug) : offloading_bug_(bug) {}
   PlantedInstrumentation(PlantedTieringBug bug) : tiering_bug_(bug) {}
   PlantedInstrumentation(PlantedConnectorBug bug) : connector_bug_(bug) {}
+  PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
@@ -96,6 +100,7 @@ class PlantedInstrumentation {
   bool planted(PlantedOffloadingBug bug) const { return bug == offloading_bug_; }
   bool planted(PlantedTieringBug bug) const { return bug == tiering_bug_; }
   bool planted(PlantedConnectorBug bug) const { return bug == connector_bug_; }
+  bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
@@ -110,6 +115,7 @@ class PlantedInstrumentation {
   PlantedOffloadingBug offloading_bug_ = PlantedOffloadingBug::kNone;
   PlantedTieringBug tiering_bug_ = PlantedTieringBug::kNone;
   PlantedConnectorBug connector_bug_ = PlantedConnectorBug::kNone;
+  PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
 };
 
 }  // namespace kvfence::optimized
