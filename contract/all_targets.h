@@ -8,6 +8,7 @@
 #include "contract/connector_target.h"
 #include "contract/eviction_target.h"
 #include "contract/kv_cache_target.h"
+#include "contract/multi_connector_target.h"
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
 #include "contract/tiering_target.h"
@@ -28,6 +29,6 @@ struct TargetList {
 };
 
 using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget,
-                              OffloadTarget, TieringTarget, ConnectorTarget>;
+                              OffloadTarget, TieringTarget, ConnectorTarget, MultiConnectorTarget>;
 
 }  // namespace kvfence

@@ -7,6 +7,7 @@
 #include "properties/connector_checks.h"
 #include "properties/eviction_checks.h"
 #include "properties/kv_cache_checks.h"
+#include "properties/multi_connector_checks.h"
 #include "properties/offload_checks.h"
 #include "properties/scheduler_checks.h"
 #include "properties/tiering_checks.h"

@@ -101,6 +101,14 @@ struct Canaries<ConnectorTarget> {
       "window_one_long"};
 };
 
+template <>
+struct Canaries<MultiConnectorTarget> {
+  static constexpr std::uint64_t kCommandsMax = 50'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 50'000;
+  static constexpr std::size_t kShrunkCommandsMax = 12;
+  static inline const std::set<std::string_view> kNeedTheReference = {};
+};
+
 template <class Target>
 CampaignResult<Target> hunt(std::string_view bug, LockstepOptions lockstep,
                             std::uint64_t commands_max) {

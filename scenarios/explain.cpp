@@ -10,6 +10,7 @@
 #include "properties/all_checks.h"
 #include "properties/difference.h"
 #include "properties/lockstep.h"
+#include "scenarios/choices_picture.h"
 #include "scenarios/lists_picture.h"
 #include "scenarios/pool_picture.h"
 #include "scenarios/scheduler_story.h"
@@ -22,10 +23,17 @@ concept ShowsPool = requires(const Observation& observation) {
   observation.free_queue;
 };
 
+template <class Observation>
+concept ShowsChoices = requires(const Observation& observation) {
+  observation.chosen;
+};
+
 /// How a target's observations are drawn.
 template <class Target>
-using PictureOf = std::conditional_t<ShowsPool<typename Target::Observation>, PoolPicture<Target>,
-                                     ListsPicture<Target>>;
+using PictureOf =
+    std::conditional_t<ShowsPool<typename Target::Observation>, PoolPicture<Target>,
+                       std::conditional_t<ShowsChoices<typename Target::Observation>,
+                                          ChoicesPicture<Target>, ListsPicture<Target>>>;
 
 template <class Target>
 class Story {
@@ -179,5 +187,8 @@ template Explanation explain_scenario(const Scenario<TieringTarget>&,
 template Explanation explain_scenario(const Scenario<ConnectorTarget>&,
                                       Implementation<ConnectorTarget>&,
                                       Implementation<ConnectorTarget>&);
+template Explanation explain_scenario(const Scenario<MultiConnectorTarget>&,
+                                      Implementation<MultiConnectorTarget>&,
+                                      Implementation<MultiConnectorTarget>&);
 
 }  // namespace kvfence

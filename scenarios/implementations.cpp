@@ -9,16 +9,20 @@
 #include "optimized/cache_policy.h"
 #include "optimized/kv_cache_manager.h"
 #include "optimized/kv_output_aggregator.h"
+#include "optimized/multi_connector.h"
+#include "optimized/multi_connector_worker.h"
 #include "optimized/offloading_connector.h"
 #include "optimized/offloading_manager.h"
 #include "optimized/planted_bugs.h"
 #include "optimized/planted_connector_bugs.h"
+#include "optimized/planted_multi_connector_bugs.h"
 #include "optimized/scheduler.h"
 #include "optimized/tiering_manager.h"
 #include "properties/block_pool_driver.h"
 #include "properties/connector_driver.h"
 #include "properties/eviction_driver.h"
 #include "properties/kv_cache_driver.h"
+#include "properties/multi_connector_driver.h"
 #include "properties/offload_driver.h"
 #include "properties/scheduler_driver.h"
 #include "properties/tiering_driver.h"
@@ -26,6 +30,8 @@
 #include "reference/cache_policy.h"
 #include "reference/kv_cache_manager.h"
 #include "reference/kv_output_aggregator.h"
+#include "reference/multi_connector.h"
+#include "reference/multi_connector_worker.h"
 #include "reference/offloading_manager.h"
 #include "reference/scheduler.h"
 #include "reference/tiering_manager.h"
@@ -133,6 +139,38 @@ struct PlantedConnectorSide {
   }
 
   optimized::PlantedConnectorBug bug = optimized::PlantedConnectorBug::kNone;
+};
+
+struct ReferenceMultiConnectorSide {
+  using Scheduler = reference::MultiConnector<ScriptedChild>;
+  using Worker = reference::MultiConnectorWorker<ScriptedWorkerChild>;
+  using Aggregator = reference::KVOutputAggregator;
+
+  Scheduler make_scheduler(const Rules& rules, std::vector<ScriptedChild> children) const {
+    return Scheduler(rules, std::move(children));
+  }
+  Worker make_worker(std::vector<ScriptedWorkerChild> children) const {
+    return Worker(std::move(children));
+  }
+  Aggregator make_aggregator(std::uint32_t num_ranks) const { return Aggregator(num_ranks); }
+};
+
+/// Of optimized halves; the aggregator has no bug.
+template <class Instrumentation>
+struct OptimizedMultiConnectorSide {
+  using Scheduler = optimized::BasicMultiConnector<ScriptedChild, Instrumentation>;
+  using Worker = optimized::BasicMultiConnectorWorker<ScriptedWorkerChild, Instrumentation>;
+  using Aggregator = optimized::KVOutputAggregator;
+
+  Scheduler make_scheduler(const Rules& rules, std::vector<ScriptedChild> children) const {
+    return Scheduler(rules, std::move(children), instrumentation);
+  }
+  Worker make_worker(std::vector<ScriptedWorkerChild> children) const {
+    return Worker(std::move(children), instrumentation);
+  }
+  Aggregator make_aggregator(std::uint32_t num_ranks) const { return Aggregator(num_ranks); }
+
+  [[no_unique_address]] Instrumentation instrumentation;
 };
 
 }  // namespace
@@ -364,6 +402,36 @@ std::unique_ptr<Implementation<ConnectorTarget>> Implementations<ConnectorTarget
 std::vector<PlantedBugInfo> Implementations<ConnectorTarget>::planted_bugs() {
   std::vector<PlantedBugInfo> infos;
   for (const optimized::PlantedConnectorBugInfo& info : optimized::kPlantedConnectorBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  return infos;
+}
+
+std::unique_ptr<Implementation<MultiConnectorTarget>>
+Implementations<MultiConnectorTarget>::make_reference() {
+  return std::make_unique<MultiConnectorDriver<ReferenceMultiConnectorSide>>(
+      "reference", ReferenceMultiConnectorSide());
+}
+
+std::unique_ptr<Implementation<MultiConnectorTarget>>
+Implementations<MultiConnectorTarget>::make_optimized() {
+  using Side = OptimizedMultiConnectorSide<optimized::NoInstrumentation>;
+  return std::make_unique<MultiConnectorDriver<Side>>("optimized", Side());
+}
+
+std::unique_ptr<Implementation<MultiConnectorTarget>>
+Implementations<MultiConnectorTarget>::make_planted(std::string_view bug_name) {
+  using Side = OptimizedMultiConnectorSide<optimized::PlantedInstrumentation>;
+  const auto bug = optimized::planted_multi_connector_bug_from_name(bug_name);
+  if (!bug) return nullptr;
+  return std::make_unique<MultiConnectorDriver<Side>>("optimized with " + std::string(bug_name),
+                                                      Side{*bug});
+}
+
+std::vector<PlantedBugInfo> Implementations<MultiConnectorTarget>::planted_bugs() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedMultiConnectorBugInfo& info :
+       optimized::kPlantedMultiConnectorBugs) {
     infos.push_back({info.name, info.doc, info.thread});
   }
   return infos;

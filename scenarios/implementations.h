@@ -14,6 +14,7 @@
 #include "contract/eviction_target.h"
 #include "contract/implementation.h"
 #include "contract/kv_cache_target.h"
+#include "contract/multi_connector_target.h"
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
 #include "contract/tiering_target.h"
@@ -110,6 +111,18 @@ struct Implementations<ConnectorTarget> {
 
   /// Null for a name that planted_bugs() does not have.
   static std::unique_ptr<Implementation<ConnectorTarget>> make_planted(std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<MultiConnectorTarget> {
+  static std::unique_ptr<Implementation<MultiConnectorTarget>> make_reference();
+  static std::unique_ptr<Implementation<MultiConnectorTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<MultiConnectorTarget>> make_planted(
+      std::string_view bug_name);
 
   static std::vector<PlantedBugInfo> planted_bugs();
 };

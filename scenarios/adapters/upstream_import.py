@@ -28,6 +28,8 @@ REAL_MODULES = frozenset(
         "vllm.distributed.kv_transfer.kv_connector.utils",
         "vllm.distributed.kv_transfer.kv_connector.v1",
         "vllm.distributed.kv_transfer.kv_connector.v1.base",
+        "vllm.distributed.kv_transfer.kv_connector.v1.metrics",
+        "vllm.distributed.kv_transfer.kv_connector.v1.multi_connector",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker",

@@ -19,6 +19,7 @@ import sys
 from typing import Any, Callable, Optional
 
 import corrected_connector
+import corrected_multi_connector
 import corrected_scheduler
 from block_pool_target import block_pool_target
 from connector_commands import UpstreamConnector
@@ -26,6 +27,7 @@ from connector_target import connector_target
 from eviction_target import eviction_target
 from kv_cache_target import kv_cache_target
 from line_language import print_text
+from multi_connector_target import multi_connector_target
 from offload_target import offload_target
 from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
 from scheduler_commands import UpstreamScheduler
@@ -33,12 +35,14 @@ from scheduler_target import scheduler_target
 from session import Session, Unsupported
 from tiering_target import tiering_target
 from upstream_kv_cache import UpstreamKVCache
+from upstream_multi_connector import UpstreamMultiConnector
 from upstream_offload import KVOffload, UpstreamEviction, UpstreamOffload
 from upstream_pool import Modules, UpstreamPool, check_supported
 from upstream_tiering import UpstreamTiering
 from wire import serve
 
-CORRECTIONS = (*corrected_scheduler.CORRECTIONS, *corrected_connector.CORRECTIONS)
+CORRECTIONS = (*corrected_scheduler.CORRECTIONS, *corrected_connector.CORRECTIONS,
+               *corrected_multi_connector.CORRECTIONS)
 
 
 class Upstream:
@@ -96,11 +100,12 @@ def main() -> int:
     parser.add_argument("--release", metavar="VERSION", help="such as 0.19.0")
     parser.add_argument("--path", metavar="FOLDER", help="where a wheel was unpacked; contains vllm/")
     parser.add_argument("--uncorrected", metavar="NAME", action="append", default=[], choices=CORRECTIONS,
-                        help=f"leaves a fault of upstream's scheduler or connector in: {', '.join(CORRECTIONS)}")
+                        help=f"leaves a fault of upstream's scheduler or connectors in: {', '.join(CORRECTIONS)}")
     arguments = parser.parse_args()
     uncorrected = frozenset(arguments.uncorrected)
     make_scheduler = functools.partial(UpstreamScheduler, uncorrected=uncorrected)
     make_connector = functools.partial(UpstreamConnector, uncorrected=uncorrected)
+    make_multi_connector = functools.partial(UpstreamMultiConnector, uncorrected=uncorrected)
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
@@ -108,7 +113,8 @@ def main() -> int:
                       eviction_target(upstream.offload_maker(UpstreamEviction)),
                       offload_target(upstream.offload_maker(UpstreamOffload)),
                       tiering_target(upstream.offload_maker(UpstreamTiering)),
-                      connector_target(upstream.offload_maker(make_connector)))
+                      connector_target(upstream.offload_maker(make_connector)),
+                      multi_connector_target(upstream.maker(make_multi_connector)))
     serve(session.answer)
     return 0
 
