@@ -116,12 +116,16 @@ struct AdvanceTransfer {
   std::uint32_t rank = 0;
   JobId job = 0;
   TransferProgress progress = TransferProgress::kFinished;
+  std::uint32_t microseconds = 0;
   static constexpr auto fields() {
     using S = AdvanceTransfer;
     return std::tuple{
         field("rank", &S::rank, Domain::kCount, "whose").optional(),
         field("job", &S::job, Domain::kCount, "which transfer"),
-        field("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional()};
+        field("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional(),
+        field("microseconds", &S::microseconds, Domain::kCount,
+              "that it took, if this is its end; 0: the engine does not know")
+            .optional()};
   }
   friend bool operator==(const AdvanceTransfer&, const AdvanceTransfer&) = default;
 };
@@ -266,6 +270,22 @@ struct Completed {
   friend bool operator==(const Completed&, const Completed&) = default;
 };
 
+/// One operation of the statistics.
+struct Operation {
+  static constexpr std::string_view kWord = "operation";
+  std::string type;
+  std::uint32_t bytes = 0;
+  std::uint32_t microseconds = 0;
+  static constexpr auto fields() {
+    using S = Operation;
+    return std::tuple{
+        field("type", &S::type, Domain::kResult, "GPU_to_CPU or CPU_to_GPU"),
+        field("bytes", &S::bytes, Domain::kResult, "a scripted GPU block counts for 4096"),
+        field("microseconds", &S::microseconds, Domain::kResult, "that it took")};
+  }
+  friend bool operator==(const Operation&, const Operation&) = default;
+};
+
 /// A block in a list of the CPU cache's policy.
 struct OffloadedBlock {
   static constexpr std::string_view kWord = "block";
@@ -298,6 +318,7 @@ struct Observation : scheduler::Observation {
   Reusable<std::vector<std::string>> finished_sending;
   Reusable<std::vector<BlockId>> invalid_blocks;
   Reusable<std::vector<Completed>> completed_jobs;
+  Reusable<std::vector<Operation>> stats;
 
   // The numbers: after every command.
   std::uint32_t num_free_slots = 0;
@@ -327,6 +348,8 @@ struct Observation : scheduler::Observation {
             field("invalid_blocks", &S::invalid_blocks, Domain::kResult, "loads that failed"),
             field("completed_jobs", &S::completed_jobs, Domain::kResult,
                   "by workers, in this step"),
+            field("stats", &S::stats, Domain::kResult,
+                  "operations that were measured, type by type"),
             field("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed"),
             field("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's"),
             field("transfers", &S::transfers, Domain::kState,

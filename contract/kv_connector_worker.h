@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/kv_connector.h"
+#include "contract/kv_connector_stats.h"
 #include "contract/transfer_engine.h"
 
 namespace kvfence {
@@ -21,7 +22,8 @@ struct KVConnectorWorkerOutput {
   std::vector<std::string> finished_sending;
   std::vector<std::string> finished_recving;
   std::vector<BlockId> invalid_block_ids;
-  std::vector<TransferResult> completed_jobs;
+  std::vector<TransferResult> completed_jobs;  ///< whether they succeeded; not how long they took
+  std::vector<TransferOperations> stats = {};  ///< OffloadingConnectorStats, of this step
   friend bool operator==(const KVConnectorWorkerOutput&, const KVConnectorWorkerOutput&) = default;
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/kv_connector.h"
+#include "contract/kv_connector_stats.h"
 #include "contract/kv_connector_worker.h"
 
 namespace kvfence {
@@ -21,6 +22,7 @@ struct AggregatedOutput {
   std::vector<std::string> finished_recving;
   std::vector<BlockId> invalid_block_ids;    ///< ascending
   std::vector<CompletedJob> completed_jobs;  ///< ascending by job
+  std::vector<TransferOperations> stats = {};
   friend bool operator==(const AggregatedOutput&, const AggregatedOutput&) = default;
 };
 
@@ -30,7 +32,7 @@ struct AggregatedOutput {
 ///     outputs: one a rank, rank 0 first. A request is finished when num_workers ranks have
 ///     reported it, in this step and before; it stands where the report that completes it does.
 ///     Then it can be reported anew. Invalid blocks: those of any rank. Completed jobs: summed over
-///     this step.
+///     this step. Statistics: aggregated, rank 0 first.
 template <class A>
 concept KVOutputAggregator = std::copyable<A> && std::constructible_from<A, std::uint32_t> &&
     requires(A aggregator, std::span<const KVConnectorWorkerOutput> outputs,

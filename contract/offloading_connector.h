@@ -216,8 +216,10 @@ class OffloadingConnectorScheduler : public KVConnector {
 ///     wait_for_save       nothing
 ///     get_finished        queues the stores; takes what ended: completed_jobs, and a load:
 ///                         finished_recving
-/// Both: a result of a transfer that is not under way is passed over. A failed load is reported as
-/// finished_recving, and its GPU blocks as invalid. hold: stores do not fail.
+/// Both: a transfer that ended well, of which it is known how long it took, is recorded in this
+/// step's statistics (contract/kv_connector_stats.h), as GPU_to_CPU or CPU_to_GPU, in the order of
+/// the results. A result of a transfer that is not under way is passed over. A failed load is
+/// reported as finished_recving, and its GPU blocks as invalid. hold: stores do not fail.
 ///
 /// Aggregation over ranks: KVOutputAggregator (contract/kv_output_aggregator.h).
 

@@ -54,12 +54,15 @@ void ScriptedTransferEngine::wait(std::span<const JobId> jobs) {
   }
 }
 
-bool ScriptedTransferEngine::advance(JobId job, TransferProgress progress) {
+bool ScriptedTransferEngine::advance(JobId job, TransferProgress progress,
+                                     std::uint32_t microseconds) {
   for (Transfer& transfer : transfers_) {
     if (transfer.job.job != job || !is_under_way(transfer)) continue;
     transfer.progress = progress;
     if (progress != TransferProgress::kPart) {
-      ended_.push_back({job, progress == TransferProgress::kFinished});
+      ended_.push_back({job, progress == TransferProgress::kFinished,
+                        kScriptedBlockBytes * transfer.job.spec.gpu_blocks.size(),
+                        microseconds / 1e6});
     }
     return true;
   }

@@ -25,6 +25,9 @@ enum class TransferProgress : std::uint8_t {
 std::string_view to_text(TransferProgress progress);
 std::optional<TransferProgress> transfer_progress_from_text(std::string_view text);
 
+/// What a GPU block counts for in TransferResult::num_bytes.
+inline constexpr std::uint64_t kScriptedBlockBytes = 4096;
+
 class ScriptedTransferEngine final : public TransferEngine {
  public:
   struct Transfer {
@@ -40,9 +43,10 @@ class ScriptedTransferEngine final : public TransferEngine {
   /// What is under way of these finishes, in the order of submission.
   void wait(std::span<const JobId> jobs) override;
 
-  /// Whether there is a transfer of that number that has not ended; then it is so far now.
+  /// Whether there is a transfer of that number that has not ended; then it is so far now, and says
+  /// that it took that long if this is its end.
   /// Requires: kPart, kFinished or kFailed.
-  bool advance(JobId job, TransferProgress progress);
+  bool advance(JobId job, TransferProgress progress, std::uint32_t microseconds = 0);
 
   /// Whether a transfer of that number was reported; then it will be once more.
   bool report_again(JobId job);

@@ -40,6 +40,8 @@ struct TransferJob {
 struct TransferResult {
   JobId job = 0;
   bool success = true;
+  std::uint64_t num_bytes = 0;  ///< that it copied
+  double seconds = 0;           ///< that it took; 0: not known
   friend bool operator==(const TransferResult&, const TransferResult&) = default;
 };
 

@@ -84,6 +84,22 @@ void BasicOffloadingConnectorStats<Instrumentation>::aggregate(
 }
 
 template <class Instrumentation>
+void BasicOffloadingConnectorStats<Instrumentation>::aggregate(
+    std::span<const TransferOperations> data) {
+  for (const TransferOperations& each : data) {
+    const std::size_t index = index_of(each.transfer_type, {}, {});
+    for (const OffloadingOperationMetrics& op : each.ops) append(index, op);
+  }
+}
+
+template <class Instrumentation>
+void BasicOffloadingConnectorStats<Instrumentation>::move_to(std::vector<TransferOperations>& out) {
+  out.resize(num_types_);
+  for (std::size_t index = 0; index < num_types_; ++index) out[index] = operations_[index];
+  reset();
+}
+
+template <class Instrumentation>
 void BasicOffloadingConnectorStats<Instrumentation>::reduce(
     std::vector<TransferTotals>& out) const {
   out.resize(num_types_);

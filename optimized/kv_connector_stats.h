@@ -32,9 +32,14 @@ class BasicOffloadingConnectorStats {
   void record_transfer(std::uint64_t num_bytes, double time, const TransferType& type);
   /// Cost: O(operations of other).
   void aggregate(const BasicOffloadingConnectorStats& other);
+  /// The same with what another one's data() was. Cost: O(operations).
+  void aggregate(std::span<const TransferOperations> data);
   /// Cost: O(types).
   void reduce(std::vector<TransferTotals>& out) const;
   bool is_empty() const { return num_types_ == 0; }
+  /// Replaces out by data(), and resets. Cost: O(operations); storage of out is used again as far
+  /// as it has the same number of types.
+  void move_to(std::vector<TransferOperations>& out);
   /// Cost: O(1).
   void reset() { num_types_ = 0; }
   std::span<const TransferOperations> data() const {

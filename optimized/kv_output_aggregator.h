@@ -14,6 +14,7 @@
 
 #include "contract/kv_output_aggregator.h"
 #include "optimized/instrumentation.h"
+#include "optimized/kv_connector_stats.h"
 #include "optimized/request_ids.h"
 
 namespace kvfence::optimized {
@@ -72,6 +73,7 @@ class BasicKVOutputAggregator {
     out.finished_recving.clear();
     out.invalid_block_ids.clear();
     out.completed_jobs.clear();
+    stats_.reset();
     if (planted(PlantedConnectorBug::kFinishedAtOneStepOnly)) sending_ = recving_ = {};
     for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
       const KVConnectorWorkerOutput& output = outputs[rank];
@@ -84,12 +86,16 @@ class BasicKVOutputAggregator {
       for (const TransferResult& result : output.completed_jobs) {
         out.completed_jobs.push_back({result.job, 1, result.success ? 0U : 1U});
       }
+      if (rank == 0 || !planted(PlantedConnectorBug::kStatsOfRank0)) {
+        stats_.aggregate(std::span<const TransferOperations>(output.stats));
+      }
     }
     std::sort(out.invalid_block_ids.begin(), out.invalid_block_ids.end());
     out.invalid_block_ids.erase(
         std::unique(out.invalid_block_ids.begin(), out.invalid_block_ids.end()),
         out.invalid_block_ids.end());
     add_up(out.completed_jobs);
+    stats_.move_to(out.stats);
   }
 
  private:
@@ -128,6 +134,7 @@ class BasicKVOutputAggregator {
   std::uint32_t num_workers_;
   MissingReports sending_;
   MissingReports recving_;
+  OffloadingConnectorStats stats_;
 };
 
 using KVOutputAggregator = BasicKVOutputAggregator<NoInstrumentation>;

@@ -67,6 +67,18 @@ TEST(KVOutputAggregator, InvalidBlocksAreThoseOfAnyRankAndJobsAddUpWithinAStep) 
   EXPECT_EQ(aggregate(aggregator, {{}, {}}), AggregatedOutput());
 }
 
+TEST(KVOutputAggregator, StatisticsAreThoseOfAllRanksInThisStep) {
+  KVOutputAggregator aggregator(2);
+  KVConnectorWorkerOutput first;
+  first.stats = {{"CPU_to_GPU", {{8, 2.0}}}};
+  KVConnectorWorkerOutput second;
+  second.stats = {{"GPU_to_CPU", {{4, 1.0}}}, {"CPU_to_GPU", {{8, 3.0}}}};
+  const std::vector<TransferOperations> both = {{"CPU_to_GPU", {{8, 2.0}, {8, 3.0}}},
+                                                {"GPU_to_CPU", {{4, 1.0}}}};
+  EXPECT_EQ(aggregate(aggregator, {first, second}).stats, both);
+  EXPECT_EQ(aggregate(aggregator, {{}, second}).stats, second.stats);
+}
+
 TEST(KVOutputAggregator, ACopyCountsOnItsOwn) {
   KVOutputAggregator aggregator(2);
   aggregate(aggregator, {received({"A"}), {}});

@@ -170,6 +170,7 @@ void BasicHoldingConnectorWorker<Instrumentation>::get_finished(
   for (const TransferResult& result : results_) {
     const std::uint32_t slot = transfers_.find(result.job);
     if (slot == kNone) continue;
+    measured_.add(result, transfers_[slot].is_store, instrumentation_);
     if (transfers_[slot].is_store) {
       end_store(slot, out);
       continue;
@@ -187,6 +188,7 @@ void BasicHoldingConnectorWorker<Instrumentation>::get_finished(
     if (!planted(Bug::kFinishedSendingForgotten)) out.finished_sending.push_back(id);
     erase_storing(*at);
   }
+  measured_.report(instrumentation_, out);
 }
 
 // ---- Fence ----
@@ -241,10 +243,12 @@ void BasicFencingConnectorWorker<Instrumentation>::get_finished(const KVConnecto
     const bool success = result.success || planted(Bug::kFailureNotReported);
     out.completed_jobs.push_back({result.job, success});
     if (slot == TransfersUnderWay::kNone) continue;
+    measured_.add(result, transfers_[slot].is_store, instrumentation_);
     transfers_.erase(slot);
     if (transfers_[slot].is_store) continue;
     report_load(transfers_[slot], result.success, instrumentation_, out);
   }
+  measured_.report(instrumentation_, out);
 }
 
 template class BasicHoldingConnectorWorker<NoInstrumentation>;

@@ -15,10 +15,38 @@
 #include "contract/kv_connector_worker.h"
 #include "contract/offloading_connector.h"
 #include "optimized/instrumentation.h"
+#include "optimized/kv_connector_stats.h"
 #include "optimized/request_ids.h"
 #include "optimized/transfers_under_way.h"
 
 namespace kvfence::optimized {
+
+/// The statistics of a step.
+class MeasuredTransfers {
+ public:
+  /// A transfer ended.
+  template <class Instrumentation>
+  void add(const TransferResult& result, bool is_store, const Instrumentation& instrumentation) {
+    using Bug = PlantedConnectorBug;
+    if (!result.success && !instrumentation.planted(Bug::kFailedTransferMeasured)) return;
+    if (result.seconds == 0 && !instrumentation.planted(Bug::kUnknownTimeCounted)) return;
+    const bool is_from_gpu = is_store != instrumentation.planted(Bug::kDirectionsSwapped);
+    stats_.record_transfer(result.num_bytes, result.seconds,
+                           is_from_gpu ? TransferType{"GPU", "CPU"} : TransferType{"CPU", "GPU"});
+  }
+
+  template <class Instrumentation>
+  void report(const Instrumentation& instrumentation, KVConnectorWorkerOutput& out) {
+    if (instrumentation.planted(PlantedConnectorBug::kStatsKept)) {
+      out.stats.assign(stats_.data().begin(), stats_.data().end());
+    } else {
+      stats_.move_to(out.stats);
+    }
+  }
+
+ private:
+  OffloadingConnectorStats stats_;
+};
 
 /// Without Rules::offload_fences_reuse: numbers its transfers itself.
 template <class Instrumentation>
@@ -57,6 +85,7 @@ class BasicHoldingConnectorWorker final : public KVConnectorWorker {
   void end_store(std::uint32_t slot, KVConnectorWorkerOutput& out);
 
   [[no_unique_address]] Instrumentation instrumentation_;
+  MeasuredTransfers measured_;
   JobId next_job_ = 0;
   TransferQueue queue_;
   TransfersUnderWay transfers_;
@@ -92,6 +121,7 @@ class BasicFencingConnectorWorker final : public KVConnectorWorker {
   void queue_stores(const OffloadingConnectorMetadata& metadata, TransferEngine& engine);
 
   [[no_unique_address]] Instrumentation instrumentation_;
+  MeasuredTransfers measured_;
   TransferQueue queue_;
   TransfersUnderWay transfers_;
   std::vector<TransferResult> results_;  ///< of the call that runs

@@ -123,6 +123,20 @@ TEST(HoldingWorker, ALoadForgetsThatTheRequestHadStored) {
   EXPECT_EQ(rank.step({}).finished_recving, Names{"A"});
 }
 
+TEST(EachWorker, MeasuresWhatEndedWellAndTookAKnownTime) {
+  for (const Profile profile : {Profile::kV019, Profile::kV023}) {
+    Rank rank(profile);
+    OffloadingConnectorMetadata metadata = loads({load_of("A", {3, 4}), load_of("B", {5})});
+    metadata.loads.back().job = 1;
+    rank.step(metadata);
+    EXPECT_TRUE(rank.engine().advance(1, TransferProgress::kFinished));
+    EXPECT_TRUE(rank.engine().advance(0, TransferProgress::kFinished, 2));
+    const std::vector<TransferOperations> measured = {{"CPU_to_GPU", {{8192, 2e-6}}}};
+    EXPECT_EQ(rank.step({}).stats, measured);
+    EXPECT_TRUE(rank.step({}).stats.empty());
+  }
+}
+
 TEST(HoldingWorker, AFailedLoadIsOverAndItsBlocksAreInvalid) {
   Rank rank(Profile::kV019);
   rank.step(loads({load_of("A", {3, 0, 4})}));

@@ -66,6 +66,11 @@ enum class PlantedConnectorBug : std::uint8_t {
   kFinishedAtOneStepOnly,
   kInvalidBlocksOfRank0,
   kRepeatedJobCountedOnce,
+  kFailedTransferMeasured,
+  kUnknownTimeCounted,
+  kDirectionsSwapped,
+  kStatsKept,
+  kStatsOfRank0,
 };
 
 struct PlantedConnectorBugInfo {
@@ -75,7 +80,7 @@ struct PlantedConnectorBugInfo {
   std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
 };
 
-inline constexpr std::array<PlantedConnectorBugInfo, 52> kPlantedConnectorBugs = {{
+inline constexpr std::array<PlantedConnectorBugInfo, 57> kPlantedConnectorBugs = {{
     {PlantedConnectorBug::kPreemptedStoresNotFlushed, "preempted_stores_not_flushed",
      "Nothing is flushed for a preempted request.", "vllm#29870"},
     {PlantedConnectorBug::kPreemptedStoresStayPending, "preempted_stores_stay_pending",
@@ -198,6 +203,16 @@ inline constexpr std::array<PlantedConnectorBugInfo, 52> kPlantedConnectorBugs =
      "Invalid blocks are those of rank 0.", "vllm#56104"},
     {PlantedConnectorBug::kRepeatedJobCountedOnce, "repeated_job_counted_once",
      "A job that several ranks report in one step counts as reported by one.", "vllm#28768"},
+    {PlantedConnectorBug::kFailedTransferMeasured, "failed_transfer_measured",
+     "Statistics count a transfer that failed.", "ours"},
+    {PlantedConnectorBug::kUnknownTimeCounted, "unknown_time_counted",
+     "Statistics count a transfer of which nobody knows how long it took.", "ours"},
+    {PlantedConnectorBug::kDirectionsSwapped, "directions_swapped",
+     "Statistics count stores as loads, and loads as stores.", "ours"},
+    {PlantedConnectorBug::kStatsKept, "stats_kept",
+     "A worker's statistics begin with those of the steps before.", "ours"},
+    {PlantedConnectorBug::kStatsOfRank0, "stats_of_rank_0",
+     "The statistics of the other ranks are left out.", "ours"},
 }};
 
 /// The entry of a bug. Requires: bug is not kNone.

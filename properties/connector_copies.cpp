@@ -100,6 +100,11 @@ std::optional<BrokenCopyRule> Copies::run(PlannedStep step, const Sequences& seq
   std::sort(owed.invalid_blocks.begin(), owed.invalid_blocks.end());
   owed.invalid_blocks.erase(std::unique(owed.invalid_blocks.begin(), owed.invalid_blocks.end()),
                             owed.invalid_blocks.end());
+  if (!owed.stats.empty()) {
+    const std::string first = owed.stats.front().type;
+    std::stable_partition(owed.stats.begin(), owed.stats.end(),
+                          [&](const Operation& each) { return each.type == first; });
+  }
   return std::nullopt;
 }
 
@@ -157,7 +162,7 @@ std::optional<BrokenCopyRule> Copies::submit(std::size_t rank_index, const Copy&
   return std::nullopt;
 }
 
-void Copies::end(std::size_t rank_index, Copy& copy, bool success) {
+void Copies::end(std::size_t rank_index, Copy& copy, bool success, std::uint32_t microseconds) {
   Rank& rank = ranks_[rank_index];
   const std::uint32_t factor = setup_.spec.block_size_factor;
   copy.progress = success ? TransferProgress::kFinished : TransferProgress::kFailed;
@@ -166,7 +171,7 @@ void Copies::end(std::size_t rank_index, Copy& copy, bool success) {
     Content& block = rank.blocks[part.block];
     (copy.is_store ? slot : block) = !success ? Content{} : copy.is_store ? block : slot;
   }
-  rank.ended.push_back({copy.serial, success});
+  rank.ended.push_back({copy.serial, success, microseconds});
 }
 
 std::optional<BrokenCopyRule> Copies::overwrite(std::size_t rank, BlockId block,
@@ -263,6 +268,11 @@ void Copies::take_ended(Rank& rank, const PlannedStep& step, OwedReport& owed) {
     const auto at = std::find_if(rank.copies.begin(), rank.copies.end(),
                                  [&](const Copy& copy) { return copy.serial == ended.serial; });
     KVFENCE_CHECK(at != rank.copies.end(), "a copy that ended was there");
+    if (ended.success && ended.microseconds > 0) {
+      owed.stats.push_back({at->is_store ? "GPU_to_CPU" : "CPU_to_GPU",
+                            static_cast<std::uint32_t>(kScriptedBlockBytes * at->parts.size()),
+                            ended.microseconds});
+    }
     if (!at->is_store) {
       count(num_recving_, at->request, owed.finished_recving);
       if (!ended.success) {
@@ -306,21 +316,20 @@ void Copies::count(std::map<std::string, std::uint32_t>& counts, const std::stri
 
 // ---- The copy engines ----
 
-ErrorCode Copies::advance(std::uint32_t rank_index, JobId job, TransferProgress progress,
-                          bool may_fail) {
-  const bool fails = progress == TransferProgress::kFailed;
-  if (progress == TransferProgress::kSubmitted) return ErrorCode::kBadRange;
-  if (rank_index >= ranks_.size() || (fails && !may_fail)) return ErrorCode::kNotInConfig;
-  std::vector<Copy>& copies = ranks_[rank_index].copies;
+ErrorCode Copies::advance(const AdvanceTransfer& command, bool may_fail) {
+  const bool fails = command.progress == TransferProgress::kFailed;
+  if (command.progress == TransferProgress::kSubmitted) return ErrorCode::kBadRange;
+  if (command.rank >= ranks_.size() || (fails && !may_fail)) return ErrorCode::kNotInConfig;
+  std::vector<Copy>& copies = ranks_[command.rank].copies;
   const auto at = std::find_if(copies.begin(), copies.end(), [&](const Copy& copy) {
-    return copy.job == job && is_under_way(copy);
+    return copy.job == command.job && is_under_way(copy);
   });
   if (at == copies.end()) return ErrorCode::kUnknownJob;
   if (fails && at->is_store && !fences_) return ErrorCode::kNotInProfile;
-  if (progress == TransferProgress::kPart) {
-    at->progress = progress;
+  if (command.progress == TransferProgress::kPart) {
+    at->progress = command.progress;
   } else {
-    end(rank_index, *at, !fails);
+    end(command.rank, *at, !fails, command.microseconds);
   }
   return ErrorCode::kNone;
 }

@@ -120,6 +120,7 @@ struct OwedReport {
   std::vector<std::string> finished_sending;
   std::vector<BlockId> invalid_blocks;
   std::map<JobId, Completed> completed_jobs;
+  std::vector<Operation> stats;  ///< type by type, in the order in which the types came
 };
 
 /// The ranks, as the contract says that they work. A value: copyable.
@@ -134,7 +135,7 @@ class Copies {
   std::optional<BrokenCopyRule> run(PlannedStep step, const Sequences& sequences, OwedReport& owed);
 
   /// The refusal of a copy engine, or none.
-  ErrorCode advance(std::uint32_t rank, JobId job, TransferProgress progress, bool may_fail);
+  ErrorCode advance(const AdvanceTransfer& command, bool may_fail);
   ErrorCode report_again(std::uint32_t rank, JobId job) const;
 
   /// In the engines, rank by rank, in the order of submission; reported ones are gone.
@@ -164,6 +165,7 @@ class Copies {
   struct Ended {
     std::uint64_t serial = 0;
     bool success = true;
+    std::uint32_t microseconds = 0;
   };
 
   struct Rank {
@@ -185,7 +187,7 @@ class Copies {
   }
 
   std::optional<BrokenCopyRule> submit(std::size_t rank, const Copy& copy);
-  void end(std::size_t rank, Copy& copy, bool success);
+  void end(std::size_t rank, Copy& copy, bool success, std::uint32_t microseconds = 0);
   std::optional<BrokenCopyRule> overwrite(std::size_t rank, BlockId block, const std::string& who,
                                           const Content& content);
   void forgive(Rank& rank, const PlannedStep& step) const;

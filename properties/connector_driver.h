@@ -17,6 +17,7 @@
 ///   kWrongTokenCount  update: samples names a request twice, or one that is not in the step
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -131,6 +132,7 @@ class ConnectorDriver final : public Implementation<ConnectorTarget> {
     observation_.finished_sending.reset();
     observation_.invalid_blocks.reset();
     observation_.completed_jobs.reset();
+    observation_.stats.reset();
   }
 
   void forget_state() {
@@ -261,8 +263,9 @@ class ConnectorDriver final : public Implementation<ConnectorTarget> {
       const bool fences = setup_.spec.manager.rules.offload_fences_reuse;
       if (fails && transfer.job.spec.is_store && !fences) return ErrorCode::kNotInProfile;
     }
-    return engine.advance(command.job, command.progress) ? ErrorCode::kNone
-                                                         : ErrorCode::kUnknownJob;
+    return engine.advance(command.job, command.progress, command.microseconds)
+               ? ErrorCode::kNone
+               : ErrorCode::kUnknownJob;
   }
 
   ErrorCode run(const connector::ReportTransferAgain& command, const World&) {
@@ -331,6 +334,14 @@ class ConnectorDriver final : public Implementation<ConnectorTarget> {
       completed[index].job = aggregated_.completed_jobs[index].job;
       completed[index].num_workers = aggregated_.completed_jobs[index].num_workers;
       completed[index].num_failed = aggregated_.completed_jobs[index].num_failed;
+    }
+    std::vector<connector::Operation>& stats = observation_.stats.emplace();
+    stats.clear();
+    for (const TransferOperations& operations : aggregated_.stats) {
+      for (const OffloadingOperationMetrics& op : operations.ops) {
+        stats.push_back({operations.transfer_type, static_cast<std::uint32_t>(op.op_size),
+                         static_cast<std::uint32_t>(std::lround(op.op_time * 1e6))});
+      }
     }
   }
 

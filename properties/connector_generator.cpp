@@ -241,7 +241,10 @@ std::optional<Command> Generator::copy(Choices& choices) const {
   for (const EngineTransfer& transfer : transfers_) {
     if (has_ended(transfer) || transfer.rank >= late_in_.size()) continue;
     if (!choices.once_in(late_in_[transfer.rank])) continue;
-    AdvanceTransfer command{transfer.rank, transfer.job, TransferProgress::kFinished};
+    AdvanceTransfer command;
+    command.rank = transfer.rank;
+    command.job = transfer.job;
+    command.microseconds = choices.once_in(4) ? 0 : 1 + choices.below(9);
     const bool is_fresh = transfer.progress == TransferProgress::kSubmitted;
     if (is_fresh && choices.once_in(part_in_)) {
       command.progress = TransferProgress::kPart;
@@ -332,7 +335,10 @@ Command Generator::bent(Choices& choices, Command command) const {
   }
   if (choices.once_in(6)) {
     const auto progress = static_cast<TransferProgress>(1 + choices.below(3));
-    AdvanceTransfer advance{choices.below(config_.world_size + 1), choices.below(24), progress};
+    AdvanceTransfer advance;
+    advance.rank = choices.below(config_.world_size + 1);
+    advance.job = choices.below(24);
+    advance.progress = progress;
     if (!transfers_.empty() && choices.once_in(2)) advance.job = pick(choices, transfers_).job;
     const bool may_fail_here =
         config_.groups.size() == 1 && config_.groups.front().is_full_attention();

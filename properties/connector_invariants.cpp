@@ -38,10 +38,11 @@ enum Rule : std::size_t {
   kC15,
   kC16,
   kC17,
-  kC18
+  kC18,
+  kC19
 };
 
-static_assert(kInvariants.size() == kC18 + 1);
+static_assert(kInvariants.size() == kC19 + 1);
 
 /// Steps without anything under way behind which whoever waits has to go on.
 constexpr std::uint32_t kQuietStepsMax = 3;
@@ -205,7 +206,7 @@ ErrorCode Invariants::refusal(const Command& command, const World& world) const 
   }
   if (const auto* advance = std::get_if<AdvanceTransfer>(&command)) {
     Copies copies = copies_;
-    return copies.advance(advance->rank, advance->job, advance->progress, may_fail_);
+    return copies.advance(*advance, may_fail_);
   }
   if (const auto* again = std::get_if<ReportTransferAgain>(&command)) {
     return copies_.report_again(again->rank, again->job);
@@ -247,6 +248,7 @@ Found Invariants::check_presence(const Command& command, const Observation& obse
   want("finished_sending", observation.finished_sending, updates);
   want("invalid_blocks", observation.invalid_blocks, updates);
   want("completed_jobs", observation.completed_jobs, updates);
+  want("stats", observation.stats, updates);
   want("success", observation.success, resets);
   want("connector_calls", observation.connector_calls, false);
   return found;
@@ -351,7 +353,7 @@ Found Invariants::take_in(const Command& command, const Observation& observation
         for (const CopyPart& part : copy.parts) failed_slots_.insert(part.slot);
       });
     }
-    copies_.advance(advance->rank, advance->job, advance->progress, may_fail_);
+    copies_.advance(*advance, may_fail_);
   } else if (const auto* paused = std::get_if<SetPauseState>(&command)) {
     pause_state_ = paused->state;
   } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
@@ -558,6 +560,9 @@ Found Invariants::take_in_update(const Observation& observation, const World& wo
     for (Completed& each : shown) each.num_failed = 0;
     return broken(shown == without_failures ? kC12 : kC13, "completed_jobs", completed,
                   *observation.completed_jobs);
+  }
+  if (*observation.stats != owed.stats) {
+    return broken(kC19, "stats", owed.stats, *observation.stats);
   }
   for (const scheduler::RequestOutput& output : *observation.outputs) {
     if (known_.count(output.request) == 0) {

@@ -31,7 +31,7 @@ struct Invariant {
 };
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 18> kInvariants = {{
+inline constexpr std::array<Invariant, 19> kInvariants = {{
     {"C1", "answers_fit_the_command",
      "a command is refused with the first code whose condition holds, and answers with exactly "
      "what it returns"},
@@ -82,6 +82,9 @@ inline constexpr std::array<Invariant, 18> kInvariants = {{
     {"C18", "all_comes_to_an_end",
      "with no transfer left, nothing waits for ever: held blocks are freed, an engine without held "
      "blocks admits who waits, and with no request left no block, reader or writer is left"},
+    {"C19", "statistics_are_what_was_measured",
+     "a step's statistics are the transfers that each rank reported in it, ended well and took a "
+     "known time: once each, with their direction, bytes and time"},
 }};
 
 /// Watches one implementation. A value: copyable.

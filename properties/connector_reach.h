@@ -53,6 +53,8 @@ enum class Reached : std::uint8_t {
   kStoreFailed,
   kStoreFailedOnARank,
   kReportedAgain,
+  kMeasuredLoad,
+  kMeasuredStore,
   kTwoStepsInFlight,
   kResetDone,
   kResetRefused,
@@ -75,7 +77,7 @@ enum class Reached : std::uint8_t {
 using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
-inline constexpr std::array<ReachGoal, 53> kReachGoals = {{
+inline constexpr std::array<ReachGoal, 55> kReachGoals = {{
     {Reached::kLoad, "load", "a request waits while its blocks are copied back"},
     {Reached::kStore, "store", "blocks were copied to CPU memory"},
     {Reached::kLoadOfPreempted, "load_of_preempted", "a preempted request was loaded", 1, true},
@@ -134,6 +136,8 @@ inline constexpr std::array<ReachGoal, 53> kReachGoals = {{
     {Reached::kStoreFailedOnARank, "store_failed_on_a_rank",
      "a store failed on one rank and not on another"},
     {Reached::kReportedAgain, "reported_again", "an engine reported a transfer a second time"},
+    {Reached::kMeasuredLoad, "measured_load", "statistics had a load"},
+    {Reached::kMeasuredStore, "measured_store", "statistics had a store"},
     {Reached::kTwoStepsInFlight, "two_steps_in_flight",
      "a step was planned before the one before it came back"},
     {Reached::kResetDone, "reset_done", "a reset took keys of the GPU's cache", 1, true},

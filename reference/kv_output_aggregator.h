@@ -13,6 +13,7 @@
 
 #include "contract/check.h"
 #include "contract/kv_output_aggregator.h"
+#include "reference/kv_connector_stats.h"
 
 namespace kvfence::reference {
 
@@ -25,6 +26,7 @@ class KVOutputAggregator {
     out = {};
     std::set<BlockId> invalid_blocks;
     std::map<JobId, CompletedJob> completed_jobs;
+    OffloadingConnectorStats stats;
     for (const KVConnectorWorkerOutput& output : outputs) {
       count(output.finished_sending, num_sent_, out.finished_sending);
       count(output.finished_recving, num_received_, out.finished_recving);
@@ -35,9 +37,11 @@ class KVOutputAggregator {
         ++completed.num_workers;
         if (!result.success) ++completed.num_failed;
       }
+      stats.aggregate(OffloadingConnectorStats(output.stats));
     }
     out.invalid_block_ids.assign(invalid_blocks.begin(), invalid_blocks.end());
     for (const auto& [job, completed] : completed_jobs) out.completed_jobs.push_back(completed);
+    out.stats.assign(stats.data().begin(), stats.data().end());
   }
 
  private:

@@ -34,7 +34,7 @@ KVConnectorWorkerOutput completed(std::vector<TransferResult> jobs) {
 }
 
 AggregatedOutput aggregate(KVOutputAggregator& aggregator, const Outputs& outputs) {
-  AggregatedOutput out = {{"before"}, {"before"}, {9}, {{9, 9, 9}}};
+  AggregatedOutput out = {{"before"}, {"before"}, {9}, {{9, 9, 9}}, {{"before", {}}}};
   aggregator.aggregate(outputs, out);
   return out;
 }
@@ -82,6 +82,18 @@ TEST(KVOutputAggregator, JobsAreSummedOverTheStepAlone) {
   EXPECT_EQ(aggregate(aggregator, outputs).completed_jobs, Jobs({{1, 2, 1}, {2, 1, 0}, {4, 1, 0}}));
   EXPECT_EQ(aggregate(aggregator, {completed({}), completed({{4, true}})}).completed_jobs,
             Jobs({{4, 1, 0}}));
+}
+
+TEST(KVOutputAggregator, StatisticsAreAggregatedRankByRank) {
+  KVOutputAggregator aggregator(2);
+  KVConnectorWorkerOutput stored;
+  stored.stats = {{"GPU_to_CPU", {{4096, 1e-6}}}};
+  KVConnectorWorkerOutput loaded_and_stored;
+  loaded_and_stored.stats = {{"CPU_to_GPU", {{8192, 3e-6}}}, {"GPU_to_CPU", {{4096, 2e-6}}}};
+  const std::vector<TransferOperations> all = {{"GPU_to_CPU", {{4096, 1e-6}, {4096, 2e-6}}},
+                                               {"CPU_to_GPU", {{8192, 3e-6}}}};
+  EXPECT_EQ(aggregate(aggregator, {stored, loaded_and_stored}).stats, all);
+  EXPECT_EQ(aggregate(aggregator, {{}, stored}).stats, stored.stats);
 }
 
 TEST(KVOutputAggregator, ACopyGoesItsOwnWay) {

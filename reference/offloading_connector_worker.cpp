@@ -57,10 +57,21 @@ std::vector<OffloadingConnectorWorkerBase::Ended> OffloadingConnectorWorkerBase:
   for (const TransferResult& result : results) {
     const auto transfer = under_way_.find(result.job);
     if (transfer == under_way_.end()) continue;
+    if (result.success && result.seconds != 0) {
+      stats_.record_transfer(
+          result.num_bytes, result.seconds,
+          transfer->second.spec.is_store ? TransferType{"GPU", "CPU"} : TransferType{"CPU", "GPU"});
+    }
     ended.push_back({std::move(transfer->second), result.success});
     under_way_.erase(transfer);
   }
   return ended;
+}
+
+// Source: vLLM v0.19.0 and v0.23.0 v1/.../offloading/worker.py get_kv_connector_stats
+void OffloadingConnectorWorkerBase::report_stats(KVConnectorWorkerOutput& out) {
+  out.stats.assign(stats_.data().begin(), stats_.data().end());
+  stats_.reset();
 }
 
 // Source: vLLM v0.19.0 and v0.23.0 v1/.../offloading/worker.py get_finished; failures: ours
@@ -147,6 +158,7 @@ void HoldingOffloadingConnectorWorker::get_finished(const KVConnectorMetadata& /
       out.finished_sending.push_back(request);
     }
   }
+  report_stats(out);
 }
 
 // Fence.
@@ -179,6 +191,7 @@ void FencingOffloadingConnectorWorker::get_finished(
     out.completed_jobs.push_back({ended.job.job, ended.success});
     if (!ended.job.spec.is_store) report_load(ended, out);
   }
+  report_stats(out);
 }
 
 }  // namespace kvfence::reference

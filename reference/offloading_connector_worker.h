@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/offloading_connector.h"
+#include "reference/kv_connector_stats.h"
 
 namespace kvfence::reference {
 
@@ -36,10 +37,14 @@ class OffloadingConnectorWorkerBase : public KVConnectorWorker {
   /// A load that ended, well or badly.
   static void report_load(const Ended& load, KVConnectorWorkerOutput& out);
 
+  /// What was measured since the last report.
+  void report_stats(KVConnectorWorkerOutput& out);
+
   std::map<JobId, TransferJob> under_way_;  ///< started or queued, by this worker's number
 
  private:
   std::vector<JobId> queued_stores_;  ///< in order
+  OffloadingConnectorStats stats_;
 };
 
 /// Reports finished_sending once all stores of a finished request are done.

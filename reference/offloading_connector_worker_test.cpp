@@ -161,6 +161,26 @@ TEST_P(EachWorker, AResultThatIsReportedAgainIsPassedOver) {
   EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
 }
 
+// Upstream: test_metrics.py, what a worker records.
+TEST_P(EachWorker, StatisticsAreWhatEndedWellAndTookAKnownTime) {
+  Rank rank(GetParam());
+  rank.store("A", {1, 2}, 0);
+  rank.step();
+  rank.load("B", {3}, 1);
+  rank.load("C", {4}, 2);
+  rank.load("D", {5}, 3);
+  EXPECT_TRUE(rank.step().stats.empty());
+  EXPECT_TRUE(rank.engine.advance(0, TransferProgress::kFinished, 7));
+  EXPECT_TRUE(rank.engine.advance(1, TransferProgress::kFailed, 7));
+  EXPECT_TRUE(rank.engine.advance(2, TransferProgress::kFinished));
+  EXPECT_TRUE(rank.engine.advance(3, TransferProgress::kFinished, 5));
+  const std::vector<TransferOperations> measured = {{"GPU_to_CPU", {{8192, 7e-6}}},
+                                                    {"CPU_to_GPU", {{4096, 5e-6}}}};
+  EXPECT_EQ(rank.step().stats, measured);
+  EXPECT_TRUE(rank.engine.report_again(0));
+  EXPECT_TRUE(rank.step().stats.empty());
+}
+
 TEST_P(EachWorker, ACopyGoesItsOwnWay) {
   Rank rank(GetParam());
   rank.store("A", {1}, 0);

@@ -70,14 +70,16 @@ class UpstreamConnector(UpstreamScheduler):
             f"{self._take(output)} finished_recving={self._names_text(report.finished_recving)}"
             f" finished_sending={self._names_text(report.finished_sending)}"
             f" invalid_blocks={print_integers(report.invalid_block_ids)} completed_jobs=[{' '.join(completed_texts)}]"
+            f" stats=[{' '.join(self._operation_texts(report.kv_connector_stats))}]"
         )
 
-    def advance_transfer(self, rank, job_id, progress) -> str:
+    def advance_transfer(self, rank, job_id, progress, microseconds) -> str:
         if progress == "submitted":
             return "error=bad_range"
         if rank >= self._config.world_size or progress == "failed":
             return "error=not_in_config"
-        return "error=none" if self._connectors.engines[rank].advance(job_id, progress) else "error=unknown_job"
+        return "error=none" if self._connectors.engines[rank].advance(
+            job_id, progress, microseconds) else "error=unknown_job"
 
     def report_transfer_again(self, rank, job_id) -> str:
         if rank >= self._config.world_size:
@@ -89,6 +91,12 @@ class UpstreamConnector(UpstreamScheduler):
         return f"error=none success={'true' if success else 'false'}"
 
     # ---- Answers ----
+
+    @staticmethod
+    def _operation_texts(stats: Any) -> List[str]:
+        data = {} if stats is None else stats.data
+        return [f"(operation type={transfer_type} bytes={operation.op_size} microseconds={round(operation.op_time * 1e6)})"
+                for transfer_type, operations in data.items() for operation in operations]
 
     def _in_order_of_names(self, names: Any) -> List[str]:
         return sorted(names or (), key=self._names.__getitem__)

@@ -72,8 +72,9 @@ READERS: Dict[str, CommandReader] = {
     "reset_prefix_cache": CommandReader("reset_prefix_cache", {"reset_connector": FLAG}, {"reset_connector": False}),
     "advance_transfer": CommandReader(
         "advance_transfer",
-        {"rank": INTEGER, "job": INTEGER, "progress": scheduler_target.choice("progress", PROGRESS)},
-        {"rank": 0, "progress": "finished"}),
+        {"rank": INTEGER, "job": INTEGER, "progress": scheduler_target.choice("progress", PROGRESS),
+         "microseconds": INTEGER},
+        {"rank": 0, "progress": "finished", "microseconds": 0}),
     "report_transfer_again": CommandReader("report_transfer_again", {"rank": INTEGER, "job": INTEGER}, {"rank": 0}),
     **{verb: scheduler_target.READERS[verb]
        for verb in ("schedule", "finish_requests", "finish_all_requests", "set_pause_state")},

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List
+
+
+# What a GPU block counts for (contract/scripted_transfer_engine.h).
+_BLOCK_BYTES = 4096
 
 
 class Transfer:
     """One transfer that was submitted and is not reported yet."""
 
-    def __init__(self, job_id: int, is_store: bool):
+    def __init__(self, job_id: int, is_store: bool, num_gpu_blocks: int):
         self.job_id = job_id
         self.is_store = is_store
+        self.num_bytes = num_gpu_blocks * _BLOCK_BYTES
         self.progress = "submitted"
 
     def is_under_way(self) -> bool:
@@ -24,22 +29,24 @@ def make_scripted_transfer_engine(worker_module: Any) -> Any:
         def __init__(self) -> None:
             # By job, in the order of submission; reported ones are gone.
             self.transfers: Dict[int, Transfer] = {}
-            self._ended: List[int] = []
-            self._reported: Set[int] = set()
+            self._ended: List[Any] = []
+            # By job.
+            self._reported: Dict[int, Any] = {}
 
         # ---- What upstream calls ----
 
         def transfer_async(self, job_id: int, spec: Any) -> bool:
-            source, _ = spec
-            self.transfers[job_id] = Transfer(job_id, source.medium() == "GPU")
+            source, target = spec
+            is_store = source.medium() == "GPU"
+            gpu = source if is_store else target
+            self.transfers[job_id] = Transfer(job_id, is_store, len(gpu.block_ids))
             return True
 
         def get_finished(self) -> List[Any]:
-            results = [worker_module.TransferResult(job_id=job_id, success=True) for job_id in self._ended]
-            for job_id in self._ended:
-                self.transfers.pop(job_id, None)
-            self._reported.update(self._ended)
-            self._ended.clear()
+            results, self._ended = self._ended, []
+            for result in results:
+                self.transfers.pop(result.job_id, None)
+                self._reported[result.job_id] = result
             return results
 
         def wait(self, job_ids: Any) -> None:
@@ -49,21 +56,27 @@ def make_scripted_transfer_engine(worker_module: Any) -> Any:
 
         # ---- Commands ----
 
-        def advance(self, job_id: int, progress: str) -> bool:
-            """Whether there is such a transfer that has not ended; then it is so far now."""
+        def advance(self, job_id: int, progress: str, microseconds: int = 0) -> bool:
+            """Whether there is such a transfer that has not ended; then it is so far now.
+
+            microseconds: that it took, if this is its end.
+            """
             transfer = self.transfers.get(job_id)
             if transfer is None or not transfer.is_under_way():
                 return False
             transfer.progress = progress
             if progress != "part":
-                self._ended.append(job_id)
+                self._ended.append(worker_module.TransferResult(
+                    job_id=job_id, success=True, transfer_size=transfer.num_bytes,
+                    transfer_time=microseconds / 1e6,
+                    transfer_type=("GPU", "CPU") if transfer.is_store else ("CPU", "GPU")))
             return True
 
         def report_again(self, job_id: int) -> bool:
             """Whether that transfer was reported; then it will be once more."""
             if job_id not in self._reported:
                 return False
-            self._ended.append(job_id)
+            self._ended.append(self._reported[job_id])
             return True
 
     return ScriptedTransferEngine()

@@ -166,6 +166,7 @@ class Connectors:
             finished_recving=finished_recving,
             kv_connector_worker_meta=worker.build_connector_worker_meta(),
             invalid_block_ids=worker.get_block_ids_with_load_errors(),
+            kv_connector_stats=worker.get_kv_connector_stats(),
         )
         worker.clear_connector_metadata()
         return self._outputs.ModelRunnerOutput(req_ids=[], req_id_to_index={}, kv_connector_output=report)
