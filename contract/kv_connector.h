@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,11 +19,17 @@
 namespace kvfence {
 
 struct SchedulerOutput;
+enum class RequestStatus : std::uint8_t;  ///< contract/scheduler.h
 
 /// What a client asks of the connectors for one request.
 /// Source: vLLM v0.23.0 kv_transfer_params.
 struct KVTransferParams {
   std::optional<std::uint32_t> max_offload_tokens;  ///< leading tokens that may be stored
+  bool do_remote_decode = false;   ///< another engine will read the blocks of the prompt
+  bool do_remote_prefill = false;  ///< another engine computed the prompt, as the rest says
+  std::string remote_engine_id{};
+  std::string remote_request_id{};
+  BlocksByGroup remote_block_ids{};  ///< all of the remote request's, by group
   friend bool operator==(const KVTransferParams&, const KVTransferParams&) = default;
 };
 
@@ -34,6 +41,7 @@ struct ConnectorRequest {
   std::uint32_t num_prompt_tokens = 0;
   std::uint32_t num_computed_tokens = 0;  ///< this step's excluded
   const KVTransferParams& params;
+  RequestStatus status{};
 };
 
 /// What a connector may ask of the engine around it, during the call.

@@ -29,7 +29,9 @@ Rules rules_of(Profile profile) {
               .arc_refuses_with_idle_t1 = true,
               .tiering = true,
               .offload_fences_reuse = true,
-              .multi_connector_hma = true};
+              .multi_connector_hma = true,
+              .stopped_requests_are_sent = true,
+              .kv_lease_heartbeats = true};
   }
   return {};
 }

@@ -121,6 +121,18 @@ struct Rules {
   /// distributed/kv_transfer/kv_connector/v1/multi_connector.py request_finished_all_groups.
   bool multi_connector_hma = false;
 
+  /// A producer keeps the blocks of a request that ended at a stop token for its consumer too;
+  /// before, of one that reached its length alone.
+  /// Source: vLLM v0.23.0 distributed/kv_transfer/kv_connector/v1/nixl/scheduler.py
+  /// request_finished; v0.19.0 v1/nixl_connector.py NixlConnectorScheduler.request_finished.
+  bool stopped_requests_are_sent = false;
+
+  /// What a producer holds is leased: a consumer asks for more time while its requests wait.
+  /// Before, the deadline stands.
+  /// Source: vLLM v0.23.0 distributed/kv_transfer/kv_connector/v1/nixl/scheduler.py
+  /// on_new_request, worker.py _handle_heartbeat; absent in v0.19.0.
+  bool kv_lease_heartbeats = false;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -131,7 +143,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 23> kRuleFields = {{
+inline constexpr std::array<RuleField, 25> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -175,6 +187,10 @@ inline constexpr std::array<RuleField, 23> kRuleFields = {{
      "an offloading connector frees at once and flushes transfers of blocks that are used again"},
     {"multi_connector_hma", &Rules::multi_connector_hma,
      "a MultiConnector hands the blocks of all groups on, if all of its children can take them"},
+    {"stopped_requests_are_sent", &Rules::stopped_requests_are_sent,
+     "a producer keeps the blocks of a request that ended at a stop token too"},
+    {"kv_lease_heartbeats", &Rules::kv_lease_heartbeats,
+     "a consumer renews the lease of blocks that a producer holds for it"},
 }};
 
 /// A pinned upstream release.

@@ -99,7 +99,8 @@ ConnectorRequest SchedulerState<Instrumentation>::connector_request(RequestIndex
           .request = records[request].request,
           .num_prompt_tokens = states[request].num_prompt_tokens,
           .num_computed_tokens = states[request].num_computed_tokens,
-          .params = records[request].kv_transfer_params};
+          .params = records[request].kv_transfer_params,
+          .status = states[request].status};
 }
 
 template <class Instrumentation>

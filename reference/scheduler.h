@@ -165,7 +165,8 @@ inline ConnectorRequest connector_request(const SchedulerRequest& request) {
           .request = request.request,
           .num_prompt_tokens = request.num_prompt_tokens(),
           .num_computed_tokens = request.num_computed_tokens,
-          .params = request.added.kv_transfer_params};
+          .params = request.added.kv_transfer_params,
+          .status = request.status};
 }
 
 }  // namespace kvfence::reference
