@@ -1,7 +1,7 @@
 #pragma once
 
 /// What watches, or breaks, the optimized code from inside: a value that the pool, its queue, its
-/// map, and the parts of KV-cache manager, scheduler, offloading managers and connector each hold.
+/// map, and the parts of KV-cache manager, scheduler, offloading managers and connectors each hold.
 ///
 /// An instrumentation has the members of NoInstrumentation; production builds use that one,
 /// which is empty and whose hooks fold to nothing.
@@ -11,6 +11,7 @@
 
 #include "optimized/planted_bugs.h"
 #include "optimized/planted_connector_bugs.h"
+#include "optimized/planted_disaggregated_bugs.h"
 #include "optimized/planted_multi_connector_bugs.h"
 #include "optimized/planted_offloading_bugs.h"
 #include "optimized/planted_tiering_bugs.h"
@@ -29,6 +30,7 @@ struct NoInstrumentation {
   constexpr bool planted(PlantedTieringBug) const { return false; }
   constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
+  constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -53,6 +55,7 @@ class CountingInstrumentation {
   constexpr bool planted(PlantedTieringBug) const { return false; }
   constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
+  constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
@@ -82,8 +85,8 @@ class PlantedInstrumentation {
   PlantedInstrumentation() = default;
   // Implicit, so that a pool is built from (config, PlantedBug), a manager from (config,
   // PlantedKVCacheBug), a scheduler from (config, connector, PlantedSchedulerBug), a policy from
-  // (config, PlantedCachePolicyBug), half a connector from (spec, PlantedConnectorBug); or with the
-  // bug in a part further down.
+  // (config, PlantedCachePolicyBug), half a connector from (spec, PlantedConnectorBug) or (spec,
+  // PlantedDisaggregatedBug); or with the bug in a part further down.
   PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
@@ -92,6 +95,7 @@ class PlantedInstrumentation {
   PlantedInstrumentation(PlantedTieringBug bug) : tiering_bug_(bug) {}
   PlantedInstrumentation(PlantedConnectorBug bug) : connector_bug_(bug) {}
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
+  PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
@@ -101,6 +105,7 @@ class PlantedInstrumentation {
   bool planted(PlantedTieringBug bug) const { return bug == tiering_bug_; }
   bool planted(PlantedConnectorBug bug) const { return bug == connector_bug_; }
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
+  bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
@@ -116,6 +121,7 @@ class PlantedInstrumentation {
   PlantedTieringBug tiering_bug_ = PlantedTieringBug::kNone;
   PlantedConnectorBug connector_bug_ = PlantedConnectorBug::kNone;
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
+  PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;
 };
 
 }  // namespace kvfence::optimized

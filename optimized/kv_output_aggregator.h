@@ -103,7 +103,8 @@ class BasicKVOutputAggregator {
 
   void count(std::size_t rank, const std::vector<std::string>& ids, MissingReports& missing,
              std::vector<std::string>& finished) {
-    if (planted(PlantedConnectorBug::kRank0SpeaksForAll)) {
+    if (planted(PlantedConnectorBug::kRank0SpeaksForAll) ||
+        instrumentation_.planted(PlantedDisaggregatedBug::kRank0SpeaksForAll)) {
       if (rank == 0) finished.insert(finished.end(), ids.begin(), ids.end());
       return;
     }
@@ -139,7 +140,7 @@ class BasicKVOutputAggregator {
 
 using KVOutputAggregator = BasicKVOutputAggregator<NoInstrumentation>;
 
-/// Constructed from (num_workers, PlantedConnectorBug).
+/// Constructed from (num_workers, PlantedConnectorBug) or (num_workers, PlantedDisaggregatedBug).
 using PlantedKVOutputAggregator = BasicKVOutputAggregator<PlantedInstrumentation>;
 
 static_assert(kvfence::KVOutputAggregator<KVOutputAggregator>);
