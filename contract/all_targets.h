@@ -6,6 +6,7 @@
 
 #include "contract/block_pool_target.h"
 #include "contract/connector_target.h"
+#include "contract/disaggregated_target.h"
 #include "contract/eviction_target.h"
 #include "contract/kv_cache_target.h"
 #include "contract/multi_connector_target.h"
@@ -28,7 +29,8 @@ struct TargetList {
   }
 };
 
-using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget,
-                              OffloadTarget, TieringTarget, ConnectorTarget, MultiConnectorTarget>;
+using AllTargets =
+    TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget, OffloadTarget,
+               TieringTarget, ConnectorTarget, MultiConnectorTarget, DisaggregatedTarget>;
 
 }  // namespace kvfence

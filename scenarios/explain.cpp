@@ -190,5 +190,8 @@ template Explanation explain_scenario(const Scenario<ConnectorTarget>&,
 template Explanation explain_scenario(const Scenario<MultiConnectorTarget>&,
                                       Implementation<MultiConnectorTarget>&,
                                       Implementation<MultiConnectorTarget>&);
+template Explanation explain_scenario(const Scenario<DisaggregatedTarget>&,
+                                      Implementation<DisaggregatedTarget>&,
+                                      Implementation<DisaggregatedTarget>&);
 
 }  // namespace kvfence

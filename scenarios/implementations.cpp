@@ -7,6 +7,7 @@
 #include "contract/kv_connector_registry.h"
 #include "optimized/block_pool.h"
 #include "optimized/cache_policy.h"
+#include "optimized/disaggregated_connector.h"
 #include "optimized/kv_cache_manager.h"
 #include "optimized/kv_output_aggregator.h"
 #include "optimized/multi_connector.h"
@@ -15,11 +16,13 @@
 #include "optimized/offloading_manager.h"
 #include "optimized/planted_bugs.h"
 #include "optimized/planted_connector_bugs.h"
+#include "optimized/planted_disaggregated_bugs.h"
 #include "optimized/planted_multi_connector_bugs.h"
 #include "optimized/scheduler.h"
 #include "optimized/tiering_manager.h"
 #include "properties/block_pool_driver.h"
 #include "properties/connector_driver.h"
+#include "properties/disaggregated_driver.h"
 #include "properties/eviction_driver.h"
 #include "properties/kv_cache_driver.h"
 #include "properties/multi_connector_driver.h"
@@ -28,6 +31,8 @@
 #include "properties/tiering_driver.h"
 #include "reference/block_pool.h"
 #include "reference/cache_policy.h"
+#include "reference/disaggregated_connector.h"
+#include "reference/disaggregated_worker.h"
 #include "reference/kv_cache_manager.h"
 #include "reference/kv_output_aggregator.h"
 #include "reference/multi_connector.h"
@@ -171,6 +176,79 @@ struct OptimizedMultiConnectorSide {
   Aggregator make_aggregator(std::uint32_t num_ranks) const { return Aggregator(num_ranks); }
 
   [[no_unique_address]] Instrumentation instrumentation;
+};
+
+struct ReferencePairSide {
+  using Scheduler = reference::Scheduler;
+  using Aggregator = reference::KVOutputAggregator;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  auto make_producer(const DisaggregatedSpec& spec) const {
+    return std::make_unique<reference::DisaggregatedProducer>(spec);
+  }
+  auto make_consumer(const DisaggregatedSpec& spec) const {
+    return std::make_unique<reference::DisaggregatedConsumer>(spec);
+  }
+  std::unique_ptr<DisaggregatedWorker> make_producer_worker(const DisaggregatedSpec& spec,
+                                                            std::uint32_t rank) const {
+    return std::make_unique<reference::DisaggregatedProducerWorker>(spec, rank);
+  }
+  std::unique_ptr<DisaggregatedWorker> make_consumer_worker(const DisaggregatedSpec& spec,
+                                                            std::uint32_t rank) const {
+    return std::make_unique<reference::DisaggregatedConsumerWorker>(spec, rank);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
+};
+
+struct OptimizedPairSide {
+  using Scheduler = optimized::Scheduler;
+  using Aggregator = optimized::KVOutputAggregator;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  auto make_producer(const DisaggregatedSpec& spec) const {
+    return optimized::make_disaggregated_producer(spec);
+  }
+  auto make_consumer(const DisaggregatedSpec& spec) const {
+    return optimized::make_disaggregated_consumer(spec);
+  }
+  auto make_producer_worker(const DisaggregatedSpec& spec, std::uint32_t rank) const {
+    return optimized::make_disaggregated_producer_worker(spec, rank);
+  }
+  auto make_consumer_worker(const DisaggregatedSpec& spec, std::uint32_t rank) const {
+    return optimized::make_disaggregated_consumer_worker(spec, rank);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
+};
+
+/// The bug is in one of the pair's halves or in an aggregator; the schedulers have none.
+struct PlantedPairSide {
+  using Scheduler = optimized::Scheduler;
+  using Aggregator = optimized::PlantedKVOutputAggregator;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  auto make_producer(const DisaggregatedSpec& spec) const {
+    return optimized::make_planted_disaggregated_producer(spec, bug);
+  }
+  auto make_consumer(const DisaggregatedSpec& spec) const {
+    return optimized::make_planted_disaggregated_consumer(spec, bug);
+  }
+  auto make_producer_worker(const DisaggregatedSpec& spec, std::uint32_t rank) const {
+    return optimized::make_planted_disaggregated_producer_worker(spec, rank, bug);
+  }
+  auto make_consumer_worker(const DisaggregatedSpec& spec, std::uint32_t rank) const {
+    return optimized::make_planted_disaggregated_consumer_worker(spec, rank, bug);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const {
+    return Aggregator(num_workers, bug);
+  }
+
+  optimized::PlantedDisaggregatedBug bug = optimized::PlantedDisaggregatedBug::kNone;
 };
 
 }  // namespace
@@ -432,6 +510,32 @@ std::vector<PlantedBugInfo> Implementations<MultiConnectorTarget>::planted_bugs(
   std::vector<PlantedBugInfo> infos;
   for (const optimized::PlantedMultiConnectorBugInfo& info :
        optimized::kPlantedMultiConnectorBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  return infos;
+}
+
+std::unique_ptr<Implementation<DisaggregatedTarget>>
+Implementations<DisaggregatedTarget>::make_reference() {
+  return std::make_unique<DisaggregatedDriver<ReferencePairSide>>("reference", ReferencePairSide());
+}
+
+std::unique_ptr<Implementation<DisaggregatedTarget>>
+Implementations<DisaggregatedTarget>::make_optimized() {
+  return std::make_unique<DisaggregatedDriver<OptimizedPairSide>>("optimized", OptimizedPairSide());
+}
+
+std::unique_ptr<Implementation<DisaggregatedTarget>>
+Implementations<DisaggregatedTarget>::make_planted(std::string_view bug_name) {
+  const auto bug = optimized::planted_disaggregated_bug_from_name(bug_name);
+  if (!bug) return nullptr;
+  return std::make_unique<DisaggregatedDriver<PlantedPairSide>>(
+      "optimized with " + std::string(bug_name), PlantedPairSide{*bug});
+}
+
+std::vector<PlantedBugInfo> Implementations<DisaggregatedTarget>::planted_bugs() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedDisaggregatedBugInfo& info : optimized::kPlantedDisaggregatedBugs) {
     infos.push_back({info.name, info.doc, info.thread});
   }
   return infos;

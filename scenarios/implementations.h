@@ -11,6 +11,7 @@
 
 #include "contract/block_pool_target.h"
 #include "contract/connector_target.h"
+#include "contract/disaggregated_target.h"
 #include "contract/eviction_target.h"
 #include "contract/implementation.h"
 #include "contract/kv_cache_target.h"
@@ -122,6 +123,18 @@ struct Implementations<MultiConnectorTarget> {
 
   /// Null for a name that planted_bugs() does not have.
   static std::unique_ptr<Implementation<MultiConnectorTarget>> make_planted(
+      std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<DisaggregatedTarget> {
+  static std::unique_ptr<Implementation<DisaggregatedTarget>> make_reference();
+  static std::unique_ptr<Implementation<DisaggregatedTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<DisaggregatedTarget>> make_planted(
       std::string_view bug_name);
 
   static std::vector<PlantedBugInfo> planted_bugs();
