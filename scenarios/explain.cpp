@@ -12,6 +12,7 @@
 #include "properties/lockstep.h"
 #include "scenarios/choices_picture.h"
 #include "scenarios/lists_picture.h"
+#include "scenarios/pair_picture.h"
 #include "scenarios/pool_picture.h"
 #include "scenarios/scheduler_story.h"
 
@@ -28,12 +29,27 @@ concept ShowsChoices = requires(const Observation& observation) {
   observation.chosen;
 };
 
+template <class Observation>
+concept ShowsAPair = requires(const Observation& observation) {
+  observation.of(EngineRole::kProducer);
+};
+
 /// How a target's observations are drawn.
 template <class Target>
-using PictureOf =
-    std::conditional_t<ShowsPool<typename Target::Observation>, PoolPicture<Target>,
-                       std::conditional_t<ShowsChoices<typename Target::Observation>,
-                                          ChoicesPicture<Target>, ListsPicture<Target>>>;
+auto picture_of() {
+  using Observation = typename Target::Observation;
+  if constexpr (ShowsPool<Observation>) {
+    return std::type_identity<PoolPicture<Target>>{};
+  } else if constexpr (ShowsAPair<Observation>) {
+    return std::type_identity<PairPicture<Target>>{};
+  } else if constexpr (ShowsChoices<Observation>) {
+    return std::type_identity<ChoicesPicture<Target>>{};
+  } else {
+    return std::type_identity<ListsPicture<Target>>{};
+  }
+}
+template <class Target>
+using PictureOf = typename decltype(picture_of<Target>())::type;
 
 template <class Target>
 class Story {
