@@ -98,9 +98,6 @@ class UpstreamConnector(UpstreamScheduler):
         return [f"(operation type={transfer_type} bytes={operation.op_size} microseconds={round(operation.op_time * 1e6)})"
                 for transfer_type, operations in data.items() for operation in operations]
 
-    def _in_order_of_names(self, names: Any) -> List[str]:
-        return sorted(names or (), key=self._names.__getitem__)
-
     def _plan_text(self, output: Any) -> str:
         plan = self._connectors.plan(output.kv_connector_metadata)
         return (

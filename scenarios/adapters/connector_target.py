@@ -17,7 +17,7 @@ from session import Target
 PROGRESS = ("submitted", "part", "finished", "failed")
 
 # Of the scheduler's settings those that stand on the config line; the others have their defaults.
-_SCHEDULER_KEYS = ("policy", "max_num_seqs", "long_prefill_token_threshold", "async_scheduling",
+SCHEDULER_KEYS = ("policy", "max_num_seqs", "long_prefill_token_threshold", "async_scheduling",
                    "max_concurrent_batches", "kv_load_failure_policy")
 
 # Key of the config line -> its default and how it is recognised, besides those.
@@ -43,7 +43,7 @@ Config = namedtuple(
 )
 _CONFIG_KINDS = {
     **kv_cache_target.CONFIG_KINDS,
-    **{key: scheduler_target.CONFIG_KINDS[key] for key in _SCHEDULER_KEYS},
+    **{key: scheduler_target.CONFIG_KINDS[key] for key in SCHEDULER_KEYS},
     **{key: kind for key, (_, kind) in _SETTINGS.items()},
 }
 

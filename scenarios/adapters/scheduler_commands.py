@@ -52,6 +52,9 @@ def _tokens_text(tokens: Sequence[int]) -> str:
 class UpstreamScheduler:
     """One scheduler, its connector, and a worker whose steps come back in the order in which they were planned."""
 
+    # Of each key of an answer and of what is observed; `error` has none.
+    prefix = ""
+
     def __init__(self, modules: Modules, config: Config, uncorrected: FrozenSet[str] = frozenset()):
         if config.priority_victim_shifts_loop is False:
             raise Unsupported(f"vLLM {modules.release.version} has priority_victim_shifts_loop=true")
@@ -100,17 +103,18 @@ class UpstreamScheduler:
         preempted = scheduler.preempted_in_order
         if set(finished) != output.finished_req_ids or set(preempted) != output.preempted_req_ids:
             raise UpstreamChanged(f"schedule says {output.finished_req_ids} {output.preempted_req_ids}")
+        prefix = self.prefix
         text = (
-            f"error=none scheduled=[{' '.join(self._scheduled_texts(output))}]"
-            f" new_reqs=[{' '.join(map(self._new_text, output.scheduled_new_reqs))}]"
-            f" cached_reqs=[{' '.join(self._cached_texts(output.scheduled_cached_reqs))}]"
-            f" common_prefix={print_integers(output.num_common_prefix_blocks)}"
-            f" preempted={self._names_text(preempted)} finished={self._names_text(finished)}"
-            f" new_block_ids={print_integers(output.new_block_ids_to_zero or ())}"
+            f"error=none {prefix}scheduled=[{' '.join(self._scheduled_texts(output))}]"
+            f" {prefix}new_reqs=[{' '.join(map(self._new_text, output.scheduled_new_reqs))}]"
+            f" {prefix}cached_reqs=[{' '.join(self._cached_texts(output.scheduled_cached_reqs))}]"
+            f" {prefix}common_prefix={print_integers(output.num_common_prefix_blocks)}"
+            f" {prefix}preempted={self._names_text(preempted)} {prefix}finished={self._names_text(finished)}"
+            f" {prefix}new_block_ids={print_integers(output.new_block_ids_to_zero or ())}"
         )
         text += self._plan_text(output)
         never_fits = scheduler.finish_what_never_fits()
-        return text if never_fits is None else f"{text} never_fits={self._name_texts[never_fits]}"
+        return text if never_fits is None else f"{text} {prefix}never_fits={self._name_texts[never_fits]}"
 
     def update(self, token, accepted, samples, finished_recving, finished_sending, invalid_blocks) -> str:
         if not self._are_known([name for name, _ in samples] + finished_recving + finished_sending):
@@ -193,12 +197,13 @@ class UpstreamScheduler:
         (outputs,) = scheduler.update_from_output(scheduler.in_flight[0].output, model_runner_output).values()
         stats = outputs.scheduler_stats
         connector_stats = stats.connector_prefix_cache_stats
+        prefix = self.prefix
         return (
-            f"error=none outputs=[{' '.join(map(self._output_text, outputs.outputs))}]"
-            f" events={self._view.events(scheduler.kv_event_publisher.take())}"
-            f" stats={stats_text(stats.prefix_cache_stats)}"
-            f" connector_stats={_NO_STATS if connector_stats is None else stats_text(connector_stats)}"
-            f" spec_stats={self._spec_stats_text(stats.spec_decoding_stats)}"
+            f"error=none {prefix}outputs=[{' '.join(map(self._output_text, outputs.outputs))}]"
+            f" {prefix}events={self._view.events(scheduler.kv_event_publisher.take())}"
+            f" {prefix}stats={stats_text(stats.prefix_cache_stats)}"
+            f" {prefix}connector_stats={_NO_STATS if connector_stats is None else stats_text(connector_stats)}"
+            f" {prefix}spec_stats={self._spec_stats_text(stats.spec_decoding_stats)}"
         )
 
     def _are_known(self, names: List[str]) -> bool:
@@ -263,6 +268,10 @@ class UpstreamScheduler:
         """What else a planned step says."""
         return ""
 
+    def _in_order_of_names(self, names: Any) -> List[str]:
+        """What upstream has as a set, or not at all: in the order in which the requests were added."""
+        return sorted(names or (), key=self._names.__getitem__)
+
     def _names_text(self, names: Sequence[str]) -> str:
         return f"[{' '.join([self._name_texts[name] for name in names])}]"
 
@@ -317,22 +326,24 @@ class UpstreamScheduler:
         free_blocks = self._pool.free_block_queue.get_all_free_blocks()
         num_empty = [block.block_hash for block in free_blocks].count(None)
         num_queued = len(free_blocks)
+        prefix = self.prefix
         text = self._calls_text() + (
-            f" num_running={len(scheduler.running)} num_waiting={len(scheduler.waiting)}"
-            f" num_skipped_waiting={len(scheduler.skipped_waiting)}"
-            f" num_unfinished={scheduler.get_num_unfinished_requests()}"
-            f" has_finished={'true' if scheduler.has_finished_requests() else 'false'}"
-            f" num_empty_blocks={num_empty} num_cached_blocks={num_queued - num_empty}"
-            f" num_referenced_blocks={self._config.num_gpu_blocks - num_queued}"
+            f" {prefix}num_running={len(scheduler.running)} {prefix}num_waiting={len(scheduler.waiting)}"
+            f" {prefix}num_skipped_waiting={len(scheduler.skipped_waiting)}"
+            f" {prefix}num_unfinished={scheduler.get_num_unfinished_requests()}"
+            f" {prefix}has_finished={'true' if scheduler.has_finished_requests() else 'false'}"
+            f" {prefix}num_empty_blocks={num_empty} {prefix}num_cached_blocks={num_queued - num_empty}"
+            f" {prefix}num_referenced_blocks={self._config.num_gpu_blocks - num_queued}"
         )
         if not state:
             return text
         requests = scheduler.requests
         return (
-            f"{text} running={self._place_text(scheduler.running)} waiting={self._place_text(scheduler.waiting)}"
-            f" skipped_waiting={self._place_text(scheduler.skipped_waiting)}"
-            f" requests=[{' '.join(map(self._request_text, requests.values()))}]"
-            f"{self._view.state(free_blocks)} tables=[{' '.join(filter(None, map(self._table_text, requests)))}]"
+            f"{text} {prefix}running={self._place_text(scheduler.running)}"
+            f" {prefix}waiting={self._place_text(scheduler.waiting)}"
+            f" {prefix}skipped_waiting={self._place_text(scheduler.skipped_waiting)}"
+            f" {prefix}requests=[{' '.join(map(self._request_text, requests.values()))}]"
+            f"{self._view.state(free_blocks, prefix)} {prefix}tables=[{' '.join(filter(None, map(self._table_text, requests)))}]"
         )
 
     def _calls_text(self) -> str:

@@ -13,6 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import corrected_connector  # noqa: E402
+import corrected_disaggregated  # noqa: E402
 import corrected_multi_connector  # noqa: E402
 from corrected_scheduler import CORRECTIONS  # noqa: E402
 from line_language import (  # noqa: E402
@@ -623,6 +624,129 @@ CORRECTED_CONNECTOR = {
 }
 
 
+# Command -> part of the reply: a producer with one worker and a consumer with two. B reads what A computed; C, of the same
+# prompt, is aborted before it is admitted; the producer's workers hear of it. Blocks of 4 tokens.
+DISAGGREGATED = (
+    ("add_request engine=producer id=A tokens=[1 2 3 4 5 6 7 8] do_remote_decode=true max_tokens=1",
+     "error=none producer_waiting=[A] consumer_waiting=[] now=0 reads=[] notices=[]"),
+    ("add_request engine=consumer id=A tokens=[1]", "error=already_declared"),
+    ("add_request engine=consumer id=X tokens=[1] do_remote_decode=true", "error=not_in_config"),
+    ("hand_over request=A id=Y", "error=not_finished"),
+    ("hand_over request=Z id=B", "error=unknown_request"),
+    ("hand_over request=A id=X", "error=already_declared"),
+    ("update engine=producer", "error=no_step_in_flight"),
+    ("schedule engine=producer", "error=none reqs_in_batch=[A] reqs_not_processed=[] reqs_to_send=[]"
+                                 " producer_scheduled=[(scheduled request=A num_tokens=8 samples=true)]"
+                                 " consumer_scheduled=absent reqs_to_recv=absent heartbeats=absent"),
+    ("update engine=producer samples=[(sample request=B tokens=[1])]", "error=unknown_request"),
+    ("update engine=producer samples=[(sample request=X tokens=[1])]", "error=wrong_token_count"),
+    ("update engine=producer", "error=none finished_prefills=[(prefill request=A blocks=[1 2])] finished_sending=[]"
+                               " finished_recving=[] invalid_blocks=[] producer_num_referenced_blocks=3"),
+    ("hand_over request=A id=B max_tokens=2", "error=none consumer_waiting=[B]"),
+    ("hand_over request=A id=C", "error=none"),
+    ("finish_requests engine=consumer requests=[C A] status=finished_stopped", "error=bad_range"),
+    ("finish_requests engine=consumer requests=[C A]", "error=none consumer_waiting=[B] producer_num_referenced_blocks=3"),
+    ("schedule engine=consumer",
+     "error=none reqs_to_recv=[(receive request=C remote_request=A)"
+     " (receive request=B remote_request=A local_blocks=[1 2] remote_blocks=[1 2])] consumer_skipped_waiting=[B]"
+     " producer_scheduled=absent reqs_to_send=absent"),
+    ("update engine=consumer",
+     "error=none finished_prefills=absent reads=[(read read=0 request=B remote_request=A local_blocks=[1 2]"
+     " remote_blocks=[1 2] progress=submitted) (read read=1 rank=1 request=B remote_request=A local_blocks=[1 2]"
+     " remote_blocks=[1 2] progress=submitted)]"),
+    ("schedule engine=producer", "error=none producer_finished=[A] reqs_to_send=[(send request=A expires=30)]"),
+    ("update engine=producer", "error=none finished_sending=[]"),
+    ("advance_read read=0 progress=submitted", "error=bad_range"),
+    ("advance_read read=0 progress=failed", "error=not_in_config"),
+    ("lose_notice notice=0", "error=not_in_config"),
+    ("repeat_notice notice=0", "error=not_in_config"),
+    ("advance_read read=2", "error=unknown_job"),
+    ("deliver_notice notice=9", "error=unknown_job"),
+    ("advance_clock seconds=1000000001", "error=bad_range now=0"),
+    ("advance_read read=0 progress=part", "error=none"),
+    ("advance_read read=0", "error=none"),
+    ("schedule engine=consumer", "error=none consumer_scheduled=[]"),
+    ("update engine=consumer", "error=none finished_recving=[] reads=[(read read=1 rank=1 request=B remote_request=A"
+                               " local_blocks=[1 2] remote_blocks=[1 2] progress=submitted)]"),
+    ("advance_read read=1", "error=none"),
+    ("schedule engine=consumer", "error=none"),
+    ("update engine=consumer", "error=none finished_recving=[B] reads=[]"),
+    ("schedule engine=consumer",
+     "error=none consumer_new_reqs=[(new request=B num_computed_tokens=7 blocks=[[1 2]])] reqs_to_recv=[]"),
+    ("update engine=consumer", "error=none consumer_outputs=[(output request=B tokens=[1])]"),
+    ("deliver_notice notice=LAST", "error=none"),
+    ("schedule engine=producer", "error=none"),
+    ("update engine=producer", "error=none finished_sending=[]"),
+    ("deliver_notice notice=FIRST", "error=none"),
+    ("advance_clock seconds=29", "error=none now=29"),
+    ("schedule engine=producer", "error=none"),
+    ("update engine=producer", "error=none finished_sending=[A] producer_num_referenced_blocks=1"),
+    ("reset_prefix_cache engine=producer", "error=none producer_success=true consumer_success=absent"),
+    ("set_pause_state engine=consumer state=paused_all", "error=none"),
+    ("finish_all_requests engine=consumer", "error=none consumer_requests=[]"),
+)
+
+_PREFILLS_A = ("add_request engine=producer id=A tokens=[1 2 3 4 5 6 7 8] do_remote_decode=true max_tokens=1",
+               "schedule engine=producer", "update engine=producer")
+_READS_A = (*_PREFILLS_A, "hand_over request=A id=B", "schedule engine=consumer", "update engine=consumer",
+            "schedule engine=producer", "update engine=producer")
+
+# As CORRECTED_CONNECTOR, for a pair.
+CORRECTED_DISAGGREGATED = {
+    "reads_after_the_end": (
+        ("v0.19", "v0.23"),
+        ("", *_READS_A, "advance_clock seconds=30", "schedule engine=producer", "update engine=producer",
+         "advance_read read=0"),
+        "error=unknown_job", "error=none producer_num_referenced_blocks=1"),
+    "expired_behind_a_renewed": (
+        ("v0.23",),
+        ("max_num_seqs=1", *_PREFILLS_A,
+         "add_request engine=producer id=X tokens=[9 9 9 9] do_remote_decode=true max_tokens=1",
+         "schedule engine=producer", "update engine=producer", "advance_clock seconds=20", "hand_over request=A id=B",
+         "schedule engine=consumer", "update engine=consumer", "deliver_notice notice=0", "schedule engine=producer",
+         "update engine=producer", "advance_clock seconds=10", "schedule engine=producer", "update engine=producer"),
+        "finished_sending=[X]", "finished_sending=[]"),
+    "repeated_notices": (
+        ("v0.19", "v0.23"),
+        ("consumer_world_size=2 deadline=0", *_PREFILLS_A, "hand_over request=A id=B", "hand_over request=A id=C",
+         "schedule engine=consumer", "update engine=consumer", "advance_read read=0", "advance_read read=1",
+         "deliver_notice notice=0", "deliver_notice notice=1", "schedule engine=producer", "update engine=producer"),
+        "finished_sending=[]", "finished_sending=[A]"),
+    "first_failed_read": (
+        ("v0.23",),
+        ("producer_world_size=2 transport_may_fail=true", *_READS_A, "advance_read read=0 progress=failed",
+         "schedule engine=consumer", "update engine=consumer"),
+        "finished_recving=[] invalid_blocks=[1 2] consumer_num_referenced_blocks=3",
+        "finished_recving=[B] invalid_blocks=[1 2] consumer_num_referenced_blocks=1"),
+    "blocks_from_the_end": (
+        ("v0.19", "v0.23"),
+        ("", "add_request engine=producer id=A tokens=[1 2 3 4] do_remote_decode=true max_tokens=2",
+         "schedule engine=producer", "update engine=producer", "schedule engine=producer", "update engine=producer",
+         "hand_over request=A id=B", "schedule engine=consumer"),
+        "reqs_to_recv=[(receive request=B remote_request=A local_blocks=[1] remote_blocks=[1])]",
+        "reqs_to_recv=[(receive request=B remote_request=A local_blocks=[1] remote_blocks=[2])]"),
+    "load_of_one_token": (
+        ("v0.19", "v0.23"),
+        ("", "add_request engine=producer id=A tokens=[5] do_remote_decode=true max_tokens=1",
+         "schedule engine=producer", "update engine=producer", "hand_over request=A id=B", "schedule engine=consumer"),
+        "reqs_to_recv=[(receive request=B remote_request=A)]"
+        " consumer_scheduled=[(scheduled request=B num_tokens=1 samples=true)]",
+        "reqs_to_recv=[(receive request=B remote_request=A local_blocks=[1] remote_blocks=[1])] consumer_scheduled=[]"),
+    "heartbeats_of_others": (
+        ("v0.23",),
+        ("deadline=5", *_PREFILLS_A, "hand_over request=A id=B", "hand_over request=A id=C",
+         "finish_requests engine=consumer requests=[B]", "schedule engine=consumer"),
+        "heartbeats=[A]", "heartbeats=[]"),
+    "finished_without_blocks": (
+        ("v0.19", "v0.23"),
+        ("num_gpu_blocks=3 async_scheduling=true max_concurrent_batches=2",
+         "add_request engine=producer id=B tokens=[1 2 3]", "schedule engine=producer", "update engine=producer",
+         "add_request engine=producer id=A tokens=[9] do_remote_decode=true max_tokens=1", "schedule engine=producer",
+         "schedule engine=producer", "update engine=producer"),
+        "finished_prefills=[]", "finished_prefills=[(prefill request=A blocks=[])]"),
+}
+
+
 class Story(unittest.TestCase):
     """What is common to all pools."""
 
@@ -790,12 +914,30 @@ class Release(Story):
         self.assertEqual([[told_hash] for told_hash in told.fields["block_hashes"]],
                          [[key[:32]] for key in replies[3]["keys"][1:3]])
 
+    def test_disaggregated(self):
+        # In 0.23.0 a heartbeat of each of the consumer's ranks comes in between.
+        numbers = {"FIRST": "4" if self.profile == "v0.23" else "2", "LAST": "5" if self.profile == "v0.23" else "3"}
+        story = []
+        for command, expected in DISAGGREGATED:
+            for word, number in numbers.items():
+                command = command.replace(word, number)
+            story.append((command, expected))
+        replies = self.ask("target disaggregated", f"config num_gpu_blocks=9 profile={self.profile} consumer_world_size=2",
+                           *[command for command, _ in story])[2:]
+        self.check_replies(replies, story)
+
     def test_connector_corrections(self):
-        self.assertEqual(set(CORRECTED_CONNECTOR), set(corrected_connector.CORRECTIONS))
-        for name, (profiles, lines, corrected, uncorrected) in CORRECTED_CONNECTOR.items():
+        self.check_corrections("connector", corrected_connector.CORRECTIONS, CORRECTED_CONNECTOR)
+
+    def test_disaggregated_corrections(self):
+        self.check_corrections("disaggregated", corrected_disaggregated.CORRECTIONS, CORRECTED_DISAGGREGATED)
+
+    def check_corrections(self, target, names, stories):
+        self.assertEqual(set(stories), set(names))
+        for name, (profiles, lines, corrected, uncorrected) in stories.items():
             if self.profile not in profiles:
                 continue
-            story = ("target connector", f"config profile={self.profile} {lines[0]}", *lines[1:])
+            story = (f"target {target}", f"config profile={self.profile} {lines[0]}", *lines[1:])
             for options, expected in (((), corrected), (("--uncorrected", name), uncorrected)):
                 with self.subTest(name=name, options=options):
                     replies = self.ask(*story, options=options, status=int(expected is None))
@@ -839,6 +981,12 @@ class Release(Story):
                                ("groups=[(full block_size=4) (chunked block_size=4 chunk=8)]", "unsupported")):
             (reply,) = self.ask("target connector", f"config profile={self.profile} {config}")[1:]
             self.assertEqual(list(reply), [answer])
+
+    def test_unsupported_pairs(self):
+        for config in ("consumer_world_size=0", "producer_world_size=2 consumer_world_size=3", "deadline=1000000001",
+                       "groups=[(sliding block_size=4 window=4)]", "kv_connector=offloading"):
+            (reply,) = self.ask("target disaggregated", f"config profile={self.profile} {config}")[1:]
+            self.assertEqual(list(reply), ["malformed"])
 
     def test_unsupported_scheduler(self):
         for config, answer in (("priority_victim_shifts_loop=false", "unsupported"), ("policy=other", "malformed"),

@@ -126,15 +126,16 @@ class PoolView:
         evict(ids)
         return "error=none"
 
-    def state(self, free_blocks: List[Any]) -> str:
+    def state(self, free_blocks: List[Any], prefix: str = "") -> str:
+        """prefix: of the keys."""
         ref_cnts = [block.ref_cnt for block in self._blocks]
         # Not maintained upstream: it drifts with every touch and free that lists the null block.
         ref_cnts[self._pool.null_block.block_id] = 0
         key_texts = self._key_texts
         return (
-            f" free_queue=[{' '.join([str(block.block_id) for block in free_blocks])}]"
-            f" ref_cnts=[{' '.join(map(str, ref_cnts))}]"
-            f" keys=[{' '.join([key_texts[block.block_hash] for block in self._blocks])}]"
+            f" {prefix}free_queue=[{' '.join([str(block.block_id) for block in free_blocks])}]"
+            f" {prefix}ref_cnts=[{' '.join(map(str, ref_cnts))}]"
+            f" {prefix}keys=[{' '.join([key_texts[block.block_hash] for block in self._blocks])}]"
         )
 
     def events(self, events: List[Any]) -> str:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kvfence adapter for the block pool, KV-cache manager, scheduler, offloading managers and offloading
-connector of the real vLLM.
+"""kvfence adapter for the block pool, KV-cache manager, scheduler, offloading managers, offloading connector
+and NIXL connector of the real vLLM.
 
 Speaks the protocol of README.md on stdin and stdout.
 
@@ -19,11 +19,14 @@ import sys
 from typing import Any, Callable, Optional
 
 import corrected_connector
+import corrected_disaggregated
 import corrected_multi_connector
 import corrected_scheduler
 from block_pool_target import block_pool_target
 from connector_commands import UpstreamConnector
 from connector_target import connector_target
+from disaggregated_commands import UpstreamDisaggregated
+from disaggregated_target import disaggregated_target
 from eviction_target import eviction_target
 from kv_cache_target import kv_cache_target
 from line_language import print_text
@@ -42,7 +45,8 @@ from upstream_tiering import UpstreamTiering
 from wire import serve
 
 CORRECTIONS = (*corrected_scheduler.CORRECTIONS, *corrected_connector.CORRECTIONS,
-               *corrected_multi_connector.CORRECTIONS)
+               *corrected_multi_connector.CORRECTIONS,
+               *corrected_disaggregated.CORRECTIONS)
 
 
 class Upstream:
@@ -106,6 +110,7 @@ def main() -> int:
     make_scheduler = functools.partial(UpstreamScheduler, uncorrected=uncorrected)
     make_connector = functools.partial(UpstreamConnector, uncorrected=uncorrected)
     make_multi_connector = functools.partial(UpstreamMultiConnector, uncorrected=uncorrected)
+    make_disaggregated = functools.partial(UpstreamDisaggregated, uncorrected=uncorrected)
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
@@ -114,7 +119,8 @@ def main() -> int:
                       offload_target(upstream.offload_maker(UpstreamOffload)),
                       tiering_target(upstream.offload_maker(UpstreamTiering)),
                       connector_target(upstream.offload_maker(make_connector)),
-                      multi_connector_target(upstream.maker(make_multi_connector)))
+                      multi_connector_target(upstream.maker(make_multi_connector)),
+                      disaggregated_target(upstream.maker(make_disaggregated)))
     serve(session.answer)
     return 0
 

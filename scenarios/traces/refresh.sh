@@ -39,6 +39,7 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" offload 4 3 150 store_threshold=2 max_tracker_size=8
   record "$release" "$profile" connector 9 4 60 transfers_may_fail=false
   record "$release" "$profile" multi_connector 1 8 60
+  record "$release" "$profile" disaggregated 9 4 60
 done
 record 0.23.0 v0.23 tiering 1 8 120
 record 0.23.0 v0.23 tiering 2 1 600
