@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +45,30 @@ struct ConnectorRequest {
   RequestStatus status{};
 };
 
+/// The GPU's block pool, as far as it is lent to a connector that holds blocks of it on its own.
+/// The rules of touch and free_blocks stand in contract/block_pool.h.
+/// Source: vLLM v0.19.0 v1/core/sched/scheduler.py Scheduler.__init__, bind_gpu_block_pool.
+class GpuBlockPool {
+ public:
+  /// The packed key of a block; empty for none. The view holds until the next operation.
+  virtual std::string_view block_key(BlockId block) const = 0;
+
+  /// Requires: known blocks, none of them null.
+  virtual void touch(std::span<const BlockId> blocks) = 0;
+
+  /// To the tail of the free queue. Requires: what the caller touched, each block once.
+  virtual void free_blocks(std::span<const BlockId> blocks) = 0;
+
+  /// Whether nobody holds the block: it stands in the free queue.
+  virtual bool is_free(BlockId block) const = 0;
+
+  /// The block behind a free one in the free queue, or the queue's head; nothing at its end.
+  virtual std::optional<BlockId> next_free_block(std::optional<BlockId> block) const = 0;
+
+ protected:
+  ~GpuBlockPool() = default;
+};
+
 /// What a connector may ask of the engine around it, during the call.
 class ConnectorHost {
  public:
@@ -52,6 +77,12 @@ class ConnectorHost {
 
   /// Whether the block carries a key, so that a lookup can find it.
   virtual bool is_cached(BlockId block) const = 0;
+
+  /// Of the request's computed tokens, how many are outputs that are planned and not there.
+  virtual std::uint32_t num_output_placeholders(RequestIndex /*index*/) const { return 0; }
+
+  /// Null where nothing is lent.
+  virtual GpuBlockPool* gpu_block_pool() { return nullptr; }
 
  protected:
   ~ConnectorHost() = default;

@@ -115,6 +115,14 @@ class Request {
     return {hash_bytes_, hash_size_, block_size / hash_block_size_};
   }
 
+  /// The same of the tokens from first_token on. Requires: a multiple of hash_block_size.
+  BlockHashListView block_hashes(std::uint32_t block_size, std::size_t first_token) const {
+    const std::size_t begin = first_token / hash_block_size_ * hash_size_;
+    const std::string_view bytes = hash_bytes_;
+    return {bytes.substr(begin < bytes.size() ? begin : bytes.size()), hash_size_,
+            block_size / hash_block_size_};
+  }
+
  private:
   void hash_full_blocks();
 

@@ -31,7 +31,11 @@ Rules rules_of(Profile profile) {
               .offload_fences_reuse = true,
               .multi_connector_hma = true,
               .stopped_requests_are_sent = true,
-              .kv_lease_heartbeats = true};
+              .kv_lease_heartbeats = true,
+              .simple_offload_pins_hits = true,
+              .simple_offload_skips_stores_under_way = true,
+              .simple_offload_skips_unhashed_blocks = true,
+              .simple_offload_aligns_stores = true};
   }
   return {};
 }

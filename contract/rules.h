@@ -133,6 +133,26 @@ struct Rules {
   /// on_new_request, worker.py _handle_heartbeat; absent in v0.19.0.
   bool kv_lease_heartbeats = false;
 
+  /// A simple CPU offload connector holds what a lookup found until it is loaded, or asked for
+  /// anew; before, it looks it up a second time at the allocation.
+  /// Source: vLLM v0.23.0 v1/simple_kv_offload/manager.py _pending_cpu_hits; v0.19.0
+  /// update_state_after_alloc.
+  bool simple_offload_pins_hits = false;
+
+  /// A block whose store is under way is not stored once more; before, only one whose store is
+  /// planned in the same step.
+  /// Source: vLLM v0.23.0 v1/simple_kv_offload/manager.py _in_flight_store_gpu_blocks; v0.19.0
+  /// gpu_blocks_this_step.
+  bool simple_offload_skips_stores_under_way = false;
+
+  /// Eager stores pass a block without a key over; before, they wait for its key.
+  /// Source: vLLM v0.23.0 v1/simple_kv_offload/manager.py _prepare_eager_store_specs.
+  bool simple_offload_skips_unhashed_blocks = false;
+
+  /// Eager stores end at a multiple of scheduler_block_size; before, at that of each group's
+  /// blocks. Source: vLLM v0.23.0 v1/simple_kv_offload/manager.py aligned_tokens.
+  bool simple_offload_aligns_stores = false;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -143,7 +163,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 25> kRuleFields = {{
+inline constexpr std::array<RuleField, 29> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -191,6 +211,14 @@ inline constexpr std::array<RuleField, 25> kRuleFields = {{
      "a producer keeps the blocks of a request that ended at a stop token too"},
     {"kv_lease_heartbeats", &Rules::kv_lease_heartbeats,
      "a consumer renews the lease of blocks that a producer holds for it"},
+    {"simple_offload_pins_hits", &Rules::simple_offload_pins_hits,
+     "a simple CPU offload connector holds what a lookup found until it is loaded"},
+    {"simple_offload_skips_stores_under_way", &Rules::simple_offload_skips_stores_under_way,
+     "a block whose store is under way is not stored once more"},
+    {"simple_offload_skips_unhashed_blocks", &Rules::simple_offload_skips_unhashed_blocks,
+     "eager stores pass a block without a key over; else they wait for its key"},
+    {"simple_offload_aligns_stores", &Rules::simple_offload_aligns_stores,
+     "eager stores end at a multiple of scheduler_block_size"},
 }};
 
 /// A pinned upstream release.

@@ -258,6 +258,20 @@ ErrorCode BlockPool::take_sink_blocks(std::uint32_t num_blocks) {
   return popped == ErrorCode::kNone ? ErrorCode::kNone : ErrorCode::kNoFreeBlocks;
 }
 
+// Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py get_one_block
+std::optional<BlockId> BlockPool::find_key(std::string_view key) const {
+  return cached_block_hash_to_block_.get_one_block(key);
+}
+
+// Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _process_store_completion
+void BlockPool::set_key(BlockId block, std::string_view key) {
+  KVFENCE_CHECK(!config_.enable_kv_cache_events, "a key from outside has no event");
+  KVFENCE_CHECK(ref_cnt(block) > 0 && !blocks_[block].has_hash(), "a held block without a key");
+  blocks_[block].block_hash = key;
+  const ErrorCode inserted = cached_block_hash_to_block_.insert(key, block);
+  KVFENCE_CHECK(inserted == ErrorCode::kNone, "a block without a hash was in the map");
+}
+
 // Source: vLLM v0.19.0 v1/core/block_pool.py get_num_free_blocks
 std::uint32_t BlockPool::get_num_free_blocks() const { return free_block_queue_.num_free_blocks(); }
 

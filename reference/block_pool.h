@@ -6,6 +6,7 @@
 /// Source: vLLM v0.19.0 and v0.23.0 v1/core/block_pool.py BlockPool.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,12 @@ class BlockPool {
   /// and they are never freed. What a group with a sink does at construction; no operation of the
   /// block_pool target. Errors: kNoFreeBlocks
   ErrorCode take_sink_blocks(std::uint32_t num_blocks);
+
+  /// What a simple CPU offload connector does to its own pool, no operations of the block_pool
+  /// target: some block of a packed key, and a key for a block, which is then findable.
+  std::optional<BlockId> find_key(std::string_view key) const;
+  /// Requires: a held block without a key; no events, which have no word for it.
+  void set_key(BlockId block, std::string_view key);
 
   std::uint32_t get_num_free_blocks() const;
   double get_usage() const;

@@ -52,21 +52,23 @@ const SingleTypeKVCacheManager& KVCacheCoordinator::manager(GroupId group) const
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py get_kv_cache_coordinator,
 // KVCacheCoordinatorNoPrefixCache.find_longest_cache_hit
 ComputedBlocks KVCacheCoordinator::find_longest_cache_hit(const Request& request,
-                                                          std::size_t max_length) const {
+                                                          std::size_t max_length,
+                                                          std::size_t first_token) const {
   if (!config_.pool.enable_caching) return {BlocksByGroup(num_groups()), 0};
-  return num_groups() == 1 ? find_unitary(request, max_length) : find_hybrid(request, max_length);
+  return num_groups() == 1 ? find_unitary(request, max_length, first_token)
+                           : find_hybrid(request, max_length, first_token);
 }
 
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py
 // UnitaryKVCacheCoordinator.find_longest_cache_hit
-ComputedBlocks KVCacheCoordinator::find_unitary(const Request& request,
-                                                std::size_t max_length) const {
+ComputedBlocks KVCacheCoordinator::find_unitary(const Request& request, std::size_t max_length,
+                                                std::size_t first_token) const {
   const std::array<GroupId, 1> group_ids = {0};
   const SingleTypeKVCacheManager& only = manager(0);
   const std::uint32_t block_size = only.spec().block_size;
-  BlocksByGroup blocks = only.find_longest_cache_hit(
-      pool_,
-      {request.block_hashes(block_size), max_length, group_ids, only.use_eagle(), block_size});
+  BlocksByGroup blocks =
+      only.find_longest_cache_hit(pool_, {request.block_hashes(block_size, first_token), max_length,
+                                          group_ids, only.use_eagle(), block_size});
   const std::size_t num_tokens = blocks.front().size() * block_size;
   return {std::move(blocks), static_cast<std::uint32_t>(num_tokens)};
 }
@@ -105,8 +107,8 @@ std::vector<KVCacheCoordinator::SpecGroup> KVCacheCoordinator::spec_groups() con
 // may be longer than the length.
 // Source: vLLM v0.19.0 and v0.23.0 v1/core/kv_cache_coordinator.py
 // HybridKVCacheCoordinator.find_longest_cache_hit
-ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request,
-                                               std::size_t max_length) const {
+ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request, std::size_t max_length,
+                                               std::size_t first_token) const {
   const std::vector<SpecGroup> groups = spec_groups();
   const bool is_simple_hybrid =
       groups.size() == 2 && groups.front().manager.spec().is_full_attention();
@@ -129,8 +131,8 @@ ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request,
       const std::size_t lookup_length =
           eagle_by_group && drops ? std::min(length + block_size, max_length) : length;
       BlocksByGroup found = kind.find_longest_cache_hit(
-          pool_, {request.block_hashes(block_size), lookup_length, groups[place].group_ids, drops,
-                  config_.scheduler_block_size()});
+          pool_, {request.block_hashes(block_size, first_token), lookup_length,
+                  groups[place].group_ids, drops, config_.scheduler_block_size()});
       const std::size_t found_length = found.front().size() * block_size;
       if (eagle_by_group && drops) {
         eagle_verified.insert(place);

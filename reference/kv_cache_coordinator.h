@@ -27,8 +27,10 @@ class KVCacheCoordinator {
   /// Requires: a configuration that check_config accepts.
   explicit KVCacheCoordinator(const KVCacheManagerConfig& config);
 
-  /// The longest prefix of at most max_length tokens that every group has.
-  ComputedBlocks find_longest_cache_hit(const Request& request, std::size_t max_length) const;
+  /// The longest prefix of at most max_length tokens that every group has; of the tokens from
+  /// first_token on, as if the request began there. Requires: a multiple of scheduler_block_size.
+  ComputedBlocks find_longest_cache_hit(const Request& request, std::size_t max_length,
+                                        std::size_t first_token = 0) const;
 
   std::int64_t get_num_blocks_to_allocate(const Allocation& allocation) const;
   std::int64_t num_blocks_taken(const Allocation& allocation) const;
@@ -72,8 +74,10 @@ class KVCacheCoordinator {
   GroupId num_groups() const { return static_cast<GroupId>(managers_.size()); }
   std::vector<SpecGroup> spec_groups() const;
 
-  ComputedBlocks find_unitary(const Request& request, std::size_t max_length) const;
-  ComputedBlocks find_hybrid(const Request& request, std::size_t max_length) const;
+  ComputedBlocks find_unitary(const Request& request, std::size_t max_length,
+                              std::size_t first_token) const;
+  ComputedBlocks find_hybrid(const Request& request, std::size_t max_length,
+                             std::size_t first_token) const;
 
   KVCacheManagerConfig config_;
   BlockPool pool_;

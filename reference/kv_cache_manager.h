@@ -41,6 +41,7 @@ class KVCacheManager {
   void new_step_starts() { coordinator_.new_step_starts(); }
 
   const KVCacheManagerConfig& config() const { return coordinator_.config(); }
+  BlockPool& block_pool() { return coordinator_.block_pool(); }
   const BlockPool& block_pool() const { return coordinator_.block_pool(); }
 
  private:

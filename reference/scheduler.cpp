@@ -140,12 +140,12 @@ void Scheduler::finish(SchedulerRequest& request, RequestStatus status) {
     holds_blocks = holds_blocks || connector_holds;
   }
   finished_.push_back(request.index);
-  if (!holds_blocks) free_blocks(request);
+  if (!holds_blocks) free_request(request);
 }
 
 // The request is gone behind the call.
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py _free_blocks
-void Scheduler::free_blocks(SchedulerRequest& request) {
+void Scheduler::free_request(SchedulerRequest& request) {
   kv_cache_manager_.free(request.index);
   requests_.remove_if(
       [&request](const SchedulerRequest& candidate) { return &candidate == &request; });
@@ -235,6 +235,44 @@ ConnectorRequest Scheduler::request(RequestIndex index) const {
 
 bool Scheduler::is_cached(BlockId block) const {
   return !kv_cache_manager_.block_pool().block_key(block).empty();
+}
+
+std::uint32_t Scheduler::num_output_placeholders(RequestIndex index) const {
+  const SchedulerRequest* const found = find(index);
+  KVFENCE_CHECK(found != nullptr, "a connector asks for a request that is not there");
+  return found->num_output_placeholders;
+}
+
+std::string_view Scheduler::block_key(BlockId block) const {
+  return kv_cache_manager_.block_pool().block_key(block);
+}
+
+void Scheduler::touch(std::span<const BlockId> blocks) {
+  const ErrorCode touched = kv_cache_manager_.block_pool().touch(blocks);
+  KVFENCE_CHECK(touched == ErrorCode::kNone, "a connector touches a block that is not there");
+}
+
+void Scheduler::free_blocks(std::span<const BlockId> blocks) {
+  const ErrorCode freed = kv_cache_manager_.block_pool().free_blocks(blocks, FreeTo::kTail);
+  KVFENCE_CHECK(freed == ErrorCode::kNone, "a connector frees a block that it does not hold");
+}
+
+bool Scheduler::is_free(BlockId block) const {
+  std::vector<BlockId> queue;
+  kv_cache_manager_.block_pool().get_all_free_blocks(queue);
+  return std::find(queue.begin(), queue.end(), block) != queue.end();
+}
+
+std::optional<BlockId> Scheduler::next_free_block(std::optional<BlockId> block) const {
+  std::vector<BlockId> queue;
+  kv_cache_manager_.block_pool().get_all_free_blocks(queue);
+  auto next = queue.begin();
+  if (block) {
+    next = std::find(queue.begin(), queue.end(), *block);
+    KVFENCE_CHECK(next != queue.end(), "the block behind one that is not free");
+    ++next;
+  }
+  return next == queue.end() ? std::nullopt : std::optional(*next);
 }
 
 void Scheduler::requests(std::vector<RequestIndex>& out) const {

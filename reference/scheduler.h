@@ -25,7 +25,7 @@
 
 namespace kvfence::reference {
 
-class Scheduler final : private ConnectorHost {
+class Scheduler final : private ConnectorHost, private GpuBlockPool {
  public:
   /// Requires: a configuration that check_config accepts.
   Scheduler(const SchedulerConfig& config, KVConnectorHandle connector);
@@ -60,6 +60,15 @@ class Scheduler final : private ConnectorHost {
   // ConnectorHost
   ConnectorRequest request(RequestIndex index) const override;
   bool is_cached(BlockId block) const override;
+  std::uint32_t num_output_placeholders(RequestIndex index) const override;
+  GpuBlockPool* gpu_block_pool() override { return this; }
+
+  // GpuBlockPool
+  std::string_view block_key(BlockId block) const override;
+  void touch(std::span<const BlockId> blocks) override;
+  void free_blocks(std::span<const BlockId> blocks) override;
+  bool is_free(BlockId block) const override;
+  std::optional<BlockId> next_free_block(std::optional<BlockId> block) const override;
 
   enum class Kind : std::uint8_t { kRunning, kNew, kResumed };
 
@@ -93,7 +102,7 @@ class Scheduler final : private ConnectorHost {
   std::uint32_t num_tokens_in_flight(const SchedulerRequest& request) const;
   void preempt(SchedulerRequest& request);
   void finish(SchedulerRequest& request, RequestStatus status);
-  void free_blocks(SchedulerRequest& request);
+  void free_request(SchedulerRequest& request);
   bool reset_connector_cache();
   BlocksByGroup blocks_of(RequestIndex request) const;
   const Rules& rules() const { return config_.kv_cache.pool.rules; }

@@ -263,12 +263,12 @@ void Scheduler::update_from_kv_xfer_finished(const KVConnectorOutput& report) {
   for (const RequestIndex index : report.finished_recving) {
     SchedulerRequest& request = get(index);
     if (is_finished(request.status)) {
-      free_blocks(request);
+      free_request(request);
     } else {
       request.load_is_finished = true;
     }
   }
-  for (const RequestIndex index : report.finished_sending) free_blocks(get(index));
+  for (const RequestIndex index : report.finished_sending) free_request(get(index));
 }
 
 }  // namespace kvfence::reference
