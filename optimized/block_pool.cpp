@@ -383,6 +383,14 @@ ErrorCode BasicBlockPool<Instrumentation>::take_sink_blocks(std::uint32_t num_bl
 }
 
 template <class Instrumentation>
+ErrorCode BasicBlockPool<Instrumentation>::cache_block(BlockId block, std::string_view key) {
+  if (block >= config_.num_gpu_blocks) return ErrorCode::kUnknownBlock;
+  if ((queue_.word(block) & kHashed) != 0) return ErrorCode::kAlreadyHashed;
+  set_hash(block, PackedKeyView(key));
+  return ErrorCode::kNone;
+}
+
+template <class Instrumentation>
 double BasicBlockPool<Instrumentation>::get_usage() const {
   const std::uint32_t num_usable = planted(PlantedBug::kUsageCountsNullBlock)
                                        ? config_.num_gpu_blocks

@@ -8,6 +8,7 @@
 /// belongs to one.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,17 @@ class BasicBlockPool {
   /// SinkFullAttentionManager. Errors: kNoFreeBlocks
   ErrorCode take_sink_blocks(std::uint32_t num_blocks);
 
+  // For a pool that is filled by copies; not operations of the block pool that is compared.
+
+  /// Whether a lookup finds the packed key. Requires: caching, and a key that is not empty.
+  bool has_key(std::string_view key) const {
+    return map_.get_one_block(PackedKeyView(key)) != map_.kNoBlock;
+  }
+
+  /// Gives the block this packed key, so that lookups find it; no event. Requires: caching, and a
+  /// key that is not empty. Errors: kUnknownBlock, kAlreadyHashed
+  ErrorCode cache_block(BlockId block, std::string_view key);
+
   void take_events(std::vector<KVCacheEvent>& out) { events_.take(out); }
 
   std::uint32_t get_num_free_blocks() const { return queue_.num_free_blocks(); }
@@ -71,6 +83,15 @@ class BasicBlockPool {
   std::string_view block_key(BlockId block) const {
     KVFENCE_CHECK(block < config_.num_gpu_blocks, "block_key of an unknown block");
     return config_.enable_caching ? map_.key_of(block) : std::string_view();
+  }
+
+  /// Whether the block waits in the free queue; the one behind it there, or the head. Cost: O(1).
+  bool is_free(BlockId block) const {
+    return block < config_.num_gpu_blocks && queue_.is_queued(block);
+  }
+  std::optional<BlockId> next_free_block(std::optional<BlockId> block) const {
+    KVFENCE_CHECK(!block || is_free(*block), "the block behind one that is not free");
+    return queue_.next_free_block(block);
   }
 
   void get_all_free_blocks(std::vector<BlockId>& out) const { queue_.get_all_free_blocks(out); }

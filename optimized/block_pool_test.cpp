@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -442,6 +443,39 @@ TEST_F(BlockPoolTest, MaskPassesBlocksOver) {
 
   EXPECT_EQ(pool_.block_key(1), "");
   EXPECT_EQ(lookup(hash(1)), 2U);
+}
+
+TEST_F(BlockPoolTest, ABlockIsFoundUnderAKeyThatACopyBroughtAlong) {
+  const Blocks blocks = get(2);
+  const std::string key = make_block_hash_with_group_id(hash(0), 3);
+  EXPECT_FALSE(pool_.has_key(key));
+
+  ASSERT_EQ(pool_.cache_block(1, key), ErrorCode::kNone);
+  EXPECT_EQ(pool_.cache_block(1, key), ErrorCode::kAlreadyHashed);
+  EXPECT_EQ(pool_.cache_block(8, key), ErrorCode::kUnknownBlock);
+  EXPECT_TRUE(pool_.has_key(key));
+  EXPECT_FALSE(pool_.has_key(make_block_hash_with_group_id(hash(0), 0)));
+  EXPECT_EQ(pool_.block_key(1), key);
+
+  ASSERT_EQ(pool_.free_blocks(blocks), ErrorCode::kNone);
+  EXPECT_EQ(pool_.block_counts(), (BlockCounts{.empty = 6, .cached = 1, .referenced = 1}));
+  get(7);
+  EXPECT_FALSE(pool_.has_key(key)) << "evicted";
+}
+
+TEST_F(BlockPoolTest, TheFreeQueueCanBeWalked) {
+  const Blocks blocks = get(3);
+  ASSERT_EQ(pool_.free_blocks(Blocks{2}), ErrorCode::kNone);
+  EXPECT_TRUE(pool_.is_free(2));
+  EXPECT_FALSE(pool_.is_free(1));
+  EXPECT_FALSE(pool_.is_free(kNullBlockId));
+  EXPECT_FALSE(pool_.is_free(8));
+
+  Blocks walked;
+  for (auto at = pool_.next_free_block(std::nullopt); at; at = pool_.next_free_block(at)) {
+    walked.push_back(*at);
+  }
+  EXPECT_EQ(walked, Blocks({4, 5, 6, 7, 2}));
 }
 
 TEST_F(BlockPoolTest, CopyIsIndependent) {

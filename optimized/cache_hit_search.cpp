@@ -19,7 +19,7 @@ class Search {
         instrumentation_(instrumentation),
         query_(query),
         blocks_(blocks),
-        hashes_(query.request.block_hashes(query.spec.block_size)),
+        hashes_(query.request.block_hashes(query.spec.block_size, query.first_token)),
         max_num_blocks_(query.max_length / query.spec.block_size),
         aligned_blocks_(query.alignment_tokens / query.spec.block_size) {}
 

@@ -23,6 +23,7 @@ struct CacheHitQuery {
   std::span<const GroupId> group_ids;  ///< at least one; all of this spec. All of them have to hit
   const Request& request;
   std::uint32_t max_length = 0;        ///< tokens; has hashes up to there
+  std::uint32_t first_token = 0;       ///< where the request begins for the lookup; block-aligned
   std::uint32_t alignment_tokens = 0;  ///< the hit is a multiple of it; a multiple of block_size
   bool drop_eagle_block = false;       ///< the last block found is not part of the hit
   bool aligns_after_drop = false;      ///< Rules::eagle_by_group

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace kvfence::optimized {
@@ -113,6 +114,49 @@ TEST(CacheHitSearchTest, AWindowIsFoundAsByAPlainScan) {
       }
     }
   }
+}
+
+// Blocks 0, 1 and 3 of four are cached; seen from block 3 on, the request begins with a hit.
+TEST(CacheHitSearchTest, ALookupCanBeginInsideTheRequest) {
+  BlockPoolConfig config;
+  config.num_gpu_blocks = 5;
+  config.hash.hash_block_size = 2;
+  config.max_block_size = 2;
+  RequestSpec request_spec;
+  request_spec.tokens.assign(8, 5);
+  const Request request(request_spec, config.hash);
+  BasicBlockPool<NoInstrumentation> pool(config);
+  std::vector<BlockId> blocks(4);
+  ASSERT_EQ(pool.get_new_blocks(blocks), ErrorCode::kNone);
+  const std::vector<std::uint8_t> mask = {1, 1, 0, 1};
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    if (mask[i] == 0) continue;
+    const std::string key = make_block_hash_with_group_id(request.block_hashes(2)[i], 0);
+    ASSERT_EQ(pool.cache_block(blocks[i], key), ErrorCode::kNone);
+  }
+
+  const KVCacheSpec full{.block_size = 2};
+  const KVCacheSpec window{
+      .kind = KVCacheSpecKind::kSlidingWindow, .block_size = 2, .sliding_window = 4};
+  const GroupId group = 0;
+  const auto find = [&](const KVCacheSpec& spec, std::uint32_t first_token) {
+    BlocksByGroup found(1);
+    find_longest_cache_hit(pool, NoInstrumentation(),
+                           {.spec = spec,
+                            .group_ids = {&group, 1},
+                            .request = request,
+                            .max_length = 8 - first_token,
+                            .first_token = first_token,
+                            .alignment_tokens = 2},
+                           found);
+    return found[0];
+  };
+  EXPECT_EQ(find(full, 0), std::vector<BlockId>({1, 2}));
+  EXPECT_EQ(find(full, 2), std::vector<BlockId>({2}));
+  EXPECT_EQ(find(full, 4), std::vector<BlockId>());
+  EXPECT_EQ(find(full, 6), std::vector<BlockId>({4}));
+  EXPECT_EQ(find(window, 2), std::vector<BlockId>({2}));
+  EXPECT_EQ(find(window, 6), std::vector<BlockId>({4}));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -96,6 +97,13 @@ class BasicFreeKVCacheBlockQueue {
       out.push_back(block);
       block = nodes_[block].next;
     }
+  }
+
+  /// The block behind a queued one, or the head; nothing at the end. Cost: O(1).
+  /// Requires: is_queued(*block).
+  std::optional<BlockId> next_free_block(std::optional<BlockId> block) const {
+    const BlockId next = nodes_[block.value_or(num_blocks_)].next;
+    return next == num_blocks_ ? std::nullopt : std::optional(next);
   }
 
   // What follows is for the pool, which has checked its arguments.

@@ -14,6 +14,7 @@
 #include "optimized/planted_disaggregated_bugs.h"
 #include "optimized/planted_multi_connector_bugs.h"
 #include "optimized/planted_offloading_bugs.h"
+#include "optimized/planted_simple_offload_bugs.h"
 #include "optimized/planted_tiering_bugs.h"
 
 namespace kvfence::optimized {
@@ -31,6 +32,7 @@ struct NoInstrumentation {
   constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
+  constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -56,6 +58,7 @@ class CountingInstrumentation {
   constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
+  constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
@@ -86,7 +89,8 @@ class PlantedInstrumentation {
   // Implicit, so that a pool is built from (config, PlantedBug), a manager from (config,
   // PlantedKVCacheBug), a scheduler from (config, connector, PlantedSchedulerBug), a policy from
   // (config, PlantedCachePolicyBug), half a connector from (spec, PlantedConnectorBug) or (spec,
-  // PlantedDisaggregatedBug); or with the bug in a part further down.
+  // PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug); or with the bug in a part further
+  // down.
   PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
@@ -96,6 +100,7 @@ class PlantedInstrumentation {
   PlantedInstrumentation(PlantedConnectorBug bug) : connector_bug_(bug) {}
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
   PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
+  PlantedInstrumentation(PlantedSimpleOffloadBug bug) : simple_offload_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
@@ -106,6 +111,7 @@ class PlantedInstrumentation {
   bool planted(PlantedConnectorBug bug) const { return bug == connector_bug_; }
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
   bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
+  bool planted(PlantedSimpleOffloadBug bug) const { return bug == simple_offload_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
@@ -122,6 +128,7 @@ class PlantedInstrumentation {
   PlantedConnectorBug connector_bug_ = PlantedConnectorBug::kNone;
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
   PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;
+  PlantedSimpleOffloadBug simple_offload_bug_ = PlantedSimpleOffloadBug::kNone;
 };
 
 }  // namespace kvfence::optimized

@@ -52,16 +52,15 @@ BasicKVCacheCoordinator<Instrumentation>::BasicKVCacheCoordinator(
 }
 
 template <class Instrumentation>
-std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find(const SpecGroup& spec_group,
-                                                             const Request& request,
-                                                             std::uint32_t max_length,
-                                                             bool drop_eagle_block,
-                                                             BlocksByGroup& blocks) const {
+std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find(
+    const SpecGroup& spec_group, const Request& request, std::uint32_t first_token,
+    std::uint32_t max_length, bool drop_eagle_block, BlocksByGroup& blocks) const {
   return optimized::find_longest_cache_hit(pool_, instrumentation_,
                                            {.spec = spec_group.spec,
                                             .group_ids = spec_group.group_ids,
                                             .request = request,
                                             .max_length = max_length,
+                                            .first_token = first_token,
                                             .alignment_tokens = scheduler_block_size_,
                                             .drop_eagle_block = drop_eagle_block,
                                             .aligns_after_drop = eagle_by_group_},
@@ -73,10 +72,13 @@ std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find(const SpecGroup& sp
 /// repeated until nobody shortens it.
 template <class Instrumentation>
 std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find_longest_cache_hit(
-    const Request& request, std::uint32_t max_length, BlocksByGroup& blocks) const {
+    const Request& request, std::uint32_t max_length, BlocksByGroup& blocks,
+    std::uint32_t first_token) const {
   blocks.resize(groups_.size());
   const SpecGroup& first = spec_groups_.front();
-  if (!is_hybrid()) return find(first, request, max_length, first.use_eagle, blocks);
+  if (!is_hybrid()) {
+    return find(first, request, first_token, max_length, first.use_eagle, blocks);
+  }
 
   // Full attention and one other kind: upstream leaves it at one round.
   const bool is_simple = spec_groups_.size() == 2 && first.spec.is_full_attention();
@@ -93,7 +95,7 @@ std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find_longest_cache_hit(
         continue;
       }
       if (!eagle_by_group_) {
-        length = find(group, request, length, group.use_eagle, blocks);
+        length = find(group, request, first_token, length, group.use_eagle, blocks);
         continue;
       }
       const bool has_dropped = (dropped >> i & 1) != 0;
@@ -101,7 +103,7 @@ std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find_longest_cache_hit(
           group.use_eagle && (!has_dropped || planted(PlantedKVCacheBug::kEagleDropsEveryRound));
       const std::uint32_t reach =
           drops && !has_dropped ? std::min(length + block_size, max_length) : length;
-      const std::uint32_t found = find(group, request, reach, drops, blocks);
+      const std::uint32_t found = find(group, request, first_token, reach, drops, blocks);
       if (drops) {
         dropped |= std::uint64_t{1} << i;
       } else if (found < length) {

@@ -36,9 +36,10 @@ class BasicKVCacheCoordinator {
   bool is_allocated(RequestIndex request) const { return groups_.front().is_allocated(request); }
 
   /// Overwrites blocks with the longest hit of at most max_length tokens; the result is its length
-  /// in tokens. Requires: caching.
+  /// in tokens. The request is looked at as if it began at first_token, a multiple of
+  /// scheduler_block_size. Requires: caching.
   std::uint32_t find_longest_cache_hit(const Request& request, std::uint32_t max_length,
-                                       BlocksByGroup& blocks) const;
+                                       BlocksByGroup& blocks, std::uint32_t first_token = 0) const;
 
   /// Sums over the groups. `hit` is null for none.
   std::int64_t get_num_blocks_to_allocate(const SlotDemand& demand, const ComputedBlocks* hit,
@@ -72,8 +73,8 @@ class BasicKVCacheCoordinator {
 
   bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
   bool is_hybrid() const { return enable_caching_ && groups_.size() > 1; }
-  std::uint32_t find(const SpecGroup& spec_group, const Request& request, std::uint32_t max_length,
-                     bool drop_eagle_block, BlocksByGroup& blocks) const;
+  std::uint32_t find(const SpecGroup& spec_group, const Request& request, std::uint32_t first_token,
+                     std::uint32_t max_length, bool drop_eagle_block, BlocksByGroup& blocks) const;
   std::uint32_t num_tokens_to_cache(const GroupManager& group,
                                     std::uint32_t num_computed_tokens) const;
 

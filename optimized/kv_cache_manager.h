@@ -69,6 +69,7 @@ class BasicKVCacheManager {
   void new_step_starts() { coordinator_.new_step_starts(); }
 
   const KVCacheManagerConfig& config() const { return config_; }
+  BasicBlockPool<Instrumentation>& block_pool() { return coordinator_.block_pool(); }
   const BasicBlockPool<Instrumentation>& block_pool() const { return coordinator_.block_pool(); }
 
   /// The managers of the groups, for their instrumentation.

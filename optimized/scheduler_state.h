@@ -96,7 +96,7 @@ void take_off(std::uint32_t& count, std::uint32_t num_tokens) {
 }
 
 template <class Instrumentation>
-class SchedulerState final : private ConnectorHost {
+class SchedulerState final : private ConnectorHost, private GpuBlockPool {
  public:
   using Manager = BasicKVCacheManager<Instrumentation>;
 
@@ -235,6 +235,33 @@ class SchedulerState final : private ConnectorHost {
   ConnectorRequest request(RequestIndex index) const override { return connector_request(index); }
   bool is_cached(BlockId block) const override {
     return !std::string_view(kv_cache_manager.block_pool().block_key(block)).empty();
+  }
+  std::uint32_t num_output_placeholders(RequestIndex index) const override {
+    return states[index].num_output_placeholders;
+  }
+  GpuBlockPool* gpu_block_pool() override { return this; }
+
+  // GpuBlockPool
+  std::string_view block_key(BlockId block) const override {
+    return kv_cache_manager.block_pool().block_key(block);
+  }
+  void touch(std::span<const BlockId> touched) override {
+    take(kv_cache_manager.block_pool().touch(touched));
+  }
+  void free_blocks(std::span<const BlockId> freed) override {
+    take(kv_cache_manager.block_pool().free_blocks(freed));
+  }
+  bool is_free(BlockId block) const override {
+    return kv_cache_manager.block_pool().is_free(block);
+  }
+  std::optional<BlockId> next_free_block(std::optional<BlockId> block) const override {
+    return kv_cache_manager.block_pool().next_free_block(block);
+  }
+
+  /// A planted bug may have lost a block that the connector holds.
+  static void take(ErrorCode answer) {
+    KVFENCE_CHECK(Instrumentation::kPlants || answer == ErrorCode::kNone,
+                  "a connector holds or frees a block that it must not");
   }
 
   RequestIndex take_slot();

@@ -1,0 +1,421 @@
+// Goal: every planted bug of the simple CPU offload connector is alive, and only when it is asked
+// for. Method: the same pseudo-random life of requests and copies goes to a scheduler with sound
+// halves of a connector and to one with planted ones; the two part company in some configuration
+// exactly when a bug is planted.
+
+#include "optimized/planted_simple_offload_bugs.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/scripted_transfer_engine.h"
+#include "optimized/kv_output_aggregator.h"
+#include "optimized/scheduler.h"
+#include "optimized/simple_cpu_offload_scheduler.h"
+#include "optimized/simple_cpu_offload_worker.h"
+
+namespace kvfence::optimized {
+namespace {
+
+constexpr std::uint32_t kBlockSize = 4;
+constexpr std::uint32_t kMaxModelLen = 48;
+constexpr std::uint32_t kNumRequestsMax = 6;
+constexpr int kNumSteps = 4'000;
+constexpr int kNumStepsBroken = 1'000;
+
+struct World {
+  SchedulerConfig scheduler;
+  SimpleCPUOffloadSpec spec;
+};
+
+World world_of(Profile profile, bool lazy_offload) {
+  World world;
+  KVCacheManagerConfig& kv_cache = world.scheduler.kv_cache;
+  kv_cache.pool.num_gpu_blocks = 16;
+  kv_cache.pool.hash.hash_block_size = kBlockSize;
+  kv_cache.pool.hash.algorithm = HashAlgorithm::kXxhashCbor;
+  kv_cache.pool.max_block_size = kBlockSize;
+  kv_cache.pool.profile = profile;
+  kv_cache.pool.rules = rules_of(profile);
+  kv_cache.groups = {{.block_size = kBlockSize}};
+  kv_cache.max_model_len = kMaxModelLen;
+  kv_cache.max_num_batched_tokens = 18;
+  world.scheduler.max_num_seqs = 4;
+  world.spec.num_cpu_blocks = 12;
+  world.spec.lazy_offload = lazy_offload;
+  return world;
+}
+
+void set_async(World& world) {
+  world.scheduler.async_scheduling = true;
+  world.scheduler.max_concurrent_batches = 2;
+}
+
+void add_window(World& world, std::uint32_t block_size, std::uint32_t sliding_window) {
+  world.scheduler.kv_cache.groups.push_back({.kind = KVCacheSpecKind::kSlidingWindow,
+                                             .block_size = block_size,
+                                             .sliding_window = sliding_window});
+}
+
+std::vector<World> worlds() {
+  std::vector<World> all;
+  for (Profile profile : {Profile::kV019, Profile::kV023}) {
+    for (bool lazy_offload : {false, true}) {
+      all.push_back(world_of(profile, lazy_offload));
+      all.push_back(world_of(profile, lazy_offload));
+      all.back().spec.num_workers = 2;
+      all.back().spec.num_cpu_blocks = 5;
+      set_async(all.back());
+      all.push_back(world_of(profile, lazy_offload));
+      all.back().scheduler.long_prefill_token_threshold = 5;
+      all.back().scheduler.kv_cache.max_num_batched_tokens = 4;
+      all.back().scheduler.kv_cache.pool.num_gpu_blocks = 24;
+      all.push_back(world_of(profile, lazy_offload));
+      add_window(all.back(), kBlockSize, 6);
+      all.back().scheduler.kv_cache.pool.num_gpu_blocks = 26;
+      all.back().spec.num_cpu_blocks = 24;
+      set_async(all.back());
+      all.push_back(world_of(profile, lazy_offload));
+      add_window(all.back(), kBlockSize, 9);
+      all.back().scheduler.kv_cache.groups.push_back(
+          {.kind = KVCacheSpecKind::kMamba, .block_size = kBlockSize});
+      all.back().scheduler.kv_cache.pool.num_gpu_blocks = 36;
+      all.back().spec.num_cpu_blocks = 40;
+    }
+  }
+  all.push_back(world_of(Profile::kV023, /*lazy_offload=*/false));
+  all.back().scheduler.kv_cache.groups.front().block_size = 2 * kBlockSize;
+  all.back().scheduler.kv_cache.pool.max_block_size = 2 * kBlockSize;
+  add_window(all.back(), kBlockSize, 6);
+  all.back().scheduler.kv_cache.pool.num_gpu_blocks = 28;
+  all.back().spec.num_cpu_blocks = 20;
+  for (World& world : all) world.spec.kv_cache = world.scheduler.kv_cache;
+  return all;
+}
+
+/// What one step answered and left behind.
+struct Observation {
+  ErrorCode code = ErrorCode::kNone;
+  std::optional<bool> flag;
+  std::vector<SchedulerOutput::Scheduled> scheduled;
+  std::optional<JobId> load_event;
+  std::optional<JobId> store_event;
+  std::vector<std::string> load_requests;
+  std::vector<std::vector<BlockId>> copied;
+  bool need_flush = false;
+  AggregatedOutput report;
+  std::vector<RequestIndex> requests;
+  std::vector<RequestIndex> running;
+  std::uint32_t num_gpu_blocks_free = 0;
+  std::vector<std::vector<ScriptedTransferEngine::Transfer>> transfers;
+  CpuPoolState cpu_pool;
+  std::optional<BlockId> cursor;
+  std::vector<PinnedHit> pins;
+
+  friend bool operator==(const Observation& a, const Observation& b) {
+    return a.code == b.code && a.flag == b.flag && a.scheduled == b.scheduled &&
+           a.load_event == b.load_event && a.store_event == b.store_event &&
+           a.load_requests == b.load_requests && a.copied == b.copied &&
+           a.need_flush == b.need_flush && a.report == b.report && a.requests == b.requests &&
+           a.running == b.running && a.num_gpu_blocks_free == b.num_gpu_blocks_free &&
+           a.transfers == b.transfers && a.cpu_pool.free_queue == b.cpu_pool.free_queue &&
+           a.cpu_pool.ref_cnts == b.cpu_pool.ref_cnts && a.cpu_pool.keys == b.cpu_pool.keys &&
+           a.cursor == b.cursor && a.pins == b.pins;
+  }
+};
+
+struct SoundSide {
+  auto make_scheduler(const World& world) const {
+    return Scheduler(world.scheduler,
+                     KVConnectorHandle(make_simple_cpu_offload_scheduler(world.spec)));
+  }
+  auto make_worker(const World& world) const { return make_simple_cpu_offload_worker(world.spec); }
+};
+
+/// The scheduler has no bug, but bears what a broken connector does to its pool.
+struct PlantedSide {
+  auto make_scheduler(const World& world) const {
+    return PlantedScheduler(
+        world.scheduler,
+        KVConnectorHandle(make_planted_simple_cpu_offload_scheduler(world.spec, bug)),
+        PlantedInstrumentation());
+  }
+  auto make_worker(const World& world) const {
+    return make_planted_simple_cpu_offload_worker(world.spec, bug);
+  }
+
+  PlantedSimpleOffloadBug bug = PlantedSimpleOffloadBug::kNone;
+};
+
+/// Clients, a scheduler, workers and copy engines. Two lives with the same seed give their
+/// connectors the same commands for as long as the answers are the same.
+template <class Side>
+class Life {
+ public:
+  Life(const World& world, const Side& side, std::uint32_t seed)
+      : world_(world),
+        scheduler_(side.make_scheduler(world)),
+        aggregator_(world.spec.num_workers),
+        random_(seed) {
+    for (std::uint32_t rank = 0; rank < world.spec.num_workers; ++rank) {
+      workers_.emplace_back(side.make_worker(world));
+      engines_.emplace_back();
+    }
+  }
+
+  Observation step() {
+    Observation seen;
+    switch (below(20)) {
+      case 0:
+      case 1:
+      case 2:
+        add(seen);
+        break;
+      case 3:
+        if (below(4) == 0) finish();
+        break;
+      case 4:
+        if (below(8) == 0) seen.flag = scheduler_.reset_prefix_cache(false, /*connector=*/flip());
+        break;
+      case 5:
+      case 6:
+      case 7:
+      case 8:
+        move_a_copy();
+        break;
+      default:
+        if (steps_.empty() || (steps_.size() < max_steps() && flip())) {
+          plan(seen);
+        } else {
+          update(seen);
+        }
+    }
+    observe(seen);
+    return seen;
+  }
+
+ private:
+  using SchedulerType = decltype(std::declval<const Side&>().make_scheduler(World()));
+
+  struct Planned {
+    SchedulerOutput output;
+    std::vector<std::string> finished;
+  };
+
+  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
+  bool flip() { return below(2) == 0; }
+  std::size_t max_steps() const { return world_.scheduler.max_concurrent_batches; }
+  SimpleCPUOffloadScheduler& connector() {
+    return static_cast<SimpleCPUOffloadScheduler&>(*scheduler_.connector());
+  }
+
+  void add(Observation& seen) {
+    scheduler_.requests(seen.requests);
+    if (seen.requests.size() >= kNumRequestsMax) return;
+    NewRequest request;
+    request.id = std::to_string(num_added_);
+    const std::uint32_t num_tokens = 2 + below(30);
+    const TokenId first = 100 * below(3);
+    const std::uint32_t num_common = below(4) != 0 ? num_tokens : below(num_tokens);
+    for (TokenId token = 0; token < num_tokens; ++token) {
+      request.spec.tokens.push_back(first + (token < num_common ? token : 1'000 + token));
+    }
+    request.max_tokens = 1 + below(16);
+    // With several groups a hit of one may be taken for another's load.
+    const bool has_groups = world_.spec.kv_cache.groups.size() > 1;
+    request.skip_reading_prefix_cache = below(2) == 0 || has_groups;
+    RequestIndex index = 0;
+    seen.code = scheduler_.add_request(request, index);
+    if (seen.code != ErrorCode::kNone) return;
+    ++num_added_;
+    if (index >= name_of_.size()) name_of_.resize(std::size_t{index} + 1);
+    name_of_[index] = request.id;
+  }
+
+  void finish() {
+    std::vector<RequestIndex> requests;
+    scheduler_.requests(requests);
+    if (requests.empty()) return;
+    const RequestIndex request = requests[below(static_cast<std::uint32_t>(requests.size()))];
+    scheduler_.finish_requests(std::span(&request, 1), RequestStatus::kFinishedAborted);
+  }
+
+  /// The oldest one of a direction.
+  void move_a_copy() {
+    ScriptedTransferEngine& engine = engines_[below(static_cast<std::uint32_t>(engines_.size()))];
+    const bool is_store = flip();
+    for (const ScriptedTransferEngine::Transfer& transfer : engine.transfers()) {
+      if (transfer.job.spec.is_store != is_store) continue;
+      if (transfer.progress == TransferProgress::kFinished) continue;
+      engine.advance(transfer.job.job, TransferProgress::kFinished);
+      return;
+    }
+  }
+
+  void plan(Observation& seen) {
+    Planned& planned = steps_.emplace_back();
+    seen.code = scheduler_.schedule(planned.output);
+    if (seen.code != ErrorCode::kNone) {
+      steps_.pop_back();
+      return;
+    }
+    for (RequestIndex index : planned.output.finished) planned.finished.push_back(name_of_[index]);
+    const auto& metadata =
+        static_cast<const SimpleCPUOffloadMetadata&>(*planned.output.kv_connector_metadata);
+    seen.scheduled = planned.output.scheduled;
+    seen.load_event = metadata.load_event;
+    seen.store_event = metadata.store_event;
+    seen.load_requests = metadata.load_requests;
+    seen.copied = {metadata.load_gpu_blocks, metadata.load_cpu_blocks, metadata.store_gpu_blocks,
+                   metadata.store_cpu_blocks};
+    seen.need_flush = metadata.need_flush;
+  }
+
+  void update(Observation& seen) {
+    const Planned planned = std::move(steps_.front());
+    steps_.pop_front();
+    const KVConnectorMetadata& metadata = *planned.output.kv_connector_metadata;
+    std::vector<KVConnectorWorkerOutput> outputs(workers_.size());
+    for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+      KVConnectorWorkerHandle& worker = workers_[rank];
+      worker->handle_preemptions(metadata, engines_[rank]);
+      worker->start_load_kv(metadata, engines_[rank]);
+      if (planned.output.total_num_scheduled_tokens > 0) {
+        worker->wait_for_save(metadata, engines_[rank]);
+      }
+      worker->get_finished(metadata, planned.finished, engines_[rank], outputs[rank]);
+    }
+    aggregator_.aggregate(outputs, seen.report);
+    KVConnectorOutput report;
+    for (const std::string& name : seen.report.finished_recving) {
+      if (const auto index = scheduler_.find_request(name)) {
+        report.finished_recving.push_back(*index);
+      }
+    }
+    report.completed_jobs = seen.report.completed_jobs;
+    ModelRunnerOutput runner_output;
+    for (const SchedulerOutput::Scheduled& entry : planned.output.scheduled) {
+      if (entry.samples) runner_output.sampled_token_ids.push_back(1 + below(3));
+      runner_output.sampled_token_ids.end_list();
+    }
+    runner_output.kv_connector_output = report.empty() ? nullptr : &report;
+    EngineCoreOutputs out;
+    seen.code = scheduler_.update_from_output(planned.output, runner_output, out);
+    if (seen.code != ErrorCode::kNone) {
+      // What a broken connector reports may be refused; the step comes back all the same.
+      runner_output.kv_connector_output = nullptr;
+      ASSERT_EQ(scheduler_.update_from_output(planned.output, runner_output, out),
+                ErrorCode::kNone);
+    }
+  }
+
+  void observe(Observation& seen) {
+    scheduler_.requests(seen.requests);
+    scheduler_.running(seen.running);
+    seen.num_gpu_blocks_free = scheduler_.kv_cache_manager().block_pool().get_num_free_blocks();
+    for (const ScriptedTransferEngine& engine : engines_) {
+      seen.transfers.push_back(engine.transfers());
+    }
+    connector().cpu_pool(seen.cpu_pool);
+    seen.cursor = connector().lazy_cursor();
+    connector().pinned_hits(seen.pins);
+  }
+
+  const World& world_;
+  SchedulerType scheduler_;
+  std::vector<KVConnectorWorkerHandle> workers_;
+  std::vector<ScriptedTransferEngine> engines_;
+  KVOutputAggregator aggregator_;
+  std::mt19937 random_;
+  std::deque<Planned> steps_;
+  std::uint32_t num_added_ = 0;
+  std::vector<std::string> name_of_;  ///< by index, the last that had it
+};
+
+bool diverges(PlantedSimpleOffloadBug bug) {
+  std::uint32_t seed = 0;
+  for (const World& world : worlds()) {
+    Life<SoundSide> expected(world, SoundSide(), ++seed);
+    Life<PlantedSide> actual(world, PlantedSide{bug}, seed);
+    for (int i = 0; i < kNumSteps; ++i) {
+      if (!(expected.step() == actual.step())) return true;
+    }
+  }
+  return false;
+}
+
+class PlantedSimpleOffloadBugs : public testing::TestWithParam<PlantedSimpleOffloadBugInfo> {};
+
+TEST_P(PlantedSimpleOffloadBugs, PartsFromTheSoundConnector) {
+  EXPECT_TRUE(diverges(GetParam().bug));
+}
+
+TEST_P(PlantedSimpleOffloadBugs, KeepsAnsweringOnceBroken) {
+  std::uint32_t seed = 0;
+  std::size_t num_answers = 0;
+  const std::vector<World> all = worlds();
+  for (const World& world : all) {
+    Life<PlantedSide> life(world, PlantedSide{GetParam().bug}, ++seed);
+    for (int i = 0; i < kNumStepsBroken; ++i) {
+      EXPECT_LT(life.step().cpu_pool.free_queue.size(), world.spec.num_cpu_blocks);
+      ++num_answers;
+    }
+  }
+  EXPECT_EQ(num_answers, all.size() * kNumStepsBroken);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlantedSimpleOffloadBugs,
+                         testing::ValuesIn(kPlantedSimpleOffloadBugs),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST(PlantedSimpleOffloadBugTable, NoBugIsTheSoundConnector) {
+  EXPECT_FALSE(diverges(PlantedSimpleOffloadBug::kNone));
+}
+
+// A sound connector's reports are never refused, and its life is a life.
+TEST(PlantedSimpleOffloadBugTable, TheSoundConnectorLoadsAndStores) {
+  std::uint32_t seed = 0;
+  std::size_t num_flushes = 0;
+  for (const World& world : worlds()) {
+    SCOPED_TRACE(seed);
+    Life<SoundSide> life(world, SoundSide(), ++seed);
+    std::size_t num_loads = 0;
+    std::size_t num_stores = 0;
+    for (int i = 0; i < kNumSteps; ++i) {
+      const Observation seen = life.step();
+      ASSERT_EQ(seen.code, ErrorCode::kNone);
+      num_loads += seen.load_event ? 1 : 0;
+      num_stores += seen.store_event ? 1 : 0;
+      num_flushes += seen.need_flush ? 1 : 0;
+    }
+    EXPECT_GT(num_loads, 5U);
+    EXPECT_GT(num_stores, 20U);
+  }
+  EXPECT_GT(num_flushes, 100U);
+}
+
+TEST(PlantedSimpleOffloadBugTable, IsInTheOrderOfTheEnumerationWithNamesOfItsOwn) {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < kPlantedSimpleOffloadBugs.size(); ++i) {
+    SCOPED_TRACE(kPlantedSimpleOffloadBugs[i].name);
+    EXPECT_EQ(static_cast<std::size_t>(kPlantedSimpleOffloadBugs[i].bug), i + 1);
+    EXPECT_EQ(planted_simple_offload_bug_from_name(kPlantedSimpleOffloadBugs[i].name),
+              kPlantedSimpleOffloadBugs[i].bug);
+    EXPECT_EQ(&planted_bug_info(kPlantedSimpleOffloadBugs[i].bug), &kPlantedSimpleOffloadBugs[i]);
+    EXPECT_TRUE(names.insert(kPlantedSimpleOffloadBugs[i].name).second);
+  }
+  EXPECT_EQ(planted_simple_offload_bug_from_name("no_such_bug"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kvfence::optimized
