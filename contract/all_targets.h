@@ -12,6 +12,7 @@
 #include "contract/multi_connector_target.h"
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
+#include "contract/simple_offload_target.h"
 #include "contract/tiering_target.h"
 
 namespace kvfence {
@@ -29,8 +30,8 @@ struct TargetList {
   }
 };
 
-using AllTargets =
-    TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget, OffloadTarget,
-               TieringTarget, ConnectorTarget, MultiConnectorTarget, DisaggregatedTarget>;
+using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget,
+                              OffloadTarget, TieringTarget, ConnectorTarget, SimpleOffloadTarget,
+                              MultiConnectorTarget, DisaggregatedTarget>;
 
 }  // namespace kvfence

@@ -11,4 +11,5 @@
 #include "properties/multi_connector_checks.h"
 #include "properties/offload_checks.h"
 #include "properties/scheduler_checks.h"
+#include "properties/simple_offload_checks.h"
 #include "properties/tiering_checks.h"

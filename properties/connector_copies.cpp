@@ -10,12 +10,6 @@ namespace {
 
 using detail::contains;
 
-std::uint64_t mixed(std::uint64_t before, std::uint64_t next) {
-  std::uint64_t state = before ^ (next + 0x9E37'79B9'7F4A'7C15 + (before << 6) + (before >> 2));
-  state = (state ^ (state >> 30)) * 0xBF58'476D'1CE4'E5B9;
-  return (state ^ (state >> 27)) | 1;
-}
-
 std::string on_rank(std::size_t rank, const std::string& what, std::uint64_t number) {
   return what + " " + std::to_string(number) + " on rank " + std::to_string(rank);
 }
@@ -25,36 +19,7 @@ std::string name_of(const Copy& copy) {
          copy.request;
 }
 
-/// Whether it is KV of that sequence from `begin` on, at least up to `end`.
-bool is_content_of(const Content& content, const Prefixes& prefixes, GroupId group,
-                   std::uint32_t begin, std::uint32_t end) {
-  if (content == kAnything) return true;
-  return content.id != 0 && content.group == group && content.begin == begin &&
-         content.end >= end && content.end <= prefixes.num_tokens() &&
-         content.id == prefixes.id(content.end);
-}
-
 }  // namespace
-
-std::string to_text(const Content& content) {
-  if (content.id == 0) return "nothing";
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text = "tokens " + std::to_string(content.begin) + " to " +
-                     std::to_string(content.end) + " in group " + std::to_string(content.group) +
-                     ", of sequence ";
-  for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[(content.id >> shift) & 15];
-  return text;
-}
-
-Prefixes::Prefixes(const std::optional<std::string>& cache_salt) {
-  std::uint64_t id = 1;
-  if (cache_salt) {
-    for (char each : *cache_salt) id = mixed(id, static_cast<std::uint8_t>(each));
-  }
-  ids_.push_back(id);
-}
-
-void Prefixes::append(TokenId token) { ids_.push_back(mixed(ids_.back(), token)); }
 
 Copies::Copies(const ConnectorSetup& setup)
     : setup_(setup), fences_(setup.spec.manager.rules.offload_fences_reuse) {
@@ -87,7 +52,7 @@ std::optional<BrokenCopyRule> Copies::run(PlannedStep step, const Sequences& seq
       if (contains(step.lost, block)) continue;
       if (auto broken = overwrite(index, block, "zeroed for somebody else", {})) return broken;
     }
-    forgive(rank, step);
+    forgive_victims(step.victims, step.lost, setup_.scheduler.kv_cache.groups, rank.blocks);
     for (Copy copy : step.loads) {
       if (!fences_) copy.job = rank.next_job++;
       if (auto broken = submit(index, copy)) return broken;
@@ -106,21 +71,6 @@ std::optional<BrokenCopyRule> Copies::run(PlannedStep step, const Sequences& seq
                           [&](const Operation& each) { return each.type == first; });
   }
   return std::nullopt;
-}
-
-/// What a victim of the same step did not compute passes for computed.
-void Copies::forgive(Rank& rank, const PlannedStep& step) const {
-  for (BlockId block : step.lost) rank.blocks[block] = kAnything;
-  for (const BlocksByGroup& table : step.victims) {
-    for (GroupId group = 0; group < table.size(); ++group) {
-      for (BlockId block : table[group]) {
-        Content& content = rank.blocks[block];
-        const bool is_full =
-            content.end - content.begin == setup_.scheduler.kv_cache.groups[group].block_size;
-        if (block != kNullBlockId && !is_full) content = kAnything;
-      }
-    }
-  }
 }
 
 std::optional<BrokenCopyRule> Copies::submit(std::size_t rank_index, const Copy& copy) {
@@ -192,62 +142,19 @@ std::optional<BrokenCopyRule> Copies::overwrite(std::size_t rank, BlockId block,
 std::optional<BrokenCopyRule> Copies::compute(std::size_t rank, const PlannedStep& step,
                                               const Sequences& sequences) {
   const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
+  const std::vector<Content>& blocks = ranks_[rank].blocks;
   for (const Run& run : step.runs) {
-    const Prefixes& prefixes = sequences.at(run.request);
-    for (GroupId group = 0; group < groups.size(); ++group) {
-      const std::uint32_t size = groups[group].block_size;
-      for (std::uint32_t place = run.begin / size; place * size < run.end; ++place) {
-        if (place >= run.table[group].size()) break;
-        const BlockId block = run.table[group][place];
-        if (block == kNullBlockId) continue;
-        const std::uint32_t begin = place * size;
-        const std::uint32_t end = std::min(begin + size, run.end);
-        // Tokens of a request that ended meanwhile are not known any more.
-        const bool is_known = end <= prefixes.num_tokens();
-        Content content = is_known ? Content{prefixes.id(end), begin, end, group} : Content{};
-        if (begin < run.begin) {
-          const Content& before = ranks_[rank].blocks[block];
-          const bool is_own = is_content_of(before, prefixes, group, begin, run.begin);
-          // The last token of a prompt that was found whole is computed again.
-          if (is_own && before.end >= end) continue;
-          if (!is_own) content = {};
-        }
-        if (auto broken = overwrite(rank, block, run.request, content)) return broken;
-      }
+    for (const Filled& filled : filled_by(run, sequences.at(run.request), groups, blocks)) {
+      if (auto broken = overwrite(rank, filled.block, run.request, filled.content)) return broken;
     }
   }
   for (const Run& run : step.runs) {
     const Prefixes& prefixes = sequences.at(run.request);
     if (run.end > prefixes.num_tokens()) continue;
-    if (auto broken = check_reads(rank, run, prefixes)) return broken;
-  }
-  return std::nullopt;
-}
-
-std::optional<BrokenCopyRule> Copies::check_reads(std::size_t rank, const Run& run,
-                                                  const Prefixes& prefixes) const {
-  const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
-  for (GroupId group = 0; group < groups.size(); ++group) {
-    const KVCacheSpec& spec = groups[group];
-    const std::uint32_t size = spec.block_size;
-    // The first token that the first computed one attends to; a Mamba state stands for all.
-    std::uint32_t first = 0;
-    if (spec.kind == KVCacheSpecKind::kSlidingWindow) {
-      first = run.begin + 1 - std::min(run.begin + 1, spec.sliding_window);
-    } else if (spec.kind == KVCacheSpecKind::kMamba) {
-      first = run.begin > 0 ? run.begin - 1 : 0;
-    }
-    for (std::uint32_t place = first / size; place * size < run.end; ++place) {
-      const BlockId block =
-          place < run.table[group].size() ? run.table[group][place] : kNullBlockId;
-      const std::uint32_t begin = place * size;
-      const Content& content = ranks_[rank].blocks[block];
-      const std::uint32_t end = std::min(begin + size, run.end);
-      const bool is_own = is_content_of(content, prefixes, group, begin, end);
-      if (is_own && block != kNullBlockId) continue;
-      const Content own{prefixes.id(end), begin, end, group};
-      return BrokenCopyRule{CopyRule::kStepReadsItsOwn, on_rank(rank, "block", block),
-                            to_text(own) + ", for " + run.request, to_text(content)};
+    if (const auto wrong = wrong_read(run, prefixes, groups, blocks)) {
+      return BrokenCopyRule{CopyRule::kStepReadsItsOwn, on_rank(rank, "block", wrong->block),
+                            to_text(wrong->expected) + ", for " + run.request,
+                            to_text(wrong->actual)};
     }
   }
   return std::nullopt;

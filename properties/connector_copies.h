@@ -1,9 +1,9 @@
 #pragma once
 
 /// What the memory of every rank holds, by commands and plans alone: GPU blocks are filled by
-/// steps, copied to slots and back. Content is a symbol: which tokens of which sequence it is the
-/// KV of. So a block that was used again too early, a slot that was read before it was written, and
-/// a load into the wrong place all show as content that is not the request's own.
+/// steps, copied to slots and back. Content is a symbol (kv_content.h). So a block that was used
+/// again too early, a slot that was read before it was written, and a load into the wrong place all
+/// show as content that is not the request's own.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,43 +16,9 @@
 
 #include "contract/connector_target.h"
 #include "contract/offloading_connector.h"
+#include "properties/kv_content.h"
 
 namespace kvfence::connector {
-
-/// KV of the tokens [begin, end) of a sequence, in one group. `id` stands for all tokens before
-/// `end` and their salt; 0: nothing that anyone could use.
-struct Content {
-  std::uint64_t id = 0;
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
-  GroupId group = 0;
-  friend bool operator==(const Content&, const Content&) = default;
-};
-
-/// Passes for whatever is looked for (PlannedStep::victims).
-inline constexpr Content kAnything{~std::uint64_t{0}, 0, 0, 0};
-
-/// Whether that content does where the other one is wanted.
-inline bool passes_for(const Content& content, const Content& wanted) {
-  return content == kAnything || content == wanted;
-}
-
-/// "tokens 4 to 8 in group 0, of sequence 3f", "nothing".
-std::string to_text(const Content& content);
-
-/// Names the leading tokens of sequences: equal for equal tokens and salt.
-class Prefixes {
- public:
-  Prefixes() : Prefixes(std::nullopt) {}
-  explicit Prefixes(const std::optional<std::string>& cache_salt);
-  void append(TokenId token);
-  std::uint32_t num_tokens() const { return static_cast<std::uint32_t>(ids_.size()) - 1; }
-  /// Requires: num_tokens <= num_tokens().
-  std::uint64_t id(std::uint32_t num_tokens) const { return ids_[num_tokens]; }
-
- private:
-  std::vector<std::uint64_t> ids_;
-};
 
 /// A GPU block of a copy, its part of a slot, and what it should hold.
 struct CopyPart {
@@ -72,14 +38,6 @@ struct Copy {
   TransferProgress progress = TransferProgress::kSubmitted;
 };
 
-/// A request in a step: tokens [begin, end) of it are computed.
-struct Run {
-  std::string request;
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
-  BlocksByGroup table;
-};
-
 /// A planned step as the workers get it.
 struct PlannedStep {
   std::vector<scheduler::ScheduledRequest> scheduled;
@@ -91,11 +49,8 @@ struct PlannedStep {
   std::vector<std::string> requests_to_flush;
   std::vector<JobId> jobs_to_flush;
 
-  /// Under the priority policy a victim may have been served in the same step already. Upstream's
-  /// scheduler then leaves blocks in the GPU's cache that nobody computes, and has blocks zeroed
-  /// that nobody has: neither is the connector's fault.
-  std::vector<BlocksByGroup> victims;  ///< their tables before the step
-  std::vector<BlockId> lost;           ///< new blocks that nobody has
+  std::vector<BlocksByGroup> victims;  ///< as forgive_victims wants them
+  std::vector<BlockId> lost;
 };
 
 /// What is wrong with a copy or a step.
@@ -127,9 +82,6 @@ struct OwedReport {
 class Copies {
  public:
   explicit Copies(const ConnectorSetup& setup);
-
-  /// The tokens of a request that is there or was.
-  using Sequences = std::map<std::string, Prefixes>;
 
   /// The oldest step on all ranks. Nothing, or the first rule that it breaks.
   std::optional<BrokenCopyRule> run(PlannedStep step, const Sequences& sequences, OwedReport& owed);
@@ -190,11 +142,8 @@ class Copies {
   void end(std::size_t rank, Copy& copy, bool success, std::uint32_t microseconds = 0);
   std::optional<BrokenCopyRule> overwrite(std::size_t rank, BlockId block, const std::string& who,
                                           const Content& content);
-  void forgive(Rank& rank, const PlannedStep& step) const;
   std::optional<BrokenCopyRule> compute(std::size_t rank, const PlannedStep& step,
                                         const Sequences& sequences);
-  std::optional<BrokenCopyRule> check_reads(std::size_t rank, const Run& run,
-                                            const Prefixes& prefixes) const;
   void queue_stores(Rank& rank, const PlannedStep& step);
   void take_ended(Rank& rank, const PlannedStep& step, OwedReport& owed);
   void count(std::map<std::string, std::uint32_t>& counts, const std::string& name,

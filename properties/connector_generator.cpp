@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <type_traits>
 #include <utility>
 
 #include "contract/check.h"
 #include "properties/kv_cache_generator.h"
-#include "properties/scenario_walk.h"
+#include "properties/request_draws.h"
 
 namespace kvfence::connector {
 namespace {
@@ -131,19 +130,18 @@ Config Generator::draw_config(Choices& choices) {
 }
 
 Generator::Generator(const Config& config, Choices& choices)
-    : config_(config),
-      unit_(kv_cache::common_block_size(config)),
-      swarm_(kUsualWeights, kMildHabits, choices) {
+    : config_(config), swarm_(kUsualWeights, kMildHabits, choices) {
   // Without these nothing else happens.
   for (Action action : {Action::kStep, Action::kAdd}) swarm_.raise(action, 2);
   // Two or more fill the pool together, and few do so alone.
   const std::uint32_t capacity = kv_cache::capacity_of(config);
-  prompt_max_ = std::max(1U, capacity / (1 + choices.below(3)));
+  requests_.unit = kv_cache::common_block_size(config);
+  requests_.prompt_max = std::max(1U, capacity / (1 + choices.below(3)));
   live_max_ = 2 + choices.below(6);
   burst_max_ = 1 + choices.below(3);
-  output_max_ = choices.once_in(3) ? 3 : 1 + capacity / (1 + choices.below(3));
-  vary_in_ = choices.once_in(3) ? 3 : 12;
-  skip_in_ = choices.once_in(4) ? 2 : 16;
+  requests_.output_max = choices.once_in(3) ? 3 : 1 + capacity / (1 + choices.below(3));
+  requests_.vary_in = choices.once_in(3) ? 3 : 12;
+  requests_.skip_in = choices.once_in(4) ? 2 : 16;
   idle_in_ = choices.once_in(2) ? 4 : 0;
   part_in_ = choices.once_in(2) ? 2 : 8;
   fail_in_ = choices.once_in(2) ? 3 : 10;
@@ -221,7 +219,7 @@ Command Generator::draw(Choices& choices, const World& world) {
       return add(choices, world);
     case Action::kFinish:
       if (known_.empty()) return step(choices);
-      return finish(choices);
+      return draw_finish(known_, choices);
     case Action::kFinishAll:
       return FinishAllRequests{RequestStatus::kFinishedAborted};
     case Action::kPause:
@@ -272,58 +270,19 @@ Command Generator::step(Choices& choices) const {
   if (in_flight_.empty()) return Schedule{};
   const bool has_room = in_flight_.size() < config_.max_concurrent_batches;
   if (has_room && (idle_in_ == 0 || !choices.once_in(idle_in_))) return Schedule{};
-  return update(choices);
+  return draw_update<Update>(in_flight_, requests_, choices);
 }
 
-Update Generator::update(Choices& choices) const {
-  Update command;
-  command.token = choices.once_in(vary_in_) ? 1 : 0;
-  if (in_flight_.empty()) return command;
-  for (const ScheduledRequest& scheduled : in_flight_.front()) {
-    if (!scheduled.samples || !choices.once_in(6)) continue;
-    command.samples.push_back({scheduled.request, {choices.below(2)}});
-  }
-  return command;
-}
-
-/// Prompts of blocks that repeat one of two tokens, so that prefixes are shared all the time.
 Command Generator::add(Choices& choices, const World& world) {
-  AddRequest command;
   while (world.find("r" + std::to_string(next_name_))) ++next_name_;
-  command.id = "r" + std::to_string(next_name_++);
-  const std::uint32_t length_max = choices.once_in(16) ? config_.max_model_len - 1 : prompt_max_;
-  const std::uint32_t length =
-      1 + (choices.once_in(3) ? skewed(choices, length_max) : choices.below(length_max));
-  while (command.tokens.size() < length) {
-    command.tokens.insert(command.tokens.end(), unit_, choices.once_in(vary_in_) ? 1U : 0U);
-  }
-  command.tokens.resize(length);
-  command.max_tokens = 1 + choices.below(output_max_);
-  if (config_.policy == "priority") command.priority = choices.below(3);
-  arrival_time_ += choices.below(2);
-  command.arrival_time = arrival_time_;
-  if (choices.once_in(16)) command.cache_salt = "salt";
-  command.skip_reading_prefix_cache = choices.once_in(skip_in_);
+  AddRequest command = draw_request<AddRequest>("r" + std::to_string(next_name_++), requests_,
+                                                config_, arrival_time_, choices);
+  const auto length = static_cast<std::uint32_t>(command.tokens.size());
   if (choices.once_in(12)) command.max_offload_tokens = choices.below(length + 2);
   return command;
 }
 
-Command Generator::finish(Choices& choices) const {
-  FinishRequests command;
-  for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
-    command.requests.push_back(pick(choices, known_).id);
-  }
-  return command;
-}
-
 // ---- What no engine sends ----
-
-std::string Generator::any_name(Choices& choices) const {
-  if (names_.empty() || choices.once_in(6)) return "nobody";
-  // Those that are there more often than those that are gone.
-  if (!known_.empty() && !choices.once_in(3)) return pick(choices, known_).id;
-  return pick(choices, names_);
-}
 
 Command Generator::bent(Choices& choices, Command command) const {
   // A step too many, or one that nobody planned.
@@ -331,7 +290,7 @@ Command Generator::bent(Choices& choices, Command command) const {
       std::holds_alternative<Schedule>(command) || std::holds_alternative<Update>(command);
   if (is_step && choices.once_in(3)) {
     if (!in_flight_.empty() && choices.once_in(2)) return Schedule{};
-    return update(choices);
+    return draw_update<Update>(in_flight_, requests_, choices);
   }
   if (choices.once_in(6)) {
     const auto progress = static_cast<TransferProgress>(1 + choices.below(3));
@@ -347,47 +306,9 @@ Command Generator::bent(Choices& choices, Command command) const {
     }
     return advance;
   }
-  std::size_t num_members = 0;
-  for_each_member_of_command(command, [&](auto&, Domain) { ++num_members; });
-  if (num_members == 0) return command;
-  const std::size_t chosen = choices.below(static_cast<std::uint32_t>(num_members));
-  const bool is_new = std::holds_alternative<AddRequest>(command);
-  std::size_t at = 0;
-  for_each_member_of_command(command, [&](auto& member, Domain) {
-    if (at++ != chosen) return;
-    using Member = std::remove_cvref_t<decltype(member)>;
-    if constexpr (std::is_same_v<Member, bool>) {
-      member = !member;
-    } else if constexpr (std::is_same_v<Member, std::uint32_t>) {
-      if (member > 0 && choices.once_in(2)) {
-        member = choices.below(member);
-      } else {
-        member += 1 + choices.below(2 * unit_);
-      }
-    } else if constexpr (std::is_same_v<Member, std::string>) {
-      const std::string name = any_name(choices);
-      // A name that nobody has would be a name like any other for a new request.
-      if (!is_new || name != "nobody") member = name;
-    } else if constexpr (std::is_same_v<Member, std::vector<std::uint32_t>>) {
-      if (choices.once_in(2)) {
-        member.clear();
-      } else {
-        member.insert(member.end(), config_.max_model_len, 0U);
-      }
-    } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
-      member.push_back(any_name(choices));
-      if (choices.once_in(3)) member.push_back(member.front());
-    } else if constexpr (std::is_same_v<Member, std::vector<Sample>>) {
-      member.push_back({any_name(choices), {}});
-      member.back().tokens.assign(choices.below(3), 0U);
-      if (choices.once_in(3)) member.push_back(member.front());
-    } else if constexpr (std::is_same_v<Member, RequestStatus>) {
-      member = static_cast<RequestStatus>(
-          choices.below(static_cast<std::uint32_t>(RequestStatus::kFinishedRepetition) + 1));
-    } else if constexpr (std::is_same_v<Member, PauseState>) {
-      member = static_cast<PauseState>(choices.below(3));
-    }
-  });
+  bend_member<AddRequest>(
+      command, requests_.unit, config_.max_model_len,
+      [&] { return draw_name(known_, names_, choices); }, choices);
   return command;
 }
 

@@ -14,6 +14,7 @@
 
 #include "contract/connector_target.h"
 #include "properties/choices.h"
+#include "properties/request_draws.h"
 #include "properties/swarm.h"
 
 namespace kvfence::connector {
@@ -53,26 +54,19 @@ class Generator {
   void take_in(const Observation& now);
   Command draw(Choices& choices, const World& world);
   Command step(Choices& choices) const;
-  Update update(Choices& choices) const;
   Command add(Choices& choices, const World& world);
-  Command finish(Choices& choices) const;
   /// What a copy engine does now, if anything.
   std::optional<Command> copy(Choices& choices) const;
   bool may_fail(const EngineTransfer& transfer) const;
 
   /// Bends one argument, or the order of things, so that a refusal or an unusual call comes out.
   Command bent(Choices& choices, Command command) const;
-  std::string any_name(Choices& choices) const;
 
   Config config_;
-  std::uint32_t unit_ = 1;        ///< tokens: the groups' common block size
-  std::uint32_t prompt_max_ = 1;  ///< tokens that leave room for others
   Swarm<Action, kNumActions> swarm_;
+  RequestHabits requests_;
   std::uint32_t live_max_ = 1;
-  std::uint32_t burst_max_ = 1;  ///< requests that come together at most
-  std::uint32_t output_max_ = 1;
-  std::uint32_t vary_in_ = 6;           ///< one block in so many differs from the shared prefix
-  std::uint32_t skip_in_ = 12;          ///< one request in so many does not read the GPU's cache
+  std::uint32_t burst_max_ = 1;         ///< requests that come together at most
   std::uint32_t idle_in_ = 0;           ///< one step in so many is not planned ahead; 0: each is
   std::uint32_t part_in_ = 4;           ///< one advance in so many does not reach the end
   std::uint32_t fail_in_ = 6;           ///< one end in so many is a failure, where there may be any

@@ -157,7 +157,7 @@ class Invariants {
   Copies copies_;
   BlockTableInvariants block_tables_;
   std::map<std::string, Known> known_;
-  Copies::Sequences sequences_;
+  Sequences sequences_;
   std::map<std::string, Key> keys_;
   std::deque<PlannedStep> in_flight_;
   std::set<SlotId> failed_slots_;  ///< of stores that a rank failed, until they are stored anew

@@ -14,11 +14,9 @@
 #include <vector>
 
 #include "contract/disaggregated_target.h"
-#include "properties/connector_copies.h"
+#include "properties/kv_content.h"
 
 namespace kvfence::disaggregated {
-
-using connector::Prefixes;
 
 /// Of one token: Prefixes::id of the tokens up to it. 0: nothing that anyone could use.
 using Content = std::uint64_t;

@@ -117,6 +117,17 @@ struct Canaries<DisaggregatedTarget> {
   static inline const std::set<std::string_view> kNeedTheReference = {};
 };
 
+template <>
+struct Canaries<SimpleOffloadTarget> {
+  static constexpr std::uint64_t kCommandsMax = 200'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 200'000;
+  static constexpr std::size_t kShrunkCommandsMax = 30;
+  /// Bugs that no invariant has to see: a store less or later, blocks used in another order.
+  static inline const std::set<std::string_view> kNeedTheReference = {
+      "cursor_not_forgotten", "stored_freed_to_head", "unhashed_block_ends_group",
+      "walk_beyond_space", "walk_beyond_target"};
+};
+
 template <class Target>
 CampaignResult<Target> hunt(std::string_view bug, LockstepOptions lockstep,
                             std::uint64_t commands_max) {

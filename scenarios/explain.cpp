@@ -209,5 +209,8 @@ template Explanation explain_scenario(const Scenario<MultiConnectorTarget>&,
 template Explanation explain_scenario(const Scenario<DisaggregatedTarget>&,
                                       Implementation<DisaggregatedTarget>&,
                                       Implementation<DisaggregatedTarget>&);
+template Explanation explain_scenario(const Scenario<SimpleOffloadTarget>&,
+                                      Implementation<SimpleOffloadTarget>&,
+                                      Implementation<SimpleOffloadTarget>&);
 
 }  // namespace kvfence

@@ -18,7 +18,10 @@
 #include "optimized/planted_connector_bugs.h"
 #include "optimized/planted_disaggregated_bugs.h"
 #include "optimized/planted_multi_connector_bugs.h"
+#include "optimized/planted_simple_offload_bugs.h"
 #include "optimized/scheduler.h"
+#include "optimized/simple_cpu_offload_scheduler.h"
+#include "optimized/simple_cpu_offload_worker.h"
 #include "optimized/tiering_manager.h"
 #include "properties/block_pool_driver.h"
 #include "properties/connector_driver.h"
@@ -28,6 +31,7 @@
 #include "properties/multi_connector_driver.h"
 #include "properties/offload_driver.h"
 #include "properties/scheduler_driver.h"
+#include "properties/simple_offload_driver.h"
 #include "properties/tiering_driver.h"
 #include "reference/block_pool.h"
 #include "reference/cache_policy.h"
@@ -39,6 +43,8 @@
 #include "reference/multi_connector_worker.h"
 #include "reference/offloading_manager.h"
 #include "reference/scheduler.h"
+#include "reference/simple_cpu_offload.h"
+#include "reference/simple_cpu_offload_worker.h"
 #include "reference/tiering_manager.h"
 #include "scenarios/built_in_connectors.h"
 
@@ -144,6 +150,58 @@ struct PlantedConnectorSide {
   }
 
   optimized::PlantedConnectorBug bug = optimized::PlantedConnectorBug::kNone;
+};
+
+struct ReferenceSimpleOffloadSide {
+  using Scheduler = reference::Scheduler;
+  using Aggregator = reference::KVOutputAggregator;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  auto make_connector(const SimpleOffloadSetup& setup) const {
+    return reference::make_simple_cpu_offload_scheduler(setup.spec);
+  }
+  auto make_worker(const SimpleOffloadSetup& setup, std::uint32_t) const {
+    return reference::make_simple_cpu_offload_worker(setup.spec);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
+};
+
+struct OptimizedSimpleOffloadSide {
+  using Scheduler = optimized::Scheduler;
+  using Aggregator = optimized::KVOutputAggregator;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  auto make_connector(const SimpleOffloadSetup& setup) const {
+    return optimized::make_simple_cpu_offload_scheduler(setup.spec);
+  }
+  auto make_worker(const SimpleOffloadSetup& setup, std::uint32_t) const {
+    return optimized::make_simple_cpu_offload_worker(setup.spec);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
+};
+
+/// The bug is in one of the connector's halves. The scheduler has none, but bears what a broken
+/// connector does to its pool.
+struct PlantedSimpleOffloadSide {
+  using Scheduler = optimized::PlantedScheduler;
+  using Aggregator = optimized::KVOutputAggregator;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector), optimized::PlantedInstrumentation());
+  }
+  auto make_connector(const SimpleOffloadSetup& setup) const {
+    return optimized::make_planted_simple_cpu_offload_scheduler(setup.spec, bug);
+  }
+  auto make_worker(const SimpleOffloadSetup& setup, std::uint32_t) const {
+    return optimized::make_planted_simple_cpu_offload_worker(setup.spec, bug);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
+
+  optimized::PlantedSimpleOffloadBug bug = optimized::PlantedSimpleOffloadBug::kNone;
 };
 
 struct ReferenceMultiConnectorSide {
@@ -480,6 +538,34 @@ std::unique_ptr<Implementation<ConnectorTarget>> Implementations<ConnectorTarget
 std::vector<PlantedBugInfo> Implementations<ConnectorTarget>::planted_bugs() {
   std::vector<PlantedBugInfo> infos;
   for (const optimized::PlantedConnectorBugInfo& info : optimized::kPlantedConnectorBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  return infos;
+}
+
+std::unique_ptr<Implementation<SimpleOffloadTarget>>
+Implementations<SimpleOffloadTarget>::make_reference() {
+  return std::make_unique<SimpleOffloadDriver<ReferenceSimpleOffloadSide>>(
+      "reference", ReferenceSimpleOffloadSide());
+}
+
+std::unique_ptr<Implementation<SimpleOffloadTarget>>
+Implementations<SimpleOffloadTarget>::make_optimized() {
+  return std::make_unique<SimpleOffloadDriver<OptimizedSimpleOffloadSide>>(
+      "optimized", OptimizedSimpleOffloadSide());
+}
+
+std::unique_ptr<Implementation<SimpleOffloadTarget>>
+Implementations<SimpleOffloadTarget>::make_planted(std::string_view bug_name) {
+  const auto bug = optimized::planted_simple_offload_bug_from_name(bug_name);
+  if (!bug) return nullptr;
+  return std::make_unique<SimpleOffloadDriver<PlantedSimpleOffloadSide>>(
+      "optimized with " + std::string(bug_name), PlantedSimpleOffloadSide{*bug});
+}
+
+std::vector<PlantedBugInfo> Implementations<SimpleOffloadTarget>::planted_bugs() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedSimpleOffloadBugInfo& info : optimized::kPlantedSimpleOffloadBugs) {
     infos.push_back({info.name, info.doc, info.thread});
   }
   return infos;

@@ -18,6 +18,7 @@
 #include "contract/multi_connector_target.h"
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
+#include "contract/simple_offload_target.h"
 #include "contract/tiering_target.h"
 
 namespace kvfence {
@@ -135,6 +136,18 @@ struct Implementations<DisaggregatedTarget> {
 
   /// Null for a name that planted_bugs() does not have.
   static std::unique_ptr<Implementation<DisaggregatedTarget>> make_planted(
+      std::string_view bug_name);
+
+  static std::vector<PlantedBugInfo> planted_bugs();
+};
+
+template <>
+struct Implementations<SimpleOffloadTarget> {
+  static std::unique_ptr<Implementation<SimpleOffloadTarget>> make_reference();
+  static std::unique_ptr<Implementation<SimpleOffloadTarget>> make_optimized();
+
+  /// Null for a name that planted_bugs() does not have.
+  static std::unique_ptr<Implementation<SimpleOffloadTarget>> make_planted(
       std::string_view bug_name);
 
   static std::vector<PlantedBugInfo> planted_bugs();

@@ -54,7 +54,7 @@ class UpstreamConnector(UpstreamScheduler):
         sampled = self._sampled(token, 0, samples)
         if sampled is None:
             return "error=wrong_token_count"
-        report = self._connectors.run_step(self._scheduler.in_flight[0].output)
+        report = self._connectors.workers.run_step(self._scheduler.in_flight[0].output)
         # Upstream reports sets of names: here in the order in which the requests were added.
         report.finished_recving = self._in_order_of_names(report.finished_recving)
         report.finished_sending = self._in_order_of_names(report.finished_sending)

@@ -7,7 +7,7 @@ itself decides what contract/scheduler.h refuses, and steps in where corrected_s
 from __future__ import annotations
 
 import importlib
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
 from allocation_guard import AllocationGuard
 from corrected_scheduler import corrected

@@ -15,6 +15,7 @@ sys.path.insert(0, str(HERE))
 import corrected_connector  # noqa: E402
 import corrected_disaggregated  # noqa: E402
 import corrected_multi_connector  # noqa: E402
+import corrected_simple_offload  # noqa: E402
 from corrected_scheduler import CORRECTIONS  # noqa: E402
 from line_language import (  # noqa: E402
     INTEGER,
@@ -623,6 +624,73 @@ CORRECTED_CONNECTOR = {
         "scheduled=[] loads=[] skipped_waiting=[A]", None),
 }
 
+# Command -> part of the reply; two ranks. What both releases do.
+SIMPLE_OFFLOAD = (
+    ("add_request id=A tokens=[1 2 3 4 5 6 7 8 9] max_tokens=2", "error=none num_empty_cpu_blocks=7"
+     " num_cached_cpu_blocks=0 num_referenced_cpu_blocks=1 has_pending_stores=false copies=[] pins=[]"),
+    ("add_request id=A tokens=[1]", "error=already_declared"),
+    ("schedule", "error=none store_gpu_blocks=[] load_gpu_blocks=[] need_flush=false"),
+    ("update", "error=none completed_stores=[]"),
+    ("schedule", "error=none store_event=0 store_gpu_blocks=[1 2] store_cpu_blocks=[1 2] has_pending_stores=true"
+                 " cpu_free_queue=[3 4 5 6 7] cpu_ref_cnts=[0 1 1 0 0 0 0 0]"
+                 " cpu_keys=[none none none none none none none none] copies=[]"),
+    ("update", "error=none copies=[(copy rank=0 store=true event=0 progress=submitted)"
+               " (copy rank=1 store=true event=0 progress=submitted)]"),
+    ("advance_copy", "error=unknown_job"),
+    ("advance_copy rank=2 store=true progress=failed", "error=bad_range"),
+    ("advance_copy rank=2 store=true", "error=not_in_config"),
+    ("advance_copy store=true progress=part", "error=none copies=[(copy rank=0 store=true event=0 progress=part)"
+                                              " (copy rank=1 store=true event=0 progress=submitted)]"),
+    ("advance_copy store=true", "error=none"),
+    ("advance_copy store=true", "error=unknown_job"),
+    ("schedule", "error=none store_event=absent store_gpu_blocks=[]"),
+    ("update", "error=none completed_stores=[(completed event=0 num_workers=1)] has_pending_stores=true"
+               " copies=[(copy rank=1 store=true event=0 progress=submitted)]"),
+    ("advance_copy rank=1 store=true", "error=none"),
+    ("schedule", "error=none"),
+    ("update", "error=none completed_stores=[(completed event=0 num_workers=1)] has_pending_stores=false copies=[]"
+               " num_cached_cpu_blocks=2 cpu_free_queue=[3 4 5 6 7 1 2] cpu_ref_cnts=[0 0 0 0 0 0 0 0]"),
+    ("reset_prefix_cache", "error=none success=true num_cached_blocks=0 num_cached_cpu_blocks=2"),
+    ("add_request id=B tokens=[1 2 3 4 5 6 7 8 9] max_tokens=1", "error=none"),
+    ("schedule", "error=none load_event=0 load_gpu_blocks=[4 5] load_cpu_blocks=[1 2] load_requests=[B] scheduled=[]"
+                 " cpu_free_queue=[3 4 5 6 7] pins=[]"),
+    ("update", "error=none copies=[(copy rank=0 event=0 progress=submitted) (copy rank=1 event=0 progress=submitted)]"),
+    ("advance_copy", "error=none"),
+    ("schedule", "error=none load_event=absent"),
+    ("update", "error=none finished_recving=[] copies=[(copy rank=1 event=0 progress=submitted)]"),
+    ("advance_copy rank=1", "error=none"),
+    ("schedule", "error=none"),
+    ("update", "error=none finished_recving=[B] copies=[] cpu_free_queue=[3 4 5 6 7 1 2]"),
+    ("schedule", "error=none new_reqs=[(new request=B num_computed_tokens=8 blocks=[[4 5 6]])]"),
+    ("update", "error=none outputs=[(output request=B tokens=[1] status=finished_length_capped)]"),
+)
+
+# As CORRECTED, for the simple CPU offload connector: name, profiles, story, last reply with and without.
+_WINDOW = "groups=[(full block_size=4) (sliding block_size=4 window=1)]"
+CORRECTED_SIMPLE_OFFLOAD = (
+    ("stale_window_blocks", ("v0.19",),
+     ("num_gpu_blocks=6 " + _WINDOW, "add_request id=A tokens=[1 1 1 1 2 2 2 2] skip_reading_prefix_cache=true",
+      *("schedule", "update") * 4, "schedule"),
+     "store_gpu_blocks=[] tables=[(table request=A blocks=[[1 2 5] [0 0 4]])]", "store_gpu_blocks=[4]"),
+    ("stale_window_blocks", ("v0.23",),
+     ("num_cpu_blocks=4 async_scheduling=true max_concurrent_batches=2 max_num_batched_tokens=8 num_gpu_blocks=12 "
+      + _WINDOW, "add_request id=A tokens=[1 1 1 1 2 2 2 2 3 3 3 3 4 4 4 4 5] skip_reading_prefix_cache=true",
+      "schedule", "schedule", "update", "update", "advance_copy store=true", "schedule", "update", "schedule"),
+     "store_gpu_blocks=[3]", "store_gpu_blocks=[4 4] store_cpu_blocks=[1 2]"),
+    ("flush_of_queued_copies", ("v0.19", "v0.23"),
+     ("num_gpu_blocks=5", "add_request id=A tokens=[1 1 1 1 1 1 1]", "add_request id=B tokens=[2 2 2 2]",
+      *("schedule", "update") * 3),
+     "completed_stores=[(completed event=0 num_workers=1)]", "completed_stores=[]"),
+    *(("evictions_told_as_gpu", (profile,),
+       ("num_cpu_blocks=2", "add_request id=A tokens=[1 1 1 1] max_tokens=2", *("schedule", "update") * 2,
+        "advance_copy store=true", "add_request id=B tokens=[2 2 2 2]", *("schedule", "update") * 2),
+       "events=[]", "events=[(removed block_hash=0x5cd19b3df384c243f84a2ded6640234f"
+       f"f0d4d24adccfe082549612bce489d3a7{group})]")
+      for profile, group in (("v0.19", ""), ("v0.23", " group_idx=0"))),
+    ("reset_raises", ("v0.19", "v0.23"),
+     ("", "reset_prefix_cache reset_connector=true"), "error=none success=false", None),
+)
+
 
 # Command -> part of the reply: a producer with one worker and a consumer with two. B reads what A computed; C, of the same
 # prompt, is aborted before it is admitted; the producer's workers hear of it. Blocks of 4 tokens.
@@ -926,15 +994,13 @@ class Release(Story):
                            *[command for command, _ in story])[2:]
         self.check_replies(replies, story)
 
-    def test_connector_corrections(self):
-        self.check_corrections("connector", corrected_connector.CORRECTIONS, CORRECTED_CONNECTOR)
-
     def test_disaggregated_corrections(self):
-        self.check_corrections("disaggregated", corrected_disaggregated.CORRECTIONS, CORRECTED_DISAGGREGATED)
+        self.assertEqual(set(CORRECTED_DISAGGREGATED), set(corrected_disaggregated.CORRECTIONS))
+        self.check_corrections("disaggregated", [(name, *story) for name, story in CORRECTED_DISAGGREGATED.items()])
 
-    def check_corrections(self, target, names, stories):
-        self.assertEqual(set(stories), set(names))
-        for name, (profiles, lines, corrected, uncorrected) in stories.items():
+    def check_corrections(self, target, stories):
+        """stories: name, profiles, lines, what the last reply is with and without the correction."""
+        for name, profiles, lines, corrected, uncorrected in stories:
             if self.profile not in profiles:
                 continue
             story = (f"target {target}", f"config profile={self.profile} {lines[0]}", *lines[1:])
@@ -972,6 +1038,44 @@ class Release(Story):
                                ("num_groups=2", "unsupported" if self.profile == "v0.19" else None)):
             (reply,) = self.ask("target multi_connector", f"config profile={self.profile} {config}")[1:]
             self.assertEqual(list(reply), [answer] if answer else [], config)
+
+    def test_connector_corrections(self):
+        self.assertEqual(set(CORRECTED_CONNECTOR), set(corrected_connector.CORRECTIONS))
+        self.check_corrections("connector", [(name, *story) for name, story in CORRECTED_CONNECTOR.items()])
+
+    def test_simple_offload(self):
+        replies = self.ask("target simple_offload", f"config profile={self.profile} world_size=2",
+                           *[command for command, _ in SIMPLE_OFFLOAD])[2:]
+        self.check_replies(replies, SIMPLE_OFFLOAD)
+        self.assertEqual(replies[16]["cpu_keys"][1:3], replies[16]["keys"][1:3])
+
+    def test_lazy_simple_offload(self):
+        """Blocks that are about to be evicted are stored, from behind the cursor."""
+        replies = self.ask("target simple_offload", f"config profile={self.profile} lazy_offload=true num_gpu_blocks=5",
+                           "add_request id=A tokens=[1 2 3 4 5 6 7 8] max_tokens=1", "schedule", "update", "schedule")
+        self.check_replies(replies[3:], (
+            ("schedule", "error=none lazy_cursor=4 store_gpu_blocks=[]"),
+            ("update", "error=none free_queue=[3 4 2 1]"),
+            ("schedule", "error=none lazy_cursor=1 store_event=0 store_gpu_blocks=[2 1] free_queue=[3 4]")))
+
+    def test_simple_offload_corrections(self):
+        names = [name for name, *_ in CORRECTED_SIMPLE_OFFLOAD]
+        self.assertEqual(set(names), set(corrected_simple_offload.CORRECTIONS))
+        self.check_corrections("simple_offload", CORRECTED_SIMPLE_OFFLOAD)
+
+    def test_unsupported_simple_offload(self):
+        other = "false" if self.profile == "v0.23" else "true"
+        for config, answer in (("enable_caching=false", "unsupported"), ("world_size=0", "malformed"),
+                               ("num_cpu_blocks=0", "malformed"), ("kv_load_failure_policy=fail", "malformed"),
+                               (f"simple_offload_pins_hits={other}", "unsupported"),
+                               ("groups=[(sliding block_size=4 window=4)]", "unsupported"),
+                               ("groups=[(full block_size=4) (chunked block_size=4 chunk=8)]", "unsupported")):
+            with self.subTest(config=config):
+                (reply,) = self.ask("target simple_offload", f"config profile={self.profile} {config}")[1:]
+                self.assertEqual(list(reply), [answer])
+        replies = self.ask("target simple_offload", f"config profile={self.profile} {_WINDOW}",
+                           "add_request id=A tokens=[1]")
+        self.assertEqual(replies[-1]["error"], "not_in_config")
 
     def test_unsupported_connector(self):
         for config, answer in (("kv_connector=other", "unsupported"), ("transfers_may_fail=true", "unsupported"),
@@ -1188,6 +1292,16 @@ class Release023(Release):
         self.assertEqual([call.fields["blocks"] for call in replies[3]["calls"]], [[[1], [2]]] * 2)
         self.assertEqual([call.fields["blocks"] for call in replies[4]["calls"]], [[[], []]] * 2)
         self.assertEqual([call.fields["method"] for call in replies[6]["calls"]], ["request_finished"] * 2)
+    def test_pins(self):
+        """What was found for a request that does not get its blocks is held, and held anew at the next try."""
+        replies = self.ask(
+            "target simple_offload", "config profile=v0.23 num_gpu_blocks=4",
+            "add_request id=A tokens=[1 1 1 1 1] max_tokens=2", "schedule", "update", "schedule", "update",
+            "advance_copy store=true", "schedule", "update", "add_request id=B tokens=[2 2 2 2 2 2 2 2 2]", "schedule",
+            "add_request id=C tokens=[1 1 1 1 1]", "update", "schedule", "finish_requests requests=[C]")
+        self.check_replies(replies[-2:], (
+            ("schedule", "waiting=[C] pins=[(pin request=C cpu_blocks=[1])] cpu_ref_cnts=[0 1 1 1 0 0 0 0]"),
+            ("finish_requests", "pins=[] cpu_ref_cnts=[0 0 1 1 0 0 0 0]")))
 
     def test_sink_cannot_be_built(self):
         """0.23.0 passes SinkFullAttentionManager an argument that it does not take."""

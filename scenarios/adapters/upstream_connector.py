@@ -15,6 +15,7 @@ from corrected_connector import OrderedSet, corrected_halves
 from scripted_transfer_engine import make_scripted_transfer_engine
 from upstream_kv_cache import make_kv_cache_config, refusals
 from upstream_offload import KVOffload
+from upstream_workers import Workers
 
 _KV_CONNECTOR = "vllm.distributed.kv_transfer.kv_connector"
 
@@ -53,13 +54,11 @@ class Connectors:
         self._config = config
         self._kv_offload = kv_offload
         self._scheduler_module = scheduler_module
-        self._outputs = importlib.import_module("vllm.v1.outputs")
         # Whatever it calls a set keeps its order: keys are completed, and told, in the order of planning.
         scheduler_module.set = OrderedSet
         connector_type, module.OffloadingConnectorScheduler, module.OffloadingConnectorWorker = corrected_halves(
             module.OffloadingConnector, scheduler_module.OffloadingConnectorScheduler, half_of_worker,
             worker_module.OffloadingWorker, modules.kv_events, uncorrected)
-        self._aggregator = importlib.import_module(f"{_KV_CONNECTOR}.utils").KVOutputAggregator(config.world_size)
 
         self.engines = [make_scripted_transfer_engine(worker_module) for _ in range(config.world_size)]
         # fence: job -> its request.
@@ -78,9 +77,10 @@ class Connectors:
                 return connector_type(vllm_config, role, kv_cache_config)
 
         self.scheduler = make(module.KVConnectorRole.SCHEDULER)
-        self.workers = [make(module.KVConnectorRole.WORKER, engine) for engine in self.engines]
-        for worker in self.workers:
-            worker.connector_worker._register_handlers(None)
+        self._halves = [make(module.KVConnectorRole.WORKER, engine) for engine in self.engines]
+        for half in self._halves:
+            half.connector_worker._register_handlers(None)
+        self.workers = Workers(self._halves)
 
     def _make_spec(self, vllm_config: Any, kv_cache_config: Any, engine: Any) -> Any:
         """What stands for an OffloadingSpec."""
@@ -138,35 +138,9 @@ class Connectors:
         gpu, cpu = (source, target) if source.medium() == "GPU" else (target, source)
         return PlannedTransfer(job_id, job.req_id, gpu.block_ids, gpu.group_sizes, gpu.block_indices, cpu.block_ids)
 
-    # ---- The workers ----
-
     def request_of(self, rank: int, job_id: int) -> str:
         """Of a transfer in a rank's copy engine."""
         if self.has_fence():
             return self._request_of_job[job_id]
-        name, _ = self.workers[rank].connector_worker._jobs[job_id]
+        name, _ = self._halves[rank].connector_worker._jobs[job_id]
         return name
-
-    def run_step(self, scheduler_output: Any) -> Any:
-        """One step on all ranks: what upstream's aggregator makes of their reports (a KVConnectorOutput)."""
-        outputs = [self._run_rank(worker, scheduler_output) for worker in self.workers]
-        return self._aggregator.aggregate(outputs).kv_connector_output
-
-    def _run_rank(self, worker: Any, scheduler_output: Any) -> Any:
-        """As upstream's model runner and its KV connector mixin."""
-        meta = scheduler_output.kv_connector_metadata
-        worker.handle_preemptions(meta)
-        worker.bind_connector_metadata(meta)
-        worker.start_load_kv(None)
-        if scheduler_output.total_num_scheduled_tokens:
-            worker.wait_for_save()
-        finished_sending, finished_recving = worker.get_finished(scheduler_output.finished_req_ids)
-        report = self._outputs.KVConnectorOutput(
-            finished_sending=finished_sending,
-            finished_recving=finished_recving,
-            kv_connector_worker_meta=worker.build_connector_worker_meta(),
-            invalid_block_ids=worker.get_block_ids_with_load_errors(),
-            kv_connector_stats=worker.get_kv_connector_stats(),
-        )
-        worker.clear_connector_metadata()
-        return self._outputs.ModelRunnerOutput(req_ids=[], req_id_to_index={}, kv_connector_output=report)

@@ -1,9 +1,5 @@
 """Makes the decision core of vLLM importable without its dependencies.
 
-The modules that decide (block pool, hashes, requests, events, scheduler) are plain Python, but
-importing them pulls in torch, the model zoo and the server. `use_release(folder)` loads exactly the
-modules named in `REAL_MODULES` from an unpacked wheel and answers every other import of vLLM, and
-those of `PLACEHOLDER_PACKAGES`, with modules of placeholders: neither a GPU nor torch is needed.
 The modules that decide (block pool, hashes, requests, events, offloading) are plain Python, but importing them
 pulls in torch, the model zoo and the server. `use_release(folder)` loads exactly the modules named
 in `REAL_MODULES` from an unpacked wheel and answers every other import of vLLM, and those of
@@ -42,6 +38,7 @@ REAL_MODULES = frozenset(
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector",
+        "vllm.distributed.kv_transfer.kv_connector.v1.simple_cpu_offload_connector",
         "vllm.envs",
         "vllm.utils",
         "vllm.utils.hashing",
@@ -78,6 +75,9 @@ REAL_MODULES = frozenset(
         "vllm.v1.metrics.stats",
         "vllm.v1.outputs",
         "vllm.v1.request",
+        "vllm.v1.simple_kv_offload.manager",
+        "vllm.v1.simple_kv_offload.metadata",
+        "vllm.v1.simple_kv_offload.worker",
         "vllm.v1.spec_decode.metrics",
         "vllm.v1.structured_output.request",
         "vllm.v1.utils",

@@ -126,16 +126,18 @@ class PoolView:
         evict(ids)
         return "error=none"
 
-    def state(self, free_blocks: List[Any], prefix: str = "") -> str:
-        """prefix: of the keys."""
+    def state(self, free_blocks: List[Any], prefix: str = "", keys: Optional[Sequence[Optional[bytes]]] = None) -> str:
+        """prefix: of the members' names. keys: by block id, where they are not those of the blocks."""
         ref_cnts = [block.ref_cnt for block in self._blocks]
         # Not maintained upstream: it drifts with every touch and free that lists the null block.
         ref_cnts[self._pool.null_block.block_id] = 0
+        if keys is None:
+            keys = [block.block_hash for block in self._blocks]
         key_texts = self._key_texts
         return (
             f" {prefix}free_queue=[{' '.join([str(block.block_id) for block in free_blocks])}]"
             f" {prefix}ref_cnts=[{' '.join(map(str, ref_cnts))}]"
-            f" {prefix}keys=[{' '.join([key_texts[block.block_hash] for block in self._blocks])}]"
+            f" {prefix}keys=[{' '.join([key_texts[key] for key in keys])}]"
         )
 
     def events(self, events: List[Any]) -> str:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kvfence adapter for the block pool, KV-cache manager, scheduler, offloading managers, offloading connector
-and NIXL connector of the real vLLM.
+"""kvfence adapter for the block pool, KV-cache manager, scheduler, offloading managers and the offloading,
+multiple and NIXL connectors of the real vLLM.
 
 Speaks the protocol of README.md on stdin and stdout.
 
@@ -22,6 +22,7 @@ import corrected_connector
 import corrected_disaggregated
 import corrected_multi_connector
 import corrected_scheduler
+import corrected_simple_offload
 from block_pool_target import block_pool_target
 from connector_commands import UpstreamConnector
 from connector_target import connector_target
@@ -36,6 +37,8 @@ from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
 from scheduler_commands import UpstreamScheduler
 from scheduler_target import scheduler_target
 from session import Session, Unsupported
+from simple_offload_commands import UpstreamSimpleOffload
+from simple_offload_target import simple_offload_target
 from tiering_target import tiering_target
 from upstream_kv_cache import UpstreamKVCache
 from upstream_multi_connector import UpstreamMultiConnector
@@ -46,7 +49,8 @@ from wire import serve
 
 CORRECTIONS = (*corrected_scheduler.CORRECTIONS, *corrected_connector.CORRECTIONS,
                *corrected_multi_connector.CORRECTIONS,
-               *corrected_disaggregated.CORRECTIONS)
+               *corrected_disaggregated.CORRECTIONS,
+               *corrected_simple_offload.CORRECTIONS)
 
 
 class Upstream:
@@ -111,6 +115,7 @@ def main() -> int:
     make_connector = functools.partial(UpstreamConnector, uncorrected=uncorrected)
     make_multi_connector = functools.partial(UpstreamMultiConnector, uncorrected=uncorrected)
     make_disaggregated = functools.partial(UpstreamDisaggregated, uncorrected=uncorrected)
+    make_simple_offload = functools.partial(UpstreamSimpleOffload, uncorrected=uncorrected)
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
@@ -120,7 +125,8 @@ def main() -> int:
                       tiering_target(upstream.offload_maker(UpstreamTiering)),
                       connector_target(upstream.offload_maker(make_connector)),
                       multi_connector_target(upstream.maker(make_multi_connector)),
-                      disaggregated_target(upstream.maker(make_disaggregated)))
+                      disaggregated_target(upstream.maker(make_disaggregated)),
+                      simple_offload_target(upstream.maker(make_simple_offload)))
     serve(session.answer)
     return 0
 

@@ -40,6 +40,10 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" connector 9 4 60 transfers_may_fail=false
   record "$release" "$profile" multi_connector 1 8 60
   record "$release" "$profile" disaggregated 9 4 60
+  is_v0_23=$([ "$profile" = v0.23 ] && echo true || echo false)
+  record "$release" "$profile" simple_offload 21 4 200 \
+    "simple_offload_pins_hits=$is_v0_23" "simple_offload_skips_stores_under_way=$is_v0_23" \
+    "simple_offload_skips_unhashed_blocks=$is_v0_23" "simple_offload_aligns_stores=$is_v0_23"
 done
 record 0.23.0 v0.23 tiering 1 8 120
 record 0.23.0 v0.23 tiering 2 1 600
