@@ -318,7 +318,7 @@ struct Observation : scheduler::Observation {
   Reusable<std::vector<std::string>> finished_sending;
   Reusable<std::vector<BlockId>> invalid_blocks;
   Reusable<std::vector<Completed>> completed_jobs;
-  Reusable<std::vector<Operation>> stats;
+  Reusable<std::vector<Operation>> transfer_stats;
 
   // The numbers: after every command.
   std::uint32_t num_free_slots = 0;
@@ -348,7 +348,7 @@ struct Observation : scheduler::Observation {
             field("invalid_blocks", &S::invalid_blocks, Domain::kResult, "loads that failed"),
             field("completed_jobs", &S::completed_jobs, Domain::kResult,
                   "by workers, in this step"),
-            field("stats", &S::stats, Domain::kResult,
+            field("transfer_stats", &S::transfer_stats, Domain::kResult,
                   "operations that were measured, type by type"),
             field("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed"),
             field("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's"),

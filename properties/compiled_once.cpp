@@ -2,7 +2,7 @@
 
 #include "properties/compiled_once.h"
 
-#include "properties/all_checks.h"
+#include KVFENCE_TARGET_CHECKS
 
 namespace kvfence {
 

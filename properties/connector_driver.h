@@ -132,7 +132,7 @@ class ConnectorDriver final : public Implementation<ConnectorTarget> {
     observation_.finished_sending.reset();
     observation_.invalid_blocks.reset();
     observation_.completed_jobs.reset();
-    observation_.stats.reset();
+    observation_.transfer_stats.reset();
   }
 
   void forget_state() {
@@ -335,7 +335,7 @@ class ConnectorDriver final : public Implementation<ConnectorTarget> {
       completed[index].num_workers = aggregated_.completed_jobs[index].num_workers;
       completed[index].num_failed = aggregated_.completed_jobs[index].num_failed;
     }
-    std::vector<connector::Operation>& stats = observation_.stats.emplace();
+    std::vector<connector::Operation>& stats = observation_.transfer_stats.emplace();
     stats.clear();
     for (const TransferOperations& operations : aggregated_.stats) {
       for (const OffloadingOperationMetrics& op : operations.ops) {

@@ -248,7 +248,7 @@ Found Invariants::check_presence(const Command& command, const Observation& obse
   want("finished_sending", observation.finished_sending, updates);
   want("invalid_blocks", observation.invalid_blocks, updates);
   want("completed_jobs", observation.completed_jobs, updates);
-  want("stats", observation.stats, updates);
+  want("transfer_stats", observation.transfer_stats, updates);
   want("success", observation.success, resets);
   want("connector_calls", observation.connector_calls, false);
   return found;
@@ -561,8 +561,8 @@ Found Invariants::take_in_update(const Observation& observation, const World& wo
     return broken(shown == without_failures ? kC12 : kC13, "completed_jobs", completed,
                   *observation.completed_jobs);
   }
-  if (*observation.stats != owed.stats) {
-    return broken(kC19, "stats", owed.stats, *observation.stats);
+  if (*observation.transfer_stats != owed.stats) {
+    return broken(kC19, "transfer_stats", owed.stats, *observation.transfer_stats);
   }
   for (const scheduler::RequestOutput& output : *observation.outputs) {
     if (known_.count(output.request) == 0) {

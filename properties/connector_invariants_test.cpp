@@ -311,13 +311,13 @@ TEST(ConnectorInvariants, WhatIsStoredIsFound) {
 /// What shows an engine that does nothing although a request waits.
 TEST(ConnectorInvariants, StatisticsAreWhatWasMeasured) {
   expect_caught("C19", [](const Command& command, const World&, Observation& shown) {
-    if (!comes_back(command, shown) || in(shown.stats).empty()) return false;
-    ++in(shown.stats).front().microseconds;
+    if (!comes_back(command, shown) || in(shown.transfer_stats).empty()) return false;
+    ++in(shown.transfer_stats).front().microseconds;
     return true;
   });
   expect_caught("C19", [](const Command& command, const World&, Observation& shown) {
-    if (!comes_back(command, shown) || in(shown.stats).empty()) return false;
-    in(shown.stats).pop_back();
+    if (!comes_back(command, shown) || in(shown.transfer_stats).empty()) return false;
+    in(shown.transfer_stats).pop_back();
     return true;
   });
 }
@@ -360,7 +360,7 @@ TEST(ConnectorInvariants, AllComesToAnEnd) {
       idle.finished_sending.emplace().clear();
       idle.invalid_blocks.emplace().clear();
       idle.completed_jobs.emplace().clear();
-      idle.stats.emplace().clear();
+      idle.transfer_stats.emplace().clear();
     }
     const auto found = invariants.check(command, idle, world, 0);
     if (found) oracle = found->oracle;

@@ -232,7 +232,7 @@ void Reach::count_update(const Observation& before, const Observation& after) {
     add(Reached::kStoreFailed, is_store);
     add(is_store ? Reached::kStoreFailedOnARank : Reached::kLoadFailedOnARank, on_a_rank);
   }
-  for (const Operation& operation : *after.stats) {
+  for (const Operation& operation : *after.transfer_stats) {
     add(operation.type == "GPU_to_CPU" ? Reached::kMeasuredStore : Reached::kMeasuredLoad);
   }
   for (const std::string& name : *after.finished_recving) {

@@ -14,18 +14,6 @@ namespace {
 /// Of what happened lately, so many are remembered.
 constexpr std::size_t kLatelyMax = 4;
 
-/// Low numbers often, high ones seldom.
-std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
-  const std::uint32_t first = choices.below(bound);
-  const std::uint32_t second = choices.below(bound);
-  return std::min(first, second);
-}
-
-template <class T>
-const T& pick(Choices& choices, const std::vector<T>& list) {
-  return list[choices.below(static_cast<std::uint32_t>(list.size()))];
-}
-
 template <class T>
 void remember(std::vector<T>& list, T element) {
   list.push_back(std::move(element));

@@ -1,3 +1,5 @@
+// Compiled once a target, with its class in KVFENCE_TARGET.
+
 #include "scenarios/explain.h"
 
 #include <cstddef>
@@ -7,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "properties/all_checks.h"
 #include "properties/difference.h"
 #include "properties/lockstep.h"
 #include "scenarios/choices_picture.h"
@@ -15,6 +16,8 @@
 #include "scenarios/pair_picture.h"
 #include "scenarios/pool_picture.h"
 #include "scenarios/scheduler_story.h"
+
+#include KVFENCE_TARGET_CHECKS
 
 namespace kvfence {
 namespace {
@@ -182,35 +185,8 @@ Explanation explain_scenario(const Scenario<Target>& scenario, Implementation<Ta
   return Story<Target>(scenario, expected, actual).tell();
 }
 
-template Explanation explain_scenario(const Scenario<BlockPoolTarget>&,
-                                      Implementation<BlockPoolTarget>&,
-                                      Implementation<BlockPoolTarget>&);
-template Explanation explain_scenario(const Scenario<KVCacheTarget>&,
-                                      Implementation<KVCacheTarget>&,
-                                      Implementation<KVCacheTarget>&);
-template Explanation explain_scenario(const Scenario<SchedulerTarget>&,
-                                      Implementation<SchedulerTarget>&,
-                                      Implementation<SchedulerTarget>&);
-template Explanation explain_scenario(const Scenario<EvictionTarget>&,
-                                      Implementation<EvictionTarget>&,
-                                      Implementation<EvictionTarget>&);
-template Explanation explain_scenario(const Scenario<OffloadTarget>&,
-                                      Implementation<OffloadTarget>&,
-                                      Implementation<OffloadTarget>&);
-template Explanation explain_scenario(const Scenario<TieringTarget>&,
-                                      Implementation<TieringTarget>&,
-                                      Implementation<TieringTarget>&);
-template Explanation explain_scenario(const Scenario<ConnectorTarget>&,
-                                      Implementation<ConnectorTarget>&,
-                                      Implementation<ConnectorTarget>&);
-template Explanation explain_scenario(const Scenario<MultiConnectorTarget>&,
-                                      Implementation<MultiConnectorTarget>&,
-                                      Implementation<MultiConnectorTarget>&);
-template Explanation explain_scenario(const Scenario<DisaggregatedTarget>&,
-                                      Implementation<DisaggregatedTarget>&,
-                                      Implementation<DisaggregatedTarget>&);
-template Explanation explain_scenario(const Scenario<SimpleOffloadTarget>&,
-                                      Implementation<SimpleOffloadTarget>&,
-                                      Implementation<SimpleOffloadTarget>&);
+template Explanation explain_scenario(const Scenario<KVFENCE_TARGET>&,
+                                      Implementation<KVFENCE_TARGET>&,
+                                      Implementation<KVFENCE_TARGET>&);
 
 }  // namespace kvfence

@@ -47,7 +47,8 @@ endfunction()
 
 # kvfence_compile_once_a_target(<library> <source> [SELDOM_RUN] LINKS ...)
 # Adds the source to the library once for each class that contract/all_targets.h lists, which it
-# finds in KVFENCE_TARGET. SELDOM_RUN: not worth optimizing under sanitizers.
+# finds in KVFENCE_TARGET; KVFENCE_TARGET_CHECKS is the header with its checks. SELDOM_RUN: not worth
+# optimizing, and not at all under sanitizers.
 function(kvfence_compile_once_a_target library source)
   cmake_parse_arguments(ARG "SELDOM_RUN" "" "LINKS" ${ARGN})
   set(list ${PROJECT_SOURCE_DIR}/contract/all_targets.h)
@@ -62,10 +63,16 @@ function(kvfence_compile_once_a_target library source)
   foreach(class IN LISTS classes)
     set(object ${library}_${stem}_${class})
     add_library(${object} OBJECT ${source})
-    target_compile_definitions(${object} PRIVATE KVFENCE_TARGET=${class})
+    # KVCacheTarget is kv_cache.
+    string(REGEX REPLACE "Target$" "" name ${class})
+    string(REGEX REPLACE "([A-Z]+)([A-Z][a-z])" "\\1_\\2" name ${name})
+    string(REGEX REPLACE "([a-z])([A-Z])" "\\1_\\2" name ${name})
+    string(TOLOWER ${name} name)
+    target_compile_definitions(${object} PRIVATE
+      KVFENCE_TARGET=${class} KVFENCE_TARGET_CHECKS="properties/${name}_checks.h")
     target_link_libraries(${object} PRIVATE kvfence_warnings ${ARG_LINKS})
     if(ARG_SELDOM_RUN)
-      kvfence_hasten_build(${object} SANITIZED_ONLY)
+      kvfence_hasten_build(${object})
     endif()
     target_sources(${library} PRIVATE $<TARGET_OBJECTS:${object}>)
   endforeach()

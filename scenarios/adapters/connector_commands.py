@@ -70,7 +70,7 @@ class UpstreamConnector(UpstreamScheduler):
             f"{self._take(output)} finished_recving={self._names_text(report.finished_recving)}"
             f" finished_sending={self._names_text(report.finished_sending)}"
             f" invalid_blocks={print_integers(report.invalid_block_ids)} completed_jobs=[{' '.join(completed_texts)}]"
-            f" stats=[{' '.join(self._operation_texts(report.kv_connector_stats))}]"
+            f" transfer_stats=[{' '.join(self._operation_texts(report.kv_connector_stats))}]"
         )
 
     def advance_transfer(self, rank, job_id, progress, microseconds) -> str:
