@@ -277,11 +277,10 @@ class Life {
     const bool may_fail =
         job.spec.is_store ? fences() : world_.scheduler.kv_cache.groups.size() == 1;
     next_job_ = std::max(next_job_, job.job + 1);
-    const std::uint32_t microseconds = below(3);
     engine.advance(
         job.job,
         may_fail && draw % 8 == 0 ? TransferProgress::kFailed : TransferProgress::kFinished,
-        microseconds);
+        /*microseconds=*/draw % 3);
   }
 
   void plan(Observation& seen) {

@@ -35,6 +35,7 @@ REAL_MODULES = frozenset(
         "vllm.distributed.kv_transfer.kv_connector.v1.nixl.worker",
         "vllm.distributed.kv_transfer.kv_connector.v1.nixl_connector",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common",
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker",
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector",
