@@ -89,7 +89,7 @@ template <>
 struct Canaries<ConnectorTarget> {
   /// A window that is not asked again has to hold its last blocks alone.
   static constexpr std::uint64_t kCommandsMax = 1'000'000;
-  static constexpr std::uint64_t kInvariantCommandsMax = 1'000'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 5'000'000;
   /// A loaded prefix is stored again behind its load, stores of others and what they evict.
   static constexpr std::size_t kShrunkCommandsMax = 50;
   /// Bugs that no invariant has to see. Waiting for more or later than needed, a store less, hits
