@@ -21,6 +21,7 @@
 #include "contract/offloading_connector.h"
 #include "contract/scheduler_target.h"
 #include "contract/scripted_transfer_engine.h"
+#include "contract/shared_fields.h"
 
 namespace kvfence {
 
@@ -165,49 +166,37 @@ struct Config : scheduler::Config {
   static constexpr auto fields() {
     using S = Config;
     return std::tuple_cat(
-        kv_cache::Config::fields(),
-        std::tuple{
-            field("policy", &S::policy, Domain::kSetting, "fcfs or priority"),
-            field("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once"),
-            field("long_prefill_token_threshold", &S::long_prefill_token_threshold,
-                  Domain::kSetting, "tokens of one request a step; 0: no bound")
-                .optional(),
-            field("async_scheduling", &S::async_scheduling, Domain::kSetting,
-                  "plans with outputs that are not there yet")
-                .optional(),
-            field("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
-                  "steps in flight, 1 or 2")
-                .optional(),
-            field("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-                  "fail or recompute")
-                .optional(),
-            field("kv_connector", &S::kv_connector, Domain::kSetting, "offloading"),
-            field("world_size", &S::world_size, Domain::kSetting, "ranks").optional(),
-            field("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
-                  "slots, one an offloaded block"),
-            field("block_size_factor", &S::block_size_factor, Domain::kSetting,
-                  "GPU blocks an offloaded block")
-                .optional(),
-            field("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc")
-                .optional(),
-            field("store_threshold", &S::store_threshold, Domain::kSetting,
-                  "lookups before a block may be stored; below 2: no filter")
-                .optional(),
-            field("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
-                  "keys whose lookups are counted")
-                .optional(),
-            field("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
-                  "nothing that decoding adds is stored (rule offload_fences_reuse)")
-                .optional(),
-            field("request_level_policy", &S::request_level_policy, Domain::kSetting,
-                  "a loaded prefix is stored again (rule offload_fences_reuse)")
-                .optional(),
-            field("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
-                  "transfers can fail (upstream asserts that none does)")
-                .optional(),
-            field("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
-                  "overrides the profile's rule")
-                .optional()});
+        kv_cache::Config::fields(), engine_fields<S>(),
+        std::tuple{field("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+                         "fail or recompute")
+                       .optional(),
+                   field("kv_connector", &S::kv_connector, Domain::kSetting, "offloading"),
+                   field("world_size", &S::world_size, Domain::kSetting, "ranks").optional(),
+                   field("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+                         "slots, one an offloaded block"),
+                   field("block_size_factor", &S::block_size_factor, Domain::kSetting,
+                         "GPU blocks an offloaded block")
+                       .optional(),
+                   field("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc")
+                       .optional(),
+                   field("store_threshold", &S::store_threshold, Domain::kSetting,
+                         "lookups before a block may be stored; below 2: no filter")
+                       .optional(),
+                   field("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
+                         "keys whose lookups are counted")
+                       .optional(),
+                   field("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
+                         "nothing that decoding adds is stored (rule offload_fences_reuse)")
+                       .optional(),
+                   field("request_level_policy", &S::request_level_policy, Domain::kSetting,
+                         "a loaded prefix is stored again (rule offload_fences_reuse)")
+                       .optional(),
+                   field("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
+                         "transfers can fail (upstream asserts that none does)")
+                       .optional(),
+                   field("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
+                         "overrides the profile's rule")
+                       .optional()});
   }
   friend bool operator==(const Config&, const Config&) = default;
 };

@@ -24,6 +24,7 @@
 #include "contract/prefixed_fields.h"
 #include "contract/scheduler_target.h"
 #include "contract/scripted_transport.h"
+#include "contract/shared_fields.h"
 
 namespace kvfence {
 
@@ -198,36 +199,24 @@ struct Config : scheduler::Config {
   static constexpr auto fields() {
     using S = Config;
     return std::tuple_cat(
-        kv_cache::Config::fields(),
-        std::tuple{
-            field("policy", &S::policy, Domain::kSetting, "fcfs or priority"),
-            field("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once"),
-            field("long_prefill_token_threshold", &S::long_prefill_token_threshold,
-                  Domain::kSetting, "tokens of one request a step; 0: no bound")
-                .optional(),
-            field("async_scheduling", &S::async_scheduling, Domain::kSetting,
-                  "plans with outputs that are not there yet")
-                .optional(),
-            field("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
-                  "steps in flight of each engine, 1 or 2")
-                .optional(),
-            field("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-                  "fail or recompute")
-                .optional(),
-            field("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
-                  "blocks of the consumer's pool; 0: as many as the producer's")
-                .optional(),
-            field("producer_world_size", &S::producer_world_size, Domain::kSetting,
-                  "ranks of the producer")
-                .optional(),
-            field("consumer_world_size", &S::consumer_world_size, Domain::kSetting,
-                  "ranks of the consumer")
-                .optional(),
-            field("deadline", &S::deadline, Domain::kSetting,
-                  "seconds that the producer waits for its readers; 0: for ever"),
-            field("transport_may_fail", &S::transport_may_fail, Domain::kSetting,
-                  "reads can fail, notices can be lost or come twice")
-                .optional()});
+        kv_cache::Config::fields(), engine_fields<S>("steps in flight of each engine, 1 or 2"),
+        std::tuple{field("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+                         "fail or recompute")
+                       .optional(),
+                   field("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
+                         "blocks of the consumer's pool; 0: as many as the producer's")
+                       .optional(),
+                   field("producer_world_size", &S::producer_world_size, Domain::kSetting,
+                         "ranks of the producer")
+                       .optional(),
+                   field("consumer_world_size", &S::consumer_world_size, Domain::kSetting,
+                         "ranks of the consumer")
+                       .optional(),
+                   field("deadline", &S::deadline, Domain::kSetting,
+                         "seconds that the producer waits for its readers; 0: for ever"),
+                   field("transport_may_fail", &S::transport_may_fail, Domain::kSetting,
+                         "reads can fail, notices can be lost or come twice")
+                       .optional()});
   }
   friend bool operator==(const Config&, const Config&) = default;
 };

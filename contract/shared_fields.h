@@ -4,6 +4,7 @@
 /// common. `S` is the struct that declares them, in its fields(); std::tuple_cat adds its own.
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 #include "contract/declare.h"
@@ -30,6 +31,23 @@ constexpr auto hash_and_profile_fields() {
       field("hash_seed", &S::hash_seed, Domain::kSetting, "PYTHONHASHSEED; decides NONE_HASH"),
       field("profile", &S::profile, Domain::kSetting,
             "the release whose rules hold: v0.19, v0.23")};
+}
+
+/// The settings of a scheduler that those targets have in which it has a real connector, besides
+/// its pool's. `steps_in_flight` documents the last.
+template <class S>
+constexpr auto engine_fields(std::string_view steps_in_flight = "steps in flight, 1 or 2") {
+  return std::tuple{
+      field("policy", &S::policy, Domain::kSetting, "fcfs or priority"),
+      field("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once"),
+      field("long_prefill_token_threshold", &S::long_prefill_token_threshold, Domain::kSetting,
+            "tokens of one request a step; 0: no bound")
+          .optional(),
+      field("async_scheduling", &S::async_scheduling, Domain::kSetting,
+            "plans with outputs that are not there yet")
+          .optional(),
+      field("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting, steps_in_flight)
+          .optional()};
 }
 
 /// The declaration of a request.

@@ -20,6 +20,7 @@
 #include "contract/declare.h"
 #include "contract/scheduler_target.h"
 #include "contract/scripted_transfer_engine.h"
+#include "contract/shared_fields.h"
 #include "contract/simple_cpu_offload.h"
 
 namespace kvfence {
@@ -99,37 +100,25 @@ struct Config : scheduler::Config {
     using S = Config;
     constexpr std::string_view kOverrides = "overrides the profile's rule";
     return std::tuple_cat(
-        kv_cache::Config::fields(),
-        std::tuple{
-            field("policy", &S::policy, Domain::kSetting, "fcfs or priority"),
-            field("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once"),
-            field("long_prefill_token_threshold", &S::long_prefill_token_threshold,
-                  Domain::kSetting, "tokens of one request a step; 0: no bound")
-                .optional(),
-            field("async_scheduling", &S::async_scheduling, Domain::kSetting,
-                  "plans with outputs that are not there yet")
-                .optional(),
-            field("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
-                  "steps in flight, 1 or 2")
-                .optional(),
-            field("world_size", &S::world_size, Domain::kSetting, "ranks").optional(),
-            field("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
-                  "blocks of the CPU's pool, with the null block"),
-            field("lazy_offload", &S::lazy_offload, Domain::kSetting,
-                  "stores what is about to be evicted, else what was computed")
-                .optional(),
-            field("simple_offload_pins_hits", &S::simple_offload_pins_hits, Domain::kSetting,
-                  kOverrides)
-                .optional(),
-            field("simple_offload_skips_stores_under_way",
-                  &S::simple_offload_skips_stores_under_way, Domain::kSetting, kOverrides)
-                .optional(),
-            field("simple_offload_skips_unhashed_blocks", &S::simple_offload_skips_unhashed_blocks,
-                  Domain::kSetting, kOverrides)
-                .optional(),
-            field("simple_offload_aligns_stores", &S::simple_offload_aligns_stores,
-                  Domain::kSetting, kOverrides)
-                .optional()});
+        kv_cache::Config::fields(), engine_fields<S>(),
+        std::tuple{field("world_size", &S::world_size, Domain::kSetting, "ranks").optional(),
+                   field("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+                         "blocks of the CPU's pool, with the null block"),
+                   field("lazy_offload", &S::lazy_offload, Domain::kSetting,
+                         "stores what is about to be evicted, else what was computed")
+                       .optional(),
+                   field("simple_offload_pins_hits", &S::simple_offload_pins_hits, Domain::kSetting,
+                         kOverrides)
+                       .optional(),
+                   field("simple_offload_skips_stores_under_way",
+                         &S::simple_offload_skips_stores_under_way, Domain::kSetting, kOverrides)
+                       .optional(),
+                   field("simple_offload_skips_unhashed_blocks",
+                         &S::simple_offload_skips_unhashed_blocks, Domain::kSetting, kOverrides)
+                       .optional(),
+                   field("simple_offload_aligns_stores", &S::simple_offload_aligns_stores,
+                         Domain::kSetting, kOverrides)
+                       .optional()});
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
