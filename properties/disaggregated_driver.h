@@ -16,7 +16,6 @@
 ///   kWrongTokenCount  update: samples names a request twice, or one that is not in the step
 /// A request of the other engine is as one that is gone.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -240,9 +239,9 @@ class DisaggregatedDriver final : public Implementation<DisaggregatedTarget> {
     Workers workers_before = *engine.workers;
     ScriptedTransport transport_before = transport_;
     run_on_all_ranks(*step.kv_connector_metadata, *engine.workers);
-    sort_by_declaration(aggregated_.finished_recving, world);
-    sort_by_declaration(aggregated_.finished_sending, world);
-    const KVConnectorOutput report = report_of(engine, world);
+    Observer::sort_by_declaration(aggregated_.finished_recving, world);
+    Observer::sort_by_declaration(aggregated_.finished_sending, world);
+    const KVConnectorOutput report = Observer::report_of(*engine.scheduler, world, aggregated_);
     runner_output_.kv_connector_output = report.empty() ? nullptr : &report;
     const ErrorCode error = engine.scheduler->update_from_output(step, runner_output_, outputs_);
     if (error != ErrorCode::kNone) {
@@ -267,25 +266,6 @@ class DisaggregatedDriver final : public Implementation<DisaggregatedTarget> {
                                  aggregated_);
   }
 
-  /// Upstream has sets of names; each of these was declared.
-  static void sort_by_declaration(std::vector<std::string>& names, const World& world) {
-    std::sort(names.begin(), names.end(), [&](const std::string& left, const std::string& right) {
-      return world.find(left)->number < world.find(right)->number;
-    });
-  }
-
-  KVConnectorOutput report_of(const Engine& engine, const World& world) const {
-    KVConnectorOutput report;
-    for (const std::string& name : aggregated_.finished_recving) {
-      report.finished_recving.push_back(Observer::index_of(*engine.scheduler, world, name));
-    }
-    for (const std::string& name : aggregated_.finished_sending) {
-      report.finished_sending.push_back(Observer::index_of(*engine.scheduler, world, name));
-    }
-    report.invalid_block_ids = aggregated_.invalid_block_ids;
-    return report;
-  }
-
   /// A finished request tells its router with its last output.
   void take_finished_prefills() {
     remote_prefills_.clear();
@@ -308,11 +288,8 @@ class DisaggregatedDriver final : public Implementation<DisaggregatedTarget> {
     if (!Observer::all_known(world, command.requests)) return ErrorCode::kUnknownRequest;
     if (!ends_from_outside(command.status)) return ErrorCode::kBadRange;
     SchedulerType& scheduler = *engine_of(command.engine).scheduler;
-    std::vector<RequestIndex> indices;
-    for (const std::string& name : command.requests) {
-      indices.push_back(Observer::index_of(scheduler, world, name));
-    }
-    scheduler.finish_requests(indices, command.status);
+    scheduler.finish_requests(Observer::indices_of(scheduler, world, command.requests),
+                              command.status);
     return ErrorCode::kNone;
   }
 

@@ -130,16 +130,12 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     }
 
     KVConnectorOutput connector_output;
-    for (const std::string& name : command.finished_recving) {
-      connector_output.finished_recving.push_back(index_of(world, name));
-    }
-    for (const std::string& name : command.finished_sending) {
-      connector_output.finished_sending.push_back(index_of(world, name));
-    }
+    connector_output.finished_recving =
+        Observer::indices_of(*scheduler_, world, command.finished_recving);
+    connector_output.finished_sending =
+        Observer::indices_of(*scheduler_, world, command.finished_sending);
     connector_output.invalid_block_ids = command.invalid_blocks;
-    const bool has_reports = !command.finished_recving.empty() ||
-                             !command.finished_sending.empty() || !command.invalid_blocks.empty();
-    runner_output_.kv_connector_output = has_reports ? &connector_output : nullptr;
+    runner_output_.kv_connector_output = connector_output.empty() ? nullptr : &connector_output;
     const ErrorCode error = scheduler_->update_from_output(output, runner_output_, outputs_);
     if (error != ErrorCode::kNone) return error;
     std::rotate(in_flight_.begin(), in_flight_.begin() + 1, in_flight_.end());
@@ -162,9 +158,8 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
   ErrorCode run(const scheduler::FinishRequests& command, const World& world) {
     if (!Observer::all_known(world, command.requests)) return ErrorCode::kUnknownRequest;
     if (!is_finished(command.status)) return ErrorCode::kBadRange;
-    std::vector<RequestIndex> indices;
-    for (const std::string& name : command.requests) indices.push_back(index_of(world, name));
-    scheduler_->finish_requests(indices, command.status);
+    scheduler_->finish_requests(Observer::indices_of(*scheduler_, world, command.requests),
+                                command.status);
     return ErrorCode::kNone;
   }
 

@@ -15,6 +15,7 @@
 
 #include "contract/check.h"
 #include "contract/flat_lists.h"
+#include "contract/kv_output_aggregator.h"
 #include "contract/scheduler.h"
 #include "contract/scheduler_target.h"
 
@@ -37,17 +38,44 @@ class SchedulerObserver {
     names_[index] = name;
   }
 
+  static bool all_known(const World& world, const Names& names) {
+    return std::all_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return world.find(name) != nullptr; });
+  }
+
+  // The following is for names that the world knows.
+
   /// The index that a name has now. One that no scheduler has, if its request is gone.
-  /// Requires: the world knows the name.
   static RequestIndex index_of(const SchedulerType& scheduler, const World& world,
                                const std::string& name) {
     const std::optional<RequestIndex> index = scheduler.find_request(name);
     return index ? *index : kGone + world.find(name)->number;
   }
 
-  static bool all_known(const World& world, const Names& names) {
-    return std::all_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return world.find(name) != nullptr; });
+  static std::vector<RequestIndex> indices_of(const SchedulerType& scheduler, const World& world,
+                                              const Names& names) {
+    std::vector<RequestIndex> indices(names.size());
+    std::transform(names.begin(), names.end(), indices.begin(),
+                   [&](const std::string& name) { return index_of(scheduler, world, name); });
+    return indices;
+  }
+
+  /// Gives an order to what is a set of names upstream.
+  static void sort_by_declaration(Names& names, const World& world) {
+    std::sort(names.begin(), names.end(), [&](const std::string& left, const std::string& right) {
+      return world.find(left)->number < world.find(right)->number;
+    });
+  }
+
+  /// What the ranks told, as the scheduler takes it.
+  static KVConnectorOutput report_of(const SchedulerType& scheduler, const World& world,
+                                     const AggregatedOutput& aggregated) {
+    KVConnectorOutput report;
+    report.finished_recving = indices_of(scheduler, world, aggregated.finished_recving);
+    report.finished_sending = indices_of(scheduler, world, aggregated.finished_sending);
+    report.invalid_block_ids = aggregated.invalid_block_ids;
+    report.completed_jobs = aggregated.completed_jobs;
+    return report;
   }
 
   void names_of(const std::vector<RequestIndex>& indices, Names& names) const {
