@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,64 +15,21 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/campaign.h"
 #include "properties/connector_checks.h"
+#include "properties/told_lies.h"
 #include "scenarios/implementations.h"
 
 namespace kvfence::connector {
 namespace {
 
-/// Changes an observation; false: there is nothing to lie about.
-using Lie = std::function<bool(const Command& command, const World& world, Observation& shown)>;
-
-constexpr std::uint64_t kEpisodesMax = 1'500;
-constexpr int kEpisodeCommands = 120;
-/// Commands behind a lie until it has to be seen.
-constexpr int kCommandsBehind = 6;
-
-/// How often each invariant saw the lie; each episode tells it once.
-std::map<std::string, int> caught_by(const Lie& lie, std::string_view wanted) {
-  std::map<std::string, int> caught;
-  const auto side = Implementations<ConnectorTarget>::make_reference();
-  for (std::uint64_t episode = 0; episode < kEpisodesMax; ++episode) {
-    Choices choices = episode_choices(7, episode);
-    const Config config = Generator::draw_config(choices);
-    Generator generator(config, choices);
-    Invariants invariants = Checks<ConnectorTarget>::make_invariants(config);
-    World world = ConnectorTarget::make_world(config);
-    Observation now;
-    side->reset(config);
-    int num_left = -1;
-    for (int index = 0; index < kEpisodeCommands && num_left != 0; ++index) {
-      const Command command = generator.next(choices, now, world);
-      world.apply(command);
-      side->submit(command, world, Observe::kState);
-      side->collect(now);
-      Observation shown = now;
-      if (num_left < 0 && lie(command, world, shown)) num_left = kCommandsBehind;
-      num_left -= num_left > 0;
-      const auto found = invariants.check(command, shown, world, 0);
-      if (!found) continue;
-      EXPECT_GE(num_left, 0) << "a true observation: " << found->oracle << ", " << found->field
-                             << ": expected " << found->expected << ", actual " << found->actual;
-      ++caught[found->oracle];
-      break;
-    }
-    if (caught.count(std::string(wanted)) > 0) break;
-  }
-  return caught;
-}
+using Lie = std::function<bool(const Command& command, Observation& shown)>;
 
 void expect_caught(std::string_view id, const Lie& lie) {
-  for (const Invariant& invariant : kInvariants) {
-    if (invariant.id != id) continue;
-    std::string others;
-    const auto caught = caught_by(lie, invariant.name);
-    for (const auto& [name, count] : caught) others += " " + name + " " + std::to_string(count);
-    EXPECT_GT(caught.count(std::string(invariant.name)), 0u) << "seen by:" << others;
-    return;
-  }
-  FAIL() << "no invariant " << id;
+  const auto side = Implementations<ConnectorTarget>::make_reference();
+  const auto tell = [&](const Command& command, const Config&, Observation& shown) {
+    return lie(command, shown);
+  };
+  expect_lie_caught<ConnectorTarget>(*side, kInvariants, id, /*commands_behind=*/6, tell);
 }
 
 bool plans(const Command& command, const Observation& shown) {
@@ -83,12 +38,6 @@ bool plans(const Command& command, const Observation& shown) {
 
 bool comes_back(const Command& command, const Observation& shown) {
   return std::holds_alternative<Update>(command) && shown.error == ErrorCode::kNone;
-}
-
-/// A member that is there, to be changed.
-template <class T>
-T& in(Reusable<T>& member) {
-  return member.emplace();
 }
 
 /// A key that is being written in that slot is not there.
@@ -101,12 +50,12 @@ void forget_slot(Observation& shown, SlotId slot) {
 }
 
 TEST(ConnectorInvariants, AnswersFitTheCommand) {
-  expect_caught("C1", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C1", [](const Command& command, Observation& shown) {
     if (!std::holds_alternative<AddRequest>(command)) return false;
     shown.error = ErrorCode::kNotFinished;
     return true;
   });
-  expect_caught("C1", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C1", [](const Command& command, Observation& shown) {
     if (!plans(command, shown)) return false;
     shown.jobs_to_flush.reset();
     return true;
@@ -114,7 +63,7 @@ TEST(ConnectorInvariants, AnswersFitTheCommand) {
 }
 
 TEST(ConnectorInvariants, NothingChangesUnasked) {
-  expect_caught("C2", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C2", [](const Command& command, Observation& shown) {
     if (!std::holds_alternative<AdvanceTransfer>(command)) return false;
     ++shown.num_free_slots;
     return true;
@@ -122,7 +71,7 @@ TEST(ConnectorInvariants, NothingChangesUnasked) {
 }
 
 TEST(ConnectorInvariants, BlocksAreSound) {
-  expect_caught("C3", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C3", [](const Command& command, Observation& shown) {
     if (!plans(command, shown)) return false;
     ++in(shown.ref_cnts).back();
     return true;
@@ -130,12 +79,12 @@ TEST(ConnectorInvariants, BlocksAreSound) {
 }
 
 TEST(ConnectorInvariants, PlansNameTheRequestsOwnBlocks) {
-  expect_caught("C4", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C4", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.stores).empty()) return false;
     in(shown.stores).front().gpu_blocks.front() = kNullBlockId;
     return true;
   });
-  expect_caught("C4", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C4", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.loads).empty()) return false;
     in(shown.loads).front().slots.push_back(in(shown.loads).front().slots.front());
     return true;
@@ -143,7 +92,7 @@ TEST(ConnectorInvariants, PlansNameTheRequestsOwnBlocks) {
 }
 
 TEST(ConnectorInvariants, TransfersAreThosePlanned) {
-  expect_caught("C5", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C5", [](const Command& command, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.transfers).empty()) return false;
     in(shown.transfers).pop_back();
     return true;
@@ -151,12 +100,12 @@ TEST(ConnectorInvariants, TransfersAreThosePlanned) {
 }
 
 TEST(ConnectorInvariants, NoReuseUnderACopy) {
-  expect_caught("C6", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C6", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.jobs_to_flush).empty()) return false;
     in(shown.jobs_to_flush).clear();
     return true;
   });
-  expect_caught("C6", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C6", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.requests_to_flush).empty()) return false;
     in(shown.requests_to_flush).clear();
     return true;
@@ -165,7 +114,7 @@ TEST(ConnectorInvariants, NoReuseUnderACopy) {
 
 TEST(ConnectorInvariants, ASlotHasOneWriter) {
   std::optional<SlotId> earlier;
-  expect_caught("C7", [&](const Command& command, const World&, Observation& shown) {
+  expect_caught("C7", [&](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.stores).empty()) return false;
     std::vector<SlotId>& slots = in(shown.stores).back().slots;
     const bool lies = earlier && std::count(slots.begin(), slots.end(), *earlier) == 0;
@@ -178,7 +127,7 @@ TEST(ConnectorInvariants, ASlotHasOneWriter) {
 
 TEST(ConnectorInvariants, ALoadReadsWhatIsComplete) {
   std::optional<SlotId> earlier;
-  expect_caught("C8", [&](const Command& command, const World&, Observation& shown) {
+  expect_caught("C8", [&](const Command& command, Observation& shown) {
     if (!plans(command, shown)) return false;
     if (!in(shown.stores).empty()) earlier = in(shown.stores).back().slots.front();
     if (in(shown.loads).empty() || !earlier) return false;
@@ -190,7 +139,7 @@ TEST(ConnectorInvariants, ALoadReadsWhatIsComplete) {
 }
 
 TEST(ConnectorInvariants, CopiesAreTheRequestsOwn) {
-  expect_caught("C9", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C9", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.loads).empty()) return false;
     std::vector<SlotId>& slots = in(shown.loads).front().slots;
     if (slots.size() < 2) return false;
@@ -200,7 +149,7 @@ TEST(ConnectorInvariants, CopiesAreTheRequestsOwn) {
 }
 
 TEST(ConnectorInvariants, AStepReadsItsOwn) {
-  expect_caught("C10", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C10", [](const Command& command, Observation& shown) {
     if (!plans(command, shown)) return false;
     for (scheduler::ScheduledNew& each : in(shown.new_reqs)) {
       if (each.num_computed_tokens == 0 || each.blocks.front().size() < 2) continue;
@@ -212,7 +161,7 @@ TEST(ConnectorInvariants, AStepReadsItsOwn) {
 }
 
 TEST(ConnectorInvariants, AReadySlotHoldsItsKey) {
-  expect_caught("C11", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C11", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.stores).empty()) return false;
     const SlotId slot = in(shown.stores).front().slots.front();
     for (OffloadedBlock& block : in(shown.t1)) {
@@ -223,12 +172,12 @@ TEST(ConnectorInvariants, AReadySlotHoldsItsKey) {
 }
 
 TEST(ConnectorInvariants, FailureIsNeverSuccess) {
-  expect_caught("C12", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C12", [](const Command& command, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.invalid_blocks).empty()) return false;
     in(shown.invalid_blocks).clear();
     return true;
   });
-  expect_caught("C12", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C12", [](const Command& command, Observation& shown) {
     if (!comes_back(command, shown)) return false;
     for (Completed& completed : in(shown.completed_jobs)) {
       if (completed.num_failed == 0) continue;
@@ -240,17 +189,17 @@ TEST(ConnectorInvariants, FailureIsNeverSuccess) {
 }
 
 TEST(ConnectorInvariants, OneOfManyIsNotAll) {
-  expect_caught("C13", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C13", [](const Command& command, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.finished_recving).empty()) return false;
     in(shown.finished_recving).clear();
     return true;
   });
-  expect_caught("C13", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C13", [](const Command& command, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.completed_jobs).empty()) return false;
     ++in(shown.completed_jobs).front().num_workers;
     return true;
   });
-  expect_caught("C13", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C13", [](const Command& command, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.finished_sending).empty()) return false;
     in(shown.finished_sending).clear();
     return true;
@@ -258,7 +207,7 @@ TEST(ConnectorInvariants, OneOfManyIsNotAll) {
 }
 
 TEST(ConnectorInvariants, TheCursorPassesNoBlock) {
-  expect_caught("C14", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C14", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.stores).empty()) return false;
     Transfer& store = in(shown.stores).back();
     if (store.slots.size() < 2 || store.group_sizes.size() != 1) return false;
@@ -272,7 +221,7 @@ TEST(ConnectorInvariants, TheCursorPassesNoBlock) {
 }
 
 TEST(ConnectorInvariants, AStoreIsRefusedOnlyIfItMust) {
-  expect_caught("C15", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C15", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.stores).empty()) return false;
     for (SlotId slot : in(shown.stores).back().slots) forget_slot(shown, slot);
     in(shown.stores).pop_back();
@@ -281,7 +230,7 @@ TEST(ConnectorInvariants, AStoreIsRefusedOnlyIfItMust) {
 }
 
 TEST(ConnectorInvariants, ALoadCoversWhatWasPromised) {
-  expect_caught("C16", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C16", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.loads).empty()) return false;
     in(shown.loads).pop_back();
     return true;
@@ -289,7 +238,7 @@ TEST(ConnectorInvariants, ALoadCoversWhatWasPromised) {
 }
 
 TEST(ConnectorInvariants, WhatIsStoredIsFound) {
-  expect_caught("C17", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C17", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || in(shown.loads).empty()) return false;
     const std::string name = in(shown.loads).back().request;
     in(shown.loads).pop_back();
@@ -310,12 +259,12 @@ TEST(ConnectorInvariants, WhatIsStoredIsFound) {
 
 /// What shows an engine that does nothing although a request waits.
 TEST(ConnectorInvariants, StatisticsAreWhatWasMeasured) {
-  expect_caught("C19", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C19", [](const Command& command, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.transfer_stats).empty()) return false;
     ++in(shown.transfer_stats).front().microseconds;
     return true;
   });
-  expect_caught("C19", [](const Command& command, const World&, Observation& shown) {
+  expect_caught("C19", [](const Command& command, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.transfer_stats).empty()) return false;
     in(shown.transfer_stats).pop_back();
     return true;

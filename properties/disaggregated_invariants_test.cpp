@@ -5,9 +5,7 @@
 #include "properties/disaggregated_invariants.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,71 +14,31 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/campaign.h"
 #include "properties/disaggregated_checks.h"
+#include "properties/told_lies.h"
 #include "scenarios/implementations.h"
 
 namespace kvfence::disaggregated {
 namespace {
 
-/// Changes an observation; false: there is nothing to lie about.
 using Lie = std::function<bool(const Command& command, Observation& shown)>;
 
-constexpr std::uint64_t kEpisodesMax = 1'500;
-constexpr int kEpisodeCommands = 120;
-/// Commands behind a lie until it has to be seen.
-constexpr int kCommandsBehind = 12;
-
-/// How often each invariant saw the lie; each episode tells it once.
-std::map<std::string, int> caught_by(const Lie& lie, std::string_view wanted, Observe observe) {
-  std::map<std::string, int> caught;
-  const auto side = Implementations<DisaggregatedTarget>::make_reference();
-  for (std::uint64_t episode = 0; episode < kEpisodesMax; ++episode) {
-    Choices choices = episode_choices(7, episode);
-    const Config config = Generator::draw_config(choices);
-    Generator generator(config, choices);
-    Invariants invariants = Checks<DisaggregatedTarget>::make_invariants(config);
-    World world = DisaggregatedTarget::make_world(config);
-    Observation now;
-    side->reset(config);
-    int num_left = -1;
-    for (int index = 0; index < kEpisodeCommands && num_left != 0; ++index) {
-      const Command command = generator.next(choices, now, world);
-      world.apply(command);
-      side->submit(command, world, Observe::kState);
-      side->collect(now);
-      Observation shown = now;
-      if (num_left < 0 && lie(command, shown)) num_left = kCommandsBehind;
-      num_left -= num_left > 0;
-      if (observe != Observe::kState) {
-        shown.reads.reset();
-        for (const EngineRole role : kEngineRoles) {
-          shown.of(role).requests.reset();
-          shown.of(role).tables.reset();
-        }
-      }
-      const auto found = invariants.check(command, shown, world, 0);
-      if (!found) continue;
-      EXPECT_GE(num_left, 0) << "a true observation: " << found->oracle << ", " << found->field
-                             << ": expected " << found->expected << ", actual " << found->actual;
-      ++caught[found->oracle];
-      break;
-    }
-    if (caught.count(std::string(wanted)) > 0) break;
+void hide_state(Observation& shown) {
+  shown.reads.reset();
+  for (const EngineRole role : kEngineRoles) {
+    shown.of(role).requests.reset();
+    shown.of(role).tables.reset();
   }
-  return caught;
 }
 
 void expect_caught(std::string_view id, const Lie& lie, Observe observe = Observe::kState) {
-  for (const Invariant& invariant : kInvariants) {
-    if (invariant.id != id) continue;
-    std::string others;
-    const auto caught = caught_by(lie, invariant.name, observe);
-    for (const auto& [name, count] : caught) others += " " + name + " " + std::to_string(count);
-    EXPECT_GT(caught.count(std::string(invariant.name)), 0u) << "seen by:" << others;
-    return;
-  }
-  FAIL() << "no invariant " << id;
+  const auto side = Implementations<DisaggregatedTarget>::make_reference();
+  const auto tell = [&](const Command& command, const Config&, Observation& shown) {
+    return lie(command, shown);
+  };
+  const Hide<DisaggregatedTarget> hide = observe == Observe::kState ? nullptr : hide_state;
+  expect_lie_caught<DisaggregatedTarget>(*side, kInvariants, id, /*commands_behind=*/12, tell,
+                                         hide);
 }
 
 bool plans(EngineRole role, const Command& command, const Observation& shown) {
@@ -107,12 +65,6 @@ bool producer_comes_back(const Command& command, const Observation& shown) {
 
 bool consumer_comes_back(const Command& command, const Observation& shown) {
   return comes_back(EngineRole::kConsumer, command, shown);
-}
-
-/// A member that is there, to be changed.
-template <class T>
-T& in(Reusable<T>& member) {
-  return member.emplace();
 }
 
 /// The first read that is under way; null: none is.

@@ -5,10 +5,7 @@
 #include "properties/simple_offload_invariants.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <deque>
-#include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,65 +14,17 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/campaign.h"
 #include "properties/invariants_test_support.h"
 #include "properties/simple_offload_checks.h"
+#include "properties/told_lies.h"
 #include "scenarios/implementations.h"
 
 namespace kvfence::simple_offload {
 namespace {
 
-/// Changes an observation; false: there is nothing to lie about.
-using Lie = std::function<bool(const Command& command, const Config& config, Observation& shown)>;
-
-constexpr std::uint64_t kEpisodesMax = 1'500;
-constexpr int kEpisodeCommands = 120;
-/// Commands behind a lie until it has to be seen.
-constexpr int kCommandsBehind = 40;
-
-/// How often each invariant saw the lie; each episode tells it once.
-std::map<std::string, int> caught_by(const Lie& lie, std::string_view wanted) {
-  std::map<std::string, int> caught;
+void expect_caught(std::string_view id, const Lie<SimpleOffloadTarget>& lie) {
   const auto side = Implementations<SimpleOffloadTarget>::make_reference();
-  for (std::uint64_t episode = 0; episode < kEpisodesMax; ++episode) {
-    Choices choices = episode_choices(7, episode);
-    const Config config = Generator::draw_config(choices);
-    Generator generator(config, choices);
-    Invariants invariants = Checks<SimpleOffloadTarget>::make_invariants(config);
-    World world = SimpleOffloadTarget::make_world(config);
-    Observation now;
-    side->reset(config);
-    int num_left = -1;
-    for (int index = 0; index < kEpisodeCommands && num_left != 0; ++index) {
-      const Command command = generator.next(choices, now, world);
-      world.apply(command);
-      side->submit(command, world, Observe::kState);
-      side->collect(now);
-      Observation shown = now;
-      if (num_left < 0 && lie(command, config, shown)) num_left = kCommandsBehind;
-      num_left -= num_left > 0;
-      const auto found = invariants.check(command, shown, world, 0);
-      if (!found) continue;
-      EXPECT_GE(num_left, 0) << "a true observation: " << found->oracle << ", " << found->field
-                             << ": expected " << found->expected << ", actual " << found->actual;
-      ++caught[found->oracle];
-      break;
-    }
-    if (caught.count(std::string(wanted)) > 0) break;
-  }
-  return caught;
-}
-
-void expect_caught(std::string_view id, const Lie& lie) {
-  for (const Invariant& invariant : kInvariants) {
-    if (invariant.id != id) continue;
-    std::string others;
-    const auto caught = caught_by(lie, invariant.name);
-    for (const auto& [name, count] : caught) others += " " + name + " " + std::to_string(count);
-    EXPECT_GT(caught.count(std::string(invariant.name)), 0u) << id << " seen by:" << others;
-    return;
-  }
-  FAIL() << "no invariant " << id;
+  expect_lie_caught<SimpleOffloadTarget>(*side, kInvariants, id, /*commands_behind=*/40, lie);
 }
 
 bool plans(const Command& command, const Observation& shown) {
@@ -92,12 +41,6 @@ bool plans_store(const Command& command, const Observation& shown) {
 
 bool plans_load(const Command& command, const Observation& shown) {
   return plans(command, shown) && shown.load_event.has_value();
-}
-
-/// A member that is there, to be changed.
-template <class T>
-T& in(Reusable<T>& member) {
-  return member.emplace();
 }
 
 void expect_lie_about_swapped_blocks(std::string_view id, bool with_hit) {
