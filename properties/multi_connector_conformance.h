@@ -1,33 +1,44 @@
-// Goal: each rule of contract/multi_connector.h, in both halves. Method: scripted children; what
-// they were called with, and what came of their answers, by hand from the contract.
-#include "reference/multi_connector.h"
+#pragma once
 
-#include <gtest/gtest.h>
+/// One named test a rule of contract/multi_connector.h, for both halves of any MultiConnector over
+/// scripted children: what these were called with, and what came of their answers, by hand.
+///
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, MultiConnectorConformance, MyTypes);
+///
+/// in the namespace multi_connector_conformance, where MyTypes is a ::testing::Types of types with
+/// Scheduler, over ScriptedChild, and Worker, over ScriptedWorkerChild.
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include "contract/multi_connector.h"
 #include "contract/scripted_child.h"
-#include "reference/multi_connector_worker.h"
 
-namespace kvfence::reference {
-namespace {
+namespace kvfence::multi_connector_conformance {
 
-using Scheduler = MultiConnector<ScriptedChild>;
-using Worker = MultiConnectorWorker<ScriptedWorkerChild>;
 using Metadata = MultiConnectorMetadata<std::string>;
 using Requests = std::vector<std::string>;
 using Numbers = std::vector<std::uint32_t>;
-
-static_assert(kvfence::MultiConnector<Scheduler, ScriptedChild>);
-static_assert(kvfence::MultiConnectorWorker<Worker, ScriptedWorkerChild>);
+using Chosen = std::vector<ChosenConnector>;
+using Extras = std::vector<ExtraAsyncSaves>;
 
 /// Both halves over three children, and the calls on these.
+template <class Types>
 class Scene {
  public:
+  using Scheduler = typename Types::Scheduler;
+  using Worker = typename Types::Worker;
+  static_assert(MultiConnector<Scheduler, ScriptedChild>);
+  static_assert(MultiConnectorWorker<Worker, ScriptedWorkerChild>);
+
   explicit Scene(Profile profile = Profile::kV023, std::vector<bool> hma = {true, true, true})
       : scheduler(rules_of(profile), schedulers(hma)), worker(workers()) {}
 
@@ -85,6 +96,8 @@ class Scene {
   std::vector<ExtraAsyncSaves> extra_of_worker() const {
     std::vector<ExtraAsyncSaves> out;
     worker.extra_async_saves(out);
+    std::sort(out.begin(), out.end(),
+              [](const auto& a, const auto& b) { return a.request < b.request; });
     return out;
   }
 
@@ -109,20 +122,22 @@ class Scene {
   }
 };
 
-using Chosen = std::vector<ChosenConnector>;
-using Extras = std::vector<ExtraAsyncSaves>;
+template <class Types>
+class MultiConnectorConformance : public ::testing::Test {};
 
-TEST(MultiConnector, TellsEveryChildOfANewRequestWhereThatIsKnown) {
-  Scene scene;
+TYPED_TEST_SUITE_P(MultiConnectorConformance);
+
+TYPED_TEST_P(MultiConnectorConformance, TellsEveryChildOfANewRequestWhereThatIsKnown) {
+  Scene<TypeParam> scene;
   EXPECT_EQ(scene.scheduler.on_new_request("A"), ErrorCode::kNone);
   EXPECT_EQ(scene.taken(), (Requests{"on_new_request 0", "on_new_request 1", "on_new_request 2"}));
-  Scene before(Profile::kV019);
+  Scene<TypeParam> before(Profile::kV019);
   EXPECT_EQ(before.scheduler.on_new_request("A"), ErrorCode::kNotInProfile);
   EXPECT_EQ(before.taken(), Requests{});
 }
 
-TEST(MultiConnector, AnswersWithTheFirstHitAndAsksEverybody) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, AnswersWithTheFirstHitAndAsksEverybody) {
+  Scene<TypeParam> scene;
   const MatchedTokens matched = scene.look_up("A", {0, 8, 16});
   EXPECT_EQ(matched.num_tokens, 8u);
   EXPECT_TRUE(matched.load_async);
@@ -132,8 +147,8 @@ TEST(MultiConnector, AnswersWithTheFirstHitAndAsksEverybody) {
   EXPECT_EQ(scene.chosen().size(), 1u);
 }
 
-TEST(MultiConnector, PutsALookupOffAtTheChildThatAsksForIt) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, PutsALookupOffAtTheChildThatAsksForIt) {
+  Scene<TypeParam> scene;
   EXPECT_EQ(scene.look_up("A", {8, std::nullopt, 16}).num_tokens, std::nullopt);
   EXPECT_EQ(scene.taken(),
             (Requests{"get_num_new_matched_tokens 0", "get_num_new_matched_tokens 1"}));
@@ -144,8 +159,8 @@ TEST(MultiConnector, PutsALookupOffAtTheChildThatAsksForIt) {
   EXPECT_EQ(scene.chosen(), (Chosen{{"A", 2}}));
 }
 
-TEST(MultiConnector, GivesBlocksToTheChosenChildAlone) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, GivesBlocksToTheChosenChildAlone) {
+  Scene<TypeParam> scene;
   scene.look_up("A", {0, 8, 0});
   scene.calls->clear();
   scene.scheduler.update_state_after_alloc("A", {{1, 2}, {3}}, 8);
@@ -163,8 +178,8 @@ TEST(MultiConnector, GivesBlocksToTheChosenChildAlone) {
   }
 }
 
-TEST(MultiConnector, HoldsBlocksForAnyChildAndCountsTheOthers) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, HoldsBlocksForAnyChildAndCountsTheOthers) {
+  Scene<TypeParam> scene;
   scene.look_up("A", {8, 0, 0});
   EXPECT_FALSE(scene.finish("A", {false, false, false}).hold_blocks);
   EXPECT_EQ(scene.chosen(), Chosen{});
@@ -181,8 +196,8 @@ TEST(MultiConnector, HoldsBlocksForAnyChildAndCountsTheOthers) {
   EXPECT_EQ(metadata.extra_async_saves, Extras{});
 }
 
-TEST(MultiConnector, HandsOnTheParametersOfOneChildAndRefusesThoseOfTwo) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, HandsOnTheParametersOfOneChildAndRefusesThoseOfTwo) {
+  Scene<TypeParam> scene;
   scene.look_up("A", {8, 0, 0});
   scene.scheduler.children()[1].answers().finish = {true, "p"};
   FinishedAnswer answer;
@@ -198,23 +213,23 @@ TEST(MultiConnector, HandsOnTheParametersOfOneChildAndRefusesThoseOfTwo) {
   EXPECT_EQ(extras, Extras{});
 }
 
-TEST(MultiConnector, HandsOnAllGroupsIfEveryChildTakesThem) {
+TYPED_TEST_P(MultiConnectorConformance, HandsOnAllGroupsIfEveryChildTakesThem) {
   FinishedAnswer answer;
-  Scene all;
+  Scene<TypeParam> all;
   ASSERT_EQ(all.scheduler.request_finished("A", {{1}, {2}}, answer), ErrorCode::kNone);
   EXPECT_EQ(all.calls->front().method, "request_finished_all_groups");
   EXPECT_EQ(all.calls->front().blocks, (BlocksByGroup{{1}, {2}}));
-  Scene some(Profile::kV023, {true, false, true});
-  Scene before(Profile::kV019);
-  for (Scene* scene : {&some, &before}) {
+  Scene<TypeParam> some(Profile::kV023, {true, false, true});
+  Scene<TypeParam> before(Profile::kV019);
+  for (Scene<TypeParam>* scene : {&some, &before}) {
     ASSERT_EQ(scene->scheduler.request_finished("A", {{1}}, answer), ErrorCode::kNone);
     EXPECT_EQ(scene->calls->front().method, "request_finished");
     EXPECT_EQ(scene->calls->front().blocks, BlocksByGroup{{1}});
   }
 }
 
-TEST(MultiConnector, GivesEachChildItsOwnWorkerMetadata) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, GivesEachChildItsOwnWorkerMetadata) {
+  Scene<TypeParam> scene;
   AggregatedOutput output;
   output.finished_sending = {"A"};
   MultiConnectorWorkerMetadata<ScriptedNumbers> metadata;
@@ -229,8 +244,8 @@ TEST(MultiConnector, GivesEachChildItsOwnWorkerMetadata) {
   }
 }
 
-TEST(MultiConnector, HandsOutEventsAndResetsOfAll) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, HandsOutEventsAndResetsOfAll) {
+  Scene<TypeParam> scene;
   scene.scheduler.children()[0].answers().events = {1, 2};
   scene.scheduler.children()[2].answers().events = {3};
   Numbers events = {0};
@@ -244,8 +259,8 @@ TEST(MultiConnector, HandsOutEventsAndResetsOfAll) {
   EXPECT_EQ(scene.taken().size(), 3u);
 }
 
-TEST(MultiConnectorWorker, ReportsARequestWithTheLastNotice) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, ReportsARequestWithTheLastNotice) {
+  Scene<TypeParam> scene;
   scene.finish("A", {true, true, true});
   scene.begin_step();
   EXPECT_EQ(scene.extra_of_worker(), (Extras{{"A", 2}}));
@@ -255,24 +270,24 @@ TEST(MultiConnectorWorker, ReportsARequestWithTheLastNotice) {
   EXPECT_EQ(scene.report({{}, {}, {"A"}}).sending, Requests{"A"});
 }
 
-TEST(MultiConnectorWorker, CountsWithinOneStepAndNamesEachOnce) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, CountsWithinOneStepAndNamesEachOnce) {
+  Scene<TypeParam> scene;
   scene.finish("A", {true, true, false});
   scene.begin_step();
   EXPECT_EQ(scene.report({{"A"}, {"A"}}).sending, Requests{"A"});
   EXPECT_EQ(scene.report({{"B"}, {"B"}}).sending, Requests{"B"});
 }
 
-TEST(MultiConnectorWorker, PassesOnWhatIsReceivedAndLeavesTheCount) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, PassesOnWhatIsReceivedAndLeavesTheCount) {
+  Scene<TypeParam> scene;
   scene.finish("A", {true, true, false});
   scene.begin_step();
   EXPECT_EQ(scene.report({}, {{"A"}, {"A"}}).recving, Requests{"A"});
   EXPECT_EQ(scene.extra_of_worker(), (Extras{{"A", 1}}));
 }
 
-TEST(MultiConnectorWorker, KeepsTheCountsOfEarlierSteps) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, KeepsTheCountsOfEarlierSteps) {
+  Scene<TypeParam> scene;
   scene.finish("A", {true, true, true});
   scene.begin_step();
   scene.finish("B", {true, true, false});
@@ -283,8 +298,8 @@ TEST(MultiConnectorWorker, KeepsTheCountsOfEarlierSteps) {
   EXPECT_EQ(scene.extra_of_worker(), (Extras{{"A", 1}, {"B", 1}}));
 }
 
-TEST(MultiConnectorWorker, CallsEveryChildInAStep) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, CallsEveryChildInAStep) {
+  Scene<TypeParam> scene;
   Metadata metadata;
   metadata.metadata = {"x", "y", "z"};
   scene.worker.handle_preemptions(metadata);
@@ -308,8 +323,8 @@ TEST(MultiConnectorWorker, CallsEveryChildInAStep) {
                       "clear_connector_metadata 1", "clear_connector_metadata 2"}));
 }
 
-TEST(MultiConnectorWorker, UnitesLoadErrorsAndStatistics) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, UnitesLoadErrorsAndStatistics) {
+  Scene<TypeParam> scene;
   scene.worker.children()[0].answers().invalid = {3, 1};
   scene.worker.children()[2].answers().invalid = {1, 2};
   std::vector<BlockId> blocks = {9};
@@ -333,8 +348,8 @@ TEST(MultiConnectorWorker, UnitesLoadErrorsAndStatistics) {
   EXPECT_EQ(all[1].connector_class, "a");
 }
 
-TEST(MultiConnectorWorker, KeepsWorkerMetadataAtThePlaceOfTheirChild) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, KeepsWorkerMetadataAtThePlaceOfTheirChild) {
+  Scene<TypeParam> scene;
   MultiConnectorWorkerMetadata<ScriptedNumbers> metadata;
   EXPECT_FALSE(scene.worker.build_connector_worker_meta(metadata));
   scene.worker.children()[1].answers().meta = Numbers{1};
@@ -350,10 +365,10 @@ TEST(MultiConnectorWorker, KeepsWorkerMetadataAtThePlaceOfTheirChild) {
   EXPECT_FALSE(metadata.metadata[2].has_value());
 }
 
-TEST(MultiConnector, IsAValue) {
-  Scene scene;
+TYPED_TEST_P(MultiConnectorConformance, IsAValue) {
+  Scene<TypeParam> scene;
   scene.look_up("A", {8, 0, 0});
-  Scheduler copy = scene.scheduler;
+  auto copy = scene.scheduler;
   scene.finish("A", {false, false, false});
   EXPECT_EQ(scene.chosen(), Chosen{});
   Chosen of_copy;
@@ -361,5 +376,16 @@ TEST(MultiConnector, IsAValue) {
   EXPECT_EQ(of_copy, (Chosen{{"A", 0}}));
 }
 
-}  // namespace
-}  // namespace kvfence::reference
+REGISTER_TYPED_TEST_SUITE_P(MultiConnectorConformance, TellsEveryChildOfANewRequestWhereThatIsKnown,
+                            AnswersWithTheFirstHitAndAsksEverybody,
+                            PutsALookupOffAtTheChildThatAsksForIt, GivesBlocksToTheChosenChildAlone,
+                            HoldsBlocksForAnyChildAndCountsTheOthers,
+                            HandsOnTheParametersOfOneChildAndRefusesThoseOfTwo,
+                            HandsOnAllGroupsIfEveryChildTakesThem,
+                            GivesEachChildItsOwnWorkerMetadata, HandsOutEventsAndResetsOfAll,
+                            ReportsARequestWithTheLastNotice, CountsWithinOneStepAndNamesEachOnce,
+                            PassesOnWhatIsReceivedAndLeavesTheCount, KeepsTheCountsOfEarlierSteps,
+                            CallsEveryChildInAStep, UnitesLoadErrorsAndStatistics,
+                            KeepsWorkerMetadataAtThePlaceOfTheirChild, IsAValue);
+
+}  // namespace kvfence::multi_connector_conformance
