@@ -16,6 +16,7 @@
 #include "contract/offload_key_number.h"
 #include "optimized/offloading_manager.h"
 #include "optimized/planted_bugs.h"
+#include "optimized/planted_bugs_table.h"
 
 namespace kvfence::optimized {
 namespace {
@@ -270,25 +271,12 @@ TEST(PlantedOffloadingBugTables, NoBugIsTheSoundPolicyAndManager) {
 }
 
 TEST(PlantedOffloadingBugTables, AreInTheOrderOfTheEnumerationsWithNamesOfTheirOwn) {
+  EXPECT_EQ(misplaced_bugs(kPlantedCachePolicyBugs, planted_cache_policy_bug_from_name),
+            std::vector<std::string_view>{});
   std::set<std::string_view> names;
-  for (std::size_t i = 0; i < kPlantedCachePolicyBugs.size(); ++i) {
-    SCOPED_TRACE(kPlantedCachePolicyBugs[i].name);
-    EXPECT_EQ(static_cast<std::size_t>(kPlantedCachePolicyBugs[i].bug), i + 1);
-    EXPECT_EQ(planted_cache_policy_bug_from_name(kPlantedCachePolicyBugs[i].name),
-              kPlantedCachePolicyBugs[i].bug);
-    EXPECT_EQ(&planted_bug_info(kPlantedCachePolicyBugs[i].bug), &kPlantedCachePolicyBugs[i]);
-    EXPECT_TRUE(names.insert(kPlantedCachePolicyBugs[i].name).second);
-  }
-  for (std::size_t i = 0; i < kPlantedOffloadingBugs.size(); ++i) {
-    SCOPED_TRACE(kPlantedOffloadingBugs[i].name);
-    EXPECT_EQ(static_cast<std::size_t>(kPlantedOffloadingBugs[i].bug), i + 1);
-    EXPECT_EQ(planted_offloading_bug_from_name(kPlantedOffloadingBugs[i].name),
-              kPlantedOffloadingBugs[i].bug);
-    EXPECT_EQ(&planted_bug_info(kPlantedOffloadingBugs[i].bug), &kPlantedOffloadingBugs[i]);
-    EXPECT_TRUE(names.insert(kPlantedOffloadingBugs[i].name).second);
-  }
-  EXPECT_EQ(planted_cache_policy_bug_from_name("no_such_bug"), std::nullopt);
-  EXPECT_EQ(planted_offloading_bug_from_name("no_such_bug"), std::nullopt);
+  for (const PlantedCachePolicyBugInfo& info : kPlantedCachePolicyBugs) names.insert(info.name);
+  EXPECT_EQ(misplaced_bugs(kPlantedOffloadingBugs, planted_offloading_bug_from_name, names),
+            std::vector<std::string_view>{});
 }
 
 }  // namespace
