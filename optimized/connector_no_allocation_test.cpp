@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/scheduler.h"
+#include "optimized/brisk_engine.h"
 #include "optimized/counted_allocations.h"
 #include "optimized/kv_output_aggregator.h"
 #include "optimized/offloading_connector.h"
@@ -34,21 +35,6 @@ OffloadingSpec spec_of(Profile profile) {
   spec.manager.rules = rules_of(profile);
   return spec;
 }
-
-/// Copies nothing and keeps nothing but the number submitted last.
-class BriskEngine final : public TransferEngine {
- public:
-  void transfer_async(const TransferJob& job) override { under_way_.push_back(job.job); }
-  void get_finished(std::vector<TransferResult>& out) override {
-    out.clear();
-    for (JobId job : under_way_) out.push_back({job, true});
-    under_way_.clear();
-  }
-  void wait(std::span<const JobId>) override {}
-
- private:
-  std::vector<JobId> under_way_;
-};
 
 /// What allocations cost, by what is called.
 struct Cost {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "optimized/block_pool.h"
+#include "optimized/brisk_engine.h"
 #include "optimized/counted_allocations.h"
 #include "optimized/simple_cpu_offload_scheduler.h"
 #include "optimized/simple_cpu_offload_worker.h"
@@ -40,21 +41,6 @@ SimpleCPUOffloadSpec spec_of(Profile profile, bool lazy_offload) {
   spec.lazy_offload = lazy_offload;
   return spec;
 }
-
-/// Copies nothing and keeps nothing but the numbers.
-class BriskEngine final : public TransferEngine {
- public:
-  void transfer_async(const TransferJob& job) override { under_way_.push_back(job.job); }
-  void get_finished(std::vector<TransferResult>& out) override {
-    out.clear();
-    for (JobId job : under_way_) out.push_back({job, true});
-    under_way_.clear();
-  }
-  void wait(std::span<const JobId>) override {}
-
- private:
-  std::vector<JobId> under_way_;
-};
 
 /// What allocations cost, by what is called.
 struct Cost {
