@@ -218,7 +218,8 @@ class CopyingConnectorDriver : public Implementation<TargetType> {
   }
 
  private:
-  /// What a refused update leaves as it was.
+  /// What a refused update leaves as it was: a broken connector's report may be refused, which is
+  /// known only when the ranks have run.
   struct Workers {
     std::vector<Rank> ranks;
     typename Side::Aggregator aggregator;
