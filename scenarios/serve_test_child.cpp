@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include "contract/block_pool_target.h"
 #include "scenarios/implementations.h"
 #include "scenarios/serve.h"
 

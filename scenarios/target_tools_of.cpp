@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "properties/all_checks.h"
@@ -325,8 +326,8 @@ class TargetToolsOf final : public TargetTools {
     }
 
     std::optional<Outcome> open_library([[maybe_unused]] const std::string& path) {
-      if constexpr (requires { Implementations<Target>::make_from_library(path); }) {
-        auto made = Implementations<Target>::make_from_library(path);
+      if constexpr (std::is_same_v<Target, ConnectorTarget>) {
+        auto made = make_connector_from_library(path);
         if (!made) return bad_input("--connector-library: " + made.error().to_text());
         actual = std::move(*made);
         return std::nullopt;
