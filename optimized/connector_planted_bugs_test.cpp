@@ -9,16 +9,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "contract/scripted_transfer_engine.h"
+#include "optimized/copying_life.h"
 #include "optimized/kv_output_aggregator.h"
 #include "optimized/offloading_connector.h"
 #include "optimized/planted_bugs_table.h"
@@ -29,7 +25,6 @@ namespace {
 
 constexpr std::uint32_t kBlockSize = 4;
 constexpr std::uint32_t kMaxModelLen = 48;
-constexpr std::uint32_t kNumRequestsMax = 6;
 constexpr int kNumSteps = 6'000;
 constexpr int kNumStepsBroken = 1'500;
 
@@ -127,155 +122,76 @@ std::vector<World> worlds() {
   return all;
 }
 
-/// What one step answered and left behind.
-struct Observation {
-  ErrorCode code = ErrorCode::kNone;
-  bool flag = false;
-  std::vector<SchedulerOutput::Scheduled> scheduled;
+struct Observation : LifeObservation {
   std::vector<TransferJob> loads;
   std::vector<TransferJob> stores;
   std::vector<std::string> requests_to_flush;
   std::vector<JobId> jobs_to_flush;
-  AggregatedOutput report;
   std::vector<EngineCoreOutputs::Output> outputs;
   std::vector<KVCacheEvent> events;
-  std::vector<RequestIndex> requests;
-  std::vector<RequestIndex> running;
-  std::vector<std::vector<ScriptedTransferEngine::Transfer>> transfers;
   PolicyLists lists;
   std::uint32_t num_free_slots = 0;
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-/// The halves of a connector with one instrumentation.
 struct SoundSide {
-  using Aggregator = KVOutputAggregator;
-  auto make_scheduler(const OffloadingSpec& spec) const {
-    return make_offloading_connector_scheduler(spec);
+  auto make_scheduler(const World& world) const {
+    return Scheduler(world.scheduler,
+                     KVConnectorHandle(make_offloading_connector_scheduler(world.spec)));
   }
-  auto make_worker(const OffloadingSpec& spec) const {
-    return make_offloading_connector_worker(spec);
+  auto make_worker(const World& world) const {
+    return make_offloading_connector_worker(world.spec);
   }
-  Aggregator make_aggregator(std::uint32_t num_workers) const { return {num_workers}; }
+  auto make_aggregator(std::uint32_t num_workers) const { return KVOutputAggregator(num_workers); }
 };
 
+/// The scheduler has no bug.
 struct PlantedSide {
-  using Aggregator = PlantedKVOutputAggregator;
-  auto make_scheduler(const OffloadingSpec& spec) const {
-    return make_planted_offloading_connector_scheduler(spec, bug);
+  auto make_scheduler(const World& world) const {
+    return Scheduler(world.scheduler, KVConnectorHandle(make_planted_offloading_connector_scheduler(
+                                          world.spec, bug)));
   }
-  auto make_worker(const OffloadingSpec& spec) const {
-    return make_planted_offloading_connector_worker(spec, bug);
+  auto make_worker(const World& world) const {
+    return make_planted_offloading_connector_worker(world.spec, bug);
   }
-  Aggregator make_aggregator(std::uint32_t num_workers) const { return {num_workers, bug}; }
+  auto make_aggregator(std::uint32_t num_workers) const {
+    return PlantedKVOutputAggregator(num_workers, bug);
+  }
 
   PlantedConnectorBug bug = PlantedConnectorBug::kNone;
 };
 
-/// Clients, a scheduler, workers and copy engines. Two lives with the same seed give their
-/// connectors the same commands for as long as the answers are the same.
 template <class Side>
-class Life {
- public:
-  Life(const World& world, const Side& side, std::uint32_t seed)
-      : world_(world),
-        scheduler_(world.scheduler, KVConnectorHandle(side.make_scheduler(world.spec))),
-        aggregator_(side.make_aggregator(world.spec.num_workers)),
-        random_(seed) {
-    for (std::uint32_t rank = 0; rank < world.spec.num_workers; ++rank) {
-      workers_.emplace_back(side.make_worker(world.spec));
-      engines_.emplace_back();
-    }
-  }
+class Life : public CopyingLife<Life<Side>, World, Side, Observation> {
+  using Base = typename Life::CopyingLife;
+  friend Base;
 
-  Observation step() {
-    Observation seen;
-    switch (below(20)) {
-      case 0:
-      case 1:
-      case 2:
-        add(seen);
-        break;
-      case 3:
-        if (below(4) == 0) finish();
-        break;
-      case 4:
-        if (below(8) == 0) seen.flag = scheduler_.reset_prefix_cache(false, /*connector=*/flip());
-        break;
-      case 5:
-      case 6:
-      case 7:
-      case 8:
-        move_a_transfer();
-        break;
-      default:
-        if (steps_.empty() || (steps_.size() < max_steps() && flip())) {
-          plan(seen);
-        } else {
-          update(seen);
-        }
-    }
-    observe(seen);
-    return seen;
-  }
+ public:
+  using Base::Base;
 
  private:
-  struct Planned {
-    SchedulerOutput output;
-    std::vector<std::string> finished;
-  };
-
-  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
-  bool flip() { return below(2) == 0; }
-  std::size_t max_steps() const { return world_.scheduler.max_concurrent_batches; }
   OffloadingConnectorScheduler& connector() {
-    return static_cast<OffloadingConnectorScheduler&>(*scheduler_.connector());
-  }
-  bool fences() const { return world_.spec.manager.rules.offload_fences_reuse; }
-
-  void add(Observation& seen) {
-    scheduler_.requests(seen.requests);
-    if (seen.requests.size() >= kNumRequestsMax) return;
-    NewRequest request;
-    request.id = std::to_string(names_.size());
-    const std::uint32_t num_tokens = 2 + below(30);
-    const TokenId first = 100 * below(3);
-    const std::uint32_t num_common = below(4) != 0 ? num_tokens : below(num_tokens);
-    for (TokenId token = 0; token < num_tokens; ++token) {
-      request.spec.tokens.push_back(first + (token < num_common ? token : 1'000 + token));
-    }
-    request.max_tokens = 1 + below(16);
-    request.skip_reading_prefix_cache = below(6) == 0;
-    if (below(4) == 0) request.kv_transfer_params.max_offload_tokens = below(24);
-    RequestIndex index = 0;
-    seen.code = scheduler_.add_request(request, index);
-    if (seen.code != ErrorCode::kNone) return;
-    names_.push_back(request.id);
-    if (index >= name_of_.size()) name_of_.resize(index + 1);
-    name_of_[index] = request.id;
+    return static_cast<OffloadingConnectorScheduler&>(*Base::scheduler().connector());
   }
 
-  void finish() {
-    std::vector<RequestIndex> requests;
-    scheduler_.requests(requests);
-    if (requests.empty()) return;
-    const RequestIndex request = requests[below(static_cast<std::uint32_t>(requests.size()))];
-    scheduler_.finish_requests(std::span(&request, 1), RequestStatus::kFinishedAborted);
+  void draw_params(NewRequest& request) {
+    request.skip_reading_prefix_cache = Base::below(6) == 0;
+    if (Base::below(4) == 0) request.kv_transfer_params.max_offload_tokens = Base::below(24);
   }
 
-  void move_a_transfer() {
-    ScriptedTransferEngine& engine = engines_[below(static_cast<std::uint32_t>(engines_.size()))];
-    const std::uint32_t draw = below(64);
+  /// Failures and reports that come twice among them.
+  void move_a_copy(ScriptedTransferEngine& engine) {
+    const std::uint32_t draw = Base::below(64);
     if (draw < 8 && next_job_ > 0) {
-      engine.report_again(below(next_job_));
+      engine.report_again(Base::below(next_job_));
       return;
     }
     if (engine.transfers().empty()) return;
     const TransferJob& job =
         engine.transfers()[draw % static_cast<std::uint32_t>(engine.transfers().size())].job;
     // Failed loads are for one group only.
-    const bool may_fail =
-        job.spec.is_store ? fences() : world_.scheduler.kv_cache.groups.size() == 1;
+    const bool may_fail = job.spec.is_store ? Base::world().spec.manager.rules.offload_fences_reuse
+                                            : Base::world().scheduler.kv_cache.groups.size() == 1;
     next_job_ = std::max(next_job_, job.job + 1);
     engine.advance(
         job.job,
@@ -283,86 +199,24 @@ class Life {
         /*microseconds=*/draw % 3);
   }
 
-  void plan(Observation& seen) {
-    Planned& planned = steps_.emplace_back();
-    seen.code = scheduler_.schedule(planned.output);
-    if (seen.code != ErrorCode::kNone) {
-      steps_.pop_back();
-      return;
-    }
-    for (RequestIndex index : planned.output.finished) planned.finished.push_back(name_of_[index]);
-    const auto& metadata =
-        static_cast<const OffloadingConnectorMetadata&>(*planned.output.kv_connector_metadata);
-    seen.scheduled = planned.output.scheduled;
+  void observe_metadata(const KVConnectorMetadata& told, Observation& seen) {
+    const auto& metadata = static_cast<const OffloadingConnectorMetadata&>(told);
     seen.loads = metadata.loads;
     seen.stores = metadata.stores;
     seen.requests_to_flush = metadata.requests_to_flush;
     seen.jobs_to_flush = metadata.jobs_to_flush;
   }
 
-  void update(Observation& seen) {
-    const Planned planned = std::move(steps_.front());
-    steps_.pop_front();
-    const KVConnectorMetadata& metadata = *planned.output.kv_connector_metadata;
-    std::vector<KVConnectorWorkerOutput> outputs(workers_.size());
-    for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-      KVConnectorWorkerHandle& worker = workers_[rank];
-      worker->handle_preemptions(metadata, engines_[rank]);
-      worker->start_load_kv(metadata, engines_[rank]);
-      if (planned.output.total_num_scheduled_tokens > 0) {
-        worker->wait_for_save(metadata, engines_[rank]);
-      }
-      worker->get_finished(metadata, planned.finished, engines_[rank], outputs[rank]);
-    }
-    aggregator_.aggregate(outputs, seen.report);
-    KVConnectorOutput report;
-    indices_of(seen.report.finished_recving, report.finished_recving);
-    indices_of(seen.report.finished_sending, report.finished_sending);
-    report.invalid_block_ids = seen.report.invalid_block_ids;
-    report.completed_jobs = seen.report.completed_jobs;
-    ModelRunnerOutput runner_output;
-    for (const SchedulerOutput::Scheduled& entry : planned.output.scheduled) {
-      if (entry.samples) runner_output.sampled_token_ids.push_back(1 + below(3));
-      runner_output.sampled_token_ids.end_list();
-    }
-    runner_output.kv_connector_output = report.empty() ? nullptr : &report;
-    EngineCoreOutputs out;
-    seen.code = scheduler_.update_from_output(planned.output, runner_output, out);
-    if (seen.code != ErrorCode::kNone) {
-      // What a broken connector reports may be refused; the step comes back all the same.
-      runner_output.kv_connector_output = nullptr;
-      ASSERT_EQ(scheduler_.update_from_output(planned.output, runner_output, out),
-                ErrorCode::kNone);
-    }
+  void observe_outputs(const EngineCoreOutputs& out, Observation& seen) {
     seen.outputs = out.outputs;
     seen.events = out.events;
   }
 
-  void indices_of(const std::vector<std::string>& names, std::vector<RequestIndex>& out) const {
-    for (const std::string& name : names) {
-      if (const auto index = scheduler_.find_request(name)) out.push_back(*index);
-    }
-  }
-
-  void observe(Observation& seen) {
-    scheduler_.requests(seen.requests);
-    scheduler_.running(seen.running);
-    for (const ScriptedTransferEngine& engine : engines_) {
-      seen.transfers.push_back(engine.transfers());
-    }
+  void observe_connector(Observation& seen) {
     connector().policy_lists(seen.lists);
     seen.num_free_slots = connector().num_free_slots();
   }
 
-  const World& world_;
-  Scheduler scheduler_;
-  std::vector<KVConnectorWorkerHandle> workers_;
-  std::vector<ScriptedTransferEngine> engines_;
-  typename Side::Aggregator aggregator_;
-  std::mt19937 random_;
-  std::deque<Planned> steps_;
-  std::vector<std::string> names_;
-  std::vector<std::string> name_of_;  ///< by index, the last that had it
   JobId next_job_ = 0;
 };
 

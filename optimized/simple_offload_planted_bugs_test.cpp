@@ -8,16 +8,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <deque>
-#include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "contract/scripted_transfer_engine.h"
+#include "optimized/copying_life.h"
 #include "optimized/kv_output_aggregator.h"
 #include "optimized/planted_bugs_table.h"
 #include "optimized/scheduler.h"
@@ -29,7 +26,6 @@ namespace {
 
 constexpr std::uint32_t kBlockSize = 4;
 constexpr std::uint32_t kMaxModelLen = 48;
-constexpr std::uint32_t kNumRequestsMax = 6;
 constexpr int kNumSteps = 4'000;
 constexpr int kNumStepsBroken = 1'000;
 
@@ -103,32 +99,23 @@ std::vector<World> worlds() {
   return all;
 }
 
-/// What one step answered and left behind.
-struct Observation {
-  ErrorCode code = ErrorCode::kNone;
-  std::optional<bool> flag;
-  std::vector<SchedulerOutput::Scheduled> scheduled;
+struct Observation : LifeObservation {
   std::optional<JobId> load_event;
   std::optional<JobId> store_event;
   std::vector<std::string> load_requests;
   std::vector<std::vector<BlockId>> copied;
   bool need_flush = false;
-  AggregatedOutput report;
-  std::vector<RequestIndex> requests;
-  std::vector<RequestIndex> running;
   std::uint32_t num_gpu_blocks_free = 0;
-  std::vector<std::vector<ScriptedTransferEngine::Transfer>> transfers;
   CpuPoolState cpu_pool;
   std::optional<BlockId> cursor;
   std::vector<PinnedHit> pins;
 
   friend bool operator==(const Observation& a, const Observation& b) {
-    return a.code == b.code && a.flag == b.flag && a.scheduled == b.scheduled &&
-           a.load_event == b.load_event && a.store_event == b.store_event &&
-           a.load_requests == b.load_requests && a.copied == b.copied &&
-           a.need_flush == b.need_flush && a.report == b.report && a.requests == b.requests &&
-           a.running == b.running && a.num_gpu_blocks_free == b.num_gpu_blocks_free &&
-           a.transfers == b.transfers && a.cpu_pool.free_queue == b.cpu_pool.free_queue &&
+    return static_cast<const LifeObservation&>(a) == b && a.load_event == b.load_event &&
+           a.store_event == b.store_event && a.load_requests == b.load_requests &&
+           a.copied == b.copied && a.need_flush == b.need_flush &&
+           a.num_gpu_blocks_free == b.num_gpu_blocks_free &&
+           a.cpu_pool.free_queue == b.cpu_pool.free_queue &&
            a.cpu_pool.ref_cnts == b.cpu_pool.ref_cnts && a.cpu_pool.keys == b.cpu_pool.keys &&
            a.cursor == b.cursor && a.pins == b.pins;
   }
@@ -140,6 +127,7 @@ struct SoundSide {
                      KVConnectorHandle(make_simple_cpu_offload_scheduler(world.spec)));
   }
   auto make_worker(const World& world) const { return make_simple_cpu_offload_worker(world.spec); }
+  auto make_aggregator(std::uint32_t num_workers) const { return KVOutputAggregator(num_workers); }
 };
 
 /// The scheduler has no bug, but bears what a broken connector does to its pool.
@@ -153,107 +141,33 @@ struct PlantedSide {
   auto make_worker(const World& world) const {
     return make_planted_simple_cpu_offload_worker(world.spec, bug);
   }
+  auto make_aggregator(std::uint32_t num_workers) const { return KVOutputAggregator(num_workers); }
 
   PlantedSimpleOffloadBug bug = PlantedSimpleOffloadBug::kNone;
 };
 
-/// Clients, a scheduler, workers and copy engines. Two lives with the same seed give their
-/// connectors the same commands for as long as the answers are the same.
 template <class Side>
-class Life {
- public:
-  Life(const World& world, const Side& side, std::uint32_t seed)
-      : world_(world),
-        scheduler_(side.make_scheduler(world)),
-        aggregator_(world.spec.num_workers),
-        random_(seed) {
-    for (std::uint32_t rank = 0; rank < world.spec.num_workers; ++rank) {
-      workers_.emplace_back(side.make_worker(world));
-      engines_.emplace_back();
-    }
-  }
+class Life : public CopyingLife<Life<Side>, World, Side, Observation> {
+  using Base = typename Life::CopyingLife;
+  friend Base;
 
-  Observation step() {
-    Observation seen;
-    switch (below(20)) {
-      case 0:
-      case 1:
-      case 2:
-        add(seen);
-        break;
-      case 3:
-        if (below(4) == 0) finish();
-        break;
-      case 4:
-        if (below(8) == 0) seen.flag = scheduler_.reset_prefix_cache(false, /*connector=*/flip());
-        break;
-      case 5:
-      case 6:
-      case 7:
-      case 8:
-        move_a_copy();
-        break;
-      default:
-        if (steps_.empty() || (steps_.size() < max_steps() && flip())) {
-          plan(seen);
-        } else {
-          update(seen);
-        }
-    }
-    observe(seen);
-    return seen;
-  }
+ public:
+  using Base::Base;
 
  private:
-  using SchedulerType = decltype(std::declval<const Side&>().make_scheduler(World()));
-
-  struct Planned {
-    SchedulerOutput output;
-    std::vector<std::string> finished;
-  };
-
-  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
-  bool flip() { return below(2) == 0; }
-  std::size_t max_steps() const { return world_.scheduler.max_concurrent_batches; }
   SimpleCPUOffloadScheduler& connector() {
-    return static_cast<SimpleCPUOffloadScheduler&>(*scheduler_.connector());
+    return static_cast<SimpleCPUOffloadScheduler&>(*Base::scheduler().connector());
   }
 
-  void add(Observation& seen) {
-    scheduler_.requests(seen.requests);
-    if (seen.requests.size() >= kNumRequestsMax) return;
-    NewRequest request;
-    request.id = std::to_string(num_added_);
-    const std::uint32_t num_tokens = 2 + below(30);
-    const TokenId first = 100 * below(3);
-    const std::uint32_t num_common = below(4) != 0 ? num_tokens : below(num_tokens);
-    for (TokenId token = 0; token < num_tokens; ++token) {
-      request.spec.tokens.push_back(first + (token < num_common ? token : 1'000 + token));
-    }
-    request.max_tokens = 1 + below(16);
+  void draw_params(NewRequest& request) {
     // With several groups a hit of one may be taken for another's load.
-    const bool has_groups = world_.spec.kv_cache.groups.size() > 1;
-    request.skip_reading_prefix_cache = below(2) == 0 || has_groups;
-    RequestIndex index = 0;
-    seen.code = scheduler_.add_request(request, index);
-    if (seen.code != ErrorCode::kNone) return;
-    ++num_added_;
-    if (index >= name_of_.size()) name_of_.resize(std::size_t{index} + 1);
-    name_of_[index] = request.id;
-  }
-
-  void finish() {
-    std::vector<RequestIndex> requests;
-    scheduler_.requests(requests);
-    if (requests.empty()) return;
-    const RequestIndex request = requests[below(static_cast<std::uint32_t>(requests.size()))];
-    scheduler_.finish_requests(std::span(&request, 1), RequestStatus::kFinishedAborted);
+    const bool has_groups = Base::world().spec.kv_cache.groups.size() > 1;
+    request.skip_reading_prefix_cache = Base::below(2) == 0 || has_groups;
   }
 
   /// The oldest one of a direction.
-  void move_a_copy() {
-    ScriptedTransferEngine& engine = engines_[below(static_cast<std::uint32_t>(engines_.size()))];
-    const bool is_store = flip();
+  void move_a_copy(ScriptedTransferEngine& engine) {
+    const bool is_store = Base::flip();
     for (const ScriptedTransferEngine::Transfer& transfer : engine.transfers()) {
       if (transfer.job.spec.is_store != is_store) continue;
       if (transfer.progress == TransferProgress::kFinished) continue;
@@ -262,17 +176,8 @@ class Life {
     }
   }
 
-  void plan(Observation& seen) {
-    Planned& planned = steps_.emplace_back();
-    seen.code = scheduler_.schedule(planned.output);
-    if (seen.code != ErrorCode::kNone) {
-      steps_.pop_back();
-      return;
-    }
-    for (RequestIndex index : planned.output.finished) planned.finished.push_back(name_of_[index]);
-    const auto& metadata =
-        static_cast<const SimpleCPUOffloadMetadata&>(*planned.output.kv_connector_metadata);
-    seen.scheduled = planned.output.scheduled;
+  void observe_metadata(const KVConnectorMetadata& told, Observation& seen) {
+    const auto& metadata = static_cast<const SimpleCPUOffloadMetadata&>(told);
     seen.load_event = metadata.load_event;
     seen.store_event = metadata.store_event;
     seen.load_requests = metadata.load_requests;
@@ -281,65 +186,15 @@ class Life {
     seen.need_flush = metadata.need_flush;
   }
 
-  void update(Observation& seen) {
-    const Planned planned = std::move(steps_.front());
-    steps_.pop_front();
-    const KVConnectorMetadata& metadata = *planned.output.kv_connector_metadata;
-    std::vector<KVConnectorWorkerOutput> outputs(workers_.size());
-    for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-      KVConnectorWorkerHandle& worker = workers_[rank];
-      worker->handle_preemptions(metadata, engines_[rank]);
-      worker->start_load_kv(metadata, engines_[rank]);
-      if (planned.output.total_num_scheduled_tokens > 0) {
-        worker->wait_for_save(metadata, engines_[rank]);
-      }
-      worker->get_finished(metadata, planned.finished, engines_[rank], outputs[rank]);
-    }
-    aggregator_.aggregate(outputs, seen.report);
-    KVConnectorOutput report;
-    for (const std::string& name : seen.report.finished_recving) {
-      if (const auto index = scheduler_.find_request(name)) {
-        report.finished_recving.push_back(*index);
-      }
-    }
-    report.completed_jobs = seen.report.completed_jobs;
-    ModelRunnerOutput runner_output;
-    for (const SchedulerOutput::Scheduled& entry : planned.output.scheduled) {
-      if (entry.samples) runner_output.sampled_token_ids.push_back(1 + below(3));
-      runner_output.sampled_token_ids.end_list();
-    }
-    runner_output.kv_connector_output = report.empty() ? nullptr : &report;
-    EngineCoreOutputs out;
-    seen.code = scheduler_.update_from_output(planned.output, runner_output, out);
-    if (seen.code != ErrorCode::kNone) {
-      // What a broken connector reports may be refused; the step comes back all the same.
-      runner_output.kv_connector_output = nullptr;
-      ASSERT_EQ(scheduler_.update_from_output(planned.output, runner_output, out),
-                ErrorCode::kNone);
-    }
-  }
+  void observe_outputs(const EngineCoreOutputs&, Observation&) {}
 
-  void observe(Observation& seen) {
-    scheduler_.requests(seen.requests);
-    scheduler_.running(seen.running);
-    seen.num_gpu_blocks_free = scheduler_.kv_cache_manager().block_pool().get_num_free_blocks();
-    for (const ScriptedTransferEngine& engine : engines_) {
-      seen.transfers.push_back(engine.transfers());
-    }
+  void observe_connector(Observation& seen) {
+    seen.num_gpu_blocks_free =
+        Base::scheduler().kv_cache_manager().block_pool().get_num_free_blocks();
     connector().cpu_pool(seen.cpu_pool);
     seen.cursor = connector().lazy_cursor();
     connector().pinned_hits(seen.pins);
   }
-
-  const World& world_;
-  SchedulerType scheduler_;
-  std::vector<KVConnectorWorkerHandle> workers_;
-  std::vector<ScriptedTransferEngine> engines_;
-  KVOutputAggregator aggregator_;
-  std::mt19937 random_;
-  std::deque<Planned> steps_;
-  std::uint32_t num_added_ = 0;
-  std::vector<std::string> name_of_;  ///< by index, the last that had it
 };
 
 bool diverges(PlantedSimpleOffloadBug bug) {
