@@ -23,13 +23,14 @@
 #include <variant>
 #include <vector>
 
+#include "contract/declared_object.h"
 #include "contract/line.h"
 
 namespace kvfence {
 
 /// What an argument means: a generator draws by it, a shrinker simplifies by it, the documentation
 /// names it.
-enum class Domain : std::uint8_t {
+enum class Domain : unsigned char {
   kFlag,        ///< true or false
   kCount,       ///< how many
   kBlocks,      ///< block ids, any order, repeats allowed
@@ -81,8 +82,9 @@ constexpr FieldDeclaration<Owner, T> field(std::string_view name, T Owner::*memb
 
 /// Calls visit(declaration) for each declared member of Struct, in order.
 template <class Struct, class Visit>
-constexpr void for_each_field(Visit&& visit) {
-  std::apply([&](const auto&... declarations) { (visit(declarations), ...); }, Struct::fields());
+void for_each_field(Visit&& visit) {
+  constexpr auto kDeclarations = Struct::fields();
+  std::apply([&](const auto&... declarations) { (visit(declarations), ...); }, kDeclarations);
 }
 
 /// Calls visit(std::type_identity<Alternative>{}) for each alternative of a command variant, in
@@ -187,21 +189,6 @@ bool is_present(const Reusable<T>& member) {
   return member.has_value();
 }
 
-/// The declared members as fields, in declaration order.
-template <class Struct>
-std::vector<Field> to_fields(const Struct& object) {
-  std::vector<Field> fields;
-  const Struct defaults{};
-  for_each_field<Struct>([&](const auto& declaration) {
-    const auto& member = object.*declaration.member;
-    if (declaration.is_optional && member == defaults.*declaration.member) return;
-    if (is_present(member)) {
-      fields.push_back({std::string(declaration.name), to_value(member), {}});
-    }
-  });
-  return fields;
-}
-
 namespace detail {
 
 /// `found` for a value of the wrong kind.
@@ -215,12 +202,92 @@ std::string one_of(const std::vector<std::string_view>& names);
 
 }  // namespace detail
 
+namespace detail {
+
+/// The MemberType of T. One object a type, so that its address names the type.
+template <class T>
+struct MemberTypeOf {
+  static bool is_present_at(const void* member) {
+    return is_present(*static_cast<const T*>(member));
+  }
+  static bool equal(const void* a, const void* b) {
+    return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+  }
+  static Value value_at(const void* member) { return to_value(*static_cast<const T*>(member)); }
+  static bool assign(const Value& value, void* member, std::string& expected) {
+    return from_value(value, *static_cast<T*>(member), expected);
+  }
+  static bool reset([[maybe_unused]] void* member) {
+    if constexpr (requires(T & object) { object.reset(); }) {
+      static_cast<T*>(member)->reset();
+      return true;
+    }
+    return false;
+  }
+  static std::vector<DeclaredObject> elements(void* member);
+
+  static constexpr MemberType kType{&is_present_at, &equal, &value_at, &assign, &reset, &elements};
+};
+
+DeclaredMember declared_member(std::string_view name, std::string_view doc, Domain domain,
+                               bool is_optional, const MemberType* type, const void* member,
+                               const void* object);
+
+}  // namespace detail
+
+template <class Struct>
+const DeclaredStruct& declared_struct() {
+  static const Struct defaults{};
+  static const DeclaredStruct type = [] {
+    DeclaredStruct made;
+    made.defaults = &defaults;
+    for_each_field<Struct>([&]<class Owner, class T>(const FieldDeclaration<Owner, T>& field) {
+      made.members.push_back(detail::declared_member(
+          field.name, field.doc, field.domain, field.is_optional, &detail::MemberTypeOf<T>::kType,
+          &(defaults.*field.member), &defaults));
+    });
+    return made;
+  }();
+  return type;
+}
+
+template <class Struct>
+DeclaredObject object_of(Struct& object) {
+  return {declared_struct<Struct>(), &object};
+}
+
+/// To look at only.
+template <class Struct>
+DeclaredObject object_of(const Struct& object) {
+  return {declared_struct<Struct>(), const_cast<Struct*>(&object)};
+}
+
+template <class T>
+std::vector<DeclaredObject> detail::MemberTypeOf<T>::elements([[maybe_unused]] void* member) {
+  std::vector<DeclaredObject> found;
+  if constexpr (requires(T & list) { requires DeclaredRecord<typename T::value_type>; }) {
+    for (auto& element : *static_cast<T*>(member)) found.push_back(object_of(element));
+  }
+  return found;
+}
+
+/// The member, if it is a T.
+template <class T>
+T* get_if(const MemberRef& member) {
+  if (member.declaration().type != &detail::MemberTypeOf<T>::kType) return nullptr;
+  return static_cast<T*>(member.address());
+}
+
+/// The declared members as fields, in declaration order.
+template <class Struct>
+std::vector<Field> to_fields(const Struct& object) {
+  return fields_of(object_of(object));
+}
+
 /// The names of a struct's declared members.
 template <class Struct>
 std::vector<std::string_view> field_names() {
-  std::vector<std::string_view> names;
-  for_each_field<Struct>([&](const auto& declaration) { names.push_back(declaration.name); });
-  return names;
+  return names_of(declared_struct<Struct>());
 }
 
 /// Overwrites the declared members that the fields name.
@@ -229,25 +296,7 @@ std::vector<std::string_view> field_names() {
 template <class Struct>
 std::optional<InputError> assign_fields(Struct& object, const std::vector<Field>& fields,
                                         std::string_view file) {
-  std::optional<InputError> error;
-  std::size_t num_known = 0;
-  for_each_field<Struct>([&](const auto& declaration) {
-    const Field* found = error ? nullptr : find_field(fields, declaration.name);
-    if (!found) return;
-    ++num_known;
-    std::string expected;
-    if (!from_value(found->value, object.*declaration.member, expected)) {
-      error = detail::wrong_value(file, *found, expected);
-    }
-  });
-  if (error || num_known == fields.size()) return error;
-  const std::vector<std::string_view> names = field_names<Struct>();
-  for (const Field& candidate : fields) {
-    bool known = false;
-    for (std::string_view name : names) known = known || name == candidate.key;
-    if (!known) return detail::unknown_key(file, candidate, detail::one_of(names));
-  }
-  return std::nullopt;
+  return assign_fields_of(object_of(object), fields, file);
 }
 
 /// Reads declared members from fields; absent optional members keep their default.
@@ -260,13 +309,8 @@ template <class Struct>
 Parsed<Struct> from_fields(const std::vector<Field>& fields, std::string_view owner,
                            std::string_view file, Position position, bool require_all = true) {
   Struct object{};
-  if (auto error = assign_fields(object, fields, file)) return *error;
-  std::optional<InputError> error;
-  for_each_field<Struct>([&](const auto& declaration) {
-    const bool may_miss = !require_all || declaration.is_optional;
-    if (error || may_miss || find_field(fields, declaration.name)) return;
-    error = detail::missing_key(file, position, owner, declaration.name);
-  });
+  const auto error = require_all ? read_fields_of(object_of(object), fields, owner, file, position)
+                                 : assign_fields(object, fields, file);
   if (error) return *error;
   return object;
 }
@@ -315,22 +359,21 @@ Line to_line(const Command& command) {
 /// The command that a line spells; its expectation and comment are not looked at.
 template <class Command>
 Parsed<Command> command_from_line(const Line& line, std::string_view file = {}) {
-  std::optional<Parsed<Command>> result;
-  std::vector<std::string_view> verbs;
   if (!line.subject.empty()) return detail::unexpected_subject(file, line);
+  Command command;
+  bool is_known = false;
+  std::optional<InputError> error;
+  std::vector<std::string_view> verbs;
   for_each_command<Command>([&](auto type) {
     using Alternative = typename decltype(type)::type;
     verbs.push_back(Alternative::kVerb);
-    if (result || line.verb != Alternative::kVerb) return;
-    Parsed<Alternative> parsed =
-        from_fields<Alternative>(line.fields, Alternative::kVerb, file, line.position);
-    if (parsed) {
-      result.emplace(Command(std::move(*parsed)));
-    } else {
-      result.emplace(parsed.error());
-    }
+    if (is_known || line.verb != Alternative::kVerb) return;
+    is_known = true;
+    error = read_fields_of(object_of(command.template emplace<Alternative>()), line.fields,
+                           Alternative::kVerb, file, line.position);
   });
-  if (result) return *result;
+  if (error) return *error;
+  if (is_known) return command;
   return InputError{std::string(file), line.position, "'" + line.verb + "'",
                     "a command, " + detail::one_of(verbs)};
 }

@@ -1,6 +1,6 @@
 /// Bytes -> configuration and commands -> reference against optimized, with every invariant.
 ///
-/// Compiled once for each target, KVFENCE_FUZZ_TARGET, and linked twice: with no planted bug, and
+/// Compiled once for each target, KVFENCE_TARGET, and linked twice: with no planted bug, and
 /// with one in the optimized side (fuzz/planted_bug.h). That one has to abort with a report on the
 /// corpus of its target, the proof that a silent fuzz run means something.
 
@@ -13,13 +13,14 @@
 #include "fuzz/corpus_goals.h"
 #include "fuzz/episodes.h"
 #include "fuzz/planted_bug.h"
-#include "properties/all_checks.h"
 #include "scenarios/implementations.h"
+
+#include KVFENCE_TARGET_CHECKS
 
 namespace kvfence::fuzz {
 namespace {
 
-using Target = KVFENCE_FUZZ_TARGET;
+using Target = KVFENCE_TARGET;
 
 std::unique_ptr<Implementation<Target>> make_actual() {
   const std::string_view bug = planted_bug();

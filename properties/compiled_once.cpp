@@ -6,6 +6,6 @@
 
 namespace kvfence {
 
-KVFENCE_INSTANTIATE(template, KVFENCE_TARGET)
+KVFENCE_INSTANTIATE_RUN(template, KVFENCE_TARGET)
 
 }  // namespace kvfence

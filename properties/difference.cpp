@@ -161,4 +161,22 @@ std::optional<Divergence> first_mismatch(const std::vector<Field>& expectation,
 }
 
 }  // namespace detail
+
+std::optional<Divergence> first_difference(const DeclaredObject& expected,
+                                           const DeclaredObject& actual, std::size_t step,
+                                           const SymbolOf& symbol_of) {
+  for (std::size_t index = 0; index < expected.size(); ++index) {
+    if (expected[index].equals(actual[index])) continue;
+    const DeclaredMember& member = expected[index].declaration();
+    const std::string name(member.name);
+    Divergence found =
+        detail::locate_difference(name, expected[index].value(), actual[index].value(), symbol_of);
+    found.step = step;
+    found.oracle = "lockstep";
+    found.message = name + " (" + std::string(member.doc) + ") must equal the reference's";
+    return found;
+  }
+  return std::nullopt;
+}
+
 }  // namespace kvfence

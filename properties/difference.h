@@ -38,22 +38,15 @@ std::optional<Divergence> first_mismatch(const std::vector<Field>& expectation,
 }  // namespace detail
 
 /// The first declared member in which two observations differ; nothing if they are equal.
+/// Requires: both are of one struct.
+std::optional<Divergence> first_difference(const DeclaredObject& expected,
+                                           const DeclaredObject& actual, std::size_t step,
+                                           const SymbolOf& symbol_of = {});
+
 template <class Observation>
 std::optional<Divergence> first_difference(const Observation& expected, const Observation& actual,
                                            std::size_t step, const SymbolOf& symbol_of = {}) {
-  std::optional<Divergence> found;
-  for_each_field<Observation>([&](const auto& declaration) {
-    const auto& expected_member = expected.*declaration.member;
-    const auto& actual_member = actual.*declaration.member;
-    if (found || expected_member == actual_member) return;
-    found = detail::locate_difference(std::string(declaration.name), to_value(expected_member),
-                                      to_value(actual_member), symbol_of);
-    found->step = step;
-    found->oracle = "lockstep";
-    found->message = std::string(declaration.name) + " (" + std::string(declaration.doc) +
-                     ") must equal the reference's";
-  });
-  return found;
+  return first_difference(object_of(expected), object_of(actual), step, symbol_of);
 }
 
 /// The first key of an expectation that the observation does not meet; nothing if it meets all.

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "contract/check.h"
+#include "properties/command_members.h"
 #include "properties/kv_cache_generator.h"
-#include "properties/scenario_walk.h"
 
 namespace kvfence::disaggregated {
 namespace {

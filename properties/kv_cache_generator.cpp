@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "contract/check.h"
-#include "properties/scenario_walk.h"
+#include "properties/command_members.h"
 
 namespace kvfence::kv_cache {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "contract/scheduler_target.h"
 #include "properties/choices.h"
-#include "properties/scenario_walk.h"
+#include "properties/command_members.h"
 
 namespace kvfence {
 

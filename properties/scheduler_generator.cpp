@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "contract/check.h"
+#include "properties/command_members.h"
 #include "properties/invariant_values.h"
 #include "properties/kv_cache_generator.h"
-#include "properties/scenario_walk.h"
 
 namespace kvfence::scheduler {
 namespace {

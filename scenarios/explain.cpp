@@ -130,13 +130,14 @@ class Story {
       return;
     }
     std::vector<Field> answer;
-    for_each_field<Observation>([&](const auto& declaration) {
-      if (declaration.domain != Domain::kResult) return;
-      const auto& member = observation.*declaration.member;
-      const Value value = to_value(member);
-      if (!is_present(member) || value.get_if<None>()) return;
-      answer.push_back({std::string(declaration.name), value, {}});
-    });
+    const DeclaredObject members = object_of(observation);
+    for (std::size_t index = 0; index < members.size(); ++index) {
+      const MemberRef member = members[index];
+      if (member.domain() != Domain::kResult || !member.is_present()) continue;
+      Value value = member.value();
+      if (value.get_if<None>()) continue;
+      answer.push_back({std::string(member.declaration().name), std::move(value), {}});
+    }
     if (answer.empty()) return;
     std::string line = "      ->";
     for (Field& field : answer) {

@@ -101,27 +101,22 @@ class OutsideImplementation final : public Implementation<Target> {
 
   std::optional<ImplementationFailure> read_observation(const std::vector<Field>& fields,
                                                         Observation& observation) {
-    std::size_t index = 0;
+    const DeclaredObject members = object_of(observation);
     std::size_t num_read = 0;
-    std::string found;
-    std::string expected;
-    for_each_field<Observation>([&](const auto& declaration) {
-      if (!session_.reports(index++) || !found.empty()) return;
-      auto& member = observation.*declaration.member;
-      const Field* field = find_field(fields, declaration.name);
-      if (field) {
+    for (std::size_t index = 0; index < members.size(); ++index) {
+      if (!session_.reports(index)) continue;
+      const MemberRef member = members[index];
+      if (const Field* field = find_field(fields, member.declaration().name)) {
         ++num_read;
-        if (!from_value(field->value, member, expected)) {
-          found = field->key + "=" + print(field->value);
+        std::string expected;
+        if (!member.assign(field->value, expected)) {
+          return session_.babbled(field->key + "=" + print(field->value), expected);
         }
-      } else if constexpr (requires { member.reset(); }) {
-        member.reset();
-      } else {
-        found = "an answer to a command without " + std::string(declaration.name);
-        expected = std::string(declaration.name) + "=...";
+      } else if (!member.reset()) {
+        const std::string name(member.declaration().name);
+        return session_.babbled("an answer to a command without " + name, name + "=...");
       }
-    });
-    if (!found.empty()) return session_.babbled(found, expected);
+    }
     if (num_read != fields.size()) return session_.unknown_key(members_);
     return std::nullopt;
   }

@@ -115,12 +115,13 @@ class Server {
     if (implementation_.submit(*command, *world_, observe_)) return false;
     if (implementation_.collect(observation_)) return false;
     out += "->";
-    for_each_field<Observation>([&](const auto& declaration) {
-      const auto& member = observation_.*declaration.member;
-      if (!is_present(member)) return;
-      out.append(" ").append(declaration.name).append("=");
-      print_to(out, to_value(member));
-    });
+    const DeclaredObject observation = object_of(std::as_const(observation_));
+    for (std::size_t index = 0; index < observation.size(); ++index) {
+      const MemberRef member = observation[index];
+      if (!member.is_present()) continue;
+      out.append(" ").append(member.declaration().name).append("=");
+      print_to(out, member.value());
+    }
     out += '\n';
     return true;
   }

@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "properties/all_checks.h"
 #include "properties/campaign.h"
 #include "properties/lockstep.h"
 #include "properties/shrink.h"
@@ -17,6 +16,8 @@
 #include "scenarios/outside_implementation.h"
 #include "scenarios/serve.h"
 #include "scenarios/target_tools.h"
+
+#include KVFENCE_TARGET_CHECKS
 
 namespace kvfence {
 namespace {
@@ -67,15 +68,15 @@ class TargetToolsOf final : public TargetTools {
 
   std::string reference_text() const override {
     std::string text = "config\n";
-    append_fields<typename Target::Config>(text);
+    append_fields(text, declared_struct<typename Target::Config>());
     for_each_command<typename Target::Command>([&](auto type) {
       using Alternative = typename decltype(type)::type;
       text +=
           "\n" + std::string(Alternative::kVerb) + "    " + std::string(Alternative::kDoc) + "\n";
-      append_fields<Alternative>(text);
+      append_fields(text, declared_struct<Alternative>());
     });
     text += "\nobservation    what stands behind ->\n";
-    append_fields<typename Target::Observation>(text);
+    append_fields(text, declared_struct<typename Target::Observation>());
     return text;
   }
 
@@ -390,19 +391,18 @@ class TargetToolsOf final : public TargetTools {
     typename Target::Observation observation_;
   };
 
-  template <class Struct>
-  static void append_fields(std::string& text) {
-    for_each_field<Struct>([&](const auto& declaration) {
-      std::string line = "  " + std::string(declaration.name);
+  static void append_fields(std::string& text, const DeclaredStruct& type) {
+    for (const DeclaredMember& member : type.members) {
+      std::string line = "  " + std::string(member.name);
       line.resize(std::max<std::size_t>(line.size() + 2, 26), ' ');
-      text += line + std::string(declaration.doc);
-      if (declaration.domain != Domain::kSetting && declaration.domain != Domain::kState &&
-          declaration.domain != Domain::kResult) {
-        text += " (" + std::string(to_text(declaration.domain)) +
-                (declaration.is_optional ? ", may be left out)" : ")");
+      text += line + std::string(member.doc);
+      if (member.domain != Domain::kSetting && member.domain != Domain::kState &&
+          member.domain != Domain::kResult) {
+        text += " (" + std::string(to_text(member.domain)) +
+                (member.is_optional ? ", may be left out)" : ")");
       }
       text += "\n";
-    });
+    }
   }
 
   static Outcome start_report(const Pair& pair, const std::string& source, std::uint64_t commands,
