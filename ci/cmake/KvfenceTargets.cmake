@@ -1,5 +1,35 @@
 # One way to declare each kind of target. Sources are listed by hand.
 
+# kvfence_precompile(<target> [TEST] [HASTENED])
+# Under sanitizers the standard library's headers, and with TEST GoogleTest's, are compiled once and
+# not once a file. Only there: the other builds show whether each file includes what it uses.
+function(kvfence_precompile target)
+  if(NOT KVFENCE_SANITIZE)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "TEST;HASTENED" "" "" ${ARGN})
+  set(headers kvfence_precompiled)
+  if(ARG_TEST)
+    string(APPEND headers _test)
+  endif()
+  if(ARG_HASTENED)
+    string(APPEND headers _hastened)
+  endif()
+  if(NOT TARGET ${headers})
+    set(source ${PROJECT_BINARY_DIR}/${headers}.cpp)
+    file(GENERATE OUTPUT ${source} CONTENT "")
+    add_library(${headers} OBJECT ${source})
+    target_link_libraries(${headers} PRIVATE kvfence_instrumentation $<$<BOOL:${ARG_TEST}>:GTest::gtest>)
+    target_compile_options(${headers} PRIVATE
+      $<$<BOOL:${ARG_HASTENED}>:-O0> "SHELL:-Xclang -fno-pch-timestamp")
+    target_precompile_headers(${headers} PRIVATE
+      <algorithm> <array> <cstddef> <cstdint> <deque> <functional> <map> <memory> <optional> <ostream> <random> <set>
+      <span> <sstream> <string> <string_view> <tuple> <unordered_map> <utility> <variant> <vector>
+      $<$<BOOL:${ARG_TEST}>:<gtest/gtest.h$<ANGLE-R>>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+endfunction()
+
 # kvfence_hasten_build(<target> [SANITIZED_ONLY])
 # For code that takes longer to optimize than to run: under sanitizers without optimization, which
 # costs a third of the time, else with little. Debug builds are as they are.
@@ -12,15 +42,22 @@ function(kvfence_hasten_build target)
   endif()
 endfunction()
 
-# kvfence_add_library(<layer> HEADERS ... [SOURCES ...] [LINKS ...])
-# The library kvfence_<layer>, alias kvfence::<layer>; include root is the repository.
+# kvfence_add_library(<layer> [SELDOM_RUN] HEADERS ... [SOURCES ...] [LINKS ...])
+# The library kvfence_<layer>, alias kvfence::<layer>; include root is the repository. SELDOM_RUN:
+# not optimized under sanitizers.
 function(kvfence_add_library layer)
-  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "SELDOM_RUN" "" "SOURCES;HEADERS;LINKS" ${ARGN})
   set(target kvfence_${layer})
   if(ARG_SOURCES)
     add_library(${target} STATIC ${ARG_SOURCES})
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE kvfence_warnings)
+    if(ARG_SELDOM_RUN)
+      kvfence_hasten_build(${target} SANITIZED_ONLY)
+      kvfence_precompile(${target} HASTENED)
+    else()
+      kvfence_precompile(${target})
+    endif()
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
@@ -73,6 +110,9 @@ function(kvfence_compile_once_a_target library source)
     target_link_libraries(${object} PRIVATE kvfence_warnings ${ARG_LINKS})
     if(ARG_SELDOM_RUN)
       kvfence_hasten_build(${object})
+      kvfence_precompile(${object} HASTENED)
+    else()
+      kvfence_precompile(${object})
     endif()
     target_sources(${library} PRIVATE $<TARGET_OBJECTS:${object}>)
   endforeach()
@@ -81,7 +121,8 @@ endfunction()
 # kvfence_add_test(<name> LABEL <unit|property|fuzz|scenario|lint|canary> SOURCES ... LINKS ...)
 # A GoogleTest program and its ctest entry.
 function(kvfence_add_test name)
-  if(NOT KVFENCE_BUILD_TESTS)
+  # What is caught is measured in the optimized build; it has nothing to do with memory.
+  if(NOT KVFENCE_BUILD_TESTS OR (KVFENCE_SANITIZE AND name MATCHES "planted_bugs_test$"))
     return()
   endif()
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS" ${ARGN})
@@ -96,6 +137,9 @@ function(kvfence_add_test name)
   # Those of planted bugs draw hundreds of thousands of commands.
   if(ARG_LABEL STREQUAL "unit" AND NOT name MATCHES "planted_bugs_test$")
     kvfence_hasten_build(${name})
+    kvfence_precompile(${name} TEST HASTENED)
+  else()
+    kvfence_precompile(${name} TEST)
   endif()
 endfunction()
 
