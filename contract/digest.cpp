@@ -1,12 +1,24 @@
 #include "contract/digest.h"
 
+#include <openssl/evp.h>
+
 #include "contract/block_hash.h"
+#include "contract/check.h"
 #include "contract/hex.h"
 
 namespace kvfence {
 
 std::string sha256_hex(std::string_view bytes) {
   return to_hex(digest(HashAlgorithm::kSha256Cbor, bytes));
+}
+
+std::string md5_hex(std::string_view bytes) {
+  std::string digest(16, '\0');
+  const int done =
+      EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest.data()),
+                 nullptr, EVP_md5(), nullptr);
+  KVFENCE_CHECK(done == 1, "MD5 failed");
+  return to_hex(digest);
 }
 
 Xxh3Digest xxh3_128(std::span<const std::byte> bytes) {

@@ -35,7 +35,8 @@ Rules rules_of(Profile profile) {
               .simple_offload_pins_hits = true,
               .simple_offload_skips_stores_under_way = true,
               .simple_offload_skips_unhashed_blocks = true,
-              .simple_offload_aligns_stores = true};
+              .simple_offload_aligns_stores = true,
+              .decode_bench_hma = true};
   }
   return {};
 }

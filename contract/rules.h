@@ -153,6 +153,11 @@ struct Rules {
   /// blocks. Source: vLLM v0.23.0 v1/simple_kv_offload/manager.py aligned_tokens.
   bool simple_offload_aligns_stores = false;
 
+  /// A DecodeBenchConnector can be built for several groups; before, for one.
+  /// Source: vLLM v0.23.0 distributed/kv_transfer/kv_connector/v1/decode_bench_connector.py
+  /// SupportsHMA; absent in v0.19.0.
+  bool decode_bench_hma = false;
+
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
@@ -163,7 +168,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 29> kRuleFields = {{
+inline constexpr std::array<RuleField, 30> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -219,6 +224,8 @@ inline constexpr std::array<RuleField, 29> kRuleFields = {{
      "eager stores pass a block without a key over; else they wait for its key"},
     {"simple_offload_aligns_stores", &Rules::simple_offload_aligns_stores,
      "eager stores end at a multiple of scheduler_block_size"},
+    {"decode_bench_hma", &Rules::decode_bench_hma,
+     "a DecodeBenchConnector can be built for several groups"},
 }};
 
 /// A pinned upstream release.
