@@ -19,9 +19,10 @@
 ///
 /// load(folder, layer, blocks)
 ///     kMakeFolder, as above: upstream names a file by making its folder, also to read it. kOpen:
-///     the file has to be there. kRead: its symbols, in order.
-///     False: an operation failed, the file is not there, is not whole, or does not hold as many
-///     symbols as are asked for. Then blocks are what they were.
+///     the file has to be there. kRead: its symbols, in order; what is not whole shows here.
+///     False: an operation failed, and those behind it are left out; the file is not there, is not
+///     whole, or does not hold as many symbols as are asked for. Then blocks are what they were,
+///     and so is storage, but for the folder.
 ///
 /// folder_exists(folder)
 ///     Whether it is there, with or without files. Does not fail.
