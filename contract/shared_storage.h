@@ -11,18 +11,18 @@
 /// A file is *whole* if it ends where it was meant to. One that is not can not be loaded; of what
 /// it holds nothing is known.
 ///
-/// save(folder, layer, blocks)
+/// save(folder, layer, symbols)
 ///     kMakeFolder: the folder is made, if it is not there. kCreate: what has the file's name goes,
 ///     and an empty file comes. kWrite: it gets the symbols, in order, and is whole.
 ///     False: an operation failed, and those behind it are left out. Failing, kMakeFolder does
 ///     nothing; kCreate leaves no file of that name; kWrite leaves a file that is not whole.
 ///
-/// load(folder, layer, blocks)
+/// load(folder, layer, symbols)
 ///     kMakeFolder, as above: upstream names a file by making its folder, also to read it. kOpen:
 ///     the file has to be there. kRead: its symbols, in order; what is not whole shows here.
 ///     False: an operation failed, and those behind it are left out; the file is not there, is not
-///     whole, or does not hold as many symbols as are asked for. Then blocks are what they were,
-///     and so is storage, but for the folder.
+///     whole, or does not hold as many symbols as are asked for. Then symbols are what they
+///     were, and so is storage, but for the folder.
 ///
 /// folder_exists(folder)
 ///     Whether it is there, with or without files. Does not fail.
@@ -47,7 +47,7 @@ struct StoredFile {
   std::string folder;
   std::uint32_t layer = 0;
   bool whole = true;
-  std::vector<KVSymbol> blocks;  ///< empty if it is not whole
+  std::vector<KVSymbol> symbols;  ///< by token; empty if it is not whole
   friend bool operator==(const StoredFile&, const StoredFile&) = default;
 };
 
@@ -66,8 +66,8 @@ class SharedStorage {
   // ---- For the connector ----
   virtual bool folder_exists(std::string_view folder) const = 0;
   virtual bool save(std::string_view folder, std::uint32_t layer,
-                    std::span<const KVSymbol> blocks) = 0;
-  virtual bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> blocks) = 0;
+                    std::span<const KVSymbol> symbols) = 0;
+  virtual bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) = 0;
 
   // ---- The world around it ----
   virtual void fail_next(std::uint32_t layer, FileOperation operation) = 0;
@@ -75,7 +75,7 @@ class SharedStorage {
   /// Another engine's: as save does it, except that nothing is made to fail.
   virtual void make_folder(std::string_view folder) = 0;
   virtual void put_file(std::string_view folder, std::uint32_t layer,
-                        std::span<const KVSymbol> blocks) = 0;
+                        std::span<const KVSymbol> symbols) = 0;
 
   /// With its files. False, here and below: it is not there.
   virtual bool remove_folder(std::string_view folder) = 0;

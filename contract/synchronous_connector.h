@@ -162,7 +162,7 @@ struct SynchronousWorkerReport {
     std::uint32_t layer = 0;
     std::string folder;
     std::vector<BlockId> blocks;
-    std::vector<KVSymbol> symbols;  ///< by block
+    std::vector<KVSymbol> symbols;  ///< [blocks * block_size], by token
     friend bool operator==(const File&, const File&) = default;
   };
   struct Filled {
@@ -200,16 +200,17 @@ struct SynchronousWorkerReport {
 ///
 /// ExampleConnector:
 ///     start_load_kv   for each load, in order, for each layer of the rank, ascending: load of its
-///                     file, and its symbols into the transfer's blocks, in order, also those that
-///                     hold the same already.
-///     save_kv_layer   for each store, in order: save of what its blocks hold in the layer.
+///                     file, and its symbols into the slots of the transfer's blocks, in order,
+///                     also those that hold the same already, or are computed in this step.
+///     save_kv_layer   for each store, in order: save of what the slots of its blocks hold
+///                     in the layer.
 ///     Where storage fails, the half ends at once, with `failed`, and is not called again. What was
 ///     done before stays done.
 /// DecodeBenchConnector:
 ///     start_load_kv   for each fill, in order, for each layer of the rank, ascending: the blocks
-///                     of group 0 get kFilledWithDummies, the null block too. Those of other
-///                     groups get nothing: upstream knows the layers of group 0 alone, and takes
-///                     all layers for these.
+///                     of group 0 get kFilledWithDummies in each slot, the null block too. Those
+///                     of other groups get nothing: upstream knows the layers of group 0 alone,
+///                     and takes all layers for these.
 ///     save_kv_layer   nothing
 ///
 /// What becomes of a failure. Upstream raises out of the worker, and its engine dies. So here: the

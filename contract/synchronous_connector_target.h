@@ -218,11 +218,12 @@ struct FileCopy {
   std::vector<KVSymbol> symbols;
   static constexpr auto fields() {
     using S = FileCopy;
-    return std::tuple{field("request", &S::request, Domain::kResult, "for whom"),
-                      field("layer", &S::layer, Domain::kResult, "of all ranks' layers"),
-                      field("folder", &S::folder, Domain::kResult, "where the file is"),
-                      field("blocks", &S::blocks, Domain::kResult, "into or from which"),
-                      field("symbols", &S::symbols, Domain::kResult, "what they hold")};
+    return std::tuple{
+        field("request", &S::request, Domain::kResult, "for whom"),
+        field("layer", &S::layer, Domain::kResult, "of all ranks' layers"),
+        field("folder", &S::folder, Domain::kResult, "where the file is"),
+        field("blocks", &S::blocks, Domain::kResult, "into or from which"),
+        field("symbols", &S::symbols, Domain::kResult, "what their slots hold, by token")};
   }
   friend bool operator==(const FileCopy&, const FileCopy&) = default;
 };
@@ -272,7 +273,7 @@ struct File {
     return std::tuple{field("folder", &S::folder, Domain::kState, "where"),
                       field("layer", &S::layer, Domain::kState, "of all ranks' layers"),
                       field("whole", &S::whole, Domain::kState, "it can be loaded").optional(),
-                      field("symbols", &S::symbols, Domain::kState, "by block, of a whole one")};
+                      field("symbols", &S::symbols, Domain::kState, "by token, of a whole one")};
   }
   friend bool operator==(const File&, const File&) = default;
 };
@@ -317,7 +318,7 @@ struct Observation : scheduler::Observation {
             field("folders", &S::folders, Domain::kState, "in storage, ascending"),
             field("files", &S::files, Domain::kState, "in storage, by folder and layer"),
             field("symbols", &S::symbols, Domain::kState,
-                  "what each layer holds, by layer and block id")});
+                  "what each layer holds, by layer and slot")});
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -32,35 +32,37 @@ TEST(AlignToBlockSize, LeavesTheLastTokenOut) {
 }
 
 TEST(ScriptedKVCache, ComputesWhatFollowsFromTheTokens) {
-  ScriptedKVCache cache(/*first_layer=*/2, /*num_layers=*/2, /*num_blocks=*/4);
+  ScriptedKVCache cache(/*first_layer=*/2, /*num_layers=*/2, /*num_blocks=*/4, /*block_size=*/2);
   const std::vector<BlockId> table = {3, 1};
   const Tokens tokens = {5, 6, 7};
-  EXPECT_EQ(cache.read(3, 1), kNothingComputed);
+  EXPECT_EQ(cache.block(3, 1)[0], kNothingComputed);
 
-  cache.compute(3, table, /*block_size=*/2, /*first_token=*/0, Tokens{5, 6});
-  cache.compute(3, table, /*block_size=*/2, /*first_token=*/2, Tokens{7});
+  cache.compute(3, table, /*first_token=*/0, Tokens{5, 6});
+  cache.compute(3, table, /*first_token=*/2, Tokens{7});
+  cache.compute(3, table, /*first_token=*/1, Tokens{6});
 
-  EXPECT_EQ(cache.read(3, 3), symbol_of(3, std::span(tokens).first(2)));
-  EXPECT_EQ(cache.read(3, 1), symbol_of(3, tokens));
+  EXPECT_EQ(cache.block(3, 3)[0], symbol_of(3, std::span(tokens).first(1)));
+  EXPECT_EQ(cache.block(3, 3)[1], symbol_of(3, std::span(tokens).first(2)));
+  EXPECT_EQ(cache.block(3, 1)[0], symbol_of(3, tokens)) << "the same again changes nothing";
   EXPECT_NE(symbol_of(2, tokens), symbol_of(3, tokens));
-  EXPECT_EQ(cache.read(2, 1), kNothingComputed);
+  EXPECT_EQ(cache.block(2, 1)[0], kNothingComputed);
 }
 
 TEST(ScriptedKVCache, ComputesOnWhatIsThere) {
-  ScriptedKVCache cache(0, 1, 4);
-  cache.write(0, 3, kFilledWithDummies);
+  ScriptedKVCache cache(0, 1, 4, 2);
+  cache.block(0, 3)[1] = kFilledWithDummies;
 
-  cache.compute(0, std::vector<BlockId>{3, 1}, 2, 2, Tokens{7});
+  cache.compute(0, std::vector<BlockId>{3, 1}, 2, Tokens{7});
 
-  EXPECT_EQ(cache.read(0, 1), symbol_behind(kFilledWithDummies, 7));
+  EXPECT_EQ(cache.block(0, 1)[0], symbol_behind(kFilledWithDummies, 7));
 }
 
 TEST(ScriptedKVCache, LeavesTheNullBlockAlone) {
-  ScriptedKVCache cache(0, 1, 4);
+  ScriptedKVCache cache(0, 1, 4, 2);
 
-  cache.compute(0, std::vector<BlockId>{kNullBlockId, 1}, 2, 0, Tokens{5, 6});
+  cache.compute(0, std::vector<BlockId>{kNullBlockId, 1}, 0, Tokens{5, 6});
 
-  EXPECT_EQ(cache.read(0, kNullBlockId), kNothingComputed);
+  EXPECT_EQ(cache.block(0, kNullBlockId)[1], kNothingComputed);
 }
 
 synchronous_connector::Config config_of(std::string kv_connector, std::string profile) {

@@ -132,9 +132,9 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
     for (std::uint32_t rank = 0; rank < spec().num_workers; ++rank) {
       auto worker = side_.make_worker(spec(), rank, *storage_);
       if (!worker) return ImplementationFailure{"there is no worker's half"};
-      ranks_.push_back(
-          {std::move(worker), ScriptedKVCache(rank * spec().num_layers, spec().num_layers,
-                                              spec().kv_cache.pool.num_gpu_blocks)});
+      ranks_.push_back({std::move(worker),
+                        ScriptedKVCache(rank * spec().num_layers, spec().num_layers,
+                                        spec().kv_cache.pool.num_gpu_blocks, spec().block_size())});
     }
     ++num_engine_starts_;
     return std::nullopt;
@@ -274,8 +274,7 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
   void compute(const PlannedStep& step, std::uint32_t layer, ScriptedKVCache& kv_cache) const {
     for (const Run& planned : step.runs) {
       for (std::size_t group = 0; group < planned.table.size(); ++group) {
-        kv_cache.compute(layer, planned.table[group], spec().kv_cache.groups[group].block_size,
-                         planned.first_token, planned.tokens);
+        kv_cache.compute(layer, planned.table[group], planned.first_token, planned.tokens);
       }
     }
   }
@@ -327,8 +326,7 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
     storage_->make_folder(folder);
     for (std::uint32_t layer = 0; layer < command.num_files; ++layer) {
       std::vector<KVSymbol> symbols;
-      for (std::size_t end = spec().block_size(); end <= command.tokens.size();
-           end += spec().block_size()) {
+      for (std::size_t end = 1; end <= command.tokens.size(); ++end) {
         symbols.push_back(symbol_of(layer, std::span(command.tokens).first(end)));
       }
       storage_->put_file(folder, layer, symbols);
@@ -427,7 +425,7 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
       files[k].folder = stored_files_[k].folder;
       files[k].layer = stored_files_[k].layer;
       files[k].whole = stored_files_[k].whole;
-      files[k].symbols = stored_files_[k].blocks;
+      files[k].symbols = stored_files_[k].symbols;
     }
     kv_cache::BlockLists& symbols = observation_.symbols.emplace();
     symbols.resize(spec().num_all_layers());

@@ -110,8 +110,8 @@ AddRequest request(std::string id, std::uint32_t num_tokens, std::uint32_t max_t
 
 Symbols symbols_of(std::uint32_t layer, std::uint32_t num_blocks) {
   Symbols symbols;
-  for (std::uint32_t block = 1; block <= num_blocks; ++block) {
-    symbols.push_back(symbol_of(layer, counting(4 * block)));
+  for (std::uint32_t end = 1; end <= 4 * num_blocks; ++end) {
+    symbols.push_back(symbol_of(layer, counting(end)));
   }
   return symbols;
 }
@@ -147,7 +147,7 @@ TEST(SynchronousConnectorDriver, WhatIsStoredIsLoadedAgain) {
   EXPECT_EQ((*run.seen().loaded)[3].symbols, symbols_of(3, 2));
   EXPECT_TRUE(run.seen().failed->empty());
   const Blocks table = run.seen().tables->front().blocks.front();
-  EXPECT_EQ((*run.seen().symbols)[3][table[2]], symbol_of(3, counting(12)));
+  EXPECT_EQ((*run.seen().symbols)[3][4 * table[2] + 3], symbol_of(3, counting(12)));
 }
 
 TEST(SynchronousConnectorDriver, APromptOfWholeBlocksAndOneTokenLooksForWhatNobodyWrote) {
@@ -194,7 +194,7 @@ TEST(SynchronousConnectorDriver, AFailedFileEndsTheEngineAndNotItsFiles) {
   ASSERT_EQ(run.seen().files->size(), 2u);
   EXPECT_TRUE((*run.seen().files)[0].whole);
   EXPECT_FALSE((*run.seen().files)[1].whole);
-  EXPECT_EQ((*run.seen().symbols)[0], Symbols(16, kNothingComputed));
+  EXPECT_EQ((*run.seen().symbols)[0], Symbols(16 * 4, kNothingComputed));
   FinishRequests abort;
   abort.requests = {"B"};
   EXPECT_EQ(run.submit(abort).error, ErrorCode::kNone) << "it is gone";
@@ -348,8 +348,8 @@ TEST(SynchronousConnectorDriver, DecodeBenchFillsOnce) {
   run.submit(Update{});
 
   EXPECT_EQ(run.seen().filled->size(), 2u);
-  EXPECT_EQ((*run.seen().symbols)[1][blocks[0]], kFilledWithDummies);
-  EXPECT_EQ((*run.seen().symbols)[1][blocks[2]], symbol_behind(kFilledWithDummies, 10));
+  EXPECT_EQ((*run.seen().symbols)[1][4 * blocks[0] + 3], kFilledWithDummies);
+  EXPECT_EQ((*run.seen().symbols)[1][4 * blocks[2] + 1], symbol_behind(kFilledWithDummies, 10));
   EXPECT_TRUE(run.submit(Schedule{}).fills->empty());
   FinishRequests abort;
   abort.requests = {"A"};

@@ -1,6 +1,7 @@
 #include "reference/decode_bench_connector.h"
 
 #include <algorithm>
+#include <span>
 
 #include "contract/check.h"
 #include "contract/scheduler.h"
@@ -78,7 +79,8 @@ void DecodeBenchConnectorWorker::start_load_kv(const SynchronousConnectorMetadat
     for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
       const std::uint32_t layer = kv_cache.first_layer() + i;
       for (const BlockId block : blocks_of_group_0) {
-        kv_cache.write(layer, block, kFilledWithDummies);
+        const std::span<KVSymbol> slots = kv_cache.block(layer, block);
+        std::fill(slots.begin(), slots.end(), kFilledWithDummies);
       }
       report.filled.push_back({fill.request, layer, blocks_of_group_0});
     }

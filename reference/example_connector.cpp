@@ -133,13 +133,14 @@ void ExampleConnectorWorker::start_load_kv(const SynchronousConnectorMetadata& m
     if (request.is_store) continue;
     for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
       const std::uint32_t layer = kv_cache.first_layer() + i;
-      std::vector<KVSymbol> symbols(request.blocks.size());
+      std::vector<KVSymbol> symbols(request.blocks.size() * kv_cache.block_size());
       if (!storage_.load(request.folder, layer, symbols)) {
         report.failed = {request.request, layer, request.folder, /*is_store=*/false};
         return;
       }
       for (std::size_t k = 0; k < symbols.size(); ++k) {
-        kv_cache.write(layer, request.blocks[k], symbols[k]);
+        const BlockId block = request.blocks[k / kv_cache.block_size()];
+        kv_cache.block(layer, block)[k % kv_cache.block_size()] = symbols[k];
       }
       report.loaded.push_back({request.request, layer, request.folder, request.blocks, symbols});
     }
@@ -153,7 +154,9 @@ void ExampleConnectorWorker::save_kv_layer(const SynchronousConnectorMetadata& m
   for (const SynchronousConnectorMetadata::Transfer& request : metadata.transfers) {
     if (!request.is_store) continue;
     std::vector<KVSymbol> symbols;
-    for (const BlockId block : request.blocks) symbols.push_back(kv_cache.read(layer, block));
+    for (const BlockId block : request.blocks) {
+      for (const KVSymbol symbol : kv_cache.block(layer, block)) symbols.push_back(symbol);
+    }
     if (!storage_.save(request.folder, layer, symbols)) {
       report.failed = {request.request, layer, request.folder, /*is_store=*/true};
       return;

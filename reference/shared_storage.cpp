@@ -13,7 +13,7 @@ bool MapStorage::folder_exists(std::string_view folder) const {
 }
 
 bool MapStorage::save(std::string_view folder, std::uint32_t layer,
-                      std::span<const KVSymbol> blocks) {
+                      std::span<const KVSymbol> symbols) {
   if (fails(layer, FileOperation::kMakeFolder)) return false;
   Folder& files = folders_[std::string(folder)];
   files.erase(layer);
@@ -23,19 +23,19 @@ bool MapStorage::save(std::string_view folder, std::uint32_t layer,
     file.whole = false;
     return false;
   }
-  file.blocks.assign(blocks.begin(), blocks.end());
+  file.symbols.assign(symbols.begin(), symbols.end());
   return true;
 }
 
-bool MapStorage::load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> blocks) {
+bool MapStorage::load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) {
   if (fails(layer, FileOperation::kMakeFolder)) return false;
   const Folder& files = folders_[std::string(folder)];
   if (fails(layer, FileOperation::kOpen)) return false;
   const auto file = files.find(layer);
   if (file == files.end()) return false;
   if (fails(layer, FileOperation::kRead)) return false;
-  if (!file->second.whole || file->second.blocks.size() != blocks.size()) return false;
-  std::copy(file->second.blocks.begin(), file->second.blocks.end(), blocks.begin());
+  if (!file->second.whole || file->second.symbols.size() != symbols.size()) return false;
+  std::copy(file->second.symbols.begin(), file->second.symbols.end(), symbols.begin());
   return true;
 }
 
@@ -46,8 +46,8 @@ void MapStorage::fail_next(std::uint32_t layer, FileOperation operation) {
 void MapStorage::make_folder(std::string_view folder) { folders_[std::string(folder)]; }
 
 void MapStorage::put_file(std::string_view folder, std::uint32_t layer,
-                          std::span<const KVSymbol> blocks) {
-  folders_[std::string(folder)][layer] = {/*whole=*/true, {blocks.begin(), blocks.end()}};
+                          std::span<const KVSymbol> symbols) {
+  folders_[std::string(folder)][layer] = {/*whole=*/true, {symbols.begin(), symbols.end()}};
 }
 
 bool MapStorage::remove_folder(std::string_view folder) {
@@ -75,7 +75,7 @@ void MapStorage::files(std::vector<StoredFile>& files) const {
   files.clear();
   for (const auto& [name, folder] : folders_) {
     for (const auto& [layer, file] : folder)
-      files.push_back({name, layer, file.whole, file.blocks});
+      files.push_back({name, layer, file.whole, file.symbols});
   }
 }
 

@@ -21,12 +21,12 @@ class MapStorage final : public SharedStorage {
  public:
   bool folder_exists(std::string_view folder) const override;
   bool save(std::string_view folder, std::uint32_t layer,
-            std::span<const KVSymbol> blocks) override;
-  bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> blocks) override;
+            std::span<const KVSymbol> symbols) override;
+  bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) override;
   void fail_next(std::uint32_t layer, FileOperation operation) override;
   void make_folder(std::string_view folder) override;
   void put_file(std::string_view folder, std::uint32_t layer,
-                std::span<const KVSymbol> blocks) override;
+                std::span<const KVSymbol> symbols) override;
   bool remove_folder(std::string_view folder) override;
   bool remove_file(std::string_view folder, std::uint32_t layer) override;
   bool truncate_file(std::string_view folder, std::uint32_t layer) override;
@@ -36,7 +36,7 @@ class MapStorage final : public SharedStorage {
  private:
   struct File {
     bool whole = true;
-    std::vector<KVSymbol> blocks;
+    std::vector<KVSymbol> symbols;
   };
   using Folder = std::map<std::uint32_t, File>;  ///< by layer
 

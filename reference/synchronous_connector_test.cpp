@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -284,9 +285,16 @@ class WorkerTest : public ::testing::Test {
     storage.folders(names);
     return names;
   }
+  void hold(std::uint32_t layer, BlockId block, const Symbols& symbols) {
+    std::copy(symbols.begin(), symbols.end(), kv_cache.block(layer, block).begin());
+  }
+  Symbols held(std::uint32_t layer, BlockId block) const {
+    const auto symbols = std::as_const(kv_cache).block(layer, block);
+    return {symbols.begin(), symbols.end()};
+  }
 
   MapStorage storage;
-  ScriptedKVCache kv_cache{2, 2, 16};
+  ScriptedKVCache kv_cache{2, 2, 16, /*block_size=*/2};
   SynchronousConnectorMetadata metadata;
   SynchronousWorkerReport report;
   std::unique_ptr<SynchronousConnectorWorker> worker;
@@ -298,9 +306,9 @@ class ExampleConnectorWorkerTest : public WorkerTest {
 };
 
 TEST_F(ExampleConnectorWorkerTest, SavesALayerOfEachStore) {
-  kv_cache.write(2, 5, 50);
-  kv_cache.write(3, 5, 51);
-  kv_cache.write(3, 6, 61);
+  hold(2, 5, {50, 52});
+  hold(3, 5, {51, 53});
+  hold(3, 6, {61, 63});
   store(7, "a", {5, 6});
   load(8, "c", {9});
   store(9, "b", {6});
@@ -308,37 +316,39 @@ TEST_F(ExampleConnectorWorkerTest, SavesALayerOfEachStore) {
   worker->save_kv_layer(metadata, 3, kv_cache, report);
 
   EXPECT_FALSE(report.failed.has_value());
-  EXPECT_EQ(report.saved, (std::vector<SynchronousWorkerReport::File>{{7, 3, "a", {5, 6}, {51, 61}},
-                                                                      {9, 3, "b", {6}, {61}}}));
-  Symbols blocks(2);
-  EXPECT_TRUE(storage.load("a", 3, blocks));
-  EXPECT_EQ(blocks, Symbols({51, 61}));
+  EXPECT_EQ(report.saved, (std::vector<SynchronousWorkerReport::File>{
+                              {7, 3, "a", {5, 6}, {51, 53, 61, 63}}, {9, 3, "b", {6}, {61, 63}}}));
+  Symbols symbols(4);
+  EXPECT_TRUE(storage.load("a", 3, symbols));
+  EXPECT_EQ(symbols, Symbols({51, 53, 61, 63}));
   EXPECT_EQ(folders(), Names({"a", "b"}));
 }
 
 TEST_F(ExampleConnectorWorkerTest, LoadsAllLayersOfEachLoad) {
   for (const std::uint32_t layer : {1u, 2u, 3u}) {
-    storage.put_file("a", layer, Symbols{layer * 10, layer * 10 + 1});
+    storage.put_file("a", layer,
+                     Symbols{layer * 10, layer * 10 + 1, layer * 10 + 2, layer * 10 + 3});
   }
-  kv_cache.write(2, 7, 70);
+  hold(2, 7, {70, 71});
   store(6, "b", {7});
   load(8, "a", {5, 6});
 
   worker->start_load_kv(metadata, kv_cache, report);
 
   EXPECT_FALSE(report.failed.has_value());
-  EXPECT_EQ(report.loaded, (std::vector<SynchronousWorkerReport::File>{
-                               {8, 2, "a", {5, 6}, {20, 21}}, {8, 3, "a", {5, 6}, {30, 31}}}));
-  EXPECT_EQ(kv_cache.read(2, 5), 20u);
-  EXPECT_EQ(kv_cache.read(2, 6), 21u);
-  EXPECT_EQ(kv_cache.read(3, 6), 31u);
-  EXPECT_EQ(kv_cache.read(2, 7), 70u);
+  EXPECT_EQ(report.loaded,
+            (std::vector<SynchronousWorkerReport::File>{{8, 2, "a", {5, 6}, {20, 21, 22, 23}},
+                                                        {8, 3, "a", {5, 6}, {30, 31, 32, 33}}}));
+  EXPECT_EQ(held(2, 5), Symbols({20, 21}));
+  EXPECT_EQ(held(2, 6), Symbols({22, 23}));
+  EXPECT_EQ(held(3, 6), Symbols({32, 33}));
+  EXPECT_EQ(held(2, 7), Symbols({70, 71}));
   EXPECT_EQ(folders(), Names({"a"}));
 }
 
 TEST_F(ExampleConnectorWorkerTest, EndsAtAFileThatIsNotThere) {
-  storage.put_file("a", 2, Symbols{20});
-  storage.put_file("b", 2, Symbols{21});
+  storage.put_file("a", 2, Symbols{20, 21});
+  storage.put_file("b", 2, Symbols{22, 23});
   load(8, "a", {5});
   load(9, "b", {6});
 
@@ -347,8 +357,8 @@ TEST_F(ExampleConnectorWorkerTest, EndsAtAFileThatIsNotThere) {
   ASSERT_TRUE(report.failed.has_value());
   EXPECT_EQ(*report.failed, (SynchronousWorkerReport::Failed{8, 3, "a", false}));
   EXPECT_EQ(report.loaded.size(), 1u) << "what was done stays done";
-  EXPECT_EQ(kv_cache.read(2, 5), 20u);
-  EXPECT_EQ(kv_cache.read(2, 6), kNothingComputed);
+  EXPECT_EQ(held(2, 5), Symbols({20, 21}));
+  EXPECT_EQ(held(2, 6), Symbols(2, kNothingComputed));
 }
 
 TEST_F(ExampleConnectorWorkerTest, LookingForAFolderMakesIt) {
@@ -447,10 +457,10 @@ TEST_F(DecodeBenchConnectorWorkerTest, FillsGroup0InAllLayers) {
                                {3, 2, {4, 0}}, {3, 3, {4, 0}}, {4, 2, {9}}, {4, 3, {9}}}));
   for (const std::uint32_t layer : {2u, 3u}) {
     for (const BlockId block : {4u, 0u, 9u}) {
-      EXPECT_EQ(kv_cache.read(layer, block), kFilledWithDummies);
+      EXPECT_EQ(held(layer, block), Symbols(2, kFilledWithDummies));
     }
     for (const BlockId block : {7u, 8u, 10u}) {
-      EXPECT_EQ(kv_cache.read(layer, block), kNothingComputed);
+      EXPECT_EQ(held(layer, block), Symbols(2, kNothingComputed));
     }
   }
   EXPECT_FALSE(report.failed.has_value());
