@@ -1,0 +1,442 @@
+#include "cuda/virtual/device.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "contract/check.h"
+#include "cuda/virtual/handles.h"
+
+namespace kvfence::virtual_device {
+namespace {
+
+/// Races and misuses kept for the report: a program with one bug repeats it without end.
+constexpr std::size_t kFindingsMax = 256;
+
+thread_local Device* current_device = nullptr;
+
+/// Calls before which the device may do something: those that the device's progress matters to.
+/// Waiting for the device is not one: the wait itself runs what it needs.
+bool is_progress_point(Function function) {
+  switch (function) {
+    case Function::kFree:
+    case Function::kFreeHost:
+    case Function::kHostUnregister:
+    case Function::kStreamDestroy:
+    case Function::kStreamQuery:
+    case Function::kStreamWaitEvent:
+    case Function::kEventRecord:
+    case Function::kEventQuery:
+    case Function::kMemcpy:
+    case Function::kMemcpyAsync:
+    case Function::kMemcpyBatchAsync:
+    case Function::kMemcpy2DAsync:
+    case Function::kMemsetAsync:
+    case Function::kLaunchHostFunc:
+    case Function::kLaunch:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_work(Function function) {
+  return function == Function::kMemcpyAsync || function == Function::kMemcpyBatchAsync ||
+         function == Function::kMemcpy2DAsync || function == Function::kMemsetAsync ||
+         function == Function::kLaunchHostFunc || function == Function::kLaunch;
+}
+
+bool is_copy(Function function) {
+  return function == Function::kMemcpyAsync || function == Function::kMemcpyBatchAsync ||
+         function == Function::kMemcpy2DAsync || function == Function::kMemcpy;
+}
+
+/// Whether calls of the fault's function can meet it.
+bool can_happen(const Fault& fault) {
+  switch (fault.kind) {
+    case Fault::Kind::kReturnCode:
+      return fault.code != cudaSuccess;
+    case Fault::Kind::kAsynchronous:
+      return is_work(fault.function) && fault.code != cudaSuccess;
+    case Fault::Kind::kPartialBatch:
+      return fault.function == Function::kMemcpyBatchAsync && fault.code != cudaSuccess;
+    case Fault::Kind::kNeverReady:
+    case Fault::Kind::kReadyLate:
+      return fault.function == Function::kEventRecord;
+    case Fault::Kind::kDropped:
+    case Fault::Kind::kDuplicated:
+      return fault.function == Function::kLaunchHostFunc;
+    case Fault::Kind::kShortCopy:
+    case Fault::Kind::kFlippedBit:
+      return is_copy(fault.function);
+  }
+  return false;
+}
+
+}  // namespace
+
+Device& current() {
+  KVFENCE_CHECK(current_device != nullptr,
+                "the CUDA runtime is called and no virtual device is installed");
+  return *current_device;
+}
+
+Installed::Installed(Device& device) : former_(std::exchange(current_device, &device)) {}
+
+Installed::~Installed() { current_device = former_; }
+
+Device::Device(Options options)
+    : options_(std::move(options)),
+      memory_(options_.device_memory_bytes, options_.registered_memory_has_own_device_address),
+      queue_(options_.poisons_destinations),
+      scheduler_(options_) {
+  for (const Fault& fault : options_.faults) {
+    KVFENCE_CHECK(fault.nth > 0 && can_happen(fault),
+                  "a fault names a call, from 1, of a function that can meet it, and an error");
+  }
+  streams_.resize(1);
+  // From 1 on, so that nobody has seen what the host does before anybody has been told.
+  host_clock_.seen[kHost] = 1;
+}
+
+std::optional<cudaError_t> Device::enter(Function function) {
+  ++call_;
+  const std::uint64_t nth = ++counters_.num_calls[static_cast<std::size_t>(function)];
+  if (queue_.acting() != nullptr) {
+    misuse(Misuse::Kind::kCallInHostFunction);
+    return fail(cudaErrorNotPermitted);
+  }
+  function_ = function;
+  fault_ = nullptr;
+  if (is_progress_point(function)) scheduler_.before_call(queue_);
+  for (const Fault& fault : options_.faults) {
+    if (fault.function != function || fault.nth != nth) continue;
+    ++counters_.num_faults;
+    if (fault.kind == Fault::Kind::kReturnCode) return fail(fault.code);
+    fault_ = &fault;
+  }
+  if (queue_.error() != cudaSuccess) return fail(queue_.error());
+  return std::nullopt;
+}
+
+cudaError_t Device::fail(cudaError_t code) {
+  if (code != cudaSuccess) last_error_ = code;
+  return code;
+}
+
+void Device::misuse(Misuse::Kind kind) {
+  if (misuses_.size() < kFindingsMax) misuses_.push_back({kind, function_, call_, label_});
+}
+
+Device::StreamState* Device::find_stream(cudaStream_t stream) {
+  if (is_default_stream(stream)) {
+    misuse(Misuse::Kind::kLegacyStream);
+    return nullptr;
+  }
+  const Handle handle = handle_of(stream);
+  if (handle.index < streams_.size() && handle.index > 0) {
+    StreamState& state = streams_[handle.index];
+    if (handle.is_stream && state.is_live && state.generation == handle.generation) return &state;
+  }
+  misuse(Misuse::Kind::kInvalidHandle);
+  return nullptr;
+}
+
+Device::EventState* Device::find_event(cudaEvent_t event) {
+  const Handle handle = handle_of(event);
+  if (handle.index < events_.size()) {
+    EventState& state = events_[handle.index];
+    if (!handle.is_stream && state.is_live && state.generation == handle.generation) return &state;
+  }
+  misuse(Misuse::Kind::kInvalidHandle);
+  return nullptr;
+}
+
+Actor Device::stream_number(cudaStream_t stream) const { return handle_of(stream).index; }
+
+Actor Device::open_stream(bool is_blocking) {
+  Actor stream = 1;
+  for (; stream < streams_.size(); ++stream) {
+    const bool is_over = host_clock_.seen[stream] >= queue_.enqueued(stream) &&
+                         queue_.completed(stream) == queue_.enqueued(stream);
+    if (!streams_[stream].is_live && is_over) break;
+  }
+  KVFENCE_CHECK(stream < kActorsMax, "more than 31 streams are open or still have work");
+  if (stream == streams_.size()) {
+    streams_.emplace_back();
+    queue_.open_stream(stream);
+  }
+  StreamState& state = streams_[stream];
+  const std::uint32_t generation = state.generation + 1;
+  state = {};
+  state.generation = generation;
+  state.is_live = true;
+  state.is_blocking = is_blocking;
+  return stream;
+}
+
+Access Device::describe(const Place& place, std::size_t size, bool is_write) const {
+  Access access;
+  access.begin = place.canonical;
+  access.end = place.canonical + size;
+  access.call = call_;
+  access.label = label_;
+  access.function = function_;
+  access.is_write = is_write;
+  return access;
+}
+
+void Device::access(Access access, const Clock& clock) {
+  if (!is_checking()) return;
+  ++counters_.num_accesses;
+  // One access meets an earlier one in several segments: one race.
+  std::uint64_t reported_call = 0;
+  std::uint32_t reported_entry = 0;
+  bool reported_write = false;
+  shadow_.access(access, clock, [&](const Access& prior, std::uintptr_t begin, std::uintptr_t end) {
+    if (prior.call == reported_call && prior.entry == reported_entry &&
+        prior.is_write == reported_write) {
+      return;
+    }
+    if (queue_.acting() != nullptr) {
+      // A host function runs after calls that enqueued work behind it.
+      const Work* later = queue_.find(prior.actor, prior.time);
+      if (later != nullptr && later->clock.seen[access.actor] >= access.time) return;
+    }
+    reported_call = prior.call;
+    reported_entry = prior.entry;
+    reported_write = prior.is_write;
+    ++counters_.num_races;
+    if (races_.size() == kFindingsMax) return;
+    const Allocation* allocation = memory_.containing(begin);
+    const std::uintptr_t base =
+        allocation != nullptr ? allocation->address : std::min(prior.begin, access.begin);
+    races_.push_back({.first = prior,
+                      .second = access,
+                      .memory = allocation != nullptr ? allocation->kind : MemoryKind::kPageable,
+                      .allocation = allocation != nullptr ? allocation->number : 0,
+                      .begin = std::max({begin, prior.begin, access.begin}) - base,
+                      .end = std::min({end, prior.end, access.end}) - base,
+                      .first_begin = prior.begin - base,
+                      .first_end = prior.end - base,
+                      .second_begin = access.begin - base,
+                      .second_end = access.end - base});
+  });
+}
+
+void Device::host_read(const void* address, std::size_t size) {
+  host_access(address, size, Function::kHostRead);
+}
+
+void Device::host_write(const void* address, std::size_t size) {
+  host_access(address, size, Function::kHostWrite);
+}
+
+void Device::host_access(const void* address, std::size_t size, Function function) {
+  ++call_;
+  ++counters_.num_calls[static_cast<std::size_t>(function)];
+  function_ = function;
+  const Work* acting = queue_.acting();
+  if (acting == nullptr) scheduler_.before_call(queue_);
+  Place place = memory_.place(address, size);
+  if (place.kind == Place::Kind::kElsewhere) {
+    if (options_.pageable == Pageable::kRefuse) return;  // no copy can touch it
+    place.canonical = reinterpret_cast<std::uintptr_t>(address);
+  } else if (place.kind == Place::Kind::kAstride || place.allocation->kind == MemoryKind::kDevice) {
+    misuse(Misuse::Kind::kInvalidAddress);
+    return;
+  }
+  Access made = describe(place, size, function == Function::kHostWrite);
+  if (acting != nullptr) {
+    made.actor = acting->stream;
+    made.time = acting->time;
+    return access(made, acting->clock);
+  }
+  made.time = host_clock_.seen[kHost];
+  access(made, host_clock_);
+}
+
+void Device::raise(Signal& signal) const {
+  const Work* acting = queue_.acting();
+  signal.clock.join(acting != nullptr ? acting->clock : host_clock_, queue_.num_actors());
+}
+
+void Device::observe(const Signal& signal) { host_learns(signal.clock); }
+
+void Device::yield() {
+  ++call_;
+  scheduler_.before_call(queue_);
+}
+
+std::size_t Device::advance(cudaStream_t stream, std::size_t num_steps) {
+  const Actor number = stream_number(stream);
+  std::vector<Step> steps;
+  std::size_t num_done = 0;
+  for (; num_done < num_steps; ++num_done) {
+    list_steps(steps);
+    const auto next =
+        std::min_element(steps.begin(), steps.end(), [&](const Step& a, const Step& b) {
+          const auto rank = [&](const Step& s) {
+            return std::tuple(s.stream != number, s.time, s.chunk);
+          };
+          return rank(a) < rank(b);
+        });
+    if (next == steps.end() || next->stream != number || !advance(*next)) break;
+  }
+  return num_done;
+}
+
+std::byte* Device::bytes(const void* address, std::size_t size) const {
+  const Place place = memory_.place(address, size);
+  KVFENCE_CHECK(place.kind == Place::Kind::kInside, "bytes of no live allocation");
+  return place.bytes;
+}
+
+std::string Device::report() const {
+  std::string text = std::string("schedule=") + to_text(options_.schedule) +
+                     " seed=" + std::to_string(options_.seed) + " calls=" + std::to_string(call_) +
+                     " races=" + std::to_string(counters_.num_races) +
+                     " misuses=" + std::to_string(misuses_.size()) + "\n";
+  for (const Race& race : races_) text += to_text(race) + "\n";
+  for (const Misuse& found : misuses_) text += to_text(found) + "\n";
+  return text;
+}
+
+std::size_t Device::num_streams() const {
+  return static_cast<std::size_t>(std::count_if(streams_.begin() + 1, streams_.end(),
+                                                [](const StreamState& s) { return s.is_live; })) -
+         (legacy_stream_ != kHost ? 1 : 0);
+}
+
+std::size_t Device::num_events() const { return events_.size() - unused_events_.size(); }
+
+const Clock& Device::clock_of_next(Actor stream) {
+  Clock& clock = streams_[stream].clock;
+  clock.join(host_clock_, queue_.num_actors());
+  clock.seen[stream] = queue_.enqueued(stream) + 1;
+  ++host_clock_.seen[kHost];
+  return clock;
+}
+
+void Device::host_learns(const Clock& clock) { host_clock_.join(clock, queue_.num_actors()); }
+
+cudaError_t Device::wait_for(Moment moment, const Clock& clock) {
+  if (!scheduler_.force(queue_, moment)) {
+    misuse(Misuse::Kind::kHang);
+    return fail(cudaErrorLaunchTimeout);
+  }
+  if (queue_.error() != cudaSuccess) return fail(queue_.error());
+  host_learns(clock);
+  return cudaSuccess;
+}
+
+cudaError_t Device::get_device_count(int* count) {
+  if (const auto code = enter(Function::kGetDeviceCount)) return *code;
+  if (count == nullptr) return fail(cudaErrorInvalidValue);
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t Device::set_device(int device) {
+  if (const auto code = enter(Function::kSetDevice)) return *code;
+  return fail(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+cudaError_t Device::get_device(int* device) {
+  if (const auto code = enter(Function::kGetDevice)) return *code;
+  if (device == nullptr) return fail(cudaErrorInvalidValue);
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t Device::device_get_attribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (const auto code = enter(Function::kDeviceGetAttribute)) return *code;
+  if (value == nullptr) return fail(cudaErrorInvalidValue);
+  if (device != 0) return fail(cudaErrorInvalidDevice);
+  const bool has_own_address = options_.registered_memory_has_own_device_address;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = 132;
+      return cudaSuccess;
+    case cudaDevAttrCanMapHostMemory:
+      *value = 1;
+      return cudaSuccess;
+    case cudaDevAttrAsyncEngineCount:
+      *value = 3;
+      return cudaSuccess;
+    case cudaDevAttrUnifiedAddressing:
+      *value = 1;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 9;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      return cudaSuccess;
+    case cudaDevAttrPageableMemoryAccess:
+      *value = 0;
+      return cudaSuccess;
+    case cudaDevAttrCanUseHostPointerForRegisteredMem:
+      *value = has_own_address ? 0 : 1;
+      return cudaSuccess;
+    case cudaDevAttrHostRegisterSupported:
+      *value = 1;
+      return cudaSuccess;
+    case cudaDevAttrHostNumaId:
+      *value = -1;
+      return cudaSuccess;
+    default:
+      return fail(cudaErrorInvalidValue);
+  }
+}
+
+cudaError_t Device::runtime_get_version(int* version) {
+  if (const auto code = enter(Function::kRuntimeGetVersion)) return *code;
+  if (version == nullptr) return fail(cudaErrorInvalidValue);
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t Device::driver_get_version(int* version) {
+  if (const auto code = enter(Function::kDriverGetVersion)) return *code;
+  if (version == nullptr) return fail(cudaErrorInvalidValue);
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t Device::device_synchronize() {
+  if (const auto code = enter(Function::kDeviceSynchronize)) return *code;
+  for (Actor stream = 1; stream < streams_.size(); ++stream) {
+    const Clock clock = streams_[stream].clock;
+    const cudaError_t code = wait_for({stream, queue_.enqueued(stream)}, clock);
+    if (code != cudaSuccess) return code;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t Device::get_last_error() {
+  if (const auto code = enter(Function::kGetLastError)) return *code;
+  return std::exchange(last_error_, cudaSuccess);
+}
+
+cudaError_t Device::peek_at_last_error() {
+  if (const auto code = enter(Function::kPeekAtLastError)) return *code;
+  return last_error_;
+}
+
+cudaError_t Device::mem_get_info(std::size_t* free, std::size_t* total) {
+  if (const auto code = enter(Function::kMemGetInfo)) return *code;
+  if (free == nullptr || total == nullptr) return fail(cudaErrorInvalidValue);
+  *free = memory_.device_bytes_free();
+  *total = memory_.device_bytes();
+  return cudaSuccess;
+}
+
+cudaError_t Device::device_get_stream_priority_range(int* least, int* greatest) {
+  if (const auto code = enter(Function::kDeviceGetStreamPriorityRange)) return *code;
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return cudaSuccess;
+}
+
+}  // namespace kvfence::virtual_device

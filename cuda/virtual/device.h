@@ -1,0 +1,251 @@
+#pragma once
+
+/// A GPU that looks for trouble: the state behind the functions of the CUDA runtime in runtime.cpp.
+///
+/// A test makes a Device, installs it, and runs code that calls the runtime. One thread; what happens
+/// is decided by the program and the options. It is not copied: the program holds its addresses. To
+/// branch, run the program again (explore.h).
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cuda/virtual/address_space.h"
+#include "cuda/virtual/findings.h"
+#include "cuda/virtual/options.h"
+#include "cuda/virtual/scheduler.h"
+#include "cuda/virtual/shadow.h"
+#include "cuda/virtual/work_queue.h"
+
+namespace kvfence::virtual_device {
+
+/// Memory that a kernel reads or writes: an address as the device knows it.
+struct MemoryRange {
+  const void* address = nullptr;
+  std::size_t size = 0;
+};
+
+/// A flag from a host function to the program (an atomic, a queue): what the one knew when it raised
+/// it, the other knows when it has seen it.
+struct Signal {
+  Clock clock;
+};
+
+class Device {
+ public:
+  struct Counters {
+    std::array<std::uint64_t, kNumFunctions> num_calls{};  ///< by Function
+    std::uint64_t num_accesses = 0;                        ///< compared with the earlier ones
+    std::uint64_t num_not_ready = 0;                       ///< answers of queries
+    std::uint64_t num_spurious = 0;                        ///< of these, though the work was over
+    std::uint64_t num_faults = 0;                          ///< injected
+    std::uint64_t num_races = 0;                           ///< found, beyond those kept too
+  };
+
+  explicit Device(Options options = {});
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // What a program says beside the calls of the runtime.
+
+  /// The host reads or writes memory that the device may touch. Checks only: nothing is copied.
+  void host_read(const void* address, std::size_t size);
+  void host_write(const void* address, std::size_t size);
+  /// Enqueues a kernel's twin: `function` runs when its turn comes, on bytes(). `reads` and `writes`
+  /// are all that it touches.
+  cudaError_t launch(cudaStream_t stream, const std::vector<MemoryRange>& reads,
+                     const std::vector<MemoryRange>& writes, std::function<void()> function);
+  /// The bytes behind addresses of device or pinned memory; for twins of kernels and for tests.
+  /// Aborts unless they lie in one live allocation.
+  std::byte* bytes(const void* address, std::size_t size) const;
+  /// Belongs to the following calls in reports. The text is a literal.
+  void set_label(Label label) { label_ = label; }
+  void raise(Signal& signal) const;
+  void observe(const Signal& signal);
+
+  // Progress.
+
+  /// A call of the program that does nothing: the device may do something.
+  void yield();
+  /// Every step that can be done now; advance() does one, if it still can be.
+  void list_steps(std::vector<Step>& steps) const { queue_.list_steps(steps); }
+  bool advance(const Step& step) { return queue_.step(step); }
+  /// Up to `num_steps` steps of one stream, first chunk first; returns how many.
+  std::size_t advance(cudaStream_t stream, std::size_t num_steps);
+  /// Events that a fault keeps from completing (kNeverReady) complete.
+  void release_completions() { queue_.release_holds(); }
+  /// The number that reports give a stream.
+  Actor stream_number(cudaStream_t stream) const;
+
+  // What was found.
+
+  const std::vector<Race>& races() const { return races_; }
+  const std::vector<Misuse>& misuses() const { return misuses_; }
+  bool is_clean() const { return races_.empty() && misuses_.empty(); }
+  /// `schedule=random seed=7 call=12`, then a line for each finding.
+  std::string report() const;
+  const Counters& counters() const { return counters_; }
+  const WorkQueue& queue() const { return queue_; }
+  /// Allocations that were not freed.
+  std::size_t num_allocations() const { return memory_.num_live(); }
+  std::size_t num_streams() const;
+  std::size_t num_events() const;
+
+  // The functions of the runtime, as runtime.cpp calls them.
+
+  cudaError_t get_device_count(int* count);
+  cudaError_t set_device(int device);
+  cudaError_t get_device(int* device);
+  cudaError_t device_get_attribute(int* value, cudaDeviceAttr attribute, int device);
+  cudaError_t runtime_get_version(int* version);
+  cudaError_t driver_get_version(int* version);
+  cudaError_t device_synchronize();
+  cudaError_t get_last_error();
+  cudaError_t peek_at_last_error();
+  cudaError_t mem_get_info(std::size_t* free, std::size_t* total);
+  cudaError_t device_get_stream_priority_range(int* least, int* greatest);
+
+  cudaError_t malloc(void** address, std::size_t size);
+  cudaError_t free(void* address);
+  cudaError_t host_alloc(Function function, void** address, std::size_t size, unsigned int flags);
+  cudaError_t free_host(void* address);
+  cudaError_t host_register(void* address, std::size_t size, unsigned int flags);
+  cudaError_t host_unregister(void* address);
+  cudaError_t host_get_device_pointer(void** device_address, void* address, unsigned int flags);
+  cudaError_t pointer_get_attributes(cudaPointerAttributes* attributes, const void* address);
+
+  cudaError_t stream_create(Function function, cudaStream_t* stream, unsigned int flags);
+  cudaError_t stream_destroy(cudaStream_t stream);
+  cudaError_t stream_query(cudaStream_t stream);
+  cudaError_t stream_synchronize(cudaStream_t stream);
+  cudaError_t stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+  cudaError_t event_create(cudaEvent_t* event, unsigned int flags);
+  cudaError_t event_destroy(cudaEvent_t event);
+  cudaError_t event_record(cudaEvent_t event, cudaStream_t stream);
+  cudaError_t event_query(cudaEvent_t event);
+  cudaError_t event_synchronize(cudaEvent_t event);
+  cudaError_t event_elapsed_time(float* ms, cudaEvent_t start, cudaEvent_t end);
+
+  cudaError_t memcpy(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind);
+  cudaError_t memcpy_async(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind,
+                           cudaStream_t stream);
+  cudaError_t memcpy_batch_async(void* const* dsts, const void* const* srcs,
+                                 const std::size_t* sizes, std::size_t count,
+                                 const cudaMemcpyAttributes* attributes,
+                                 const std::size_t* attribute_starts, std::size_t num_attributes,
+                                 cudaStream_t stream);
+  cudaError_t memcpy_2d_async(void* dst, std::size_t dst_pitch, const void* src,
+                              std::size_t src_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream);
+  cudaError_t memset_async(void* address, int value, std::size_t size, cudaStream_t stream);
+  cudaError_t launch_host_func(cudaStream_t stream, cudaHostFn_t function, void* user_data);
+
+ private:
+  struct StreamState {
+    std::uint32_t generation = 0;
+    bool is_live = false;
+    bool is_blocking = false;  ///< synchronises with the legacy stream
+    std::uint32_t num_polls = 0;
+    std::uint32_t num_spurious = 0;
+    Clock clock;  ///< what happens before the next work
+  };
+  struct EventState {
+    std::uint32_t generation = 0;
+    bool is_live = false;
+    bool is_recorded = false;
+    bool has_timing = false;
+    std::uint32_t num_polls = 0;
+    std::uint32_t num_spurious = 0;
+    std::size_t num_late = 0;  ///< queries that a fault still answers with NotReady
+    std::uint64_t recorded_at_call = 0;
+    Moment moment;  ///< the snapshot
+    Clock clock;
+  };
+  /// A copy that has passed the checks of its arguments.
+  struct Copy {
+    Place dst;
+    Place src;
+    std::size_t size = 0;
+    bool is_pageable = false;
+    bool has_host_address = false;  ///< of memory that the device knows by another
+  };
+
+  // device.cpp
+  /// Opens each call: numbers it, injects faults, returns what ends it at once.
+  std::optional<cudaError_t> enter(Function function);
+  cudaError_t fail(cudaError_t code);
+  void misuse(Misuse::Kind kind);
+  StreamState* find_stream(cudaStream_t stream);
+  EventState* find_event(cudaEvent_t event);
+  Actor open_stream(bool is_blocking);
+  void access(Access access, const Clock& clock);
+  Access describe(const Place& place, std::size_t size, bool is_write) const;
+  void host_access(const void* address, std::size_t size, Function function);
+  /// The clock of work about to be enqueued in a stream; the host's time passes.
+  const Clock& clock_of_next(Actor stream);
+  void host_learns(const Clock& clock);
+  cudaError_t wait_for(Moment moment, const Clock& clock);
+  bool is_checking() const { return options_.checks_happens_before; }
+
+  // device_copies.cpp
+  std::optional<Copy> check_copy(const void* dst, const void* src, std::size_t size,
+                                 cudaMemcpyKind kind);
+  Work& start_work(Actor stream, Work::Kind kind);
+  void add_entry(Work& work, const Copy& copy, cudaMemcpySrcAccessOrder order,
+                 std::uint32_t number);
+  void enqueue(Work& work);
+  void enqueue_wait(Actor stream, Moment moment, const Clock& clock);
+  /// Enqueues a copy of one entry or of rows, as its memory demands.
+  cudaError_t enqueue_copies(const Copy* copies, std::size_t num_copies, Actor stream);
+
+  // device_memory.cpp
+  /// The bytes of an allocation are given back by the host.
+  void give_back(const Allocation& allocation);
+
+  // device_streams.cpp
+  cudaError_t query(const Moment& moment, const Clock& clock, std::uint32_t& num_polls,
+                    std::uint32_t& num_spurious);
+
+  Options options_;
+  AddressSpace memory_;
+  WorkQueue queue_;
+  Scheduler scheduler_;
+  Shadow shadow_;
+  Clock host_clock_;
+  std::vector<StreamState> streams_;  ///< by Actor; the first is unused
+  std::vector<EventState> events_;
+  Actor legacy_stream_ = kHost;  ///< kHost: not opened
+  std::vector<std::uint32_t> unused_events_;
+  std::uint64_t call_ = 0;
+  Function function_ = Function::kGetDeviceCount;  ///< of the call in progress
+  Label label_;
+  const Fault* fault_ = nullptr;  ///< of the call in progress
+  cudaError_t last_error_ = cudaSuccess;
+  std::vector<Copy> copies_;  ///< of the call in progress
+  std::vector<Race> races_;
+  std::vector<Misuse> misuses_;
+  Counters counters_;
+};
+
+/// The device that the functions of the runtime reach in this thread; aborts if there is none.
+Device& current();
+
+/// Makes a device the current one, and the former one current again at the end.
+class Installed {
+ public:
+  explicit Installed(Device& device);
+  ~Installed();
+  Installed(const Installed&) = delete;
+  Installed& operator=(const Installed&) = delete;
+
+ private:
+  Device* former_;
+};
+
+}  // namespace kvfence::virtual_device

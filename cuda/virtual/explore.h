@@ -1,0 +1,36 @@
+#pragma once
+
+/// Every order in which a device can do a small program's work: the exhaustive scheduler.
+///
+/// The program is run once for each order, on a fresh device, from its start: nothing is saved and
+/// restored, so anything that is deterministic can be explored.
+
+#include <cstdint>
+#include <functional>
+
+#include "cuda/virtual/device.h"
+
+namespace kvfence::virtual_device {
+
+struct Exploration {
+  std::uint64_t num_orders = 0;     ///< runs that differ in the order of steps and calls
+  std::uint64_t num_redundant = 0;  ///< runs cut short as equal to another (sleep sets)
+  std::uint64_t num_steps = 0;
+  bool is_complete = false;  ///< no order is left; else `orders_max` was reached
+};
+
+struct ExploreOptions {
+  Options device;  ///< schedule and chooser are set here
+  std::uint64_t orders_max = 100'000;
+  /// Leaves out orders that differ from a visited one only in the order of steps that share no byte
+  /// (sleep sets, Godefroid 1996). A call of the program counts as sharing with every step.
+  bool prunes = false;
+};
+
+/// `program` runs with the device installed; when it returns, the rest of its work is done, in every
+/// order too. Then `at_end`, if any, is called, on orders that are not redundant.
+/// Requires: the program depends on nothing but the device.
+Exploration explore(const ExploreOptions& options, const std::function<void(Device&)>& program,
+                    const std::function<void(Device&)>& at_end = {});
+
+}  // namespace kvfence::virtual_device

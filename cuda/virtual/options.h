@@ -1,0 +1,84 @@
+#pragma once
+
+/// What a virtual device is told before the run: schedule, seed, and the faults to inject. With the
+/// program these decide everything that happens.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cuda/virtual/functions.h"
+
+namespace kvfence::virtual_device {
+
+class Chooser;
+
+enum class Schedule : std::uint8_t {
+  kEager,      ///< all work is done before its call returns, where its dependencies allow
+  kLazy,       ///< nothing is done before the program waits for it
+  kRandom,     ///< some steps at each call, any that could run
+  kPriority,   ///< streams and the host have priorities that change now and then (PCT)
+  kChosen,     ///< Options::chooser decides each step: explore.h
+  kCommanded,  ///< steps are done by Device::advance, and where the program waits
+};
+
+const char* to_text(Schedule schedule);
+
+/// What is done with host memory that is neither allocated by nor registered with the runtime. The
+/// documentation allows both of the others ("might be synchronous").
+enum class Pageable : std::uint8_t {
+  kRefuse,        ///< a misuse, and cudaErrorInvalidValue
+  kSynchronous,   ///< the copy is over when its call returns
+  kAsynchronous,  ///< as with pinned memory; it must stay valid
+};
+
+/// One injected fault: at the nth call (from 1) of a function.
+struct Fault {
+  enum class Kind : std::uint8_t {
+    kReturnCode,    ///< the call does nothing and returns `code`
+    kAsynchronous,  ///< the work runs into `code`: nothing runs after it, and calls return it
+    kPartialBatch,  ///< `count` entries are enqueued, then the call returns `code`
+    kNeverReady,    ///< of cudaEventRecord: never completes, until release_completions()
+    kReadyLate,     ///< of cudaEventRecord: `count` queries more say NotReady
+    kDropped,       ///< of cudaLaunchHostFunc: is never called
+    kDuplicated,    ///< of cudaLaunchHostFunc: is called twice
+    kShortCopy,     ///< entry `entry` ends `count` bytes early
+    kFlippedBit,    ///< of entry `entry`, bit 0 of byte `count` of the destination
+  };
+  Kind kind = Kind::kReturnCode;
+  Function function = Function::kMemcpyAsync;
+  std::uint64_t nth = 1;
+  cudaError_t code = cudaErrorUnknown;
+  std::size_t entry = 0;
+  std::size_t count = 0;
+};
+
+struct Options {
+  Schedule schedule = Schedule::kRandom;
+  std::uint64_t seed = 1;
+  Chooser* chooser = nullptr;  ///< of kChosen; outlives the device
+  std::vector<Fault> faults = {};
+
+  std::size_t device_memory_bytes = std::size_t{64} << 20;
+  /// A copy is torn into at most so many parts, each with a moment of reading and one of writing.
+  /// kRandom and kPriority draw their number and bounds; kChosen and kCommanded take this many,
+  /// equally long; kEager and kLazy do not tear.
+  std::uint32_t chunks_max = 4;
+  /// Bytes of a destination are undefined while the copy runs: they are overwritten first.
+  bool poisons_destinations = true;
+  bool checks_happens_before = true;
+  /// kRandom and kPriority: so many queries in a row may say NotReady though the work is over.
+  std::uint32_t spurious_not_ready_max = 2;
+  /// A program that polls makes progress at last: after so many NotReady, the work asked for runs
+  /// (not under kCommanded and kChosen). Bounds every polling loop.
+  std::uint32_t polls_max = 16;
+  /// As with cudaDevAttrCanUseHostPointerForRegisteredMem = 0.
+  bool registered_memory_has_own_device_address = false;
+  Pageable pageable = Pageable::kRefuse;
+  /// A batch of more entries is refused; 0: none is.
+  std::size_t batch_entries_max = 0;
+};
+
+}  // namespace kvfence::virtual_device

@@ -1,0 +1,63 @@
+#pragma once
+
+/// Decides which step a virtual device does next, and how many at a time.
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "cuda/virtual/options.h"
+#include "cuda/virtual/random.h"
+#include "cuda/virtual/work_queue.h"
+
+namespace kvfence::virtual_device {
+
+/// A schedule from outside: explore.h, or bytes of a fuzzer.
+class Chooser {
+ public:
+  virtual ~Chooser() = default;
+  /// Which of `steps` is done next; steps.size() where `host_may_go_on` and the program goes on.
+  /// Requires: one of the two is possible.
+  virtual std::size_t choose(const WorkQueue& queue, const std::vector<Step>& steps,
+                             bool host_may_go_on) = 0;
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const Options& options);
+
+  /// How the next copy is cut.
+  void cut(Work& work);
+  /// The program makes a call: before it, the device may do something.
+  void before_call(WorkQueue& queue);
+  /// The call has enqueued something.
+  void after_enqueue(WorkQueue& queue);
+  /// Runs what `moment` needs, and perhaps more. False: it cannot come.
+  bool force(WorkQueue& queue, Moment moment);
+  /// Whether a query says NotReady though the work is over.
+  bool is_spurious(std::uint32_t num_in_a_row);
+  /// Whether so many NotReady in a row have earned the work its turn.
+  bool has_waited_enough(std::uint32_t num_polls) const;
+
+ private:
+  bool is_random() const {
+    return schedule_ == Schedule::kRandom || schedule_ == Schedule::kPriority;
+  }
+  void step_random(WorkQueue& queue);
+  /// One step of the stream of highest priority; false: none is above the host's.
+  bool step_by_priority(WorkQueue& queue, bool above_host);
+  void choose(WorkQueue& queue, bool host_may_go_on, bool& host_goes_on);
+  void run_all(WorkQueue& queue);
+
+  Schedule schedule_;
+  std::uint32_t chunks_max_;
+  std::uint32_t spurious_max_;
+  std::uint32_t polls_max_;
+  Chooser* chooser_;
+  Random random_;
+  std::array<std::uint64_t, kActorsMax> priority_{};  ///< of the host at 0, of streams
+  std::uint64_t early_priority_ = 0;
+  std::vector<Step> steps_;
+};
+
+}  // namespace kvfence::virtual_device

@@ -1,0 +1,63 @@
+#include "cuda/virtual/shadow.h"
+
+#include <iterator>
+
+namespace kvfence::virtual_device {
+
+void Shadow::forget(std::uintptr_t begin, std::uintptr_t end) {
+  split(begin);
+  split(end);
+  segments_.erase(segments_.lower_bound(begin), segments_.lower_bound(end));
+}
+
+Shadow::Segments::iterator Shadow::isolate(const Access& access) {
+  split(access.begin);
+  split(access.end);
+  std::uintptr_t at = access.begin;
+  auto it = segments_.lower_bound(at);
+  while (at < access.end) {
+    if (it != segments_.end() && it->first == at) {
+      at = it->second.end;
+      ++it;
+      continue;
+    }
+    Segment gap;
+    gap.end = it != segments_.end() && it->first < access.end ? it->first : access.end;
+    const std::uintptr_t gap_begin = at;
+    at = gap.end;
+    segments_.emplace_hint(it, gap_begin, std::move(gap));
+  }
+  return segments_.find(access.begin);
+}
+
+void Shadow::split(std::uintptr_t at) {
+  auto it = segments_.upper_bound(at);
+  if (it == segments_.begin()) return;
+  --it;
+  if (it->first == at || it->second.end <= at) return;
+  Segment tail = it->second;
+  it->second.end = at;
+  segments_.emplace_hint(std::next(it), at, std::move(tail));
+}
+
+void Shadow::add_read(Segment& segment, const Access& access, const Clock& clock) {
+  for (Access& read : segment.reads) {
+    if (read.actor != access.actor) continue;
+    if (read.time == access.time && read.entry != access.entry && read.actor != kHost) {
+      read.entry = kSeveralEntries;
+      return;
+    }
+    // The later of two reads of one actor is over last.
+    if (access.time >= read.time) read = access;
+    return;
+  }
+  // Who knows that this read is over knows it of every read that happened before it.
+  for (Access& read : segment.reads) {
+    if (!is_ordered(read, access, clock)) continue;
+    read = access;
+    return;
+  }
+  segment.reads.push_back(access);
+}
+
+}  // namespace kvfence::virtual_device

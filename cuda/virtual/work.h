@@ -1,0 +1,89 @@
+#pragma once
+
+/// One piece of work in a stream, and the steps that it is done in.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cuda/virtual/happens_before.h"
+
+namespace kvfence::virtual_device {
+
+/// A moment of a stream: all of its work up to `time`. Work done is one comparison.
+struct Moment {
+  Actor stream = kHost;
+  Time time = 0;
+  std::uint64_t hold = 0;  ///< other than 0: not over before this hold is released
+};
+
+/// One copy of a batch, or all of a copy, or one row of it. Addresses are where the bytes are.
+struct Entry {
+  std::byte* dst = nullptr;
+  const std::byte* src = nullptr;  ///< nullptr: memset
+  std::size_t size = 0;
+  std::size_t bounce_offset = 0;   ///< where its bytes wait in Work::bounce between read and write
+  std::size_t written_max = 0;     ///< bytes that arrive; less than `size` of a short copy
+  std::uint8_t value = 0;          ///< of memset
+  bool may_be_read_early = false;  ///< order Any
+  bool is_read_at_call = false;    ///< order DuringApiCall
+  bool is_poisoned = false;        ///< the destination has been overwritten
+  bool is_orphan = false;          ///< the memory has gone: its steps do nothing
+};
+
+/// A part of an entry: first read, then written.
+struct Chunk {
+  std::uint32_t entry = 0;
+  std::uint32_t number = 0;  ///< in the work, for the identity of steps
+  std::size_t begin = 0;     ///< in the entry
+  std::size_t size = 0;
+  bool is_read = false;
+};
+
+struct ByteRange {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+};
+
+struct Work {
+  enum class Kind : std::uint8_t {
+    kCopy,    ///< entries in chunks
+    kAction,  ///< a kernel or a host function: one step
+    kWait,    ///< no step: the stream goes on when `waits_for` is over
+  };
+  Kind kind = Kind::kCopy;
+  Function function = Function::kMemcpyAsync;
+  Actor stream = kHost;
+  Time time = 0;
+  std::uint64_t call = 0;
+  Label label;
+  Clock clock;  ///< what happened before it
+  Moment waits_for;
+  cudaError_t fails_with = cudaSuccess;  ///< when it completes
+  std::vector<Entry> entries;
+  /// What is still to be done; the first `num_early` may be read before the work's turn.
+  std::vector<Chunk> chunks;
+  std::uint32_t num_early = 0;
+  std::uint32_t num_chunks = 0;
+  std::vector<std::byte> bounce;
+  std::byte* flips = nullptr;  ///< the byte whose lowest bit is flipped at the end
+  std::function<void()> action;
+  std::uint32_t num_runs = 1;     ///< of the action
+  std::vector<ByteRange> ranges;  ///< that the action declares; the explorer's footprint
+};
+
+/// What a device can do next. `chunk` is meaningless for actions.
+struct Step {
+  enum class Phase : std::uint8_t { kRead, kWrite, kRun };
+  Actor stream = kHost;
+  Time time = 0;
+  std::uint32_t chunk = 0;
+  Phase phase = Phase::kRead;
+
+  bool operator==(const Step&) const = default;
+};
+
+}  // namespace kvfence::virtual_device

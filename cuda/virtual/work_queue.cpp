@@ -1,0 +1,370 @@
+#include "cuda/virtual/work_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "contract/check.h"
+
+namespace kvfence::virtual_device {
+namespace {
+
+/// Undefined bytes of a destination in flight. Not a value that content holds by chance.
+constexpr int kPoisonByte = 0xA5;
+
+std::uint32_t bit(Actor stream) { return std::uint32_t{1} << stream; }
+
+bool overlap(const ByteRange& a, const ByteRange& b) { return a.begin < b.end && b.begin < a.end; }
+
+ByteRange source(const Entry& entry, const Chunk& chunk) {
+  if (entry.src == nullptr) return {};
+  return {entry.src + chunk.begin, entry.src + chunk.begin + chunk.size};
+}
+
+ByteRange destination(const Entry& entry, const Chunk& chunk) {
+  // The first write of an entry overwrites all of it.
+  if (!entry.is_poisoned) return {entry.dst, entry.dst + entry.size};
+  return {entry.dst + chunk.begin, entry.dst + chunk.begin + chunk.size};
+}
+
+}  // namespace
+
+Work& WorkQueue::take() {
+  if (unused_.empty()) return pool_.emplace_back();
+  Work& work = *unused_.back();
+  unused_.pop_back();
+  work.kind = Work::Kind::kCopy;
+  work.label = {};
+  work.waits_for = {};
+  work.fails_with = cudaSuccess;
+  work.entries.clear();
+  work.chunks.clear();
+  work.num_early = 0;
+  work.num_chunks = 0;
+  work.flips = nullptr;
+  work.num_runs = 1;
+  work.ranges.clear();
+  return work;
+}
+
+void WorkQueue::cut(Work& work, std::uint32_t num_chunks, Random* random) {
+  std::size_t bounce_bytes = 0;
+  for (std::uint32_t index = 0; index < work.entries.size(); ++index) {
+    Entry& entry = work.entries[index];
+    entry.bounce_offset = bounce_bytes;
+    if (entry.src != nullptr) bounce_bytes += entry.size;
+    const std::uint64_t parts = random == nullptr ? num_chunks : 1 + random->below(num_chunks);
+    std::size_t begin = 0;
+    for (std::uint64_t part = 1; part <= parts && begin < entry.size; ++part) {
+      std::size_t end = entry.size * part / parts;
+      if (random != nullptr && part < parts) {
+        end = begin + 1 + random->below(entry.size - begin);
+        if (random->one_in(2)) end = std::min((end + 15) / 16 * 16, entry.size);
+      }
+      if (end == begin) continue;
+      work.chunks.push_back({index, work.num_chunks++, begin, end - begin, entry.src == nullptr});
+      begin = end;
+    }
+  }
+  if (work.bounce.size() < bounce_bytes) work.bounce.resize(bounce_bytes);
+  work.num_early = static_cast<std::uint32_t>(
+      std::partition(work.chunks.begin(), work.chunks.end(),
+                     [&](const Chunk& c) { return work.entries[c.entry].may_be_read_early; }) -
+      work.chunks.begin());
+}
+
+void WorkQueue::read_at_call(Work& work) {
+  for (Chunk& chunk : work.chunks) {
+    const Entry& entry = work.entries[chunk.entry];
+    if (!entry.is_read_at_call) continue;
+    std::memcpy(work.bounce.data() + entry.bounce_offset + chunk.begin, entry.src + chunk.begin,
+                chunk.size);
+    chunk.is_read = true;
+  }
+}
+
+void WorkQueue::enqueue(Work& work) {
+  read_at_call(work);
+  Stream& stream = streams_[work.stream];
+  work.time = ++stream.enqueued;
+  stream.work.push_back(&work);
+  ++num_in_flight_;
+  ++counters_.num_enqueued;
+  if (work.num_early > 0) early_.push_back(&work);
+  if (stream.work.size() == 1 && settle(work.stream)) settle_waiting();
+}
+
+void WorkQueue::release_holds() {
+  released_hold_ = last_hold_;
+  settle_waiting();
+}
+
+bool WorkQueue::settle(Actor stream) {
+  Stream& s = streams_[stream];
+  const Time before = s.completed;
+  ready_ &= ~bit(stream);
+  const bool waited = (waiting_ & bit(stream)) != 0;
+  waiting_ &= ~bit(stream);
+  while (!s.work.empty()) {
+    Work& work = *s.work.front();
+    if (work.kind == Work::Kind::kWait && !is_over(work.waits_for)) {
+      waiting_ |= bit(stream);
+      if (!waited || s.completed != before) ++counters_.num_waits_blocked;
+      break;
+    }
+    if (work.kind == Work::Kind::kAction || !work.chunks.empty()) {
+      ready_ |= bit(stream);
+      if (work.num_early > 0) leave_early(work);
+      break;
+    }
+    s.completed = work.time;
+    s.work.pop_front();
+    --num_in_flight_;
+    ++counters_.num_completed;
+    unused_.push_back(&work);
+  }
+  return s.completed != before;
+}
+
+void WorkQueue::settle_waiting() {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::uint32_t rest = waiting_; rest != 0; rest &= rest - 1) {
+      moved |= settle(static_cast<Actor>(std::countr_zero(rest)));
+    }
+  }
+}
+
+void WorkQueue::complete(Work& work) {
+  if (work.flips != nullptr) *work.flips ^= std::byte{1};
+  if (error_ != cudaSuccess) ++counters_.num_dropped;
+  if (error_ == cudaSuccess) error_ = work.fails_with;
+  const Actor stream = work.stream;
+  Stream& s = streams_[stream];
+  KVFENCE_CHECK(s.work.front() == &work, "work completes in the order of its stream");
+  s.completed = work.time;
+  s.work.pop_front();
+  --num_in_flight_;
+  ++counters_.num_completed;
+  unused_.push_back(&work);
+  settle(stream);
+  if (waiting_ != 0) settle_waiting();
+}
+
+void WorkQueue::leave_early(Work& work) {
+  work.num_early = 0;
+  early_.erase(std::find(early_.begin(), early_.end(), &work));
+}
+
+void WorkQueue::poison(Entry& entry) {
+  entry.is_poisoned = true;
+  if (!poisons_destinations_ || entry.is_orphan) return;
+  std::memset(entry.dst, kPoisonByte, entry.size);
+  ++counters_.num_poisoned;
+}
+
+void WorkQueue::read(Work& work, std::size_t index) {
+  Chunk& chunk = work.chunks[index];
+  const Entry& entry = work.entries[chunk.entry];
+  if (!entry.is_orphan && error_ == cudaSuccess) {
+    std::memcpy(work.bounce.data() + entry.bounce_offset + chunk.begin, entry.src + chunk.begin,
+                chunk.size);
+  }
+  chunk.is_read = true;
+  ++counters_.num_reads;
+  if (index >= work.num_early) return;
+  ++counters_.num_early_reads;
+  std::swap(chunk, work.chunks[work.num_early - 1]);
+  if (work.num_early == 1) {
+    leave_early(work);
+  } else {
+    --work.num_early;
+  }
+}
+
+void WorkQueue::write(Work& work, std::size_t index) {
+  const Chunk chunk = work.chunks[index];
+  Entry& entry = work.entries[chunk.entry];
+  if (error_ == cudaSuccess) {
+    if (!entry.is_poisoned) poison(entry);
+    if (!entry.is_orphan && chunk.begin < entry.written_max) {
+      const std::size_t size = std::min(chunk.size, entry.written_max - chunk.begin);
+      if (entry.src == nullptr) {
+        std::memset(entry.dst + chunk.begin, entry.value, size);
+      } else {
+        std::memcpy(entry.dst + chunk.begin, work.bounce.data() + entry.bounce_offset + chunk.begin,
+                    size);
+      }
+    }
+  }
+  ++counters_.num_writes;
+  work.chunks[index] = work.chunks.back();
+  work.chunks.pop_back();
+  if (work.chunks.empty()) complete(work);
+}
+
+void WorkQueue::act(Work& work) {
+  if (error_ == cudaSuccess) {
+    acting_ = &work;
+    for (std::uint32_t run = 0; run < work.num_runs; ++run) work.action();
+    acting_ = nullptr;
+    ++counters_.num_actions;
+  }
+  complete(work);
+}
+
+std::optional<Actor> WorkQueue::next_towards(Moment moment) const {
+  // Each wait is for something enqueued before it, so this ends.
+  while (!is_over(moment)) {
+    const Stream& stream = streams_[moment.stream];
+    if (stream.completed >= moment.time) return std::nullopt;  // held
+    if ((ready_ & bit(moment.stream)) != 0) return moment.stream;
+    moment = stream.work.front()->waits_for;
+  }
+  return std::nullopt;
+}
+
+void WorkQueue::step(Actor stream, Random& random) {
+  Work& work = head(stream);
+  if (work.kind == Work::Kind::kAction) return act(work);
+  const std::size_t index = random.below(work.chunks.size());
+  work.chunks[index].is_read ? write(work, index) : read(work, index);
+}
+
+void WorkQueue::step_early(std::size_t index, Random& random) {
+  Work& work = *early_[index];
+  read(work, random.below(work.num_early));
+}
+
+void WorkQueue::finish_head(Actor stream) {
+  Work& work = head(stream);
+  if (work.kind == Work::Kind::kAction) return act(work);
+  if (error_ != cudaSuccess) {
+    work.chunks.clear();
+    return complete(work);
+  }
+  for (const Chunk& chunk : work.chunks) {
+    const Entry& entry = work.entries[chunk.entry];
+    if (entry.is_orphan) continue;
+    std::byte* dst = entry.dst + chunk.begin;
+    const std::size_t limit = std::max(entry.written_max, chunk.begin) - chunk.begin;
+    const std::size_t size = std::min(chunk.size, limit);
+    if (entry.src == nullptr) {
+      std::memset(dst, entry.value, size);
+    } else if (chunk.is_read) {
+      std::memcpy(dst, work.bounce.data() + entry.bounce_offset + chunk.begin, size);
+    } else {
+      // A batch may, wrongly, copy within itself; entries one after the other is what eager gives.
+      std::memmove(dst, entry.src + chunk.begin, size);
+      ++counters_.num_reads;
+    }
+    ++counters_.num_writes;
+  }
+  work.chunks.clear();
+  complete(work);
+}
+
+void WorkQueue::list_steps(std::vector<Step>& steps) const {
+  steps.clear();
+  for (Actor stream = 1; stream < streams_.size(); ++stream) {
+    for (const Work* work : streams_[stream].work) {
+      const bool is_head = work == streams_[stream].work.front();
+      if (is_head && (ready_ & bit(stream)) != 0) {
+        if (work->kind == Work::Kind::kAction) {
+          steps.push_back({stream, work->time, 0, Step::Phase::kRun});
+        }
+        for (const Chunk& chunk : work->chunks) {
+          steps.push_back({stream, work->time, chunk.number,
+                           chunk.is_read ? Step::Phase::kWrite : Step::Phase::kRead});
+        }
+      } else {
+        for (std::uint32_t index = 0; index < work->num_early; ++index) {
+          steps.push_back({stream, work->time, work->chunks[index].number, Step::Phase::kRead});
+        }
+      }
+    }
+  }
+}
+
+Work* WorkQueue::find_work(Actor stream, Time time) const {
+  if (stream >= streams_.size()) return nullptr;
+  const std::deque<Work*>& queue = streams_[stream].work;
+  if (queue.empty() || time < queue.front()->time || time > queue.back()->time) return nullptr;
+  return queue[time - queue.front()->time];
+}
+
+const Work* WorkQueue::find(Actor stream, Time time) const { return find_work(stream, time); }
+
+bool WorkQueue::step(const Step& step) {
+  Work* work = find_work(step.stream, step.time);
+  if (work == nullptr) return false;
+  const bool is_turn =
+      (ready_ & bit(step.stream)) != 0 && work == streams_[step.stream].work.front();
+  if (step.phase == Step::Phase::kRun) {
+    if (!is_turn || work->kind != Work::Kind::kAction) return false;
+    act(*work);
+    return true;
+  }
+  for (std::size_t index = 0; index < work->chunks.size(); ++index) {
+    const Chunk& chunk = work->chunks[index];
+    if (chunk.number != step.chunk) continue;
+    if (chunk.is_read != (step.phase == Step::Phase::kWrite)) return false;
+    if (!is_turn && index >= work->num_early) return false;
+    chunk.is_read ? write(*work, index) : read(*work, index);
+    return true;
+  }
+  return false;
+}
+
+bool WorkQueue::conflicts(const Step& a, const Step& b) const {
+  const Work* work_a = find_work(a.stream, a.time);
+  const Work* work_b = find_work(b.stream, b.time);
+  if (work_a == nullptr || work_b == nullptr) return true;
+  const auto chunk_of = [](const Work& work, const Step& step) {
+    return std::find_if(work.chunks.begin(), work.chunks.end(),
+                        [&](const Chunk& chunk) { return chunk.number == step.chunk; });
+  };
+  // Of an action everything that it declares counts as written; it may do more than it declares.
+  if (a.phase == Step::Phase::kRun && b.phase == Step::Phase::kRun) return true;
+  if (b.phase == Step::Phase::kRun) return conflicts(b, a);
+  const auto chunk_b = chunk_of(*work_b, b);
+  if (chunk_b == work_b->chunks.end()) return true;
+  const Entry& entry_b = work_b->entries[chunk_b->entry];
+  const bool writes_b = b.phase == Step::Phase::kWrite;
+  const ByteRange range_b = writes_b ? destination(entry_b, *chunk_b) : source(entry_b, *chunk_b);
+  if (a.phase == Step::Phase::kRun) {
+    return std::any_of(work_a->ranges.begin(), work_a->ranges.end(),
+                       [&](const ByteRange& range) { return overlap(range, range_b); });
+  }
+  const auto chunk_a = chunk_of(*work_a, a);
+  if (chunk_a == work_a->chunks.end()) return true;
+  const Entry& entry_a = work_a->entries[chunk_a->entry];
+  const bool writes_a = a.phase == Step::Phase::kWrite;
+  // Chunks of one entry share no byte, and all are written in the end.
+  if (work_a == work_b && chunk_a->entry == chunk_b->entry) return false;
+  if (!writes_a && !writes_b) return false;
+  return overlap(writes_a ? destination(entry_a, *chunk_a) : source(entry_a, *chunk_a), range_b);
+}
+
+std::size_t WorkQueue::touching(const std::byte* begin, const std::byte* end, bool orphan) {
+  std::size_t num_touching = 0;
+  const ByteRange range{begin, end};
+  for (Actor stream = 1; stream < streams_.size(); ++stream) {
+    for (Work* work : streams_[stream].work) {
+      bool touches = std::any_of(work->ranges.begin(), work->ranges.end(),
+                                 [&](const ByteRange& r) { return overlap(r, range); });
+      for (Entry& entry : work->entries) {
+        const bool reads =
+            entry.src != nullptr && overlap({entry.src, entry.src + entry.size}, range);
+        if (!reads && !overlap({entry.dst, entry.dst + entry.size}, range)) continue;
+        touches = true;
+        entry.is_orphan = entry.is_orphan || orphan;
+      }
+      if (touches && orphan) work->fails_with = cudaErrorIllegalAddress;
+      num_touching += touches ? 1 : 0;
+    }
+  }
+  return num_touching;
+}
+
+}  // namespace kvfence::virtual_device
