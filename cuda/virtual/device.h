@@ -2,9 +2,9 @@
 
 /// A GPU that looks for trouble: the state behind the functions of the CUDA runtime in runtime.cpp.
 ///
-/// A test makes a Device, installs it, and runs code that calls the runtime. One thread; what happens
-/// is decided by the program and the options. It is not copied: the program holds its addresses. To
-/// branch, run the program again (explore.h).
+/// A test makes a Device, installs it, and runs code that calls the runtime. One thread; what
+/// happens is decided by the program and the options. It is not copied: the program holds its
+/// addresses. To branch, run the program again (explore.h).
 
 #include <cuda_runtime_api.h>
 
@@ -31,8 +31,8 @@ struct MemoryRange {
   std::size_t size = 0;
 };
 
-/// A flag from a host function to the program (an atomic, a queue): what the one knew when it raised
-/// it, the other knows when it has seen it.
+/// A flag from a host function to the program (an atomic, a queue): what the one knew when it
+/// raised it, the other knows when it has seen it.
 struct Signal {
   Clock clock;
 };

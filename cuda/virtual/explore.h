@@ -27,8 +27,8 @@ struct ExploreOptions {
   bool prunes = false;
 };
 
-/// `program` runs with the device installed; when it returns, the rest of its work is done, in every
-/// order too. Then `at_end`, if any, is called, on orders that are not redundant.
+/// `program` runs with the device installed; when it returns, the rest of its work is done, in
+/// every order too. Then `at_end`, if any, is called, on orders that are not redundant.
 /// Requires: the program depends on nothing but the device.
 Exploration explore(const ExploreOptions& options, const std::function<void(Device&)>& program,
                     const std::function<void(Device&)>& at_end = {});

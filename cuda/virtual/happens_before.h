@@ -2,11 +2,11 @@
 
 /// Who knows what has happened: vector clocks over the host and the streams, and accesses in them.
 ///
-/// Work number `time` of stream s happened before X where X's clock has seen[s] >= time. A batch has
-/// one time; its entries are unordered, which the entry's number decides. A source that may be read
-/// out of stream order (Any) is read with the host's clock at the call, and is over when its work is.
-/// All edges are known when work is enqueued, so a verdict does not depend on what the device does
-/// when, but on the program's calls and on the outcomes of its queries.
+/// Work number `time` of stream s happened before X where X's clock has seen[s] >= time. A batch
+/// has one time; its entries are unordered, which the entry's number decides. A source that may be
+/// read out of stream order (Any) is read with the host's clock at the call, and is over when its
+/// work is. All edges are known when work is enqueued, so a verdict does not depend on what the
+/// device does when, but on the program's calls and on the outcomes of its queries.
 
 #include <algorithm>
 #include <array>

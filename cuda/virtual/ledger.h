@@ -6,9 +6,9 @@
 ///   free --submit writer--> computing, storing, loading --complete--> ready --release--> free
 ///   ready: any number of jobs may read; none may write, nobody may release, while one does
 ///
-/// One ledger holds one tier's blocks or several tiers'; the caller numbers them. It knows nothing of
-/// streams: two jobs that hand a block on in one stream need a step between them here too, which is
-/// what a scheduler that believes in completions has to have.
+/// One ledger holds one tier's blocks or several tiers'; the caller numbers them. It knows nothing
+/// of streams: two jobs that hand a block on in one stream need a step between them here too, which
+/// is what a scheduler that believes in completions has to have.
 
 #include <cstddef>
 #include <cstdint>

@@ -72,7 +72,7 @@ struct Options {
   /// kRandom and kPriority: so many queries in a row may say NotReady though the work is over.
   std::uint32_t spurious_not_ready_max = 2;
   /// A program that polls makes progress at last: after so many NotReady, the work asked for runs
-  /// (not under kCommanded and kChosen). Bounds every polling loop.
+  /// (but under kCommanded). Bounds every polling loop.
   std::uint32_t polls_max = 16;
   /// As with cudaDevAttrCanUseHostPointerForRegisteredMem = 0.
   bool registered_memory_has_own_device_address = false;

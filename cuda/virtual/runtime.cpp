@@ -1,5 +1,6 @@
 /// The functions of the CUDA runtime, by their own names: a test links this library instead of
-/// cudart. Compiled against the toolkit's header where there is one, so that no signature can drift.
+/// cudart. Compiled against the toolkit's header where there is one, so that no signature can
+/// drift.
 
 #include <cuda_runtime_api.h>
 

@@ -127,8 +127,7 @@ bool Scheduler::is_spurious(std::uint32_t num_in_a_row) {
 }
 
 bool Scheduler::has_waited_enough(std::uint32_t num_polls) const {
-  if (schedule_ == Schedule::kCommanded || schedule_ == Schedule::kChosen) return false;
-  return num_polls >= polls_max_;
+  return schedule_ != Schedule::kCommanded && num_polls >= polls_max_;
 }
 
 void Scheduler::step_random(WorkQueue& queue) {

@@ -11,9 +11,9 @@
 
 namespace kvfence::virtual_device {
 
-/// Ranges are exact to the byte. Adjacent bytes with one history are one segment, so the cost follows
-/// the number of different ranges, not of bytes: O(log segments) where an access meets a segment of
-/// its own bounds, and then nothing is allocated either.
+/// Ranges are exact to the byte. Adjacent bytes with one history are one segment, so the cost
+/// follows the number of different ranges, not of bytes: O(log segments) where an access meets a
+/// segment of its own bounds, and then nothing is allocated either.
 class Shadow {
  public:
   Shadow() : segments_(&memory_) {}

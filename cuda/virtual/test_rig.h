@@ -1,7 +1,8 @@
 #pragma once
 
-/// For tests: a virtual device with a pool of KV blocks on each side, and the operations of a worker
-/// as calls of the runtime. Contents are content_pattern.h's, so that a wrong byte has a name.
+/// For tests: a virtual device with a pool of KV blocks on each side, and the operations of a
+/// worker as calls of the runtime. Contents are content_pattern.h's, so that a wrong byte has a
+/// name.
 
 #include <cuda_runtime_api.h>
 

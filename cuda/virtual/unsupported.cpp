@@ -1,5 +1,5 @@
-/// Functions that a worker might reach for, and that have no meaning here: each aborts with its name.
-/// A function that is in no file of this folder is an error of the linker, with its name too.
+/// Functions that a worker might reach for, and that have no meaning here: each aborts with its
+/// name. A function that is in no file of this folder is an error of the linker, with its name too.
 
 #include <cuda_runtime_api.h>
 
