@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <functional>
+#include <iostream>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
 
 #include "cuda/virtual/test_rig.h"
 
@@ -128,7 +131,8 @@ TEST(Explore, StopsAtItsBoundAndSaysSo) {
 }
 
 /// All bytes of both pools, at the end of each order.
-std::pair<Exploration, std::set<std::string>> final_states(bool prunes, Program program) {
+std::pair<Exploration, std::set<std::string>> final_states(
+    bool prunes, const std::function<void(TestRig&)>& program) {
   std::set<std::string> states;
   std::string state;
   ExploreOptions options = with_chunks(1, prunes);
@@ -192,6 +196,55 @@ TEST(Explore, PruningReachesEveryFinalState) {
   }
   // Of orders of which none matters one is left.
   EXPECT_EQ(final_states(true, programs[0]).first.num_orders, 1U);
+}
+
+TEST(Explore, PruningReachesEveryFinalStateOfRandomPrograms) {
+  std::uint64_t num_all = 0;
+  std::uint64_t num_pruned = 0;
+  std::size_t num_with_several_states = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto program = [seed](TestRig& rig) {
+      Random random(seed);
+      // Two blocks on each side and three streams: most programs race.
+      for (std::size_t block = 0; block < 2; ++block) {
+        rig.set_gpu(block, {block, 1});
+        rig.set_cpu(block, {block, 2});
+      }
+      for (std::uint32_t step = 0; step < 3; ++step) {
+        const std::size_t stream = random.below(3);
+        const std::size_t a = random.below(2);
+        const std::size_t b = random.below(2);
+        switch (random.below(5)) {
+          case 0:
+            rig.store(stream, a, b);
+            break;
+          case 1:
+            rig.load(stream, a, b);
+            break;
+          case 2:
+            rig.compute(stream, a, {10 + step, 1});
+            break;
+          case 3:
+            ok(rig.batch(stream, {{rig.cpu(a), rig.gpu(b)}}, cudaMemcpySrcAccessOrderAny));
+            break;
+          default:
+            rig.record(0, random.below(3));
+            rig.wait(stream, 0);
+            break;
+        }
+      }
+    };
+    const auto [all, all_states] = final_states(false, program);
+    const auto [pruned, pruned_states] = final_states(true, program);
+    ASSERT_EQ(all_states, pruned_states);
+    ASSERT_LE(pruned.num_orders, all.num_orders);
+    num_all += all.num_orders;
+    num_pruned += pruned.num_orders;
+    num_with_several_states += all_states.size() > 1 ? 1 : 0;
+  }
+  EXPECT_LT(num_pruned, num_all);
+  EXPECT_GT(num_with_several_states, 10U);
 }
 
 TEST(ExploreDeathTest, WantsAProgramThatDependsOnTheDeviceAlone) {

@@ -34,7 +34,8 @@ enum class Pageable : std::uint8_t {
   kAsynchronous,  ///< as with pinned memory; it must stay valid
 };
 
-/// One injected fault: at the nth call (from 1) of a function.
+/// One injected fault: at the nth call (from 1) of a function. Of several at one call the first
+/// kReturnCode counts, else the last.
 struct Fault {
   enum class Kind : std::uint8_t {
     kReturnCode,    ///< the call does nothing and returns `code`

@@ -8,8 +8,8 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
-#include <string>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "contract/check.h"
@@ -28,15 +28,14 @@ class TestRig {
   static constexpr std::uint64_t kRunSeed = 99;
   static constexpr content::Universe kUniverse{kRunSeed, 64, 1 << 20, kBlockBytes / 16};
 
-  explicit TestRig(Options options = {}) : device_(std::move(options)), installed_(device_) {
+  explicit TestRig(Options options = {})
+      : own_(std::in_place, std::move(options)), device_(*own_), installed_(device_) {
     open();
   }
   /// On a device of another's.
-  explicit TestRig(Device& device) : device_(Options{}), installed_(device), other_(&device) {
-    open();
-  }
+  explicit TestRig(Device& device) : device_(device), installed_(device_) { open(); }
 
-  Device& device() { return other_ != nullptr ? *other_ : device_; }
+  Device& device() { return device_; }
   std::byte* gpu(std::size_t block) { return gpu_ + block * kBlockBytes; }
   std::byte* cpu(std::size_t block) { return cpu_ + block * kBlockBytes; }
   cudaStream_t stream(std::size_t index) { return streams_[index]; }
@@ -144,9 +143,9 @@ class TestRig {
     if (!report.is_right()) wrong_.push_back(report);
   }
 
-  Device device_;
+  std::optional<Device> own_;
+  Device& device_;
   Installed installed_;
-  Device* other_ = nullptr;
   std::byte* gpu_ = nullptr;
   std::byte* cpu_ = nullptr;
   std::array<cudaStream_t, kNumStreams> streams_{};

@@ -17,7 +17,7 @@
 namespace kvfence::virtual_device {
 
 /// Cost: a step is O(1) beside its bytes; completing work is O(streams that wait for an event).
-/// Nothing is allocated in steady state: work is kept for reuse with its buffers.
+/// Work is kept for reuse with its buffers.
 class WorkQueue {
  public:
   struct Counters {
@@ -36,7 +36,8 @@ class WorkQueue {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  /// A stream's number, from 1. `time` is where its numbering of work goes on.
+  /// Makes room for stream number `stream`, from 1. A number that is given again goes on counting
+  /// its work, so that moments of its former stream stay true.
   void open_stream(Actor stream) {
     streams_.resize(std::max<std::size_t>(streams_.size(), stream + 1));
   }
