@@ -1,18 +1,85 @@
 #include "contract/scripted_tier.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <span>
 #include <utility>
+
+#include "contract/check.h"
 
 namespace kvfence {
 
-ScriptedTier::ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls)
-    : place_(place), calls_(std::move(calls)) {}
+ScriptedTier::ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls,
+                           PrimaryKvView primary)
+    : ScriptedTier(place, std::move(calls), primary, nullptr) {}
+
+ScriptedTier::ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls,
+                           PrimaryKvView primary, std::unique_ptr<TierFiles> files)
+    : place_(place), calls_(std::move(calls)), primary_(primary), files_(std::move(files)) {}
+
+ScriptedTier::ScriptedTier(const ScriptedTier& other)
+    : place_(other.place_),
+      calls_(other.calls_),
+      primary_(other.primary_),
+      held_(other.held_),
+      ask_again_(other.ask_again_),
+      jobs_(other.jobs_),
+      finished_(other.finished_),
+      policy_(other.policy_) {
+  KVFENCE_CHECK(!other.files_, "a tier that has files is moved, not copied");
+}
+
+ScriptedTier& ScriptedTier::operator=(const ScriptedTier& other) {
+  if (this != &other) *this = ScriptedTier(other);
+  return *this;
+}
 
 void ScriptedTier::finish(TierJobId job_id, bool success) {
+  const auto found = jobs_.find(job_id);
+  if (found != jobs_.end()) {
+    success = success && carry_out(job_id, found->second);
+    jobs_.erase(found);
+  } else if (primary_.base) {
+    return;
+  }
   finished_.push_back({job_id, success});
-  const auto store = stores_.find(job_id);
-  if (store == stores_.end()) return;
-  if (success) held_.insert(store->second.begin(), store->second.end());
-  stores_.erase(store);
+}
+
+bool ScriptedTier::carry_out(TierJobId job_id, const Job& job) {
+  if (!files_) {
+    if (!job.is_load) held_.insert(job.keys.begin(), job.keys.end());
+    for (std::size_t i = 0; job.is_load && primary_.base && i < job.keys.size(); ++i) {
+      fill_block(job.keys[i], primary_.slot(job.slots[i]));
+    }
+    return true;
+  }
+  const std::vector<OffloadKeyView> keys(job.keys.begin(), job.keys.end());
+  const TierJob submitted{job_id, keys, job.slots, {job.req_id}};
+  if (!job.is_load) return files_->store(submitted);
+  // What a load does not bring must not be there from before.
+  for (SlotId slot : job.slots) {
+    const std::span<std::byte> bytes = primary_.slot(slot);
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  }
+  return files_->load(submitted);
+}
+
+void ScriptedTier::add(OffloadKeyView key) {
+  if (!files_) {
+    held_.emplace(key);
+    return;
+  }
+  std::vector<std::byte> block(primary_.slot_bytes);
+  fill_block(key, block);
+  files_->add(key, block);
+}
+
+void ScriptedTier::drop(OffloadKeyView key) {
+  files_ ? files_->delete_file(key) : static_cast<void>(held_.erase(OffloadKey(key)));
+}
+
+std::vector<OffloadKey> ScriptedTier::held() const {
+  return files_ ? files_->keys_with_file() : std::vector<OffloadKey>(held_.begin(), held_.end());
 }
 
 void ScriptedTier::ask_again(OffloadKeyView key, std::uint32_t times) {
@@ -26,6 +93,8 @@ LookupResult ScriptedTier::lookup(OffloadKeyView key, const RequestContext& requ
   if (std::uint32_t& times = ask_again_[call.keys.front()]; times > 0) {
     --times;
     result = LookupResult::kPending;
+  } else if (files_) {
+    result = files_->lookup(key);
   } else if (held_.count(call.keys.front()) > 0) {
     result = LookupResult::kHit;
   }
@@ -33,12 +102,9 @@ LookupResult ScriptedTier::lookup(OffloadKeyView key, const RequestContext& requ
   return result;
 }
 
-void ScriptedTier::submit_store(const TierJob& job) {
-  note_job("submit_store", job);
-  stores_[job.job_id].assign(job.keys.begin(), job.keys.end());
-}
+void ScriptedTier::submit_store(const TierJob& job) { note_job(job, /*is_load=*/false); }
 
-void ScriptedTier::submit_load(const TierJob& job) { note_job("submit_load", job); }
+void ScriptedTier::submit_load(const TierJob& job) { note_job(job, /*is_load=*/true); }
 
 void ScriptedTier::get_finished_jobs(std::vector<JobResult>& out) {
   note("get_finished_jobs").results = finished_;
@@ -70,11 +136,12 @@ TierCall& ScriptedTier::note(std::string_view method, std::string_view request) 
   return call;
 }
 
-void ScriptedTier::note_job(std::string_view method, const TierJob& job) {
-  TierCall& call = note(method, job.request.req_id);
+void ScriptedTier::note_job(const TierJob& job, bool is_load) {
+  TierCall& call = note(is_load ? "submit_load" : "submit_store", job.request.req_id);
   call.job_id = job.job_id;
   call.keys.assign(job.keys.begin(), job.keys.end());
   call.slots.assign(job.slots.begin(), job.slots.end());
+  jobs_[job.job_id] = {is_load, call.keys, call.slots, call.request};
 }
 
 }  // namespace kvfence

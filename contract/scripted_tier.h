@@ -1,7 +1,8 @@
 #pragma once
 
 /// A secondary tier whose answers and progress are commands and whose calls are observed: the world
-/// below a tiering manager in scenarios and campaigns. It moves nothing.
+/// below a tiering manager in scenarios and campaigns. It knows keys alone, or is a file tier
+/// (contract/tier_files.h): then what its jobs move, and whether they could, is decided by files.
 
 #include <cstdint>
 #include <map>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "contract/secondary_tier.h"
+#include "contract/tier_files.h"
 
 namespace kvfence {
 
@@ -32,26 +34,42 @@ struct TierCall {
 using TierCalls = std::vector<TierCall>;
 
 /// A value, but for the list of calls, which it shares with the other tiers and with whoever reads
-/// it.
+/// it. One that has files cannot be copied: copying it aborts.
 class ScriptedTier {
  public:
-  ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls);
+  /// Knows keys alone. Given slots that are not empty, a load writes its blocks there, as they have
+  /// to be, and nothing else moves.
+  ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls, PrimaryKvView primary = {});
+  /// A file tier.
+  ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls, PrimaryKvView primary,
+               std::unique_ptr<TierFiles> files);
+  ScriptedTier(const ScriptedTier& other);
+  ScriptedTier& operator=(const ScriptedTier& other);
+  ScriptedTier(ScriptedTier&&) noexcept = default;
+  ScriptedTier& operator=(ScriptedTier&&) noexcept = default;
+  ~ScriptedTier() = default;
 
   // What is commanded. It shows in the answers to later calls.
 
   /// A job is over. Of a store that succeeded, the tier holds the keys from now on. A job that the
-  /// tier does not have is reported as well, as a tier with a bug would.
+  /// tier does not have is reported as well, as a tier with a bug would; but not where slots have
+  /// bytes, which such a tier would spoil. A file tier carries the job out now, and reports what
+  /// became of it; without success it is given up before it began.
   void finish(TierJobId job_id, bool success);
   /// So many lookups of the key are answered with kPending, first; instead of what was said before.
   void ask_again(OffloadKeyView key, std::uint32_t times);
   /// Blocks that someone else stored in the place that the tier stands for.
-  void add(OffloadKeyView key) { held_.emplace(key); }
+  void add(OffloadKeyView key);
   /// Blocks that the tier evicted, or lost.
-  void drop(OffloadKeyView key) { held_.erase(OffloadKey(key)); }
+  void drop(OffloadKeyView key);
   /// The answer of on_new_request from now on.
   void want(OffloadPolicy policy) { policy_ = policy; }
 
-  const std::set<OffloadKey>& held() const { return held_; }
+  /// Null if it knows keys alone.
+  TierFiles* files() { return files_.get(); }
+
+  /// In ascending order. Of a file tier those that have a file, whatever is in it.
+  std::vector<OffloadKey> held() const;
 
   // What a manager calls.
 
@@ -68,15 +86,25 @@ class ScriptedTier {
   std::string_view tier_type() const { return "scripted"; }
 
  private:
+  struct Job {
+    bool is_load = false;
+    std::vector<OffloadKey> keys;
+    std::vector<SlotId> slots;
+    std::string req_id;
+  };
+
   TierCall& note(std::string_view method, std::string_view request = {});
-  void note_job(std::string_view method, const TierJob& job);
+  void note_job(const TierJob& job, bool is_load);
+  bool carry_out(TierJobId job_id, const Job& job);
 
   std::uint32_t place_;
   std::shared_ptr<TierCalls> calls_;
+  PrimaryKvView primary_;
+  std::unique_ptr<TierFiles> files_;
   std::set<OffloadKey> held_;
   std::map<OffloadKey, std::uint32_t> ask_again_;
-  std::map<TierJobId, std::vector<OffloadKey>> stores_;  ///< under way
-  std::vector<JobResult> finished_;                      ///< not yet reported
+  std::map<TierJobId, Job> jobs_;    ///< under way
+  std::vector<JobResult> finished_;  ///< not yet reported
   OffloadPolicy policy_ = OffloadPolicy::kBlockLevel;
 };
 

@@ -5,8 +5,10 @@
 /// (contract/offload_key_number.h), tiers their place in the order.
 ///
 /// Below the manager stand scripted tiers (contract/scripted_tier.h): what happens in them are
-/// commands, those that begin with `tier_`. A list of commands decides a run.
+/// commands, those that begin with `tier_`. Some may be file tiers, in whose file system things go
+/// wrong by command, too. A list of commands decides a run.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,11 +19,51 @@
 
 #include "contract/declare.h"
 #include "contract/eviction_target.h"
+#include "contract/file_fault.h"
 #include "contract/offload_target.h"
 #include "contract/status.h"
 #include "contract/tiering_manager.h"
 
 namespace kvfence {
+
+/// How a call of the file system fails.
+enum class FileError : std::uint8_t {
+  kNone,  ///< not at all: it moves fewer bytes than it was asked to
+  kEACCES,
+  kEINTR,
+  kEIO,
+  kEMFILE,
+  kENOENT,
+  kENOSPC,
+  kEROFS,
+};
+
+inline constexpr std::size_t kNumFileErrors = 8;
+
+/// "none", "EACCES" ... "EROFS".
+std::string_view to_text(FileError error);
+
+/// What is done to a block file behind the tier's back.
+enum class FileDamage : std::uint8_t {
+  kFlip,      ///< a bit is another one
+  kTruncate,  ///< shorter than it has to be
+  kGrow,      ///< longer
+  kReplace,   ///< the file of another key
+};
+
+inline constexpr std::array<FileDamage, 4> kFileDamages = {FileDamage::kFlip, FileDamage::kTruncate,
+                                                           FileDamage::kGrow, FileDamage::kReplace};
+
+/// "flip", "truncate", "grow", "replace".
+std::string_view to_text(FileDamage damage);
+
+// Words of this target as values (tiering_target.cpp).
+Value to_value(FileOperation member);
+Value to_value(FileError member);
+Value to_value(FileDamage member);
+bool from_value(const Value& value, FileOperation& member, std::string& expected);
+bool from_value(const Value& value, FileError& member, std::string& expected);
+bool from_value(const Value& value, FileDamage& member, std::string& expected);
 
 namespace tiering {
 
@@ -131,11 +173,11 @@ struct TierFinish {
   bool success = true;
   static constexpr auto fields() {
     using S = TierFinish;
-    return std::tuple_cat(
-        tier_field<S>(),
-        std::tuple{
-            field("job", &S::job, Domain::kCount, "its number"),
-            field("success", &S::success, Domain::kFlag, "whether all was moved").optional()});
+    return std::tuple_cat(tier_field<S>(),
+                          std::tuple{field("job", &S::job, Domain::kCount, "its number"),
+                                     field("success", &S::success, Domain::kFlag,
+                                           "whether all was moved, or tried to be")
+                                         .optional()});
   }
   friend bool operator==(const TierFinish&, const TierFinish&) = default;
 };
@@ -177,25 +219,89 @@ struct TierDrop {
   friend bool operator==(const TierDrop&, const TierDrop&) = default;
 };
 
+/// A FileFault (contract/file_fault.h).
+struct Fault {
+  static constexpr std::string_view kWord = "fault";
+  FileOperation operation = FileOperation::kWrite;
+  std::uint32_t call = 0;
+  FileError fails_with = FileError::kNone;
+  std::uint32_t num_bytes = 0;
+  static constexpr auto fields() {
+    using S = Fault;
+    return std::tuple{
+        field("operation", &S::operation, Domain::kChoice, "write, read, rename, close ..."),
+        field("call", &S::call, Domain::kCount, "which from now on, from 0").optional(),
+        field("fails_with", &S::fails_with, Domain::kChoice, "an errno; none: short").optional(),
+        field("num_bytes", &S::num_bytes, Domain::kCount, "moved by a short one").optional()};
+  }
+  friend bool operator==(const Fault&, const Fault&) = default;
+};
+
+/// Errors: kNotInConfig: no such tier, or no file tier; kBadRange: no call of that operation can
+/// fail so (a short one that neither reads nor writes; what is about the folder of writers: list,
+/// lock, and create with ENOENT).
+struct TierFaults {
+  static constexpr std::string_view kVerb = "tier_faults";
+  static constexpr std::string_view kDoc = "what is to go wrong in a file tier's file system";
+  std::uint32_t tier = 0;
+  std::vector<Fault> faults;
+  static constexpr auto fields() {
+    using S = TierFaults;
+    return std::tuple_cat(tier_field<S>(), std::tuple{field("faults", &S::faults, Domain::kAnswers,
+                                                            "in place of those planned before")});
+  }
+  friend bool operator==(const TierFaults&, const TierFaults&) = default;
+};
+
+/// The fault, or nothing for a call that cannot fail so.
+std::optional<FileFault> file_fault_of(const Fault& fault);
+
+/// A file that is not there stays so.
+/// Errors: kNotInConfig: no such tier, or no file tier.
+struct TierDamage {
+  static constexpr std::string_view kVerb = "tier_damage";
+  static constexpr std::string_view kDoc = "another process damages a block file";
+  std::uint32_t tier = 0;
+  std::uint32_t key = 0;
+  FileDamage damage = FileDamage::kFlip;
+  std::uint32_t at = 0;  ///< the bit, modulo those of the file; bytes left; bytes more; whose file
+  static constexpr auto fields() {
+    using S = TierDamage;
+    return std::tuple_cat(
+        tier_field<S>(), eviction::key_field<S>(),
+        std::tuple{
+            field("damage", &S::damage, Domain::kChoice, "flip, truncate, grow, replace"),
+            field("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the key").optional()});
+  }
+  friend bool operator==(const TierDamage&, const TierDamage&) = default;
+};
+
 using Command = std::variant<Lookup, Touch, PrepareLoad, CompleteLoad, PrepareStore, CompleteStore,
                              OnNewRequest, OnRequestFinished, OnScheduleEnd, ResetCache, TakeEvents,
-                             TierFinish, TierAskAgain, TierAdd, TierDrop>;
+                             TierFinish, TierAskAgain, TierAdd, TierDrop, TierFaults, TierDamage>;
 
 struct Config : eviction::Config {
   Config() { profile = "v0.23"; }
   bool enable_events = true;
   std::uint32_t num_tiers = 1;
+  std::vector<std::uint32_t> file_tiers;
   static constexpr auto fields() {
     using S = Config;
     return std::tuple_cat(
         eviction::Config::fields(),
-        std::tuple{field("enable_events", &S::enable_events, Domain::kSetting, "events"),
-                   field("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8")});
+        std::tuple{
+            field("enable_events", &S::enable_events, Domain::kSetting, "events"),
+            field("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8"),
+            field("file_tiers", &S::file_tiers, Domain::kSetting, "those that keep files, by place")
+                .optional()});
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
 
 inline constexpr std::uint32_t kNumTiersMax = 8;
+
+/// Bytes of a block, where there are file tiers: enough for digests to matter.
+inline constexpr std::uint32_t kBlockBytes = 40;
 
 /// A TierCall (contract/scripted_tier.h).
 struct TierCallRecord {
@@ -246,8 +352,13 @@ struct Transfer {
 struct TierState {
   static constexpr std::string_view kWord = "tier";
   std::vector<std::uint32_t> held;
+  std::uint32_t num_temporary_files = 0;
   static constexpr auto fields() {
-    return std::tuple{field("held", &TierState::held, Domain::kState, "keys, ascending")};
+    using S = TierState;
+    return std::tuple{field("held", &S::held, Domain::kState, "keys, ascending; of files"),
+                      field("num_temporary_files", &S::num_temporary_files, Domain::kState,
+                            "that a file tier left behind")
+                          .optional()};
   }
   friend bool operator==(const TierState&, const TierState&) = default;
 };
@@ -277,6 +388,7 @@ struct Observation {
   Reusable<std::vector<Transfer>> jobs;
   Reusable<std::vector<Transfer>> pending;
   Reusable<std::vector<TierState>> tiers;
+  Reusable<std::vector<std::uint32_t>> damaged;  ///< where there are file tiers
 
   static constexpr auto fields() {
     using S = Observation;
@@ -301,7 +413,9 @@ struct Observation {
         field("b2", &S::b2, Domain::kState, "keys, oldest first"),
         field("jobs", &S::jobs, Domain::kState, "under way, by number"),
         field("pending", &S::pending, Domain::kState, "promotions queued, in order"),
-        field("tiers", &S::tiers, Domain::kState, "what the scripted tiers hold")};
+        field("tiers", &S::tiers, Domain::kState, "what the tiers hold"),
+        field("damaged", &S::damaged, Domain::kState,
+              "ready blocks whose slot holds others' bytes")};
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -78,11 +78,16 @@ struct Canaries<OffloadTarget> {
 
 template <>
 struct Canaries<TieringTarget> {
-  static constexpr std::uint64_t kCommandsMax = 50'000;
-  static constexpr std::uint64_t kInvariantCommandsMax = 50'000;
+  /// A file is in doubt, is written anew, and is the only place where its block is.
+  static constexpr std::uint64_t kCommandsMax = 500'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 500'000;
   /// A command that submits a job cannot go while a later job is named by its number.
-  static constexpr std::size_t kShrunkCommandsMax = 30;
-  static inline const std::set<std::string_view> kNeedTheReference = {};
+  static constexpr std::size_t kShrunkCommandsMax = 40;
+  /// Bugs that no invariant has to see: that a job is given up which could have been done, or a
+  /// file is missed, may be a fault that was planned.
+  static inline const std::set<std::string_view> kNeedTheReference = {
+      "close_error_ignored", "doubtful_not_rewritten", "interrupted_is_failure",
+      "short_write_published"};
 };
 
 template <>

@@ -25,7 +25,7 @@ struct Checks<TieringTarget> : NoSymbols<tiering::World> {
   static Invariants make_invariants(const tiering::Config& config) {
     const Parsed<OffloadingManagerConfig> parsed = make_tiering_config(config);
     KVFENCE_CHECK(parsed, "invariants for a configuration that was not validated");
-    return Invariants(*parsed, config.num_tiers);
+    return Invariants(*parsed, config.num_tiers, config.file_tiers);
   }
 
   static std::vector<std::pair<std::string, std::string>> invariants() {

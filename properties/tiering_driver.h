@@ -4,9 +4,15 @@
 /// with scripted tiers below it.
 ///
 /// Refused here, since they are about what only the script knows:
-///   kNotInConfig      on_new_request, tier_*: no such tier
+///   kNotInConfig      on_new_request, tier_*: no such tier; tier_faults, tier_damage: no file tier
+///   kBadRange         tier_faults: a call that cannot fail so
+///
+/// Where there are file tiers, slots have bytes: a GPU writes the block of a key once its store is
+/// complete, and something else before that.
 
 #include <algorithm>
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,21 +21,25 @@
 #include <vector>
 
 #include "contract/check.h"
+#include "contract/file_fault.h"
 #include "contract/implementation.h"
 #include "contract/scripted_tier.h"
+#include "contract/tier_files.h"
 #include "contract/tiering_manager.h"
 #include "contract/tiering_target.h"
 #include "properties/offload_key_list.h"
 
 namespace kvfence {
 
-/// make_manager builds the manager from its configuration and tiers: the place where a planted
-/// variant gets its bug.
+/// make_manager builds the manager from its configuration and tiers, make_files what a file tier
+/// keeps its blocks in: the places where a planted variant gets its bug.
 template <TieringOffloadingManager Manager, class MakeManager>
 class TieringDriver final : public Implementation<TieringTarget> {
  public:
-  TieringDriver(std::string name, MakeManager make_manager)
-      : name_(std::move(name)), make_manager_(std::move(make_manager)) {}
+  TieringDriver(std::string name, MakeManager make_manager, MakeTierFiles make_files)
+      : name_(std::move(name)),
+        make_manager_(std::move(make_manager)),
+        make_files_(std::move(make_files)) {}
 
   std::string name() const override { return name_; }
 
@@ -37,9 +47,19 @@ class TieringDriver final : public Implementation<TieringTarget> {
     const Parsed<OffloadingManagerConfig> parsed = make_tiering_config(config);
     KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
     calls_ = std::make_shared<TierCalls>();
+    // Tiers go before their slots do.
+    manager_.reset();
+    writes_.clear();
+    has_files_ = !config.file_tiers.empty();
+    slot_bytes_.assign(has_files_ ? config.capacity * tiering::kBlockBytes : 0, std::byte{0});
+    primary_ = {};
+    if (has_files_) primary_ = {slot_bytes_.data(), tiering::kBlockBytes, config.capacity};
     std::vector<SecondaryTierHandle> tiers;
     for (std::uint32_t place = 0; place < config.num_tiers; ++place) {
-      tiers.emplace_back(ScriptedTier(place, calls_));
+      const bool has_files =
+          std::binary_search(config.file_tiers.begin(), config.file_tiers.end(), place);
+      tiers.emplace_back(
+          ScriptedTier(place, calls_, primary_, has_files ? make_files_(primary_) : nullptr));
     }
     manager_.emplace(make_manager_(*parsed, std::move(tiers)));
     return std::nullopt;
@@ -58,6 +78,7 @@ class TieringDriver final : public Implementation<TieringTarget> {
     manager_->primary().policy().lists(lists_);
     show_lists(lists_, observe == Observe::kState, observation_);
     show_transfers(observe == Observe::kState);
+    show_damaged(observe == Observe::kState);
     return std::nullopt;
   }
 
@@ -114,6 +135,11 @@ class TieringDriver final : public Implementation<TieringTarget> {
     if (error != ErrorCode::kNone) return error;
     observation_.stored.emplace() = stored;
     if (!stored) return error;
+    for (std::size_t i = 0; has_files_ && i < output_.keys_to_store.size(); ++i) {
+      const std::span<std::byte> slot = primary_.slot(output_.slots[i]);
+      std::fill(slot.begin(), slot.end(), std::byte{0xff});
+      writes_[OffloadKey(output_.keys_to_store[i])] = output_.slots[i];
+    }
     numbers_of(output_.keys_to_store, observation_.keys_to_store.emplace());
     observation_.slots.emplace() = output_.slots;
     victims_of(output_.evicted, observation_.evicted.emplace());
@@ -121,7 +147,16 @@ class TieringDriver final : public Implementation<TieringTarget> {
   }
 
   ErrorCode run(const tiering::CompleteStore& command) {
-    return manager_->complete_store(keys_.of(command.keys), {command.request}, command.success);
+    const std::span<const OffloadKeyView> keys = keys_.of(command.keys);
+    for (OffloadKeyView key : keys) {
+      const auto write = writes_.find(OffloadKey(key));
+      if (command.success && write != writes_.end()) fill_block(key, primary_.slot(write->second));
+    }
+    const ErrorCode error = manager_->complete_store(keys, {command.request}, command.success);
+    for (OffloadKeyView key : keys) {
+      if (error == ErrorCode::kNone) writes_.erase(OffloadKey(key));
+    }
+    return error;
   }
 
   ErrorCode run(const tiering::OnNewRequest& command) {
@@ -188,6 +223,40 @@ class TieringDriver final : public Implementation<TieringTarget> {
     return ErrorCode::kNone;
   }
 
+  ErrorCode run(const tiering::TierFaults& command) {
+    if (!has_tier(command.tier) || !tier(command.tier).files()) return ErrorCode::kNotInConfig;
+    std::vector<FileFault> faults;
+    for (const tiering::Fault& planned : command.faults) {
+      const std::optional<FileFault> fault = tiering::file_fault_of(planned);
+      if (!fault) return ErrorCode::kBadRange;
+      faults.push_back(*fault);
+    }
+    tier(command.tier).files()->begin(FaultPlan(std::move(faults)));
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierDamage& command) {
+    if (!has_tier(command.tier) || !tier(command.tier).files()) return ErrorCode::kNotInConfig;
+    TierFiles& files = *tier(command.tier).files();
+    constexpr std::uint64_t kRightSize = kBlockFileHeaderBytes + tiering::kBlockBytes;
+    const OffloadKey key = key_of_number(command.key);
+    switch (command.damage) {
+      case FileDamage::kFlip:
+        files.flip_bit(key, command.at);
+        break;
+      case FileDamage::kTruncate:
+        files.resize_file(key, command.at % kRightSize);
+        break;
+      case FileDamage::kGrow:
+        files.resize_file(key, kRightSize + 1 + command.at % kRightSize);
+        break;
+      case FileDamage::kReplace:
+        if (command.at != command.key) files.copy_file(key_of_number(command.at), key);
+        break;
+    }
+    return ErrorCode::kNone;
+  }
+
   void observe_calls() {
     if (calls_->empty()) return;
     std::vector<tiering::TierCallRecord>& records = observation_.tier_calls.emplace();
@@ -240,6 +309,23 @@ class TieringDriver final : public Implementation<TieringTarget> {
     for (std::uint32_t place = 0; has_tier(place); ++place) {
       numbers_of(tier(place).held(), tiers[place].held);
       std::sort(tiers[place].held.begin(), tiers[place].held.end());
+      TierFiles* const files = tier(place).files();
+      tiers[place].num_temporary_files = files ? files->num_temporary_files() : 0;
+    }
+  }
+
+  void show_damaged(bool with_state) {
+    observation_.damaged.reset();
+    if (!with_state || !has_files_) return;
+    std::vector<std::uint32_t>& damaged = observation_.damaged.emplace();
+    damaged.clear();
+    for (const auto* blocks : {&lists_.t1, &lists_.t2}) {
+      for (const PolicyEntry& block : *blocks) {
+        const bool is_ready = block.status.ref_cnt != kNotReady;
+        if (is_ready && !holds_block(block.key, primary_.slot(block.status.slot))) {
+          damaged.push_back(number_of(block.key));
+        }
+      }
     }
   }
 
@@ -253,7 +339,12 @@ class TieringDriver final : public Implementation<TieringTarget> {
 
   std::string name_;
   MakeManager make_manager_;
+  MakeTierFiles make_files_;
   std::shared_ptr<TierCalls> calls_;
+  bool has_files_ = false;  ///< any tier; else slots have no bytes
+  std::vector<std::byte> slot_bytes_;
+  PrimaryKvView primary_;
+  std::map<OffloadKey, SlotId> writes_;  ///< of stores that are not complete
   std::optional<Manager> manager_;
   Observation observation_;
   OffloadKeyList keys_;

@@ -1,9 +1,12 @@
 #include "properties/tiering_generator.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
+#include "contract/file_fault.h"
+#include "contract/file_tier.h"
 #include "properties/eviction_generator.h"
 #include "properties/invariant_values.h"
 
@@ -32,6 +35,8 @@ constexpr VerbWeights<Command> kWeights = {{
     {TierAskAgain::kVerb, 2},
     {TierAdd::kVerb, 2},
     {TierDrop::kVerb, 2},
+    {TierFaults::kVerb, 10},
+    {TierDamage::kVerb, 6},
 }};
 /// A reset comes once in so many commands.
 constexpr std::uint32_t kResetOnceIn = 256;
@@ -53,17 +58,27 @@ Config Generator::draw_config(Choices& choices) {
   config.profile = Config().profile;
   config.enable_events = !choices.once_in(4);
   config.num_tiers = choices.once_in(16) ? 0 : 1 + choices.below(3);
+  if (!choices.once_in(3)) return config;
+  for (std::uint32_t tier = 0; tier < config.num_tiers; ++tier) {
+    if (!choices.once_in(3)) config.file_tiers.push_back(tier);
+  }
   return config;
 }
 
 Generator::Generator(const Config& config, Choices& choices)
     : num_tiers_(config.num_tiers),
+      file_tiers_(config.file_tiers),
       swarm_(usual_weights(kWeights), kWildHabits, choices),
       keys_(config.capacity) {
   // Without blocks that are ready, and jobs that end, nothing else happens.
   for (std::size_t index : {index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights),
                             index_of<OnScheduleEnd>(kWeights), index_of<TierFinish>(kWeights)}) {
     swarm_.raise(index, 2);
+  }
+  // A file system without faults, too; and none where there is no file.
+  for (std::size_t index : {index_of<TierFaults>(kWeights), index_of<TierDamage>(kWeights)}) {
+    if (file_tiers_.empty()) swarm_.set(index, choices.once_in(4) ? 1 : 0);
+    if (!file_tiers_.empty() && choices.once_in(6)) swarm_.set(index, 0);
   }
 }
 
@@ -112,6 +127,7 @@ bool Generator::is_idle(std::size_t chosen) const {
   if (verb == TierAskAgain::kVerb || verb == TierAdd::kVerb || verb == TierDrop::kVerb) {
     return num_tiers_ == 0;
   }
+  if (verb == TierFaults::kVerb || verb == TierDamage::kVerb) return file_tiers_.empty();
   return verb == Touch::kVerb && keys_.held().empty();
 }
 
@@ -162,16 +178,16 @@ Command Generator::draw(Choices& choices, std::size_t chosen) {
   if (verb == OnRequestFinished::kVerb) return OnRequestFinished{draw_request(choices)};
   if (verb == OnScheduleEnd::kVerb) return OnScheduleEnd{};
   if (verb == TierFinish::kVerb) return draw_finish(choices);
+  if (verb == TierFaults::kVerb) return draw_faults(choices);
+  if (verb == TierDamage::kVerb) return draw_damage(choices);
+  if (verb == TakeEvents::kVerb) return TakeEvents{};
   const std::uint32_t tier = draw_tier(choices);
   if (verb == TierAskAgain::kVerb) {
     return TierAskAgain{tier, draw_key_to_look_up(choices), choices.below(3)};
   }
   if (verb == TierAdd::kVerb) return TierAdd{tier, keys_.some_of({}, 3, choices)};
-  if (verb == TierDrop::kVerb) {
-    const Keys held = tier < tiers_.size() ? tiers_[tier].held : Keys();
-    return TierDrop{tier, keys_.some_of(held, 2, choices)};
-  }
-  return TakeEvents{};
+  const Keys held = tier < tiers_.size() ? tiers_[tier].held : Keys();
+  return TierDrop{tier, keys_.some_of(held, 2, choices)};
 }
 
 /// One that a tier could bring, one that was looked up, or any.
@@ -184,7 +200,9 @@ std::uint32_t Generator::draw_key_to_look_up(Choices& choices) const {
 /// The keys of a request: one behind the other.
 std::vector<std::uint32_t> Generator::draw_keys_to_store(Choices& choices) const {
   const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
-  const std::uint32_t first = keys_.any(choices);
+  // What was missed is computed, and stored.
+  const bool is_missed = !looked_up_.empty() && choices.once_in(3);
+  const std::uint32_t first = is_missed ? keys_.one_of(looked_up_, choices) : keys_.any(choices);
   Keys keys;
   for (std::uint32_t at = 0; at < length; ++at) keys.push_back((first + at) % keys_.num_keys());
   if (!keys_.held().empty() && choices.once_in(3)) {
@@ -214,6 +232,50 @@ TierFinish Generator::draw_finish(Choices& choices) {
 
 std::uint32_t Generator::draw_tier(Choices& choices) const {
   return num_tiers_ == 0 || choices.once_in(64) ? num_tiers_ : choices.below(num_tiers_);
+}
+
+/// A file tier, mostly.
+std::uint32_t Generator::draw_file_tier(Choices& choices) const {
+  if (file_tiers_.empty() || choices.once_in(64)) return draw_tier(choices);
+  return file_tiers_[choices.below(static_cast<std::uint32_t>(file_tiers_.size()))];
+}
+
+/// What storing or loading a block soon comes to.
+TierFaults Generator::draw_faults(Choices& choices) const {
+  constexpr std::array<FileOperation, 10> kOperations = {
+      FileOperation::kWrite,     FileOperation::kRead,   FileOperation::kRemove,
+      FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSize,
+      FileOperation::kOpen,      FileOperation::kCreate, FileOperation::kSync,
+      FileOperation::kMakeFolder};
+  TierFaults command{draw_file_tier(choices), {}};
+  const std::uint32_t num_faults = choices.once_in(16) ? 0 : 1 + choices.below(3);
+  for (std::uint32_t count = 0; count < num_faults; ++count) {
+    Fault& fault = command.faults.emplace_back();
+    fault.operation = kOperations[choices.once_in(2) ? skewed(choices, kOperations.size())
+                                                     : choices.below(kOperations.size())];
+    fault.call = skewed(choices, 3);
+    const bool moves =
+        fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
+    if ((moves && choices.once_in(2)) || choices.once_in(64)) {
+      fault.num_bytes = choices.below(80);
+      continue;
+    }
+    fault.fails_with = static_cast<FileError>(1 + choices.below(kNumFileErrors - 1));
+  }
+  return command;
+}
+
+/// Of a block that is there, mostly.
+TierDamage Generator::draw_damage(Choices& choices) const {
+  TierDamage command;
+  command.tier = draw_file_tier(choices);
+  const Keys held = command.tier < tiers_.size() ? tiers_[command.tier].held : Keys();
+  command.key = keys_.one_of(held, choices);
+  command.damage = kFileDamages[choices.below(kFileDamages.size())];
+  command.at = command.damage == FileDamage::kReplace
+                   ? keys_.one_of(held, choices)
+                   : choices.below(8 * (kBlockFileHeaderBytes + kBlockBytes));
+  return command;
 }
 
 }  // namespace kvfence::tiering

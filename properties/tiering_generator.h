@@ -1,8 +1,8 @@
 #pragma once
 
-/// Draws configurations and commands for the tiering target: few slots, no to three tiers, runs of
-/// keys as requests have them, swarm weights, arguments that are mostly sensible in the state that
-/// the manager and its tiers show and now and then are not.
+/// Draws configurations and commands for the tiering target: few slots, no to three tiers, now and
+/// then some that are file tiers, runs of keys as requests have them, swarm weights, arguments that
+/// are mostly sensible in the state that the manager and its tiers show and now and then are not.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace kvfence::tiering {
 
 class Generator {
  public:
-  /// A small configuration: 1 to 10 slots, both policies, 0 to 3 tiers.
+  /// A small configuration: 1 to 10 slots, both policies, 0 to 3 tiers, one in three of them with
+  /// file tiers.
   static Config draw_config(Choices& choices);
 
   /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
@@ -38,8 +39,12 @@ class Generator {
   Keys draw_keys_to_store(Choices& choices) const;
   TierFinish draw_finish(Choices& choices);
   std::uint32_t draw_tier(Choices& choices) const;
+  std::uint32_t draw_file_tier(Choices& choices) const;
+  TierFaults draw_faults(Choices& choices) const;
+  TierDamage draw_damage(Choices& choices) const;
 
   std::uint32_t num_tiers_;
+  Keys file_tiers_;  ///< places
   VerbSwarm<Command> swarm_;
   eviction::DrawnKeys keys_;
   std::vector<Transfer> jobs_;

@@ -33,10 +33,12 @@ enum Rule : std::size_t {
   kT12,
   kT13,
   kT14,
-  kT15
+  kT15,
+  kT16,
+  kT17
 };
 
-static_assert(kInvariants.size() == kT15 + 1);
+static_assert(kInvariants.size() == kT17 + 1);
 
 template <class T>
 Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
@@ -51,7 +53,8 @@ bool is_passive(const Expected& expected, const Command& command) {
          std::holds_alternative<ResetCache>(command) ||
          std::holds_alternative<TierFinish>(command) ||
          std::holds_alternative<TierAskAgain>(command) ||
-         std::holds_alternative<TierAdd>(command) || std::holds_alternative<TierDrop>(command);
+         std::holds_alternative<TierAdd>(command) || std::holds_alternative<TierDrop>(command) ||
+         std::holds_alternative<TierFaults>(command) || std::holds_alternative<TierDamage>(command);
 }
 
 /// The rule that demands a call.
@@ -77,13 +80,13 @@ Keys differing(const std::vector<Entry>& expected, const std::vector<Entry>& act
 }  // namespace
 
 void Invariants::reset() {
-  ledger_ = Ledger(primary_, num_tiers_);
+  ledger_ = Ledger(primary_, num_tiers_, file_tiers_);
   was_shown_ = false;
 }
 
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
                                             const World&, std::size_t step) {
-  const Expected expected = ledger_.apply(command);
+  const Expected expected = ledger_.apply(command, &observation);
   std::optional<Divergence> found;
   if (observation.error != expected.error) {
     found = broken(kT1, "error", expected.error, observation.error);
@@ -149,6 +152,9 @@ std::optional<Divergence> Invariants::check_calls(const Expected& expected, cons
     TierCallRecord other_number = *shown_at;
     other_number.job = at->job;
     if (other_number == *at) rule = kT12;
+    TierCallRecord other_answer = *shown_at;
+    other_answer.answer = at->answer;
+    if (other_answer == *at && ledger_.has_files(at->tier)) rule = kT17;
   }
   const auto* store = std::get_if<CompleteStore>(&command);
   if (store && !store->success) rule = kT8;
@@ -249,8 +255,28 @@ std::optional<Divergence> Invariants::check_lists(const Expected& expected, cons
   };
   found = compare(kT12, "jobs", ledger_.jobs(), observation.jobs);
   if (!found) found = compare(kT11, "pending", ledger_.pending(), observation.pending);
-  if (!found) found = compare(kT10, "tiers", ledger_.tiers(), observation.tiers);
+  if (!found && observation.tiers.has_value()) found = check_tiers(unasked, observation);
   return found;
+}
+
+/// Where the lists are shown.
+std::optional<Divergence> Invariants::check_tiers(bool unasked,
+                                                  const Observation& observation) const {
+  std::vector<TierState> wanted = ledger_.tiers();
+  const std::vector<TierState>& shown = *observation.tiers;
+  for (std::uint32_t tier = 0; tier < wanted.size() && tier < shown.size(); ++tier) {
+    const bool may_be = !ledger_.is_exact(tier) && ledger_.may_hold(tier, shown[tier]);
+    if (may_be) wanted[tier] = shown[tier];
+    if (!ledger_.has_files(tier) || wanted[tier] == shown[tier]) continue;
+    return broken(kT17, "tiers", wanted, shown);
+  }
+  if (wanted != shown) return broken(unasked ? kT2 : kT10, "tiers", wanted, shown);
+
+  if (observation.damaged.has_value() != ledger_.has_files()) {
+    return broken_presence(kInvariants[kT1], "damaged", ledger_.has_files());
+  }
+  if (!ledger_.has_files() || observation.damaged->empty()) return std::nullopt;
+  return broken(kT16, "damaged", Keys(), *observation.damaged);
 }
 
 std::optional<Divergence> Invariants::check_numbers(const Expected& expected,

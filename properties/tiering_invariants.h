@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/tiering_target.h"
@@ -23,7 +24,7 @@ struct Invariant {
 };
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 15> kInvariants = {{
+inline constexpr std::array<Invariant, 17> kInvariants = {{
     {"T1", "answers_fit_the_command",
      "a command is refused with the first code whose condition holds behind its poll, and answers "
      "with exactly what it returns"},
@@ -69,6 +70,13 @@ inline constexpr std::array<Invariant, 15> kInvariants = {{
     {"T15", "the_primary_is_an_offloading_manager",
      "slots, victims, lists and events of the primary tier are as the rules of the target offload "
      "demand"},
+    {"T16", "what_is_ready_is_what_was_stored",
+     "the slot of a ready block holds the bytes of its key, wherever they came from"},
+    {"T17", "files_keep_what_was_stored",
+     "a file tier serves what was stored and nothing else, and while nothing goes wrong in its "
+     "files each job with what is there succeeds; a store is done if and only if its file is "
+     "there; what could not be loaded, or has another size, is missed until it is stored again; "
+     "a whole file stays, a temporary one only if it could not be removed"},
 }};
 
 /// Watches one implementation. A value: copyable.
@@ -77,8 +85,12 @@ inline constexpr std::array<Invariant, 15> kInvariants = {{
 /// its calls and its numbers, and the next one with them is checked in full.
 class Invariants {
  public:
-  Invariants(const OffloadingManagerConfig& primary, std::uint32_t num_tiers)
-      : primary_(primary), num_tiers_(num_tiers), ledger_(primary, num_tiers) {}
+  Invariants(const OffloadingManagerConfig& primary, std::uint32_t num_tiers,
+             std::vector<std::uint32_t> file_tiers = {})
+      : primary_(primary),
+        num_tiers_(num_tiers),
+        file_tiers_(std::move(file_tiers)),
+        ledger_(primary, num_tiers, file_tiers_) {}
 
   /// For a fresh manager of the same configuration.
   void reset();
@@ -100,11 +112,13 @@ class Invariants {
   std::optional<Divergence> check_events(const std::vector<offload::Event>& events);
   std::optional<Divergence> check_lists(const Expected& expected, const Command& command,
                                         const Observation& observation) const;
+  std::optional<Divergence> check_tiers(bool unasked, const Observation& observation) const;
   std::optional<Divergence> check_numbers(const Expected& expected, const Command& command,
                                           const Observation& observation) const;
 
   OffloadingManagerConfig primary_;
   std::uint32_t num_tiers_;
+  std::vector<std::uint32_t> file_tiers_;  ///< by place
   Ledger ledger_;
   bool was_shown_ = false;  ///< the lists, by the command before
 };

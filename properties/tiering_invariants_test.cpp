@@ -34,14 +34,26 @@ OffloadingManagerConfig config_of(std::uint32_t capacity) {
 /// A manager above two tiers that does as it should, until it is told otherwise.
 class Scene {
  public:
-  explicit Scene(std::uint32_t capacity = 3, std::uint32_t num_tiers = 2)
-      : ledger_(config_of(capacity), num_tiers), invariants_(config_of(capacity), num_tiers) {}
+  explicit Scene(std::uint32_t capacity = 3, std::uint32_t num_tiers = 2, Keys file_tiers = {})
+      : ledger_(config_of(capacity), num_tiers, file_tiers),
+        invariants_(config_of(capacity), num_tiers, file_tiers) {}
 
   /// What an honest manager answers, and shows behind it.
   Scene& run(const Command& command) {
     const Observation shown = honest(ledger_, command);
     const auto found = invariants_.check(command, shown, World(), 0);
     EXPECT_FALSE(found.has_value()) << found->oracle << " " << found->field;
+    return *this;
+  }
+
+  /// What it answers otherwise, and may.
+  Scene& run_otherwise(const Command& command, const std::function<void(Observation&)>& other) {
+    Ledger before = ledger_;
+    Observation shown = honest(before, command);
+    other(shown);
+    const auto found = invariants_.check(command, shown, World(), 0);
+    EXPECT_FALSE(found.has_value()) << found->oracle << " " << found->field;
+    ledger_.apply(command, &shown);
     return *this;
   }
 
@@ -92,6 +104,7 @@ class Scene {
     shown.jobs.emplace() = ledger.jobs();
     shown.pending.emplace() = ledger.pending();
     shown.tiers.emplace() = ledger.tiers();
+    if (ledger.has_files()) shown.damaged.emplace().clear();
     return shown;
   }
 
@@ -439,6 +452,123 @@ TEST(TieringInvariants, AResetBeginsAnew) {
   Invariants invariants(config_of(3), 2);
   invariants.reset();
   EXPECT_EQ(scene.broken_by(OnRequestFinished{"A"}, [](Observation&) {}), "");
+}
+
+/// Block 1 is stored and in the one tier, a file tier, and no longer in the primary one.
+Scene only_in_a_file() {
+  Scene scene(1, 1, {0});
+  scene.run(PrepareStore{{1}, "A"}).run(CompleteStore{{1}, "A", true}).run(TierFinish{0, 0, true});
+  scene.run(OnScheduleEnd{}).run(PrepareStore{{2}, "A"}).run(CompleteStore{{2}, "A", false});
+  return scene;
+}
+
+TEST(TieringInvariants, WhatIsReadyIsWhatWasStored) {
+  Scene scene = only_in_a_file();
+  const std::string rule = "what_is_ready_is_what_was_stored";
+  const auto damage = [](Observation& shown) { shown.damaged.emplace() = {1}; };
+  scene.run(Lookup{1, "A"}).run(OnScheduleEnd{}).run(TierFinish{0, 1, true});
+  EXPECT_EQ(scene.broken_by(Lookup{1, "A"}, damage), rule);
+  EXPECT_EQ(scene.broken_by(Lookup{1, "A"}, [](Observation& shown) { shown.damaged.reset(); }),
+            "answers_fit_the_command");
+  EXPECT_EQ(stored().broken_by(Lookup{1, "A"}, damage), "answers_fit_the_command")
+      << "no file tier is there";
+}
+
+TEST(TieringInvariants, FilesKeepWhatWasStored) {
+  const std::string rule = "files_keep_what_was_stored";
+  const auto answer = [](std::string text) {
+    return [text](Observation& shown) { calls(shown).back().answer = text; };
+  };
+  const auto miss = answer("miss");
+  const Scene whole = only_in_a_file();
+  EXPECT_EQ(whole.broken_by(Lookup{1, "A"}, miss), rule) << "nothing was made to go wrong";
+  EXPECT_EQ(whole.broken_by(Lookup{9, "A"}, answer("hit")), rule);
+  EXPECT_EQ(
+      whole.broken_by(OnScheduleEnd{},
+                      [](Observation& shown) { shown.tiers.emplace()[0].num_temporary_files = 1; }),
+      rule);
+  EXPECT_EQ(
+      whole.broken_by(ResetCache{}, [](Observation& shown) { shown.tiers.emplace()[0].held = {}; }),
+      rule);
+  Scene storing(2, 1, {0});
+  storing.run(PrepareStore{{1}, "A"})
+      .run(CompleteStore{{1}, "A", true})
+      .run(TierFinish{0, 0, true});
+  EXPECT_EQ(storing.broken_by(OnScheduleEnd{},
+                              [](Observation& shown) { calls(shown)[0].answer = "0 failed"; }),
+            rule);
+
+  // From the first fault on a block may be lost, but none is found that was not there.
+  Scene torn = only_in_a_file();
+  torn.run(TierDamage{0, 1, FileDamage::kTruncate, 3});
+  const auto lose = [](Observation& shown) { shown.tiers.emplace()[0].held = {}; };
+  const auto hit = [](Observation& shown) { calls(shown).back().answer = "hit"; };
+  EXPECT_EQ(torn.broken_by(Lookup{1, "A"}, hit), rule) << "it has another size";
+  // Another bit in it is no other size, as far as can be said.
+  torn.run(TierDamage{0, 1, FileDamage::kFlip, 3});
+  const auto find = [](Observation& shown) { shown.tiers.emplace()[0].held = {1, 7}; };
+  const auto leave = [](Observation& shown) { shown.tiers.emplace()[0].num_temporary_files = 1; };
+  EXPECT_EQ(torn.broken_by(ResetCache{}, lose), "");
+  EXPECT_EQ(torn.broken_by(ResetCache{}, find), rule);
+  EXPECT_EQ(torn.broken_by(ResetCache{}, leave), rule);
+  EXPECT_EQ(
+      torn.broken_by(TierFaults{0, {Fault{FileOperation::kRemove, 0, FileError::kEIO, 0}}}, leave),
+      "");
+  EXPECT_EQ(torn.broken_by(Lookup{9, "A"}, answer("hit")), rule);
+
+  // What could not be loaded is missed, until it is stored again.
+  const auto promote = [](Observation& shown) {
+    calls(shown).back().answer = "hit";
+    shown.result.emplace() = LookupResult::kPending;
+    shown.t1.emplace() = {Entry{1, 0, false, 0}};
+    shown.size = 1;
+    shown.num_free_slots = 0;
+    shown.num_pending = 1;
+    shown.pending.emplace() = {Transfer{std::nullopt, 0, true, "A", {1}, {0}}};
+  };
+  torn.run_otherwise(Lookup{1, "A"}, promote).run(OnScheduleEnd{}).run(TierFinish{0, 1, true});
+  const auto forget = [](Observation& shown) {
+    calls(shown).front().answer = "1 failed";
+    shown.t1.emplace().clear();
+    shown.size = 0;
+    shown.num_free_slots = 1;
+    shown.num_jobs = 0;
+    shown.jobs.emplace().clear();
+  };
+  Scene again = torn;
+  again.run(TierAdd{0, {1}});
+  for (Scene* scene : {&torn, &again}) scene->run_otherwise(OnScheduleEnd{}, forget);
+  EXPECT_EQ(torn.broken_by(Lookup{1, "A"}, promote), rule);
+  EXPECT_EQ(again.broken_by(Lookup{1, "A"}, promote), "");
+}
+
+TEST(TieringInvariants, AStoreIsDoneIfItsFileIsThere) {
+  const std::string rule = "files_keep_what_was_stored";
+  Scene scene(2, 1, {0});
+  scene.run(TierAdd{0, {5}}).run(TierFaults{0, {}});
+  scene.run(PrepareStore{{1}, "A"}).run(CompleteStore{{1}, "A", true});
+  const auto show = [](Keys held) {
+    return [held](Observation& shown) { shown.tiers.emplace()[0].held = held; };
+  };
+  const auto report = [&](std::string result, Keys held) {
+    return [result, held](Observation& shown) {
+      shown.tiers.emplace()[0].held = held;
+      calls(shown)[0].answer = result;
+      shown.t1.emplace() = {Entry{1, 0, true, 0}};
+      shown.jobs.emplace().clear();
+      shown.num_jobs = 0;
+    };
+  };
+  EXPECT_EQ(scene.broken_by(TierFinish{0, 0, true}, show({})), rule) << "a whole file went";
+  Scene stored = scene;
+  Scene failed = scene;
+  stored.run_otherwise(TierFinish{0, 0, true}, show({1, 5}))
+      .run_otherwise(OnScheduleEnd{}, show({1, 5}));
+  failed.run_otherwise(TierFinish{0, 0, true}, show({5})).run_otherwise(OnScheduleEnd{}, show({5}));
+  EXPECT_EQ(stored.broken_by(OnScheduleEnd{}, report("0 done", {1, 5})), "");
+  EXPECT_EQ(stored.broken_by(OnScheduleEnd{}, report("0 failed", {1, 5})), rule);
+  EXPECT_EQ(failed.broken_by(OnScheduleEnd{}, report("0 failed", {5})), "");
+  EXPECT_EQ(failed.broken_by(OnScheduleEnd{}, report("0 done", {5})), rule);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "properties/tiering_ledger.h"
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -16,14 +19,54 @@ std::uint32_t count(const Keys& keys, std::uint32_t key) {
 
 }  // namespace
 
-Expected Ledger::apply(const Command& command) {
+Expected Ledger::apply(const Command& command, const Observation* shown) {
   Expected expected;
+  shown_ = shown;
+  begin_of_files();
   if (polls(command)) poll(expected);
   expected.error = std::visit([&](const auto& one) { return refusal(one); }, command);
   if (expected.error == ErrorCode::kNone) {
     std::visit([&](const auto& one) { run(one, expected); }, command);
   }
+  end_of_files();
+  shown_ = nullptr;
   return expected;
+}
+
+void Ledger::begin_of_files() {
+  for (Tier& tier : tiers_) {
+    tier.kept.clear();
+    if (!tier.last_held || tier.ends_early) continue;
+    std::set_difference(tier.last_held->begin(), tier.last_held->end(), tier.damaged.begin(),
+                        tier.damaged.end(), std::inserter(tier.kept, tier.kept.end()));
+  }
+}
+
+void Ledger::end_of_files() {
+  for (std::uint32_t place = 0; place < tiers_.size(); ++place) {
+    tiers_[place].last_held.reset();
+    if (const Keys* held = shown_held(place))
+      tiers_[place].last_held.emplace(held->begin(), held->end());
+  }
+}
+
+const Keys* Ledger::shown_held(std::uint32_t tier) const {
+  const bool is_shown =
+      tiers_[tier].has_files && shown_ && shown_->tiers.has_value() && tier < shown_->tiers->size();
+  return is_shown ? &(*shown_->tiers)[tier].held : nullptr;
+}
+
+/// Whether a job that was just tried was done, as far as the files tell: if one is missing it was
+/// not, and if its only one is new it was.
+std::optional<bool> Ledger::must_be_stored(std::uint32_t tier, const Keys& keys) const {
+  const Keys* const held = shown_held(tier);
+  if (!held) return std::nullopt;
+  const bool all_held = std::all_of(keys.begin(), keys.end(),
+                                    [&](std::uint32_t key) { return count(*held, key) > 0; });
+  if (!all_held) return false;
+  const auto& before = tiers_[tier].last_held;
+  const bool is_new = keys.size() == 1 && before && before->count(keys.front()) == 0;
+  return is_new ? std::optional(true) : std::nullopt;
 }
 
 bool Ledger::polls(const Command& command) {
@@ -37,18 +80,44 @@ void Ledger::poll(Expected& expected) {
   has_polled_ = true;
   for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
     TierCallRecord& asked = call("get_finished_jobs", tier, {}, expected);
-    for (const TierFinish& finished : tiers_[tier].finished) {
+    for (std::size_t index = 0; index < tiers_[tier].finished.size(); ++index) {
+      Finished& finished = tiers_[tier].finished[index];
+      if (finished.is_tried && !tiers_[tier].is_exact) take_result(tier, index, finished);
       asked.answer += (asked.answer.empty() ? "" : " ") + std::to_string(finished.job) +
                       (finished.success ? " done" : " failed");
       const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& candidate) {
         return candidate.job == finished.job && candidate.tier == tier;
       });
+      if (finished.load_of && !finished.success) tiers_[tier].lost.insert(*finished.load_of);
       if (job == jobs_.end()) continue;
       end_job(*job, finished.success, expected);
       jobs_.erase(job);
     }
     tiers_[tier].finished.clear();
   }
+}
+
+const std::string* Ledger::shown_answer(std::string_view method, std::uint32_t tier) const {
+  if (!shown_ || !shown_->tier_calls.has_value()) return nullptr;
+  for (const TierCallRecord& call : *shown_->tier_calls) {
+    if (call.method == method && call.tier == tier) return &call.answer;
+  }
+  return nullptr;
+}
+
+/// What files made of a job: as it is shown, if that can be.
+void Ledger::take_result(std::uint32_t place, std::size_t index, Finished& finished) const {
+  if (finished.must) {
+    finished.success = *finished.must;
+    return;
+  }
+  const std::string* const answer = shown_answer("get_finished_jobs", place);
+  if (!answer) return;
+  std::istringstream words(*answer);
+  std::string job;
+  std::string end;
+  for (std::size_t at = 0; at <= index; ++at) words >> job >> end;
+  if (job == std::to_string(finished.job)) finished.success = end == "done";
 }
 
 void Ledger::end_job(const Transfer& job, bool success, Expected& expected) {
@@ -71,7 +140,7 @@ void Ledger::cascade(std::uint32_t tier, const Keys& keys, const std::string& re
   submitted.job = job.job;
   submitted.keys = keys;
   submitted.slots = job.slots;
-  tiers_[tier].stores[*job.job] = keys;
+  tiers_[tier].jobs[*job.job] = {/*is_load=*/false, keys};
   jobs_.push_back(std::move(job));
 }
 
@@ -121,8 +190,20 @@ std::vector<Transfer> Ledger::pending() const {
 
 std::vector<TierState> Ledger::tiers() const {
   std::vector<TierState> states;
-  for (const Tier& tier : tiers_) states.push_back({Keys(tier.held.begin(), tier.held.end())});
+  for (const Tier& tier : tiers_) states.push_back({Keys(tier.held.begin(), tier.held.end()), 0});
   return states;
+}
+
+bool Ledger::has_files() const {
+  return std::any_of(tiers_.begin(), tiers_.end(), [](const Tier& tier) { return tier.has_files; });
+}
+
+bool Ledger::may_hold(std::uint32_t place, const TierState& state) const {
+  const Tier& tier = tiers_[place];
+  const auto& held = state.held;
+  return std::includes(tier.seen.begin(), tier.seen.end(), held.begin(), held.end()) &&
+         std::includes(held.begin(), held.end(), tier.kept.begin(), tier.kept.end()) &&
+         state.num_temporary_files <= tier.num_faults_of_remove;
 }
 
 bool Ledger::is_promoted(std::uint32_t key) const {
@@ -197,6 +278,19 @@ ErrorCode Ledger::refusal_of_tier(std::uint32_t tier) const {
   return tier < tiers_.size() ? ErrorCode::kNone : ErrorCode::kNotInConfig;
 }
 
+ErrorCode Ledger::refusal_of_files(std::uint32_t tier) const {
+  return tier < tiers_.size() && tiers_[tier].has_files ? ErrorCode::kNone
+                                                        : ErrorCode::kNotInConfig;
+}
+
+ErrorCode Ledger::refusal(const TierFaults& command) const {
+  const ErrorCode refused = refusal_of_files(command.tier);
+  if (refused != ErrorCode::kNone) return refused;
+  const bool all_can_be = std::all_of(command.faults.begin(), command.faults.end(),
+                                      [](const Fault& fault) { return file_fault_of(fault); });
+  return all_can_be ? ErrorCode::kNone : ErrorCode::kBadRange;
+}
+
 void Ledger::run(const Lookup& command, Expected& expected) {
   LookupResult& result = expected.result.emplace(LookupResult::kMiss);
   if (const eviction::Entry* block = primary_.cache().find(command.key)) {
@@ -214,6 +308,12 @@ void Ledger::run(const Lookup& command, Expected& expected) {
       continue;
     }
     asked.answer = tier.held.count(command.key) > 0 ? "hit" : "miss";
+    if (!tier.is_exact) {
+      const std::string* const shown = shown_answer("lookup", place);
+      const bool may_hit = tier.seen.count(command.key) > 0 && tier.lost.count(command.key) == 0 &&
+                           tier.torn.count(command.key) == 0;
+      asked.answer = may_hit && shown && *shown == "hit" ? "hit" : "miss";
+    }
     if (asked.answer == "miss") continue;
     const offload::PrepareStore store{{command.key}};
     const auto plan = primary_.plan(store);
@@ -287,6 +387,7 @@ void Ledger::run(const OnScheduleEnd&, Expected& expected) {
     submitted.job = group.job;
     submitted.keys = group.keys;
     submitted.slots = group.slots;
+    tiers_[group.tier].jobs[*group.job] = {/*is_load=*/true, group.keys};
     jobs_.push_back(std::move(group));
   }
   promotions_.clear();
@@ -295,11 +396,36 @@ void Ledger::run(const OnScheduleEnd&, Expected& expected) {
 
 void Ledger::run(const TierFinish& command, Expected&) {
   Tier& tier = tiers_[command.tier];
-  tier.finished.push_back(command);
-  const auto store = tier.stores.find(command.job);
-  if (store == tier.stores.end()) return;
-  if (command.success) tier.held.insert(store->second.begin(), store->second.end());
-  tier.stores.erase(store);
+  Finished finished{command.job, command.success, /*is_tried=*/false, std::nullopt, std::nullopt};
+  const auto found = tier.jobs.find(command.job);
+  if (found != tier.jobs.end()) {
+    const Keys& keys = found->second.keys;
+    if (command.success && found->second.is_load && tier.has_files) {
+      const auto is_held = [&](std::uint32_t key) { return tier.held.count(key) > 0; };
+      finished.success = std::all_of(keys.begin(), keys.end(), is_held);
+      finished.is_tried = true;
+      if (keys.size() == 1 && !tier.is_lied_to) finished.load_of = keys.front();
+    } else if (command.success && !found->second.is_load) {
+      tier.held.insert(keys.begin(), keys.end());
+      for (std::uint32_t key : keys) see_file(tier, key);
+      finished.is_tried = tier.has_files;
+      if (tier.has_files) finished.must = must_be_stored(command.tier, keys);
+    }
+    tier.jobs.erase(found);
+  } else if (has_files()) {
+    return;
+  }
+  tier.finished.push_back(std::move(finished));
+}
+
+/// Something was done to a key's file, or tried to be: what became of loads before says nothing.
+void Ledger::see_file(Tier& tier, std::uint32_t key) {
+  tier.seen.insert(key);
+  tier.lost.erase(key);
+  tier.torn.erase(key);
+  for (Finished& finished : tier.finished) {
+    if (finished.load_of == key) finished.load_of.reset();
+  }
 }
 
 void Ledger::run(const TierAskAgain& command, Expected&) {
@@ -307,11 +433,38 @@ void Ledger::run(const TierAskAgain& command, Expected&) {
 }
 
 void Ledger::run(const TierAdd& command, Expected&) {
-  tiers_[command.tier].held.insert(command.keys.begin(), command.keys.end());
+  Tier& tier = tiers_[command.tier];
+  tier.held.insert(command.keys.begin(), command.keys.end());
+  for (std::uint32_t key : command.keys) see_file(tier, key);
 }
 
 void Ledger::run(const TierDrop& command, Expected&) {
-  for (std::uint32_t key : command.keys) tiers_[command.tier].held.erase(key);
+  for (std::uint32_t key : command.keys) {
+    tiers_[command.tier].held.erase(key);
+    tiers_[command.tier].kept.erase(key);
+  }
+}
+
+void Ledger::run(const TierFaults& command, Expected&) {
+  Tier& tier = tiers_[command.tier];
+  tier.is_exact = false;
+  for (const Fault& fault : command.faults) {
+    tier.num_faults_of_remove += fault.operation == FileOperation::kRemove;
+    tier.ends_early |= fault.operation == FileOperation::kRead &&
+                       fault.fails_with == FileError::kNone && fault.num_bytes == 0;
+    tier.is_lied_to |= fault.fails_with == FileError::kENOENT;
+  }
+}
+
+void Ledger::run(const TierDamage& command, Expected&) {
+  Tier& tier = tiers_[command.tier];
+  tier.is_exact = false;
+  see_file(tier, command.key);
+  tier.damaged.insert(command.key);
+  tier.kept.erase(command.key);
+  const bool is_size =
+      command.damage == FileDamage::kTruncate || command.damage == FileDamage::kGrow;
+  if (is_size) tier.torn.insert(command.key);
 }
 
 }  // namespace kvfence::tiering

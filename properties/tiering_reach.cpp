@@ -48,6 +48,11 @@ std::size_t num_calls(const Observation& shown, std::string_view method) {
 
 }  // namespace
 
+void Reach::start(const Config& config) {
+  file_tiers_.clear();
+  for (std::uint32_t place : config.file_tiers) file_tiers_[place];
+}
+
 void Reach::count(const Command& command, const Observation& before, const Observation& after,
                   const World&) {
   count_calls(command, before, after);
@@ -85,6 +90,7 @@ void Reach::count_results(const TierCallRecord& poll, const Observation& before)
   std::uint32_t number = 0;
   std::size_t num_results = 0;
   for (std::string end; words >> number >> end; ++num_results) {
+    count_tried(poll.tier, number, end == "done");
     if (!before.jobs.has_value()) continue;
     const auto job =
         std::find_if(before.jobs->begin(), before.jobs->end(), [&](const Transfer& candidate) {
@@ -101,9 +107,79 @@ void Reach::count_results(const TierCallRecord& poll, const Observation& before)
   add(Reached::kSeveralJobsReported, num_results > 1);
 }
 
+void Reach::count_tried(std::uint32_t place, std::uint32_t number, bool done) {
+  const auto tier = file_tiers_.find(place);
+  if (tier == file_tiers_.end()) return;
+  std::vector<Tried>& all = tier->second.tried;
+  const auto tried =
+      std::find_if(all.begin(), all.end(), [&](const Tried& one) { return one.job.job == number; });
+  if (tried == all.end()) return;
+  const Transfer& job = tried->job;
+  const auto fails_with = [&](FileError error) {
+    return std::any_of(tried->faults.begin(), tried->faults.end(),
+                       [&](const Fault& fault) { return fault.fails_with == error; });
+  };
+  add(Reached::kPromotedFromFile, done && job.promotion);
+  add(Reached::kCascadedToFile, done && !job.promotion && !job.keys.empty());
+  add(Reached::kFileLoadFailed, !done && job.promotion);
+  add(Reached::kFileStoreFailed, !done && !job.promotion);
+  add(Reached::kDiskFull, !done && !job.promotion && fails_with(FileError::kENOSPC));
+  add(Reached::kPermissionDenied, !done && fails_with(FileError::kEACCES));
+  add(Reached::kShortTransferWentOn, done && fails_with(FileError::kNone));
+  if (!done && job.promotion) {
+    tier->second.lost.insert(tier->second.lost.end(), job.keys.begin(), job.keys.end());
+  }
+  all.erase(tried);
+}
+
+/// Missed by a tier that has a file of the key.
+void Reach::count_missed_file(const Lookup& command, const Observation& before,
+                              const Observation& after) {
+  if (!after.tier_calls.has_value() || !before.tiers.has_value()) return;
+  for (const TierCallRecord& call : *after.tier_calls) {
+    const auto tier = file_tiers_.find(call.tier);
+    if (tier == file_tiers_.end() || call.method != "lookup" || call.answer != "miss") continue;
+    if (!contains((*before.tiers)[call.tier].held, command.key)) continue;
+    const bool is_torn = contains(tier->second.torn, command.key);
+    add(Reached::kTornFileMissed, is_torn);
+    add(Reached::kDoubtfulFileMissed, !is_torn && contains(tier->second.lost, command.key));
+  }
+}
+
+void Reach::count_accepted(const TierFinish& command, const Observation& before,
+                           const Observation& after) {
+  const auto tier = file_tiers_.find(command.tier);
+  if (tier == file_tiers_.end() || !command.success || !shows_state(before)) return;
+  const auto job = std::find_if(before.jobs->begin(), before.jobs->end(), [&](const Transfer& one) {
+    return one.job == command.job && one.tier == command.tier;
+  });
+  if (job == before.jobs->end()) return;
+  tier->second.tried.push_back({*job, tier->second.faults});
+  if (!job->promotion) {
+    std::erase_if(tier->second.torn, [&](std::uint32_t key) { return contains(job->keys, key); });
+    std::erase_if(tier->second.lost, [&](std::uint32_t key) { return contains(job->keys, key); });
+  }
+  if (!before.tiers.has_value() || !after.tiers.has_value()) return;
+  const TierState& was = (*before.tiers)[command.tier];
+  const TierState& is = (*after.tiers)[command.tier];
+  add(Reached::kBadFileRemoved, is.held.size() < was.held.size());
+  add(Reached::kTemporaryFileLeft, is.num_temporary_files > was.num_temporary_files);
+}
+
+void Reach::count_accepted(const TierFaults& command, const Observation&, const Observation&) {
+  file_tiers_[command.tier].faults = command.faults;
+}
+
+void Reach::count_accepted(const TierDamage& command, const Observation&, const Observation&) {
+  const bool is_size =
+      command.damage == FileDamage::kTruncate || command.damage == FileDamage::kGrow;
+  if (is_size) file_tiers_[command.tier].torn.push_back(command.key);
+}
+
 void Reach::count_accepted(const Lookup& command, const Observation& before,
                            const Observation& after) {
   if (!after.result.has_value()) return;
+  count_missed_file(command, before, after);
   const LookupResult result = *after.result;
   add(Reached::kHit, result == LookupResult::kHit);
   const std::size_t num_asked = num_calls(after, "lookup");

@@ -5,7 +5,9 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string_view>
+#include <vector>
 
 #include "contract/tiering_target.h"
 #include "properties/reach_counts.h"
@@ -47,12 +49,24 @@ enum class Reached : std::uint8_t {
   kErrorNotReading,
   kErrorListedTwice,
   kErrorNotInConfig,
+  kErrorBadRange,
+  kPromotedFromFile,
+  kCascadedToFile,
+  kFileStoreFailed,
+  kFileLoadFailed,
+  kDiskFull,
+  kPermissionDenied,
+  kShortTransferWentOn,
+  kTornFileMissed,
+  kBadFileRemoved,
+  kDoubtfulFileMissed,
+  kTemporaryFileLeft,
 };
 
 using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
-inline constexpr std::array<ReachGoal, 33> kReachGoals = {{
+inline constexpr std::array<ReachGoal, 45> kReachGoals = {{
     {Reached::kHit, "hit", "a lookup found a block that can be read"},
     {Reached::kMissInEveryTier, "miss_in_every_tier", "a lookup asked every tier in vain"},
     {Reached::kPromotionBegun, "promotion_begun", "a lookup began a promotion"},
@@ -97,11 +111,30 @@ inline constexpr std::array<ReachGoal, 33> kReachGoals = {{
     {Reached::kErrorNotReading, "error_not_reading", "refused with not_reading"},
     {Reached::kErrorListedTwice, "error_listed_twice", "refused with listed_twice"},
     {Reached::kErrorNotInConfig, "error_not_in_config", "refused with not_in_config"},
+    {Reached::kErrorBadRange, "error_bad_range", "refused with bad_range"},
+    {Reached::kPromotedFromFile, "promoted_from_file", "a load of a file tier was done", 1, true},
+    {Reached::kCascadedToFile, "cascaded_to_file", "a store of a file tier was done", 1, true},
+    {Reached::kFileStoreFailed, "file_store_failed", "files kept a store from being done", 1, true},
+    {Reached::kFileLoadFailed, "file_load_failed", "files kept a load from being done", 1, true},
+    {Reached::kDiskFull, "disk_full", "a store failed while the disk was to be full", 1, true},
+    {Reached::kPermissionDenied, "permission_denied",
+     "a job failed while permission was to be denied", 1, true},
+    {Reached::kShortTransferWentOn, "short_transfer_went_on",
+     "a job was done while a read or write was to be short", 1, true},
+    {Reached::kTornFileMissed, "torn_file_missed", "a file of another size was missed", 1, true},
+    {Reached::kBadFileRemoved, "bad_file_removed", "a load removed the file", 1, true},
+    {Reached::kDoubtfulFileMissed, "doubtful_file_missed",
+     "a file was missed behind a load that failed", 1, true},
+    {Reached::kTemporaryFileLeft, "temporary_file_left", "a temporary file could not be removed", 1,
+     true},
 }};
 
 /// Counts of one suite.
 class Reach : public ReachCounts<kReachGoals> {
  public:
+  /// A run begins under that configuration, which has to be valid; the counts stay.
+  void start(const Config& config);
+
   /// Takes in one command, whatever it was answered. `before` is the whole observation of the
   /// command before, answer included; a default one for the first command of a run.
   ///
@@ -112,6 +145,9 @@ class Reach : public ReachCounts<kReachGoals> {
  private:
   void count_calls(const Command& command, const Observation& before, const Observation& after);
   void count_results(const TierCallRecord& poll, const Observation& before);
+  void count_tried(std::uint32_t tier, std::uint32_t job, bool done);
+  void count_missed_file(const Lookup& command, const Observation& before,
+                         const Observation& after);
 
   // For accepted commands.
   template <class Alternative>
@@ -122,6 +158,24 @@ class Reach : public ReachCounts<kReachGoals> {
   void count_accepted(const CompleteStore&, const Observation&, const Observation&);
   void count_accepted(const OnRequestFinished&, const Observation&, const Observation&);
   void count_accepted(const TakeEvents&, const Observation&, const Observation&);
+  void count_accepted(const TierFinish&, const Observation&, const Observation&);
+  void count_accepted(const TierFaults&, const Observation&, const Observation&);
+  void count_accepted(const TierDamage&, const Observation&, const Observation&);
+
+  /// A job that a file tier tried to carry out, and what was to go wrong.
+  struct Tried {
+    Transfer job;
+    std::vector<Fault> faults;
+  };
+
+  struct FileTier {
+    std::vector<Fault> faults;        ///< planned last
+    std::vector<Tried> tried;         ///< not yet reported
+    std::vector<std::uint32_t> torn;  ///< keys whose file got another size
+    std::vector<std::uint32_t> lost;  ///< keys of loads that failed
+  };
+
+  std::map<std::uint32_t, FileTier> file_tiers_;  ///< by place
 };
 
 }  // namespace kvfence::tiering

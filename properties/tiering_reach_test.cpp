@@ -1,5 +1,7 @@
 #include "properties/tiering_reach.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
@@ -205,6 +207,95 @@ TEST(TieringReach, CountsRefusalsByTheirCode) {
     refused.error = code;
     EXPECT_EQ(reached_by(PrepareLoad{{1}}, shown({}), refused), Situations{goal});
   }
+}
+
+/// What a run with one file tier reaches at its last command.
+struct Step {
+  Command command;
+  Observation after;
+};
+
+Situations reached_at_the_end_by(const std::vector<Step>& steps) {
+  Reach reach;
+  Config config;
+  config.file_tiers = {0};
+  reach.start(config);
+  Observation before = shown({});
+  before.tiers.emplace().resize(1);
+  std::vector<std::uint64_t> counts(kReachGoals.size());
+  for (const Step& step : steps) {
+    for (const ReachGoal& goal : kReachGoals) {
+      counts[static_cast<std::size_t>(goal.reached)] = reach.count_of(goal.reached);
+    }
+    reach.count(step.command, before, step.after, World());
+    before = step.after;
+  }
+  Situations reached;
+  for (const ReachGoal& goal : kReachGoals) {
+    if (reach.count_of(goal.reached) > counts[static_cast<std::size_t>(goal.reached)]) {
+      reached.push_back(goal.reached);
+    }
+  }
+  return reached;
+}
+
+/// With what the one tier holds.
+Observation holding(Observation observation, Keys held, std::uint32_t num_temporary_files = 0) {
+  observation.tiers.emplace() = {TierState{std::move(held), num_temporary_files}};
+  return observation;
+}
+
+Observation polled(std::string answer) {
+  return holding(with_calls(shown({}), {call("get_finished_jobs", 0, std::move(answer), {}, "")}),
+                 {});
+}
+
+TEST(TieringReach, CountsJobsOfFileTiers) {
+  const Observation storing = holding(shown({reading(1)}, {job(3, 0, false, {1})}), {});
+  const Observation loading = holding(shown({writing(1)}, {job(4, 0, true, {1})}), {1});
+  const auto plan = [](FileOperation operation, FileError error) {
+    return Step{TierFaults{0, {Fault{operation, 0, error, 5}}}, {}};
+  };
+  const auto run = [&](Step faults, const Observation& job, std::uint32_t number,
+                       std::string answer) {
+    faults.after = job;
+    return reached_at_the_end_by(
+        {faults, {TierFinish{0, number, true}, job}, {OnScheduleEnd{}, polled(std::move(answer))}});
+  };
+  const Step nothing{TierFaults{0, {}}, {}};
+  EXPECT_EQ(run(nothing, storing, 3, "3 done"),
+            (Situations{Reached::kCascadeDone, Reached::kCascadedToFile}));
+  EXPECT_EQ(run(nothing, loading, 4, "4 done"),
+            (Situations{Reached::kPromotionDone, Reached::kPromotedFromFile}));
+  EXPECT_EQ(run(plan(FileOperation::kWrite, FileError::kENOSPC), storing, 3, "3 failed"),
+            (Situations{Reached::kCascadeFailed, Reached::kFileStoreFailed, Reached::kDiskFull}));
+  EXPECT_EQ(run(plan(FileOperation::kOpen, FileError::kEACCES), loading, 4, "4 failed"),
+            (Situations{Reached::kPromotionFailed, Reached::kFileLoadFailed,
+                        Reached::kPermissionDenied}));
+  EXPECT_EQ(
+      run(plan(FileOperation::kWrite, FileError::kNone), storing, 3, "3 done"),
+      (Situations{Reached::kCascadeDone, Reached::kCascadedToFile, Reached::kShortTransferWentOn}));
+}
+
+TEST(TieringReach, CountsWhatBecomesOfFiles) {
+  const Observation loading = holding(shown({writing(1)}, {job(4, 0, true, {1})}), {1});
+  const TierFinish finish{0, 4, true};
+  EXPECT_EQ(reached_at_the_end_by({{OnScheduleEnd{}, loading}, {finish, holding(loading, {})}}),
+            Situations{Reached::kBadFileRemoved});
+  EXPECT_EQ(reached_at_the_end_by({{OnScheduleEnd{}, loading}, {finish, holding(loading, {1}, 1)}}),
+            Situations{Reached::kTemporaryFileLeft});
+  const Step missed{
+      Lookup{1, "A"},
+      holding(with_result(LookupResult::kMiss, {call("lookup", 0, "miss", {1})}), {1})};
+  const Step torn{TierDamage{0, 1, FileDamage::kGrow, 3}, holding(shown({}), {1})};
+  EXPECT_EQ(reached_at_the_end_by({torn, missed}),
+            (Situations{Reached::kMissInEveryTier, Reached::kTornFileMissed}));
+  Observation failed = polled("4 failed");
+  EXPECT_EQ(reached_at_the_end_by({{OnScheduleEnd{}, loading},
+                                   {finish, loading},
+                                   {OnScheduleEnd{}, holding(failed, {1})},
+                                   missed}),
+            (Situations{Reached::kMissInEveryTier, Reached::kDoubtfulFileMissed}));
 }
 
 }  // namespace

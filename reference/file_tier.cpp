@@ -50,6 +50,12 @@ void FileTier::reopen() {
   finished_.clear();
 }
 
+void FileTier::add_file(OffloadKeyView key, std::span<const std::byte> block) {
+  if (has_right_sized_file(key)) return;
+  add_folders_of(key);
+  write_whole_file(key, block);
+}
+
 void FileTier::delete_file(OffloadKeyView key) { files_.erase(OffloadKey(key)); }
 
 void FileTier::flip_bit(OffloadKeyView key, std::uint64_t bit) {
@@ -64,6 +70,7 @@ void FileTier::resize_file(OffloadKeyView key, std::uint64_t bytes) {
 
 void FileTier::copy_file(OffloadKeyView from, OffloadKeyView to) {
   const File copy = files_.at(OffloadKey(from));
+  add_folders_of(to);
   files_[OffloadKey(to)] = copy;
 }
 
@@ -165,13 +172,22 @@ bool FileTier::store_block(OffloadKeyView key, std::span<const std::byte> block)
     if (fails(FileOperation::kRemove) != 0) ++num_temporary_files_;
     return false;
   }
+  write_whole_file(key, block);
+  doubtful_.erase(OffloadKey(key));
+  return true;
+}
+
+void FileTier::add_folders_of(OffloadKeyView key) {
+  const std::string inner = folder_of(mapper_.get_file_name(key));
+  folders_.insert({folder_of(inner), inner});
+}
+
+void FileTier::write_whole_file(OffloadKeyView key, std::span<const std::byte> block) {
   File file;
   file.written_for = key;
   file.block.assign(block.begin(), block.end());
   file.num_bytes = right_size();
   files_[OffloadKey(key)] = file;
-  doubtful_.erase(OffloadKey(key));
-  return true;
 }
 
 /// Source: fs/io.py load_block, which removes the file after any failure.

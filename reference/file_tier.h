@@ -44,7 +44,9 @@ class FileTier {
   /// The process dies, or ends, and another one opens the same folder.
   void reopen();
 
-  /// What others do to a file, none of them by plan. The key has a file.
+  /// What others do to a file, none of them by plan. add_file as another tier would store the block;
+  /// a right-sized file stays. Those behind delete_file want a file.
+  void add_file(OffloadKeyView key, std::span<const std::byte> block);
   void delete_file(OffloadKeyView key);
   void flip_bit(OffloadKeyView key, std::uint64_t bit);       ///< below 8 times the file's bytes
   void resize_file(OffloadKeyView key, std::uint64_t bytes);  ///< not to its right size
@@ -81,6 +83,8 @@ class FileTier {
   bool file_fails(OffloadKeyView key);
 
   bool store_block(OffloadKeyView key, std::span<const std::byte> block);
+  void add_folders_of(OffloadKeyView key);
+  void write_whole_file(OffloadKeyView key, std::span<const std::byte> block);
   bool load_block(OffloadKeyView key, std::span<std::byte> block);
   Reading read_file(OffloadKeyView key);
 

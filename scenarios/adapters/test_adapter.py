@@ -346,6 +346,8 @@ TIERING = (
     ("tier_finish tier=1 job=1", "error=none num_jobs=3"),
     ("tier_finish tier=1 job=9", "error=none"),
     ("tier_finish tier=2 job=0", "error=not_in_config"),
+    ("tier_faults tier=0 faults=[(fault operation=write fails_with=EIO)]", "error=not_in_config"),
+    ("tier_damage tier=1 key=1 damage=flip at=3", "error=not_in_config"),
     ("on_schedule_end", "error=none num_jobs=3"),
     ("lookup key=1 request=A", "error=none result=hit num_jobs=1"
      " tier_calls=[(call method=get_finished_jobs tier=0 answer=\"0 failed\")"
@@ -1280,8 +1282,11 @@ class Release023(Release):
     def test_tiering(self):
         replies = self.ask_offload("tiering", "capacity=2 num_tiers=2", *[command for command, _ in TIERING])
         self.check_replies(replies, TIERING)
-        reply = self.ask("target tiering", "config num_tiers=9")[-1]
-        self.assertEqual(list(reply), ["malformed"])
+        for config in ("num_tiers=9", "file_tiers=[1]", "num_tiers=2 file_tiers=[1 0]"):
+            reply = self.ask("target tiering", f"config {config}")[-1]
+            self.assertEqual(list(reply), ["malformed"], config)
+        reply = self.ask("target tiering", "config file_tiers=[0]")[-1]
+        self.assertIn("expected file_tiers=[]", reply["unsupported"])
 
     def test_multi_connector_of_this_release(self):
         replies = self.ask(

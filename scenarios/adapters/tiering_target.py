@@ -5,10 +5,10 @@ Mirrors contract/tiering_target.h; session.py says what an implementation is. Ke
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional
 
 from eviction_target import CONFIG_KINDS, check_policy
-from line_language import FLAG, INTEGER, INTEGERS, TEXT, CommandReader, Line
+from line_language import FLAG, INTEGER, INTEGERS, RECORDS, TEXT, CommandReader, Line
 from session import Target, read_config
 
 NUM_TIERS_MAX = 8
@@ -23,9 +23,10 @@ class Config(NamedTuple):
     arc_refuses_with_idle_t1: Optional[bool] = None
     enable_events: bool = True
     num_tiers: int = 1
+    file_tiers: List[int] = []
 
 
-_CONFIG_KINDS = {**CONFIG_KINDS, "enable_events": FLAG, "num_tiers": INTEGER}
+_CONFIG_KINDS = {**CONFIG_KINDS, "enable_events": FLAG, "num_tiers": INTEGER, "file_tiers": INTEGERS}
 
 
 def config_from_line(line: Line) -> Config:
@@ -34,6 +35,9 @@ def config_from_line(line: Line) -> Config:
     check_policy(config)
     if config.num_tiers > NUM_TIERS_MAX:
         raise ValueError(f"num_tiers is at most {NUM_TIERS_MAX}")
+    places = config.file_tiers
+    if any(place >= config.num_tiers for place in places) or places != sorted(set(places)):
+        raise ValueError("file_tiers are places below num_tiers, ascending, each once")
     return config
 
 
@@ -56,6 +60,8 @@ READERS = {
         "tier_ask_again": ({"tier": INTEGER, "key": INTEGER, "times": INTEGER}, {"times": 1}),
         "tier_add": ({"tier": INTEGER, "keys": INTEGERS},),
         "tier_drop": ({"tier": INTEGER, "keys": INTEGERS},),
+        "tier_faults": ({"tier": INTEGER, "faults": RECORDS},),
+        "tier_damage": ({"tier": INTEGER, "key": INTEGER, "damage": TEXT, "at": INTEGER}, {"at": 0}),
     }.items()
 }
 

@@ -32,6 +32,8 @@ class UpstreamTiering:
 
     def __init__(self, modules: KVOffload, config: tiering_target.Config):
         modules.check_supported(config)
+        if config.file_tiers:
+            raise Unsupported("file_tiers: upstream's files have no header and no planned faults, expected file_tiers=[]")
         try:
             manager = importlib.import_module("vllm.v1.kv_offload.tiering.manager")
         except ImportError as error:
@@ -162,6 +164,12 @@ class UpstreamTiering:
             return "error=not_in_config"
         tier.held.difference_update(self._keys.list_of(numbers))
         return "error=none"
+
+    def tier_faults(self, place: int, faults: List[Any]) -> str:
+        return "error=not_in_config"
+
+    def tier_damage(self, place: int, number: int, damage: str, at: int) -> str:
+        return "error=not_in_config"
 
     # ---- What is observed ----
 

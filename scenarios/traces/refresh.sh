@@ -45,6 +45,6 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
     "simple_offload_pins_hits=$is_v0_23" "simple_offload_skips_stores_under_way=$is_v0_23" \
     "simple_offload_skips_unhashed_blocks=$is_v0_23" "simple_offload_aligns_stores=$is_v0_23"
 done
-record 0.23.0 v0.23 tiering 1 8 120
-record 0.23.0 v0.23 tiering 2 1 600
+record 0.23.0 v0.23 tiering 1 8 120 "file_tiers=[]"
+record 0.23.0 v0.23 tiering 2 1 600 "file_tiers=[]"
 record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"
