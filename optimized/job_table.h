@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "contract/secondary_tier.h"
+#include "optimized/instrumentation.h"
 
 namespace kvfence::optimized {
 
-template <class Job>
+template <class Job, class Instrumentation = NoInstrumentation>
 class JobTable {
  public:
   /// What was kept under this entry before is still in it. Requires: the id is not in the table.
@@ -43,6 +44,7 @@ class JobTable {
     free_.push_back(slots_[hole].entry);
     // The rest of the cluster moves up, so that no probe ends too early.
     for (std::size_t at = next(hole); slots_[at].entry != kNone; at = next(at)) {
+      instrumentation_.on_probe();
       if (((at - home_of(slots_[at].id)) & mask()) < ((at - hole) & mask())) continue;
       slots_[hole] = slots_[at];
       hole = at;
@@ -60,6 +62,7 @@ class JobTable {
   }
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(num_jobs_); }
+  const Instrumentation& instrumentation() const { return instrumentation_; }
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
@@ -79,7 +82,11 @@ class JobTable {
   /// The slot of the id, or the empty one where it belongs.
   std::size_t place_of(TierJobId id) const {
     std::size_t at = home_of(id);
-    while (slots_[at].entry != kNone && slots_[at].id != id) at = next(at);
+    instrumentation_.on_probe();
+    while (slots_[at].entry != kNone && slots_[at].id != id) {
+      at = next(at);
+      instrumentation_.on_probe();
+    }
     return at;
   }
 
@@ -93,6 +100,7 @@ class JobTable {
     }
   }
 
+  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<Slot> slots_;  ///< a power of two, at most half full
   std::vector<Job> jobs_;    ///< by entry
   std::vector<std::uint32_t> free_;

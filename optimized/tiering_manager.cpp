@@ -28,6 +28,7 @@ void BasicTieringOffloadingManager<Instrumentation>::poll() {
   has_polled_ = true;
   for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
     results_.clear();
+    instrumentation_.on_table_entries(1);
     tiers_[tier].get_finished_jobs(results_);
     for (const JobResult& result : results_) end_job(tier, result);
   }
@@ -38,6 +39,7 @@ void BasicTieringOffloadingManager<Instrumentation>::end_job(std::uint32_t tier,
                                                              const JobResult& result) {
   const Job* const job = jobs_.find(result.job_id);
   if (job == nullptr) return;
+  instrumentation_.on_table_entries(1 + job->blocks.size());
   if (job->tier != tier && !planted(Bug::kResultOfAnotherTierTaken)) return;
   if (job->is_promotion) {
     end_promotion(*job, result.success);
@@ -73,6 +75,7 @@ LookupResult BasicTieringOffloadingManager<Instrumentation>::ask_tiers(
     OffloadKeyView key, const RequestContext& request) {
   LookupResult result = LookupResult::kMiss;
   for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
+    instrumentation_.on_table_entries(1);
     const LookupResult found = tiers_[tier].lookup(key, request);
     if (found == LookupResult::kHit) {
       const bool asks_again =
@@ -105,7 +108,8 @@ template <class Instrumentation>
 auto BasicTieringOffloadingManager<Instrumentation>::group_of(std::uint32_t tier,
                                                               std::string_view req_id) -> Group& {
   Queue& queue = queues_[tier];
-  const auto id_of = [&queue](RequestIndex group) -> std::string_view {
+  const auto id_of = [&](RequestIndex group) -> std::string_view {
+    instrumentation_.on_requests(1);
     return queue.groups[group].req_id;
   };
   if (queue.num_groups > 0) {
@@ -140,6 +144,7 @@ ErrorCode BasicTieringOffloadingManager<Instrumentation>::prepare_load(
   poll();
   const ErrorCode code = primary_.prepare_load(keys, slots);
   if (code != ErrorCode::kNone) return code;
+  instrumentation_.on_table_entries(slots.size());
   for (SlotId slot : slots) ++uses_[slot].num_loads;
   if (planted(Bug::kUnreadPromotionHeld)) release_unread(keys);
   return ErrorCode::kNone;
@@ -149,6 +154,7 @@ template <class Instrumentation>
 ErrorCode BasicTieringOffloadingManager<Instrumentation>::complete_load(
     std::span<const OffloadKeyView> keys) {
   slots_.clear();
+  instrumentation_.on_table_entries(keys.size());
   for (OffloadKeyView key : keys) {
     const Index block = policy().find(key);
     if (block == Policy::kNone) return ErrorCode::kUnknownKey;
@@ -219,6 +225,7 @@ void BasicTieringOffloadingManager<Instrumentation>::cascade(std::uint32_t tier,
   job.req_id = request.req_id;
   job.blocks.clear();
   for (OffloadKeyView key : keys) job.blocks.push_back(policy().find(key));
+  instrumentation_.on_table_entries(1 + keys.size());
   tiers_[tier].submit_store({id, keys, slots_, request});
 }
 
@@ -226,6 +233,7 @@ template <class Instrumentation>
 ErrorCode BasicTieringOffloadingManager<Instrumentation>::complete_store(
     std::span<const OffloadKeyView> keys, const RequestContext& request, bool success) {
   bool any_promoted = false;
+  instrumentation_.on_table_entries(keys.size());
   for (OffloadKeyView key : keys) {
     const Index block = policy().find(key);
     if (block != Policy::kNone) {
@@ -256,6 +264,7 @@ ErrorCode BasicTieringOffloadingManager<Instrumentation>::complete_store(
 template <class Instrumentation>
 OffloadPolicy BasicTieringOffloadingManager<Instrumentation>::on_new_request(
     const RequestContext& request) {
+  instrumentation_.on_table_entries(tiers_.size());
   for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
     if (tiers_[tier].on_new_request(request) != OffloadPolicy::kRequestLevel) continue;
     add_request_level(request.req_id, tier);
@@ -295,6 +304,7 @@ void BasicTieringOffloadingManager<Instrumentation>::submit_promotions() {
     Queue& queue = queues_[tier];
     for (std::uint32_t at = 0; at < queue.num_groups; ++at) {
       Group& group = queue.groups[at];
+      instrumentation_.on_table_entries(1 + group.blocks.size());
       if (!planted(Bug::kPromotionsNotGrouped)) queue.ids.erase(group.req_id, at);
       // Only a planted bug empties a group.
       if (!group.blocks.empty()) submit_group(tier, group);
@@ -333,8 +343,10 @@ std::span<const OffloadKeyView> BasicTieringOffloadingManager<Instrumentation>::
 template <class Instrumentation>
 auto BasicTieringOffloadingManager<Instrumentation>::find_request_level(
     std::string_view req_id) const -> const RequestLevel* {
-  const auto found = request_level_ids_.find(
-      req_id, [this](RequestIndex at) -> std::string_view { return request_levels_[at].req_id; });
+  const auto found = request_level_ids_.find(req_id, [this](RequestIndex at) -> std::string_view {
+    instrumentation_.on_requests(1);
+    return request_levels_[at].req_id;
+  });
   return found ? &request_levels_[*found] : nullptr;
 }
 
@@ -342,6 +354,7 @@ template <class Instrumentation>
 void BasicTieringOffloadingManager<Instrumentation>::add_request_level(std::string_view req_id,
                                                                        std::uint32_t tier) {
   const auto id_of = [this](RequestIndex at) -> std::string_view {
+    instrumentation_.on_requests(1);
     return request_levels_[at].req_id;
   };
   auto at = request_level_ids_.find(req_id, id_of);

@@ -52,6 +52,11 @@ class BasicTieringOffloadingManager {
   std::uint32_t num_jobs() const { return jobs_.size(); }
   std::uint32_t num_pending() const { return num_pending_; }
 
+  /// The parts, for their instrumentation: jobs and blocks that are looked at are table entries,
+  /// names that are compared requests.
+  const Instrumentation& instrumentation() const { return instrumentation_; }
+  const auto& job_table() const { return jobs_; }
+
   /// Cost: O(keys of all jobs); for an observer.
   void jobs(std::vector<TierJobState>& out) const;
   /// Cost: O(queued keys); for an observer.
@@ -126,7 +131,7 @@ class BasicTieringOffloadingManager {
   BasicOffloadingManager<Instrumentation> primary_;
   std::vector<SecondaryTierHandle> tiers_;
   TierJobId next_job_id_ = 0;
-  JobTable<Job> jobs_;
+  JobTable<Job, Instrumentation> jobs_;
   std::vector<Queue> queues_;               ///< [tier]
   std::vector<std::uint32_t> queue_order_;  ///< tiers that have groups, by their first
   std::uint32_t num_pending_ = 0;
