@@ -84,6 +84,10 @@ Generator::Generator(const Config& config, Choices& choices)
 
 /// Where the state is not observed after every command, the last one that was is near enough.
 void Generator::see(const Observation& now) {
+  const bool is_missed = now.result.has_value() && *now.result == LookupResult::kMiss;
+  if (is_missed && !looked_up_.empty() && contains(below_, looked_up_.back())) {
+    remember(doubted_, looked_up_.back());
+  }
   keys_.see(now);
   if (!eviction::shows_lists(now) || !now.jobs.has_value() || !now.pending.has_value() ||
       !now.tiers.has_value()) {
@@ -192,6 +196,7 @@ Command Generator::draw(Choices& choices, std::size_t chosen) {
 
 /// One that a tier could bring, one that was looked up, or any.
 std::uint32_t Generator::draw_key_to_look_up(Choices& choices) const {
+  if (!doubted_.empty() && choices.once_in(4)) return keys_.one_of(doubted_, choices);
   if (!below_.empty() && choices.once_in(2)) return keys_.one_of(below_, choices);
   if (!looked_up_.empty() && choices.once_in(2)) return keys_.one_of(looked_up_, choices);
   return keys_.any(choices);
@@ -200,9 +205,11 @@ std::uint32_t Generator::draw_key_to_look_up(Choices& choices) const {
 /// The keys of a request: one behind the other.
 std::vector<std::uint32_t> Generator::draw_keys_to_store(Choices& choices) const {
   const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
-  // What was missed is computed, and stored.
-  const bool is_missed = !looked_up_.empty() && choices.once_in(3);
-  const std::uint32_t first = is_missed ? keys_.one_of(looked_up_, choices) : keys_.any(choices);
+  if (!doubted_.empty() && choices.once_in(3)) return {keys_.one_of(doubted_, choices)};
+  // What was missed is computed, and stored, though a tier may have it.
+  const Keys& missed = choices.once_in(2) ? looked_up_ : below_;
+  const bool is_missed = !missed.empty() && choices.once_in(3);
+  const std::uint32_t first = is_missed ? keys_.one_of(missed, choices) : keys_.any(choices);
   Keys keys;
   for (std::uint32_t at = 0; at < length; ++at) keys.push_back((first + at) % keys_.num_keys());
   if (!keys_.held().empty() && choices.once_in(3)) {

@@ -54,6 +54,7 @@ class Generator {
   Keys loading_;            ///< being read by a load
   std::string looking_up_;  ///< the request of the last lookup
   Keys looked_up_;          ///< lately, the last at the end
+  Keys doubted_;            ///< missed lately, although a tier holds them
   Keys finished_;           ///< jobs, lately
 };
 
