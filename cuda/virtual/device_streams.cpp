@@ -116,14 +116,13 @@ cudaError_t Device::event_destroy(cudaEvent_t event) {
 cudaError_t Device::event_record(cudaEvent_t event, cudaStream_t stream) {
   if (const auto code = enter(Function::kEventRecord)) return *code;
   EventState* state = find_event(event);
-  StreamState* recorded = find_stream(stream);
+  const StreamState* recorded = find_stream(stream);
   if (state == nullptr || recorded == nullptr) return fail(cudaErrorInvalidResourceHandle);
   const Actor actor = stream_number(stream);
-  recorded->clock.join(host_clock_, queue_.num_actors());
-  ++host_clock_.seen[kHost];
   state->is_recorded = true;
   state->recorded_at_call = call_;
   state->moment = {actor, queue_.enqueued(actor)};
+  // Without what the host knows: whatever is enqueued to wait for it comes from the host too.
   state->clock = recorded->clock;
   state->num_polls = 0;
   state->num_spurious = 0;

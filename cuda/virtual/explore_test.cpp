@@ -132,10 +132,10 @@ TEST(Explore, StopsAtItsBoundAndSaysSo) {
 
 /// All bytes of both pools, at the end of each order.
 std::pair<Exploration, std::set<std::string>> final_states(
-    bool prunes, const std::function<void(TestRig&)>& program) {
+    bool prunes, const std::function<void(TestRig&)>& program, std::uint32_t chunks = 1) {
   std::set<std::string> states;
   std::string state;
-  ExploreOptions options = with_chunks(1, prunes);
+  ExploreOptions options = with_chunks(chunks, prunes);
   options.orders_max = 1'000'000;
   std::byte* gpu = nullptr;
   std::byte* cpu = nullptr;
@@ -202,16 +202,18 @@ TEST(Explore, PruningReachesEveryFinalStateOfRandomPrograms) {
   std::uint64_t num_all = 0;
   std::uint64_t num_pruned = 0;
   std::size_t num_with_several_states = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 90; ++seed) {
     SCOPED_TRACE(seed);
-    const auto program = [seed](TestRig& rig) {
+    // Two copies in two parts each, or three whole ones.
+    const std::uint32_t chunks = seed % 3 == 0 ? 2 : 1;
+    const auto program = [seed, chunks](TestRig& rig) {
       Random random(seed);
       // Two blocks on each side and three streams: most programs race.
       for (std::size_t block = 0; block < 2; ++block) {
         rig.set_gpu(block, {block, 1});
         rig.set_cpu(block, {block, 2});
       }
-      for (std::uint32_t step = 0; step < 3; ++step) {
+      for (std::uint32_t step = 0; step < 4 - chunks; ++step) {
         const std::size_t stream = random.below(3);
         const std::size_t a = random.below(2);
         const std::size_t b = random.below(2);
@@ -235,8 +237,8 @@ TEST(Explore, PruningReachesEveryFinalStateOfRandomPrograms) {
         }
       }
     };
-    const auto [all, all_states] = final_states(false, program);
-    const auto [pruned, pruned_states] = final_states(true, program);
+    const auto [all, all_states] = final_states(false, program, chunks);
+    const auto [pruned, pruned_states] = final_states(true, program, chunks);
     ASSERT_EQ(all_states, pruned_states);
     ASSERT_LE(pruned.num_orders, all.num_orders);
     num_all += all.num_orders;

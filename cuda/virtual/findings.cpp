@@ -30,11 +30,8 @@ std::string by(const Access& access) {
   std::string text =
       std::string(" by ") + to_text(access.function) + " (call " + std::to_string(access.call);
   if (access.actor != kHost) text += ", stream " + std::to_string(access.actor);
-  if (access.entry == kSeveralEntries) {
-    text += ", several entries";
-  } else if (access.function == Function::kMemcpyBatchAsync) {
+  if (access.function == Function::kMemcpyBatchAsync)
     text += ", entry " + std::to_string(access.entry);
-  }
   if (access.is_out_of_order) text += ", out of stream order";
   return text + to_text(access.label) + ")";
 }

@@ -58,9 +58,6 @@ struct Access {
   bool is_out_of_order = false;  ///< a source read with order Any
 };
 
-/// Two reads of one batch in one place, merged: conflicts with every entry of it.
-inline constexpr std::uint32_t kSeveralEntries = ~std::uint32_t{0};
-
 /// Whether `prior`, recorded earlier, happened before `access`, whose clock this is.
 inline bool is_ordered(const Access& prior, const Access& access, const Clock& clock) {
   if (prior.actor == access.actor && prior.time == access.time && access.actor != kHost) {

@@ -416,6 +416,28 @@ TEST(Batches, ASourceReadDuringTheCallDoesNotWaitForItsWriters) {
   EXPECT_EQ(rig.device().races().size(), 1U);
 }
 
+TEST(Batches, ASourceReadDuringTheCallMayNotBeWrittenByTheSameBatch) {
+  TestRig rig(lazy());
+  std::array<void*, 2> dsts{rig.gpu(0), rig.cpu(0)};
+  std::array<const void*, 2> srcs{rig.cpu(0), rig.gpu(1)};
+  std::array<std::size_t, 2> sizes{TestRig::kBlockBytes, TestRig::kBlockBytes};
+  std::array<cudaMemcpyAttributes, 2> attributes{};
+  attributes[0].srcAccessOrder = cudaMemcpySrcAccessOrderDuringApiCall;
+  attributes[1].srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  std::array<std::size_t, 2> starts{0, 1};
+  ok(cudaMemcpyBatchAsync(dsts.data(), srcs.data(), sizes.data(), 2, attributes.data(),
+                          starts.data(), 2, rig.stream(0)));
+  EXPECT_EQ(rig.device().races().size(), 1U);
+}
+
+TEST(Batches, EntriesThatReadOnePlaceConflictWithOneThatWritesIt) {
+  TestRig rig(lazy());
+  ok(rig.batch(0, {{rig.gpu(1), rig.gpu(0)}, {rig.gpu(2), rig.gpu(0)}, {rig.gpu(3), rig.gpu(0)}}));
+  EXPECT_TRUE(rig.device().is_clean());
+  ok(rig.batch(0, {{rig.gpu(1), rig.gpu(0)}, {rig.gpu(2), rig.gpu(0)}, {rig.gpu(0), rig.gpu(4)}}));
+  EXPECT_EQ(rig.device().races().size(), 1U) << rig.device().report();
+}
+
 TEST(Batches, AttributesApplyFromTheirStartOn) {
   TestRig rig(commanded(1));
   std::array<void*, 3> dsts{rig.gpu(0), rig.gpu(1), rig.gpu(2)};
@@ -459,6 +481,23 @@ TEST(HostFunctions, MayRaceLikeAnythingElse) {
     ok(cudaDeviceSynchronize());
     EXPECT_EQ(rig.device().races().size(), 1U) << rig.device().report();
   }
+}
+
+TEST(HostFunctions, RaceWithWhatTheHostDoesAfterTheirCall) {
+  TestRig rig(lazy());
+  rig.fill(0, kOld);  // before: ordered
+  ok(cudaLaunchHostFunc(
+      rig.stream(0),
+      [](void* data) {
+        auto* in_function = static_cast<TestRig*>(data);
+        in_function->device().host_read(in_function->cpu(0), TestRig::kBlockBytes);
+      },
+      &rig));
+  rig.device().host_read(rig.cpu(0), TestRig::kBlockBytes);  // both read
+  rig.fill(0, kNew);
+  rig.sync(0);
+  ASSERT_EQ(rig.device().races().size(), 1U) << rig.device().report();
+  EXPECT_TRUE(rig.device().races()[0].first.is_write);
 }
 
 TEST(HostFunctions, MayNotCallTheRuntime) {
@@ -516,6 +555,21 @@ TEST(Memcpy, IsOrderedWithBlockingStreamsAndNotWithOthers) {
     ok(cudaDeviceSynchronize());
     EXPECT_EQ(rig.device().races().size(), flags == cudaStreamNonBlocking ? 1U : 0U)
         << rig.device().report();
+  }
+}
+
+TEST(Memcpy, HoldsBackBlockingStreamsAndNotOthers) {
+  for (const unsigned int flags : {cudaStreamDefault, cudaStreamNonBlocking}) {
+    TestRig rig(lazy());
+    cudaStream_t stream = nullptr;
+    ok(cudaStreamCreateWithFlags(&stream, flags));
+    // Between two places of the device: it may not be over when it returns.
+    ok(cudaMemcpy(rig.gpu(1), rig.gpu(0), TestRig::kBlockBytes, cudaMemcpyDeviceToDevice));
+    ok(cudaMemsetAsync(rig.gpu(1), 2, TestRig::kBlockBytes, stream));
+    ok(cudaStreamSynchronize(stream));
+    const bool is_blocking = flags == cudaStreamDefault;
+    EXPECT_EQ(rig.device().queue().num_in_flight(), is_blocking ? 0U : 1U);
+    EXPECT_EQ(rig.device().races().size(), is_blocking ? 0U : 1U) << rig.device().report();
   }
 }
 

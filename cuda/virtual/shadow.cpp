@@ -43,12 +43,11 @@ void Shadow::split(std::uintptr_t at) {
 void Shadow::add_read(Segment& segment, const Access& access, const Clock& clock) {
   for (Access& read : segment.reads) {
     if (read.actor != access.actor) continue;
-    if (read.time == access.time && read.entry != access.entry && read.actor != kHost) {
-      read.entry = kSeveralEntries;
-      return;
-    }
+    // Of two entries of a batch that read here the first stands for both: it conflicts with every
+    // entry that writes here later, but itself, and it has written already.
+    if (read.time == access.time && read.actor != kHost) return;
     // The later of two reads of one actor is over last.
-    if (access.time >= read.time) read = access;
+    if (access.time > read.time) read = access;
     return;
   }
   // Who knows that this read is over knows it of every read that happened before it.
