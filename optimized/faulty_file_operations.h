@@ -103,6 +103,10 @@ class FaultyFileOperations : public FileOperations {
     const std::optional<FileFault> fault = next(FileOperation::kRemove);
     return fault ? -fault->error : files_.remove(path);
   }
+  int remove_folder(const std::string& path) override {
+    const std::optional<FileFault> fault = next(FileOperation::kRemove);
+    return fault ? -fault->error : files_.remove_folder(path);
+  }
 
  private:
   std::optional<FileFault> next(FileOperation operation) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the file tier asks of the file system, and nothing more: one function a system call, so
-/// that a plan can make any of them fail.
+/// What the file tier and the synchronous connectors' storage ask of the file system, and nothing
+/// more: one function a system call, so that a plan can make any of them fail.
 
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +49,8 @@ class FileOperations {
   /// Atomically, in place of what has the new name.
   virtual int rename(const std::string& from, const std::string& to) = 0;
   virtual int remove(const std::string& path) = 0;
+  /// An empty folder.
+  virtual int remove_folder(const std::string& path) = 0;
 };
 
 }  // namespace kvfence::optimized

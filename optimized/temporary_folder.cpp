@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 namespace kvfence::optimized {
@@ -54,9 +55,9 @@ void remove_what_the_dead_left(PosixFileOperations& files, const std::filesystem
 TemporaryFolder::TemporaryFolder(const std::string& kind) {
   const std::filesystem::path parent = parent_folder();
   const std::string start = "kvfence_" + kind + "_";
-  // Once a process is often enough: its own folders are removed as they end.
-  static const bool once = (remove_what_the_dead_left(files_, parent, start), true);
-  static_cast<void>(once);
+  // Once a process and kind is often enough: its own folders are removed as they end.
+  static std::set<std::string> swept;
+  if (swept.insert(start).second) remove_what_the_dead_left(files_, parent, start);
   for (std::uint32_t number = 0; lock_ < 0; ++number) {
     path_ = (parent / (start + std::to_string(number))).string();
     lock_ = take_lock(files_, path_ + kLockEnding);

@@ -6,57 +6,34 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "contract/file_tier.h"
 #include "contract/secondary_tier.h"
+#include "optimized/temporary_folder.h"
 
 namespace kvfence::optimized {
 
-/// A new, empty folder, removed with all that is in it: in TMPDIR where that is set; else in memory
-/// where the system has that, since no test here is about disks; else among the temporary files.
-class TestFolder {
+/// What a test finds in it.
+class TestFolder : public TemporaryFolder {
  public:
-  explicit TestFolder(const std::string& name) {
-    const std::filesystem::path memory = "/dev/shm";
-    const bool in_memory = std::getenv("TMPDIR") == nullptr && std::filesystem::exists(memory);
-    const std::filesystem::path parent =
-        in_memory ? memory : std::filesystem::temp_directory_path();
-    for (int number = 0; path_.empty(); ++number) {
-      const std::filesystem::path path =
-          parent / ("kvfence_" + name + "_" + std::to_string(number));
-      if (std::filesystem::create_directory(path)) path_ = path;
-    }
-  }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  ~TestFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  std::string path() const { return path_.string(); }
+  explicit TestFolder(const std::string& name) : TemporaryFolder(name) {}
 
   /// Every file below, by path, of this ending.
   std::vector<std::filesystem::path> files(std::string_view ending) const {
     std::vector<std::filesystem::path> found;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path())) {
       if (entry.is_regular_file() && entry.path().string().ends_with(ending)) {
         found.push_back(entry.path());
       }
     }
     return found;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// A primary tier that is nothing but memory.
