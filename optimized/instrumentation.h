@@ -15,6 +15,7 @@
 #include "optimized/planted_multi_connector_bugs.h"
 #include "optimized/planted_offloading_bugs.h"
 #include "optimized/planted_simple_offload_bugs.h"
+#include "optimized/planted_synchronous_connector_bugs.h"
 #include "optimized/planted_tiering_bugs.h"
 
 namespace kvfence::optimized {
@@ -33,6 +34,7 @@ struct NoInstrumentation {
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
+  constexpr bool planted(PlantedSynchronousConnectorBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -59,6 +61,7 @@ class CountingInstrumentation {
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
+  constexpr bool planted(PlantedSynchronousConnectorBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
@@ -89,8 +92,8 @@ class PlantedInstrumentation {
   // Implicit, so that a pool is built from (config, PlantedBug), a manager from (config,
   // PlantedKVCacheBug), a scheduler from (config, connector, PlantedSchedulerBug), a policy from
   // (config, PlantedCachePolicyBug), half a connector from (spec, PlantedConnectorBug) or (spec,
-  // PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug); or with the bug in a part further
-  // down.
+  // PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug) or (spec, storage,
+  // PlantedSynchronousConnectorBug); or with the bug in a part further down.
   PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
@@ -101,6 +104,7 @@ class PlantedInstrumentation {
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
   PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
   PlantedInstrumentation(PlantedSimpleOffloadBug bug) : simple_offload_bug_(bug) {}
+  PlantedInstrumentation(PlantedSynchronousConnectorBug bug) : synchronous_connector_bug_(bug) {}
 
   bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
@@ -112,6 +116,9 @@ class PlantedInstrumentation {
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
   bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
   bool planted(PlantedSimpleOffloadBug bug) const { return bug == simple_offload_bug_; }
+  bool planted(PlantedSynchronousConnectorBug bug) const {
+    return bug == synchronous_connector_bug_;
+  }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
@@ -129,6 +136,7 @@ class PlantedInstrumentation {
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
   PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;
   PlantedSimpleOffloadBug simple_offload_bug_ = PlantedSimpleOffloadBug::kNone;
+  PlantedSynchronousConnectorBug synchronous_connector_bug_ = PlantedSynchronousConnectorBug::kNone;
 };
 
 }  // namespace kvfence::optimized
