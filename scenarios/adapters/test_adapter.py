@@ -4,9 +4,11 @@ Run: python3 scenarios/adapters/test_adapter.py [-v] [CLASS ...], or unittest's 
 installed nor fetched (fetch_vllm.py) is reported as skipped. Exit status: 0, 1 for a failure, 77 for a skip.
 """
 
+import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -16,6 +18,7 @@ import corrected_connector  # noqa: E402
 import corrected_disaggregated  # noqa: E402
 import corrected_multi_connector  # noqa: E402
 import corrected_simple_offload  # noqa: E402
+import corrected_synchronous_connector  # noqa: E402
 from corrected_scheduler import CORRECTIONS  # noqa: E402
 from line_language import (  # noqa: E402
     INTEGER,
@@ -104,11 +107,11 @@ class LineLanguage(unittest.TestCase):
                 reader.read(text)
 
 
-def converse(program, *lines, arguments=(), status=0):
+def converse(program, *lines, arguments=(), status=0, environment=None):
     """The replies of a program to these lines, as fields."""
     command = [sys.executable, str(HERE / program), *arguments]
     child = subprocess.run(command, input="".join(line + "\n" for line in lines), stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, text=True, timeout=60)
+                           stderr=subprocess.PIPE, text=True, timeout=60, env=environment)
     if child.returncode != status:
         raise AssertionError(f"{program} exited with {child.returncode}: {child.stderr}")
     return [parse_line(text).expectation for text in child.stdout.splitlines()]
@@ -694,6 +697,102 @@ CORRECTED_SIMPLE_OFFLOAD = (
 )
 
 
+# Command -> part of the reply: an ExampleConnector with a layer in each of two ranks. A's first block is kept in files; C
+# finds it, and one of the files cannot be read, which ends the engine; D reads both. Blocks of 4 tokens.
+_FOLDER = '"9f66c130786a1a05e4731f71a3c5f172"'
+_SYMBOLS = ("[84696349 259429540 4222352936 1472272637]", "[101473968 897126163 1083357933 2482782994]")
+_STORED = [f"(stored folder={_FOLDER} layer={layer} symbols={symbols})" for layer, symbols in enumerate(_SYMBOLS)]
+EXAMPLE = (
+    ("add_request id=A tokens=[1 2 3 4 5 6]", "error=none waiting=[A] num_engine_starts=1 folders=[] files=[]"),
+    ("add_request id=A tokens=[1]", "error=already_declared"),
+    ("update", "error=no_step_in_flight"),
+    ("update samples=[(sample request=Z tokens=[1])]", "error=unknown_request"),
+    ("schedule", f"error=none transfers=[(transfer request=A store=true folder={_FOLDER} num_tokens=4 blocks=[1])]"
+                 " fills=[] folders=[]"),
+    ("schedule", "error=steps_in_flight"),
+    ("update samples=[(sample request=A tokens=[1 2])]", "error=wrong_token_count folders=[]"),
+    ("update",
+     "error=none outputs=[(output request=A tokens=[1])] loaded=[] filled=[] failed=[]"
+     f" saved=[(file request=A layer=0 folder={_FOLDER} blocks=[1] symbols={_SYMBOLS[0]})"
+     f" (file request=A layer=1 folder={_FOLDER} blocks=[1] symbols={_SYMBOLS[1]})]"
+     f" folders=[{_FOLDER}] files=[{' '.join(_STORED)}]"),
+    ("finish_requests requests=[A] status=running", "error=bad_range"),
+    ("finish_requests requests=[A Z]", "error=unknown_request"),
+    ("finish_requests requests=[A]", "error=none running=[] num_referenced_blocks=1"),
+    ("reset_prefix_cache reset_connector=true", f"error=none success=true num_cached_blocks=0 folders=[{_FOLDER}]"),
+    ("add_request id=C tokens=[1 2 3 4 7 7]", "error=none"),
+    ("fail_next layer=1 operation=read", "error=none"),
+    ("schedule",
+     "error=none new_reqs=[(new request=C num_computed_tokens=4 blocks=[[3 4]])]"
+     f" transfers=[(transfer request=C folder={_FOLDER} num_tokens=4 blocks=[3])]"),
+    ("update",
+     f"error=none outputs=absent events=absent saved=[] failed=[(failed request=C layer=1 folder={_FOLDER})]"
+     f" loaded=[(file request=C layer=0 folder={_FOLDER} blocks=[3] symbols={_SYMBOLS[0]})]"
+     " num_engine_starts=2 running=[] requests=[] num_referenced_blocks=1"
+     f" symbols=[[{' '.join(['0'] * 24)}] [{' '.join(['0'] * 24)}]] files=[{' '.join(_STORED)}]"),
+    ("update", "error=no_step_in_flight"),
+    ("finish_requests requests=[C]", "error=none"),
+    ("add_request id=C tokens=[1]", "error=already_declared"),
+    ("add_request id=D tokens=[1 2 3 4 7 7]", "error=none"),
+    ("schedule", f"transfers=[(transfer request=D folder={_FOLDER} num_tokens=4 blocks=[1])]"),
+    ("update",
+     f"error=none failed=[] loaded=[(file request=D layer=0 folder={_FOLDER} blocks=[1] symbols={_SYMBOLS[0]})"
+     f" (file request=D layer=1 folder={_FOLDER} blocks=[1] symbols={_SYMBOLS[1]})] num_engine_starts=2"),
+    ("truncate_file tokens=[1 2 3 4] layer=0",
+     f"error=none files=[(stored folder={_FOLDER} layer=0 whole=false symbols=[]) {_STORED[1]}]"),
+    ("truncate_file tokens=[1 2 3 5] layer=0", "error=unknown_key"),
+    ("truncate_file tokens=[1 2 3 4] layer=2", "error=not_in_config"),
+    ("remove_file tokens=[1 2 3 4] layer=1", f"error=none folders=[{_FOLDER}]"),
+    ("remove_file tokens=[1 2 3 4] layer=1", "error=unknown_key"),
+    ("remove_file tokens=[1 2 3 4] layer=2", "error=not_in_config"),
+    ("fail_next layer=2 operation=open", "error=not_in_config"),
+    ("write_entry tokens=[1] num_files=1", "error=bad_range"),
+    ("write_entry tokens=[1] num_files=3", "error=not_in_config"),
+    ("write_entry tokens=[1 2 3 4] num_files=1", f"error=none files=[{_STORED[0]}]"),
+    ("remove_entry tokens=[1 2 3 4]", "error=none folders=[] files=[]"),
+    ("remove_entry tokens=[1 2 3 4]", "error=unknown_key"),
+)
+
+# The same for a DecodeBenchConnector with two layers: what is filled, and what the model makes of it.
+_FILLED = "0 0 0 0 1 1 1 1 1 16777620 1 1" + " 0" * 12
+DECODE_BENCH = (
+    ("add_request id=A tokens=[1 2 3 4 5 6]", "error=none filled_requests=[]"),
+    ("schedule", "error=none new_reqs=[(new request=A num_computed_tokens=5 blocks=[[1 2]])] transfers=[]"
+                 " fills=[(fill request=A num_tokens=5 blocks=[[1 2]])] filled_requests=[A]"),
+    ("update", "error=none loaded=[] saved=[] failed=[] filled=[(filled request=A layer=0 blocks=[1 2])"
+               f" (filled request=A layer=1 blocks=[1 2])] symbols=[[{_FILLED}] [{_FILLED}]]"),
+    ("schedule", "error=none fills=[]"),
+    ("finish_requests requests=[A]", "error=none filled_requests=[]"),
+    ("write_entry tokens=[] num_files=0", "error=not_in_config"),
+    ("remove_entry tokens=[]", "error=not_in_config"),
+    ("remove_file tokens=[] layer=0", "error=not_in_config"),
+    ("truncate_file tokens=[] layer=0", "error=not_in_config"),
+    ("fail_next layer=0 operation=create", "error=not_in_config"),
+)
+
+# As CORRECTED, for the synchronous connectors: name, profiles, story, last reply with and without.
+_BOTH = ("v0.19", "v0.23")
+CORRECTED_SYNCHRONOUS_CONNECTOR = (
+    ("negative_match", _BOTH,
+     ("", "add_request id=A tokens=[1 1 1 1] max_tokens=1", "schedule", "update", "add_request id=B tokens=[1 1 1 1 1]",
+      "schedule"),
+     "new_reqs=[(new request=B num_computed_tokens=4 blocks=[[1 2]])]",
+     "new_reqs=[(new request=B num_computed_tokens=0 blocks=[[1 2]])]"),
+    ("stores_uncomputed_tokens", _BOTH,
+     ("max_num_batched_tokens=5", "add_request id=A tokens=[1 1 1 1 1 1 1 1 1]", "schedule", "update"),
+     "saved=[]",
+     'saved=[(file request=A layer=0 folder="bb9a9e079341b9d7bd973734cff4ca4c" blocks=[1 2]'
+     " symbols=[84696349 259429541 4239130557 2143524485 2783310685 0 0 0])]"),
+    ("stores_uncomputed_tokens", _BOTH,
+     ("max_num_batched_tokens=8", "add_request id=A tokens=[1 1 1 1 1 1 1 1 1 1 1 1 1]", "schedule", "update",
+      "finish_requests requests=[A]", "add_request id=B tokens=[1 1 1 1 1 1 1 1 1 1 1 1 1 1]", "schedule", "update"),
+     "failed=[]", None),
+    ("file_errors", _BOTH,
+     ("", "write_entry tokens=[1 1 1 1] num_files=0", "add_request id=A tokens=[1 1 1 1 1 1]", "schedule", "update"),
+     'failed=[(failed request=A layer=0 folder="2f342f8c9cbe534abded11c763eddc3f")] num_engine_starts=2', None),
+)
+
+
 # Command -> part of the reply: a producer with one worker and a consumer with two. B reads what A computed; C, of the same
 # prompt, is aborted before it is admitted; the producer's workers hear of it. Blocks of 4 tokens.
 DISAGGREGATED = (
@@ -876,9 +975,9 @@ class Release(Story):
         except (ReleaseNotFound, ImportError) as error:
             raise unittest.SkipTest(str(error)) from error
 
-    def ask(self, *lines, options=(), status=0):
+    def ask(self, *lines, options=(), status=0, environment=None):
         return converse("vllm.py", *lines, arguments=("--release", RELEASE_OF_PROFILE[self.profile], *options),
-                        status=status)
+                        status=status, environment=environment)
 
     def test_story(self):
         self.tell("vllm.py", self.profile)
@@ -1078,6 +1177,42 @@ class Release(Story):
         replies = self.ask("target simple_offload", f"config profile={self.profile} {_WINDOW}",
                            "add_request id=A tokens=[1]")
         self.assertEqual(replies[-1]["error"], "not_in_config")
+
+    def test_synchronous_connector(self):
+        for config, story in (("world_size=2", EXAMPLE), ("kv_connector=decode_bench num_layers=2", DECODE_BENCH)):
+            replies = self.ask("target synchronous_connector",
+                               f"config profile={self.profile} num_gpu_blocks=6 {config}",
+                               *[command for command, _ in story])[2:]
+            self.check_replies(replies, story)
+
+    def test_synchronous_connector_leaves_no_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            replies = self.ask(
+                "target synchronous_connector", *[f"config profile={self.profile}"] * 2,
+                "add_request id=A tokens=[1 2 3 4 5 6]", "schedule", "update",
+                environment={**os.environ, "TMPDIR": folder})
+            self.assertEqual(len(replies[-1]["files"]), 1)
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
+
+    def test_synchronous_connector_corrections(self):
+        names = [name for name, *_ in CORRECTED_SYNCHRONOUS_CONNECTOR]
+        self.assertEqual(set(names), set(corrected_synchronous_connector.CORRECTIONS))
+        self.check_corrections("synchronous_connector", CORRECTED_SYNCHRONOUS_CONNECTOR)
+
+    def test_unsupported_synchronous_connector(self):
+        two_groups = "groups=[(full block_size=4) (sliding block_size=4 window=4)]"
+        other = "false" if self.profile == "v0.23" else "true"
+        for config, answer in (("kv_connector=offloading", "malformed"), ("num_layers=0", "malformed"),
+                               ("world_size=0", "malformed"), ("policy=priority", "malformed"),
+                               ("kv_connector=decode_bench groups=[(full block_size=4) (sliding block_size=8 window=8)]",
+                                "malformed"),
+                               (f"kv_connector=decode_bench decode_bench_hma={other}", "unsupported"),
+                               (two_groups, "unsupported"),
+                               (f"kv_connector=decode_bench {two_groups}",
+                                "unsupported" if self.profile == "v0.19" else None)):
+            with self.subTest(config=config):
+                (reply,) = self.ask("target synchronous_connector", f"config profile={self.profile} {config}")[1:]
+                self.assertEqual(list(reply), [answer] if answer else [])
 
     def test_unsupported_connector(self):
         for config, answer in (("kv_connector=other", "unsupported"), ("transfers_may_fail=true", "unsupported"),
@@ -1297,6 +1432,18 @@ class Release023(Release):
         self.assertEqual([call.fields["blocks"] for call in replies[3]["calls"]], [[[1], [2]]] * 2)
         self.assertEqual([call.fields["blocks"] for call in replies[4]["calls"]], [[[], []]] * 2)
         self.assertEqual([call.fields["method"] for call in replies[6]["calls"]], ["request_finished"] * 2)
+
+    def test_synchronous_connector_of_several_groups(self):
+        """The layers are those of group 0."""
+        replies = self.ask(
+            "target synchronous_connector", "config profile=v0.23 kv_connector=decode_bench"
+            " groups=[(full block_size=4) (sliding block_size=4 window=4)]", "add_request id=A tokens=[1]",
+            "add_request id=B tokens=[1 2 3 4 5 6] skip_reading_prefix_cache=true", "schedule", "update")
+        self.check_replies(replies[2:], (
+            ("add_request", "error=not_in_config"), ("add_request", "error=none"),
+            ("schedule", "fills=[(fill request=B num_tokens=5 blocks=[[1 2] [3 4]])]"),
+            ("update", "filled=[(filled request=B layer=0 blocks=[1 2])]")))
+
     def test_pins(self):
         """What was found for a request that does not get its blocks is held, and held anew at the next try."""
         replies = self.ask(

@@ -18,16 +18,26 @@ class Workers:
 
     def run_step(self, scheduler_output: Any) -> Any:
         """One step on all ranks: what upstream's aggregator makes of their reports (a KVConnectorOutput)."""
-        outputs = [self._run_rank(worker, scheduler_output) for worker in self._halves]
+        outputs = [self._run_rank(rank, scheduler_output) for rank in range(len(self._halves))]
         return self._aggregator.aggregate(outputs).kv_connector_output
 
-    def _run_rank(self, worker: Any, scheduler_output: Any) -> Any:
+    def _forward_context(self, rank: int, scheduler_output: Any) -> Any:
+        """What upstream's model runner sets for a step."""
+        return None
+
+    def _forward(self, rank: int, context: Any) -> None:
+        """The model's pass of a step with tokens."""
+
+    def _run_rank(self, rank: int, scheduler_output: Any) -> Any:
         """As upstream's model runner and its KV connector mixin."""
+        worker = self._halves[rank]
+        context = self._forward_context(rank, scheduler_output)
         meta = scheduler_output.kv_connector_metadata
         worker.handle_preemptions(meta)
         worker.bind_connector_metadata(meta)
-        worker.start_load_kv(None)
+        worker.start_load_kv(context)
         if scheduler_output.total_num_scheduled_tokens:
+            self._forward(rank, context)
             worker.wait_for_save()
         finished_sending, finished_recving = worker.get_finished(scheduler_output.finished_req_ids)
         report = self._outputs.KVConnectorOutput(

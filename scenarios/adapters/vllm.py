@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """kvfence adapter for the block pool, KV-cache manager, scheduler, offloading managers and the offloading,
-multiple and NIXL connectors of the real vLLM.
+multiple, NIXL and synchronous connectors of the real vLLM.
 
 Speaks the protocol of README.md on stdin and stdout.
 
@@ -23,6 +23,7 @@ import corrected_disaggregated
 import corrected_multi_connector
 import corrected_scheduler
 import corrected_simple_offload
+import corrected_synchronous_connector
 from block_pool_target import block_pool_target
 from connector_commands import UpstreamConnector
 from connector_target import connector_target
@@ -39,6 +40,8 @@ from scheduler_target import scheduler_target
 from session import Session, Unsupported
 from simple_offload_commands import UpstreamSimpleOffload
 from simple_offload_target import simple_offload_target
+from synchronous_connector_commands import UpstreamSynchronousConnector
+from synchronous_connector_target import synchronous_connector_target
 from tiering_target import tiering_target
 from upstream_kv_cache import UpstreamKVCache
 from upstream_multi_connector import UpstreamMultiConnector
@@ -50,7 +53,8 @@ from wire import serve
 CORRECTIONS = (*corrected_scheduler.CORRECTIONS, *corrected_connector.CORRECTIONS,
                *corrected_multi_connector.CORRECTIONS,
                *corrected_disaggregated.CORRECTIONS,
-               *corrected_simple_offload.CORRECTIONS)
+               *corrected_simple_offload.CORRECTIONS,
+               *corrected_synchronous_connector.CORRECTIONS)
 
 
 class Upstream:
@@ -116,6 +120,7 @@ def main() -> int:
     make_multi_connector = functools.partial(UpstreamMultiConnector, uncorrected=uncorrected)
     make_disaggregated = functools.partial(UpstreamDisaggregated, uncorrected=uncorrected)
     make_simple_offload = functools.partial(UpstreamSimpleOffload, uncorrected=uncorrected)
+    make_synchronous_connector = functools.partial(UpstreamSynchronousConnector, uncorrected=uncorrected)
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
@@ -126,7 +131,8 @@ def main() -> int:
                       connector_target(upstream.offload_maker(make_connector)),
                       multi_connector_target(upstream.maker(make_multi_connector)),
                       disaggregated_target(upstream.maker(make_disaggregated)),
-                      simple_offload_target(upstream.maker(make_simple_offload)))
+                      simple_offload_target(upstream.maker(make_simple_offload)),
+                      synchronous_connector_target(upstream.maker(make_synchronous_connector)))
     serve(session.answer)
     return 0
 
