@@ -9,8 +9,9 @@ from typing import Any, FrozenSet, Optional
 
 # Name -> what upstream does without it, and where that was seen in public.
 CORRECTIONS = {
-    "negative_match": "a prompt that is found in files, but further in the GPU's cache, has a negative number of"
-                      " external tokens: blocks that were found are computed anew (vllm#53495)",
+    "negative_match": "a prompt that is found in files, but further in the GPU's cache, or that has one token, has a"
+                      " negative number of external tokens: what was found is computed anew, or what is not there"
+                      " (vllm#53495)",
     "stores_uncomputed_tokens": "a prompt that a step computes in part is stored with that step: fewer blocks"
                                 " than its name says, or blocks with tokens that are not computed",
     "file_errors": "a file that cannot be read or written ends the process",

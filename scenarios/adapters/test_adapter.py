@@ -778,6 +778,11 @@ CORRECTED_SYNCHRONOUS_CONNECTOR = (
       "schedule"),
      "new_reqs=[(new request=B num_computed_tokens=4 blocks=[[1 2]])]",
      "new_reqs=[(new request=B num_computed_tokens=0 blocks=[[1 2]])]"),
+    ("negative_match", _BOTH,
+     ("", "add_request id=A tokens=[1] max_tokens=1", "schedule", "update", "add_request id=B tokens=[2]", "schedule"),
+     "scheduled=[(scheduled request=B num_tokens=1 samples=true)]",
+     "scheduled=[(scheduled request=B num_tokens=5 samples=true)]"
+     " new_reqs=[(new request=B num_computed_tokens=-4 blocks=[[2]])]"),
     ("stores_uncomputed_tokens", _BOTH,
      ("max_num_batched_tokens=5", "add_request id=A tokens=[1 1 1 1 1 1 1 1 1]", "schedule", "update"),
      "saved=[]",
