@@ -12,7 +12,6 @@ cudaError_t Device::malloc(void** address, std::size_t size) {
   if (size == 0) return cudaSuccess;
   const Allocation* allocation = memory_.allocate_device(size);
   if (allocation == nullptr) return fail(cudaErrorMemoryAllocation);
-  shadow_.forget(allocation->address, allocation->address + size);
   *address = reinterpret_cast<void*>(allocation->address);
   return cudaSuccess;
 }
@@ -80,9 +79,6 @@ void Device::give_back(const Allocation& allocation) {
     misuse(Misuse::Kind::kFreeInFlight);
   }
   memory_.release(allocation);
-  if (is_owned_elsewhere) {
-    shadow_.forget(allocation.address, allocation.address + allocation.size);
-  }
 }
 
 cudaError_t Device::host_get_device_pointer(void** device_address, void* address,

@@ -1,5 +1,5 @@
-/// Goal: the exhaustive scheduler visits every order exactly once, says when it did not get through,
-/// and leaves out nothing that matters when it prunes.
+/// Goal: the exhaustive scheduler visits every order exactly once, says when it did not get
+/// through, and leaves out nothing that matters when it prunes.
 
 #include "cuda/virtual/explore.h"
 

@@ -1,5 +1,5 @@
-/// Goal: a million random steps of programs that are right, and only just, without one false alarm of
-/// order or of bytes; and of programs that leave out one wait, every one is found.
+/// Goal: a million random steps of programs that are right, and only just, without one false alarm
+/// of order or of bytes; and of programs that leave out one wait, every one is found.
 ///
 /// The generator plans with a model of its own: for each block who touched it last, for each stream
 /// and the host which work of the others it comes after. It orders what has to be ordered, by a

@@ -64,6 +64,22 @@ TEST(Streams, SynchronizeForcesItsAncestorsAndNothingElse) {
   EXPECT_EQ(order, (std::vector<int>{0, 2}));
 }
 
+TEST(Streams, OtherWorkMayRunWhileTheHostWaits) {
+  for (const Schedule schedule : {Schedule::kRandom, Schedule::kPriority}) {
+    std::array<int, 2> num_by_outcome{};
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+      TestRig rig({.schedule = schedule, .seed = seed});
+      bool has_run = false;
+      rig.store(1, 0, 0);
+      ok(rig.device().launch(rig.stream(0), {}, {}, [&] { has_run = true; }));
+      rig.sync(1);
+      ++num_by_outcome[has_run ? 1 : 0];
+    }
+    EXPECT_GT(num_by_outcome[0], 0) << to_text(schedule);
+    EXPECT_GT(num_by_outcome[1], 0) << to_text(schedule);
+  }
+}
+
 TEST(Streams, DestroyReturnsAtOnceAndTheWorkGoesOn) {
   TestRig rig(lazy());
   cudaStream_t stream = nullptr;
@@ -171,6 +187,16 @@ TEST(Events, DestroyedBeforeItCompletesStillHoldsItsWaiters) {
   rig.sync(1);
   EXPECT_EQ(order, (std::vector<int>{0, 1}));
   EXPECT_EQ(cudaEventQuery(rig.event(0)), cudaErrorInvalidResourceHandle);
+}
+
+TEST(Events, ADestroyedOneIsNotItsSuccessor) {
+  TestRig rig(lazy());
+  ok(cudaEventDestroy(rig.event(3)));
+  cudaEvent_t successor = nullptr;
+  ok(cudaEventCreateWithFlags(&successor, cudaEventDisableTiming));
+  EXPECT_NE(successor, rig.event(3));
+  EXPECT_EQ(cudaEventQuery(rig.event(3)), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventQuery(successor), cudaSuccess);
 }
 
 TEST(Events, AQueryMayWronglySayNotReadyButNotForEver) {

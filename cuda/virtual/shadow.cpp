@@ -4,12 +4,6 @@
 
 namespace kvfence::virtual_device {
 
-void Shadow::forget(std::uintptr_t begin, std::uintptr_t end) {
-  split(begin);
-  split(end);
-  segments_.erase(segments_.lower_bound(begin), segments_.lower_bound(end));
-}
-
 Shadow::Segments::iterator Shadow::isolate(const Access& access) {
   split(access.begin);
   split(access.end);

@@ -1,6 +1,7 @@
 #pragma once
 
 /// For every byte the last write and the reads since: what the next access is compared with.
+/// Freeing is a write of the host's, which whatever uses the address next comes after.
 
 #include <cstdint>
 #include <map>
@@ -41,9 +42,6 @@ class Shadow {
     it->second.write = access;
     it->second.reads.clear();
   }
-
-  /// The bytes begin a new life.
-  void forget(std::uintptr_t begin, std::uintptr_t end);
 
   std::size_t num_segments() const { return segments_.size(); }
 

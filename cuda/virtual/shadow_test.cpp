@@ -1,5 +1,6 @@
 /// Goal: the shadow of memory knows, for every byte, who touched it last, exactly to the byte; it
-/// agrees with a shadow that keeps one history for each byte, and does not grow where nothing is new.
+/// agrees with a shadow that keeps one history for each byte, and does not grow where nothing is
+/// new.
 
 #include "cuda/virtual/shadow.h"
 
@@ -70,14 +71,6 @@ TEST_F(ShadowTest, OneWriteJoinsWhatWasApart) {
   EXPECT_EQ(shadow.num_segments(), 10U);
   touch(1, 0, 100, true);
   EXPECT_EQ(shadow.num_segments(), 1U);
-}
-
-TEST_F(ShadowTest, ForgottenBytesMeetNobody) {
-  touch(1, 0, 100, true);
-  shadow.forget(20, 40);
-  EXPECT_TRUE(touch(2, 20, 40, true).empty());
-  EXPECT_EQ(touch(2, 19, 20, false).size(), 1U);
-  EXPECT_EQ(touch(2, 40, 41, false).size(), 1U);
 }
 
 /// One history for each byte, in the plainest form.
