@@ -289,6 +289,14 @@ std::size_t Device::advance(cudaStream_t stream, std::size_t num_steps) {
 std::byte* Device::bytes(const void* address, std::size_t size) const {
   const Place place = memory_.place(address, size);
   KVFENCE_CHECK(place.kind == Place::Kind::kInside, "bytes of no live allocation");
+  const Work* acting = queue_.acting();
+  if (acting != nullptr && acting->function == Function::kLaunch) {
+    const bool is_declared =
+        std::any_of(acting->ranges.begin(), acting->ranges.end(), [&](const ByteRange& range) {
+          return range.begin <= place.bytes && place.bytes + size <= range.end;
+        });
+    KVFENCE_CHECK(is_declared, "a kernel's twin touches what it has not declared");
+  }
   return place.bytes;
 }
 

@@ -62,7 +62,8 @@ class Device {
   cudaError_t launch(cudaStream_t stream, const std::vector<MemoryRange>& reads,
                      const std::vector<MemoryRange>& writes, std::function<void()> function);
   /// The bytes behind addresses of device or pinned memory; for twins of kernels and for tests.
-  /// Aborts unless they lie in one live allocation.
+  /// Aborts unless they lie in one live allocation, and in a twin unless they lie in one range that
+  /// it declares.
   std::byte* bytes(const void* address, std::size_t size) const;
   /// Belongs to the following calls in reports. The text is a literal.
   void set_label(Label label) { label_ = label; }

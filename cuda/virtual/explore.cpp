@@ -107,7 +107,7 @@ Exploration explore(const ExploreOptions& options, const std::function<void(Devi
   device_options.chooser = &chooser;
   Exploration exploration;
   do {
-    if (exploration.num_orders == options.orders_max) return exploration;
+    if (exploration.num_orders + exploration.num_redundant == options.runs_max) return exploration;
     chooser.start_run();
     Device device(device_options);
     const Installed installed(device);

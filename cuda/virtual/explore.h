@@ -16,12 +16,12 @@ struct Exploration {
   std::uint64_t num_orders = 0;     ///< runs that differ in the order of steps and calls
   std::uint64_t num_redundant = 0;  ///< runs cut short as equal to another (sleep sets)
   std::uint64_t num_steps = 0;
-  bool is_complete = false;  ///< no order is left; else `orders_max` was reached
+  bool is_complete = false;  ///< no order is left; else `runs_max` was reached
 };
 
 struct ExploreOptions {
-  Options device;  ///< schedule and chooser are set here
-  std::uint64_t orders_max = 100'000;
+  Options device;                    ///< schedule and chooser are set here
+  std::uint64_t runs_max = 100'000;  ///< redundant ones are runs too
   /// Leaves out orders that differ from a visited one only in the order of steps that share no byte
   /// (sleep sets, Godefroid 1996). A call of the program counts as sharing with every step.
   bool prunes = false;

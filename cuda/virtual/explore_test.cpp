@@ -5,13 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <iostream>
 #include <map>
-#include <memory>
 #include <set>
-#include <string>
 
+#include "contract/digest.h"
 #include "cuda/virtual/test_rig.h"
 
 namespace kvfence::virtual_device {
@@ -116,47 +117,49 @@ TEST(Explore, AnEarlyReadComesBeforeAndAfterWhatItShouldWaitFor) {
 
 TEST(Explore, StopsAtItsBoundAndSaysSo) {
   ExploreOptions options = with_chunks(2);
-  options.orders_max = 5;
+  options.runs_max = 5;
   const Exploration exploration = explore(options, [](Device& device) {
     TestRig rig(device);
     rig.store(0, 0, 0);
   });
   EXPECT_EQ(exploration.num_orders, 5U);
   EXPECT_FALSE(exploration.is_complete);
-  options.orders_max = 6;
+  options.runs_max = 6;
   EXPECT_TRUE(explore(options, [](Device& device) {
                 TestRig rig(device);
                 rig.store(0, 0, 0);
               }).is_complete);
 }
 
-/// All bytes of both pools, at the end of each order.
-std::pair<Exploration, std::set<std::string>> final_states(
-    bool prunes, const std::function<void(TestRig&)>& program, std::uint32_t chunks = 1) {
-  std::set<std::string> states;
-  std::string state;
+struct Ends {
+  Exploration exploration;
+  std::set<Xxh3Digest> states;  ///< digests of both pools, at the end of each order
+};
+
+Ends explore_ends(bool prunes, const std::function<void(TestRig&)>& program,
+                  std::uint32_t chunks = 1) {
+  constexpr std::size_t kPoolBytes = TestRig::kNumBlocks * TestRig::kBlockBytes;
+  Ends ends;
   ExploreOptions options = with_chunks(chunks, prunes);
-  options.orders_max = 1'000'000;
-  std::byte* gpu = nullptr;
-  std::byte* cpu = nullptr;
-  std::unique_ptr<TestRig> rig;
-  const Exploration exploration = explore(
+  options.runs_max = 2000;
+  const std::byte* gpu = nullptr;
+  const std::byte* cpu = nullptr;
+  ends.exploration = explore(
       options,
       [&](Device& device) {
-        rig = std::make_unique<TestRig>(device);
-        gpu = rig->gpu(0);
-        cpu = rig->cpu(0);
-        program(*rig);
+        TestRig rig(device);
+        gpu = rig.gpu(0);
+        cpu = rig.cpu(0);
+        program(rig);
+        ok(cudaDeviceSynchronize());
       },
       [&](Device& device) {
-        constexpr std::size_t kBytes = TestRig::kNumBlocks * TestRig::kBlockBytes;
-        state.assign(reinterpret_cast<const char*>(device.bytes(gpu, kBytes)), kBytes);
-        state.append(reinterpret_cast<const char*>(device.bytes(cpu, kBytes)), kBytes);
-        states.insert(state);
+        std::array<std::byte, 2 * kPoolBytes> pools;
+        std::copy_n(device.bytes(gpu, kPoolBytes), kPoolBytes, pools.begin());
+        std::copy_n(device.bytes(cpu, kPoolBytes), kPoolBytes, pools.begin() + kPoolBytes);
+        ends.states.insert(xxh3_128(pools));
       });
-  rig.reset();
-  EXPECT_TRUE(exploration.is_complete);
-  return {exploration, states};
+  return ends;
 }
 
 TEST(Explore, PruningReachesEveryFinalState) {
@@ -186,67 +189,116 @@ TEST(Explore, PruningReachesEveryFinalState) {
   };
   for (std::size_t index = 0; index < programs.size(); ++index) {
     SCOPED_TRACE(index);
-    const auto [all, all_states] = final_states(false, programs[index]);
-    const auto [pruned, pruned_states] = final_states(true, programs[index]);
-    EXPECT_EQ(all_states, pruned_states);
-    EXPECT_EQ(all.num_redundant, 0U);
-    EXPECT_LT(pruned.num_orders, all.num_orders);
-    std::cout << "program " << index << ": " << all.num_orders << " orders, " << pruned.num_orders
-              << " when pruned, " << all_states.size() << " final states\n";
+    const Ends all = explore_ends(false, programs[index]);
+    const Ends pruned = explore_ends(true, programs[index]);
+    EXPECT_TRUE(all.exploration.is_complete && pruned.exploration.is_complete);
+    EXPECT_TRUE(all.states == pruned.states);
+    EXPECT_EQ(all.exploration.num_redundant, 0U);
+    EXPECT_LT(pruned.exploration.num_orders, all.exploration.num_orders);
+    std::cout << "program " << index << ": " << all.exploration.num_orders << " orders, "
+              << pruned.exploration.num_orders << " when pruned, " << all.states.size()
+              << " final states\n";
   }
   // Of orders of which none matters one is left.
-  EXPECT_EQ(final_states(true, programs[0]).first.num_orders, 1U);
+  EXPECT_EQ(explore_ends(true, programs[0]).exploration.num_orders, 1U);
+}
+
+/// Two blocks on each side and three streams: most programs race.
+void random_program(TestRig& rig, std::uint64_t seed, std::uint32_t num_steps) {
+  Random random(seed);
+  for (std::size_t block = 0; block < 2; ++block) {
+    rig.set_gpu(block, {block, 1});
+    rig.set_cpu(block, {block, 2});
+  }
+  for (std::uint32_t step = 0; step < num_steps; ++step) {
+    const std::size_t stream = random.below(3);
+    const std::size_t a = random.below(2);
+    const std::size_t b = random.below(2);
+    const auto order = static_cast<cudaMemcpySrcAccessOrder>(1 + random.below(3));
+    switch (random.below(9)) {
+      case 0:
+        rig.store(stream, a, b);
+        break;
+      case 1:
+        rig.load(stream, a, b);
+        break;
+      case 2:
+        rig.compute(stream, a, {10 + step, 1});
+        break;
+      case 3:
+        ok(rig.batch(stream, {{rig.cpu(a), rig.gpu(b)}}, order));
+        break;
+      case 4:
+        ok(rig.batch(stream, {{rig.gpu(a), rig.cpu(0)}, {rig.gpu(1 - a), rig.cpu(1)}}, order));
+        break;
+      case 5:
+        rig.fill(a, {20 + step, 1});
+        break;
+      case 6:
+        rig.sync(stream);
+        break;
+      default:
+        rig.record(0, random.below(3));
+        rig.wait(stream, 0);
+        break;
+    }
+  }
 }
 
 TEST(Explore, PruningReachesEveryFinalStateOfRandomPrograms) {
   std::uint64_t num_all = 0;
   std::uint64_t num_pruned = 0;
+  std::size_t num_compared = 0;
   std::size_t num_with_several_states = 0;
-  for (std::uint64_t seed = 1; seed <= 90; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(seed);
-    // Two copies in two parts each, or three whole ones.
+    // Two steps with copies in two parts, or three with whole ones.
     const std::uint32_t chunks = seed % 3 == 0 ? 2 : 1;
-    const auto program = [seed, chunks](TestRig& rig) {
-      Random random(seed);
-      // Two blocks on each side and three streams: most programs race.
-      for (std::size_t block = 0; block < 2; ++block) {
-        rig.set_gpu(block, {block, 1});
-        rig.set_cpu(block, {block, 2});
-      }
-      for (std::uint32_t step = 0; step < 4 - chunks; ++step) {
-        const std::size_t stream = random.below(3);
-        const std::size_t a = random.below(2);
-        const std::size_t b = random.below(2);
-        switch (random.below(5)) {
-          case 0:
-            rig.store(stream, a, b);
-            break;
-          case 1:
-            rig.load(stream, a, b);
-            break;
-          case 2:
-            rig.compute(stream, a, {10 + step, 1});
-            break;
-          case 3:
-            ok(rig.batch(stream, {{rig.cpu(a), rig.gpu(b)}}, cudaMemcpySrcAccessOrderAny));
-            break;
-          default:
-            rig.record(0, random.below(3));
-            rig.wait(stream, 0);
-            break;
-        }
-      }
-    };
-    const auto [all, all_states] = final_states(false, program, chunks);
-    const auto [pruned, pruned_states] = final_states(true, program, chunks);
-    ASSERT_EQ(all_states, pruned_states);
-    ASSERT_LE(pruned.num_orders, all.num_orders);
-    num_all += all.num_orders;
-    num_pruned += pruned.num_orders;
-    num_with_several_states += all_states.size() > 1 ? 1 : 0;
+    const auto program = [&](TestRig& rig) { random_program(rig, seed, 4 - chunks); };
+    const Ends all = explore_ends(false, program, chunks);
+    if (!all.exploration.is_complete) continue;  // too many orders to see all of them
+    const Ends pruned = explore_ends(true, program, chunks);
+    if (!pruned.exploration.is_complete) continue;
+    ASSERT_TRUE(all.states == pruned.states);
+    ++num_compared;
+    num_all += all.exploration.num_orders;
+    num_pruned += pruned.exploration.num_orders;
+    num_with_several_states += all.states.size() > 1 ? 1 : 0;
   }
   EXPECT_LT(num_pruned, num_all);
+  EXPECT_GT(num_compared, 100U);
   EXPECT_GT(num_with_several_states, 10U);
+  std::cout << num_compared << " programs, " << num_all << " orders, " << num_pruned
+            << " when pruned\n";
+}
+
+// Happens-before against the bytes of every order: where it finds no race, the device can make no
+// difference.
+TEST(Explore, AProgramWithoutARaceHasOneFinalState) {
+  std::size_t num_clean = 0;
+  std::size_t num_racy = 0;
+  std::size_t num_racy_with_several_states = 0;
+  for (std::uint64_t seed = 1; seed <= 250; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::uint32_t num_steps = 3 + static_cast<std::uint32_t>(seed % 3);
+    std::set<bool> verdicts;
+    const Ends ends = explore_ends(true, [&](TestRig& rig) {
+      random_program(rig, seed, num_steps);
+      verdicts.insert(!rig.device().races().empty());
+    });
+    ASSERT_EQ(verdicts.size(), 1U);
+    if (*verdicts.begin()) {
+      ++num_racy;
+      num_racy_with_several_states += ends.states.size() > 1 ? 1 : 0;
+    } else {
+      ++num_clean;
+      ASSERT_EQ(ends.states.size(), 1U);
+    }
+  }
+  EXPECT_GT(num_clean, 50U);
+  EXPECT_GT(num_racy_with_several_states, 50U);
+  std::cout << num_clean << " clean programs, " << num_racy << " racy ones, of which "
+            << num_racy_with_several_states << " end in several states\n";
 }
 
 TEST(ExploreDeathTest, WantsAProgramThatDependsOnTheDeviceAlone) {

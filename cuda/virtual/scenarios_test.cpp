@@ -50,7 +50,7 @@ std::map<std::string, std::vector<Outcome>> run_all(const Scenario& scenario) {
   ExploreOptions options;
   options.device.chunks_max = 1;
   options.device.polls_max = 2;
-  options.orders_max = kOrdersMax;
+  options.runs_max = kOrdersMax;
   explore(options, [&](Device& device) {
     TestRig rig(device);
     scenario.program(rig);

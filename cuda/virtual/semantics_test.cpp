@@ -703,6 +703,17 @@ TEST(RuntimeDeathTest, WhatIsNotModelledAbortsWithItsName) {
   EXPECT_DEATH(cudaMallocAsync(nullptr, 1, rig.stream(0)), "cudaMallocAsync");
 }
 
+TEST(RuntimeDeathTest, ATwinTouchesWhatItDeclaresAlone) {
+  TestRig rig;
+  const auto launch_on = [&](std::size_t declared, std::size_t touched) {
+    ok(rig.device().launch(rig.stream(0), {}, {{rig.gpu(declared), TestRig::kBlockBytes}},
+                           [&rig, touched] { rig.set_gpu(touched, kNew); }));
+    rig.sync(0);
+  };
+  launch_on(1, 1);
+  EXPECT_DEATH(launch_on(1, 2), "touches what it has not declared");
+}
+
 TEST(RuntimeDeathTest, NeedsADevice) {
   int count = 0;
   EXPECT_DEATH(cudaGetDeviceCount(&count), "no virtual device is installed");
