@@ -238,7 +238,7 @@ cudaError_t Device::memcpy(void* dst, const void* src, std::size_t size, cudaMem
   // The legacy stream: after everything in blocking streams, before everything after it there.
   if (legacy_stream_ == kHost) legacy_stream_ = open_stream(false);
   for (Actor other = 1; other < streams_.size(); ++other) {
-    if (!streams_[other].is_blocking || !streams_[other].is_live) continue;
+    if (!streams_[other].is_blocking) continue;
     const Clock clock = streams_[other].clock;
     enqueue_wait(legacy_stream_, {other, queue_.enqueued(other)}, clock);
   }

@@ -74,10 +74,9 @@ void Device::give_back(const Allocation& allocation) {
   access(made, host_clock_);
   // Registered memory is its owner's from now on: nothing here may touch it again.
   const bool is_owned_elsewhere = allocation.kind == MemoryKind::kRegistered;
-  if (queue_.touching(allocation.bytes, allocation.bytes + allocation.size, is_owned_elsewhere) >
-      0) {
-    misuse(Misuse::Kind::kFreeInFlight);
-  }
+  const std::size_t num_in_flight =
+      queue_.take_away(allocation.bytes, allocation.bytes + allocation.size, is_owned_elsewhere);
+  if (num_in_flight > 0) misuse(Misuse::Kind::kFreeInFlight);
   memory_.release(allocation);
 }
 

@@ -647,6 +647,21 @@ TEST(Memory, FreedWithACopyInFlightIsAFault) {
   }
 }
 
+TEST(Memory, FreedUnderAKernelIsAnIllegalAddress) {
+  TestRig rig(lazy());
+  void* buffer = nullptr;
+  ok(cudaMalloc(&buffer, 64));
+  bool has_run = false;
+  ok(rig.device().launch(rig.stream(0), {{buffer, 64}}, {}, [&] {
+    rig.device().bytes(buffer, 64);
+    has_run = true;
+  }));
+  ok(cudaFree(buffer));
+  EXPECT_EQ(rig.device().races().size(), 1U);
+  EXPECT_EQ(cudaStreamSynchronize(rig.stream(0)), cudaErrorIllegalAddress);
+  EXPECT_FALSE(has_run);
+}
+
 TEST(Memory, FreedAfterTheCopyIsNot) {
   TestRig rig;
   void* buffer = nullptr;
@@ -660,7 +675,9 @@ TEST(Memory, FreedAfterTheCopyIsNot) {
 }
 
 TEST(Memory, UnregisteredWithACopyInFlightIsNeverTouchedAgain) {
-  TestRig rig(lazy());
+  // The flipped bit too would be one of memory that is gone.
+  TestRig rig(
+      {.schedule = Schedule::kLazy, .faults = {{.kind = Fault::Kind::kFlippedBit, .count = 3}}});
   std::vector<std::byte> memory(64);
   ok(cudaHostRegister(memory.data(), 64, cudaHostRegisterDefault));
   ok(cudaMemcpyAsync(memory.data(), rig.gpu(0), 64, cudaMemcpyDeviceToHost, rig.stream(0)));

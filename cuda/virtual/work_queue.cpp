@@ -346,22 +346,27 @@ bool WorkQueue::conflicts(const Step& a, const Step& b) const {
   return overlap(writes_a ? destination(entry_a, *chunk_a) : source(entry_a, *chunk_a), range_b);
 }
 
-std::size_t WorkQueue::touching(const std::byte* begin, const std::byte* end, bool orphan) {
+std::size_t WorkQueue::take_away(const std::byte* begin, const std::byte* end, bool is_unmapped) {
   std::size_t num_touching = 0;
   const ByteRange range{begin, end};
   for (Actor stream = 1; stream < streams_.size(); ++stream) {
     for (Work* work : streams_[stream].work) {
-      bool touches = std::any_of(work->ranges.begin(), work->ranges.end(),
-                                 [&](const ByteRange& r) { return overlap(r, range); });
+      bool touches = false;
       for (Entry& entry : work->entries) {
         const bool reads =
             entry.src != nullptr && overlap({entry.src, entry.src + entry.size}, range);
         if (!reads && !overlap({entry.dst, entry.dst + entry.size}, range)) continue;
         touches = true;
-        entry.is_orphan = entry.is_orphan || orphan;
+        entry.is_orphan = entry.is_orphan || is_unmapped;
       }
-      if (touches && orphan) work->fails_with = cudaErrorIllegalAddress;
-      num_touching += touches ? 1 : 0;
+      const bool acts = std::any_of(work->ranges.begin(), work->ranges.end(),
+                                    [&](const ByteRange& r) { return overlap(r, range); });
+      if (acts) work->num_runs = 0;
+      if (acts || (touches && is_unmapped)) {
+        work->fails_with = cudaErrorIllegalAddress;
+        work->flips = nullptr;
+      }
+      num_touching += touches || acts ? 1 : 0;
     }
   }
   return num_touching;

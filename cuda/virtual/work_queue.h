@@ -84,8 +84,9 @@ class WorkQueue {
   /// Whether the order of the two can matter to any byte.
   bool conflicts(const Step& a, const Step& b) const;
 
-  /// Work in flight that touches [begin, end): how many; `orphan`: it never will again.
-  std::size_t touching(const std::byte* begin, const std::byte* end, bool orphan);
+  /// The memory [begin, end) goes. How much work in flight touches it: kernels will not run, but
+  /// fail; copies go on with what is there, or, where it is no longer ours to touch, fail too.
+  std::size_t take_away(const std::byte* begin, const std::byte* end, bool is_unmapped);
   /// The work in flight with this time, or nullptr.
   const Work* find(Actor stream, Time time) const;
   /// The work whose action runs, or nullptr.
