@@ -278,7 +278,7 @@ TEST(Explore, AProgramWithoutARaceHasOneFinalState) {
   std::size_t num_clean = 0;
   std::size_t num_racy = 0;
   std::size_t num_racy_with_several_states = 0;
-  for (std::uint64_t seed = 1; seed <= 250; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (kIsSanitized ? 50 : 250); ++seed) {
     SCOPED_TRACE(seed);
     const std::uint32_t num_steps = 3 + static_cast<std::uint32_t>(seed % 3);
     std::set<bool> verdicts;
@@ -295,8 +295,8 @@ TEST(Explore, AProgramWithoutARaceHasOneFinalState) {
       ASSERT_EQ(ends.states.size(), 1U);
     }
   }
-  EXPECT_GT(num_clean, 50U);
-  EXPECT_GT(num_racy_with_several_states, 50U);
+  EXPECT_GT(num_clean, 10U);
+  EXPECT_GT(num_racy_with_several_states, 10U);
   std::cout << num_clean << " clean programs, " << num_racy << " racy ones, of which "
             << num_racy_with_several_states << " end in several states\n";
 }

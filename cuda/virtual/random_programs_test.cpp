@@ -16,20 +16,8 @@
 namespace kvfence::virtual_device {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KVFENCE_IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define KVFENCE_IS_SANITIZED 1
-#endif
-#endif
-#ifdef KVFENCE_IS_SANITIZED
-constexpr std::uint64_t kStepsTotal = 50'000;
-constexpr std::uint64_t kBrokenPrograms = 100;
-#else
-constexpr std::uint64_t kStepsTotal = 1'000'000;
-constexpr std::uint64_t kBrokenPrograms = 1000;
-#endif
+constexpr std::uint64_t kStepsTotal = kIsSanitized ? 50'000 : 1'000'000;
+constexpr std::uint64_t kBrokenPrograms = kIsSanitized ? 100 : 1000;
 constexpr std::uint64_t kStepsPerProgram = 1000;
 
 constexpr std::size_t kHostActor = 0;
