@@ -15,8 +15,8 @@ namespace kvfence::virtual_device {
 struct Exploration {
   std::uint64_t num_orders = 0;     ///< runs that differ in the order of steps and calls
   std::uint64_t num_redundant = 0;  ///< runs cut short as equal to another (sleep sets)
-  std::uint64_t num_steps = 0;
-  bool is_complete = false;  ///< no order is left; else `runs_max` was reached
+  std::uint64_t num_choices = 0;    ///< made, in all runs
+  bool is_complete = false;         ///< no order is left; else `runs_max` was reached
 };
 
 struct ExploreOptions {
