@@ -250,7 +250,7 @@ TEST(Explore, PruningReachesEveryFinalStateOfRandomPrograms) {
   std::uint64_t num_pruned = 0;
   std::size_t num_compared = 0;
   std::size_t num_with_several_states = 0;
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (kIsSanitized ? 40 : 150); ++seed) {
     SCOPED_TRACE(seed);
     // Two steps with copies in two parts, or three with whole ones.
     const std::uint32_t chunks = seed % 3 == 0 ? 2 : 1;
@@ -266,8 +266,8 @@ TEST(Explore, PruningReachesEveryFinalStateOfRandomPrograms) {
     num_with_several_states += all.states.size() > 1 ? 1 : 0;
   }
   EXPECT_LT(num_pruned, num_all);
-  EXPECT_GT(num_compared, 100U);
-  EXPECT_GT(num_with_several_states, 10U);
+  EXPECT_GT(num_compared, 20U);
+  EXPECT_GT(num_with_several_states, 5U);
   std::cout << num_compared << " programs, " << num_all << " orders, " << num_pruned
             << " when pruned\n";
 }

@@ -37,10 +37,8 @@ void Shadow::split(std::uintptr_t at) {
 void Shadow::add_read(Segment& segment, const Access& access, const Clock& clock) {
   for (Access& read : segment.reads) {
     if (read.actor != access.actor) continue;
-    // Of two entries of a batch that read here the first stands for both: it conflicts with every
-    // entry that writes here later, but itself, and it has written already.
-    if (read.time == access.time && read.actor != kHost) return;
-    // The later of two reads of one actor is over last.
+    // The later of two reads of one actor is over last. Of two entries of a batch, which have one
+    // time, the first stays: an entry that writes here after both is another one than the first.
     if (access.time > read.time) read = access;
     return;
   }
