@@ -13,6 +13,7 @@
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
 #include "contract/simple_offload_target.h"
+#include "contract/synchronous_connector_target.h"
 #include "contract/tiering_target.h"
 
 namespace kvfence {
@@ -30,8 +31,9 @@ struct TargetList {
   }
 };
 
-using AllTargets = TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget,
-                              OffloadTarget, TieringTarget, ConnectorTarget, SimpleOffloadTarget,
-                              MultiConnectorTarget, DisaggregatedTarget>;
+using AllTargets =
+    TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget, OffloadTarget,
+               TieringTarget, ConnectorTarget, SimpleOffloadTarget, SynchronousConnectorTarget,
+               MultiConnectorTarget, DisaggregatedTarget>;
 
 }  // namespace kvfence

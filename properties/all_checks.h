@@ -12,4 +12,5 @@
 #include "properties/offload_checks.h"
 #include "properties/scheduler_checks.h"
 #include "properties/simple_offload_checks.h"
+#include "properties/synchronous_connector_checks.h"
 #include "properties/tiering_checks.h"

@@ -133,6 +133,14 @@ struct Canaries<SimpleOffloadTarget> {
       "walk_beyond_space", "walk_beyond_target"};
 };
 
+template <>
+struct Canaries<SynchronousConnectorTarget> {
+  static constexpr std::uint64_t kCommandsMax = 100'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 100'000;
+  static constexpr std::size_t kShrunkCommandsMax = 20;
+  static inline const std::set<std::string_view> kNeedTheReference = {};
+};
+
 template <class Target>
 CampaignResult<Target> hunt(std::string_view bug, LockstepOptions lockstep,
                             std::uint64_t commands_max) {

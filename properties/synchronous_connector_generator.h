@@ -1,9 +1,9 @@
 #pragma once
 
 /// Draws configurations and commands for the synchronous_connector target: requests that share
-/// prefixes on a small block pool, so that they are preempted and resumed; other engines that write,
-/// lose and damage files of the same prompts, whole ones and parts; file operations that fail; now
-/// and then a command that no engine sends.
+/// prefixes on a small block pool, so that they are preempted and resumed; other engines that
+/// write, lose and damage files of the same prompts, whole ones and parts; file operations that
+/// fail; now and then a command that no engine sends.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What must hold of one scheduler with its synchronous connector, workers and storage, whatever any
-/// other implementation says. The rules are those of contract/synchronous_connector.h,
+/// What must hold of one scheduler with its synchronous connector, workers and storage, whatever
+/// any other implementation says. The rules are those of contract/synchronous_connector.h,
 /// contract/shared_storage.h and contract/synchronous_connector_target.h, turned into statements
 /// about observations. What a scheduler alone owes is the scheduler target's.
 

@@ -101,14 +101,14 @@ void Reach::count_step(const Observation& before, const Observation& after, cons
     add(Reached::kChunk, end < num_prompt_tokens_[each.request]);
   }
   if (setup_.spec.kind == SynchronousConnectorKind::kExample) {
-    count_transfers(before, after, world);
+    count_transfers(before, after);
     count_unstored(before, after, world);
   } else {
     count_fills(after);
   }
 }
 
-void Reach::count_transfers(const Observation& before, const Observation& after, const World&) {
+void Reach::count_transfers(const Observation& before, const Observation& after) {
   std::size_t num_loads = 0;
   std::size_t num_stores = 0;
   std::set<std::string> folders;
@@ -120,14 +120,15 @@ void Reach::count_transfers(const Observation& before, const Observation& after,
       add(Reached::kStoreOfNothing, transfer.num_tokens == 0);
       add(Reached::kFolderStoredTwice, !folders.insert(transfer.folder).second);
       const auto added = std::find_if(after.new_reqs->begin(), after.new_reqs->end(), is_it);
-      add(Reached::kStoreOfHit, transfer.num_tokens > 0 && added->num_computed_tokens > 0);
+      add(Reached::kStoreOfHit, transfer.num_tokens > 0 && added != after.new_reqs->end() &&
+                                    added->num_computed_tokens > 0);
       continue;
     }
     ++num_loads;
     const bool is_resumed = cached != after.cached_reqs->end();
     add(Reached::kLoadOfResumed, is_resumed);
     if (is_resumed) in_flight_.back().resumed_loads.insert(transfer.request);
-    if (!has_state(before) || transfer.blocks.empty()) continue;
+    if (!has_state(before) || !has_state(after) || transfer.blocks.empty()) continue;
     // Its first block had a key, and somebody had it or it was in the queue: a hit.
     const BlockId first = transfer.blocks.front();
     add(Reached::kLoadBehindHit,

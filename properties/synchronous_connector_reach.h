@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a suite of synchronous_connector runs has reached: a green suite in which no engine ended at
-/// a file has shown nothing about that.
+/// What a suite of synchronous_connector runs has reached: a green suite in which no engine ended
+/// at a file has shown nothing about that.
 
 #include <array>
 #include <cstddef>
@@ -189,7 +189,7 @@ class Reach : public ReachCounts<kReachGoals> {
   };
 
   void count_step(const Observation& before, const Observation& after, const World& world);
-  void count_transfers(const Observation& before, const Observation& after, const World& world);
+  void count_transfers(const Observation& before, const Observation& after);
   void count_unstored(const Observation& before, const Observation& after, const World& world);
   void count_fills(const Observation& after);
   void count_update(const Observation& before, const Observation& after);
