@@ -1,0 +1,63 @@
+#pragma once
+
+/// Host memory that the GPU may touch while the host goes on. Never pageable memory in its place:
+/// where pinning fails there is no memory, and the code says why.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace kvfence::cuda {
+
+/// Owns an allocation, or the registration of another's memory.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  ~PinnedMemory() { static_cast<void>(release()); }
+  PinnedMemory(PinnedMemory&& other) noexcept;
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  /// Errors: the code of the call that failed; `memory` stays empty.
+  static cudaError_t allocate(std::size_t size, PinnedMemory& memory);
+  /// Pins memory that stays its owner's, for as long as this lives.
+  static cudaError_t pin(void* address, std::size_t size, PinnedMemory& memory);
+
+  /// Gives it back. Requires that nothing enqueued touches it.
+  cudaError_t release();
+  /// Never gives it back: the device may still touch it.
+  void abandon();
+
+  std::byte* host_address() const { return host_address_; }
+  /// What copies and kernels are given: may differ from the host's.
+  std::uintptr_t device_address() const { return device_address_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  /// Sets the device's address, or gives the memory back.
+  cudaError_t translate();
+
+  std::byte* host_address_ = nullptr;
+  std::uintptr_t device_address_ = 0;
+  std::size_t size_ = 0;
+  bool is_registered_ = false;
+};
+
+/// Buffers that are used again. Cost: a call of the runtime only where none is large enough.
+class PinnedPool {
+ public:
+  /// Of at least `size` bytes. Errors: as PinnedMemory::allocate.
+  cudaError_t take(std::size_t size, PinnedMemory& memory);
+  /// Requires that nothing enqueued touches it.
+  void give(PinnedMemory memory) { unused_.push_back(std::move(memory)); }
+  std::size_t num_unused() const { return unused_.size(); }
+
+ private:
+  std::vector<PinnedMemory> unused_;
+};
+
+}  // namespace kvfence::cuda

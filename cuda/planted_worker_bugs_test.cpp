@@ -1,0 +1,365 @@
+/// Goal: every planted bug of the worker is flagged, by what its nature is, in every run; the
+/// worker without one is never flagged in the same programs.
+
+#include "cuda/planted_worker_bugs.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <set>
+
+#include "cuda/virtual/explore.h"
+#include "cuda/worker_test_rig.h"
+
+namespace kvfence::cuda {
+namespace {
+
+using virtual_device::Fault;
+using virtual_device::Function;
+using virtual_device::Schedule;
+
+constexpr std::uint64_t kSeeds = 25;
+constexpr std::uint64_t kOrdersMax = 300;
+
+/// What flags it.
+enum class Nature : std::uint8_t {
+  kOrder,        ///< a race, under every schedule
+  kMisuse,       ///< a call that the runtime forbids
+  kBytes,        ///< contents
+  kObservation,  ///< what the worker says
+};
+
+const char* to_text(Nature nature) {
+  constexpr const char* kNames[] = {"order", "misuse", "bytes", "observation"};
+  return kNames[static_cast<std::size_t>(nature)];
+}
+
+/// Returns whether the worker said what a right one says.
+using Program = bool (*)(WorkerRig&);
+
+struct Case {
+  PlantedWorkerBug bug;
+  const char* id;  ///< of cuda.md 2.5
+  Nature nature;
+  Program program;
+  RigOptions options = {};
+};
+
+/// Stores two blocks behind their computation; the host reads them when told that they are there.
+bool store_two(WorkerRig& rig) {
+  rig.compute(0, 0);
+  rig.compute(0, 2);
+  EXPECT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  EXPECT_EQ(rig.store(2, WorkerRig::spec({2}, {2})), "");
+  rig.worker().begin_step();
+  const auto results = rig.poll(2);
+  rig.read_cpu(0);
+  rig.read_cpu(2);
+  return results.size() == 2 && results[0].succeeded() && results[1].succeeded();
+}
+
+bool load_a_block_still_read(WorkerRig& rig) {
+  rig.write_cpu(0);
+  rig.attend(0, 0);
+  const cudaEvent_t read = rig.record(rig.compute_stream());
+  EXPECT_EQ(rig.load(1, WorkerRig::spec({0}, {0}), {read}), "");
+  return rig.poll(1).size() == 1;
+}
+
+bool load_what_another_writes(WorkerRig& rig) {
+  rig.write_cpu_elsewhere(0);
+  const cudaEvent_t written = rig.record(rig.other_stream());
+  const cudaEvent_t read = rig.record(rig.compute_stream());
+  EXPECT_EQ(rig.load(1, WorkerRig::spec({0}, {0}), {read, written}), "");
+  return rig.poll(1).size() == 1;
+}
+
+bool shut_down_at_once(WorkerRig& rig) {
+  EXPECT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  const auto results = rig.worker().shutdown();
+  return results.size() == 1 && results[0].succeeded();
+}
+
+/// The second record fails: that of the end event.
+bool store_with_a_failing_record(WorkerRig& rig) {
+  rig.compute(0, 0);
+  EXPECT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  rig.worker().begin_step();
+  const auto results = rig.poll(1);
+  rig.read_cpu(0);  // at rest, and there, though not a success
+  return results.size() == 1 && results[0].code == cudaErrorInvalidResourceHandle;
+}
+
+bool store_while_loading(WorkerRig& rig) {
+  rig.write_cpu(0);
+  const cudaEvent_t read = rig.record(rig.compute_stream());
+  EXPECT_EQ(rig.load(1, WorkerRig::spec({0}, {0}), {read}), "");
+  const bool is_refused = !rig.store(2, WorkerRig::spec({0}, {1})).empty();
+  rig.worker().begin_step();
+  rig.poll(is_refused ? 1 : 2);
+  return is_refused;
+}
+
+bool store_four(WorkerRig& rig) {
+  const TransferSpec spec = WorkerRig::spec({0, 2, 4, 6}, {0, 3, 1, 4});
+  EXPECT_EQ(rig.store(1, spec), "");
+  rig.worker().begin_step();
+  const auto results = rig.poll(1);
+  return results.size() == 1 && results[0].succeeded();
+}
+
+/// The batch fails: a right worker says so, and nobody takes the host's blocks for stored.
+bool store_with_a_failing_batch(WorkerRig& rig) {
+  EXPECT_EQ(rig.worker().store(1, WorkerRig::spec({0}, {0})), "");
+  rig.worker().begin_step();
+  const auto results = rig.poll(1);
+  if (results.size() == 1 && results[0].succeeded()) {
+    rig.expect(Direction::kStore, WorkerRig::spec({0}, {0}));
+  }
+  return results.size() == 1 && results[0].code == cudaErrorUnknown && results[0].num_bytes == 0;
+}
+
+/// Part of the batch is enqueued; once the failure is reported, the host uses the block again.
+bool reuse_after_a_failure(WorkerRig& rig) {
+  const TransferSpec spec = WorkerRig::spec({0, 2}, {0, 2});
+  EXPECT_EQ(rig.worker().store(1, spec), "");
+  rig.worker().begin_step();
+  const auto results = rig.poll(1);
+  if (results.size() == 1 && results[0].is_at_rest) {
+    rig.write_cpu(0);
+    rig.write_cpu(2);
+  }
+  return results.size() == 1 && results[0].code == cudaErrorInvalidValue;
+}
+
+bool two_blocks_to_one(WorkerRig& rig) {
+  const TransferSpec spec = WorkerRig::spec({0, 2}, {0, 0});
+  const bool is_refused = !rig.worker().store(1, spec).empty();
+  rig.worker().begin_step();
+  rig.poll(is_refused ? 0 : 1);
+  return is_refused;
+}
+
+bool store_the_second_half(WorkerRig& rig) {
+  EXPECT_EQ(rig.store(1, WorkerRig::spec({5}, {0}, 3)), "");
+  rig.worker().begin_step();
+  return rig.poll(1).size() == 1;
+}
+
+bool store_is_deferred(WorkerRig& rig) {
+  EXPECT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  const bool is_deferred = rig.worker().num_deferred() == 1 && rig.worker().num_in_flight() == 0;
+  rig.worker().begin_step();
+  return rig.poll(1).size() == 1 && is_deferred;
+}
+
+bool wait_for_a_store(WorkerRig& rig) {
+  EXPECT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  const JobId job_ids[] = {1, 77};
+  EXPECT_EQ(rig.worker().wait(job_ids), cudaSuccess);
+  rig.read_cpu(0);
+  return rig.poll(1).size() == 1;
+}
+
+bool refuses_what_cannot_be_pinned(WorkerRig& rig) {
+  if (!rig.is_open()) return true;
+  EXPECT_EQ(rig.worker().store(1, WorkerRig::spec({0}, {0})), "");
+  rig.worker().begin_step();
+  rig.poll(1);
+  return false;
+}
+
+RigOptions with(CopyPathKind path) {
+  RigOptions options;
+  options.worker.only_path = path;
+  return options;
+}
+
+RigOptions with(CopyPathKind path, Fault fault) {
+  RigOptions options = with(path);
+  options.device.faults = {fault};
+  return options;
+}
+
+std::vector<Case> all_cases() {
+  using B = PlantedWorkerBug;
+  using K = CopyPathKind;
+  RigOptions small_batches = with(K::kBatched);
+  small_batches.device.batch_entries_max = 2;
+  small_batches.worker.copy.batch_entries_max = 2;
+  RigOptions own_addresses = with(K::kBatched);
+  own_addresses.device.registered_memory_has_own_device_address = true;
+  RigOptions allocated = with(K::kBatched);
+  allocated.has_given_memory = false;
+  RigOptions halves = with(K::kBatched);
+  halves.worker.plan.block_size_factor = 2;
+  RigOptions padded = with(K::kBatched);
+  padded.layout = 4;
+  return {
+      {B::kStoreIgnoresCompute, "M1", Nature::kOrder, store_two, with(K::kBatched)},
+      {B::kLoadIgnoresReaders, "M2", Nature::kOrder, load_a_block_still_read, with(K::kLooped)},
+      {B::kStoreReadsInAnyOrder, "M3", Nature::kOrder, store_two, with(K::kBatched)},
+      {B::kDescriptorsReusedInFlight, "M4", Nature::kOrder, store_two, with(K::kKernel)},
+      {B::kHostMemoryFreedInFlight, "M5", Nature::kOrder, shut_down_at_once, allocated},
+      {B::kOnlyFirstEventAwaited, "M6", Nature::kOrder, load_what_another_writes,
+       with(K::kStrided)},
+      {B::kEventRecordedAgainBeforeWait, "M7", Nature::kOrder, store_two, with(K::kKernel)},
+      {B::kRecordErrorIgnored, "M8", Nature::kOrder, store_with_a_failing_record,
+       with(
+           K::kBatched,
+           {.function = Function::kEventRecord, .nth = 2, .code = cudaErrorInvalidResourceHandle})},
+      {B::kLegacyStream, "M9", Nature::kMisuse, store_two, with(K::kBatched)},
+      {B::kHostAddressForDevice, "M10", Nature::kMisuse, store_two, own_addresses},
+      {B::kConflictAccepted, "M11", Nature::kOrder, store_while_loading, with(K::kLooped)},
+      {B::kBatchNotCut, "M12", Nature::kObservation, store_four, small_batches},
+      {B::kErrorsIgnored, "M13", Nature::kBytes, store_with_a_failing_batch,
+       with(K::kBatched, {.function = Function::kMemcpyBatchAsync, .code = cudaErrorUnknown})},
+      {B::kEndEventBeforeCopy, "", Nature::kOrder, store_two, with(K::kLooped)},
+      {B::kFailureReportedInFlight, "", Nature::kOrder, reuse_after_a_failure,
+       with(K::kBatched, {.kind = Fault::Kind::kPartialBatch,
+                          .function = Function::kMemcpyBatchAsync,
+                          .code = cudaErrorInvalidValue,
+                          .count = 1})},
+      {B::kOverlapAccepted, "", Nature::kOrder, two_blocks_to_one, with(K::kBatched)},
+      {B::kFirstBlockNotSkipped, "", Nature::kBytes, store_the_second_half, halves},
+      {B::kPaddingCopied, "", Nature::kBytes, store_two, padded},
+      {B::kStoreNotDeferred, "", Nature::kObservation, store_is_deferred, with(K::kBatched)},
+      {B::kWaitReturnsAtOnce, "", Nature::kOrder, wait_for_a_store, with(K::kBatched)},
+      {B::kPinFailureIgnored, "", Nature::kMisuse, refuses_what_cannot_be_pinned,
+       with(K::kBatched, {.function = Function::kHostRegister, .code = cudaErrorMemoryAllocation})},
+  };
+}
+
+struct Outcome {
+  bool has_race = false;
+  bool has_misuse = false;
+  bool has_wrong_bytes = false;
+  bool says_wrong = false;
+  std::string report = {};
+
+  bool is_flagged() const { return has_race || has_misuse || has_wrong_bytes || says_wrong; }
+  bool is_flagged_by(Nature nature) const {
+    switch (nature) {
+      case Nature::kOrder:
+        return has_race;
+      case Nature::kMisuse:
+        return has_misuse;
+      case Nature::kBytes:
+        return has_wrong_bytes;
+      case Nature::kObservation:
+        return says_wrong;
+    }
+    return false;
+  }
+};
+
+Outcome run(const Case& c, WorkerRig& rig) {
+  Outcome outcome;
+  outcome.says_wrong = !c.program(rig);
+  if (rig.is_open()) {
+    rig.worker().shutdown();
+    static_cast<void>(cudaDeviceSynchronize());
+    rig.check_all(c.options.has_given_memory);
+  }
+  outcome.has_race = !rig.device().races().empty();
+  outcome.has_misuse = !rig.device().misuses().empty();
+  outcome.has_wrong_bytes = !rig.wrong().empty();
+  outcome.report = rig.device().report() + (rig.wrong().empty() ? "" : rig.wrong().front());
+  return outcome;
+}
+
+Outcome run(const Case& c, PlantedWorkerBug bug, Schedule schedule, std::uint64_t seed) {
+  RigOptions options = c.options;
+  options.device.schedule = schedule;
+  options.device.seed = seed;
+  options.bug = bug;
+  WorkerRig rig(options);
+  return run(c, rig);
+}
+
+struct Variant {
+  Schedule schedule;
+  std::uint64_t seed;
+};
+
+std::vector<Variant> all_runs() {
+  std::vector<Variant> runs = {
+      {Schedule::kEager, 1}, {Schedule::kLazy, 1}, {Schedule::kCommanded, 1}};
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    runs.push_back({Schedule::kRandom, seed});
+    runs.push_back({Schedule::kPriority, seed});
+  }
+  return runs;
+}
+
+TEST(PlantedWorkerBugs, EachHasACase) {
+  std::set<PlantedWorkerBug> bugs;
+  std::set<std::string> ids;
+  for (const Case& c : all_cases()) {
+    bugs.insert(c.bug);
+    ids.insert(c.id);
+  }
+  EXPECT_EQ(bugs.size(), kPlantedWorkerBugs.size());
+  for (const PlantedWorkerBugInfo& info : kPlantedWorkerBugs) {
+    EXPECT_TRUE(bugs.contains(info.bug)) << info.name;
+  }
+  for (int id = 1; id <= 13; ++id) EXPECT_TRUE(ids.contains("M" + std::to_string(id))) << id;
+}
+
+TEST(PlantedWorkerBugs, AreFlaggedInEveryRunAndTheRightWorkerInNone) {
+  std::size_t num_runs = 0;
+  std::size_t num_with_wrong_bytes = 0;
+  for (const Case& c : all_cases()) {
+    const PlantedWorkerBugInfo& info = kPlantedWorkerBugs[static_cast<std::size_t>(c.bug) - 1];
+    SCOPED_TRACE(std::string(info.name));
+    ASSERT_EQ(info.bug, c.bug);
+    std::size_t num_wrong_bytes = 0;
+    const std::vector<Variant> runs = all_runs();
+    for (const Variant& r : runs) {
+      SCOPED_TRACE(std::string(virtual_device::to_text(r.schedule)) + " seed " +
+                   std::to_string(r.seed));
+      const Outcome right = run(c, PlantedWorkerBug::kNone, r.schedule, r.seed);
+      ASSERT_FALSE(right.is_flagged()) << right.report << (right.says_wrong ? " says wrong" : "");
+      const Outcome planted = run(c, c.bug, r.schedule, r.seed);
+      ASSERT_TRUE(planted.is_flagged_by(c.nature)) << planted.report;
+      num_wrong_bytes += planted.has_wrong_bytes ? 1 : 0;
+      ++num_runs;
+    }
+    num_with_wrong_bytes += num_wrong_bytes > 0 ? 1 : 0;
+    std::cout << info.name << " " << c.id << ": by " << to_text(c.nature) << " in " << runs.size()
+              << " of " << runs.size() << " runs, by bytes in " << num_wrong_bytes << "\n";
+  }
+  std::cout << num_runs << " runs of each worker; bytes show " << num_with_wrong_bytes << " bugs\n";
+}
+
+TEST(PlantedWorkerBugs, AreFlaggedInEveryOrderOfSteps) {
+  std::size_t num_orders = 0;
+  for (const Case& c : all_cases()) {
+    SCOPED_TRACE(std::string(kPlantedWorkerBugs[static_cast<std::size_t>(c.bug) - 1].name));
+    for (const PlantedWorkerBug bug : {PlantedWorkerBug::kNone, c.bug}) {
+      virtual_device::ExploreOptions options;
+      options.device = c.options.device;
+      options.device.chunks_max = 1;
+      options.device.polls_max = 2;
+      options.orders_max = kOrdersMax;
+      virtual_device::explore(options, [&](virtual_device::Device& device) {
+        RigOptions rig_options = c.options;
+        rig_options.bug = bug;
+        WorkerRig rig(device, rig_options);
+        const Outcome outcome = run(c, rig);
+        if (bug == PlantedWorkerBug::kNone) {
+          EXPECT_FALSE(outcome.is_flagged()) << outcome.report;
+        } else {
+          EXPECT_TRUE(outcome.is_flagged_by(c.nature)) << outcome.report;
+        }
+        ++num_orders;
+      });
+      ASSERT_FALSE(HasFailure());
+    }
+  }
+  EXPECT_GT(num_orders, 1000U);
+  std::cout << num_orders << " orders\n";
+}
+
+}  // namespace
+}  // namespace kvfence::cuda

@@ -1,0 +1,50 @@
+/// The copy kernel on the virtual device, and the host's accesses.
+
+#include <cstring>
+#include <vector>
+
+#include "cuda/copy_kernel.h"
+#include "cuda/host_access.h"
+#include "cuda/virtual/device.h"
+
+namespace kvfence::virtual_device {
+namespace {
+
+MemoryRange range_of(std::uintptr_t address, std::size_t size) {
+  return {reinterpret_cast<const void*>(address), size};
+}
+
+}  // namespace
+}  // namespace kvfence::virtual_device
+
+cudaError_t kvfence_launch_copy_kernel(const kvfence::cuda::CopyDescriptor* descriptors,
+                                       const kvfence::cuda::CopyDescriptor* expected,
+                                       std::size_t count, cudaStream_t stream) {
+  using namespace kvfence::virtual_device;
+  std::vector<MemoryRange> reads = {{descriptors, count * sizeof *descriptors}};
+  std::vector<MemoryRange> writes;
+  for (std::size_t index = 0; index < count; ++index) {
+    reads.push_back(range_of(expected[index].src, expected[index].size));
+    writes.push_back(range_of(expected[index].dst, expected[index].size));
+  }
+  Device& device = current();
+  return device.launch(stream, reads, writes, [&device, descriptors, count] {
+    // Read when it runs, as the kernel does.
+    const std::byte* bytes = device.bytes(descriptors, count * sizeof *descriptors);
+    for (std::size_t index = 0; index < count; ++index) {
+      kvfence::cuda::CopyDescriptor copy;
+      std::memcpy(&copy, bytes + index * sizeof copy, sizeof copy);
+      const auto* src = reinterpret_cast<const void*>(copy.src);
+      const auto* dst = reinterpret_cast<const void*>(copy.dst);
+      std::memcpy(device.bytes(dst, copy.size), device.bytes(src, copy.size), copy.size);
+    }
+  });
+}
+
+void kvfence_host_read(const void* address, std::size_t size) {
+  kvfence::virtual_device::current().host_read(address, size);
+}
+
+void kvfence_host_write(const void* address, std::size_t size) {
+  kvfence::virtual_device::current().host_write(address, size);
+}
