@@ -15,10 +15,16 @@ struct CopyDescriptor {
   std::size_t size;
 };
 
+#if defined(KVFENCE_CANARY_SPILLS)
+// More than the registers hold: the build has to fail.
+constexpr unsigned kThreads = 1024;
+constexpr unsigned kLoadsInFlight = 24;
+#else
 constexpr unsigned kThreads = 256;
+constexpr unsigned kLoadsInFlight = 4;
+#endif
 /// Enough to fill the link, few enough to leave the rest of the GPU to compute.
 constexpr unsigned kBlocksMax = 16;
-constexpr unsigned kLoadsInFlight = 4;
 
 __global__ void __launch_bounds__(kThreads)
     copy_pieces(const CopyDescriptor* __restrict__ descriptors, std::size_t count) {

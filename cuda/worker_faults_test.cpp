@@ -231,6 +231,25 @@ TEST(WorkerFaults, ShutdownDrainsWhatIsInFlightAndDeferred) {
   }
 }
 
+TEST(WorkerFaults, TheBytesShowWhatTheRuntimeDoesNotSay) {
+  for (const Fault::Kind kind : {Fault::Kind::kShortCopy, Fault::Kind::kFlippedBit}) {
+    for (const Schedule schedule : kSchedules) {
+      WorkerRig rig(
+          with({.kind = kind, .function = Function::kMemcpyBatchAsync, .entry = 2, .count = 16},
+               schedule));
+      ASSERT_EQ(rig.store(1, scattered()), "");
+      rig.worker().begin_step();
+      const auto results = rig.poll(1);
+      ASSERT_EQ(results.size(), 1U);
+      EXPECT_TRUE(results[0].succeeded());
+      EXPECT_TRUE(rig.wrong().empty());
+      rig.worker().shutdown();
+      rig.check_all();
+      EXPECT_EQ(rig.wrong().size(), 1U);
+    }
+  }
+}
+
 TEST(WorkerFaults, WithoutPinnedMemoryOrStreamsThereIsNoWorker) {
   struct Case {
     Function function;
