@@ -70,6 +70,8 @@ TEST(KVLayout, CrossLayersIsOneTensor) {
   EXPECT_EQ(found.layout.tensors[0].page_bytes, 96U);
   all.tensors[0].strides = {kBlocks * 16, 16, 1};
   expect_refused({all}, "blocks are at physical dimension 1");
+  all.tensors[0].shape[0] = 2;  // two layers are not K and V
+  expect_refused({all}, "blocks are at physical dimension 1");
 }
 
 TEST(KVLayout, MambaStatesShareAPage) {
@@ -87,6 +89,8 @@ TEST(KVLayout, MambaStatesShareAPage) {
   mamba.unpadded_page_bytes = 64;
   expect_refused({mamba}, "a block takes 80 bytes, but its unpadded page has 64");
   mamba.unpadded_page_bytes = 80;
+  mamba.tensors[1].address = 496;
+  expect_refused({mamba}, "a state lies before the first one's page");
   mamba.tensors[1].strides[0] = 40;
   expect_refused({mamba}, "a state with a block every 80 bytes");
   mamba.tensors[1].shape[0] = 3;
@@ -97,7 +101,9 @@ TEST(KVLayout, GroupsThatShareATensorShareOneEntry) {
   LayerTensors a = attention({0, 1, {kBlocks, 64}, {96, 1}}, 96, 64);
   LayerTensors b = attention({0, 1, {kBlocks, 48}, {96, 1}}, 96, 48);
   b.group = 1;
-  const auto found = discover({a, b, a}, 2);
+  LayerTensors smaller = b;
+  smaller.group = 0;
+  const auto found = discover({smaller, b, a}, 2);
   ASSERT_EQ(found.refusal, "");
   EXPECT_EQ(found.layout.tensors.size(), 1U);
   ASSERT_EQ(found.layout.groups[0].size(), 1U);
@@ -115,6 +121,7 @@ TEST(KVLayout, InterleavedPagesAreNotOverlap) {
   EXPECT_EQ(discover({b, a}).refusal, "");
   b.tensors[0].address = 96 * kBlocks - 65;
   expect_refused({a, b}, "pages overlap those of layer a");
+  expect_refused({b, a}, "pages overlap those of layer a");
 }
 
 TEST(KVLayout, WhatHasNoBlockDimensionIsRefused) {

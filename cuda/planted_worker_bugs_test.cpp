@@ -341,7 +341,7 @@ TEST(PlantedWorkerBugs, AreFlaggedInEveryOrderOfSteps) {
       options.device = c.options.device;
       options.device.chunks_max = 1;
       options.device.polls_max = 2;
-      options.orders_max = kOrdersMax;
+      options.runs_max = kOrdersMax;
       virtual_device::explore(options, [&](virtual_device::Device& device) {
         RigOptions rig_options = c.options;
         rig_options.bug = bug;

@@ -121,6 +121,9 @@ TEST(TransferPlan, OverlapIsRefused) {
             "a destination overlaps a source");
   EXPECT_EQ(find_overlap(Copies{{100, 200, 32}, {232, 300, 32}}), "");
   EXPECT_EQ(find_overlap(Copies{{100, 116, 32}}), "a destination overlaps a source");
+  // With the longer of two sources that begin at one place.
+  EXPECT_EQ(find_overlap(Copies{{100, 200, 16}, {300, 200, 64}, {240, 900, 8}}),
+            "a destination overlaps a source");
   const Plan plan;
   EXPECT_NE(plan(Direction::kLoad, {{1, 1}, {0}, {2}, {0}}).refusal, "");
   EXPECT_EQ(plan(Direction::kStore, {{1, 1}, {0}, {2}, {0}}).refusal, "");  // reads twice

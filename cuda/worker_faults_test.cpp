@@ -117,6 +117,8 @@ TEST(WorkerFaults, WhatIsNotOrderedIsNotEnqueued) {
     ok(cudaDeviceSynchronize());
     rig.check_all();
     EXPECT_TRUE(rig.wrong().empty());
+    rig.close();
+    EXPECT_EQ(rig.device().num_events(), 0U);
   }
 }
 
@@ -206,6 +208,27 @@ TEST(WorkerFaults, AnAsynchronousErrorFailsAllInFlight) {
     EXPECT_EQ(results[0].code, cudaErrorIllegalAddress);
     // Memory that is not known to be at rest is kept: the GPU's, and the host's.
     EXPECT_EQ(rig.device().num_allocations(), 2U);
+  }
+}
+
+TEST(WorkerFaults, MemoryThatMayStillBeWrittenIsNotGivenBack) {
+  for (const Schedule schedule : kSchedules) {
+    RigOptions options =
+        with({.function = Function::kStreamSynchronize, .code = cudaErrorUnknown}, schedule);
+    options.has_given_memory = false;
+    WorkerRig rig(options);
+    ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+    const auto results = rig.worker().shutdown();
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0].code, cudaErrorUnknown);
+    EXPECT_FALSE(results[0].is_at_rest);
+    rig.close();
+    EXPECT_EQ(rig.device().num_allocations(), 2U);
+    EXPECT_TRUE(rig.device().is_clean()) << rig.device().report();
+    // The copies themselves go on, and end well.
+    ok(cudaDeviceSynchronize());
+    rig.check_all();
+    EXPECT_TRUE(rig.wrong().empty());
   }
 }
 

@@ -288,6 +288,65 @@ TEST(Worker, TheCalibrationChoosesThePath) {
   EXPECT_TRUE(rig.wrong().empty());
 }
 
+TEST(Worker, ABlockMayBeStoredTwice) {
+  for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
+    RigOptions options;
+    options.worker.only_path = static_cast<CopyPathKind>(path);
+    WorkerRig rig(options);
+    // Equally far apart at the destination, and not at all at the source.
+    ASSERT_EQ(rig.store(1, WorkerRig::spec({3, 3, 3}, {0, 2, 4})), "");
+    const auto results = rig.worker().shutdown();
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_TRUE(results[0].succeeded()) << to_text(static_cast<CopyPathKind>(path));
+    rig.check_all();
+    EXPECT_TRUE(rig.wrong().empty());
+  }
+}
+
+TEST(Worker, KernelsTakeOnlyWhatIsAligned) {
+  const auto kernel = make_copy_path(CopyPathKind::kKernel);
+  const auto can_copy = [&](CopyDescriptor copy) {
+    const CopyDescriptor copies[] = {{4096, 8192, 32}, copy};
+    return kernel->can_copy(copies);
+  };
+  EXPECT_TRUE(can_copy({4096 + 64, 8192 + 64, 48}));
+  EXPECT_FALSE(can_copy({4096 + 64, 8192 + 64, 40}));
+  EXPECT_FALSE(can_copy({4096 + 72, 8192 + 64, 48}));
+  EXPECT_FALSE(can_copy({4096 + 64, 8192 + 72, 48}));
+}
+
+TEST(Worker, BuffersAreUsedAgainWhereTheyAreLargeEnough) {
+  virtual_device::Device device{virtual_device::Options{}};
+  const virtual_device::Installed installed(device);
+  PinnedPool pool;
+  PinnedMemory small;
+  PinnedMemory large;
+  ok(pool.take(100, small));
+  const std::byte* address = small.host_address();
+  pool.give(std::move(small));
+  ok(pool.take(10000, large));
+  EXPECT_GE(large.size(), 10000U);
+  EXPECT_EQ(pool.num_unused(), 1U);
+  ok(pool.take(200, small));
+  EXPECT_EQ(small.host_address(), address);
+  EXPECT_EQ(pool.num_unused(), 0U);
+}
+
+TEST(Worker, WaitIsForNoOtherTransfer) {
+  RigOptions options;
+  options.device.schedule = Schedule::kLazy;
+  WorkerRig rig(options);
+  ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  ASSERT_EQ(rig.load(2, WorkerRig::spec({3}, {3}), {rig.record(rig.compute_stream())}), "");
+  const JobId job_ids[] = {1};
+  ok(rig.worker().wait(job_ids));
+  std::vector<TransferResult> results;
+  rig.worker().poll(results);
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].job_id, 1U);
+  EXPECT_EQ(rig.poll(1).size(), 1U);
+}
+
 TEST(Worker, BatchesAreCut) {
   using virtual_device::Function;
   for (const std::size_t entries_max : {1U, 2U, 3U, 8U}) {
