@@ -7,9 +7,13 @@
 
 namespace kvfence {
 
-Value to_value(FileOperation member) { return Value::Variant(std::string(to_text(member))); }
+namespace synchronous_connector {
 
-bool from_value(const Value& value, FileOperation& member, std::string& expected) {
+Value to_value(const StorageOperation& member) {
+  return Value::Variant(std::string(to_text(member.operation)));
+}
+
+bool from_value(const Value& value, StorageOperation& member, std::string& expected) {
   expected = "make_folder, create, write, open or read";
   const auto* text = value.get_if<std::string>();
   if (!text) return false;
@@ -20,8 +24,6 @@ bool from_value(const Value& value, FileOperation& member, std::string& expected
   member = *found;
   return true;
 }
-
-namespace synchronous_connector {
 
 void World::apply(const Command& command) {
   const auto* added = std::get_if<AddRequest>(&command);

@@ -29,11 +29,17 @@
 
 namespace kvfence {
 
-// The words of kStorageOperations as values (synchronous_connector_target.cpp).
-Value to_value(FileOperation member);
-bool from_value(const Value& value, FileOperation& member, std::string& expected);
-
 namespace synchronous_connector {
+
+/// One of kStorageOperations: of the operations on files those that can be made to fail here.
+struct StorageOperation {
+  FileOperation operation = FileOperation::kWrite;
+  StorageOperation() = default;
+  StorageOperation(FileOperation of_files) : operation(of_files) {}  // NOLINT: it is one
+  operator FileOperation() const { return operation; }               // NOLINT
+};
+Value to_value(const StorageOperation& member);
+bool from_value(const Value& value, StorageOperation& member, std::string& expected);
 
 /// Errors, besides the scheduler's: kNotInConfig: with several groups, without
 /// skip_reading_prefix_cache: upstream may take the hit of one group in the GPU's cache for what
@@ -129,7 +135,7 @@ struct FailNext {
   static constexpr std::string_view kVerb = "fail_next";
   static constexpr std::string_view kDoc = "an operation on a file of that layer will fail, once";
   std::uint32_t layer = 0;
-  FileOperation operation = FileOperation::kWrite;
+  StorageOperation operation;
   static constexpr auto fields() {
     using S = FailNext;
     return std::tuple{field("layer", &S::layer, Domain::kCount, "of all ranks' layers"),

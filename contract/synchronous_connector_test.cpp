@@ -111,16 +111,17 @@ TEST(SynchronousConnectorSetup, NeedsRanksAndLayers) {
 }
 
 TEST(SynchronousConnectorTarget, OperationsHaveWords) {
+  using synchronous_connector::StorageOperation;
   for (const FileOperation operation : kStorageOperations) {
-    FileOperation parsed = FileOperation::kList;
+    StorageOperation parsed = FileOperation::kList;
     std::string expected;
-    ASSERT_TRUE(from_value(to_value(operation), parsed, expected));
-    EXPECT_EQ(parsed, operation);
+    ASSERT_TRUE(from_value(to_value(StorageOperation(operation)), parsed, expected));
+    EXPECT_EQ(parsed.operation, operation);
   }
-  FileOperation untouched = FileOperation::kRead;
+  StorageOperation untouched = FileOperation::kRead;
   std::string expected;
-  EXPECT_FALSE(from_value(to_value(FileOperation::kRename), untouched, expected));
-  EXPECT_EQ(untouched, FileOperation::kRead);
+  EXPECT_FALSE(from_value(to_value(StorageOperation(FileOperation::kRename)), untouched, expected));
+  EXPECT_EQ(untouched.operation, FileOperation::kRead);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using virtual_device::Function;
 using virtual_device::Schedule;
 
 constexpr std::uint64_t kSeeds = 25;
-constexpr std::uint64_t kOrdersMax = 300;
+constexpr std::uint64_t kOrdersMaxPerBug = 300;
 
 /// What flags it.
 enum class Nature : std::uint8_t {
@@ -341,7 +341,7 @@ TEST(PlantedWorkerBugs, AreFlaggedInEveryOrderOfSteps) {
       options.device = c.options.device;
       options.device.chunks_max = 1;
       options.device.polls_max = 2;
-      options.runs_max = kOrdersMax;
+      options.runs_max = kOrdersMaxPerBug;
       virtual_device::explore(options, [&](virtual_device::Device& device) {
         RigOptions rig_options = c.options;
         rig_options.bug = bug;

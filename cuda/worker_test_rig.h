@@ -138,7 +138,7 @@ class WorkerRig {
     ok(device_.launch(compute_, {}, writes, [this, group, block, contents] {
       std::size_t next = 0;
       for (const auto& [begin, size] : pages_of(group, block)) {
-        std::memcpy(gpu_bytes() + begin, contents.data() + next, size);
+        std::memcpy(device_.bytes(gpu_base_ + begin, size), contents.data() + next, size);
         next += size;
       }
     }));
@@ -153,7 +153,7 @@ class WorkerRig {
     ok(device_.launch(compute_, reads, {}, [this, group, block, contents] {
       std::size_t next = 0;
       for (const auto& [begin, size] : pages_of(group, block)) {
-        compare("attended", gpu_bytes() + begin, contents.data() + next, size);
+        compare("attended", device_.bytes(gpu_base_ + begin, size), contents.data() + next, size);
         next += size;
       }
     }));

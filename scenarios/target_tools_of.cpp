@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "contract/connector_target.h"
 #include "properties/campaign.h"
 #include "properties/lockstep.h"
 #include "properties/shrink.h"
