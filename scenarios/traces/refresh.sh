@@ -44,7 +44,7 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" simple_offload 21 4 200 \
     "simple_offload_pins_hits=$is_v0_23" "simple_offload_skips_stores_under_way=$is_v0_23" \
     "simple_offload_skips_unhashed_blocks=$is_v0_23" "simple_offload_aligns_stores=$is_v0_23"
-  record "$release" "$profile" synchronous_connector 1 4 60 kv_connector=example
+  record "$release" "$profile" synchronous_connector 1 4 60 kv_connector=example "decode_bench_hma=$is_v0_23"
   record "$release" "$profile" synchronous_connector 2 2 60 kv_connector=decode_bench "decode_bench_hma=$is_v0_23"
 done
 record 0.23.0 v0.23 tiering 1 8 120 "file_tiers=[]"
