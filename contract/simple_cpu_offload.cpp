@@ -18,10 +18,15 @@ std::optional<std::string> check_spec(const SimpleCPUOffloadSpec& spec) {
     return group.kind == KVCacheSpecKind::kFullAttention;
   });
   if (reference == groups.end()) return "a group of full attention";
-  if (!spec.kv_cache.pool.rules.simple_offload_pins_hits &&
-      reference->block_size != spec.kv_cache.pool.hash.hash_block_size) {
+  if (spec.kv_cache.pool.rules.simple_offload_pins_hits) return std::nullopt;
+  if (reference->block_size != spec.kv_cache.pool.hash.hash_block_size) {
     return "a first group of full attention with blocks of hash_block_size";
   }
+  const bool has_narrow_window =
+      std::any_of(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
+        return group.kind == KVCacheSpecKind::kSlidingWindow && group.sliding_window < 2;
+      });
+  if (has_narrow_window) return "sliding windows of at least 2 tokens";
   return std::nullopt;
 }
 

@@ -38,7 +38,8 @@ struct SimpleCPUOffloadSpec {
 ///     lookup that does not begin at the request's first token is wrong for chunked attention;
 ///     upstream asserts that there is full attention.)
 ///   - before Rules::simple_offload_pins_hits: the reference group, below, has blocks of
-///     hash_block_size (upstream counts in these there).
+///     hash_block_size (upstream counts in these there), and windows have at least 2 tokens (one of
+///     a token needs nothing from before, and upstream loads into the null block).
 std::optional<std::string> check_spec(const SimpleCPUOffloadSpec& spec);
 
 /// The KV-cache configuration of CPU memory: the GPU's groups and rules over num_cpu_blocks,

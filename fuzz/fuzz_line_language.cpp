@@ -14,6 +14,7 @@
 #include "contract/line.h"
 #include "contract/scenario.h"
 #include "fuzz/corpus_goals.h"
+#include "properties/all_checks.h"
 
 namespace kvfence::fuzz {
 namespace {

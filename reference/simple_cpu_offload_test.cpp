@@ -880,6 +880,8 @@ TEST(SimpleCPUOffloadSpec, WhatCanBeBuilt) {
   EXPECT_FALSE(check_spec(spec_of(Profile::kV023, 9, {sliding(8), full()})));
   EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 0)));
   EXPECT_TRUE(check_spec(spec_of(Profile::kV023, 9, {sliding(8)})));
+  EXPECT_FALSE(check_spec(spec_of(Profile::kV019, 9, {full(), sliding(2)})));
+  EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 9, {full(), sliding(1)})));
   EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 9, {full(8), sliding(8)})));
   EXPECT_FALSE(check_spec(spec_of(Profile::kV023, 9, {full(8), sliding(8)})));
   SimpleCPUOffloadSpec spec = spec_of(Profile::kV023);
