@@ -1,6 +1,8 @@
 /// Copies pieces between mapped host memory and the GPU's: a block of threads a piece, 16 bytes a
 /// load, four loads in flight a thread.
 
+#include "cuda/copy_kernel.h"
+
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -8,12 +10,7 @@
 
 namespace {
 
-/// As cuda/transfer_plan.h has it, which is C++20.
-struct CopyDescriptor {
-  std::uintptr_t dst;
-  std::uintptr_t src;
-  std::size_t size;
-};
+using kvfence::cuda::CopyDescriptor;
 
 #if defined(KVFENCE_CANARY_SPILLS)
 // More than the registers hold: the build has to fail.

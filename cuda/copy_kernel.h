@@ -1,13 +1,14 @@
 #pragma once
 
 /// The launcher of the kernel that copies pieces: copy_kernel.cu with the toolkit, its twin on the
-/// virtual device in virtual/copy_kernel_twin.cpp. One of them is linked.
+/// virtual device in virtual/copy_kernel_twin.cpp. One of them is linked. C++17, as nvcc
+/// compiles the kernel.
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
 
-#include "cuda/transfer_plan.h"
+#include "cuda/copy_descriptor.h"
 
 namespace kvfence::cuda {
 /// Addresses and sizes of a kernel's pieces are multiples of it.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/copy_descriptor.h"
 #include "cuda/kv_layout.h"
 
 namespace kvfence::cuda {
@@ -26,15 +27,6 @@ struct TransferSpec {
   /// Of each group's first GPU block: its place in the request, counted in GPU blocks.
   std::vector<std::size_t> block_indices = {};
 };
-
-struct CopyDescriptor {
-  std::uintptr_t dst = 0;
-  std::uintptr_t src = 0;
-  std::size_t size = 0;
-};
-constexpr bool operator==(const CopyDescriptor& a, const CopyDescriptor& b) {
-  return a.dst == b.dst && a.src == b.src && a.size == b.size;
-}
 
 struct ByteInterval {
   std::uintptr_t begin = 0;
