@@ -3,6 +3,7 @@
 /// What the generators of targets with a scheduler and a connector draw alike: requests that share
 /// prefixes, and commands that no engine sends.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,6 +15,7 @@
 #include "contract/scheduler_target.h"
 #include "properties/choices.h"
 #include "properties/command_members.h"
+#include "properties/kv_cache_generator.h"
 
 namespace kvfence {
 
@@ -25,6 +27,18 @@ struct RequestHabits {
   std::uint32_t vary_in = 6;   ///< one block in so many differs from the shared prefix
   std::uint32_t skip_in = 12;  ///< one request in so many does not read the GPU's cache
 };
+
+/// Two or more requests fill the GPU's pool together, and few do so alone.
+inline RequestHabits draw_request_habits(const kv_cache::Config& config, Choices& choices) {
+  const std::uint32_t capacity = kv_cache::capacity_of(config);
+  RequestHabits habits;
+  habits.unit = kv_cache::common_block_size(config);
+  habits.prompt_max = std::max(1U, capacity / (1 + choices.below(3)));
+  habits.output_max = choices.once_in(3) ? 3 : 1 + capacity / (1 + choices.below(3));
+  habits.vary_in = choices.once_in(3) ? 3 : 12;
+  habits.skip_in = choices.once_in(4) ? 2 : 16;
+  return habits;
+}
 
 /// A request of that name. Prompts are of blocks that repeat one of two tokens, so that prefixes
 /// are shared all the time. arrival_time: of the request before; moves on.

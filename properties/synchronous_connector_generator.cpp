@@ -89,13 +89,7 @@ Generator::Generator(const Config& config, Choices& choices)
       swarm_(kUsualWeights, kMildHabits, choices) {
   // Without these nothing else happens.
   for (Action action : {Action::kStep, Action::kAdd}) swarm_.raise(action, 2);
-  // Two or more fill the pool together, and few do so alone.
-  const std::uint32_t capacity = kv_cache::capacity_of(config);
-  requests_.unit = kv_cache::common_block_size(config);
-  requests_.prompt_max = std::max(1U, capacity / (1 + choices.below(3)));
-  requests_.output_max = choices.once_in(3) ? 3 : 1 + capacity / (1 + choices.below(3));
-  requests_.vary_in = choices.once_in(3) ? 3 : 12;
-  requests_.skip_in = choices.once_in(4) ? 2 : 16;
+  requests_ = draw_request_habits(config, choices);
   live_max_ = 2 + choices.below(6);
   burst_max_ = 1 + choices.below(3);
   idle_in_ = choices.once_in(2) ? 4 : 0;
