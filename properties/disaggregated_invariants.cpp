@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "properties/broken_rule.h"
+#include "properties/engine_refusals.h"
 #include "properties/invariant_values.h"
 
 namespace kvfence::disaggregated {
@@ -213,11 +214,14 @@ ErrorCode Invariants::refusal(const Command& command, const World& world) const 
                           config_of(planned->engine).max_concurrent_batches;
     return has_room ? ErrorCode::kNone : ErrorCode::kStepsInFlight;
   }
-  if (const auto* update = std::get_if<Update>(&command)) return refusal_of_update(*update, world);
+  if (const auto* update = std::get_if<Update>(&command)) {
+    const std::deque<PlannedStep>& in_flight = engine_of(update->engine).in_flight;
+    return kvfence::detail::refusal_of_update(
+        update->samples, in_flight.empty() ? nullptr : &in_flight.front().scheduled, world);
+  }
   if (const auto* ended = std::get_if<FinishRequests>(&command)) {
-    const bool are_known = std::all_of(ended->requests.begin(), ended->requests.end(),
-                                       [&](const auto& name) { return world.find(name); });
-    if (!are_known) return ErrorCode::kUnknownRequest;
+    const ErrorCode refused = kvfence::detail::refusal_of_names(ended->requests, world);
+    if (refused != ErrorCode::kNone) return refused;
     return ends_from_outside(ended->status) ? ErrorCode::kNone : ErrorCode::kBadRange;
   }
   if (const auto* all_ended = std::get_if<FinishAllRequests>(&command)) {
@@ -240,24 +244,6 @@ ErrorCode Invariants::refusal(const Command& command, const World& world) const 
     return copies.advance_clock(clock->seconds);
   }
   return ErrorCode::kNone;
-}
-
-ErrorCode Invariants::refusal_of_update(const Update& command, const World& world) const {
-  for (const Sample& sample : command.samples) {
-    if (!world.find(sample.request)) return ErrorCode::kUnknownRequest;
-  }
-  const Engine& engine = engine_of(command.engine);
-  if (engine.in_flight.empty()) return ErrorCode::kNoStepInFlight;
-  std::size_t num_named = 0;
-  for (const ScheduledRequest& scheduled : engine.in_flight.front().scheduled) {
-    const auto named =
-        std::find_if(command.samples.begin(), command.samples.end(),
-                     [&](const Sample& each) { return each.request == scheduled.request; });
-    if (named == command.samples.end()) continue;
-    ++num_named;
-    if (named->tokens.size() != (scheduled.samples ? 1 : 0)) return ErrorCode::kWrongTokenCount;
-  }
-  return num_named == command.samples.size() ? ErrorCode::kNone : ErrorCode::kWrongTokenCount;
 }
 
 Found Invariants::check_presence(const Command& command, const Observation& observation) const {

@@ -131,7 +131,6 @@ class Invariants {
   std::uint32_t num_prompt_blocks(const std::string& request) const;
 
   ErrorCode refusal(const Command& command, const World& world) const;
-  ErrorCode refusal_of_update(const Update& command, const World& world) const;
   Found check_presence(const Command& command, const Observation& observation) const;
   Found check_unchanged(const Observation& observation) const;
 

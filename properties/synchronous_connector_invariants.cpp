@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "properties/engine_refusals.h"
 #include "properties/synchronous_connector_invariant_rules.h"
 
 namespace kvfence::synchronous_connector {
@@ -62,38 +63,19 @@ Invariants::Found Invariants::check(const Command& command, const Observation& o
 
 ErrorCode Invariants::refusal(const Command& command, const World& world) const {
   if (const auto* added = std::get_if<AddRequest>(&command)) {
-    const World::Entry* entry = world.find(added->id);
-    if (!entry || !entry->is_new) return ErrorCode::kAlreadyDeclared;
-    if (groups().size() > 1 && !added->skip_reading_prefix_cache) return ErrorCode::kNotInConfig;
-    if (added->tokens.empty() || added->max_tokens == 0) return ErrorCode::kNoTokens;
-    const bool fits = added->tokens.size() < setup_.spec.kv_cache.max_model_len;
-    return fits ? ErrorCode::kNone : ErrorCode::kBeyondModelLength;
+    return kvfence::detail::refusal_of_request(*added, setup_.scheduler.kv_cache, world);
   }
   if (std::holds_alternative<Schedule>(command)) {
     const bool has_room = in_flight_.size() < setup_.scheduler.max_concurrent_batches;
     return has_room ? ErrorCode::kNone : ErrorCode::kStepsInFlight;
   }
   if (const auto* update = std::get_if<Update>(&command)) {
-    for (const scheduler::Sample& sample : update->samples) {
-      if (!world.find(sample.request)) return ErrorCode::kUnknownRequest;
-    }
-    if (in_flight_.empty()) return ErrorCode::kNoStepInFlight;
-    std::size_t num_named = 0;
-    for (const ScheduledRequest& scheduled : in_flight_.front().scheduled) {
-      const auto named = std::find_if(
-          update->samples.begin(), update->samples.end(),
-          [&](const scheduler::Sample& each) { return each.request == scheduled.request; });
-      if (named == update->samples.end()) continue;
-      ++num_named;
-      if (named->tokens.size() != (scheduled.samples ? 1 : 0)) return ErrorCode::kWrongTokenCount;
-    }
-    return num_named == update->samples.size() ? ErrorCode::kNone : ErrorCode::kWrongTokenCount;
+    return kvfence::detail::refusal_of_update(
+        update->samples, in_flight_.empty() ? nullptr : &in_flight_.front().scheduled, world);
   }
   if (const auto* finish = std::get_if<FinishRequests>(&command)) {
-    const bool all_known =
-        std::all_of(finish->requests.begin(), finish->requests.end(),
-                    [&](const std::string& name) { return world.find(name) != nullptr; });
-    if (!all_known) return ErrorCode::kUnknownRequest;
+    const ErrorCode refused = kvfence::detail::refusal_of_names(finish->requests, world);
+    if (refused != ErrorCode::kNone) return refused;
     return is_finished(finish->status) ? ErrorCode::kNone : ErrorCode::kBadRange;
   }
   if (const auto* finish_all = std::get_if<FinishAllRequests>(&command)) {
