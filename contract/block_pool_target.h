@@ -51,7 +51,7 @@ struct DeclareRequest {
   std::uint32_t lora_id = 0;
   std::optional<std::string> cache_salt;
   std::vector<MmFeature> mm_features;
-  static constexpr auto fields() { return request_fields<DeclareRequest>(); }
+  static void declare(auto& fields) { add_request_fields<DeclareRequest>(fields); }
   friend bool operator==(const DeclareRequest&, const DeclareRequest&) = default;
 };
 
@@ -61,10 +61,10 @@ struct AppendTokens {
       "appends generated tokens to a request; full blocks get hashes";
   std::string request;
   std::vector<TokenId> tokens;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AppendTokens;
-    return std::tuple{field("request", &S::request, Domain::kRequest, "whose"),
-                      field("tokens", &S::tokens, Domain::kTokens, "generated tokens")};
+    fields.add("request", &S::request, Domain::kRequest, "whose");
+    fields.add("tokens", &S::tokens, Domain::kTokens, "generated tokens");
   }
   friend bool operator==(const AppendTokens&, const AppendTokens&) = default;
 };
@@ -74,8 +74,8 @@ struct GetNewBlocks {
   static constexpr std::string_view kDoc =
       "allocates from the head of the free queue, evicting cached content";
   std::uint32_t num_blocks = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("num_blocks", &GetNewBlocks::num_blocks, Domain::kCount, "how many")};
+  static void declare(auto& fields) {
+    fields.add("num_blocks", &GetNewBlocks::num_blocks, Domain::kCount, "how many");
   }
   friend bool operator==(const GetNewBlocks&, const GetNewBlocks&) = default;
 };
@@ -87,13 +87,12 @@ struct GetCachedBlock {
   std::uint32_t index = 0;
   std::uint32_t block_size = 0;
   std::vector<GroupId> groups;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = GetCachedBlock;
-    return std::tuple{
-        field("request", &S::request, Domain::kRequest, "whose block"),
-        field("index", &S::index, Domain::kHashIndex, "which block, at that block size"),
-        field("block_size", &S::block_size, Domain::kBlockSize, "tokens a block"),
-        field("groups", &S::groups, Domain::kGroups, "a block of each is needed for a hit")};
+    fields.add("request", &S::request, Domain::kRequest, "whose block");
+    fields.add("index", &S::index, Domain::kHashIndex, "which block, at that block size");
+    fields.add("block_size", &S::block_size, Domain::kBlockSize, "tokens a block");
+    fields.add("groups", &S::groups, Domain::kGroups, "a block of each is needed for a hit");
   }
   friend bool operator==(const GetCachedBlock&, const GetCachedBlock&) = default;
 };
@@ -103,8 +102,8 @@ struct Touch {
   static constexpr std::string_view kDoc =
       "takes blocks into use again: ref_cnt rises, they leave the queue";
   std::vector<BlockId> blocks;
-  static constexpr auto fields() {
-    return std::tuple{field("blocks", &Touch::blocks, Domain::kBlocks, "in order")};
+  static void declare(auto& fields) {
+    fields.add("blocks", &Touch::blocks, Domain::kBlocks, "in order");
   }
   friend bool operator==(const Touch&, const Touch&) = default;
 };
@@ -120,19 +119,19 @@ struct CacheFullBlocks {
   std::uint32_t block_size = 0;
   GroupId group = 0;
   std::optional<std::vector<bool>> block_mask;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = CacheFullBlocks;
-    return std::tuple{
-        field("request", &S::request, Domain::kRequest, "whose hashes"),
-        field("blocks", &S::blocks, Domain::kBlocks, "all blocks of the request in this group"),
-        field("num_cached_blocks", &S::num_cached_blocks, Domain::kBlockCount,
-              "start of the range"),
-        field("num_full_blocks", &S::num_full_blocks, Domain::kBlockCount, "end of the range"),
-        field("block_size", &S::block_size, Domain::kBlockSize, "tokens a block"),
-        field("group", &S::group, Domain::kGroup, "enters the key"),
-        field("block_mask", &S::block_mask, Domain::kMask,
-              "over the range; false passes over (rule cache_full_blocks_mask)")
-            .optional()};
+    fields.add("request", &S::request, Domain::kRequest, "whose hashes");
+    fields.add("blocks", &S::blocks, Domain::kBlocks, "all blocks of the request in this group");
+    fields.add("num_cached_blocks", &S::num_cached_blocks, Domain::kBlockCount,
+               "start of the range");
+    fields.add("num_full_blocks", &S::num_full_blocks, Domain::kBlockCount, "end of the range");
+    fields.add("block_size", &S::block_size, Domain::kBlockSize, "tokens a block");
+    fields.add("group", &S::group, Domain::kGroup, "enters the key");
+    fields
+        .add("block_mask", &S::block_mask, Domain::kMask,
+             "over the range; false passes over (rule cache_full_blocks_mask)")
+        .optional();
   }
   friend bool operator==(const CacheFullBlocks&, const CacheFullBlocks&) = default;
 };
@@ -143,12 +142,11 @@ struct FreeBlocks {
       "releases one reference each; at 0 a block joins the free queue";
   std::vector<BlockId> blocks;
   bool prepend = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = FreeBlocks;
-    return std::tuple{
-        field("blocks", &S::blocks, Domain::kBlocks, "in eviction order: the first goes first"),
-        field("prepend", &S::prepend, Domain::kFlag, "to the head (rule free_blocks_prepend)")
-            .optional()};
+    fields.add("blocks", &S::blocks, Domain::kBlocks, "in eviction order: the first goes first");
+    fields.add("prepend", &S::prepend, Domain::kFlag, "to the head (rule free_blocks_prepend)")
+        .optional();
   }
   friend bool operator==(const FreeBlocks&, const FreeBlocks&) = default;
 };
@@ -158,8 +156,8 @@ struct EvictBlocks {
   static constexpr std::string_view kDoc =
       "takes blocks out of the prefix cache; they stay where they are";
   std::vector<BlockId> blocks;
-  static constexpr auto fields() {
-    return std::tuple{field("blocks", &EvictBlocks::blocks, Domain::kBlocks, "in order")};
+  static void declare(auto& fields) {
+    fields.add("blocks", &EvictBlocks::blocks, Domain::kBlocks, "in order");
   }
   friend bool operator==(const EvictBlocks&, const EvictBlocks&) = default;
 };
@@ -167,14 +165,14 @@ struct EvictBlocks {
 struct ResetPrefixCache {
   static constexpr std::string_view kVerb = "reset_prefix_cache";
   static constexpr std::string_view kDoc = "empties the prefix cache if no block is referenced";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const ResetPrefixCache&, const ResetPrefixCache&) = default;
 };
 
 struct TakeEvents {
   static constexpr std::string_view kVerb = "take_events";
   static constexpr std::string_view kDoc = "takes the KV events since the last call";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const TakeEvents&, const TakeEvents&) = default;
 };
 
@@ -195,23 +193,26 @@ struct Config {
   std::optional<bool> free_blocks_prepend;
   std::optional<bool> cache_full_blocks_mask;
   std::optional<bool> events_carry_group;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple_cat(
-        pool_fields<S>(),
-        std::tuple{field("max_block_size", &S::max_block_size, Domain::kSetting,
-                         "largest block size of any group; 0 stands for hash_block_size")
-                       .optional()},
-        hash_and_profile_fields<S>(),
-        std::tuple{field("free_blocks_prepend", &S::free_blocks_prepend, Domain::kSetting,
-                         "overrides that rule of the profile")
-                       .optional(),
-                   field("cache_full_blocks_mask", &S::cache_full_blocks_mask, Domain::kSetting,
-                         "overrides that rule of the profile")
-                       .optional(),
-                   field("events_carry_group", &S::events_carry_group, Domain::kSetting,
-                         "overrides that rule of the profile")
-                       .optional()});
+    add_pool_fields<S>(fields);
+    fields
+        .add("max_block_size", &S::max_block_size, Domain::kSetting,
+             "largest block size of any group; 0 stands for hash_block_size")
+        .optional();
+    add_hash_and_profile_fields<S>(fields);
+    fields
+        .add("free_blocks_prepend", &S::free_blocks_prepend, Domain::kSetting,
+             "overrides that rule of the profile")
+        .optional();
+    fields
+        .add("cache_full_blocks_mask", &S::cache_full_blocks_mask, Domain::kSetting,
+             "overrides that rule of the profile")
+        .optional();
+    fields
+        .add("events_carry_group", &S::events_carry_group, Domain::kSetting,
+             "overrides that rule of the profile")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -239,24 +240,24 @@ struct Observation {
   Reusable<std::vector<std::uint32_t>> ref_cnts;  ///< by block id; 0 for the null block
   Reusable<KeyList> keys;                         ///< packed keys by block id; empty for none
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple{
-        field("error", &S::error, Domain::kResult, "none, or why the command was refused"),
-        field("hit", &S::hit, Domain::kResult, "whether every group had the block"),
-        field("blocks", &S::blocks, Domain::kResult, "allocated or found blocks"),
-        field("success", &S::success, Domain::kResult, "whether the reset happened"),
-        field("events", &S::events, Domain::kResult, "oldest first"),
-        field("num_free_blocks", &S::num_free_blocks, Domain::kState, "length of the free queue"),
-        field("num_empty", &S::num_empty, Domain::kState, "queued blocks without a hash"),
-        field("num_cached", &S::num_cached, Domain::kState, "queued blocks with a hash: evictable"),
-        field("num_referenced", &S::num_referenced, Domain::kState,
-              "blocks not queued, null included"),
-        field("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache"),
-        field("usage", &S::usage, Domain::kState, "get_usage()"),
-        field("free_queue", &S::free_queue, Domain::kState, "head to tail"),
-        field("ref_cnts", &S::ref_cnts, Domain::kState, "by block id"),
-        field("keys", &S::keys, Domain::kState, "packed keys by block id")};
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("hit", &S::hit, Domain::kResult, "whether every group had the block");
+    fields.add("blocks", &S::blocks, Domain::kResult, "allocated or found blocks");
+    fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
+    fields.add("events", &S::events, Domain::kResult, "oldest first");
+    fields.add("num_free_blocks", &S::num_free_blocks, Domain::kState, "length of the free queue");
+    fields.add("num_empty", &S::num_empty, Domain::kState, "queued blocks without a hash");
+    fields.add("num_cached", &S::num_cached, Domain::kState,
+               "queued blocks with a hash: evictable");
+    fields.add("num_referenced", &S::num_referenced, Domain::kState,
+               "blocks not queued, null included");
+    fields.add("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache");
+    fields.add("usage", &S::usage, Domain::kState, "get_usage()");
+    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
+    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
+    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -53,22 +52,23 @@ struct AddRequest {
   std::optional<std::string> cache_salt;
   bool skip_reading_prefix_cache = false;
   std::optional<std::uint32_t> max_offload_tokens;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AddRequest;
-    return std::tuple{
-        field("id", &S::id, Domain::kRequest, "its name"),
-        field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
-        field("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional(),
-        field("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional(),
-        field("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional(),
-        field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-            .optional(),
-        field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-              "its lookups in the GPU's cache find nothing")
-            .optional(),
-        field("max_offload_tokens", &S::max_offload_tokens, Domain::kTokenCount,
-              "leading tokens that may be stored (rule offload_fences_reuse)")
-            .optional()};
+    fields.add("id", &S::id, Domain::kRequest, "its name");
+    fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
+    fields.add("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional();
+    fields.add("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional();
+    fields.add("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional();
+    fields.add("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
+        .optional();
+    fields
+        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+             "its lookups in the GPU's cache find nothing")
+        .optional();
+    fields
+        .add("max_offload_tokens", &S::max_offload_tokens, Domain::kTokenCount,
+             "leading tokens that may be stored (rule offload_fences_reuse)")
+        .optional();
   }
   friend bool operator==(const AddRequest&, const AddRequest&) = default;
 };
@@ -86,11 +86,10 @@ struct Update {
       "the oldest planned step runs on all ranks and comes back";
   TokenId token = 1;
   std::vector<Sample> samples;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Update;
-    return std::tuple{
-        field("token", &S::token, Domain::kCount, "what everyone samples").optional(),
-        field("samples", &S::samples, Domain::kSamples, "what some sampled instead").optional()};
+    fields.add("token", &S::token, Domain::kCount, "what everyone samples").optional();
+    fields.add("samples", &S::samples, Domain::kSamples, "what some sampled instead").optional();
   }
   friend bool operator==(const Update&, const Update&) = default;
 };
@@ -101,10 +100,11 @@ struct ResetPrefixCache {
   static constexpr std::string_view kVerb = "reset_prefix_cache";
   static constexpr std::string_view kDoc = "forgets what is cached";
   bool reset_connector = false;
-  static constexpr auto fields() {
-    return std::tuple{field("reset_connector", &ResetPrefixCache::reset_connector, Domain::kFlag,
-                            "resets the connector's cache too")
-                          .optional()};
+  static void declare(auto& fields) {
+    fields
+        .add("reset_connector", &ResetPrefixCache::reset_connector, Domain::kFlag,
+             "resets the connector's cache too")
+        .optional();
   }
   friend bool operator==(const ResetPrefixCache&, const ResetPrefixCache&) = default;
 };
@@ -118,15 +118,15 @@ struct AdvanceTransfer {
   JobId job = 0;
   TransferProgress progress = TransferProgress::kFinished;
   std::uint32_t microseconds = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AdvanceTransfer;
-    return std::tuple{
-        field("rank", &S::rank, Domain::kCount, "whose").optional(),
-        field("job", &S::job, Domain::kCount, "which transfer"),
-        field("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional(),
-        field("microseconds", &S::microseconds, Domain::kCount,
-              "that it took, if this is its end; 0: the engine does not know")
-            .optional()};
+    fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
+    fields.add("job", &S::job, Domain::kCount, "which transfer");
+    fields.add("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional();
+    fields
+        .add("microseconds", &S::microseconds, Domain::kCount,
+             "that it took, if this is its end; 0: the engine does not know")
+        .optional();
   }
   friend bool operator==(const AdvanceTransfer&, const AdvanceTransfer&) = default;
 };
@@ -137,10 +137,10 @@ struct ReportTransferAgain {
   static constexpr std::string_view kDoc = "a rank's copy engine reports a transfer a second time";
   std::uint32_t rank = 0;
   JobId job = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ReportTransferAgain;
-    return std::tuple{field("rank", &S::rank, Domain::kCount, "whose").optional(),
-                      field("job", &S::job, Domain::kCount, "which transfer")};
+    fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
+    fields.add("job", &S::job, Domain::kCount, "which transfer");
   }
   friend bool operator==(const ReportTransferAgain&, const ReportTransferAgain&) = default;
 };
@@ -163,40 +163,47 @@ struct Config : scheduler::Config {
   bool request_level_policy = false;
   bool transfers_may_fail = false;
   std::optional<bool> arc_refuses_with_idle_t1;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple_cat(
-        kv_cache::Config::fields(), engine_fields<S>(),
-        std::tuple{field("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-                         "fail or recompute")
-                       .optional(),
-                   field("kv_connector", &S::kv_connector, Domain::kSetting, "offloading"),
-                   field("world_size", &S::world_size, Domain::kSetting, "ranks").optional(),
-                   field("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
-                         "slots, one an offloaded block"),
-                   field("block_size_factor", &S::block_size_factor, Domain::kSetting,
-                         "GPU blocks an offloaded block")
-                       .optional(),
-                   field("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc")
-                       .optional(),
-                   field("store_threshold", &S::store_threshold, Domain::kSetting,
-                         "lookups before a block may be stored; below 2: no filter")
-                       .optional(),
-                   field("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
-                         "keys whose lookups are counted")
-                       .optional(),
-                   field("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
-                         "nothing that decoding adds is stored (rule offload_fences_reuse)")
-                       .optional(),
-                   field("request_level_policy", &S::request_level_policy, Domain::kSetting,
-                         "a loaded prefix is stored again (rule offload_fences_reuse)")
-                       .optional(),
-                   field("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
-                         "transfers can fail (upstream asserts that none does)")
-                       .optional(),
-                   field("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
-                         "overrides the profile's rule")
-                       .optional()});
+    kv_cache::Config::declare(fields);
+    add_engine_fields<S>(fields);
+    fields
+        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+             "fail or recompute")
+        .optional();
+    fields.add("kv_connector", &S::kv_connector, Domain::kSetting, "offloading");
+    fields.add("world_size", &S::world_size, Domain::kSetting, "ranks").optional();
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+               "slots, one an offloaded block");
+    fields
+        .add("block_size_factor", &S::block_size_factor, Domain::kSetting,
+             "GPU blocks an offloaded block")
+        .optional();
+    fields.add("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc").optional();
+    fields
+        .add("store_threshold", &S::store_threshold, Domain::kSetting,
+             "lookups before a block may be stored; below 2: no filter")
+        .optional();
+    fields
+        .add("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
+             "keys whose lookups are counted")
+        .optional();
+    fields
+        .add("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
+             "nothing that decoding adds is stored (rule offload_fences_reuse)")
+        .optional();
+    fields
+        .add("request_level_policy", &S::request_level_policy, Domain::kSetting,
+             "a loaded prefix is stored again (rule offload_fences_reuse)")
+        .optional();
+    fields
+        .add("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
+             "transfers can fail (upstream asserts that none does)")
+        .optional();
+    fields
+        .add("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
+             "overrides the profile's rule")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -210,17 +217,16 @@ struct Transfer {
   std::vector<std::uint32_t> group_sizes;
   std::vector<std::uint32_t> block_indices;
   std::vector<SlotId> slots;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Transfer;
-    return std::tuple{
-        field("job", &S::job, Domain::kResult, "its number; with hold each worker has its own")
-            .optional(),
-        field("request", &S::request, Domain::kResult, "for whom"),
-        field("gpu_blocks", &S::gpu_blocks, Domain::kResult, "group after group"),
-        field("group_sizes", &S::group_sizes, Domain::kResult, "GPU blocks by group"),
-        field("block_indices", &S::block_indices, Domain::kResult,
-              "place of each group's first one in the table"),
-        field("slots", &S::slots, Domain::kResult, "one an offloaded block")};
+    fields.add("job", &S::job, Domain::kResult, "its number; with hold each worker has its own")
+        .optional();
+    fields.add("request", &S::request, Domain::kResult, "for whom");
+    fields.add("gpu_blocks", &S::gpu_blocks, Domain::kResult, "group after group");
+    fields.add("group_sizes", &S::group_sizes, Domain::kResult, "GPU blocks by group");
+    fields.add("block_indices", &S::block_indices, Domain::kResult,
+               "place of each group's first one in the table");
+    fields.add("slots", &S::slots, Domain::kResult, "one an offloaded block");
   }
   friend bool operator==(const Transfer&, const Transfer&) = default;
 };
@@ -233,13 +239,13 @@ struct EngineTransfer {
   std::string request;
   bool store = false;
   TransferProgress progress = TransferProgress::kSubmitted;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = EngineTransfer;
-    return std::tuple{field("rank", &S::rank, Domain::kState, "where").optional(),
-                      field("job", &S::job, Domain::kState, "its number"),
-                      field("request", &S::request, Domain::kState, "for whom"),
-                      field("store", &S::store, Domain::kState, "to CPU memory").optional(),
-                      field("progress", &S::progress, Domain::kState, "how far")};
+    fields.add("rank", &S::rank, Domain::kState, "where").optional();
+    fields.add("job", &S::job, Domain::kState, "its number");
+    fields.add("request", &S::request, Domain::kState, "for whom");
+    fields.add("store", &S::store, Domain::kState, "to CPU memory").optional();
+    fields.add("progress", &S::progress, Domain::kState, "how far");
   }
   friend bool operator==(const EngineTransfer&, const EngineTransfer&) = default;
 };
@@ -250,11 +256,11 @@ struct Completed {
   JobId job = 0;
   std::uint32_t num_workers = 0;
   std::uint32_t num_failed = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Completed;
-    return std::tuple{field("job", &S::job, Domain::kResult, "which"),
-                      field("num_workers", &S::num_workers, Domain::kResult, "that report it now"),
-                      field("num_failed", &S::num_failed, Domain::kResult, "of them").optional()};
+    fields.add("job", &S::job, Domain::kResult, "which");
+    fields.add("num_workers", &S::num_workers, Domain::kResult, "that report it now");
+    fields.add("num_failed", &S::num_failed, Domain::kResult, "of them").optional();
   }
   friend bool operator==(const Completed&, const Completed&) = default;
 };
@@ -265,12 +271,11 @@ struct Operation {
   std::string type;
   std::uint32_t bytes = 0;
   std::uint32_t microseconds = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Operation;
-    return std::tuple{
-        field("type", &S::type, Domain::kResult, "GPU_to_CPU or CPU_to_GPU"),
-        field("bytes", &S::bytes, Domain::kResult, "a scripted GPU block counts for 4096"),
-        field("microseconds", &S::microseconds, Domain::kResult, "that it took")};
+    fields.add("type", &S::type, Domain::kResult, "GPU_to_CPU or CPU_to_GPU");
+    fields.add("bytes", &S::bytes, Domain::kResult, "a scripted GPU block counts for 4096");
+    fields.add("microseconds", &S::microseconds, Domain::kResult, "that it took");
   }
   friend bool operator==(const Operation&, const Operation&) = default;
 };
@@ -282,13 +287,12 @@ struct OffloadedBlock {
   SlotId slot = 0;
   bool ready = false;
   std::uint32_t readers = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = OffloadedBlock;
-    return std::tuple{
-        field("key", &S::key, Domain::kState, "which"),
-        field("slot", &S::slot, Domain::kState, "where it lies"),
-        field("ready", &S::ready, Domain::kState, "written").optional(),
-        field("readers", &S::readers, Domain::kState, "transfers that read it").optional()};
+    fields.add("key", &S::key, Domain::kState, "which");
+    fields.add("slot", &S::slot, Domain::kState, "where it lies");
+    fields.add("ready", &S::ready, Domain::kState, "written").optional();
+    fields.add("readers", &S::readers, Domain::kState, "transfers that read it").optional();
   }
   friend bool operator==(const OffloadedBlock&, const OffloadedBlock&) = default;
 };
@@ -320,33 +324,30 @@ struct Observation : scheduler::Observation {
   Reusable<KeyList> b1;
   Reusable<KeyList> b2;
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple_cat(
-        scheduler::Observation::fields(),
-        std::tuple{
-            field("loads", &S::loads, Domain::kResult, "planned, in order"),
-            field("stores", &S::stores, Domain::kResult, "planned, in order"),
-            field("requests_to_flush", &S::requests_to_flush, Domain::kResult,
-                  "whose stores end before the step"),
-            field("jobs_to_flush", &S::jobs_to_flush, Domain::kResult,
-                  "which transfers end before the step"),
-            field("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over"),
-            field("finished_sending", &S::finished_sending, Domain::kResult,
-                  "held blocks that are not needed any more"),
-            field("invalid_blocks", &S::invalid_blocks, Domain::kResult, "loads that failed"),
-            field("completed_jobs", &S::completed_jobs, Domain::kResult,
-                  "by workers, in this step"),
-            field("transfer_stats", &S::transfer_stats, Domain::kResult,
-                  "operations that were measured, type by type"),
-            field("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed"),
-            field("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's"),
-            field("transfers", &S::transfers, Domain::kState,
-                  "in the copy engines, rank by rank, in the order of submission"),
-            field("t1", &S::t1, Domain::kState, "oldest first; LRU's list"),
-            field("t2", &S::t2, Domain::kState, "oldest first"),
-            field("b1", &S::b1, Domain::kState, "keys, oldest first"),
-            field("b2", &S::b2, Domain::kState, "keys, oldest first")});
+    scheduler::Observation::declare(fields);
+    fields.add("loads", &S::loads, Domain::kResult, "planned, in order");
+    fields.add("stores", &S::stores, Domain::kResult, "planned, in order");
+    fields.add("requests_to_flush", &S::requests_to_flush, Domain::kResult,
+               "whose stores end before the step");
+    fields.add("jobs_to_flush", &S::jobs_to_flush, Domain::kResult,
+               "which transfers end before the step");
+    fields.add("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over");
+    fields.add("finished_sending", &S::finished_sending, Domain::kResult,
+               "held blocks that are not needed any more");
+    fields.add("invalid_blocks", &S::invalid_blocks, Domain::kResult, "loads that failed");
+    fields.add("completed_jobs", &S::completed_jobs, Domain::kResult, "by workers, in this step");
+    fields.add("transfer_stats", &S::transfer_stats, Domain::kResult,
+               "operations that were measured, type by type");
+    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
+    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.add("transfers", &S::transfers, Domain::kState,
+               "in the copy engines, rank by rank, in the order of submission");
+    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
+    fields.add("t2", &S::t2, Domain::kState, "oldest first");
+    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
+    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

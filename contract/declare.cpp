@@ -181,13 +181,6 @@ bool from_value(const Value& value, std::vector<std::string>& member, std::strin
 
 namespace detail {
 
-DeclaredMember declared_member(std::string_view name, std::string_view doc, Domain domain,
-                               bool is_optional, const MemberType* type, const void* member,
-                               const void* object) {
-  const auto offset = static_cast<const char*>(member) - static_cast<const char*>(object);
-  return {name, doc, domain, is_optional, type, static_cast<std::size_t>(offset)};
-}
-
 InputError wrong_value(std::string_view file, const Field& field, std::string expected) {
   return {std::string(file), field.position, field.key + "=" + quote(field.value),
           std::move(expected)};

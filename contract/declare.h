@@ -6,18 +6,19 @@
 /// Parser, printer, wire protocol, generators, fuzz decoder, shrinker, --help and the reference
 /// documentation all derive from these declarations. A declared struct has
 ///
-///     static constexpr auto fields() { return std::tuple{field("name", &Struct::member,
-///     Domain::kX, "doc"), ...}; }
+///     static void declare(auto& fields) {
+///       fields.add("name", &Struct::member, Domain::kX, "doc");
+///       fields.add("other", &Struct::other, Domain::kY, "doc").optional();
+///     }
 ///
-/// and a command has `kVerb` and `kDoc` besides. A member with `.optional()` is left out of the
-/// text where it equals the member's default.
+/// and a command has `kVerb` and `kDoc` besides. An optional member is left out of the text where
+/// it equals the default.
 
 #include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -59,32 +60,30 @@ enum class Domain : unsigned char {
 /// The domain's name in the documentation.
 std::string_view to_text(Domain domain);
 
-template <class Owner, class T>
-struct FieldDeclaration {
-  std::string_view name;
-  T Owner::*member;
-  Domain domain;
-  std::string_view doc;
-  bool is_optional = false;
+namespace detail {
 
-  constexpr FieldDeclaration optional() const {
-    FieldDeclaration copy = *this;
-    copy.is_optional = true;
-    return copy;
+/// Takes a struct's declarations and passes each on, with its type.
+template <class Visit>
+struct FieldVisitor {
+  struct Added {
+    void optional() const {}
+  };
+  Visit& visit;
+
+  template <class Owner, class T>
+  Added add(std::string_view /*name*/, T Owner::*member, Domain domain, std::string_view /*doc*/) {
+    visit(member, domain);
+    return {};
   }
 };
 
-template <class Owner, class T>
-constexpr FieldDeclaration<Owner, T> field(std::string_view name, T Owner::*member, Domain domain,
-                                           std::string_view doc) {
-  return {name, member, domain, doc, false};
-}
+}  // namespace detail
 
-/// Calls visit(declaration) for each declared member of Struct, in order.
+/// Calls visit(pointer to member, domain) for each declared member of Struct, in order.
 template <class Struct, class Visit>
 void for_each_field(Visit&& visit) {
-  constexpr auto kDeclarations = Struct::fields();
-  std::apply([&](const auto&... declarations) { (visit(declarations), ...); }, kDeclarations);
+  detail::FieldVisitor<Visit> fields{visit};
+  Struct::declare(fields);
 }
 
 /// Calls visit(std::type_identity<Alternative>{}) for each alternative of a command variant, in
@@ -145,7 +144,6 @@ bool from_value(const Value& value, std::vector<std::string>& member, std::strin
 template <class T>
 concept DeclaredRecord = requires {
   { T::kWord } -> std::convertible_to<std::string_view>;
-  T::fields();
 };
 
 template <DeclaredRecord T>
@@ -229,9 +227,27 @@ struct MemberTypeOf {
   static constexpr MemberType kType{&is_present_at, &equal, &value_at, &assign, &reset, &elements};
 };
 
-DeclaredMember declared_member(std::string_view name, std::string_view doc, Domain domain,
-                               bool is_optional, const MemberType* type, const void* member,
-                               const void* object);
+/// Takes the declarations of a struct's members as they are without their types.
+template <class Struct>
+class FieldCollector {
+ public:
+  FieldCollector(const Struct& defaults, std::vector<DeclaredMember>& members)
+      : defaults_(defaults), members_(members) {}
+
+  template <class Owner, class T>
+  DeclaredMember& add(std::string_view name, T Owner::*member, Domain domain,
+                      std::string_view doc) {
+    const auto* const object = reinterpret_cast<const char*>(&defaults_);
+    const auto* const address = reinterpret_cast<const char*>(&(defaults_.*member));
+    members_.push_back({std::string(name), doc, domain, false, &MemberTypeOf<T>::kType,
+                        static_cast<std::size_t>(address - object)});
+    return members_.back();
+  }
+
+ private:
+  const Struct& defaults_;
+  std::vector<DeclaredMember>& members_;
+};
 
 }  // namespace detail
 
@@ -241,11 +257,8 @@ const DeclaredStruct& declared_struct() {
   static const DeclaredStruct type = [] {
     DeclaredStruct made;
     made.defaults = &defaults;
-    for_each_field<Struct>([&]<class Owner, class T>(const FieldDeclaration<Owner, T>& field) {
-      made.members.push_back(detail::declared_member(
-          field.name, field.doc, field.domain, field.is_optional, &detail::MemberTypeOf<T>::kType,
-          &(defaults.*field.member), &defaults));
-    });
+    detail::FieldCollector<Struct> fields(defaults, made.members);
+    Struct::declare(fields);
     return made;
   }();
   return type;

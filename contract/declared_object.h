@@ -30,12 +30,14 @@ struct MemberType {
 
 /// One declared member of a struct.
 struct DeclaredMember {
-  std::string_view name;
+  std::string name;
   std::string_view doc;
   Domain domain{};
   bool is_optional = false;
   const MemberType* type = nullptr;  ///< the same for all members of one type
   std::size_t offset = 0;            ///< bytes from the beginning of the struct
+
+  void optional() { is_optional = true; }
 };
 
 /// A struct's declared members, in declaration order.

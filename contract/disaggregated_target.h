@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -47,10 +46,9 @@ namespace disaggregated {
 template <class Command>
 struct OnEngine : Command {
   EngineRole engine = EngineRole::kProducer;
-  static constexpr auto fields() {
-    return std::tuple_cat(
-        std::tuple{field("engine", &OnEngine::engine, Domain::kChoice, "producer or consumer")},
-        Command::fields());
+  static void declare(auto& fields) {
+    fields.add("engine", &OnEngine::engine, Domain::kChoice, "producer or consumer");
+    Command::declare(fields);
   }
   friend bool operator==(const OnEngine&, const OnEngine&) = default;
 };
@@ -69,24 +67,25 @@ struct AddRequest {
   std::uint32_t arrival_time = 0;
   std::optional<std::string> cache_salt;
   bool skip_reading_prefix_cache = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AddRequest;
-    return std::tuple{
-        field("engine", &S::engine, Domain::kChoice, "producer or consumer"),
-        field("id", &S::id, Domain::kRequest, "its name"),
-        field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
-        field("do_remote_decode", &S::do_remote_decode, Domain::kFlag,
-              "the consumer will read its blocks")
-            .optional(),
-        field("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional(),
-        field("stop_tokens", &S::stop_tokens, Domain::kTokens, "each stops it").optional(),
-        field("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional(),
-        field("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional(),
-        field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-            .optional(),
-        field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-              "its lookups find nothing")
-            .optional()};
+    fields.add("engine", &S::engine, Domain::kChoice, "producer or consumer");
+    fields.add("id", &S::id, Domain::kRequest, "its name");
+    fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
+    fields
+        .add("do_remote_decode", &S::do_remote_decode, Domain::kFlag,
+             "the consumer will read its blocks")
+        .optional();
+    fields.add("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional();
+    fields.add("stop_tokens", &S::stop_tokens, Domain::kTokens, "each stops it").optional();
+    fields.add("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional();
+    fields.add("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional();
+    fields.add("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
+        .optional();
+    fields
+        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+             "its lookups find nothing")
+        .optional();
   }
   friend bool operator==(const AddRequest&, const AddRequest&) = default;
 };
@@ -102,14 +101,13 @@ struct HandOver {
   std::uint32_t max_tokens = 16;
   std::uint32_t priority = 0;
   std::uint32_t arrival_time = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = HandOver;
-    return std::tuple{
-        field("request", &S::request, Domain::kRequest, "the producer's"),
-        field("id", &S::id, Domain::kRequest, "its name at the consumer"),
-        field("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional(),
-        field("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional(),
-        field("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional()};
+    fields.add("request", &S::request, Domain::kRequest, "the producer's");
+    fields.add("id", &S::id, Domain::kRequest, "its name at the consumer");
+    fields.add("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional();
+    fields.add("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional();
+    fields.add("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional();
   }
   friend bool operator==(const HandOver&, const HandOver&) = default;
 };
@@ -131,11 +129,10 @@ struct AdvanceRead {
   static constexpr std::string_view kDoc = "a read comes further; one that finishes sends a notice";
   ReadId read = 0;
   TransferProgress progress = TransferProgress::kFinished;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AdvanceRead;
-    return std::tuple{
-        field("read", &S::read, Domain::kCount, "which"),
-        field("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional()};
+    fields.add("read", &S::read, Domain::kCount, "which");
+    fields.add("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional();
   }
   friend bool operator==(const AdvanceRead&, const AdvanceRead&) = default;
 };
@@ -145,8 +142,8 @@ struct DeliverNotice {
   static constexpr std::string_view kVerb = "deliver_notice";
   static constexpr std::string_view kDoc = "a notice reaches the producer's rank";
   NoticeId notice = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("notice", &DeliverNotice::notice, Domain::kCount, "which")};
+  static void declare(auto& fields) {
+    fields.add("notice", &DeliverNotice::notice, Domain::kCount, "which");
   }
   friend bool operator==(const DeliverNotice&, const DeliverNotice&) = default;
 };
@@ -156,8 +153,8 @@ struct LoseNotice {
   static constexpr std::string_view kVerb = "lose_notice";
   static constexpr std::string_view kDoc = "a notice never reaches the producer's rank";
   NoticeId notice = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("notice", &LoseNotice::notice, Domain::kCount, "which")};
+  static void declare(auto& fields) {
+    fields.add("notice", &LoseNotice::notice, Domain::kCount, "which");
   }
   friend bool operator==(const LoseNotice&, const LoseNotice&) = default;
 };
@@ -167,8 +164,8 @@ struct RepeatNotice {
   static constexpr std::string_view kVerb = "repeat_notice";
   static constexpr std::string_view kDoc = "a notice that was delivered is under way once more";
   NoticeId notice = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("notice", &RepeatNotice::notice, Domain::kCount, "which")};
+  static void declare(auto& fields) {
+    fields.add("notice", &RepeatNotice::notice, Domain::kCount, "which");
   }
   friend bool operator==(const RepeatNotice&, const RepeatNotice&) = default;
 };
@@ -178,8 +175,8 @@ struct AdvanceClock {
   static constexpr std::string_view kVerb = "advance_clock";
   static constexpr std::string_view kDoc = "time goes by";
   Seconds seconds = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("seconds", &AdvanceClock::seconds, Domain::kCount, "how much")};
+  static void declare(auto& fields) {
+    fields.add("seconds", &AdvanceClock::seconds, Domain::kCount, "how much");
   }
   friend bool operator==(const AdvanceClock&, const AdvanceClock&) = default;
 };
@@ -196,27 +193,32 @@ struct Config : scheduler::Config {
   std::uint32_t consumer_world_size = 1;
   Seconds deadline = 30;
   bool transport_may_fail = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple_cat(
-        kv_cache::Config::fields(), engine_fields<S>("steps in flight of each engine, 1 or 2"),
-        std::tuple{field("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-                         "fail or recompute")
-                       .optional(),
-                   field("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
-                         "blocks of the consumer's pool; 0: as many as the producer's")
-                       .optional(),
-                   field("producer_world_size", &S::producer_world_size, Domain::kSetting,
-                         "ranks of the producer")
-                       .optional(),
-                   field("consumer_world_size", &S::consumer_world_size, Domain::kSetting,
-                         "ranks of the consumer")
-                       .optional(),
-                   field("deadline", &S::deadline, Domain::kSetting,
-                         "seconds that the producer waits for its readers; 0: for ever"),
-                   field("transport_may_fail", &S::transport_may_fail, Domain::kSetting,
-                         "reads can fail, notices can be lost or come twice")
-                       .optional()});
+    kv_cache::Config::declare(fields);
+    add_engine_fields<S>(fields, "steps in flight of each engine, 1 or 2");
+    fields
+        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+             "fail or recompute")
+        .optional();
+    fields
+        .add("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
+             "blocks of the consumer's pool; 0: as many as the producer's")
+        .optional();
+    fields
+        .add("producer_world_size", &S::producer_world_size, Domain::kSetting,
+             "ranks of the producer")
+        .optional();
+    fields
+        .add("consumer_world_size", &S::consumer_world_size, Domain::kSetting,
+             "ranks of the consumer")
+        .optional();
+    fields.add("deadline", &S::deadline, Domain::kSetting,
+               "seconds that the producer waits for its readers; 0: for ever");
+    fields
+        .add("transport_may_fail", &S::transport_may_fail, Domain::kSetting,
+             "reads can fail, notices can be lost or come twice")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -226,10 +228,10 @@ struct FinishedPrefill {
   static constexpr std::string_view kWord = "prefill";
   std::string request;
   std::vector<BlockId> blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = FinishedPrefill;
-    return std::tuple{field("request", &S::request, Domain::kResult, "of whom"),
-                      field("blocks", &S::blocks, Domain::kResult, "where its KV is")};
+    fields.add("request", &S::request, Domain::kResult, "of whom");
+    fields.add("blocks", &S::blocks, Domain::kResult, "where its KV is");
   }
   friend bool operator==(const FinishedPrefill&, const FinishedPrefill&) = default;
 };
@@ -239,10 +241,10 @@ struct Send {
   static constexpr std::string_view kWord = "send";
   std::string request;
   std::optional<Seconds> expires;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Send;
-    return std::tuple{field("request", &S::request, Domain::kResult, "whose blocks"),
-                      field("expires", &S::expires, Domain::kResult, "given back unread then")};
+    fields.add("request", &S::request, Domain::kResult, "whose blocks");
+    fields.add("expires", &S::expires, Domain::kResult, "given back unread then");
   }
   friend bool operator==(const Send&, const Send&) = default;
 };
@@ -254,14 +256,14 @@ struct Receive {
   std::string remote_request;
   std::vector<BlockId> local_blocks;
   std::vector<BlockId> remote_blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Receive;
-    return std::tuple{
-        field("request", &S::request, Domain::kResult, "for whom"),
-        field("remote_request", &S::remote_request, Domain::kResult, "of whom"),
-        field("local_blocks", &S::local_blocks, Domain::kResult, "into; none: the producer is told")
-            .optional(),
-        field("remote_blocks", &S::remote_blocks, Domain::kResult, "from, one by one").optional()};
+    fields.add("request", &S::request, Domain::kResult, "for whom");
+    fields.add("remote_request", &S::remote_request, Domain::kResult, "of whom");
+    fields
+        .add("local_blocks", &S::local_blocks, Domain::kResult, "into; none: the producer is told")
+        .optional();
+    fields.add("remote_blocks", &S::remote_blocks, Domain::kResult, "from, one by one").optional();
   }
   friend bool operator==(const Receive&, const Receive&) = default;
 };
@@ -277,17 +279,16 @@ struct ReadState {
   std::vector<BlockId> local_blocks;
   std::vector<BlockId> remote_blocks;
   TransferProgress progress = TransferProgress::kSubmitted;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ReadState;
-    return std::tuple{
-        field("read", &S::read, Domain::kState, "its number"),
-        field("rank", &S::rank, Domain::kState, "the consumer's").optional(),
-        field("remote_rank", &S::remote_rank, Domain::kState, "the producer's").optional(),
-        field("request", &S::request, Domain::kState, "for whom"),
-        field("remote_request", &S::remote_request, Domain::kState, "of whom"),
-        field("local_blocks", &S::local_blocks, Domain::kState, "into"),
-        field("remote_blocks", &S::remote_blocks, Domain::kState, "from, one by one"),
-        field("progress", &S::progress, Domain::kState, "how far")};
+    fields.add("read", &S::read, Domain::kState, "its number");
+    fields.add("rank", &S::rank, Domain::kState, "the consumer's").optional();
+    fields.add("remote_rank", &S::remote_rank, Domain::kState, "the producer's").optional();
+    fields.add("request", &S::request, Domain::kState, "for whom");
+    fields.add("remote_request", &S::remote_request, Domain::kState, "of whom");
+    fields.add("local_blocks", &S::local_blocks, Domain::kState, "into");
+    fields.add("remote_blocks", &S::remote_blocks, Domain::kState, "from, one by one");
+    fields.add("progress", &S::progress, Domain::kState, "how far");
   }
   friend bool operator==(const ReadState&, const ReadState&) = default;
 };
@@ -301,15 +302,14 @@ struct NoticeState {
   bool heartbeat = false;
   std::vector<std::string> requests;
   bool delivered = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = NoticeState;
-    return std::tuple{
-        field("notice", &S::notice, Domain::kState, "its number"),
-        field("rank", &S::rank, Domain::kState, "the consumer's").optional(),
-        field("remote_rank", &S::remote_rank, Domain::kState, "the producer's").optional(),
-        field("heartbeat", &S::heartbeat, Domain::kState, "renews leases").optional(),
-        field("requests", &S::requests, Domain::kState, "the producer's"),
-        field("delivered", &S::delivered, Domain::kState, "waits until the rank looks").optional()};
+    fields.add("notice", &S::notice, Domain::kState, "its number");
+    fields.add("rank", &S::rank, Domain::kState, "the consumer's").optional();
+    fields.add("remote_rank", &S::remote_rank, Domain::kState, "the producer's").optional();
+    fields.add("heartbeat", &S::heartbeat, Domain::kState, "renews leases").optional();
+    fields.add("requests", &S::requests, Domain::kState, "the producer's");
+    fields.add("delivered", &S::delivered, Domain::kState, "waits until the rank looks").optional();
   }
   friend bool operator==(const NoticeState&, const NoticeState&) = default;
 };
@@ -360,31 +360,30 @@ struct Observation : ProducerObservation, ConsumerObservation {
     return static_cast<const ConsumerObservation&>(*this);
   }
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    static_assert(std::get<0>(scheduler::Observation::fields()).name == "error");
-    return std::tuple_cat(
-        std::tuple{field("error", &S::error, Domain::kResult, "none, or why it was refused")},
-        prefixed_fields<S, ProducerObservation, 1>(), prefixed_fields<S, ConsumerObservation, 1>(),
-        std::tuple{
-            field("reqs_in_batch", &S::reqs_in_batch, Domain::kResult,
-                  "of the producer, that the consumer may read"),
-            field("reqs_not_processed", &S::reqs_not_processed, Domain::kResult,
-                  "of the producer, that nobody will read"),
-            field("reqs_to_send", &S::reqs_to_send, Domain::kResult,
-                  "of the producer, finished and held"),
-            field("reqs_to_recv", &S::reqs_to_recv, Domain::kResult, "of the consumer"),
-            field("heartbeats", &S::heartbeats, Domain::kResult,
-                  "of the producer, whose lease is to be renewed"),
-            field("finished_sending", &S::finished_sending, Domain::kResult,
-                  "read, or waited for in vain"),
-            field("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over"),
-            field("invalid_blocks", &S::invalid_blocks, Domain::kResult, "loads that failed"),
-            field("finished_prefills", &S::finished_prefills, Domain::kResult,
-                  "what a router can hand over from now on"),
-            field("now", &S::now, Domain::kState, "seconds"),
-            field("reads", &S::reads, Domain::kState, "in the order of submission"),
-            field("notices", &S::notices, Domain::kState, "in the order of sending")});
+
+    fields.add("error", &S::error, Domain::kResult, "none, or why it was refused");
+    add_prefixed_fields<ProducerObservation>(fields, "error");
+    add_prefixed_fields<ConsumerObservation>(fields, "error");
+    fields.add("reqs_in_batch", &S::reqs_in_batch, Domain::kResult,
+               "of the producer, that the consumer may read");
+    fields.add("reqs_not_processed", &S::reqs_not_processed, Domain::kResult,
+               "of the producer, that nobody will read");
+    fields.add("reqs_to_send", &S::reqs_to_send, Domain::kResult,
+               "of the producer, finished and held");
+    fields.add("reqs_to_recv", &S::reqs_to_recv, Domain::kResult, "of the consumer");
+    fields.add("heartbeats", &S::heartbeats, Domain::kResult,
+               "of the producer, whose lease is to be renewed");
+    fields.add("finished_sending", &S::finished_sending, Domain::kResult,
+               "read, or waited for in vain");
+    fields.add("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over");
+    fields.add("invalid_blocks", &S::invalid_blocks, Domain::kResult, "loads that failed");
+    fields.add("finished_prefills", &S::finished_prefills, Domain::kResult,
+               "what a router can hand over from now on");
+    fields.add("now", &S::now, Domain::kState, "seconds");
+    fields.add("reads", &S::reads, Domain::kState, "in the order of submission");
+    fields.add("notices", &S::notices, Domain::kState, "in the order of sending");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

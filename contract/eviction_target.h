@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -23,15 +22,15 @@ namespace eviction {
 
 /// A command about one key.
 template <class S>
-constexpr auto key_field() {
-  return std::tuple{field("key", &S::key, Domain::kKey, "which block")};
+void add_key_field(auto& fields) {
+  fields.add("key", &S::key, Domain::kKey, "which block");
 }
 
 struct Get {
   static constexpr std::string_view kVerb = "get";
   static constexpr std::string_view kDoc = "asks whether a block is held";
   std::uint32_t key = 0;
-  static constexpr auto fields() { return key_field<Get>(); }
+  static void declare(auto& fields) { add_key_field<Get>(fields); }
   friend bool operator==(const Get&, const Get&) = default;
 };
 
@@ -40,10 +39,9 @@ struct Insert {
   static constexpr std::string_view kDoc = "holds a block that is being written";
   std::uint32_t key = 0;
   SlotId slot = 0;
-  static constexpr auto fields() {
-    return std::tuple_cat(
-        key_field<Insert>(),
-        std::tuple{field("slot", &Insert::slot, Domain::kCount, "where it lies").optional()});
+  static void declare(auto& fields) {
+    add_key_field<Insert>(fields);
+    fields.add("slot", &Insert::slot, Domain::kCount, "where it lies").optional();
   }
   friend bool operator==(const Insert&, const Insert&) = default;
 };
@@ -52,7 +50,7 @@ struct Remove {
   static constexpr std::string_view kVerb = "remove";
   static constexpr std::string_view kDoc = "forgets a block";
   std::uint32_t key = 0;
-  static constexpr auto fields() { return key_field<Remove>(); }
+  static void declare(auto& fields) { add_key_field<Remove>(fields); }
   friend bool operator==(const Remove&, const Remove&) = default;
 };
 
@@ -60,7 +58,7 @@ struct MakeReady {
   static constexpr std::string_view kVerb = "make_ready";
   static constexpr std::string_view kDoc = "a block has been written";
   std::uint32_t key = 0;
-  static constexpr auto fields() { return key_field<MakeReady>(); }
+  static void declare(auto& fields) { add_key_field<MakeReady>(fields); }
   friend bool operator==(const MakeReady&, const MakeReady&) = default;
 };
 
@@ -68,7 +66,7 @@ struct Acquire {
   static constexpr std::string_view kVerb = "acquire";
   static constexpr std::string_view kDoc = "a transfer begins to read a block";
   std::uint32_t key = 0;
-  static constexpr auto fields() { return key_field<Acquire>(); }
+  static void declare(auto& fields) { add_key_field<Acquire>(fields); }
   friend bool operator==(const Acquire&, const Acquire&) = default;
 };
 
@@ -76,7 +74,7 @@ struct Release {
   static constexpr std::string_view kVerb = "release";
   static constexpr std::string_view kDoc = "a transfer has read a block";
   std::uint32_t key = 0;
-  static constexpr auto fields() { return key_field<Release>(); }
+  static void declare(auto& fields) { add_key_field<Release>(fields); }
   friend bool operator==(const Release&, const Release&) = default;
 };
 
@@ -84,8 +82,8 @@ struct Touch {
   static constexpr std::string_view kVerb = "touch";
   static constexpr std::string_view kDoc = "marks blocks as used, the last key first";
   std::vector<std::uint32_t> keys;
-  static constexpr auto fields() {
-    return std::tuple{field("keys", &Touch::keys, Domain::kKeys, "which blocks")};
+  static void declare(auto& fields) {
+    fields.add("keys", &Touch::keys, Domain::kKeys, "which blocks");
   }
   friend bool operator==(const Touch&, const Touch&) = default;
 };
@@ -95,11 +93,10 @@ struct Evict {
   static constexpr std::string_view kDoc = "lets exactly so many idle blocks go, or none";
   std::uint32_t num_blocks = 0;
   std::vector<std::uint32_t> protected_keys;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Evict;
-    return std::tuple{
-        field("num_blocks", &S::num_blocks, Domain::kCount, "how many"),
-        field("protected", &S::protected_keys, Domain::kKeys, "that must stay").optional()};
+    fields.add("num_blocks", &S::num_blocks, Domain::kCount, "how many");
+    fields.add("protected", &S::protected_keys, Domain::kKeys, "that must stay").optional();
   }
   friend bool operator==(const Evict&, const Evict&) = default;
 };
@@ -107,7 +104,7 @@ struct Evict {
 struct Clear {
   static constexpr std::string_view kVerb = "clear";
   static constexpr std::string_view kDoc = "forgets everything";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const Clear&, const Clear&) = default;
 };
 
@@ -118,15 +115,16 @@ struct Config {
   std::uint32_t capacity = 8;
   std::string profile = "v0.19";
   std::optional<bool> arc_refuses_with_idle_t1;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple{field("policy", &S::policy, Domain::kSetting, "lru or arc"),
-                      field("capacity", &S::capacity, Domain::kSetting, "blocks held at most"),
-                      field("profile", &S::profile, Domain::kSetting,
-                            "the release whose rules hold: v0.19, v0.23"),
-                      field("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1,
-                            Domain::kSetting, "overrides the profile's rule")
-                          .optional()};
+    fields.add("policy", &S::policy, Domain::kSetting, "lru or arc");
+    fields.add("capacity", &S::capacity, Domain::kSetting, "blocks held at most");
+    fields.add("profile", &S::profile, Domain::kSetting,
+               "the release whose rules hold: v0.19, v0.23");
+    fields
+        .add("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
+             "overrides the profile's rule")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -138,13 +136,12 @@ struct Entry {
   SlotId slot = 0;
   bool ready = false;
   std::uint32_t readers = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Entry;
-    return std::tuple{
-        field("key", &S::key, Domain::kState, "which"),
-        field("slot", &S::slot, Domain::kState, "where it lies"),
-        field("ready", &S::ready, Domain::kState, "written").optional(),
-        field("readers", &S::readers, Domain::kState, "transfers that read it").optional()};
+    fields.add("key", &S::key, Domain::kState, "which");
+    fields.add("slot", &S::slot, Domain::kState, "where it lies");
+    fields.add("ready", &S::ready, Domain::kState, "written").optional();
+    fields.add("readers", &S::readers, Domain::kState, "transfers that read it").optional();
   }
   friend bool operator==(const Entry&, const Entry&) = default;
 };
@@ -154,9 +151,9 @@ struct Victim {
   static constexpr std::string_view kWord = "evicted";
   std::uint32_t key = 0;
   SlotId slot = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("key", &Victim::key, Domain::kResult, "which"),
-                      field("slot", &Victim::slot, Domain::kResult, "where it lay")};
+  static void declare(auto& fields) {
+    fields.add("key", &Victim::key, Domain::kResult, "which");
+    fields.add("slot", &Victim::slot, Domain::kResult, "where it lay");
   }
   friend bool operator==(const Victim&, const Victim&) = default;
 };
@@ -176,19 +173,18 @@ struct Observation {
   Reusable<std::vector<std::uint32_t>> b1;
   Reusable<std::vector<std::uint32_t>> b2;
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple{
-        field("error", &S::error, Domain::kResult, "none, or why the command was refused"),
-        field("found", &S::found, Domain::kResult, "the block, if it is held"),
-        field("success", &S::success, Domain::kResult, "whether so many could go"),
-        field("evicted", &S::evicted, Domain::kResult, "in the order of choice"),
-        field("size", &S::size, Domain::kState, "blocks held"),
-        field("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's"),
-        field("t1", &S::t1, Domain::kState, "oldest first; LRU's list"),
-        field("t2", &S::t2, Domain::kState, "oldest first"),
-        field("b1", &S::b1, Domain::kState, "keys, oldest first"),
-        field("b2", &S::b2, Domain::kState, "keys, oldest first")};
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("found", &S::found, Domain::kResult, "the block, if it is held");
+    fields.add("success", &S::success, Domain::kResult, "whether so many could go");
+    fields.add("evicted", &S::evicted, Domain::kResult, "in the order of choice");
+    fields.add("size", &S::size, Domain::kState, "blocks held");
+    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
+    fields.add("t2", &S::t2, Domain::kState, "oldest first");
+    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
+    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -63,13 +62,13 @@ struct DeclareRequest {
   std::optional<std::string> cache_salt;
   std::vector<MmFeature> mm_features;
   bool skip_reading_prefix_cache = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = DeclareRequest;
-    return std::tuple_cat(
-        request_fields<S>(),
-        std::tuple{field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-                         "its lookups find nothing")
-                       .optional()});
+    add_request_fields<S>(fields);
+    fields
+        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+             "its lookups find nothing")
+        .optional();
   }
   friend bool operator==(const DeclareRequest&, const DeclareRequest&) = default;
 };
@@ -79,7 +78,7 @@ using block_pool::AppendTokens;
 struct NewStepStarts {
   static constexpr std::string_view kVerb = "new_step_starts";
   static constexpr std::string_view kDoc = "a scheduler step begins";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const NewStepStarts&, const NewStepStarts&) = default;
 };
 
@@ -88,12 +87,11 @@ struct GetComputedBlocks {
   static constexpr std::string_view kDoc = "looks for the longest cached prefix of a request";
   std::string request;
   bool was_preempted = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = GetComputedBlocks;
-    return std::tuple{
-        field("request", &S::request, Domain::kRequest, "whose prefix"),
-        field("was_preempted", &S::was_preempted, Domain::kFlag, "counted apart in the statistics")
-            .optional()};
+    fields.add("request", &S::request, Domain::kRequest, "whose prefix");
+    fields.add("was_preempted", &S::was_preempted, Domain::kFlag, "counted apart in the statistics")
+        .optional();
   }
   friend bool operator==(const GetComputedBlocks&, const GetComputedBlocks&) = default;
 };
@@ -110,21 +108,22 @@ struct CanFitFullSequence {
   bool from_cache = false;
   std::uint32_t num_external_tokens = 0;
   std::uint32_t num_encoder_tokens = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = CanFitFullSequence;
-    return std::tuple{
-        field("request", &S::request, Domain::kRequest, "whose sequence"),
-        field("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount, "there already")
-            .optional(),
-        field("from_cache", &S::from_cache, Domain::kFlag,
-              "with what get_computed_blocks finds now")
-            .optional(),
-        field("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
-              "tokens that a connector brings")
-            .optional(),
-        field("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
-              "what cross attention holds")
-            .optional()};
+    fields.add("request", &S::request, Domain::kRequest, "whose sequence");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount, "there already")
+        .optional();
+    fields
+        .add("from_cache", &S::from_cache, Domain::kFlag, "with what get_computed_blocks finds now")
+        .optional();
+    fields
+        .add("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
+             "tokens that a connector brings")
+        .optional();
+    fields
+        .add("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
+             "what cross attention holds")
+        .optional();
   }
   friend bool operator==(const CanFitFullSequence&, const CanFitFullSequence&) = default;
 };
@@ -144,34 +143,39 @@ struct AllocateSlots {
   bool full_sequence_must_fit = false;
   std::uint32_t reserved_blocks = 0;
   bool was_preempted = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AllocateSlots;
-    return std::tuple{
-        field("request", &S::request, Domain::kRequest, "for whom"),
-        field("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount, "there already"),
-        field("num_new_tokens", &S::num_new_tokens, Domain::kTokenCount, "to be computed now"),
-        field("from_cache", &S::from_cache, Domain::kFlag,
-              "with what get_computed_blocks finds now")
-            .optional(),
-        field("num_lookahead_tokens", &S::num_lookahead_tokens, Domain::kTokenCount,
-              "slots for speculation, not cached")
-            .optional(),
-        field("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
-              "tokens that a connector brings")
-            .optional(),
-        field("delay_cache_blocks", &S::delay_cache_blocks, Domain::kFlag, "caches nothing yet")
-            .optional(),
-        field("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
-              "what cross attention holds")
-            .optional(),
-        field("full_sequence_must_fit", &S::full_sequence_must_fit, Domain::kFlag,
-              "rule full_sequence_gate_in_allocate_slots")
-            .optional(),
-        field("reserved_blocks", &S::reserved_blocks, Domain::kCount,
-              "free blocks to leave alone (rule full_sequence_gate_in_allocate_slots)")
-            .optional(),
-        field("was_preempted", &S::was_preempted, Domain::kFlag, "counted apart in the statistics")
-            .optional()};
+    fields.add("request", &S::request, Domain::kRequest, "for whom");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
+               "there already");
+    fields.add("num_new_tokens", &S::num_new_tokens, Domain::kTokenCount, "to be computed now");
+    fields
+        .add("from_cache", &S::from_cache, Domain::kFlag, "with what get_computed_blocks finds now")
+        .optional();
+    fields
+        .add("num_lookahead_tokens", &S::num_lookahead_tokens, Domain::kTokenCount,
+             "slots for speculation, not cached")
+        .optional();
+    fields
+        .add("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
+             "tokens that a connector brings")
+        .optional();
+    fields.add("delay_cache_blocks", &S::delay_cache_blocks, Domain::kFlag, "caches nothing yet")
+        .optional();
+    fields
+        .add("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
+             "what cross attention holds")
+        .optional();
+    fields
+        .add("full_sequence_must_fit", &S::full_sequence_must_fit, Domain::kFlag,
+             "rule full_sequence_gate_in_allocate_slots")
+        .optional();
+    fields
+        .add("reserved_blocks", &S::reserved_blocks, Domain::kCount,
+             "free blocks to leave alone (rule full_sequence_gate_in_allocate_slots)")
+        .optional();
+    fields.add("was_preempted", &S::was_preempted, Domain::kFlag, "counted apart in the statistics")
+        .optional();
   }
   friend bool operator==(const AllocateSlots&, const AllocateSlots&) = default;
 };
@@ -181,11 +185,11 @@ struct CacheBlocks {
   static constexpr std::string_view kDoc = "makes a request's full blocks findable (after a load)";
   std::string request;
   std::uint32_t num_computed_tokens = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = CacheBlocks;
-    return std::tuple{field("request", &S::request, Domain::kRequest, "whose blocks"),
-                      field("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
-                            "that are there")};
+    fields.add("request", &S::request, Domain::kRequest, "whose blocks");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
+               "that are there");
   }
   friend bool operator==(const CacheBlocks&, const CacheBlocks&) = default;
 };
@@ -194,8 +198,8 @@ struct Free {
   static constexpr std::string_view kVerb = "free";
   static constexpr std::string_view kDoc = "gives all blocks of a request back, the last first";
   std::string request;
-  static constexpr auto fields() {
-    return std::tuple{field("request", &Free::request, Domain::kRequest, "whose blocks")};
+  static void declare(auto& fields) {
+    fields.add("request", &Free::request, Domain::kRequest, "whose blocks");
   }
   friend bool operator==(const Free&, const Free&) = default;
 };
@@ -206,11 +210,11 @@ struct RemoveSkippedBlocks {
       "gives blocks back that no group of the request needs any more";
   std::string request;
   std::uint32_t total_computed_tokens = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = RemoveSkippedBlocks;
-    return std::tuple{field("request", &S::request, Domain::kRequest, "whose blocks"),
-                      field("total_computed_tokens", &S::total_computed_tokens, Domain::kTokenCount,
-                            "with local and external ones")};
+    fields.add("request", &S::request, Domain::kRequest, "whose blocks");
+    fields.add("total_computed_tokens", &S::total_computed_tokens, Domain::kTokenCount,
+               "with local and external ones");
   }
   friend bool operator==(const RemoveSkippedBlocks&, const RemoveSkippedBlocks&) = default;
 };
@@ -224,9 +228,8 @@ struct GetNumCommonPrefixBlocks {
   static constexpr std::string_view kDoc =
       "leading blocks that every allocated request holds, by group";
   std::string request;
-  static constexpr auto fields() {
-    return std::tuple{
-        field("request", &GetNumCommonPrefixBlocks::request, Domain::kRequest, "whose blocks")};
+  static void declare(auto& fields) {
+    fields.add("request", &GetNumCommonPrefixBlocks::request, Domain::kRequest, "whose blocks");
   }
   friend bool operator==(const GetNumCommonPrefixBlocks&,
                          const GetNumCommonPrefixBlocks&) = default;
@@ -236,14 +239,14 @@ struct TakeNewBlockIds {
   static constexpr std::string_view kVerb = "take_new_block_ids";
   static constexpr std::string_view kDoc =
       "takes the blocks that full attention took since the last call";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const TakeNewBlockIds&, const TakeNewBlockIds&) = default;
 };
 
 struct TakePrefixCacheStats {
   static constexpr std::string_view kVerb = "take_prefix_cache_stats";
   static constexpr std::string_view kDoc = "takes the lookup statistics since the last call";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const TakePrefixCacheStats&, const TakePrefixCacheStats&) = default;
 };
 
@@ -269,25 +272,28 @@ struct Config {
   bool use_eagle = false;
   std::vector<GroupId> eagle_groups;
   std::optional<std::uint32_t> retention_interval;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple_cat(
-        pool_fields<S>(), hash_and_profile_fields<S>(),
-        std::tuple{field("groups", &S::groups, Domain::kSetting,
-                         "(full|sliding|chunked|mamba|cross|sink block_size=... window=... "
-                         "chunk=... align=... spec_blocks=... sink_len=...)"),
-                   field("max_model_len", &S::max_model_len, Domain::kSetting, "tokens"),
-                   field("max_num_batched_tokens", &S::max_num_batched_tokens, Domain::kSetting,
-                         "tokens; rule full_sequence_gate_in_allocate_slots"),
-                   field("use_eagle", &S::use_eagle, Domain::kSetting,
-                         "draft layers need the last hit block anew")
-                       .optional(),
-                   field("eagle_groups", &S::eagle_groups, Domain::kSetting,
-                         "with use_eagle: which groups; empty for all (rule eagle_by_group)")
-                       .optional(),
-                   field("retention_interval", &S::retention_interval, Domain::kSetting,
-                         "tokens (rule sliding_window_mask)")
-                       .optional()});
+    add_pool_fields<S>(fields);
+    add_hash_and_profile_fields<S>(fields);
+    fields.add("groups", &S::groups, Domain::kSetting,
+               "(full|sliding|chunked|mamba|cross|sink block_size=... window=... "
+               "chunk=... align=... spec_blocks=... sink_len=...)");
+    fields.add("max_model_len", &S::max_model_len, Domain::kSetting, "tokens");
+    fields.add("max_num_batched_tokens", &S::max_num_batched_tokens, Domain::kSetting,
+               "tokens; rule full_sequence_gate_in_allocate_slots");
+    fields
+        .add("use_eagle", &S::use_eagle, Domain::kSetting,
+             "draft layers need the last hit block anew")
+        .optional();
+    fields
+        .add("eagle_groups", &S::eagle_groups, Domain::kSetting,
+             "with use_eagle: which groups; empty for all (rule eagle_by_group)")
+        .optional();
+    fields
+        .add("retention_interval", &S::retention_interval, Domain::kSetting,
+             "tokens (rule sliding_window_mask)")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -321,27 +327,26 @@ struct Observation {
   Reusable<std::vector<RequestBlocks>>
       tables;  ///< of requests with an entry, in order of declaration
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple{
-        field("error", &S::error, Domain::kResult, "none, or why the command was refused"),
-        field("allocated", &S::allocated, Domain::kResult, "whether the free blocks sufficed"),
-        field("fits", &S::fits, Domain::kResult, "whether the free blocks suffice"),
-        field("blocks", &S::blocks, Domain::kResult, "new or hit blocks, by group"),
-        field("num_hit_tokens", &S::num_hit_tokens, Domain::kResult, "length of the hit"),
-        field("success", &S::success, Domain::kResult, "whether the reset happened"),
-        field("counts", &S::counts, Domain::kResult, "common prefix blocks, by group"),
-        field("block_ids", &S::block_ids, Domain::kResult, "taken since the last call"),
-        field("events", &S::events, Domain::kResult, "oldest first"),
-        field("stats", &S::stats, Domain::kResult,
-              "[reset requests queries hits preempted_requests preempted_queries preempted_hits]"),
-        field("num_free_blocks", &S::num_free_blocks, Domain::kState, "length of the free queue"),
-        field("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache"),
-        field("usage", &S::usage, Domain::kState, "the pool's get_usage()"),
-        field("free_queue", &S::free_queue, Domain::kState, "head to tail"),
-        field("ref_cnts", &S::ref_cnts, Domain::kState, "by block id"),
-        field("keys", &S::keys, Domain::kState, "packed keys by block id"),
-        field("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])")};
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("allocated", &S::allocated, Domain::kResult, "whether the free blocks sufficed");
+    fields.add("fits", &S::fits, Domain::kResult, "whether the free blocks suffice");
+    fields.add("blocks", &S::blocks, Domain::kResult, "new or hit blocks, by group");
+    fields.add("num_hit_tokens", &S::num_hit_tokens, Domain::kResult, "length of the hit");
+    fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
+    fields.add("counts", &S::counts, Domain::kResult, "common prefix blocks, by group");
+    fields.add("block_ids", &S::block_ids, Domain::kResult, "taken since the last call");
+    fields.add("events", &S::events, Domain::kResult, "oldest first");
+    fields.add("stats", &S::stats, Domain::kResult,
+               "[reset requests queries hits preempted_requests preempted_queries preempted_hits]");
+    fields.add("num_free_blocks", &S::num_free_blocks, Domain::kState, "length of the free queue");
+    fields.add("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache");
+    fields.add("usage", &S::usage, Domain::kState, "the pool's get_usage()");
+    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
+    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
+    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
+    fields.add("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

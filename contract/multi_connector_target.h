@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -33,11 +32,10 @@ struct Match {
   static constexpr std::string_view kWord = "match";
   std::optional<std::uint32_t> num_tokens = 0;  ///< nothing: ask again
   bool load_async = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Match;
-    return std::tuple{
-        field("num_tokens", &S::num_tokens, Domain::kTokenCount, "none: ask again").optional(),
-        field("load_async", &S::load_async, Domain::kFlag, "loads beside the steps").optional()};
+    fields.add("num_tokens", &S::num_tokens, Domain::kTokenCount, "none: ask again").optional();
+    fields.add("load_async", &S::load_async, Domain::kFlag, "loads beside the steps").optional();
   }
   friend bool operator==(const Match&, const Match&) = default;
 };
@@ -47,11 +45,10 @@ struct Finish {
   static constexpr std::string_view kWord = "finish";
   bool hold = false;
   std::optional<std::string> params;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Finish;
-    return std::tuple{
-        field("hold", &S::hold, Domain::kFlag, "until it is reported as sent").optional(),
-        field("params", &S::params, Domain::kText, "for the client").optional()};
+    fields.add("hold", &S::hold, Domain::kFlag, "until it is reported as sent").optional();
+    fields.add("params", &S::params, Domain::kText, "for the client").optional();
   }
   friend bool operator==(const Finish&, const Finish&) = default;
 };
@@ -60,8 +57,8 @@ struct Finish {
 struct Events {
   static constexpr std::string_view kWord = "events";
   std::vector<std::uint32_t> ids;
-  static constexpr auto fields() {
-    return std::tuple{field("ids", &Events::ids, Domain::kAnswers, "oldest first").optional()};
+  static void declare(auto& fields) {
+    fields.add("ids", &Events::ids, Domain::kAnswers, "oldest first").optional();
   }
   friend bool operator==(const Events&, const Events&) = default;
 };
@@ -70,8 +67,8 @@ struct Events {
 struct Reset {
   static constexpr std::string_view kWord = "reset";
   std::optional<bool> done;  ///< nothing: does not say
-  static constexpr auto fields() {
-    return std::tuple{field("done", &Reset::done, Domain::kFlag, "false: failed").optional()};
+  static void declare(auto& fields) {
+    fields.add("done", &Reset::done, Domain::kFlag, "false: failed").optional();
   }
   friend bool operator==(const Reset&, const Reset&) = default;
 };
@@ -85,14 +82,13 @@ struct Output {
   std::vector<BlockId> invalid;
   std::optional<std::vector<std::uint32_t>> stats;
   std::optional<std::vector<std::uint32_t>> meta;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Output;
-    return std::tuple{
-        field("sending", &S::sending, Domain::kRequests, "sent").optional(),
-        field("recving", &S::recving, Domain::kRequests, "received").optional(),
-        field("invalid", &S::invalid, Domain::kBlocks, "whose load failed").optional(),
-        field("stats", &S::stats, Domain::kAnswers, "aggregated behind each other").optional(),
-        field("meta", &S::meta, Domain::kAnswers, "aggregated behind each other").optional()};
+    fields.add("sending", &S::sending, Domain::kRequests, "sent").optional();
+    fields.add("recving", &S::recving, Domain::kRequests, "received").optional();
+    fields.add("invalid", &S::invalid, Domain::kBlocks, "whose load failed").optional();
+    fields.add("stats", &S::stats, Domain::kAnswers, "aggregated behind each other").optional();
+    fields.add("meta", &S::meta, Domain::kAnswers, "aggregated behind each other").optional();
   }
   friend bool operator==(const Output&, const Output&) = default;
 };
@@ -100,21 +96,20 @@ struct Output {
 // ---- The scheduler's half ----
 
 template <class S>
-constexpr auto request_field() {
-  return std::tuple{field("request", &S::request, Domain::kRequest, "whose")};
+void add_request_field(auto& fields) {
+  fields.add("request", &S::request, Domain::kRequest, "whose");
 }
 
 template <class S>
-constexpr auto answers_field() {
-  return std::tuple{
-      field("answers", &S::answers, Domain::kAnswers, "of the children, in order").optional()};
+void add_answers_field(auto& fields) {
+  fields.add("answers", &S::answers, Domain::kAnswers, "of the children, in order").optional();
 }
 
 struct OnNewRequest {
   static constexpr std::string_view kVerb = "on_new_request";
   static constexpr std::string_view kDoc = "a request was added; v0.23 alone";
   std::string request;
-  static constexpr auto fields() { return request_field<OnNewRequest>(); }
+  static void declare(auto& fields) { add_request_field<OnNewRequest>(fields); }
   friend bool operator==(const OnNewRequest&, const OnNewRequest&) = default;
 };
 
@@ -124,13 +119,12 @@ struct GetNumNewMatchedTokens {
   std::string request;
   std::uint32_t num_computed_tokens = 0;
   std::vector<Match> answers;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = GetNumNewMatchedTokens;
-    return std::tuple_cat(request_field<S>(),
-                          std::tuple{field("num_computed_tokens", &S::num_computed_tokens,
-                                           Domain::kTokenCount, "the local hit")
-                                         .optional()},
-                          answers_field<S>());
+    add_request_field<S>(fields);
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount, "the local hit")
+        .optional();
+    add_answers_field<S>(fields);
   }
   friend bool operator==(const GetNumNewMatchedTokens&, const GetNumNewMatchedTokens&) = default;
 };
@@ -141,15 +135,12 @@ struct UpdateStateAfterAlloc {
   std::string request;
   BlockLists blocks;
   std::uint32_t num_external_tokens = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = UpdateStateAfterAlloc;
-    return std::tuple_cat(
-        request_field<S>(),
-        std::tuple{field("blocks", &S::blocks, Domain::kBlocks, "by group; those left out: none")
-                       .optional(),
-                   field("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
-                         "to be loaded")
-                       .optional()});
+    add_request_field<S>(fields);
+    fields.add("blocks", &S::blocks, Domain::kBlocks, "by group; those left out: none").optional();
+    fields.add("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount, "to be loaded")
+        .optional();
   }
   friend bool operator==(const UpdateStateAfterAlloc&, const UpdateStateAfterAlloc&) = default;
 };
@@ -158,14 +149,14 @@ struct BuildConnectorMeta {
   static constexpr std::string_view kVerb = "build_connector_meta";
   static constexpr std::string_view kDoc = "what a step tells the workers";
   std::vector<std::string> answers;
-  static constexpr auto fields() { return answers_field<BuildConnectorMeta>(); }
+  static void declare(auto& fields) { add_answers_field<BuildConnectorMeta>(fields); }
   friend bool operator==(const BuildConnectorMeta&, const BuildConnectorMeta&) = default;
 };
 
 struct UpdateConnectorOutput {
   static constexpr std::string_view kVerb = "update_connector_output";
   static constexpr std::string_view kDoc = "hands on what all ranks report of their oldest step";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const UpdateConnectorOutput&, const UpdateConnectorOutput&) = default;
 };
 
@@ -175,13 +166,11 @@ struct RequestFinished {
   std::string request;
   BlockLists blocks;
   std::vector<Finish> answers;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = RequestFinished;
-    return std::tuple_cat(
-        request_field<S>(),
-        std::tuple{field("blocks", &S::blocks, Domain::kBlocks, "by group; those left out: none")
-                       .optional()},
-        answers_field<S>());
+    add_request_field<S>(fields);
+    fields.add("blocks", &S::blocks, Domain::kBlocks, "by group; those left out: none").optional();
+    add_answers_field<S>(fields);
   }
   friend bool operator==(const RequestFinished&, const RequestFinished&) = default;
 };
@@ -190,7 +179,7 @@ struct TakeEvents {
   static constexpr std::string_view kVerb = "take_events";
   static constexpr std::string_view kDoc = "hands out the children's events";
   std::vector<Events> answers;
-  static constexpr auto fields() { return answers_field<TakeEvents>(); }
+  static void declare(auto& fields) { add_answers_field<TakeEvents>(fields); }
   friend bool operator==(const TakeEvents&, const TakeEvents&) = default;
 };
 
@@ -198,27 +187,27 @@ struct ResetCache {
   static constexpr std::string_view kVerb = "reset_cache";
   static constexpr std::string_view kDoc = "resets every child";
   std::vector<Reset> answers;
-  static constexpr auto fields() { return answers_field<ResetCache>(); }
+  static void declare(auto& fields) { add_answers_field<ResetCache>(fields); }
   friend bool operator==(const ResetCache&, const ResetCache&) = default;
 };
 
 // ---- The worker's half of a rank, in the order of a step ----
 
 template <class S>
-constexpr auto rank_field() {
-  return std::tuple{field("rank", &S::rank, Domain::kCount, "which worker").optional()};
+void add_rank_field(auto& fields) {
+  fields.add("rank", &S::rank, Domain::kCount, "which worker").optional();
 }
 
 template <class S>
-constexpr auto layer_field() {
-  return std::tuple{field("layer", &S::layer, Domain::kText, "its name").optional()};
+void add_layer_field(auto& fields) {
+  fields.add("layer", &S::layer, Domain::kText, "its name").optional();
 }
 
 struct HandlePreemptions {
   static constexpr std::string_view kVerb = "handle_preemptions";
   static constexpr std::string_view kDoc = "the oldest metadata that wait for a rank, before all";
   std::uint32_t rank = 0;
-  static constexpr auto fields() { return rank_field<HandlePreemptions>(); }
+  static void declare(auto& fields) { add_rank_field<HandlePreemptions>(fields); }
   friend bool operator==(const HandlePreemptions&, const HandlePreemptions&) = default;
 };
 
@@ -226,7 +215,7 @@ struct StartLoadKV {
   static constexpr std::string_view kVerb = "start_load_kv";
   static constexpr std::string_view kDoc = "binds the oldest metadata that wait, and begins";
   std::uint32_t rank = 0;
-  static constexpr auto fields() { return rank_field<StartLoadKV>(); }
+  static void declare(auto& fields) { add_rank_field<StartLoadKV>(fields); }
   friend bool operator==(const StartLoadKV&, const StartLoadKV&) = default;
 };
 
@@ -235,8 +224,9 @@ struct WaitForLayerLoad {
   static constexpr std::string_view kDoc = "a layer is about to be computed";
   std::uint32_t rank = 0;
   std::string layer = "0";
-  static constexpr auto fields() {
-    return std::tuple_cat(rank_field<WaitForLayerLoad>(), layer_field<WaitForLayerLoad>());
+  static void declare(auto& fields) {
+    add_rank_field<WaitForLayerLoad>(fields);
+    add_layer_field<WaitForLayerLoad>(fields);
   }
   friend bool operator==(const WaitForLayerLoad&, const WaitForLayerLoad&) = default;
 };
@@ -246,8 +236,9 @@ struct SaveKVLayer {
   static constexpr std::string_view kDoc = "a layer was computed";
   std::uint32_t rank = 0;
   std::string layer = "0";
-  static constexpr auto fields() {
-    return std::tuple_cat(rank_field<SaveKVLayer>(), layer_field<SaveKVLayer>());
+  static void declare(auto& fields) {
+    add_rank_field<SaveKVLayer>(fields);
+    add_layer_field<SaveKVLayer>(fields);
   }
   friend bool operator==(const SaveKVLayer&, const SaveKVLayer&) = default;
 };
@@ -259,16 +250,15 @@ struct GetKVConnectorOutput {
   bool wait_for_save = true;
   std::vector<std::string> finished_req_ids;
   std::vector<Output> answers;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = GetKVConnectorOutput;
-    return std::tuple_cat(rank_field<S>(),
-                          std::tuple{field("wait_for_save", &S::wait_for_save, Domain::kFlag,
-                                           "false: a step without tokens")
-                                         .optional(),
-                                     field("finished_req_ids", &S::finished_req_ids,
-                                           Domain::kRequests, "that the step tells of")
-                                         .optional()},
-                          answers_field<S>());
+    add_rank_field<S>(fields);
+    fields.add("wait_for_save", &S::wait_for_save, Domain::kFlag, "false: a step without tokens")
+        .optional();
+    fields
+        .add("finished_req_ids", &S::finished_req_ids, Domain::kRequests, "that the step tells of")
+        .optional();
+    add_answers_field<S>(fields);
   }
   friend bool operator==(const GetKVConnectorOutput&, const GetKVConnectorOutput&) = default;
 };
@@ -284,11 +274,10 @@ struct Child {
   static constexpr std::string_view kWord = "child";
   std::string connector_class = "a";
   bool hma = true;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Child;
-    return std::tuple{
-        field("class", &S::connector_class, Domain::kSetting, "names its statistics").optional(),
-        field("hma", &S::hma, Domain::kSetting, "takes several groups").optional()};
+    fields.add("class", &S::connector_class, Domain::kSetting, "names its statistics").optional();
+    fields.add("hma", &S::hma, Domain::kSetting, "takes several groups").optional();
   }
   friend bool operator==(const Child&, const Child&) = default;
 };
@@ -302,14 +291,13 @@ struct Config {
   std::vector<Child> children = {{}, {}};
   std::uint32_t num_ranks = 1;
   std::uint32_t num_groups = 1;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple{
-        field("profile", &S::profile, Domain::kSetting,
-              "the release whose rules hold: v0.19, v0.23"),
-        field("children", &S::children, Domain::kSetting, "(child class=a hma=true), 1 to 8"),
-        field("num_ranks", &S::num_ranks, Domain::kSetting, "workers, 1 to 8"),
-        field("num_groups", &S::num_groups, Domain::kSetting, "of the KV cache, 1 to 8")};
+    fields.add("profile", &S::profile, Domain::kSetting,
+               "the release whose rules hold: v0.19, v0.23");
+    fields.add("children", &S::children, Domain::kSetting, "(child class=a hma=true), 1 to 8");
+    fields.add("num_ranks", &S::num_ranks, Domain::kSetting, "workers, 1 to 8");
+    fields.add("num_groups", &S::num_groups, Domain::kSetting, "of the KV cache, 1 to 8");
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -332,22 +320,21 @@ struct ChildCall {
   std::vector<std::string> recving;
   std::vector<BlockId> invalid;
   std::optional<std::vector<std::uint32_t>> meta;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ChildCall;
-    return std::tuple{
-        field("method", &S::method, Domain::kResult, "upstream's name"),
-        field("child", &S::child, Domain::kResult, "of which child"),
-        field("rank", &S::rank, Domain::kResult, "of which worker").optional(),
-        field("request", &S::request, Domain::kResult, "whose").optional(),
-        field("num_tokens", &S::num_tokens, Domain::kResult, "computed, or external").optional(),
-        field("blocks", &S::blocks, Domain::kResult, "by group").optional(),
-        field("metadata", &S::metadata, Domain::kResult, "of a step").optional(),
-        field("layer", &S::layer, Domain::kResult, "its name").optional(),
-        field("finished", &S::finished, Domain::kResult, "requests, ascending").optional(),
-        field("sending", &S::sending, Domain::kResult, "sent, ascending").optional(),
-        field("recving", &S::recving, Domain::kResult, "received, ascending").optional(),
-        field("invalid", &S::invalid, Domain::kResult, "whose load failed, ascending").optional(),
-        field("meta", &S::meta, Domain::kResult, "of the workers").optional()};
+    fields.add("method", &S::method, Domain::kResult, "upstream's name");
+    fields.add("child", &S::child, Domain::kResult, "of which child");
+    fields.add("rank", &S::rank, Domain::kResult, "of which worker").optional();
+    fields.add("request", &S::request, Domain::kResult, "whose").optional();
+    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "computed, or external").optional();
+    fields.add("blocks", &S::blocks, Domain::kResult, "by group").optional();
+    fields.add("metadata", &S::metadata, Domain::kResult, "of a step").optional();
+    fields.add("layer", &S::layer, Domain::kResult, "its name").optional();
+    fields.add("finished", &S::finished, Domain::kResult, "requests, ascending").optional();
+    fields.add("sending", &S::sending, Domain::kResult, "sent, ascending").optional();
+    fields.add("recving", &S::recving, Domain::kResult, "received, ascending").optional();
+    fields.add("invalid", &S::invalid, Domain::kResult, "whose load failed, ascending").optional();
+    fields.add("meta", &S::meta, Domain::kResult, "of the workers").optional();
   }
   friend bool operator==(const ChildCall&, const ChildCall&) = default;
 };
@@ -356,9 +343,9 @@ struct Extra {
   static constexpr std::string_view kWord = "extra";
   std::string request;
   std::uint32_t saves = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("request", &Extra::request, Domain::kState, "whose"),
-                      field("saves", &Extra::saves, Domain::kState, "notices to be swallowed")};
+  static void declare(auto& fields) {
+    fields.add("request", &Extra::request, Domain::kState, "whose");
+    fields.add("saves", &Extra::saves, Domain::kState, "notices to be swallowed");
   }
   friend bool operator==(const Extra&, const Extra&) = default;
 };
@@ -367,9 +354,9 @@ struct Chosen {
   static constexpr std::string_view kWord = "chosen";
   std::string request;
   std::uint32_t child = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("request", &Chosen::request, Domain::kState, "whose"),
-                      field("child", &Chosen::child, Domain::kState, "who loads it")};
+  static void declare(auto& fields) {
+    fields.add("request", &Chosen::request, Domain::kState, "whose");
+    fields.add("child", &Chosen::child, Domain::kState, "who loads it");
   }
   friend bool operator==(const Chosen&, const Chosen&) = default;
 };
@@ -379,10 +366,10 @@ struct ClassStats {
   static constexpr std::string_view kWord = "stats";
   std::string connector_class;
   std::vector<std::uint32_t> numbers;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ClassStats;
-    return std::tuple{field("class", &S::connector_class, Domain::kResult, "of which children"),
-                      field("numbers", &S::numbers, Domain::kResult, "oldest first")};
+    fields.add("class", &S::connector_class, Domain::kResult, "of which children");
+    fields.add("numbers", &S::numbers, Domain::kResult, "oldest first");
   }
   friend bool operator==(const ClassStats&, const ClassStats&) = default;
 };
@@ -391,9 +378,8 @@ struct ClassStats {
 struct ChildMeta {
   static constexpr std::string_view kWord = "meta";
   std::optional<std::vector<std::uint32_t>> numbers;
-  static constexpr auto fields() {
-    return std::tuple{
-        field("numbers", &ChildMeta::numbers, Domain::kResult, "nothing: none").optional()};
+  static void declare(auto& fields) {
+    fields.add("numbers", &ChildMeta::numbers, Domain::kResult, "nothing: none").optional();
   }
   friend bool operator==(const ChildMeta&, const ChildMeta&) = default;
 };
@@ -405,13 +391,12 @@ struct Rank {
   bool in_step = false;
   std::uint32_t num_reports = 0;
   std::vector<Extra> extra;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Rank;
-    return std::tuple{
-        field("num_waiting", &S::num_waiting, Domain::kState, "steps not yet begun"),
-        field("in_step", &S::in_step, Domain::kState, "metadata are bound"),
-        field("num_reports", &S::num_reports, Domain::kState, "that wait for other ranks"),
-        field("extra", &S::extra, Domain::kState, "extra saves, by request")};
+    fields.add("num_waiting", &S::num_waiting, Domain::kState, "steps not yet begun");
+    fields.add("in_step", &S::in_step, Domain::kState, "metadata are bound");
+    fields.add("num_reports", &S::num_reports, Domain::kState, "that wait for other ranks");
+    fields.add("extra", &S::extra, Domain::kState, "extra saves, by request");
   }
   friend bool operator==(const Rank&, const Rank&) = default;
 };
@@ -440,30 +425,29 @@ struct Observation {
   Reusable<std::vector<Extra>> extra;
   Reusable<std::vector<Rank>> ranks;
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple{
-        field("error", &S::error, Domain::kResult, "none, or why the command was refused"),
-        field("matched", &S::matched, Domain::kResult, "\"8\", \"8 async\" or again"),
-        field("metadata", &S::metadata, Domain::kResult, "of each child"),
-        field("extra_async_saves", &S::extra_async_saves, Domain::kResult,
-              "that the metadata carry, by request"),
-        field("hold", &S::hold, Domain::kResult, "whether the blocks stay"),
-        field("kv_transfer_params", &S::kv_transfer_params, Domain::kResult, "for the client"),
-        field("events", &S::events, Domain::kResult, "oldest first"),
-        field("success", &S::success, Domain::kResult, "whether the reset happened"),
-        field("finished_sending", &S::finished_sending, Domain::kResult, "sent, ascending"),
-        field("finished_recving", &S::finished_recving, Domain::kResult, "received, ascending"),
-        field("invalid_block_ids", &S::invalid_block_ids, Domain::kResult, "ascending"),
-        field("stats", &S::stats, Domain::kResult, "of each class, if there are any"),
-        field("worker_meta", &S::worker_meta, Domain::kResult, "of each child, if any has some"),
-        field("calls", &S::calls, Domain::kResult, "on the children, oldest first"),
-        field("num_chosen", &S::num_chosen, Domain::kState, "requests with a chosen child"),
-        field("num_extra", &S::num_extra, Domain::kState,
-              "requests with extra saves, in all halves"),
-        field("chosen", &S::chosen, Domain::kState, "by request"),
-        field("extra", &S::extra, Domain::kState, "that no metadata carry yet, by request"),
-        field("ranks", &S::ranks, Domain::kState, "the workers")};
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("matched", &S::matched, Domain::kResult, "\"8\", \"8 async\" or again");
+    fields.add("metadata", &S::metadata, Domain::kResult, "of each child");
+    fields.add("extra_async_saves", &S::extra_async_saves, Domain::kResult,
+               "that the metadata carry, by request");
+    fields.add("hold", &S::hold, Domain::kResult, "whether the blocks stay");
+    fields.add("kv_transfer_params", &S::kv_transfer_params, Domain::kResult, "for the client");
+    fields.add("events", &S::events, Domain::kResult, "oldest first");
+    fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
+    fields.add("finished_sending", &S::finished_sending, Domain::kResult, "sent, ascending");
+    fields.add("finished_recving", &S::finished_recving, Domain::kResult, "received, ascending");
+    fields.add("invalid_block_ids", &S::invalid_block_ids, Domain::kResult, "ascending");
+    fields.add("stats", &S::stats, Domain::kResult, "of each class, if there are any");
+    fields.add("worker_meta", &S::worker_meta, Domain::kResult, "of each child, if any has some");
+    fields.add("calls", &S::calls, Domain::kResult, "on the children, oldest first");
+    fields.add("num_chosen", &S::num_chosen, Domain::kState, "requests with a chosen child");
+    fields.add("num_extra", &S::num_extra, Domain::kState,
+               "requests with extra saves, in all halves");
+    fields.add("chosen", &S::chosen, Domain::kState, "by request");
+    fields.add("extra", &S::extra, Domain::kState, "that no metadata carry yet, by request");
+    fields.add("ranks", &S::ranks, Domain::kState, "the workers");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

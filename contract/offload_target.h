@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -27,15 +26,15 @@ namespace offload {
 
 /// A command about a list of keys.
 template <class S>
-constexpr auto keys_field() {
-  return std::tuple{field("keys", &S::keys, Domain::kKeys, "which blocks, in order")};
+void add_keys_field(auto& fields) {
+  fields.add("keys", &S::keys, Domain::kKeys, "which blocks, in order");
 }
 
 struct Lookup {
   static constexpr std::string_view kVerb = "lookup";
   static constexpr std::string_view kDoc = "how many leading blocks can be read";
   std::vector<std::uint32_t> keys;
-  static constexpr auto fields() { return keys_field<Lookup>(); }
+  static void declare(auto& fields) { add_keys_field<Lookup>(fields); }
   friend bool operator==(const Lookup&, const Lookup&) = default;
 };
 
@@ -43,7 +42,7 @@ struct LookupKey {
   static constexpr std::string_view kVerb = "lookup_key";
   static constexpr std::string_view kDoc = "whether a block can be read (rule lookup_by_key)";
   std::uint32_t key = 0;
-  static constexpr auto fields() { return eviction::key_field<LookupKey>(); }
+  static void declare(auto& fields) { eviction::add_key_field<LookupKey>(fields); }
   friend bool operator==(const LookupKey&, const LookupKey&) = default;
 };
 
@@ -53,7 +52,7 @@ struct PrepareLoad {
   static constexpr std::string_view kVerb = "prepare_load";
   static constexpr std::string_view kDoc = "blocks are about to be read";
   std::vector<std::uint32_t> keys;
-  static constexpr auto fields() { return keys_field<PrepareLoad>(); }
+  static void declare(auto& fields) { add_keys_field<PrepareLoad>(fields); }
   friend bool operator==(const PrepareLoad&, const PrepareLoad&) = default;
 };
 
@@ -61,7 +60,7 @@ struct CompleteLoad {
   static constexpr std::string_view kVerb = "complete_load";
   static constexpr std::string_view kDoc = "blocks have been read";
   std::vector<std::uint32_t> keys;
-  static constexpr auto fields() { return keys_field<CompleteLoad>(); }
+  static void declare(auto& fields) { add_keys_field<CompleteLoad>(fields); }
   friend bool operator==(const CompleteLoad&, const CompleteLoad&) = default;
 };
 
@@ -69,7 +68,7 @@ struct PrepareStore {
   static constexpr std::string_view kVerb = "prepare_store";
   static constexpr std::string_view kDoc = "slots for blocks that are not held; others may go";
   std::vector<std::uint32_t> keys;
-  static constexpr auto fields() { return keys_field<PrepareStore>(); }
+  static void declare(auto& fields) { add_keys_field<PrepareStore>(fields); }
   friend bool operator==(const PrepareStore&, const PrepareStore&) = default;
 };
 
@@ -78,11 +77,9 @@ struct CompleteStore {
   static constexpr std::string_view kDoc = "blocks have been written, or could not be";
   std::vector<std::uint32_t> keys;
   bool success = true;
-  static constexpr auto fields() {
-    return std::tuple_cat(
-        keys_field<CompleteStore>(),
-        std::tuple{field("success", &CompleteStore::success, Domain::kFlag, "false: forgets them")
-                       .optional()});
+  static void declare(auto& fields) {
+    add_keys_field<CompleteStore>(fields);
+    fields.add("success", &CompleteStore::success, Domain::kFlag, "false: forgets them").optional();
   }
   friend bool operator==(const CompleteStore&, const CompleteStore&) = default;
 };
@@ -90,14 +87,14 @@ struct CompleteStore {
 struct ResetCache {
   static constexpr std::string_view kVerb = "reset_cache";
   static constexpr std::string_view kDoc = "forgets everything (rule offload_reset)";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const ResetCache&, const ResetCache&) = default;
 };
 
 struct TakeEvents {
   static constexpr std::string_view kVerb = "take_events";
   static constexpr std::string_view kDoc = "takes the events since the last call";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const TakeEvents&, const TakeEvents&) = default;
 };
 
@@ -108,17 +105,18 @@ struct Config : eviction::Config {
   bool enable_events = true;
   std::uint32_t store_threshold = 0;
   std::uint32_t max_tracker_size = 64'000;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple_cat(
-        eviction::Config::fields(),
-        std::tuple{field("enable_events", &S::enable_events, Domain::kSetting, "events"),
-                   field("store_threshold", &S::store_threshold, Domain::kSetting,
-                         "lookups before a block may be stored; below 2: no filter")
-                       .optional(),
-                   field("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
-                         "keys whose lookups are counted")
-                       .optional()});
+    eviction::Config::declare(fields);
+    fields.add("enable_events", &S::enable_events, Domain::kSetting, "events");
+    fields
+        .add("store_threshold", &S::store_threshold, Domain::kSetting,
+             "lookups before a block may be stored; below 2: no filter")
+        .optional();
+    fields
+        .add("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
+             "keys whose lookups are counted")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -128,10 +126,9 @@ struct Event {
   static constexpr std::string_view kWord = "event";
   std::vector<std::uint32_t> keys;
   bool removed = false;
-  static constexpr auto fields() {
-    return std::tuple{
-        field("keys", &Event::keys, Domain::kResult, "which blocks"),
-        field("removed", &Event::removed, Domain::kResult, "gone, else stored").optional()};
+  static void declare(auto& fields) {
+    fields.add("keys", &Event::keys, Domain::kResult, "which blocks");
+    fields.add("removed", &Event::removed, Domain::kResult, "gone, else stored").optional();
   }
   friend bool operator==(const Event&, const Event&) = default;
 };
@@ -156,24 +153,23 @@ struct Observation {
   Reusable<std::vector<std::uint32_t>> b1;
   Reusable<std::vector<std::uint32_t>> b2;
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple{
-        field("error", &S::error, Domain::kResult, "none, or why the command was refused"),
-        field("num_hits", &S::num_hits, Domain::kResult, "leading blocks that can be read"),
-        field("result", &S::result, Domain::kResult, "miss, pending or hit"),
-        field("slots", &S::slots, Domain::kResult, "of the keys to load, or to store"),
-        field("stored", &S::stored, Domain::kResult, "false: what is there cannot go"),
-        field("keys_to_store", &S::keys_to_store, Domain::kResult, "those not held"),
-        field("evicted", &S::evicted, Domain::kResult, "what had to go"),
-        field("events", &S::events, Domain::kResult, "oldest first"),
-        field("size", &S::size, Domain::kState, "blocks held"),
-        field("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed"),
-        field("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's"),
-        field("t1", &S::t1, Domain::kState, "oldest first; LRU's list"),
-        field("t2", &S::t2, Domain::kState, "oldest first"),
-        field("b1", &S::b1, Domain::kState, "keys, oldest first"),
-        field("b2", &S::b2, Domain::kState, "keys, oldest first")};
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("num_hits", &S::num_hits, Domain::kResult, "leading blocks that can be read");
+    fields.add("result", &S::result, Domain::kResult, "miss, pending or hit");
+    fields.add("slots", &S::slots, Domain::kResult, "of the keys to load, or to store");
+    fields.add("stored", &S::stored, Domain::kResult, "false: what is there cannot go");
+    fields.add("keys_to_store", &S::keys_to_store, Domain::kResult, "those not held");
+    fields.add("evicted", &S::evicted, Domain::kResult, "what had to go");
+    fields.add("events", &S::events, Domain::kResult, "oldest first");
+    fields.add("size", &S::size, Domain::kState, "blocks held");
+    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
+    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
+    fields.add("t2", &S::t2, Domain::kState, "oldest first");
+    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
+    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -6,17 +6,14 @@
 ///     struct Left : Part { static constexpr std::string_view kPrefix = "left_"; };
 ///     struct Right : Part { static constexpr std::string_view kPrefix = "right_"; };
 ///     struct Both : Left, Right {
-///       static constexpr auto fields() {
-///         return std::tuple_cat(prefixed_fields<Both, Left>(), prefixed_fields<Both, Right>());
+///       static void declare(auto& fields) {
+///         add_prefixed_fields<Left>(fields);
+///         add_prefixed_fields<Right>(fields);
 ///       }
 ///     };
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
+#include <string>
 #include <string_view>
-#include <tuple>
-#include <utility>
 
 #include "contract/declare.h"
 
@@ -24,37 +21,28 @@ namespace kvfence {
 
 namespace detail {
 
-/// Keeps the characters of one prefixed name.
-template <class Part, std::size_t kIndex>
-struct PrefixedName {
-  static constexpr std::string_view kName = std::get<kIndex>(Part::fields()).name;
-  static constexpr auto kCharacters = [] {
-    std::array<char, Part::kPrefix.size() + kName.size()> characters{};
-    auto* const end = std::copy(Part::kPrefix.begin(), Part::kPrefix.end(), characters.data());
-    std::copy(kName.begin(), kName.end(), end);
-    return characters;
-  }();
-  static constexpr std::string_view kText{kCharacters.data(), kCharacters.size()};
-};
+/// Takes the declarations of Part, a base, and adds them to `fields` under their new names.
+template <class Part, class Fields>
+struct PrefixedFields {
+  Fields& fields;
+  std::string_view except;
+  DeclaredMember left_out;
 
-template <class Owner, class Part, std::size_t kIndex, class Base, class T>
-constexpr FieldDeclaration<Owner, T> prefixed(const FieldDeclaration<Base, T>& declaration) {
-  T Part::*const member = declaration.member;
-  return {PrefixedName<Part, kIndex>::kText, member, declaration.domain, declaration.doc,
-          declaration.is_optional};
-}
+  template <class Base, class T>
+  DeclaredMember& add(std::string_view name, T Base::*member, Domain domain, std::string_view doc) {
+    if (name == except) return left_out;
+    T Part::*const of_part = member;  // Base may be a base more than once.
+    return fields.add(std::string(Part::kPrefix).append(name), of_part, domain, doc);
+  }
+};
 
 }  // namespace detail
 
-/// The fields of Part, a base of Owner, from the one numbered kFirst on, as fields of Owner.
-template <class Owner, class Part, std::size_t kFirst = 0>
-constexpr auto prefixed_fields() {
-  constexpr std::size_t kSize = std::tuple_size_v<decltype(Part::fields())> - kFirst;
-  return []<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
-    return std::tuple{detail::prefixed<Owner, Part, kFirst + kIndex>(
-        std::get<kFirst + kIndex>(Part::fields()))...};
-  }
-  (std::make_index_sequence<kSize>{});
+/// The fields of Part, but for the one named `except`.
+template <class Part, class Fields>
+void add_prefixed_fields(Fields& fields, std::string_view except = {}) {
+  detail::PrefixedFields<Part, Fields> prefixed{fields, except, {}};
+  Part::declare(prefixed);
 }
 
 }  // namespace kvfence

@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -41,18 +40,19 @@ using kv_cache::RequestBlocks;
 
 /// What the scripted connector answers about a request.
 template <class S>
-constexpr auto script_fields() {
-  return std::tuple{
-      field("external_tokens", &S::external_tokens, Domain::kTokenCount,
-            "leading tokens that the connector could load")
-          .optional(),
-      field("load_async", &S::load_async, Domain::kFlag, "loads while the request waits")
-          .optional(),
-      field("ask_again", &S::ask_again, Domain::kCount, "lookups answered with ask again, first")
-          .optional(),
-      field("hold_blocks", &S::hold_blocks, Domain::kFlag,
-            "at its end its blocks stay until finished_sending")
-          .optional()};
+void add_script_fields(auto& fields) {
+  fields
+      .add("external_tokens", &S::external_tokens, Domain::kTokenCount,
+           "leading tokens that the connector could load")
+      .optional();
+  fields.add("load_async", &S::load_async, Domain::kFlag, "loads while the request waits")
+      .optional();
+  fields.add("ask_again", &S::ask_again, Domain::kCount, "lookups answered with ask again, first")
+      .optional();
+  fields
+      .add("hold_blocks", &S::hold_blocks, Domain::kFlag,
+           "at its end its blocks stay until finished_sending")
+      .optional();
 }
 
 struct AddRequest {
@@ -75,29 +75,27 @@ struct AddRequest {
   bool load_async = false;
   std::uint32_t ask_again = 0;
   bool hold_blocks = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AddRequest;
-    return std::tuple_cat(
-        std::tuple{
-            field("id", &S::id, Domain::kRequest, "its name"),
-            field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
-            field("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional(),
-            field("min_tokens", &S::min_tokens, Domain::kCount, "no stop before").optional(),
-            field("eos_token", &S::eos_token, Domain::kCount, "stops it").optional(),
-            field("stop_tokens", &S::stop_tokens, Domain::kTokens, "each stops it").optional(),
-            field("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional(),
-            field("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals")
-                .optional(),
-            field("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional(),
-            field("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events")
-                .optional(),
-            field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-                .optional(),
-            field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-                  "its lookups find nothing")
-                .optional(),
-            field("grammar", &S::grammar, Domain::kFlag, "waits for grammar_compiled").optional()},
-        script_fields<S>());
+    fields.add("id", &S::id, Domain::kRequest, "its name");
+    fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
+    fields.add("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional();
+    fields.add("min_tokens", &S::min_tokens, Domain::kCount, "no stop before").optional();
+    fields.add("eos_token", &S::eos_token, Domain::kCount, "stops it").optional();
+    fields.add("stop_tokens", &S::stop_tokens, Domain::kTokens, "each stops it").optional();
+    fields.add("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional();
+    fields.add("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional();
+    fields.add("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional();
+    fields.add("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events")
+        .optional();
+    fields.add("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
+        .optional();
+    fields
+        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+             "its lookups find nothing")
+        .optional();
+    fields.add("grammar", &S::grammar, Domain::kFlag, "waits for grammar_compiled").optional();
+    add_script_fields<S>(fields);
   }
   friend bool operator==(const AddRequest&, const AddRequest&) = default;
 };
@@ -105,7 +103,7 @@ struct AddRequest {
 struct Schedule {
   static constexpr std::string_view kVerb = "schedule";
   static constexpr std::string_view kDoc = "plans a step";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
@@ -114,10 +112,10 @@ struct Sample {
   static constexpr std::string_view kWord = "sample";
   std::string request;
   std::vector<TokenId> tokens;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Sample;
-    return std::tuple{field("request", &S::request, Domain::kRequest, "who"),
-                      field("tokens", &S::tokens, Domain::kTokens, "what")};
+    fields.add("request", &S::request, Domain::kRequest, "who");
+    fields.add("tokens", &S::tokens, Domain::kTokens, "what");
   }
   friend bool operator==(const Sample&, const Sample&) = default;
 };
@@ -134,20 +132,20 @@ struct Update {
   std::vector<std::string> finished_recving;
   std::vector<std::string> finished_sending;
   std::vector<BlockId> invalid_blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Update;
-    return std::tuple{
-        field("token", &S::token, Domain::kCount, "what everyone samples").optional(),
-        field("accepted", &S::accepted, Domain::kCount, "drafts of each accepted, at most")
-            .optional(),
-        field("samples", &S::samples, Domain::kSamples, "what some sampled instead").optional(),
-        field("finished_recving", &S::finished_recving, Domain::kRequests, "loads that are over")
-            .optional(),
-        field("finished_sending", &S::finished_sending, Domain::kRequests,
-              "held blocks that are not needed any more")
-            .optional(),
-        field("invalid_blocks", &S::invalid_blocks, Domain::kBlocks, "loads that failed")
-            .optional()};
+    fields.add("token", &S::token, Domain::kCount, "what everyone samples").optional();
+    fields.add("accepted", &S::accepted, Domain::kCount, "drafts of each accepted, at most")
+        .optional();
+    fields.add("samples", &S::samples, Domain::kSamples, "what some sampled instead").optional();
+    fields.add("finished_recving", &S::finished_recving, Domain::kRequests, "loads that are over")
+        .optional();
+    fields
+        .add("finished_sending", &S::finished_sending, Domain::kRequests,
+             "held blocks that are not needed any more")
+        .optional();
+    fields.add("invalid_blocks", &S::invalid_blocks, Domain::kBlocks, "loads that failed")
+        .optional();
   }
   friend bool operator==(const Update&, const Update&) = default;
 };
@@ -157,10 +155,10 @@ struct UpdateDraftTokenIds {
   static constexpr std::string_view kDoc = "drafts for a request's next step";
   std::string request;
   std::vector<TokenId> tokens;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = UpdateDraftTokenIds;
-    return std::tuple{field("request", &S::request, Domain::kRequest, "whose"),
-                      field("tokens", &S::tokens, Domain::kTokens, "drafts")};
+    fields.add("request", &S::request, Domain::kRequest, "whose");
+    fields.add("tokens", &S::tokens, Domain::kTokens, "drafts");
   }
   friend bool operator==(const UpdateDraftTokenIds&, const UpdateDraftTokenIds&) = default;
 };
@@ -169,8 +167,8 @@ struct GrammarCompiled {
   static constexpr std::string_view kVerb = "grammar_compiled";
   static constexpr std::string_view kDoc = "a request's grammar is ready";
   std::string request;
-  static constexpr auto fields() {
-    return std::tuple{field("request", &GrammarCompiled::request, Domain::kRequest, "whose")};
+  static void declare(auto& fields) {
+    fields.add("request", &GrammarCompiled::request, Domain::kRequest, "whose");
   }
   friend bool operator==(const GrammarCompiled&, const GrammarCompiled&) = default;
 };
@@ -180,10 +178,10 @@ struct FinishRequests {
   static constexpr std::string_view kDoc = "ends requests from outside, e.g. aborts them";
   std::vector<std::string> requests;
   RequestStatus status = RequestStatus::kFinishedAborted;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = FinishRequests;
-    return std::tuple{field("requests", &S::requests, Domain::kRequests, "which"),
-                      field("status", &S::status, Domain::kChoice, "how").optional()};
+    fields.add("requests", &S::requests, Domain::kRequests, "which");
+    fields.add("status", &S::status, Domain::kChoice, "how").optional();
   }
   friend bool operator==(const FinishRequests&, const FinishRequests&) = default;
 };
@@ -192,9 +190,8 @@ struct FinishAllRequests {
   static constexpr std::string_view kVerb = "finish_all_requests";
   static constexpr std::string_view kDoc = "ends every request from outside";
   RequestStatus status = RequestStatus::kFinishedAborted;
-  static constexpr auto fields() {
-    return std::tuple{
-        field("status", &FinishAllRequests::status, Domain::kChoice, "how").optional()};
+  static void declare(auto& fields) {
+    fields.add("status", &FinishAllRequests::status, Domain::kChoice, "how").optional();
   }
   friend bool operator==(const FinishAllRequests&, const FinishAllRequests&) = default;
 };
@@ -203,9 +200,9 @@ struct SetPauseState {
   static constexpr std::string_view kVerb = "set_pause_state";
   static constexpr std::string_view kDoc = "stops admission, or everything, or neither";
   PauseState state = PauseState::kUnpaused;
-  static constexpr auto fields() {
-    return std::tuple{field("state", &SetPauseState::state, Domain::kChoice,
-                            "unpaused, paused_new or paused_all")};
+  static void declare(auto& fields) {
+    fields.add("state", &SetPauseState::state, Domain::kChoice,
+               "unpaused, paused_new or paused_all");
   }
   friend bool operator==(const SetPauseState&, const SetPauseState&) = default;
 };
@@ -216,17 +213,20 @@ struct ResetPrefixCache {
   bool reset_running_requests = false;
   bool reset_connector = false;
   bool connector_fails = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ResetPrefixCache;
-    return std::tuple{field("reset_running_requests", &S::reset_running_requests, Domain::kFlag,
-                            "preempts running requests first")
-                          .optional(),
-                      field("reset_connector", &S::reset_connector, Domain::kFlag,
-                            "resets the connector's cache too")
-                          .optional(),
-                      field("connector_fails", &S::connector_fails, Domain::kFlag,
-                            "the connector answers that it could not")
-                          .optional()};
+    fields
+        .add("reset_running_requests", &S::reset_running_requests, Domain::kFlag,
+             "preempts running requests first")
+        .optional();
+    fields
+        .add("reset_connector", &S::reset_connector, Domain::kFlag,
+             "resets the connector's cache too")
+        .optional();
+    fields
+        .add("connector_fails", &S::connector_fails, Domain::kFlag,
+             "the connector answers that it could not")
+        .optional();
   }
   friend bool operator==(const ResetPrefixCache&, const ResetPrefixCache&) = default;
 };
@@ -239,10 +239,10 @@ struct ScriptConnector {
   bool load_async = false;
   std::uint32_t ask_again = 0;
   bool hold_blocks = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ScriptConnector;
-    return std::tuple_cat(std::tuple{field("request", &S::request, Domain::kRequest, "whose")},
-                          script_fields<S>());
+    fields.add("request", &S::request, Domain::kRequest, "whose");
+    add_script_fields<S>(fields);
   }
   friend bool operator==(const ScriptConnector&, const ScriptConnector&) = default;
 };
@@ -272,43 +272,49 @@ struct Config : kv_cache::Config {
   bool connector = false;
   std::string kv_load_failure_policy = "fail";
   std::optional<bool> priority_victim_shifts_loop;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple_cat(
-        kv_cache::Config::fields(),
-        std::tuple{
-            field("policy", &S::policy, Domain::kSetting, "fcfs or priority"),
-            field("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once"),
-            field("max_num_scheduled_tokens", &S::max_num_scheduled_tokens, Domain::kSetting,
-                  "tokens a step; 0: max_num_batched_tokens")
-                .optional(),
-            field("long_prefill_token_threshold", &S::long_prefill_token_threshold,
-                  Domain::kSetting, "tokens of one request a step; 0: no bound")
-                .optional(),
-            field("enable_chunked_prefill", &S::enable_chunked_prefill, Domain::kSetting,
-                  "a prompt may be computed in several steps")
-                .optional(),
-            field("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl, Domain::kSetting,
-                  "admits only what fits with its full length")
-                .optional(),
-            field("num_speculative_tokens", &S::num_speculative_tokens, Domain::kSetting,
-                  "drafts a request and step")
-                .optional(),
-            field("draft_model", &S::draft_model, Domain::kSetting, "drafts need slots").optional(),
-            field("async_scheduling", &S::async_scheduling, Domain::kSetting,
-                  "plans with outputs that are not there yet")
-                .optional(),
-            field("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
-                  "steps in flight, 1 or 2")
-                .optional(),
-            field("connector", &S::connector, Domain::kSetting, "a scripted KV connector")
-                .optional(),
-            field("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-                  "fail or recompute")
-                .optional(),
-            field("priority_victim_shifts_loop", &S::priority_victim_shifts_loop, Domain::kSetting,
-                  "overrides the profile's rule")
-                .optional()});
+    kv_cache::Config::declare(fields);
+    fields.add("policy", &S::policy, Domain::kSetting, "fcfs or priority");
+    fields.add("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once");
+    fields
+        .add("max_num_scheduled_tokens", &S::max_num_scheduled_tokens, Domain::kSetting,
+             "tokens a step; 0: max_num_batched_tokens")
+        .optional();
+    fields
+        .add("long_prefill_token_threshold", &S::long_prefill_token_threshold, Domain::kSetting,
+             "tokens of one request a step; 0: no bound")
+        .optional();
+    fields
+        .add("enable_chunked_prefill", &S::enable_chunked_prefill, Domain::kSetting,
+             "a prompt may be computed in several steps")
+        .optional();
+    fields
+        .add("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl, Domain::kSetting,
+             "admits only what fits with its full length")
+        .optional();
+    fields
+        .add("num_speculative_tokens", &S::num_speculative_tokens, Domain::kSetting,
+             "drafts a request and step")
+        .optional();
+    fields.add("draft_model", &S::draft_model, Domain::kSetting, "drafts need slots").optional();
+    fields
+        .add("async_scheduling", &S::async_scheduling, Domain::kSetting,
+             "plans with outputs that are not there yet")
+        .optional();
+    fields
+        .add("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
+             "steps in flight, 1 or 2")
+        .optional();
+    fields.add("connector", &S::connector, Domain::kSetting, "a scripted KV connector").optional();
+    fields
+        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+             "fail or recompute")
+        .optional();
+    fields
+        .add("priority_victim_shifts_loop", &S::priority_victim_shifts_loop, Domain::kSetting,
+             "overrides the profile's rule")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -320,13 +326,12 @@ struct ScheduledRequest {
   std::uint32_t num_tokens = 0;
   bool samples = false;
   std::vector<TokenId> spec_tokens;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ScheduledRequest;
-    return std::tuple{
-        field("request", &S::request, Domain::kResult, "who"),
-        field("num_tokens", &S::num_tokens, Domain::kResult, "tokens of this step"),
-        field("samples", &S::samples, Domain::kResult, "whether output comes of it"),
-        field("spec_tokens", &S::spec_tokens, Domain::kResult, "drafts among them").optional()};
+    fields.add("request", &S::request, Domain::kResult, "who");
+    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "tokens of this step");
+    fields.add("samples", &S::samples, Domain::kResult, "whether output comes of it");
+    fields.add("spec_tokens", &S::spec_tokens, Domain::kResult, "drafts among them").optional();
   }
   friend bool operator==(const ScheduledRequest&, const ScheduledRequest&) = default;
 };
@@ -337,12 +342,11 @@ struct ScheduledNew {
   std::string request;
   std::uint32_t num_computed_tokens = 0;
   BlockLists blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ScheduledNew;
-    return std::tuple{
-        field("request", &S::request, Domain::kResult, "who"),
-        field("num_computed_tokens", &S::num_computed_tokens, Domain::kResult, "before this step"),
-        field("blocks", &S::blocks, Domain::kResult, "all of its blocks")};
+    fields.add("request", &S::request, Domain::kResult, "who");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kResult, "before this step");
+    fields.add("blocks", &S::blocks, Domain::kResult, "all of its blocks");
   }
   friend bool operator==(const ScheduledNew&, const ScheduledNew&) = default;
 };
@@ -356,17 +360,16 @@ struct ScheduledCached {
   std::uint32_t num_computed_tokens = 0;
   std::uint32_t num_output_tokens = 0;
   Reusable<BlockLists> blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ScheduledCached;
-    return std::tuple{
-        field("request", &S::request, Domain::kResult, "who"),
-        field("resumed", &S::resumed, Domain::kResult, "blocks are all, not the new ones")
-            .optional(),
-        field("all_token_ids", &S::all_token_ids, Domain::kResult, "was not in the step before")
-            .optional(),
-        field("num_computed_tokens", &S::num_computed_tokens, Domain::kResult, "before this step"),
-        field("num_output_tokens", &S::num_output_tokens, Domain::kResult, "with placeholders"),
-        field("blocks", &S::blocks, Domain::kResult, "absent: none in any group").optional()};
+    fields.add("request", &S::request, Domain::kResult, "who");
+    fields.add("resumed", &S::resumed, Domain::kResult, "blocks are all, not the new ones")
+        .optional();
+    fields.add("all_token_ids", &S::all_token_ids, Domain::kResult, "was not in the step before")
+        .optional();
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kResult, "before this step");
+    fields.add("num_output_tokens", &S::num_output_tokens, Domain::kResult, "with placeholders");
+    fields.add("blocks", &S::blocks, Domain::kResult, "absent: none in any group").optional();
   }
   friend bool operator==(const ScheduledCached&, const ScheduledCached&) = default;
 };
@@ -378,13 +381,12 @@ struct RequestOutput {
   std::vector<TokenId> tokens;
   RequestStatus status = RequestStatus::kRunning;
   std::optional<TokenId> stop_reason;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = RequestOutput;
-    return std::tuple{
-        field("request", &S::request, Domain::kResult, "whose"),
-        field("tokens", &S::tokens, Domain::kResult, "that were kept"),
-        field("status", &S::status, Domain::kResult, "where it finished").optional(),
-        field("stop_reason", &S::stop_reason, Domain::kResult, "the stop token").optional()};
+    fields.add("request", &S::request, Domain::kResult, "whose");
+    fields.add("tokens", &S::tokens, Domain::kResult, "that were kept");
+    fields.add("status", &S::status, Domain::kResult, "where it finished").optional();
+    fields.add("stop_reason", &S::stop_reason, Domain::kResult, "the stop token").optional();
   }
   friend bool operator==(const RequestOutput&, const RequestOutput&) = default;
 };
@@ -399,19 +401,19 @@ struct RequestState {
   std::uint32_t num_output_placeholders = 0;
   std::uint32_t num_preemptions = 0;
   std::vector<TokenId> spec_tokens;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = RequestState;
-    return std::tuple{
-        field("id", &S::id, Domain::kState, "its name"),
-        field("status", &S::status, Domain::kState, "where it stands"),
-        field("num_tokens", &S::num_tokens, Domain::kState, "prompt and output"),
-        field("num_computed_tokens", &S::num_computed_tokens, Domain::kState, "whose KV is there"),
-        field("num_output_placeholders", &S::num_output_placeholders, Domain::kState,
-              "outputs planned and not there")
-            .optional(),
-        field("num_preemptions", &S::num_preemptions, Domain::kState, "so far").optional(),
-        field("spec_tokens", &S::spec_tokens, Domain::kState, "drafts for its next step")
-            .optional()};
+    fields.add("id", &S::id, Domain::kState, "its name");
+    fields.add("status", &S::status, Domain::kState, "where it stands");
+    fields.add("num_tokens", &S::num_tokens, Domain::kState, "prompt and output");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kState, "whose KV is there");
+    fields
+        .add("num_output_placeholders", &S::num_output_placeholders, Domain::kState,
+             "outputs planned and not there")
+        .optional();
+    fields.add("num_preemptions", &S::num_preemptions, Domain::kState, "so far").optional();
+    fields.add("spec_tokens", &S::spec_tokens, Domain::kState, "drafts for its next step")
+        .optional();
   }
   friend bool operator==(const RequestState&, const RequestState&) = default;
 };
@@ -424,14 +426,13 @@ struct ConnectorCallRecord {
   std::uint32_t num_tokens = 0;
   std::string answer;
   BlockLists blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = ConnectorCallRecord;
-    return std::tuple{
-        field("method", &S::method, Domain::kResult, "upstream's name"),
-        field("request", &S::request, Domain::kResult, "about whom").optional(),
-        field("num_tokens", &S::num_tokens, Domain::kResult, "what was passed").optional(),
-        field("answer", &S::answer, Domain::kResult, "what was answered").optional(),
-        field("blocks", &S::blocks, Domain::kResult, "what was passed").optional()};
+    fields.add("method", &S::method, Domain::kResult, "upstream's name");
+    fields.add("request", &S::request, Domain::kResult, "about whom").optional();
+    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "what was passed").optional();
+    fields.add("answer", &S::answer, Domain::kResult, "what was answered").optional();
+    fields.add("blocks", &S::blocks, Domain::kResult, "what was passed").optional();
   }
   friend bool operator==(const ConnectorCallRecord&, const ConnectorCallRecord&) = default;
 };
@@ -480,49 +481,49 @@ struct Observation {
   Reusable<KeyList> keys;
   Reusable<std::vector<RequestBlocks>> tables;  ///< of requests with blocks
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple{
-        field("error", &S::error, Domain::kResult, "none, or why the command was refused"),
-        field("scheduled", &S::scheduled, Domain::kResult, "requests of the step, in order"),
-        field("new_reqs", &S::new_reqs, Domain::kResult, "scheduled for the first time"),
-        field("cached_reqs", &S::cached_reqs, Domain::kResult, "running, then resumed ones"),
-        field("common_prefix", &S::common_prefix, Domain::kResult,
-              "blocks that all running requests share, by group"),
-        field("preempted", &S::preempted, Domain::kResult, "victims of this step"),
-        field("finished", &S::finished, Domain::kResult, "since the step before"),
-        field("new_block_ids", &S::new_block_ids, Domain::kResult, "blocks to be zeroed"),
-        field("never_fits", &S::never_fits, Domain::kResult,
-              "ended, since it does not fit into the empty pool"),
-        field("outputs", &S::outputs, Domain::kResult, "what clients are told"),
-        field("events", &S::events, Domain::kResult, "the pool's, then the connector's"),
-        field("stats", &S::stats, Domain::kResult,
-              "[reset requests queries hits preempted_requests preempted_queries preempted_hits]"),
-        field("connector_stats", &S::connector_stats, Domain::kResult,
-              "the same of the connector's lookups"),
-        field("spec_stats", &S::spec_stats, Domain::kResult,
-              "[drafts draft_tokens accepted accepted_at_0 accepted_at_1 ...]"),
-        field("success", &S::success, Domain::kResult, "whether the reset happened"),
-        field("connector_calls", &S::connector_calls, Domain::kResult,
-              "touch points of this command, in order"),
-        field("num_running", &S::num_running, Domain::kState, "running requests"),
-        field("num_waiting", &S::num_waiting, Domain::kState, "in waiting"),
-        field("num_skipped_waiting", &S::num_skipped_waiting, Domain::kState, "in skipped_waiting"),
-        field("num_unfinished", &S::num_unfinished, Domain::kState, "get_num_unfinished_requests"),
-        field("has_finished", &S::has_finished, Domain::kState, "has_finished_requests"),
-        field("num_empty_blocks", &S::num_empty_blocks, Domain::kState, "queued, without a hash"),
-        field("num_cached_blocks", &S::num_cached_blocks, Domain::kState,
-              "queued and still findable"),
-        field("num_referenced_blocks", &S::num_referenced_blocks, Domain::kState,
-              "held, and the null block"),
-        field("running", &S::running, Domain::kState, "in order of admission"),
-        field("waiting", &S::waiting, Domain::kState, "head first"),
-        field("skipped_waiting", &S::skipped_waiting, Domain::kState, "head first"),
-        field("requests", &S::requests, Domain::kState, "in the order of adding"),
-        field("free_queue", &S::free_queue, Domain::kState, "head to tail"),
-        field("ref_cnts", &S::ref_cnts, Domain::kState, "by block id"),
-        field("keys", &S::keys, Domain::kState, "packed keys by block id"),
-        field("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])")};
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("scheduled", &S::scheduled, Domain::kResult, "requests of the step, in order");
+    fields.add("new_reqs", &S::new_reqs, Domain::kResult, "scheduled for the first time");
+    fields.add("cached_reqs", &S::cached_reqs, Domain::kResult, "running, then resumed ones");
+    fields.add("common_prefix", &S::common_prefix, Domain::kResult,
+               "blocks that all running requests share, by group");
+    fields.add("preempted", &S::preempted, Domain::kResult, "victims of this step");
+    fields.add("finished", &S::finished, Domain::kResult, "since the step before");
+    fields.add("new_block_ids", &S::new_block_ids, Domain::kResult, "blocks to be zeroed");
+    fields.add("never_fits", &S::never_fits, Domain::kResult,
+               "ended, since it does not fit into the empty pool");
+    fields.add("outputs", &S::outputs, Domain::kResult, "what clients are told");
+    fields.add("events", &S::events, Domain::kResult, "the pool's, then the connector's");
+    fields.add("stats", &S::stats, Domain::kResult,
+               "[reset requests queries hits preempted_requests preempted_queries preempted_hits]");
+    fields.add("connector_stats", &S::connector_stats, Domain::kResult,
+               "the same of the connector's lookups");
+    fields.add("spec_stats", &S::spec_stats, Domain::kResult,
+               "[drafts draft_tokens accepted accepted_at_0 accepted_at_1 ...]");
+    fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
+    fields.add("connector_calls", &S::connector_calls, Domain::kResult,
+               "touch points of this command, in order");
+    fields.add("num_running", &S::num_running, Domain::kState, "running requests");
+    fields.add("num_waiting", &S::num_waiting, Domain::kState, "in waiting");
+    fields.add("num_skipped_waiting", &S::num_skipped_waiting, Domain::kState,
+               "in skipped_waiting");
+    fields.add("num_unfinished", &S::num_unfinished, Domain::kState, "get_num_unfinished_requests");
+    fields.add("has_finished", &S::has_finished, Domain::kState, "has_finished_requests");
+    fields.add("num_empty_blocks", &S::num_empty_blocks, Domain::kState, "queued, without a hash");
+    fields.add("num_cached_blocks", &S::num_cached_blocks, Domain::kState,
+               "queued and still findable");
+    fields.add("num_referenced_blocks", &S::num_referenced_blocks, Domain::kState,
+               "held, and the null block");
+    fields.add("running", &S::running, Domain::kState, "in order of admission");
+    fields.add("waiting", &S::waiting, Domain::kState, "head first");
+    fields.add("skipped_waiting", &S::skipped_waiting, Domain::kState, "head first");
+    fields.add("requests", &S::requests, Domain::kState, "in the order of adding");
+    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
+    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
+    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
+    fields.add("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

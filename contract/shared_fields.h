@@ -1,11 +1,10 @@
 #pragma once
 
 /// Declarations (contract/declare.h) of the members that the structs of several targets have in
-/// common. `S` is the struct that declares them, in its fields(); std::tuple_cat adds its own.
+/// common. `S` is the struct that declares them.
 
 #include <optional>
 #include <string_view>
-#include <tuple>
 
 #include "contract/declare.h"
 #include "contract/request.h"
@@ -14,55 +13,55 @@ namespace kvfence {
 
 /// The settings of a configuration with a block pool.
 template <class S>
-constexpr auto pool_fields() {
-  return std::tuple{
-      field("num_gpu_blocks", &S::num_gpu_blocks, Domain::kSetting,
-            "blocks of the pool, with the null block"),
-      field("enable_caching", &S::enable_caching, Domain::kSetting, "prefix caching"),
-      field("enable_kv_cache_events", &S::enable_kv_cache_events, Domain::kSetting, "KV events"),
-      field("hash_block_size", &S::hash_block_size, Domain::kSetting, "tokens a hash stands for")};
+void add_pool_fields(auto& fields) {
+  fields.add("num_gpu_blocks", &S::num_gpu_blocks, Domain::kSetting,
+             "blocks of the pool, with the null block");
+  fields.add("enable_caching", &S::enable_caching, Domain::kSetting, "prefix caching");
+  fields.add("enable_kv_cache_events", &S::enable_kv_cache_events, Domain::kSetting, "KV events");
+  fields.add("hash_block_size", &S::hash_block_size, Domain::kSetting, "tokens a hash stands for");
 }
 
 /// How a configuration hashes, and whose rules it follows.
 template <class S>
-constexpr auto hash_and_profile_fields() {
-  return std::tuple{
-      field("hash_algorithm", &S::hash_algorithm, Domain::kSetting, "sha256_cbor or xxhash_cbor"),
-      field("hash_seed", &S::hash_seed, Domain::kSetting, "PYTHONHASHSEED; decides NONE_HASH"),
-      field("profile", &S::profile, Domain::kSetting,
-            "the release whose rules hold: v0.19, v0.23")};
+void add_hash_and_profile_fields(auto& fields) {
+  fields.add("hash_algorithm", &S::hash_algorithm, Domain::kSetting, "sha256_cbor or xxhash_cbor");
+  fields.add("hash_seed", &S::hash_seed, Domain::kSetting, "PYTHONHASHSEED; decides NONE_HASH");
+  fields.add("profile", &S::profile, Domain::kSetting,
+             "the release whose rules hold: v0.19, v0.23");
 }
 
 /// The settings of a scheduler that those targets have in which it has a real connector, besides
 /// its pool's. `steps_in_flight` documents the last.
 template <class S>
-constexpr auto engine_fields(std::string_view steps_in_flight = "steps in flight, 1 or 2") {
-  return std::tuple{
-      field("policy", &S::policy, Domain::kSetting, "fcfs or priority"),
-      field("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once"),
-      field("long_prefill_token_threshold", &S::long_prefill_token_threshold, Domain::kSetting,
-            "tokens of one request a step; 0: no bound")
-          .optional(),
-      field("async_scheduling", &S::async_scheduling, Domain::kSetting,
-            "plans with outputs that are not there yet")
-          .optional(),
-      field("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting, steps_in_flight)
-          .optional()};
+void add_engine_fields(auto& fields, std::string_view steps_in_flight = "steps in flight, 1 or 2") {
+  fields.add("policy", &S::policy, Domain::kSetting, "fcfs or priority");
+  fields.add("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once");
+  fields
+      .add("long_prefill_token_threshold", &S::long_prefill_token_threshold, Domain::kSetting,
+           "tokens of one request a step; 0: no bound")
+      .optional();
+  fields
+      .add("async_scheduling", &S::async_scheduling, Domain::kSetting,
+           "plans with outputs that are not there yet")
+      .optional();
+  fields
+      .add("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting, steps_in_flight)
+      .optional();
 }
 
 /// The declaration of a request.
 template <class S>
-constexpr auto request_fields() {
-  return std::tuple{
-      field("id", &S::id, Domain::kRequest, "its name"),
-      field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
-      field("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional(),
-      field("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events").optional(),
-      field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-          .optional(),
-      field("mm_features", &S::mm_features, Domain::kMultimodal,
-            "multimodal items, (item id=... offset=... length=...), by offset")
-          .optional()};
+void add_request_fields(auto& fields) {
+  fields.add("id", &S::id, Domain::kRequest, "its name");
+  fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
+  fields.add("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional();
+  fields.add("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events").optional();
+  fields.add("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
+      .optional();
+  fields
+      .add("mm_features", &S::mm_features, Domain::kMultimodal,
+           "multimodal items, (item id=... offset=... length=...), by offset")
+      .optional();
 }
 
 /// The request that a struct with the members of request_fields declares.

@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -39,19 +38,19 @@ struct AddRequest {
   std::uint32_t arrival_time = 0;
   std::optional<std::string> cache_salt;
   bool skip_reading_prefix_cache = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AddRequest;
-    return std::tuple{
-        field("id", &S::id, Domain::kRequest, "its name"),
-        field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
-        field("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional(),
-        field("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional(),
-        field("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional(),
-        field("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-            .optional(),
-        field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-              "its lookups in the GPU's cache find nothing")
-            .optional()};
+    fields.add("id", &S::id, Domain::kRequest, "its name");
+    fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
+    fields.add("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional();
+    fields.add("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional();
+    fields.add("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional();
+    fields.add("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
+        .optional();
+    fields
+        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+             "its lookups in the GPU's cache find nothing")
+        .optional();
   }
   friend bool operator==(const AddRequest&, const AddRequest&) = default;
 };
@@ -73,12 +72,11 @@ struct AdvanceCopy {
   std::uint32_t rank = 0;
   bool store = false;
   TransferProgress progress = TransferProgress::kFinished;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AdvanceCopy;
-    return std::tuple{
-        field("rank", &S::rank, Domain::kCount, "whose").optional(),
-        field("store", &S::store, Domain::kFlag, "to CPU memory, else from there").optional(),
-        field("progress", &S::progress, Domain::kChoice, "part or finished").optional()};
+    fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
+    fields.add("store", &S::store, Domain::kFlag, "to CPU memory, else from there").optional();
+    fields.add("progress", &S::progress, Domain::kChoice, "part or finished").optional();
   }
   friend bool operator==(const AdvanceCopy&, const AdvanceCopy&) = default;
 };
@@ -96,29 +94,33 @@ struct Config : scheduler::Config {
   std::optional<bool> simple_offload_skips_stores_under_way;
   std::optional<bool> simple_offload_skips_unhashed_blocks;
   std::optional<bool> simple_offload_aligns_stores;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
     constexpr std::string_view kOverrides = "overrides the profile's rule";
-    return std::tuple_cat(
-        kv_cache::Config::fields(), engine_fields<S>(),
-        std::tuple{field("world_size", &S::world_size, Domain::kSetting, "ranks").optional(),
-                   field("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
-                         "blocks of the CPU's pool, with the null block"),
-                   field("lazy_offload", &S::lazy_offload, Domain::kSetting,
-                         "stores what is about to be evicted, else what was computed")
-                       .optional(),
-                   field("simple_offload_pins_hits", &S::simple_offload_pins_hits, Domain::kSetting,
-                         kOverrides)
-                       .optional(),
-                   field("simple_offload_skips_stores_under_way",
-                         &S::simple_offload_skips_stores_under_way, Domain::kSetting, kOverrides)
-                       .optional(),
-                   field("simple_offload_skips_unhashed_blocks",
-                         &S::simple_offload_skips_unhashed_blocks, Domain::kSetting, kOverrides)
-                       .optional(),
-                   field("simple_offload_aligns_stores", &S::simple_offload_aligns_stores,
-                         Domain::kSetting, kOverrides)
-                       .optional()});
+    kv_cache::Config::declare(fields);
+    add_engine_fields<S>(fields);
+    fields.add("world_size", &S::world_size, Domain::kSetting, "ranks").optional();
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+               "blocks of the CPU's pool, with the null block");
+    fields
+        .add("lazy_offload", &S::lazy_offload, Domain::kSetting,
+             "stores what is about to be evicted, else what was computed")
+        .optional();
+    fields
+        .add("simple_offload_pins_hits", &S::simple_offload_pins_hits, Domain::kSetting, kOverrides)
+        .optional();
+    fields
+        .add("simple_offload_skips_stores_under_way", &S::simple_offload_skips_stores_under_way,
+             Domain::kSetting, kOverrides)
+        .optional();
+    fields
+        .add("simple_offload_skips_unhashed_blocks", &S::simple_offload_skips_unhashed_blocks,
+             Domain::kSetting, kOverrides)
+        .optional();
+    fields
+        .add("simple_offload_aligns_stores", &S::simple_offload_aligns_stores, Domain::kSetting,
+             kOverrides)
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -130,12 +132,12 @@ struct Copy {
   bool store = false;
   JobId event = 0;
   TransferProgress progress = TransferProgress::kSubmitted;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Copy;
-    return std::tuple{field("rank", &S::rank, Domain::kState, "where").optional(),
-                      field("store", &S::store, Domain::kState, "to CPU memory").optional(),
-                      field("event", &S::event, Domain::kState, "its number in its direction"),
-                      field("progress", &S::progress, Domain::kState, "how far")};
+    fields.add("rank", &S::rank, Domain::kState, "where").optional();
+    fields.add("store", &S::store, Domain::kState, "to CPU memory").optional();
+    fields.add("event", &S::event, Domain::kState, "its number in its direction");
+    fields.add("progress", &S::progress, Domain::kState, "how far");
   }
   friend bool operator==(const Copy&, const Copy&) = default;
 };
@@ -145,10 +147,10 @@ struct CompletedStore {
   static constexpr std::string_view kWord = "completed";
   JobId event = 0;
   std::uint32_t num_workers = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = CompletedStore;
-    return std::tuple{field("event", &S::event, Domain::kResult, "which"),
-                      field("num_workers", &S::num_workers, Domain::kResult, "that report it now")};
+    fields.add("event", &S::event, Domain::kResult, "which");
+    fields.add("num_workers", &S::num_workers, Domain::kResult, "that report it now");
   }
   friend bool operator==(const CompletedStore&, const CompletedStore&) = default;
 };
@@ -158,10 +160,10 @@ struct Pin {
   static constexpr std::string_view kWord = "pin";
   std::string request;
   std::vector<BlockId> cpu_blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Pin;
-    return std::tuple{field("request", &S::request, Domain::kState, "for whom"),
-                      field("cpu_blocks", &S::cpu_blocks, Domain::kState, "group after group")};
+    fields.add("request", &S::request, Domain::kState, "for whom");
+    fields.add("cpu_blocks", &S::cpu_blocks, Domain::kState, "group after group");
   }
   friend bool operator==(const Pin&, const Pin&) = default;
 };
@@ -198,39 +200,36 @@ struct Observation : scheduler::Observation {
   Reusable<std::vector<std::uint32_t>> cpu_ref_cnts;
   Reusable<KeyList> cpu_keys;
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple_cat(
-        scheduler::Observation::fields(),
-        std::tuple{
-            field("load_event", &S::load_event, Domain::kResult, "number of this step's loads"),
-            field("load_gpu_blocks", &S::load_gpu_blocks, Domain::kResult, "where they go"),
-            field("load_cpu_blocks", &S::load_cpu_blocks, Domain::kResult, "where they come from"),
-            field("load_requests", &S::load_requests, Domain::kResult, "for whom, in order"),
-            field("store_event", &S::store_event, Domain::kResult, "number of this step's stores"),
-            field("store_gpu_blocks", &S::store_gpu_blocks, Domain::kResult,
-                  "where they come from"),
-            field("store_cpu_blocks", &S::store_cpu_blocks, Domain::kResult, "where they go"),
-            field("need_flush", &S::need_flush, Domain::kResult, "all copies end before the step"),
-            field("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over"),
-            field("completed_stores", &S::completed_stores, Domain::kResult,
-                  "by workers, in this step"),
-            field("num_empty_cpu_blocks", &S::num_empty_cpu_blocks, Domain::kState,
-                  "queued, without a hash"),
-            field("num_cached_cpu_blocks", &S::num_cached_cpu_blocks, Domain::kState,
-                  "queued and still findable"),
-            field("num_referenced_cpu_blocks", &S::num_referenced_cpu_blocks, Domain::kState,
-                  "held, and the null block"),
-            field("has_pending_stores", &S::has_pending_stores, Domain::kState,
-                  "a store event is not completed"),
-            field("lazy_cursor", &S::lazy_cursor, Domain::kState,
-                  "the last GPU block that was looked at"),
-            field("copies", &S::copies, Domain::kState,
-                  "in the copy engines, rank by rank, in the order of submission"),
-            field("pins", &S::pins, Domain::kState, "what lookups hold, in the order of pinning"),
-            field("cpu_free_queue", &S::cpu_free_queue, Domain::kState, "head to tail"),
-            field("cpu_ref_cnts", &S::cpu_ref_cnts, Domain::kState, "by block id"),
-            field("cpu_keys", &S::cpu_keys, Domain::kState, "packed keys by block id")});
+    scheduler::Observation::declare(fields);
+    fields.add("load_event", &S::load_event, Domain::kResult, "number of this step's loads");
+    fields.add("load_gpu_blocks", &S::load_gpu_blocks, Domain::kResult, "where they go");
+    fields.add("load_cpu_blocks", &S::load_cpu_blocks, Domain::kResult, "where they come from");
+    fields.add("load_requests", &S::load_requests, Domain::kResult, "for whom, in order");
+    fields.add("store_event", &S::store_event, Domain::kResult, "number of this step's stores");
+    fields.add("store_gpu_blocks", &S::store_gpu_blocks, Domain::kResult, "where they come from");
+    fields.add("store_cpu_blocks", &S::store_cpu_blocks, Domain::kResult, "where they go");
+    fields.add("need_flush", &S::need_flush, Domain::kResult, "all copies end before the step");
+    fields.add("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over");
+    fields.add("completed_stores", &S::completed_stores, Domain::kResult,
+               "by workers, in this step");
+    fields.add("num_empty_cpu_blocks", &S::num_empty_cpu_blocks, Domain::kState,
+               "queued, without a hash");
+    fields.add("num_cached_cpu_blocks", &S::num_cached_cpu_blocks, Domain::kState,
+               "queued and still findable");
+    fields.add("num_referenced_cpu_blocks", &S::num_referenced_cpu_blocks, Domain::kState,
+               "held, and the null block");
+    fields.add("has_pending_stores", &S::has_pending_stores, Domain::kState,
+               "a store event is not completed");
+    fields.add("lazy_cursor", &S::lazy_cursor, Domain::kState,
+               "the last GPU block that was looked at");
+    fields.add("copies", &S::copies, Domain::kState,
+               "in the copy engines, rank by rank, in the order of submission");
+    fields.add("pins", &S::pins, Domain::kState, "what lookups hold, in the order of pinning");
+    fields.add("cpu_free_queue", &S::cpu_free_queue, Domain::kState, "head to tail");
+    fields.add("cpu_ref_cnts", &S::cpu_ref_cnts, Domain::kState, "by block id");
+    fields.add("cpu_keys", &S::cpu_keys, Domain::kState, "packed keys by block id");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -18,7 +18,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -51,15 +50,15 @@ struct AddRequest {
   std::vector<TokenId> tokens;
   std::uint32_t max_tokens = 16;
   bool skip_reading_prefix_cache = false;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = AddRequest;
-    return std::tuple{
-        field("id", &S::id, Domain::kRequest, "its name"),
-        field("tokens", &S::tokens, Domain::kTokens, "prompt tokens"),
-        field("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional(),
-        field("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-              "its lookups in the GPU's cache find nothing")
-            .optional()};
+    fields.add("id", &S::id, Domain::kRequest, "its name");
+    fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
+    fields.add("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional();
+    fields
+        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+             "its lookups in the GPU's cache find nothing")
+        .optional();
   }
   friend bool operator==(const AddRequest&, const AddRequest&) = default;
 };
@@ -83,11 +82,10 @@ struct WriteEntry {
   static constexpr std::string_view kDoc = "another engine writes the files of the first layers";
   std::vector<TokenId> tokens;
   std::uint32_t num_files = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = WriteEntry;
-    return std::tuple{
-        field("tokens", &S::tokens, Domain::kTokens, "whose KV, whole blocks"),
-        field("num_files", &S::num_files, Domain::kCount, "so far; 0: the folder alone")};
+    fields.add("tokens", &S::tokens, Domain::kTokens, "whose KV, whole blocks");
+    fields.add("num_files", &S::num_files, Domain::kCount, "so far; 0: the folder alone");
   }
   friend bool operator==(const WriteEntry&, const WriteEntry&) = default;
 };
@@ -97,8 +95,8 @@ struct RemoveEntry {
   static constexpr std::string_view kVerb = "remove_entry";
   static constexpr std::string_view kDoc = "someone removes a folder with its files";
   std::vector<TokenId> tokens;
-  static constexpr auto fields() {
-    return std::tuple{field("tokens", &RemoveEntry::tokens, Domain::kTokens, "whose KV")};
+  static void declare(auto& fields) {
+    fields.add("tokens", &RemoveEntry::tokens, Domain::kTokens, "whose KV");
   }
   friend bool operator==(const RemoveEntry&, const RemoveEntry&) = default;
 };
@@ -109,10 +107,10 @@ struct RemoveFile {
   static constexpr std::string_view kDoc = "someone removes a layer's file; its folder stays";
   std::vector<TokenId> tokens;
   std::uint32_t layer = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = RemoveFile;
-    return std::tuple{field("tokens", &S::tokens, Domain::kTokens, "whose KV"),
-                      field("layer", &S::layer, Domain::kCount, "of all ranks' layers")};
+    fields.add("tokens", &S::tokens, Domain::kTokens, "whose KV");
+    fields.add("layer", &S::layer, Domain::kCount, "of all ranks' layers");
   }
   friend bool operator==(const RemoveFile&, const RemoveFile&) = default;
 };
@@ -123,10 +121,10 @@ struct TruncateFile {
   static constexpr std::string_view kDoc = "a layer's file loses its end";
   std::vector<TokenId> tokens;
   std::uint32_t layer = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = TruncateFile;
-    return std::tuple{field("tokens", &S::tokens, Domain::kTokens, "whose KV"),
-                      field("layer", &S::layer, Domain::kCount, "of all ranks' layers")};
+    fields.add("tokens", &S::tokens, Domain::kTokens, "whose KV");
+    fields.add("layer", &S::layer, Domain::kCount, "of all ranks' layers");
   }
   friend bool operator==(const TruncateFile&, const TruncateFile&) = default;
 };
@@ -136,11 +134,11 @@ struct FailNext {
   static constexpr std::string_view kDoc = "an operation on a file of that layer will fail, once";
   std::uint32_t layer = 0;
   StorageOperation operation;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = FailNext;
-    return std::tuple{field("layer", &S::layer, Domain::kCount, "of all ranks' layers"),
-                      field("operation", &S::operation, Domain::kChoice,
-                            "make_folder, create, write, open or read")};
+    fields.add("layer", &S::layer, Domain::kCount, "of all ranks' layers");
+    fields.add("operation", &S::operation, Domain::kChoice,
+               "make_folder, create, write, open or read");
   }
   friend bool operator==(const FailNext&, const FailNext&) = default;
 };
@@ -156,25 +154,26 @@ struct Config : scheduler::Config {
   std::uint32_t world_size = 1;
   std::uint32_t num_layers = 1;
   std::optional<bool> decode_bench_hma;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple_cat(
-        kv_cache::Config::fields(),
-        std::tuple{
-            field("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once"),
-            field("long_prefill_token_threshold", &S::long_prefill_token_threshold,
-                  Domain::kSetting, "tokens of one request a step; 0: no bound")
-                .optional(),
-            field("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
-                  "steps in flight, 1 or 2")
-                .optional(),
-            field("kv_connector", &S::kv_connector, Domain::kSetting, "example or decode_bench"),
-            field("world_size", &S::world_size, Domain::kSetting, "ranks, stages of a pipeline")
-                .optional(),
-            field("num_layers", &S::num_layers, Domain::kSetting, "a rank").optional(),
-            field("decode_bench_hma", &S::decode_bench_hma, Domain::kSetting,
-                  "overrides the profile's rule")
-                .optional()});
+    kv_cache::Config::declare(fields);
+    fields.add("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once");
+    fields
+        .add("long_prefill_token_threshold", &S::long_prefill_token_threshold, Domain::kSetting,
+             "tokens of one request a step; 0: no bound")
+        .optional();
+    fields
+        .add("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
+             "steps in flight, 1 or 2")
+        .optional();
+    fields.add("kv_connector", &S::kv_connector, Domain::kSetting, "example or decode_bench");
+    fields.add("world_size", &S::world_size, Domain::kSetting, "ranks, stages of a pipeline")
+        .optional();
+    fields.add("num_layers", &S::num_layers, Domain::kSetting, "a rank").optional();
+    fields
+        .add("decode_bench_hma", &S::decode_bench_hma, Domain::kSetting,
+             "overrides the profile's rule")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -187,14 +186,13 @@ struct Transfer {
   std::string folder;
   std::uint32_t num_tokens = 0;
   std::vector<BlockId> blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Transfer;
-    return std::tuple{
-        field("request", &S::request, Domain::kResult, "for whom"),
-        field("store", &S::store, Domain::kResult, "into files, else from there").optional(),
-        field("folder", &S::folder, Domain::kResult, "where the files are"),
-        field("num_tokens", &S::num_tokens, Domain::kResult, "leading ones"),
-        field("blocks", &S::blocks, Domain::kResult, "whose slots")};
+    fields.add("request", &S::request, Domain::kResult, "for whom");
+    fields.add("store", &S::store, Domain::kResult, "into files, else from there").optional();
+    fields.add("folder", &S::folder, Domain::kResult, "where the files are");
+    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "leading ones");
+    fields.add("blocks", &S::blocks, Domain::kResult, "whose slots");
   }
   friend bool operator==(const Transfer&, const Transfer&) = default;
 };
@@ -205,11 +203,11 @@ struct Fill {
   std::string request;
   std::uint32_t num_tokens = 0;
   kv_cache::BlockLists blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Fill;
-    return std::tuple{field("request", &S::request, Domain::kResult, "for whom"),
-                      field("num_tokens", &S::num_tokens, Domain::kResult, "how many"),
-                      field("blocks", &S::blocks, Domain::kResult, "by group")};
+    fields.add("request", &S::request, Domain::kResult, "for whom");
+    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "how many");
+    fields.add("blocks", &S::blocks, Domain::kResult, "by group");
   }
   friend bool operator==(const Fill&, const Fill&) = default;
 };
@@ -222,14 +220,13 @@ struct FileCopy {
   std::string folder;
   std::vector<BlockId> blocks;
   std::vector<KVSymbol> symbols;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = FileCopy;
-    return std::tuple{
-        field("request", &S::request, Domain::kResult, "for whom"),
-        field("layer", &S::layer, Domain::kResult, "of all ranks' layers"),
-        field("folder", &S::folder, Domain::kResult, "where the file is"),
-        field("blocks", &S::blocks, Domain::kResult, "into or from which"),
-        field("symbols", &S::symbols, Domain::kResult, "what their slots hold, by token")};
+    fields.add("request", &S::request, Domain::kResult, "for whom");
+    fields.add("layer", &S::layer, Domain::kResult, "of all ranks' layers");
+    fields.add("folder", &S::folder, Domain::kResult, "where the file is");
+    fields.add("blocks", &S::blocks, Domain::kResult, "into or from which");
+    fields.add("symbols", &S::symbols, Domain::kResult, "what their slots hold, by token");
   }
   friend bool operator==(const FileCopy&, const FileCopy&) = default;
 };
@@ -240,11 +237,11 @@ struct FilledBlocks {
   std::string request;
   std::uint32_t layer = 0;
   std::vector<BlockId> blocks;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = FilledBlocks;
-    return std::tuple{field("request", &S::request, Domain::kResult, "for whom"),
-                      field("layer", &S::layer, Domain::kResult, "of all ranks' layers"),
-                      field("blocks", &S::blocks, Domain::kResult, "which")};
+    fields.add("request", &S::request, Domain::kResult, "for whom");
+    fields.add("layer", &S::layer, Domain::kResult, "of all ranks' layers");
+    fields.add("blocks", &S::blocks, Domain::kResult, "which");
   }
   friend bool operator==(const FilledBlocks&, const FilledBlocks&) = default;
 };
@@ -256,13 +253,12 @@ struct FailedFile {
   bool store = false;
   std::uint32_t layer = 0;
   std::string folder;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = FailedFile;
-    return std::tuple{
-        field("request", &S::request, Domain::kResult, "for whom"),
-        field("store", &S::store, Domain::kResult, "it was to be written").optional(),
-        field("layer", &S::layer, Domain::kResult, "of all ranks' layers"),
-        field("folder", &S::folder, Domain::kResult, "where the file is, or should be")};
+    fields.add("request", &S::request, Domain::kResult, "for whom");
+    fields.add("store", &S::store, Domain::kResult, "it was to be written").optional();
+    fields.add("layer", &S::layer, Domain::kResult, "of all ranks' layers");
+    fields.add("folder", &S::folder, Domain::kResult, "where the file is, or should be");
   }
   friend bool operator==(const FailedFile&, const FailedFile&) = default;
 };
@@ -274,12 +270,12 @@ struct File {
   std::uint32_t layer = 0;
   bool whole = true;
   std::vector<KVSymbol> symbols;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = File;
-    return std::tuple{field("folder", &S::folder, Domain::kState, "where"),
-                      field("layer", &S::layer, Domain::kState, "of all ranks' layers"),
-                      field("whole", &S::whole, Domain::kState, "it can be loaded").optional(),
-                      field("symbols", &S::symbols, Domain::kState, "by token, of a whole one")};
+    fields.add("folder", &S::folder, Domain::kState, "where");
+    fields.add("layer", &S::layer, Domain::kState, "of all ranks' layers");
+    fields.add("whole", &S::whole, Domain::kState, "it can be loaded").optional();
+    fields.add("symbols", &S::symbols, Domain::kState, "by token, of a whole one");
   }
   friend bool operator==(const File&, const File&) = default;
 };
@@ -307,24 +303,21 @@ struct Observation : scheduler::Observation {
   Reusable<std::vector<File>> files;
   Reusable<kv_cache::BlockLists> symbols;
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple_cat(
-        scheduler::Observation::fields(),
-        std::tuple{
-            field("transfers", &S::transfers, Domain::kResult, "files of this step"),
-            field("fills", &S::fills, Domain::kResult, "blocks that this step fills"),
-            field("loaded", &S::loaded, Domain::kResult, "files that were read, in order"),
-            field("saved", &S::saved, Domain::kResult, "files that were written, in order"),
-            field("filled", &S::filled, Domain::kResult, "blocks that were filled, in order"),
-            field("failed", &S::failed, Domain::kResult, "the file that ended the engine"),
-            field("num_engine_starts", &S::num_engine_starts, Domain::kState, "so far"),
-            field("filled_requests", &S::filled_requests, Domain::kState,
-                  "that are not filled again, in order"),
-            field("folders", &S::folders, Domain::kState, "in storage, ascending"),
-            field("files", &S::files, Domain::kState, "in storage, by folder and layer"),
-            field("symbols", &S::symbols, Domain::kState,
-                  "what each layer holds, by layer and slot")});
+    scheduler::Observation::declare(fields);
+    fields.add("transfers", &S::transfers, Domain::kResult, "files of this step");
+    fields.add("fills", &S::fills, Domain::kResult, "blocks that this step fills");
+    fields.add("loaded", &S::loaded, Domain::kResult, "files that were read, in order");
+    fields.add("saved", &S::saved, Domain::kResult, "files that were written, in order");
+    fields.add("filled", &S::filled, Domain::kResult, "blocks that were filled, in order");
+    fields.add("failed", &S::failed, Domain::kResult, "the file that ended the engine");
+    fields.add("num_engine_starts", &S::num_engine_starts, Domain::kState, "so far");
+    fields.add("filled_requests", &S::filled_requests, Domain::kState,
+               "that are not filled again, in order");
+    fields.add("folders", &S::folders, Domain::kState, "in storage, ascending");
+    fields.add("files", &S::files, Domain::kState, "in storage, by folder and layer");
+    fields.add("symbols", &S::symbols, Domain::kState, "what each layer holds, by layer and slot");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

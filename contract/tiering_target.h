@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -72,13 +71,13 @@ using offload::PrepareLoad;
 using offload::TakeEvents;
 
 template <class S>
-constexpr auto request_field() {
-  return std::tuple{field("request", &S::request, Domain::kRequest, "for whom")};
+void add_request_field(auto& fields) {
+  fields.add("request", &S::request, Domain::kRequest, "for whom");
 }
 
 template <class S>
-constexpr auto tier_field() {
-  return std::tuple{field("tier", &S::tier, Domain::kCount, "its place in the order, from 0")};
+void add_tier_field(auto& fields) {
+  fields.add("tier", &S::tier, Domain::kCount, "its place in the order, from 0");
 }
 
 struct Lookup {
@@ -86,8 +85,9 @@ struct Lookup {
   static constexpr std::string_view kDoc = "whether a block can be read; may begin a promotion";
   std::uint32_t key = 0;
   std::string request;
-  static constexpr auto fields() {
-    return std::tuple_cat(eviction::key_field<Lookup>(), request_field<Lookup>());
+  static void declare(auto& fields) {
+    eviction::add_key_field<Lookup>(fields);
+    add_request_field<Lookup>(fields);
   }
   friend bool operator==(const Lookup&, const Lookup&) = default;
 };
@@ -97,8 +97,9 @@ struct Touch {
   static constexpr std::string_view kDoc = "marks blocks as used, in every tier";
   std::vector<std::uint32_t> keys;
   std::string request;
-  static constexpr auto fields() {
-    return std::tuple_cat(offload::keys_field<Touch>(), request_field<Touch>());
+  static void declare(auto& fields) {
+    offload::add_keys_field<Touch>(fields);
+    add_request_field<Touch>(fields);
   }
   friend bool operator==(const Touch&, const Touch&) = default;
 };
@@ -108,8 +109,9 @@ struct PrepareStore {
   static constexpr std::string_view kDoc = "slots for blocks that are not held; others may go";
   std::vector<std::uint32_t> keys;
   std::string request;
-  static constexpr auto fields() {
-    return std::tuple_cat(offload::keys_field<PrepareStore>(), request_field<PrepareStore>());
+  static void declare(auto& fields) {
+    offload::add_keys_field<PrepareStore>(fields);
+    add_request_field<PrepareStore>(fields);
   }
   friend bool operator==(const PrepareStore&, const PrepareStore&) = default;
 };
@@ -120,11 +122,11 @@ struct CompleteStore {
   std::vector<std::uint32_t> keys;
   std::string request;
   bool success = true;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = CompleteStore;
-    return std::tuple_cat(
-        offload::keys_field<S>(), request_field<S>(),
-        std::tuple{field("success", &S::success, Domain::kFlag, "false: forgets them").optional()});
+    offload::add_keys_field<S>(fields);
+    add_request_field<S>(fields);
+    fields.add("success", &S::success, Domain::kFlag, "false: forgets them").optional();
   }
   friend bool operator==(const CompleteStore&, const CompleteStore&) = default;
 };
@@ -134,11 +136,12 @@ struct OnNewRequest {
   static constexpr std::string_view kDoc = "the tiers say what they want of a request";
   std::string request;
   std::vector<std::uint32_t> request_level;
-  static constexpr auto fields() {
-    return std::tuple_cat(request_field<OnNewRequest>(),
-                          std::tuple{field("request_level", &OnNewRequest::request_level,
-                                           Domain::kCount, "tiers that want held blocks, too")
-                                         .optional()});
+  static void declare(auto& fields) {
+    add_request_field<OnNewRequest>(fields);
+    fields
+        .add("request_level", &OnNewRequest::request_level, Domain::kCount,
+             "tiers that want held blocks, too")
+        .optional();
   }
   friend bool operator==(const OnNewRequest&, const OnNewRequest&) = default;
 };
@@ -147,21 +150,21 @@ struct OnRequestFinished {
   static constexpr std::string_view kVerb = "on_request_finished";
   static constexpr std::string_view kDoc = "the tiers forget a request";
   std::string request;
-  static constexpr auto fields() { return request_field<OnRequestFinished>(); }
+  static void declare(auto& fields) { add_request_field<OnRequestFinished>(fields); }
   friend bool operator==(const OnRequestFinished&, const OnRequestFinished&) = default;
 };
 
 struct OnScheduleEnd {
   static constexpr std::string_view kVerb = "on_schedule_end";
   static constexpr std::string_view kDoc = "a step ends: queued promotions are submitted";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const OnScheduleEnd&, const OnScheduleEnd&) = default;
 };
 
 struct ResetCache {
   static constexpr std::string_view kVerb = "reset_cache";
   static constexpr std::string_view kDoc = "does nothing, as in v0.23";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void declare(auto& /*fields*/) {}
   friend bool operator==(const ResetCache&, const ResetCache&) = default;
 };
 
@@ -171,13 +174,12 @@ struct TierFinish {
   std::uint32_t tier = 0;
   std::uint32_t job = 0;
   bool success = true;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = TierFinish;
-    return std::tuple_cat(tier_field<S>(),
-                          std::tuple{field("job", &S::job, Domain::kCount, "its number"),
-                                     field("success", &S::success, Domain::kFlag,
-                                           "whether all was moved, or tried to be")
-                                         .optional()});
+    add_tier_field<S>(fields);
+    fields.add("job", &S::job, Domain::kCount, "its number");
+    fields.add("success", &S::success, Domain::kFlag, "whether all was moved, or tried to be")
+        .optional();
   }
   friend bool operator==(const TierFinish&, const TierFinish&) = default;
 };
@@ -188,11 +190,11 @@ struct TierAskAgain {
   std::uint32_t tier = 0;
   std::uint32_t key = 0;
   std::uint32_t times = 1;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = TierAskAgain;
-    return std::tuple_cat(
-        tier_field<S>(), eviction::key_field<S>(),
-        std::tuple{field("times", &S::times, Domain::kCount, "how many; 0: none").optional()});
+    add_tier_field<S>(fields);
+    eviction::add_key_field<S>(fields);
+    fields.add("times", &S::times, Domain::kCount, "how many; 0: none").optional();
   }
   friend bool operator==(const TierAskAgain&, const TierAskAgain&) = default;
 };
@@ -202,8 +204,9 @@ struct TierAdd {
   static constexpr std::string_view kDoc = "a tier holds blocks that another engine stored there";
   std::uint32_t tier = 0;
   std::vector<std::uint32_t> keys;
-  static constexpr auto fields() {
-    return std::tuple_cat(tier_field<TierAdd>(), offload::keys_field<TierAdd>());
+  static void declare(auto& fields) {
+    add_tier_field<TierAdd>(fields);
+    offload::add_keys_field<TierAdd>(fields);
   }
   friend bool operator==(const TierAdd&, const TierAdd&) = default;
 };
@@ -213,8 +216,9 @@ struct TierDrop {
   static constexpr std::string_view kDoc = "a tier holds blocks no longer";
   std::uint32_t tier = 0;
   std::vector<std::uint32_t> keys;
-  static constexpr auto fields() {
-    return std::tuple_cat(tier_field<TierDrop>(), offload::keys_field<TierDrop>());
+  static void declare(auto& fields) {
+    add_tier_field<TierDrop>(fields);
+    offload::add_keys_field<TierDrop>(fields);
   }
   friend bool operator==(const TierDrop&, const TierDrop&) = default;
 };
@@ -226,13 +230,12 @@ struct Fault {
   std::uint32_t call = 0;
   FileError fails_with = FileError::kNone;
   std::uint32_t num_bytes = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Fault;
-    return std::tuple{
-        field("operation", &S::operation, Domain::kChoice, "write, read, rename, close ..."),
-        field("call", &S::call, Domain::kCount, "which from now on, from 0").optional(),
-        field("fails_with", &S::fails_with, Domain::kChoice, "an errno; none: short").optional(),
-        field("num_bytes", &S::num_bytes, Domain::kCount, "moved by a short one").optional()};
+    fields.add("operation", &S::operation, Domain::kChoice, "write, read, rename, close ...");
+    fields.add("call", &S::call, Domain::kCount, "which from now on, from 0").optional();
+    fields.add("fails_with", &S::fails_with, Domain::kChoice, "an errno; none: short").optional();
+    fields.add("num_bytes", &S::num_bytes, Domain::kCount, "moved by a short one").optional();
   }
   friend bool operator==(const Fault&, const Fault&) = default;
 };
@@ -245,10 +248,10 @@ struct TierFaults {
   static constexpr std::string_view kDoc = "what is to go wrong in a file tier's file system";
   std::uint32_t tier = 0;
   std::vector<Fault> faults;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = TierFaults;
-    return std::tuple_cat(tier_field<S>(), std::tuple{field("faults", &S::faults, Domain::kAnswers,
-                                                            "in place of those planned before")});
+    add_tier_field<S>(fields);
+    fields.add("faults", &S::faults, Domain::kAnswers, "in place of those planned before");
   }
   friend bool operator==(const TierFaults&, const TierFaults&) = default;
 };
@@ -265,13 +268,12 @@ struct TierDamage {
   std::uint32_t key = 0;
   FileDamage damage = FileDamage::kFlip;
   std::uint32_t at = 0;  ///< the bit, modulo those of the file; bytes left; bytes more; whose file
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = TierDamage;
-    return std::tuple_cat(
-        tier_field<S>(), eviction::key_field<S>(),
-        std::tuple{
-            field("damage", &S::damage, Domain::kChoice, "flip, truncate, grow, replace"),
-            field("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the key").optional()});
+    add_tier_field<S>(fields);
+    eviction::add_key_field<S>(fields);
+    fields.add("damage", &S::damage, Domain::kChoice, "flip, truncate, grow, replace");
+    fields.add("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the key").optional();
   }
   friend bool operator==(const TierDamage&, const TierDamage&) = default;
 };
@@ -285,15 +287,13 @@ struct Config : eviction::Config {
   bool enable_events = true;
   std::uint32_t num_tiers = 1;
   std::vector<std::uint32_t> file_tiers;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Config;
-    return std::tuple_cat(
-        eviction::Config::fields(),
-        std::tuple{
-            field("enable_events", &S::enable_events, Domain::kSetting, "events"),
-            field("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8"),
-            field("file_tiers", &S::file_tiers, Domain::kSetting, "those that keep files, by place")
-                .optional()});
+    eviction::Config::declare(fields);
+    fields.add("enable_events", &S::enable_events, Domain::kSetting, "events");
+    fields.add("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8");
+    fields.add("file_tiers", &S::file_tiers, Domain::kSetting, "those that keep files, by place")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -313,15 +313,15 @@ struct TierCallRecord {
   std::vector<std::uint32_t> keys;
   std::vector<SlotId> slots;
   std::string answer;  ///< of get_finished_jobs "3 done 5 failed"
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = TierCallRecord;
-    return std::tuple{field("method", &S::method, Domain::kResult, "upstream's name"),
-                      field("tier", &S::tier, Domain::kResult, "of which tier"),
-                      field("request", &S::request, Domain::kResult, "for whom").optional(),
-                      field("job", &S::job, Domain::kResult, "its number").optional(),
-                      field("keys", &S::keys, Domain::kResult, "which blocks").optional(),
-                      field("slots", &S::slots, Domain::kResult, "of the primary tier").optional(),
-                      field("answer", &S::answer, Domain::kResult, "what was answered").optional()};
+    fields.add("method", &S::method, Domain::kResult, "upstream's name");
+    fields.add("tier", &S::tier, Domain::kResult, "of which tier");
+    fields.add("request", &S::request, Domain::kResult, "for whom").optional();
+    fields.add("job", &S::job, Domain::kResult, "its number").optional();
+    fields.add("keys", &S::keys, Domain::kResult, "which blocks").optional();
+    fields.add("slots", &S::slots, Domain::kResult, "of the primary tier").optional();
+    fields.add("answer", &S::answer, Domain::kResult, "what was answered").optional();
   }
   friend bool operator==(const TierCallRecord&, const TierCallRecord&) = default;
 };
@@ -335,15 +335,14 @@ struct Transfer {
   std::string request;
   std::vector<std::uint32_t> keys;
   std::vector<SlotId> slots;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Transfer;
-    return std::tuple{
-        field("job", &S::job, Domain::kState, "its number, once it is submitted").optional(),
-        field("tier", &S::tier, Domain::kState, "with which tier"),
-        field("promotion", &S::promotion, Domain::kState, "up, else a cascade").optional(),
-        field("request", &S::request, Domain::kState, "for whom"),
-        field("keys", &S::keys, Domain::kState, "which blocks"),
-        field("slots", &S::slots, Domain::kState, "of the primary tier")};
+    fields.add("job", &S::job, Domain::kState, "its number, once it is submitted").optional();
+    fields.add("tier", &S::tier, Domain::kState, "with which tier");
+    fields.add("promotion", &S::promotion, Domain::kState, "up, else a cascade").optional();
+    fields.add("request", &S::request, Domain::kState, "for whom");
+    fields.add("keys", &S::keys, Domain::kState, "which blocks");
+    fields.add("slots", &S::slots, Domain::kState, "of the primary tier");
   }
   friend bool operator==(const Transfer&, const Transfer&) = default;
 };
@@ -353,12 +352,13 @@ struct TierState {
   static constexpr std::string_view kWord = "tier";
   std::vector<std::uint32_t> held;
   std::uint32_t num_temporary_files = 0;
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = TierState;
-    return std::tuple{field("held", &S::held, Domain::kState, "keys, ascending; of files"),
-                      field("num_temporary_files", &S::num_temporary_files, Domain::kState,
-                            "that a file tier left behind")
-                          .optional()};
+    fields.add("held", &S::held, Domain::kState, "keys, ascending; of files");
+    fields
+        .add("num_temporary_files", &S::num_temporary_files, Domain::kState,
+             "that a file tier left behind")
+        .optional();
   }
   friend bool operator==(const TierState&, const TierState&) = default;
 };
@@ -390,32 +390,31 @@ struct Observation {
   Reusable<std::vector<TierState>> tiers;
   Reusable<std::vector<std::uint32_t>> damaged;  ///< where there are file tiers
 
-  static constexpr auto fields() {
+  static void declare(auto& fields) {
     using S = Observation;
-    return std::tuple{
-        field("error", &S::error, Domain::kResult, "none, or why the command was refused"),
-        field("result", &S::result, Domain::kResult, "miss, pending or hit"),
-        field("slots", &S::slots, Domain::kResult, "of the keys to load, or to store"),
-        field("stored", &S::stored, Domain::kResult, "false: what is there cannot go"),
-        field("keys_to_store", &S::keys_to_store, Domain::kResult, "those not held"),
-        field("evicted", &S::evicted, Domain::kResult, "what had to go for a store"),
-        field("request_level", &S::request_level, Domain::kResult, "whether a tier wants that"),
-        field("events", &S::events, Domain::kResult, "oldest first"),
-        field("tier_calls", &S::tier_calls, Domain::kResult, "on the tiers, oldest first"),
-        field("size", &S::size, Domain::kState, "blocks held in the primary tier"),
-        field("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed"),
-        field("num_jobs", &S::num_jobs, Domain::kState, "under way"),
-        field("num_pending", &S::num_pending, Domain::kState, "keys queued for promotion"),
-        field("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's"),
-        field("t1", &S::t1, Domain::kState, "oldest first; LRU's list"),
-        field("t2", &S::t2, Domain::kState, "oldest first"),
-        field("b1", &S::b1, Domain::kState, "keys, oldest first"),
-        field("b2", &S::b2, Domain::kState, "keys, oldest first"),
-        field("jobs", &S::jobs, Domain::kState, "under way, by number"),
-        field("pending", &S::pending, Domain::kState, "promotions queued, in order"),
-        field("tiers", &S::tiers, Domain::kState, "what the tiers hold"),
-        field("damaged", &S::damaged, Domain::kState,
-              "ready blocks whose slot holds others' bytes")};
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("result", &S::result, Domain::kResult, "miss, pending or hit");
+    fields.add("slots", &S::slots, Domain::kResult, "of the keys to load, or to store");
+    fields.add("stored", &S::stored, Domain::kResult, "false: what is there cannot go");
+    fields.add("keys_to_store", &S::keys_to_store, Domain::kResult, "those not held");
+    fields.add("evicted", &S::evicted, Domain::kResult, "what had to go for a store");
+    fields.add("request_level", &S::request_level, Domain::kResult, "whether a tier wants that");
+    fields.add("events", &S::events, Domain::kResult, "oldest first");
+    fields.add("tier_calls", &S::tier_calls, Domain::kResult, "on the tiers, oldest first");
+    fields.add("size", &S::size, Domain::kState, "blocks held in the primary tier");
+    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
+    fields.add("num_jobs", &S::num_jobs, Domain::kState, "under way");
+    fields.add("num_pending", &S::num_pending, Domain::kState, "keys queued for promotion");
+    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
+    fields.add("t2", &S::t2, Domain::kState, "oldest first");
+    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
+    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+    fields.add("jobs", &S::jobs, Domain::kState, "under way, by number");
+    fields.add("pending", &S::pending, Domain::kState, "promotions queued, in order");
+    fields.add("tiers", &S::tiers, Domain::kState, "what the tiers hold");
+    fields.add("damaged", &S::damaged, Domain::kState,
+               "ready blocks whose slot holds others' bytes");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

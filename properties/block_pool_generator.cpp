@@ -82,8 +82,7 @@ class Generator::Draft {
   template <class Alternative>
   Alternative draw() {
     Alternative command;
-    for_each_field<Alternative>(
-        [&](const auto& declaration) { draw(declaration.domain, command.*declaration.member); });
+    for_each_field<Alternative>([&](auto member, Domain domain) { draw(domain, command.*member); });
     return command;
   }
 

@@ -13,7 +13,7 @@ namespace kvfence {
 template <class Struct, class Visit>
 void for_each_member_of(Struct& object, Visit&& visit) {
   for_each_field<std::remove_const_t<Struct>>(
-      [&](const auto& declaration) { visit(object.*declaration.member, declaration.domain); });
+      [&](auto member, Domain domain) { visit(object.*member, domain); });
 }
 
 /// The same for whichever command a variant holds.

@@ -24,10 +24,10 @@ struct Open {
   std::string name;
   std::vector<std::uint32_t> tokens;
   std::optional<std::string> salt;
-  static constexpr auto fields() {
-    return std::tuple{field("name", &Open::name, Domain::kRequest, ""),
-                      field("tokens", &Open::tokens, Domain::kTokens, ""),
-                      field("salt", &Open::salt, Domain::kText, "").optional()};
+  static void declare(auto& fields) {
+    fields.add("name", &Open::name, Domain::kRequest, "");
+    fields.add("tokens", &Open::tokens, Domain::kTokens, "");
+    fields.add("salt", &Open::salt, Domain::kText, "").optional();
   }
   friend bool operator==(const Open&, const Open&) = default;
 };
@@ -35,9 +35,7 @@ struct Open {
 struct Take {
   static constexpr std::string_view kVerb = "take";
   std::uint32_t count = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("count", &Take::count, Domain::kCount, "")};
-  }
+  static void declare(auto& fields) { fields.add("count", &Take::count, Domain::kCount, ""); }
   friend bool operator==(const Take&, const Take&) = default;
 };
 
@@ -47,11 +45,11 @@ struct Use {
   std::uint32_t num_full = 0;
   bool back = false;
   std::optional<std::vector<bool>> mask;
-  static constexpr auto fields() {
-    return std::tuple{field("blocks", &Use::blocks, Domain::kBlocks, ""),
-                      field("num_full", &Use::num_full, Domain::kBlockCount, "").optional(),
-                      field("back", &Use::back, Domain::kFlag, "").optional(),
-                      field("mask", &Use::mask, Domain::kMask, "").optional()};
+  static void declare(auto& fields) {
+    fields.add("blocks", &Use::blocks, Domain::kBlocks, "");
+    fields.add("num_full", &Use::num_full, Domain::kBlockCount, "").optional();
+    fields.add("back", &Use::back, Domain::kFlag, "").optional();
+    fields.add("mask", &Use::mask, Domain::kMask, "").optional();
   }
   friend bool operator==(const Use&, const Use&) = default;
 };
@@ -59,9 +57,7 @@ struct Use {
 struct Close {
   static constexpr std::string_view kVerb = "close";
   std::string name;
-  static constexpr auto fields() {
-    return std::tuple{field("name", &Close::name, Domain::kRequest, "")};
-  }
+  static void declare(auto& fields) { fields.add("name", &Close::name, Domain::kRequest, ""); }
   friend bool operator==(const Close&, const Close&) = default;
 };
 
@@ -69,9 +65,9 @@ struct Note {
   static constexpr std::string_view kWord = "note";
   std::string name;
   std::vector<std::uint32_t> tokens;
-  static constexpr auto fields() {
-    return std::tuple{field("name", &Note::name, Domain::kRequest, ""),
-                      field("tokens", &Note::tokens, Domain::kTokens, "")};
+  static void declare(auto& fields) {
+    fields.add("name", &Note::name, Domain::kRequest, "");
+    fields.add("tokens", &Note::tokens, Domain::kTokens, "");
   }
   friend bool operator==(const Note&, const Note&) = default;
 };
@@ -80,9 +76,9 @@ struct Report {
   static constexpr std::string_view kVerb = "report";
   std::vector<std::string> names;
   std::vector<Note> notes;
-  static constexpr auto fields() {
-    return std::tuple{field("names", &Report::names, Domain::kRequests, "").optional(),
-                      field("notes", &Report::notes, Domain::kSamples, "").optional()};
+  static void declare(auto& fields) {
+    fields.add("names", &Report::names, Domain::kRequests, "").optional();
+    fields.add("notes", &Report::notes, Domain::kSamples, "").optional();
   }
   friend bool operator==(const Report&, const Report&) = default;
 };
@@ -93,18 +89,18 @@ struct Toy {
     std::uint32_t size = 8;
     bool fast = true;
     std::optional<bool> prepend;
-    static constexpr auto fields() {
-      return std::tuple{field("size", &Config::size, Domain::kSetting, ""),
-                        field("fast", &Config::fast, Domain::kSetting, ""),
-                        field("prepend", &Config::prepend, Domain::kSetting, "").optional()};
+    static void declare(auto& fields) {
+      fields.add("size", &Config::size, Domain::kSetting, "");
+      fields.add("fast", &Config::fast, Domain::kSetting, "");
+      fields.add("prepend", &Config::prepend, Domain::kSetting, "").optional();
     }
     friend bool operator==(const Config&, const Config&) = default;
   };
   using Command = std::variant<Open, Take, Use, Close, Report>;
   struct Observation {
     std::uint32_t seen = 0;
-    static constexpr auto fields() {
-      return std::tuple{field("seen", &Observation::seen, Domain::kState, "")};
+    static void declare(auto& fields) {
+      fields.add("seen", &Observation::seen, Domain::kState, "");
     }
   };
   static std::optional<InputError> validate(const Config& config, std::string_view, Position) {
