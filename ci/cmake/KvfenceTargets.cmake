@@ -30,6 +30,14 @@ function(kvfence_precompile target)
   target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
+# kvfence_not_fuzzed(<target>)
+# For code whose coverage tells a fuzzer nothing: tests, reports.
+function(kvfence_not_fuzzed target)
+  if(KVFENCE_ENABLE_FUZZING)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=fuzzer-no-link>)
+  endif()
+endfunction()
+
 # kvfence_hasten_build(<target> [SANITIZED_ONLY | RELEASE_ONLY])
 # For code that takes longer to optimize than to run: under sanitizers without optimization, which
 # costs a third of the time, else with little. Debug builds are as they are.
@@ -38,6 +46,7 @@ function(kvfence_hasten_build target)
   if(KVFENCE_SANITIZE)
     if(NOT ARG_RELEASE_ONLY)
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+      kvfence_not_fuzzed(${target})
     endif()
   elseif(NOT ARG_SANITIZED_ONLY)
     target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
@@ -145,6 +154,7 @@ function(kvfence_add_test name)
   else()
     # What others draw runs in the libraries, for the most part.
     kvfence_hasten_build(${name} RELEASE_ONLY)
+    kvfence_not_fuzzed(${name})
     kvfence_precompile(${name} TEST)
   endif()
 endfunction()
