@@ -37,7 +37,7 @@ TYPED_TEST_SUITE(BlockPoolLaws, BothSides<BlockPoolTarget>, );
 
 TYPED_TEST(BlockPoolLaws, FreeingThenTouchingKeepsTheHash) {
   int num_keyed = 0;
-  EXPECT_TRUE(rc::check("freeing then touching keeps the hash", [&] {
+  EXPECT_TRUE(holds("freeing then touching keeps the hash", [&] {
     const auto wanderer = wander<TypeParam>();
     BlockPoolSession& session = *wanderer.session;
     for (BlockId block = 1; block < num_blocks(session); ++block) {
@@ -62,7 +62,7 @@ TYPED_TEST(BlockPoolLaws, FreeingThenTouchingKeepsTheHash) {
 
 TYPED_TEST(BlockPoolLaws, TouchingThenFreeingMovesToTheTail) {
   int num_moved = 0;
-  EXPECT_TRUE(rc::check("touching then freeing a queued block moves it to the tail", [&] {
+  EXPECT_TRUE(holds("touching then freeing a queued block moves it to the tail", [&] {
     const auto wanderer = wander<TypeParam>();
     BlockPoolSession& session = *wanderer.session;
     const Ids queue = free_queue(session);
@@ -84,7 +84,7 @@ TYPED_TEST(BlockPoolLaws, TouchingThenFreeingMovesToTheTail) {
 TYPED_TEST(BlockPoolLaws, AfterAResetNoLookupHits) {
   int num_lookups = 0;
   int num_keys = 0;
-  EXPECT_TRUE(rc::check("after a reset no lookup hits", [&] {
+  EXPECT_TRUE(holds("after a reset no lookup hits", [&] {
     const auto wanderer = wander<TypeParam>();
     BlockPoolSession& session = *wanderer.session;
     for (BlockId block = 1; block < num_blocks(session); ++block) {
@@ -141,9 +141,9 @@ std::uint32_t serve(BlockPoolSession& session, const std::vector<TokenId>& token
 
 TYPED_TEST(BlockPoolLaws, ALargerPoolNeverEvictsEarlier) {
   int num_larger_finds_more = 0;
-  EXPECT_TRUE(rc::check("a request finds as much or more in a larger pool", [&] {
+  EXPECT_TRUE(holds("a request finds as much or more in a larger pool", [&] {
     constexpr std::uint32_t kTokensMax = 5;
-    const std::vector<std::uint8_t> bytes = *episode_bytes(300);
+    const std::vector<std::uint8_t> bytes = draw_episode_bytes(300);
     Choices choices = Choices::from_bytes(bytes);
     Config config;
     config.hash_block_size = 1;

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "contract/file_fault.h"
 #include "contract/file_tier.h"
 #include "contract/offload_key_number.h"
@@ -23,7 +25,7 @@
 #include "optimized/test_folder.h"
 #include "optimized/writer_names.h"
 #include "properties/choices.h"
-#include "properties/prop_test_support.h"
+#include "properties/rapid_property.h"
 #include "reference/file_tier.h"
 
 namespace kvfence {
@@ -372,8 +374,8 @@ std::optional<std::string> run_episode(Choices choices, int num_steps, Bugs bugs
 
 TEST(FileTierProp, OptimizedEqualsReference) {
   Goals goals;
-  EXPECT_TRUE(rc::check("every job answers alike, and leaves the same bytes and files", [&] {
-    const std::vector<std::uint8_t> bytes = *episode_bytes(600);
+  EXPECT_TRUE(holds("every job answers alike, and leaves the same bytes and files", [&] {
+    const std::vector<std::uint8_t> bytes = draw_episode_bytes(600);
     const auto wrong = run_episode(Choices::from_bytes(bytes), 1'000, NoFileTierBugs(), goals);
     if (wrong) RC_FAIL(*wrong);
   }));
@@ -423,8 +425,8 @@ TEST(FileTierProp, OptimizedEqualsReference) {
 TEST(FileTierProp, ThreadsAnswerAsTheModel) {
   constexpr std::uint32_t kBlocks = 24;
   Goals goals;
-  EXPECT_TRUE(rc::check("jobs that overlap answer alike", [&] {
-    const std::vector<std::uint8_t> bytes = *episode_bytes(200);
+  EXPECT_TRUE(holds("jobs that overlap answer alike", [&] {
+    const std::vector<std::uint8_t> bytes = draw_episode_bytes(200);
     Choices choices = Choices::from_bytes(bytes);
     const TestFolder folder("file_tier_threads");
     FileTierConfig config = optimized::test_config(folder.path());

@@ -19,12 +19,13 @@
 #include <string_view>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "optimized/kv_connector_stats.h"
 #include "properties/choices.h"
 #include "properties/kv_connector_stats_conformance.h"
-#include "properties/prop_test_support.h"
+#include "properties/rapid_property.h"
 #include "reference/kv_connector_stats.h"
 
 namespace kvfence {
@@ -174,8 +175,8 @@ std::optional<int> first_difference(Choices& choices, const OffloadPromMetricsCo
 }
 
 TEST(KVConnectorStatsProp, OptimizedEqualsReference) {
-  EXPECT_TRUE(rc::check("every operation leaves the same statistics and metrics", [] {
-    const std::vector<std::uint8_t> bytes = *episode_bytes(600);
+  EXPECT_TRUE(holds("every operation leaves the same statistics and metrics", [] {
+    const std::vector<std::uint8_t> bytes = draw_episode_bytes(600);
     Choices choices = Choices::from_bytes(bytes);
     const OffloadPromMetricsConfig config = draw_config(choices);
     ReferenceStats expected{std::vector<reference::OffloadingConnectorStats>(3),

@@ -59,8 +59,8 @@ TYPED_TEST_SUITE(LockstepProp, EveryTarget, );
 TYPED_TEST(LockstepProp, ReferenceAndOptimizedAgreeOnEveryEpisode) {
   Lockstep<TypeParam> lockstep(*this->reference_, *this->optimized_);
   std::size_t num_commands = 0;
-  EXPECT_TRUE(rc::check("reference and optimized agree and the invariants hold", [&] {
-    const std::vector<std::uint8_t> bytes = *episode_bytes(2000);
+  EXPECT_TRUE(holds("reference and optimized agree and the invariants hold", [&] {
+    const std::vector<std::uint8_t> bytes = draw_episode_bytes(2000);
     Choices choices = Choices::from_bytes(bytes);
     Scenario<TypeParam> scenario;
     const std::optional<Divergence> divergence =

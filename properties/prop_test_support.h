@@ -1,34 +1,25 @@
 #pragma once
 
-/// What the property suites share: episodes out of shrinkable bytes, implementations as types, and
-/// one implementation behind a random history.
-/// Where RC_PARAMS fixes a seed, as ctest does, a suite is deterministic.
+/// What the property suites share: implementations as types, and one implementation behind a random
+/// history.
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include "contract/declare.h"
 #include "contract/implementation.h"
 #include "properties/all_checks.h"
 #include "properties/checks.h"
 #include "properties/choices.h"
+#include "properties/rapid_property.h"
 #include "scenarios/implementations.h"
 
 namespace kvfence {
-
-/// Bytes for Choices::from_bytes, 0 to bytes_max of them. They shrink to a shorter episode of
-/// plainer commands.
-inline rc::Gen<std::vector<std::uint8_t>> episode_bytes(int bytes_max) {
-  return rc::gen::resize(bytes_max, rc::gen::container<std::vector<std::uint8_t>>(
-                                        rc::gen::resize(100, rc::gen::arbitrary<std::uint8_t>())));
-}
 
 /// An implementation as a type.
 template <class T>
@@ -107,7 +98,7 @@ template <class Side>
 Wanderer<typename Side::Target> wander() {
   using Target = typename Side::Target;
   using Generator = typename Checks<Target>::Generator;
-  const std::vector<std::uint8_t> bytes = *episode_bytes(1000);
+  const std::vector<std::uint8_t> bytes = draw_episode_bytes(1000);
   Choices choices = Choices::from_bytes(bytes);
   Wanderer<Target> wanderer;
   wanderer.config = Generator::draw_config(choices);

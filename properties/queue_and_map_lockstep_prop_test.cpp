@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "contract/status.h"
 #include "optimized/block_hash_to_block_map.h"
 #include "optimized/free_kv_cache_block_queue.h"
 #include "properties/choices.h"
-#include "properties/prop_test_support.h"
+#include "properties/rapid_property.h"
 #include "reference/block_hash_to_block_map.h"
 #include "reference/free_kv_cache_block_queue.h"
 
@@ -93,8 +95,8 @@ void step_queues(Choices& choices, std::uint32_t num_blocks,
 
 TEST(FreeKVCacheBlockQueueProp, OptimizedEqualsReference) {
   Answers answers;
-  EXPECT_TRUE(rc::check("every operation answers alike and leaves the same queue", [&] {
-    const std::vector<std::uint8_t> bytes = *episode_bytes(400);
+  EXPECT_TRUE(holds("every operation answers alike and leaves the same queue", [&] {
+    const std::vector<std::uint8_t> bytes = draw_episode_bytes(400);
     Choices choices = Choices::from_bytes(bytes);
     const std::uint32_t num_blocks = choices.below(8);
     reference::FreeKVCacheBlockQueue expected(num_blocks);
@@ -127,8 +129,8 @@ TEST(BlockHashToBlockMapProp, OptimizedEqualsReference) {
   std::map<bool, int> popped;
   std::map<bool, int> cleared_something;
   int num_duplicates = 0;
-  EXPECT_TRUE(rc::check("every operation answers alike and leaves the same map", [&] {
-    const std::vector<std::uint8_t> bytes = *episode_bytes(400);
+  EXPECT_TRUE(holds("every operation answers alike and leaves the same map", [&] {
+    const std::vector<std::uint8_t> bytes = draw_episode_bytes(400);
     Choices choices = Choices::from_bytes(bytes);
     const std::uint32_t num_blocks = choices.below(12);
     reference::BlockHashToBlockMap expected(num_blocks, 16);

@@ -46,7 +46,7 @@ TYPED_TEST_SUITE(TargetLaws, BothSidesOfEveryTarget, );
 TYPED_TEST(TargetLaws, RefusedCommandsChangeNothing) {
   using Target = typename TypeParam::Target;
   int num_refused = 0;
-  EXPECT_TRUE(rc::check("a history ends alike without its refused commands", [&] {
+  EXPECT_TRUE(holds("a history ends alike without its refused commands", [&] {
     const auto wanderer = wander<TypeParam>();
     Session<Target> without(TypeParam::make(), wanderer.config);
     for (std::size_t index = 0; index < wanderer.history.size(); ++index) {
@@ -55,7 +55,7 @@ TYPED_TEST(TargetLaws, RefusedCommandsChangeNothing) {
       num_refused += is_refused;
       RC_LOG() << print(to_line(command)) << (is_refused ? "  # refused\n" : "\n");
       if (!is_refused) {
-        RC_ASSERT(without.run(command) == wanderer.shown[index]);
+        RC_ASSERT((without.run(command) == wanderer.shown[index]));
       } else if (const auto left = left_behind(command)) {
         without.run(*left);
       }
@@ -71,13 +71,13 @@ TYPED_TEST(TargetLaws, TextRoundTripsEveryCommandConfigAndObservation) {
   using Command = typename Target::Command;
   using Observation = typename Target::Observation;
   std::array<int, std::variant_size_v<Command>> num_drawn{};
-  EXPECT_TRUE(rc::check("parse(print(x)) == x", [&] {
+  EXPECT_TRUE(holds("parse(print(x)) == x", [&] {
     const auto wanderer = wander<TypeParam>();
     const Parsed<Line> line = parse_line(print(config_line<Target>(wanderer.config)));
     RC_ASSERT(static_cast<bool>(line));
     const auto config = config_from_line<Target>(*line);
     RC_ASSERT(static_cast<bool>(config));
-    RC_ASSERT(*config == wanderer.config);
+    RC_ASSERT((*config == wanderer.config));
     for (std::size_t index = 0; index < wanderer.history.size(); ++index) {
       const Command& command = wanderer.history[index];
       ++num_drawn[command.index()];
@@ -85,14 +85,14 @@ TYPED_TEST(TargetLaws, TextRoundTripsEveryCommandConfigAndObservation) {
       written.expectation = to_fields(wanderer.shown[index]);
       const Parsed<Line> read = parse_line(print(written));
       RC_ASSERT(static_cast<bool>(read));
-      RC_ASSERT(*read == written);
+      RC_ASSERT((*read == written));
       const Parsed<Command> parsed = command_from_line<Command>(*read);
       RC_ASSERT(static_cast<bool>(parsed));
-      RC_ASSERT(*parsed == command);
+      RC_ASSERT((*parsed == command));
       const Parsed<Observation> observation = from_fields<Observation>(
           *read->expectation, "observation", {}, {}, /*require_all=*/false);
       RC_ASSERT(static_cast<bool>(observation));
-      RC_ASSERT(*observation == wanderer.shown[index]);
+      RC_ASSERT((*observation == wanderer.shown[index]));
     }
   }));
   for (std::size_t index = 0; index < num_drawn.size(); ++index) {
@@ -102,7 +102,8 @@ TYPED_TEST(TargetLaws, TextRoundTripsEveryCommandConfigAndObservation) {
 
 TYPED_TEST(TargetLaws, EpisodesAreDecidedByTheirSeed) {
   using Target = typename TypeParam::Target;
-  EXPECT_TRUE(rc::check("the same seed draws and shows the same", [](std::uint64_t seed) {
+  EXPECT_TRUE(holds("the same seed draws and shows the same", [] {
+    const std::uint64_t seed = draw_seed();
     const auto run = [seed] {
       using Generator = typename Checks<Target>::Generator;
       Choices choices = episode_choices(seed, 0);
@@ -117,7 +118,7 @@ TYPED_TEST(TargetLaws, EpisodesAreDecidedByTheirSeed) {
       }
       return episode;
     };
-    RC_ASSERT(run() == run());
+    RC_ASSERT((run() == run()));
   }));
 }
 
