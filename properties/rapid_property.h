@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the property suites use of rapidcheck, compiled once: each instance of rc::check takes up to
-/// a second to build, and there is one for each suite and type.
+/// What the property suites use of rapidcheck, compiled once: each instance of rc::check takes up
+/// to a second to build, and there is one for each suite and type.
 /// Where RC_PARAMS fixes a seed, as ctest does, a suite is deterministic.
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace kvfence {
 
-/// Whether the property holds of every case drawn. It fails by RC_ASSERT and RC_FAIL; what rapidcheck
-/// found goes to standard error.
+/// Whether the property holds of every case drawn. It fails by RC_ASSERT and RC_FAIL; what
+/// rapidcheck found goes to standard error.
 bool holds(const std::string& description, const std::function<void()>& property);
 
 /// Bytes for Choices::from_bytes, 0 to bytes_max of them. They shrink to a shorter episode of

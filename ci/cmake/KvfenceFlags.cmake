@@ -22,6 +22,11 @@ endif()
 if(KVFENCE_SANITIZE)
   target_compile_options(kvfence_instrumentation INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVFENCE_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
+  if(KVFENCE_SANITIZE MATCHES "address")
+    # What it sees the address sanitizer sees, and it is a tenth of the time that a build takes.
+    target_compile_options(kvfence_instrumentation INTERFACE
+      $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=object-size>)
+  endif()
   target_link_options(kvfence_instrumentation INTERFACE -fsanitize=${KVFENCE_SANITIZE})
 endif()
 if(KVFENCE_ENABLE_FUZZING)

@@ -2,12 +2,13 @@
 
 # kvfence_precompile(<target> [TEST] [HASTENED])
 # Under sanitizers the standard library's headers, and with TEST GoogleTest's, are compiled once and
-# not once a file. Only there: the other builds show whether each file includes what it uses.
+# not once a file. In a release build so are those of tests alone: it shows whether each other file
+# includes what it uses, a debug build whether tests do.
 function(kvfence_precompile target)
-  if(NOT KVFENCE_SANITIZE)
+  cmake_parse_arguments(ARG "TEST;HASTENED" "" "" ${ARGN})
+  if(NOT KVFENCE_SANITIZE AND NOT (ARG_TEST AND CMAKE_BUILD_TYPE STREQUAL "Release"))
     return()
   endif()
-  cmake_parse_arguments(ARG "TEST;HASTENED" "" "" ${ARGN})
   set(headers kvfence_precompiled)
   if(ARG_TEST)
     string(APPEND headers _test)
@@ -19,9 +20,13 @@ function(kvfence_precompile target)
     set(source ${PROJECT_BINARY_DIR}/${headers}.cpp)
     file(GENERATE OUTPUT ${source} CONTENT "")
     add_library(${headers} OBJECT ${source})
-    target_link_libraries(${headers} PRIVATE kvfence_instrumentation $<$<BOOL:${ARG_TEST}>:GTest::gtest>)
+    target_link_libraries(${headers} PRIVATE
+      kvfence_warnings kvfence_instrumentation $<$<BOOL:${ARG_TEST}>:GTest::gtest>)
+    if(ARG_HASTENED)
+      kvfence_hasten_build(${headers})
+    endif()
     target_compile_options(${headers} PRIVATE
-      $<$<BOOL:${ARG_HASTENED}>:-O0> "SHELL:-Xclang -fno-pch-timestamp")
+      "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
     target_precompile_headers(${headers} PRIVATE
       <algorithm> <array> <cstddef> <cstdint> <deque> <functional> <map> <memory> <optional> <ostream> <random> <set>
       <span> <sstream> <string> <string_view> <tuple> <unordered_map> <utility> <variant> <vector>
@@ -156,7 +161,11 @@ function(kvfence_add_test name)
     # What others draw runs in the libraries, for the most part.
     kvfence_hasten_build(${name} RELEASE_ONLY)
     kvfence_not_fuzzed(${name})
-    kvfence_precompile(${name} TEST)
+    if(KVFENCE_SANITIZE)
+      kvfence_precompile(${name} TEST)
+    else()
+      kvfence_precompile(${name} TEST HASTENED)
+    endif()
   endif()
 endfunction()
 
