@@ -166,9 +166,8 @@ struct Page {
   static void declare(auto& fields) {
     using S = Page;
     fields.add("number", &S::number, Domain::kState, "which");
-    fields.add("of_block", &S::of_block, Domain::kState, "the GPU block that a forward wrote")
-        .optional();
-    fields.add("generation", &S::generation, Domain::kState, "which forward, from 1").optional();
+    fields.add("of_block", &S::of_block, Domain::kState, "the GPU block that a forward wrote");
+    fields.add("generation", &S::generation, Domain::kState, "which forward, from 1; 0: nothing");
     fields.add("torn", &S::torn, Domain::kState, "neither empty nor one block").optional();
   }
   friend bool operator==(const Page&, const Page&) = default;
