@@ -86,10 +86,10 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(worker::Path::kBatched, worker::Path::kLooped,
                                          worker::Path::kStrided, worker::Path::kKernel),
                        ::testing::Bool()),
-    [](const auto& info) {
-      return std::string(to_text(std::get<0>(info.param))) + "_" +
-             std::string(to_text(std::get<1>(info.param))) +
-             (std::get<2>(info.param) ? "_translated" : "");
+    [](const auto& tested) {
+      return std::string(to_text(std::get<0>(tested.param))) + "_" +
+             std::string(to_text(std::get<1>(tested.param))) +
+             (std::get<2>(tested.param) ? "_translated" : "");
     });
 
 TEST(WorkerOnVirtualDevice, CountsBytesOutsideOfPages) {
