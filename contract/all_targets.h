@@ -15,6 +15,7 @@
 #include "contract/simple_offload_target.h"
 #include "contract/synchronous_connector_target.h"
 #include "contract/tiering_target.h"
+#include "contract/worker_target.h"
 
 namespace kvfence {
 
@@ -34,6 +35,6 @@ struct TargetList {
 using AllTargets =
     TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget, OffloadTarget,
                TieringTarget, ConnectorTarget, SimpleOffloadTarget, SynchronousConnectorTarget,
-               MultiConnectorTarget, DisaggregatedTarget>;
+               MultiConnectorTarget, DisaggregatedTarget, WorkerTarget>;
 
 }  // namespace kvfence

@@ -44,6 +44,11 @@ constexpr std::array<std::string_view, kNumErrorCodes> kNames = {
     "unknown_job",
     "listed_twice",
     "several_params",
+    "shut_down",
+    "job_in_flight",
+    "counts_differ",
+    "block_in_flight",
+    "not_ordered",
 };
 
 }  // namespace

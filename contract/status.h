@@ -49,9 +49,14 @@ enum class ErrorCode : std::uint8_t {
   kUnknownJob,         ///< no transfer of that number, or it has ended
   kListedTwice,        ///< named twice where each stands once
   kSeveralParams,      ///< several connectors have parameters for the client
+  kShutDown,           ///< the worker takes no transfer any more
+  kJobInFlight,        ///< a transfer of that number is deferred or in flight
+  kCountsDiffer,       ///< the blocks of the two sides of a transfer do not fit
+  kBlockInFlight,      ///< a transfer that is not over reads or writes the block
+  kNotOrdered,         ///< nothing says what the transfer has to wait for
 };
 
-inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kSeveralParams) + 1;
+inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kNotOrdered) + 1;
 
 /// The code's name in the line language, e.g. "no_free_blocks"; kNone is "none".
 std::string_view to_text(ErrorCode code);

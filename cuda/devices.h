@@ -1,7 +1,7 @@
 #pragma once
 
-/// The GPUs that this build can use on this machine. The one part of `cuda/` that exists without
-/// the toolkit too, so that a caller can ask before it skips.
+/// The GPUs of this machine, as its driver says: with the toolkit or without, so that a caller can
+/// ask before it skips.
 
 #include <cstddef>
 #include <string>
@@ -23,7 +23,8 @@ struct Devices {
 
 /// Cost: the first call initialises the CUDA driver.
 /// Errors: none; a runtime that fails is a reason for having no device.
-/// Source: CUDA Runtime API, cudaGetDeviceCount and cudaGetDeviceProperties.
+/// Source: CUDA Driver API, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetAttribute,
+/// cuDeviceTotalMem.
 Devices find_devices();
 
 }  // namespace kvfence::cuda

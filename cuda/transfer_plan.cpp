@@ -205,13 +205,21 @@ PlannedTransfer plan_transfer(const KVLayout& gpu, const KVLayout& cpu, Directio
   std::vector<CopyDescriptor> copies;
   for (std::string& refusal : std::vector<std::string>{check_blocks(spec.gpu_blocks, gpu, "GPU"),
                                                        check_blocks(spec.cpu_blocks, cpu, "CPU")}) {
-    if (!refusal.empty()) return {.plan = {}, .refusal = std::move(refusal)};
+    if (refusal.empty()) continue;
+    return {.plan = {}, .refusal = std::move(refusal), .code = ErrorCode::kUnknownBlock};
   }
   planned.refusal = options.first_block_rule == FirstBlockRule::kByCount
                         ? expand_by_count(src, dst, gpu, copies)
                         : expand_by_index(src, dst, gpu, spec, copies);
-  if (planned.refusal.empty() && options.refuses_overlap) planned.refusal = find_overlap(copies);
-  if (!planned.refusal.empty()) return planned;
+  if (!planned.refusal.empty()) {
+    planned.code = ErrorCode::kCountsDiffer;
+    return planned;
+  }
+  if (options.refuses_overlap) planned.refusal = find_overlap(copies);
+  if (!planned.refusal.empty()) {
+    planned.code = ErrorCode::kListedTwice;
+    return planned;
+  }
   planned.plan.num_pages = copies.size();
   planned.plan.copies = merge_copies(std::move(copies));
   planned.plan.sources = sources_of(planned.plan.copies);

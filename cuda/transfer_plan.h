@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/status.h"
 #include "cuda/copy_descriptor.h"
 #include "cuda/kv_layout.h"
 
@@ -43,6 +44,7 @@ struct TransferPlan {
 struct PlannedTransfer {
   TransferPlan plan = {};
   std::string refusal = {};  ///< why there is none; empty where there is one
+  ErrorCode code = ErrorCode::kNone;
 };
 
 /// How many host blocks a group takes, and how many GPU blocks of the first one are not meant.

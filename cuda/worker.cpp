@@ -127,7 +127,9 @@ cudaStream_t BasicWorker<I>::stream_of(Direction direction) const {
 template <class I>
 std::string BasicWorker<I>::prepare(JobId job_id, Direction direction, const TransferSpec& spec,
                                     Transfer& transfer) {
+  refusal_code_ = ErrorCode::kShutDown;
   if (is_shut_down_) return "the worker is shut down";
+  refusal_code_ = ErrorCode::kJobInFlight;
   if (job_ids_.contains(job_id)) return "job " + std::to_string(job_id) + " is in flight";
   PlannedTransfer planned;
   if (has(PlantedWorkerBug::kFirstBlockNotSkipped) || has(PlantedWorkerBug::kPaddingCopied)) {
@@ -146,10 +148,12 @@ std::string BasicWorker<I>::prepare(JobId job_id, Direction direction, const Tra
   } else {
     planned = plan_transfer(options_.gpu_layout, cpu_layout_, direction, spec, options_.plan);
   }
+  refusal_code_ = planned.code;
   if (!planned.refusal.empty()) return std::move(planned.refusal);
   transfer = {.job_id = job_id, .direction = direction, .plan = std::move(planned.plan)};
   if (options_.refuses_conflicts && !has(PlantedWorkerBug::kConflictAccepted) &&
       has_conflict(transfer)) {
+    refusal_code_ = ErrorCode::kBlockInFlight;
     return "it touches what a transfer of the other direction touches";
   }
   return {};
@@ -186,6 +190,7 @@ std::string BasicWorker<I>::load(JobId job_id, const TransferSpec& spec,
   if (refusal.empty() &&
       (load_after.empty() || std::count(load_after.begin(), load_after.end(), nullptr) > 0)) {
     refusal = "a load has to wait for the last readers of its blocks: expected their events";
+    refusal_code_ = ErrorCode::kNotOrdered;
   }
   if (!refusal.empty()) {
     ++counters_.num_refused;

@@ -22,6 +22,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "contract/status.h"
 #include "cuda/copy_calibration.h"
 #include "cuda/copy_path.h"
 #include "cuda/event_pool.h"
@@ -95,6 +96,9 @@ class BasicWorker {
   /// Enqueued now, behind what `load_after` stands for: the last readers of the GPU blocks, and
   /// whoever else writes the host blocks. At least one, each recorded by the caller.
   std::string load(JobId job_id, const TransferSpec& spec, std::span<const cudaEvent_t> load_after);
+  /// Of the last store or load: kNone if it was taken; kShutDown, kJobInFlight, kUnknownBlock,
+  /// kCountsDiffer, kListedTwice, kBlockInFlight or kNotOrdered.
+  ErrorCode refusal_code() const { return refusal_code_; }
 
   /// Enqueues the deferred stores, behind the compute stream as it is now.
   void begin_step();
@@ -157,6 +161,7 @@ class BasicWorker {
   std::array<std::deque<Transfer>, kNumDirections> in_flight_;
   std::unordered_set<JobId> job_ids_;  ///< deferred or in flight
   bool is_shut_down_ = false;
+  ErrorCode refusal_code_ = ErrorCode::kNone;
   Counters counters_;
 };
 

@@ -14,3 +14,4 @@
 #include "properties/simple_offload_checks.h"
 #include "properties/synchronous_connector_checks.h"
 #include "properties/tiering_checks.h"
+#include "properties/worker_checks.h"

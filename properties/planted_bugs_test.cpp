@@ -141,6 +141,14 @@ struct Canaries<SynchronousConnectorTarget> {
   static inline const std::set<std::string_view> kNeedTheReference = {};
 };
 
+template <>
+struct Canaries<WorkerTarget> {
+  static constexpr std::uint64_t kCommandsMax = 100'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 100'000;
+  static constexpr std::size_t kShrunkCommandsMax = 12;
+  static inline const std::set<std::string_view> kNeedTheReference = {};
+};
+
 template <class Target>
 CampaignResult<Target> hunt(std::string_view bug, LockstepOptions lockstep,
                             std::uint64_t commands_max) {

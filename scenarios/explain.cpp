@@ -16,6 +16,7 @@
 #include "scenarios/pair_picture.h"
 #include "scenarios/pool_picture.h"
 #include "scenarios/scheduler_story.h"
+#include "scenarios/worker_picture.h"
 
 #include KVFENCE_TARGET_CHECKS
 
@@ -37,6 +38,11 @@ concept ShowsAPair = requires(const Observation& observation) {
   observation.of(EngineRole::kProducer);
 };
 
+template <class Observation>
+concept ShowsPages = requires(const Observation& observation) {
+  observation.gpu_pages;
+};
+
 /// How a target's observations are drawn.
 template <class Target>
 auto picture_of() {
@@ -47,6 +53,8 @@ auto picture_of() {
     return std::type_identity<PairPicture<Target>>{};
   } else if constexpr (ShowsChoices<Observation>) {
     return std::type_identity<ChoicesPicture<Target>>{};
+  } else if constexpr (ShowsPages<Observation>) {
+    return std::type_identity<WorkerPicture<Target>>{};
   } else {
     return std::type_identity<ListsPicture<Target>>{};
   }

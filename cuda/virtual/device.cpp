@@ -115,8 +115,26 @@ std::optional<cudaError_t> Device::enter(Function function) {
     if (fault.kind == Fault::Kind::kReturnCode) return fail(fault.code);
     fault_ = &fault;
   }
+  for (const Fault& fault : injected_) {
+    if (fault.function != function || fault.nth != nth) continue;
+    ++counters_.num_faults;
+    met_ = fault;
+    injected_.clear();
+    if (met_.kind == Fault::Kind::kReturnCode) return fail(met_.code);
+    fault_ = &met_;
+    break;
+  }
   if (queue_.error() != cudaSuccess) return fail(queue_.error());
   return std::nullopt;
+}
+
+void Device::inject_once(std::vector<Fault> faults) {
+  for (Fault& fault : faults) {
+    KVFENCE_CHECK(fault.nth > 0 && can_happen(fault),
+                  "a fault names a call, from 1, of a function that can meet it, and an error");
+    fault.nth += counters_.num_calls[static_cast<std::size_t>(fault.function)];
+  }
+  injected_ = std::move(faults);
 }
 
 cudaError_t Device::fail(cudaError_t code) {
@@ -284,6 +302,21 @@ std::size_t Device::advance(cudaStream_t stream, std::size_t num_steps) {
     if (next == steps.end() || next->stream != number || !advance(*next)) break;
   }
   return num_done;
+}
+
+bool Device::advance_to_event(Actor stream) {
+  const Time completed = queue_.completed(stream);
+  Time end = queue_.enqueued(stream);
+  for (const EventState& event : events_) {
+    if (!event.is_live || !event.is_recorded || event.moment.stream != stream) continue;
+    if (event.moment.time > completed) end = std::min(end, event.moment.time);
+  }
+  bool ran = false;
+  while (queue_.completed(stream) < end && (queue_.ready() >> stream & 1) != 0) {
+    queue_.finish_head(stream);
+    ran = true;
+  }
+  return ran;
 }
 
 std::byte* Device::bytes(const void* address, std::size_t size) const {

@@ -67,6 +67,10 @@ class Device {
   std::byte* bytes(const void* address, std::size_t size) const;
   /// Belongs to the following calls in reports. The text is a literal.
   void set_label(Label label) { label_ = label; }
+  /// The first call from now on that meets one of these faults, whose nth counts from now, has it;
+  /// then none of them is left, nor of those injected before.
+  void inject_once(std::vector<Fault> faults);
+  bool has_injected() const { return !injected_.empty(); }
   void raise(Signal& signal) const;
   void observe(const Signal& signal);
 
@@ -79,6 +83,9 @@ class Device {
   bool advance(const Step& step) { return queue_.step(step); }
   /// Up to `num_steps` steps of one stream, first chunk first; returns how many.
   std::size_t advance(cudaStream_t stream, std::size_t num_steps);
+  /// All that can run of a stream's work up to the next moment at which an event was recorded in
+  /// it, or up to its end; returns whether anything ran.
+  bool advance_to_event(Actor stream);
   /// Events that a fault keeps from completing (kNeverReady) complete.
   void release_completions() { queue_.release_holds(); }
   /// The number that reports give a stream.
@@ -226,6 +233,8 @@ class Device {
   std::uint64_t call_ = 0;
   Function function_ = Function::kGetDeviceCount;  ///< of the call in progress
   Label label_;
+  std::vector<Fault> injected_;   ///< nth counts from the start of the run
+  Fault met_;                     ///< the last of them that was met
   const Fault* fault_ = nullptr;  ///< of the call in progress
   cudaError_t last_error_ = cudaSuccess;
   std::vector<Copy> copies_;  ///< of the call in progress

@@ -1,0 +1,467 @@
+#include "cuda/worker_on_virtual_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "contract/check.h"
+
+namespace kvfence::cuda {
+namespace {
+
+using Numbers = std::span<const std::uint32_t>;
+
+constexpr std::uint64_t kRunSeed = 7;
+/// Before and after the KV cache and the host blocks: nothing may write there.
+constexpr std::size_t kGuardBytes = 256;
+/// A block's page in each tensor has a number of its own in the pattern.
+constexpr std::uint64_t kPagesMax = 16;
+constexpr std::size_t kBlockSpace = 128;
+constexpr std::size_t kTensorsMax = 2;
+constexpr std::uint32_t kGenerationMax = (std::uint32_t{1} << content::kGenerationBits) - 1;
+
+void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
+
+/// Two layers, or one where a block's page holds more than one thing.
+std::vector<LayerTensors> layers_of(worker::Layout layout, std::uintptr_t address, std::size_t n) {
+  const auto at = [&](std::size_t tensor) { return address + tensor * n * kBlockSpace; };
+  const auto blocks_first = [&](std::string name, std::size_t tensor, std::size_t stride) {
+    return LayerTensors{.name = std::move(name),
+                        .tensors = {{at(tensor), 2, {n, 2, 16}, {stride / 2, 16, 1}}},
+                        .page_bytes = stride,
+                        .unpadded_page_bytes = 64,
+                        .block_dim = 0};
+  };
+  const auto kv_first = [&](std::string name, std::size_t tensor) {
+    return LayerTensors{.name = std::move(name),
+                        .tensors = {{at(tensor), 2, {2, n, 2, 16}, {n * 32, 32, 16, 1}}},
+                        .page_bytes = 128,
+                        .unpadded_page_bytes = 128,
+                        .block_dim = 1};
+  };
+  switch (layout) {
+    case worker::Layout::kBlocksFirst:
+      return {blocks_first("a", 0, 64), blocks_first("b", 1, 64)};
+    case worker::Layout::kKVFirst:
+      return {kv_first("a", 0), kv_first("b", 1)};
+    case worker::Layout::kCrossLayers:
+      return {{.name = "all",
+               .kind = LayerKind::kCrossLayers,
+               .tensors = {{at(0), 2, {3, n, 16}, {16, 48, 1}}},
+               .page_bytes = 96,
+               .unpadded_page_bytes = 96,
+               .block_dim = 1}};
+    case worker::Layout::kMamba:
+      return {{.name = "a",
+               .kind = LayerKind::kMamba,
+               .tensors = {{at(0), 4, {n, 3, 4}, {24, 4, 1}}, {at(0) + 48, 2, {n, 16}, {48, 1}}},
+               .page_bytes = 96,
+               .unpadded_page_bytes = 80,
+               .block_dim = 0}};
+    case worker::Layout::kPadded:
+      return {blocks_first("a", 0, 96)};
+  }
+  return {};
+}
+
+CopyPathKind kind_of(worker::Path path) {
+  switch (path) {
+    case worker::Path::kBatched:
+      return CopyPathKind::kBatched;
+    case worker::Path::kLooped:
+      return CopyPathKind::kLooped;
+    case worker::Path::kStrided:
+      return CopyPathKind::kStrided;
+    case worker::Path::kKernel:
+      return CopyPathKind::kKernel;
+  }
+  return CopyPathKind::kBatched;
+}
+
+virtual_device::Options device_options(const worker::Options& options) {
+  return {.schedule = virtual_device::Schedule::kCommanded,
+          .device_memory_bytes = std::size_t{1} << 17,
+          .registered_memory_has_own_device_address = options.host_address_differs,
+          .batch_entries_max = options.batch_entries_max};
+}
+
+/// `num_records_before`: of the calls that record an event, those before a transfer's end.
+std::vector<virtual_device::Fault> faults_of(worker::Fault fault,
+                                             std::uint64_t num_records_before) {
+  using Kind = virtual_device::Fault::Kind;
+  using Function = virtual_device::Function;
+  switch (fault) {
+    case worker::Fault::kNone:
+      return {};
+    case worker::Fault::kCopy:
+      return {{.kind = Kind::kReturnCode, .function = Function::kMemcpyBatchAsync},
+              {.kind = Kind::kReturnCode, .function = Function::kMemcpyAsync},
+              {.kind = Kind::kReturnCode, .function = Function::kMemcpy2DAsync},
+              {.kind = Kind::kReturnCode, .function = Function::kLaunch}};
+    case worker::Fault::kWait:
+      return {{.kind = Kind::kReturnCode, .function = Function::kStreamWaitEvent}};
+    case worker::Fault::kRecord:
+      return {{.kind = Kind::kReturnCode,
+               .function = Function::kEventRecord,
+               .nth = num_records_before + 1}};
+    case worker::Fault::kLate:
+      return {{.kind = Kind::kReadyLate,
+               .function = Function::kEventRecord,
+               .nth = num_records_before + 1,
+               .count = worker::kNumLatePolls}};
+  }
+  return {};
+}
+
+bool contains(Numbers numbers, std::uint32_t number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
+bool share(Numbers a, Numbers b) {
+  return std::any_of(a.begin(), a.end(), [b](std::uint32_t number) { return contains(b, number); });
+}
+
+content::Owner owner_at(const std::byte* bytes) {
+  content::Granule granule;
+  std::memcpy(&granule, bytes, sizeof granule);
+  return content::decode(kRunSeed, granule);
+}
+
+}  // namespace
+
+/// The fault that waits, for as long as the worker is called.
+template <class I>
+class BasicWorkerOnVirtualDevice<I>::Armed {
+ public:
+  Armed(BasicWorkerOnVirtualDevice& self, std::uint64_t num_records_before) : self_(self) {
+    self_.device_.inject_once(faults_of(self_.next_fault_, num_records_before));
+  }
+  ~Armed() {
+    if (!self_.device_.has_injected()) self_.next_fault_ = worker::Fault::kNone;
+    self_.device_.inject_once({});
+  }
+  Armed(const Armed&) = delete;
+  Armed& operator=(const Armed&) = delete;
+
+ private:
+  BasicWorkerOnVirtualDevice& self_;
+};
+
+template <class I>
+BasicWorkerOnVirtualDevice<I>::BasicWorkerOnVirtualDevice(const worker::Options& options,
+                                                          I instrumentation)
+    : options_(options), device_(device_options(options)) {
+  const virtual_device::Installed installed(device_);
+  open(instrumentation);
+}
+
+template <class I>
+BasicWorkerOnVirtualDevice<I>::~BasicWorkerOnVirtualDevice() {
+  const virtual_device::Installed installed(device_);
+  worker_.reset();
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::open(I instrumentation) {
+  const std::size_t num_blocks = options_.num_gpu_blocks;
+  gpu_.size = kTensorsMax * num_blocks * kBlockSpace + 2 * kGuardBytes;
+  void* memory = nullptr;
+  ok(cudaMalloc(&memory, gpu_.size));
+  gpu_base_ = static_cast<std::byte*>(memory);
+  const auto gpu_address = reinterpret_cast<std::uintptr_t>(gpu_base_);
+  DiscoveredLayout found = discover_layout(
+      layers_of(options_.layout, gpu_address + kGuardBytes, num_blocks), num_blocks, 1);
+  KVFENCE_CHECK(found.refusal.empty(), found.refusal);
+  gpu_layout_ = std::move(found.layout);
+  ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
+  ok(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
+  first_worker_stream_ = device_.stream_number(other_) + 1;
+
+  const std::size_t cpu_bytes =
+      cpu_memory_bytes(gpu_layout_, options_.num_cpu_blocks, options_.block_size_factor);
+  cpu_.size = (cpu_bytes + 15) / 16 * 16 + 2 * kGuardBytes;
+  host_.resize(cpu_.size / sizeof(content::Granule));
+  auto* const host = reinterpret_cast<std::byte*>(host_.data());
+  gpu_.at_first.resize(gpu_.size);
+  cpu_.at_first.resize(cpu_.size);
+  content::fill_canary(gpu_.at_first, kRunSeed, 1);
+  content::fill_canary(cpu_.at_first, kRunSeed, 2);
+  std::memcpy(device_.bytes(gpu_base_, gpu_.size), gpu_.at_first.data(), gpu_.size);
+  std::memcpy(host, cpu_.at_first.data(), cpu_.size);
+
+  typename Worker::Opened opened =
+      Worker::open({.gpu_layout = gpu_layout_,
+                    .num_cpu_blocks = options_.num_cpu_blocks,
+                    .compute_stream = compute_,
+                    .plan = {.block_size_factor = options_.block_size_factor},
+                    .copy = {.batch_entries_max = options_.batch_entries_max},
+                    .only_path = kind_of(options_.path),
+                    .cpu_memory = {host + kGuardBytes, cpu_bytes}},
+                   instrumentation);
+  KVFENCE_CHECK(opened.worker != nullptr, opened.refusal);
+  worker_ = std::move(opened.worker);
+  note_pages(gpu_, gpu_address, gpu_layout_, 1);
+  note_pages(cpu_, reinterpret_cast<std::uintptr_t>(host), worker_->cpu_layout(),
+             options_.block_size_factor);
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::note_pages(Memory& memory, std::uintptr_t address,
+                                               const KVLayout& layout,
+                                               std::size_t pages_per_block) const {
+  std::vector<ByteSpan> pages;
+  for (const PageRef& ref : gpu_layout_.groups[0]) {
+    const PageTensor& tensor = layout.tensors[ref.tensor_index];
+    const std::size_t page_bytes = gpu_layout_.tensors[ref.tensor_index].page_bytes;
+    for (std::size_t block = 0; block < tensor.num_blocks; ++block) {
+      for (std::size_t page = 0; page < pages_per_block; ++page) {
+        const std::size_t begin =
+            tensor.address - address + block * tensor.block_stride + page * page_bytes;
+        pages.push_back({begin, begin + ref.unpadded_page_bytes});
+      }
+    }
+  }
+  std::sort(pages.begin(), pages.end(),
+            [](const ByteSpan& a, const ByteSpan& b) { return a.begin < b.begin; });
+  std::size_t end = 0;
+  for (const ByteSpan& page : pages) {
+    if (page.begin > end) memory.outside.push_back({end, page.begin});
+    end = page.end;
+  }
+  memory.outside.push_back({end, memory.size});
+}
+
+template <class I>
+const std::byte* BasicWorkerOnVirtualDevice<I>::gpu_page(std::size_t ref,
+                                                         std::uint32_t block) const {
+  const PageRef& page = gpu_layout_.groups[0][ref];
+  const PageTensor& tensor = gpu_layout_.tensors[page.tensor_index];
+  const std::uintptr_t address = tensor.address + block * tensor.block_stride;
+  return device_.bytes(reinterpret_cast<const void*>(address), page.unpadded_page_bytes);
+}
+
+template <class I>
+const std::byte* BasicWorkerOnVirtualDevice<I>::cpu_page(std::size_t ref,
+                                                         std::uint32_t page) const {
+  const std::size_t tensor = gpu_layout_.groups[0][ref].tensor_index;
+  const PageTensor& rows = worker_->cpu_layout().tensors[tensor];
+  const std::uint32_t factor = options_.block_size_factor;
+  return reinterpret_cast<const std::byte*>(rows.address + page / factor * rows.block_stride +
+                                            page % factor * gpu_layout_.tensors[tensor].page_bytes);
+}
+
+template <class I>
+template <class PageOf>
+worker::Content BasicWorkerOnVirtualDevice<I>::content_of(PageOf page_of) const {
+  using Kind = worker::Content::Kind;
+  const std::vector<PageRef>& refs = gpu_layout_.groups[0];
+  const content::Tag first = owner_at(page_of(0)).tag;
+  if (first.block_id == content::kCanaryBlock) {
+    for (std::size_t ref = 0; ref < refs.size(); ++ref) {
+      const std::byte* bytes = page_of(ref);
+      for (std::size_t at = 0; at < refs[ref].unpadded_page_bytes; at += content::kGranuleBytes) {
+        if (owner_at(bytes + at).tag.block_id != content::kCanaryBlock)
+          return {.kind = Kind::kTorn};
+      }
+    }
+    return {};
+  }
+  const std::uint64_t block = first.block_id / kPagesMax;
+  if (block >= options_.num_gpu_blocks) return {.kind = Kind::kTorn};
+  for (std::size_t ref = 0; ref < refs.size(); ++ref) {
+    const content::Universe universe{.run_seed = kRunSeed,
+                                     .num_blocks = options_.num_gpu_blocks * kPagesMax,
+                                     .generation_max = kGenerationMax,
+                                     .granules_per_block = kBlockSpace / content::kGranuleBytes};
+    const content::Tag tag{block * kPagesMax + ref, first.generation};
+    const std::span<const std::byte> bytes(page_of(ref), refs[ref].unpadded_page_bytes);
+    if (!content::check_block(bytes, tag, universe).is_right()) return {.kind = Kind::kTorn};
+  }
+  return {Kind::kWritten, static_cast<std::uint32_t>(block), first.generation};
+}
+
+template <class I>
+worker::Content BasicWorkerOnVirtualDevice<I>::gpu_content(std::uint32_t block) const {
+  return content_of([&](std::size_t ref) { return gpu_page(ref, block); });
+}
+
+template <class I>
+worker::Content BasicWorkerOnVirtualDevice<I>::cpu_content(std::uint32_t page) const {
+  return content_of([&](std::size_t ref) { return cpu_page(ref, page); });
+}
+
+template <class I>
+std::uint32_t BasicWorkerOnVirtualDevice<I>::num_stray_bytes() const {
+  std::uint32_t num_changed = 0;
+  const auto count = [&](const Memory& memory, const std::byte* bytes) {
+    for (const ByteSpan& span : memory.outside) {
+      for (std::size_t at = span.begin; at < span.end; ++at) {
+        num_changed += bytes[at] != memory.at_first[at];
+      }
+    }
+  };
+  count(gpu_, device_.bytes(gpu_base_, gpu_.size));
+  count(cpu_, reinterpret_cast<const std::byte*>(host_.data()));
+  return num_changed;
+}
+
+template <class I>
+std::vector<cudaEvent_t> BasicWorkerOnVirtualDevice<I>::record_readers() {
+  std::vector<cudaEvent_t> events;
+  for (const cudaStream_t stream : {other_, compute_}) {
+    events.push_back(nullptr);
+    ok(cudaEventCreateWithFlags(&events.back(), cudaEventDisableTiming));
+    ok(cudaEventRecord(events.back(), stream));
+  }
+  return events;
+}
+
+template <class I>
+ErrorCode BasicWorkerOnVirtualDevice<I>::transfer_async(const worker::Transfer& transfer) {
+  const virtual_device::Installed installed(device_);
+  const TransferSpec spec{.gpu_blocks = transfer.gpu_blocks,
+                          .cpu_blocks = transfer.cpu_blocks,
+                          .group_sizes = {transfer.gpu_blocks.size()},
+                          .block_indices = {transfer.block_index}};
+  if (transfer.direction == worker::Direction::kStore) {
+    static_cast<void>(worker_->store(transfer.job_id, spec));
+  } else {
+    std::vector<cudaEvent_t> events;
+    if (transfer.has_event) events = record_readers();
+    {
+      const Armed armed(*this, 0);
+      static_cast<void>(worker_->load(transfer.job_id, spec, events));
+    }
+    for (const cudaEvent_t event : events) ok(cudaEventDestroy(event));
+  }
+  const ErrorCode error = worker_->refusal_code();
+  if (error == ErrorCode::kNone) {
+    unreported_.push_back({transfer.job_id, transfer.direction, transfer.gpu_blocks});
+  }
+  return error;
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::start_kv_transfers() {
+  const virtual_device::Installed installed(device_);
+  const Armed armed(*this, 1);
+  worker_->begin_step();
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::report(std::span<const TransferResult> results,
+                                           std::vector<worker::Ended>& ended) {
+  for (const TransferResult& result : results) {
+    const auto job_id = static_cast<std::uint32_t>(result.job_id);
+    ended.push_back({job_id,
+                     result.direction == Direction::kStore ? worker::Direction::kStore
+                                                           : worker::Direction::kLoad,
+                     result.succeeded()});
+    std::erase_if(unreported_, [&](const Unreported& other) { return other.job_id == job_id; });
+  }
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::get_finished(std::vector<worker::Ended>& ended) {
+  const virtual_device::Installed installed(device_);
+  std::vector<TransferResult> results;
+  worker_->poll(results);
+  report(results, ended);
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::wait(Numbers job_ids) {
+  const virtual_device::Installed installed(device_);
+  const Armed armed(*this, 1);
+  const std::vector<JobId> ids(job_ids.begin(), job_ids.end());
+  static_cast<void>(worker_->wait(ids));
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::shutdown(std::vector<worker::Ended>& ended) {
+  const virtual_device::Installed installed(device_);
+  const Armed armed(*this, 1);
+  report(worker_->shutdown(), ended);
+}
+
+template <class I>
+std::vector<virtual_device::MemoryRange> BasicWorkerOnVirtualDevice<I>::ranges_of(
+    Numbers blocks) const {
+  std::vector<virtual_device::MemoryRange> ranges;
+  for (const std::uint32_t block : blocks) {
+    for (const PageRef& ref : gpu_layout_.groups[0]) {
+      const PageTensor& tensor = gpu_layout_.tensors[ref.tensor_index];
+      const std::uintptr_t address = tensor.address + block * tensor.block_stride;
+      ranges.push_back({reinterpret_cast<void*>(address), ref.unpadded_page_bytes});
+    }
+  }
+  return ranges;
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::write(std::uint32_t block, std::uint32_t generation) {
+  const std::vector<PageRef>& refs = gpu_layout_.groups[0];
+  for (std::size_t ref = 0; ref < refs.size(); ++ref) {
+    auto* const bytes = const_cast<std::byte*>(gpu_page(ref, block));
+    content::fill({bytes, refs[ref].unpadded_page_bytes}, {block * kPagesMax + ref, generation},
+                  kRunSeed);
+  }
+}
+
+template <class I>
+ErrorCode BasicWorkerOnVirtualDevice<I>::forward(Numbers reads, Numbers writes) {
+  std::set<std::uint32_t> named;
+  for (const Numbers blocks : {reads, writes}) {
+    for (const std::uint32_t block : blocks) {
+      if (block >= options_.num_gpu_blocks) return ErrorCode::kUnknownBlock;
+      named.insert(block);
+    }
+  }
+  if (named.size() < reads.size() + writes.size()) return ErrorCode::kListedTwice;
+  for (const Unreported& transfer : unreported_) {
+    const bool is_load = transfer.direction == worker::Direction::kLoad;
+    if (share(writes, transfer.gpu_blocks) || (is_load && share(reads, transfer.gpu_blocks))) {
+      return ErrorCode::kBlockInFlight;
+    }
+  }
+  const virtual_device::Installed installed(device_);
+  const std::uint32_t generation = ++generation_;
+  ok(device_.launch(compute_, ranges_of(reads), ranges_of(writes),
+                    [this, generation, reads = std::vector(reads.begin(), reads.end()),
+                     writes = std::vector(writes.begin(), writes.end())] {
+                      for (const std::uint32_t block : reads) {
+                        seen_.push_back({block, gpu_content(block)});
+                      }
+                      for (const std::uint32_t block : writes) write(block, generation);
+                    }));
+  return ErrorCode::kNone;
+}
+
+template <class I>
+bool BasicWorkerOnVirtualDevice<I>::advance(worker::Stream stream) {
+  const virtual_device::Installed installed(device_);
+  if (stream == worker::Stream::kCompute) return device_.advance(compute_, 1) > 0;
+  const auto index = static_cast<virtual_device::Actor>(stream == worker::Stream::kLoad);
+  return device_.advance_to_event(static_cast<virtual_device::Actor>(first_worker_stream_ + index));
+}
+
+template <class I>
+void BasicWorkerOnVirtualDevice<I>::take_seen(std::vector<worker::Seen>& seen) {
+  seen = std::exchange(seen_, {});
+}
+
+template <class I>
+worker::Counts BasicWorkerOnVirtualDevice<I>::counts() const {
+  return {.num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
+          .num_in_flight = static_cast<std::uint32_t>(worker_->num_in_flight()),
+          .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
+          .num_misuses = static_cast<std::uint32_t>(device_.misuses().size()),
+          .next_fault = next_fault_};
+}
+
+template class BasicWorkerOnVirtualDevice<NoWorkerInstrumentation>;
+template class BasicWorkerOnVirtualDevice<PlantedWorkerInstrumentation>;
+
+}  // namespace kvfence::cuda

@@ -1,0 +1,91 @@
+#pragma once
+
+/// The executable specification of contract/worker.h: three lists of work, and what each page
+/// holds.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "contract/status.h"
+#include "contract/worker.h"
+
+namespace kvfence::reference {
+
+class CopyWorker {
+ public:
+  explicit CopyWorker(const worker::Options& options);
+
+  ErrorCode transfer_async(const worker::Transfer& transfer);
+  void start_kv_transfers();
+  void get_finished(std::vector<worker::Ended>& ended);
+  void wait(std::span<const std::uint32_t> job_ids);
+  void shutdown(std::vector<worker::Ended>& ended);
+  ErrorCode forward(std::span<const std::uint32_t> reads, std::span<const std::uint32_t> writes);
+  bool advance(worker::Stream stream);
+  void fail_next(worker::Fault fault) { next_fault_ = fault; }
+  void take_seen(std::vector<worker::Seen>& seen);
+
+  worker::Counts counts() const;
+  worker::Content gpu_content(std::uint32_t block) const { return gpu_[block]; }
+  worker::Content cpu_content(std::uint32_t page) const { return cpu_[page]; }
+  std::uint32_t num_stray_bytes() const { return 0; }
+
+ private:
+  struct Forward {
+    std::vector<std::uint32_t> reads;
+    std::vector<std::uint32_t> writes;
+    std::uint32_t generation = 0;
+  };
+  /// A transfer that is not reported.
+  struct Job {
+    worker::Transfer transfer;
+    std::size_t num_forwards_before = 0;  ///< that have to have run
+    worker::Fault fault = worker::Fault::kNone;
+    std::uint32_t num_late_polls = 0;
+    bool is_done = false;     ///< nothing is left to be done for it
+    bool was_waited = false;  ///< its end is known to the host
+
+    bool copies() const {
+      return !transfer.gpu_blocks.empty() && fault != worker::Fault::kCopy &&
+             fault != worker::Fault::kWait;
+    }
+  };
+  using Jobs = std::vector<Job>;
+
+  Jobs& jobs_of(worker::Direction direction) {
+    return in_flight_[static_cast<std::size_t>(direction)];
+  }
+  std::vector<std::uint32_t> cpu_pages(const worker::Transfer& transfer) const {
+    return worker::cpu_pages_of(transfer, options_.block_size_factor);
+  }
+  /// Every transfer that is not reported, deferred ones too.
+  std::vector<const worker::Transfer*> unreported() const;
+  bool conflicts(const worker::Transfer& transfer) const;
+  void enqueue(const worker::Transfer& transfer);
+  static Job* next_of(Jobs& jobs);
+  bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
+  void run_forward();
+  void copy(const worker::Transfer& transfer);
+  /// Ends what has its turn and nothing to copy.
+  void end_what_copies_nothing();
+  /// Runs what the job needs.
+  void finish(Jobs& jobs, const Job& job);
+  static bool is_known_to_be_over(Job& job, const Jobs& jobs);
+  static worker::Ended end_of(const Job& job);
+
+  worker::Options options_;
+  std::vector<worker::Content> gpu_;
+  std::vector<worker::Content> cpu_;  ///< by page
+  std::vector<Forward> forwards_;     ///< all that were enqueued
+  std::size_t num_forwards_run_ = 0;
+  std::vector<worker::Transfer> deferred_;
+  Jobs in_flight_[worker::kNumDirections];
+  std::vector<worker::Seen> seen_;
+  worker::Fault next_fault_ = worker::Fault::kNone;
+  bool is_shut_down_ = false;
+};
+
+}  // namespace kvfence::reference
