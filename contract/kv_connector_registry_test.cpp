@@ -88,6 +88,58 @@ TEST(KVConnectorRegistry, ACopyLoadsForItself) {
   EXPECT_EQ(registry.names(), Names{"a"});
 }
 
+/// Notes what it was given.
+KVConnectorRegistry::Combiner noting(std::vector<Names>& children) {
+  return [&children](const std::vector<KVConnectorChildClass>& given) {
+    Names& names = children.emplace_back();
+    for (const KVConnectorChildClass& child : given) names.push_back(child.name);
+    return KVConnectorClass();
+  };
+}
+
+TEST(KVConnectorRegistry, AConnectorOverOthersIsNamedWithThem) {
+  int num_a = 0;
+  int num_b = 0;
+  std::vector<Names> children;
+  KVConnectorRegistry registry;
+  (void)registry.register_connector("a", counting(num_a));
+  (void)registry.register_connector("b", counting(num_b));
+  EXPECT_FALSE(registry.register_combiner("over", noting(children)));
+  EXPECT_TRUE(registry.register_combiner("over", noting(children)));
+  EXPECT_EQ(registry.names(), (Names{"a", "b", "over"}));
+  EXPECT_TRUE(registry.get("over(b a b)"));
+  EXPECT_EQ(children, (std::vector<Names>{{"b", "a", "b"}}));
+  EXPECT_EQ(num_a + num_b, 2);
+  children.clear();
+  EXPECT_TRUE(registry.get("over(a over(b) over(over(a b)))"));
+  EXPECT_EQ(children, (std::vector<Names>{{"b"}, {"a", "b"}, {"over"}, {"a", "over", "over"}}));
+}
+
+TEST(KVConnectorRegistry, WhatIsWrongWithChildrenIsSaid) {
+  int num_loads = 0;
+  std::vector<Names> children;
+  KVConnectorRegistry registry;
+  (void)registry.register_connector("a", counting(num_loads));
+  (void)registry.register_combiner("over", noting(children));
+  const auto text = [&](const char* name) { return registry.get(name).error().to_text(); };
+  EXPECT_EQ(text("over"), "found connector over without children, expected over(CHILD ...)");
+  EXPECT_EQ(text("over()"), "found connector over without children, expected over(CHILD ...)");
+  EXPECT_EQ(text("over(a over)"),
+            "found connector over without children, expected over(CHILD ...)");
+  EXPECT_EQ(text("a(a)"), "found connector a with children, expected a alone");
+  EXPECT_EQ(text("c(a)"), "found connector c, expected one of a, over");
+  EXPECT_EQ(text("over(a c)"), "found connector c, expected one of a, over");
+  EXPECT_EQ(text("over(a  a)"), "found connector , expected one of a, over");
+  EXPECT_EQ(text("over(a a"),
+            "found no end of the children of connector over, expected a parenthesis");
+  EXPECT_EQ(text("over("), "found connector , expected one of a, over");
+  EXPECT_EQ(text("over(a) a"), "found \" a\" behind connector over, expected nothing there");
+  EXPECT_EQ(text("over(a))"), "found \")\" behind connector over, expected nothing there");
+  EXPECT_EQ(text("over(over(a)(a))"),
+            "found \"(a))\" behind connector over, expected a space or a closing parenthesis");
+  EXPECT_EQ(text("a a"), "found connector a a, expected one of a, over");
+}
+
 TEST(KVConnectorRegistry, AConnectorComesOutOfALibrary) {
   KVConnectorRegistry registry;
   EXPECT_FALSE(registry.register_library("outside", kLibrary));

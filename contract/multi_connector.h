@@ -17,8 +17,10 @@
 ///     of the last one alone (vllm#18246).
 ///
 /// What is left out: what happens at start and end alone (registration of caches, handshakes,
-/// layouts, bind_gpu_block_pool, shutdown). It is no KVConnector of contract/kv_connector.h, whose
-/// workers report one list of job numbers, with no place for whose child's they are.
+/// layouts, bind_gpu_block_pool, shutdown).
+///
+/// Among KVConnectors (contract/kv_connector.h), whose workers report one list of jobs and share
+/// one copy engine a rank, jobs of a MultiConnector have numbers of its own: multi_connector_job.
 
 #include <concepts>
 #include <cstdint>
@@ -36,6 +38,23 @@
 #include "contract/status.h"
 
 namespace kvfence {
+
+/// A transfer as the child that has it names it.
+struct ChildJob {
+  std::uint32_t child = 0;  ///< its place
+  JobId job = 0;
+  friend bool operator==(const ChildJob&, const ChildJob&) = default;
+};
+
+/// The number of a child's job among those of all children, and back: the same on every rank and in
+/// the scheduler, with nothing to remember. A child among n has at most 2^32 / n jobs; its numbers
+/// stay in order.
+constexpr JobId multi_connector_job(ChildJob job, std::uint32_t num_children) {
+  return job.job * num_children + job.child;
+}
+constexpr ChildJob child_job(JobId job, std::uint32_t num_children) {
+  return {job % num_children, job / num_children};
+}
 
 /// What one of several reports and all together report: aggregate(other) takes the other one in.
 template <class T>

@@ -9,6 +9,7 @@
 /// error.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -33,16 +34,24 @@ using Bytes = std::vector<std::uint8_t>;
 using Wanted = std::function<bool(const Bytes&)>;
 
 constexpr std::uint64_t kSeed = 1;
-constexpr std::size_t kBytesMax = 600;
-constexpr int kTriesMax = 200'000;
 
-/// The first random input that is wanted; nothing if there is none among kTriesMax.
+/// Random inputs to try.
+struct Search {
+  int num_tries;
+  std::uint32_t max_bytes;
+};
+/// Short ones are quick; what takes many commands is only reached by long ones.
+constexpr std::array<Search, 2> kSearches = {{{20'000, 600}, {20'000, 2400}}};
+
+/// The first random input that is wanted; nothing if there is none.
 std::optional<Bytes> find(const Wanted& wanted) {
   Choices choices = Choices::from_seed(kSeed);
-  for (int tries = 0; tries < kTriesMax; ++tries) {
-    Bytes bytes(1 + choices.below(kBytesMax));
-    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(choices.below(256));
-    if (wanted(bytes)) return bytes;
+  for (const Search& search : kSearches) {
+    for (int tries = 0; tries < search.num_tries; ++tries) {
+      Bytes bytes(1 + choices.below(search.max_bytes));
+      for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(choices.below(256));
+      if (wanted(bytes)) return bytes;
+    }
   }
   return std::nullopt;
 }

@@ -79,8 +79,8 @@ struct Canaries<OffloadTarget> {
 template <>
 struct Canaries<TieringTarget> {
   /// A file is in doubt, is written anew, and is the only place where its block is.
-  static constexpr std::uint64_t kCommandsMax = 500'000;
-  static constexpr std::uint64_t kInvariantCommandsMax = 500'000;
+  static constexpr std::uint64_t kCommandsMax = 150'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 150'000;
   /// A command that submits a job cannot go while a later job is named by its number.
   static constexpr std::size_t kShrunkCommandsMax = 40;
   /// Bugs that no invariant has to see: that a job is given up which could have been done, or a

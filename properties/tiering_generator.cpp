@@ -40,8 +40,11 @@ constexpr VerbWeights<Command> kWeights = {{
 }};
 /// A reset comes once in so many commands.
 constexpr std::uint32_t kResetOnceIn = 256;
+/// So many jobs under way hold most of the primary tier: nothing could be promoted into it.
+constexpr std::size_t kManyJobs = 3;
 
 void remember(std::vector<std::uint32_t>& recent, std::uint32_t number) {
+  std::erase(recent, number);
   recent.push_back(number);
   if (recent.size() > kRecentMax) recent.erase(recent.begin());
 }
@@ -58,7 +61,7 @@ Config Generator::draw_config(Choices& choices) {
   config.profile = Config().profile;
   config.enable_events = !choices.once_in(4);
   config.num_tiers = choices.once_in(16) ? 0 : 1 + choices.below(3);
-  if (!choices.once_in(3)) return config;
+  if (!choices.once_in(2)) return config;
   for (std::uint32_t tier = 0; tier < config.num_tiers; ++tier) {
     if (!choices.once_in(3)) config.file_tiers.push_back(tier);
   }
@@ -69,6 +72,7 @@ Generator::Generator(const Config& config, Choices& choices)
     : num_tiers_(config.num_tiers),
       file_tiers_(config.file_tiers),
       swarm_(usual_weights(kWeights), kWildHabits, choices),
+      ends_jobs_(!choices.once_in(4)),
       keys_(config.capacity) {
   // Without blocks that are ready, and jobs that end, nothing else happens.
   for (std::size_t index : {index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights),
@@ -120,6 +124,15 @@ void Generator::see(const Observation& now) {
       if (!contains(keys_.held(), key)) below_.push_back(key);
     }
   }
+  see_failed_promotions(promoted);
+}
+
+/// What was to be promoted, is not any more, and stayed below.
+void Generator::see_failed_promotions(const Keys& promoted) {
+  for (std::uint32_t key : promoted_) {
+    if (!contains(promoted, key) && contains(below_, key)) remember(doubted_, key);
+  }
+  promoted_ = promoted;
 }
 
 bool Generator::is_idle(std::size_t chosen) const {
@@ -138,6 +151,7 @@ bool Generator::is_idle(std::size_t chosen) const {
 Command Generator::next(Choices& choices, const Observation& now, const World&) {
   see(now);
   if (choices.once_in(kResetOnceIn)) return ResetCache{};
+  if (ends_jobs_ && jobs_.size() >= kManyJobs && choices.once_in(3)) return draw_finish(choices);
   const std::size_t chosen =
       swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
   return draw(choices, chosen);
@@ -194,9 +208,17 @@ Command Generator::draw(Choices& choices, std::size_t chosen) {
   return TierDrop{tier, keys_.some_of(held, 2, choices)};
 }
 
+/// Those whose file the primary tier has no block of, now.
+Generator::Keys Generator::doubted_below() const {
+  Keys keys = doubted_;
+  std::erase_if(keys, [this](std::uint32_t key) { return !contains(below_, key); });
+  return keys;
+}
+
 /// One that a tier could bring, one that was looked up, or any.
 std::uint32_t Generator::draw_key_to_look_up(Choices& choices) const {
-  if (!doubted_.empty() && choices.once_in(4)) return keys_.one_of(doubted_, choices);
+  const Keys doubted = doubted_below();
+  if (!doubted.empty() && choices.once_in(3)) return keys_.one_of(doubted, choices);
   if (!below_.empty() && choices.once_in(2)) return keys_.one_of(below_, choices);
   if (!looked_up_.empty() && choices.once_in(2)) return keys_.one_of(looked_up_, choices);
   return keys_.any(choices);
@@ -205,7 +227,8 @@ std::uint32_t Generator::draw_key_to_look_up(Choices& choices) const {
 /// The keys of a request: one behind the other.
 std::vector<std::uint32_t> Generator::draw_keys_to_store(Choices& choices) const {
   const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
-  if (!doubted_.empty() && choices.once_in(3)) return {keys_.one_of(doubted_, choices)};
+  const Keys doubted = doubted_below();
+  if (!doubted.empty() && choices.once_in(3)) return {keys_.one_of(doubted, choices)};
   // What was missed is computed, and stored, though a tier may have it.
   const Keys& missed = choices.once_in(2) ? looked_up_ : below_;
   const bool is_missed = !missed.empty() && choices.once_in(3);
@@ -247,19 +270,30 @@ std::uint32_t Generator::draw_file_tier(Choices& choices) const {
   return file_tiers_[choices.below(static_cast<std::uint32_t>(file_tiers_.size()))];
 }
 
-/// What storing or loading a block soon comes to.
-TierFaults Generator::draw_faults(Choices& choices) const {
+/// One that a job of the tier soon comes to, mostly.
+FileOperation Generator::draw_operation(std::uint32_t tier, Choices& choices) const {
+  constexpr std::array<FileOperation, 4> kOfLoads = {FileOperation::kRead, FileOperation::kOpen,
+                                                     FileOperation::kSize, FileOperation::kRemove};
   constexpr std::array<FileOperation, 10> kOperations = {
       FileOperation::kWrite,     FileOperation::kRead,   FileOperation::kRemove,
       FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSize,
       FileOperation::kOpen,      FileOperation::kCreate, FileOperation::kSync,
       FileOperation::kMakeFolder};
+  const bool loads = std::any_of(jobs_.begin(), jobs_.end(), [tier](const Transfer& job) {
+    return job.promotion && job.tier == tier;
+  });
+  if (loads && choices.once_in(2)) return kOfLoads[skewed(choices, kOfLoads.size())];
+  return kOperations[choices.once_in(2) ? skewed(choices, kOperations.size())
+                                        : choices.below(kOperations.size())];
+}
+
+/// What storing or loading a block soon comes to.
+TierFaults Generator::draw_faults(Choices& choices) const {
   TierFaults command{draw_file_tier(choices), {}};
   const std::uint32_t num_faults = choices.once_in(16) ? 0 : 1 + choices.below(3);
   for (std::uint32_t count = 0; count < num_faults; ++count) {
     Fault& fault = command.faults.emplace_back();
-    fault.operation = kOperations[choices.once_in(2) ? skewed(choices, kOperations.size())
-                                                     : choices.below(kOperations.size())];
+    fault.operation = draw_operation(command.tier, choices);
     fault.call = skewed(choices, 3);
     const bool moves =
         fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Checks that each planted bug of each target has a scenario, and that none is of a bug that is gone.
+
+    check_bug_cases.py KVFENCE     in the folder of cases/
+
+That the scenario is green, and red with its bug, is a test of its own. Exit codes: 0 clean, 1 not.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+
+def planted_bugs(kvfence):
+    """The names of each target's planted bugs."""
+    listed = subprocess.run([kvfence, "list", "planted-bugs"], capture_output=True, text=True, check=True)
+    bugs = {}
+    target = None
+    for line in listed.stdout.splitlines():
+        if not line.startswith(" "):
+            target = bugs.setdefault(line.strip(), set())
+        else:
+            target.add(line.split()[0])
+    return bugs
+
+
+def findings(bugs):
+    if not bugs or not all(bugs.values()):
+        yield "a target without planted bugs, or no target at all"
+    for target, names in bugs.items():
+        folder = pathlib.Path("cases", target, "bugs")
+        cases = {case.stem for case in folder.glob("*.kvs")}
+        for name in sorted(names - cases):
+            yield f"{folder / name}.kvs: is missing"
+        for name in sorted(cases - names):
+            yield f"{folder / name}.kvs: no planted bug has this name"
+
+
+def main():
+    bugs = planted_bugs(sys.argv[1])
+    found = list(findings(bugs))
+    print("\n".join(found + [f"{sum(map(len, bugs.values()))} planted bugs, {len(found)} findings"]))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
