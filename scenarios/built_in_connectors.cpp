@@ -21,7 +21,7 @@ KVConnectorRegistry registry_with(const KVConnectorClass& offloading) {
 KVConnectorRegistry built_in_connectors_reference() {
   KVConnectorClass offloading;
   offloading.make_scheduler = [](const ConnectorSetup& setup) {
-    return reference::make_offloading_connector_scheduler(setup.spec);
+    return reference::make_offloading_connector_scheduler(setup.spec, setup.tiers);
   };
   offloading.make_worker = [](const ConnectorSetup& setup, std::uint32_t) {
     return reference::make_offloading_connector_worker(setup.spec);
@@ -32,7 +32,7 @@ KVConnectorRegistry built_in_connectors_reference() {
 KVConnectorRegistry built_in_connectors_optimized() {
   KVConnectorClass offloading;
   offloading.make_scheduler = [](const ConnectorSetup& setup) {
-    return optimized::make_offloading_connector_scheduler(setup.spec);
+    return optimized::make_offloading_connector_scheduler(setup.spec, setup.tiers);
   };
   offloading.make_worker = [](const ConnectorSetup& setup, std::uint32_t) {
     return optimized::make_offloading_connector_worker(setup.spec);

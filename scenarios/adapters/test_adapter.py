@@ -1222,6 +1222,8 @@ class Release(Story):
     def test_unsupported_connector(self):
         for config, answer in (("kv_connector=other", "unsupported"), ("transfers_may_fail=true", "unsupported"),
                                ("eviction_policy=other", "malformed"), ("world_size=0", "malformed"),
+                               ("spec_name=Other", "malformed"), ("num_tiers=1", "malformed"),
+                               ("spec_name=TieringOffloadingSpec num_tiers=9", "malformed"),
                                ("arc_refuses_with_idle_t1=false", "unsupported"),
                                ("num_speculative_tokens=1", "malformed"),
                                ("groups=[(full block_size=4) (chunked block_size=4 chunk=8)]", "unsupported")):
