@@ -65,13 +65,12 @@ Parsed<OffloadingSpec> create_spec(const connector::Config& config,
   context.kv_cache_tensors = {kv_cache.pool.num_gpu_blocks};
   const std::uint64_t bytes =
       std::uint64_t{config.world_size} * config.block_size_factor * config.num_cpu_blocks;
-  std::vector<Field> settings = {
-      field("spec_name", config.spec_name),
-      field("cpu_bytes_to_use", static_cast<std::int64_t>(bytes)),
-      field("block_size_factor", std::int64_t{config.block_size_factor}),
-      field("eviction_policy", config.eviction_policy),
-      field("store_threshold", std::int64_t{config.store_threshold}),
-      field("offload_prompt_only", config.offload_prompt_only)};
+  std::vector<Field> settings = {field("spec_name", config.spec_name),
+                                 field("cpu_bytes_to_use", static_cast<std::int64_t>(bytes)),
+                                 field("block_size_factor", std::int64_t{config.block_size_factor}),
+                                 field("eviction_policy", config.eviction_policy),
+                                 field("store_threshold", std::int64_t{config.store_threshold}),
+                                 field("offload_prompt_only", config.offload_prompt_only)};
   // Without a filter any size will do.
   if (config.store_threshold >= 2) {
     settings.push_back(field("max_tracker_size", std::int64_t{config.max_tracker_size}));
@@ -84,10 +83,9 @@ std::optional<std::pair<std::string, std::string>> wrong_with_tiers(
     const connector::Config& config) {
   const bool has_tiers = config.spec_name == kTieringOffloadingSpec;
   if (config.num_tiers > (has_tiers ? tiering::kNumTiersMax : 0)) {
-    return std::pair("num_tiers=" + std::to_string(config.num_tiers) +
-                         " with spec_name=" + config.spec_name,
-                     has_tiers ? "at most " + std::to_string(tiering::kNumTiersMax)
-                               : "TieringOffloadingSpec");
+    return std::pair(
+        "num_tiers=" + std::to_string(config.num_tiers) + " with spec_name=" + config.spec_name,
+        has_tiers ? "at most " + std::to_string(tiering::kNumTiersMax) : "TieringOffloadingSpec");
   }
   const std::vector<std::uint32_t>& places = config.request_level_tiers;
   for (std::size_t index = 0; index < places.size(); ++index) {
@@ -151,8 +149,8 @@ Parsed<ConnectorSetup> make_connector_setup(const connector::Config& config, std
   if (config.world_size == 0) return error("world_size=0", "at least one rank");
   const std::uint64_t slot_bytes = std::uint64_t{config.world_size} * config.block_size_factor;
   if (slot_bytes > std::numeric_limits<std::uint32_t>::max() / 2) {
-    return error("world_size=" + std::to_string(config.world_size) + " with block_size_factor=" +
-                     std::to_string(config.block_size_factor),
+    return error("world_size=" + std::to_string(config.world_size) +
+                     " with block_size_factor=" + std::to_string(config.block_size_factor),
                  "fewer parts of a slot on all ranks");
   }
   if (config.spec_name != kDefaultOffloadingSpec && config.spec_name != kTieringOffloadingSpec) {

@@ -101,8 +101,8 @@ struct Update {
 
 /// Running requests are left alone: upstream's connectors are not told of those that a reset
 /// preempts, and would go on reading their blocks.
-/// Errors: kNotInConfig: reset_connector with tiers, whose manager cannot be reset; upstream forgets
-/// the transfers under way, but not what they reserve (vllm#44541).
+/// Errors: kNotInConfig: reset_connector with tiers, whose manager cannot be reset; upstream
+/// forgets the transfers under way, but not what they reserve (vllm#44541).
 struct ResetPrefixCache {
   static constexpr std::string_view kVerb = "reset_prefix_cache";
   static constexpr std::string_view kDoc = "forgets what is cached";
@@ -156,8 +156,8 @@ struct ReportTransferAgain {
 using tiering::TierFinish;
 
 /// What says which blocks a command on a tier is about: those of a request's prompt, by number.
-/// Errors: kNotInConfig: no such tier or group; kUnknownRequest; kBadRange: the prompt does not fill
-/// such an offloaded block.
+/// Errors: kNotInConfig: no such tier or group; kUnknownRequest; kBadRange: the prompt does not
+/// fill such an offloaded block.
 template <class S>
 void add_prompt_fields(auto& fields) {
   tiering::add_tier_field<S>(fields);

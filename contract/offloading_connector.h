@@ -33,7 +33,7 @@ struct OffloadingSpec {
   std::uint32_t num_workers = 1;
   bool offload_prompt_only = true;    ///< fence: nothing that decoding adds is stored
   bool request_level_policy = false;  ///< fence: a loaded prefix is stored again (REQUEST_LEVEL)
-  bool has_tiers = false;  ///< fence: the manager stands above secondary tiers (TieringOffloadingSpec)
+  bool has_tiers = false;             ///< fence: above secondary tiers (TieringOffloadingSpec)
   friend bool operator==(const OffloadingSpec&, const OffloadingSpec&) = default;
 };
 
@@ -63,7 +63,8 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 /// keys. The manager is an OffloadingManager; "looks up", "touches" and so on are its operations. A
 /// lookup counts for the reuse filter, so that which keys are looked up, and how often, is part of
 /// the rules. With tiers it is a TieringOffloadingManager, whose operations name the request; it
-/// alone is told what is marked *(tiers)*. g: tokens of a GPU block; f: block_size_factor; o = f * g.
+/// alone is told what is marked *(tiers)*.
+/// g: tokens of a GPU block; f: block_size_factor; o = f * g.
 ///
 /// hold (one group)
 /// ----------------
@@ -187,8 +188,8 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     A finished request without jobs is not known any more.
 ///
 /// request_finished(request)
-///     on_request_finished *(tiers)*. Never holds. With jobs under way: they watch their blocks in full-attention groups from now
-///     on; else it is not known any more.
+///     on_request_finished *(tiers)*. Never holds. With jobs under way: they watch their blocks in
+///     full-attention groups from now on; else it is not known any more.
 ///
 /// reset_cache()
 ///     The next metadata flushes every job under way; the manager is reset; cursors are 0; no job
@@ -196,8 +197,9 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     requests' sets of jobs, and fails at the next store of such a request; it also asserts that
 ///     a step lies between two resets with jobs under way.) Succeeds.
 ///     A finished request without jobs is not known any more.
-///     With tiers: changes nothing, and does not succeed. (v0.23.0 forgets the jobs under way above a
-///     manager that cannot be reset: their blocks stay reserved, or acquired, for ever; vllm#44541.)
+///     With tiers: changes nothing, and does not succeed. (v0.23.0 forgets the jobs under way above
+///     a manager that cannot be reset: their blocks stay reserved, or acquired, for ever;
+///     vllm#44541.)
 ///
 /// take_events(out)
 ///     The manager's: one BlockStored (no parent, no tokens, medium CPU; block size o with hold, 0

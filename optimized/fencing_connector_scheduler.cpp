@@ -88,9 +88,8 @@ void BasicFencingConnectorScheduler<Instrumentation>::on_new_request(
   tracked.num_local_tokens = 0;
   tracked.max_offload_tokens = request.params.max_offload_tokens;
   const OffloadPolicy policy = offloaded_.on_new_request({request.id});
-  tracked.is_request_level =
-      request_level_policy_ ||
-      (policy == OffloadPolicy::kRequestLevel && !planted(Bug::kTierPolicyIgnored));
+  tracked.is_request_level = request_level_policy_ || (policy == OffloadPolicy::kRequestLevel &&
+                                                       !planted(Bug::kTierPolicyIgnored));
   tracked.is_known = true;
   tracked.is_finished = false;
   ++num_known_;

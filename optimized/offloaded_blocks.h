@@ -108,9 +108,9 @@ class BasicOffloadedBlocks {
   /// Whether the blocks can be stored; out as of the manager.
   bool prepare_store(Keys keys, const RequestContext& request, PrepareStoreOutput& out) {
     bool is_stored = false;
-    const ErrorCode code =
-        tiering() ? tiering()->prepare_store(keys, request, is_stored, out)
-                  : std::get<CPUManager>(manager_).prepare_store(keys, is_stored, out);
+    const ErrorCode code = tiering()
+                               ? tiering()->prepare_store(keys, request, is_stored, out)
+                               : std::get<CPUManager>(manager_).prepare_store(keys, is_stored, out);
     KVFENCE_CHECK(code == ErrorCode::kNone || Instrumentation::kPlants, "a request repeats a key");
     return code == ErrorCode::kNone && is_stored;
   }

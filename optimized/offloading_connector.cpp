@@ -14,8 +14,8 @@ std::unique_ptr<OffloadingConnectorScheduler> make_scheduler(const OffloadingSpe
                                                              Instrumentation instrumentation) {
   KVFENCE_CHECK(!check_spec(spec), "no connector can be built from the spec");
   if (spec.manager.rules.offload_fences_reuse) {
-    return std::make_unique<BasicFencingConnectorScheduler<Instrumentation>>(
-        spec, std::move(tiers), instrumentation);
+    return std::make_unique<BasicFencingConnectorScheduler<Instrumentation>>(spec, std::move(tiers),
+                                                                             instrumentation);
   }
   return std::make_unique<BasicHoldingConnectorScheduler<Instrumentation>>(spec, instrumentation);
 }

@@ -54,8 +54,8 @@ template <class Instrumentation>
 void BasicTieringOffloadingManager<Instrumentation>::end_promotion(const Job& job, bool success) {
   if (!success && planted(Bug::kFailedPromotionStaysPending)) return;
   for (Index block : job.blocks) use_of(block).is_promoted = false;
-  const bool hides_failure = planted(Bug::kFailedPromotionIsReady) ||
-                             planted(PlantedConnectorBug::kFailedPromotionServed);
+  const bool hides_failure =
+      planted(Bug::kFailedPromotionIsReady) || planted(PlantedConnectorBug::kFailedPromotionServed);
   if (hides_failure) success = true;
   primary_.complete_store(views_of(job.blocks), success);
   if (success && planted(Bug::kUnreadPromotionHeld)) hold_unread(job);

@@ -246,8 +246,8 @@ Broken TierLedger::check_state(const Observation& observation) const {
   std::vector<TierTransfer> jobs;
   for (const auto& [id, job] : jobs_) jobs.push_back(job);
   if (*observation.tier_jobs != jobs || *observation.num_tier_jobs != jobs.size()) {
-    return broken(TierRule::kPromotionsComeWhole, "tier_jobs", "what was submitted and not reported",
-                  "other ones");
+    return broken(TierRule::kPromotionsComeWhole, "tier_jobs",
+                  "what was submitted and not reported", "other ones");
   }
   for (const TierTransfer& job : jobs) {
     if (auto found = check_blocks(job, observation)) return found;

@@ -104,7 +104,7 @@ class TierLedger {
   bool has_tiers_ = false;
   std::uint32_t num_tiers_ = 0;
   std::uint32_t num_workers_ = 1;
-  std::vector<bool> polled_;                      ///< by tier: in this step
+  std::vector<bool> polled_;                       ///< by tier: in this step
   std::vector<std::set<std::string>> unfinished_;  ///< by tier: requests that it knows of
   std::set<std::string> request_level_;
   std::set<std::uint32_t> request_level_tiers_;

@@ -46,7 +46,7 @@ class FencingOffloadingConnector final : public OffloadingConnectorBase {
 
   struct RequestState {
     std::optional<std::uint32_t> max_offload_tokens;
-    bool request_level = false;  ///< what is loaded is stored again
+    bool request_level = false;           ///< what is loaded is stored again
     std::uint32_t num_local_tokens = 0;   ///< of the last lookup
     std::uint32_t num_cached_tokens = 0;  ///< of the last lookup: local and found
     bool is_finished = false;

@@ -74,8 +74,8 @@ class OffloadingConnectorBase : public OffloadingConnectorScheduler {
   SpecOffloadingManager manager_;
 };
 
-/// Both choose by Rules::offload_fences_reuse. Requires: check_spec(spec) finds nothing wrong; tiers
-/// only if spec.has_tiers
+/// Both choose by Rules::offload_fences_reuse. Requires: check_spec(spec) finds nothing wrong;
+/// tiers only if spec.has_tiers
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
     const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers = {});
 std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec);
