@@ -5,6 +5,9 @@
 /// its configuration line, commands and observations derives from the declarations here
 /// (contract/declare.h).
 ///
+/// Below the CPU cache there may be scripted tiers (contract/scripted_tier.h): what happens in them
+/// are commands, those that begin with `tier_`. They know keys alone.
+///
 /// A step that was planned goes to the workers when its output is taken in: `update` runs the
 /// workers' halves of every rank for the oldest step, makes one report of theirs, and gives it to
 /// the scheduler with what was sampled.
@@ -20,7 +23,9 @@
 #include "contract/offloading_connector.h"
 #include "contract/scheduler_target.h"
 #include "contract/scripted_transfer_engine.h"
+#include "contract/secondary_tier.h"
 #include "contract/shared_fields.h"
+#include "contract/tiering_target.h"
 
 namespace kvfence {
 
@@ -96,6 +101,8 @@ struct Update {
 
 /// Running requests are left alone: upstream's connectors are not told of those that a reset
 /// preempts, and would go on reading their blocks.
+/// Errors: kNotInConfig: reset_connector with tiers, whose manager cannot be reset; upstream
+/// forgets the transfers under way, but not what they reserve (vllm#44541).
 struct ResetPrefixCache {
   static constexpr std::string_view kVerb = "reset_prefix_cache";
   static constexpr std::string_view kDoc = "forgets what is cached";
@@ -145,9 +152,76 @@ struct ReportTransferAgain {
   friend bool operator==(const ReportTransferAgain&, const ReportTransferAgain&) = default;
 };
 
-using Command =
-    std::variant<AddRequest, Schedule, Update, AdvanceTransfer, FinishRequests, FinishAllRequests,
-                 SetPauseState, ResetPrefixCache, ReportTransferAgain>;
+/// Errors: kNotInConfig: no such tier.
+using tiering::TierFinish;
+
+/// What says which blocks a command on a tier is about: those of a request's prompt, by number.
+/// Errors: kNotInConfig: no such tier or group; kUnknownRequest; kBadRange: the prompt does not
+/// fill such an offloaded block.
+template <class S>
+void add_prompt_fields(auto& fields) {
+  tiering::add_tier_field<S>(fields);
+  fields.add("request", &S::request, Domain::kRequest, "whose prompt");
+}
+
+template <class S>
+void add_group_field(auto& fields) {
+  fields.add("group", &S::group, Domain::kCount, "of which group").optional();
+}
+
+struct TierAskAgain {
+  static constexpr std::string_view kVerb = "tier_ask_again";
+  static constexpr std::string_view kDoc = "the next lookups of a block at a tier are put off";
+  std::uint32_t tier = 0;
+  std::string request;
+  std::uint32_t block = 0;
+  std::uint32_t group = 0;
+  std::uint32_t times = 1;
+  static void declare(auto& fields) {
+    using S = TierAskAgain;
+    add_prompt_fields<S>(fields);
+    fields.add("block", &S::block, Domain::kCount, "which offloaded block");
+    add_group_field<S>(fields);
+    fields.add("times", &S::times, Domain::kCount, "how many; 0: none").optional();
+  }
+  friend bool operator==(const TierAskAgain&, const TierAskAgain&) = default;
+};
+
+struct TierAdd {
+  static constexpr std::string_view kVerb = "tier_add";
+  static constexpr std::string_view kDoc = "a tier holds blocks that another engine stored there";
+  std::uint32_t tier = 0;
+  std::string request;
+  std::vector<std::uint32_t> blocks;
+  std::uint32_t group = 0;
+  static void declare(auto& fields) {
+    using S = TierAdd;
+    add_prompt_fields<S>(fields);
+    fields.add("blocks", &S::blocks, Domain::kCount, "which offloaded blocks");
+    add_group_field<S>(fields);
+  }
+  friend bool operator==(const TierAdd&, const TierAdd&) = default;
+};
+
+struct TierDrop {
+  static constexpr std::string_view kVerb = "tier_drop";
+  static constexpr std::string_view kDoc = "a tier holds blocks no longer";
+  std::uint32_t tier = 0;
+  std::string request;
+  std::vector<std::uint32_t> blocks;
+  std::uint32_t group = 0;
+  static void declare(auto& fields) {
+    using S = TierDrop;
+    add_prompt_fields<S>(fields);
+    fields.add("blocks", &S::blocks, Domain::kCount, "which offloaded blocks");
+    add_group_field<S>(fields);
+  }
+  friend bool operator==(const TierDrop&, const TierDrop&) = default;
+};
+
+using Command = std::variant<AddRequest, Schedule, Update, AdvanceTransfer, FinishRequests,
+                             FinishAllRequests, SetPauseState, ResetPrefixCache,
+                             ReportTransferAgain, TierFinish, TierAskAgain, TierAdd, TierDrop>;
 
 /// The configuration as it stands on the config line: of the scheduler's settings those that matter
 /// here, and the connector's.
@@ -163,6 +237,9 @@ struct Config : scheduler::Config {
   bool request_level_policy = false;
   bool transfers_may_fail = false;
   std::optional<bool> arc_refuses_with_idle_t1;
+  std::string spec_name = "CPUOffloadingSpec";
+  std::uint32_t num_tiers = 0;
+  std::vector<std::uint32_t> request_level_tiers;
   static void declare(auto& fields) {
     using S = Config;
     kv_cache::Config::declare(fields);
@@ -203,6 +280,15 @@ struct Config : scheduler::Config {
     fields
         .add("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
              "overrides the profile's rule")
+        .optional();
+    fields
+        .add("spec_name", &S::spec_name, Domain::kSetting,
+             "CPUOffloadingSpec or, with tiers, TieringOffloadingSpec (rule tiering)")
+        .optional();
+    fields.add("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8").optional();
+    fields
+        .add("request_level_tiers", &S::request_level_tiers, Domain::kSetting,
+             "those that want held blocks of a request, too, by place")
         .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
@@ -297,6 +383,60 @@ struct OffloadedBlock {
   friend bool operator==(const OffloadedBlock&, const OffloadedBlock&) = default;
 };
 
+/// A TierCall (contract/scripted_tier.h).
+struct TierCallRecord {
+  static constexpr std::string_view kWord = "call";
+  std::string method;
+  std::uint32_t tier = 0;
+  std::string request;
+  std::optional<std::uint32_t> job;
+  KeyList keys;
+  std::vector<SlotId> slots;
+  std::string answer;  ///< of get_finished_jobs "3 done 5 failed"
+  static void declare(auto& fields) {
+    using S = TierCallRecord;
+    fields.add("method", &S::method, Domain::kResult, "upstream's name");
+    fields.add("tier", &S::tier, Domain::kResult, "of which tier");
+    fields.add("request", &S::request, Domain::kResult, "for whom").optional();
+    fields.add("job", &S::job, Domain::kResult, "its number").optional();
+    fields.add("keys", &S::keys, Domain::kResult, "which blocks").optional();
+    fields.add("slots", &S::slots, Domain::kResult, "of the CPU cache").optional();
+    fields.add("answer", &S::answer, Domain::kResult, "what was answered").optional();
+  }
+  friend bool operator==(const TierCallRecord&, const TierCallRecord&) = default;
+};
+
+/// A job between the CPU cache and a tier that is under way, or promotions that are queued.
+struct TierTransfer {
+  static constexpr std::string_view kWord = "transfer";
+  std::optional<std::uint32_t> job;  ///< nothing while it is queued
+  std::uint32_t tier = 0;
+  bool promotion = false;
+  std::string request;
+  KeyList keys;
+  std::vector<SlotId> slots;
+  static void declare(auto& fields) {
+    using S = TierTransfer;
+    fields.add("job", &S::job, Domain::kState, "its number, once it is submitted").optional();
+    fields.add("tier", &S::tier, Domain::kState, "with which tier");
+    fields.add("promotion", &S::promotion, Domain::kState, "up, else a cascade").optional();
+    fields.add("request", &S::request, Domain::kState, "for whom");
+    fields.add("keys", &S::keys, Domain::kState, "which blocks");
+    fields.add("slots", &S::slots, Domain::kState, "of the CPU cache");
+  }
+  friend bool operator==(const TierTransfer&, const TierTransfer&) = default;
+};
+
+/// What a tier holds.
+struct TierContents {
+  static constexpr std::string_view kWord = "tier";
+  KeyList held;
+  static void declare(auto& fields) {
+    fields.add("held", &TierContents::held, Domain::kState, "keys, ascending");
+  }
+  friend bool operator==(const TierContents&, const TierContents&) = default;
+};
+
 /// What scheduler, connector and workers owe their caller after a command: the scheduler's
 /// observation without connector_calls, and what concerns the connector.
 struct Observation : scheduler::Observation {
@@ -313,9 +453,14 @@ struct Observation : scheduler::Observation {
   Reusable<std::vector<Completed>> completed_jobs;
   Reusable<std::vector<Operation>> transfer_stats;
 
-  // The numbers: after every command.
+  // With TieringOffloadingSpec: of any command that had some.
+  Reusable<std::vector<TierCallRecord>> tier_calls;
+
+  // The numbers: after every command; those of tiers where there may be some.
   std::uint32_t num_free_slots = 0;
   double target_t1_size = 0;
+  Reusable<std::uint32_t> num_tier_jobs;
+  Reusable<std::uint32_t> num_pending_promotions;
 
   // The whole state: where asked for.
   Reusable<std::vector<EngineTransfer>> transfers;
@@ -323,6 +468,9 @@ struct Observation : scheduler::Observation {
   Reusable<std::vector<OffloadedBlock>> t2;
   Reusable<KeyList> b1;
   Reusable<KeyList> b2;
+  Reusable<std::vector<TierTransfer>> tier_jobs;
+  Reusable<std::vector<TierTransfer>> pending_promotions;
+  Reusable<std::vector<TierContents>> tiers;
 
   static void declare(auto& fields) {
     using S = Observation;
@@ -340,14 +488,21 @@ struct Observation : scheduler::Observation {
     fields.add("completed_jobs", &S::completed_jobs, Domain::kResult, "by workers, in this step");
     fields.add("transfer_stats", &S::transfer_stats, Domain::kResult,
                "operations that were measured, type by type");
+    fields.add("tier_calls", &S::tier_calls, Domain::kResult, "on the tiers, oldest first");
     fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
     fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.add("num_tier_jobs", &S::num_tier_jobs, Domain::kState, "under way");
+    fields.add("num_pending_promotions", &S::num_pending_promotions, Domain::kState,
+               "keys queued for promotion");
     fields.add("transfers", &S::transfers, Domain::kState,
                "in the copy engines, rank by rank, in the order of submission");
     fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
     fields.add("t2", &S::t2, Domain::kState, "oldest first");
     fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
     fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+    fields.add("tier_jobs", &S::tier_jobs, Domain::kState, "under way, by number");
+    fields.add("pending_promotions", &S::pending_promotions, Domain::kState, "queued, in order");
+    fields.add("tiers", &S::tiers, Domain::kState, "what the tiers hold");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };
@@ -366,7 +521,13 @@ struct ConnectorSetup {
   std::string kv_connector;  ///< its name
   SchedulerConfig scheduler;
   OffloadingSpec spec;
+  std::vector<SecondaryTierHandle> tiers;  ///< scripted ones, which share one list of calls
 };
+
+/// The key of an offloaded block of a request's prompt, with fence; nothing where the prompt does
+/// not fill it. Requires: the spec has that group.
+std::optional<OffloadKey> key_of_prompt_block(const OffloadingSpec& spec, const Request& prompt,
+                                              GroupId group, std::uint32_t block);
 
 /// The same, or what is wrong with the configuration (position: the config line). Besides what
 /// check_spec says: failures need one group, since upstream takes invalid blocks of one group only;

@@ -11,6 +11,10 @@ std::optional<std::string> check_spec(const OffloadingSpec& spec) {
   const std::vector<KVCacheSpec>& groups = spec.kv_cache.groups;
   const std::uint32_t hash_block_size = spec.kv_cache.pool.hash.hash_block_size;
   const bool fences = spec.manager.rules.offload_fences_reuse;
+  if (spec.has_tiers) {
+    if (auto expected = check_tiering_config(spec.manager)) return expected;
+    if (spec.request_level_policy) return "no request_level_policy: each tier says what it wants";
+  }
   if (!fences) {
     const bool fits = groups.size() == 1 &&
                       groups.front().kind == KVCacheSpecKind::kFullAttention &&

@@ -5,12 +5,13 @@
 /// halves stand here, once; `reference/` and `optimized/` each code them.
 ///
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/offloading/{scheduler,worker}.py;
-/// v0.23.0 where Rules::offload_fences_reuse holds. What v0.19.0 does is called *hold* here, what
-/// v0.23.0 does *fence*.
+/// v0.23.0 where Rules::offload_fences_reuse holds, also v1/kv_offload/{cpu,tiering}/spec.py. What
+/// v0.19.0 does is called *hold* here, what v0.23.0 does *fence*.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@
 #include "contract/kv_connector.h"
 #include "contract/kv_connector_worker.h"
 #include "contract/offloading_manager.h"
+#include "contract/secondary_tier.h"
+#include "contract/tiering_manager.h"
 #include "contract/transfer_engine.h"
 
 namespace kvfence {
@@ -30,6 +33,7 @@ struct OffloadingSpec {
   std::uint32_t num_workers = 1;
   bool offload_prompt_only = true;    ///< fence: nothing that decoding adds is stored
   bool request_level_policy = false;  ///< fence: a loaded prefix is stored again (REQUEST_LEVEL)
+  bool has_tiers = false;             ///< fence: above secondary tiers (TieringOffloadingSpec)
   friend bool operator==(const OffloadingSpec&, const OffloadingSpec&) = default;
 };
 
@@ -37,7 +41,10 @@ struct OffloadingSpec {
 ///   - block_size_factor and num_workers are positive, the manager's configuration is sound;
 ///   - hold: one group, of full attention, whose block size is hash_block_size;
 ///   - fence: groups of full attention, sliding window or Mamba; hash_block_size divides each
-///     group's block size.
+///     group's block size;
+///   - with tiers: a TieringOffloadingManager can be built from the manager's configuration
+///     (check_tiering_config), and what a request wants stored again is the tiers' to say: no
+///     request_level_policy.
 std::optional<std::string> check_spec(const OffloadingSpec& spec);
 
 /// What the scheduler's half tells the workers about a step.
@@ -55,7 +62,9 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 /// block's last hash block; fence: packed with the group's number (contract/block_hash.h), as block
 /// keys. The manager is an OffloadingManager; "looks up", "touches" and so on are its operations. A
 /// lookup counts for the reuse filter, so that which keys are looked up, and how often, is part of
-/// the rules. g: tokens of a GPU block; f: block_size_factor; o = f * g.
+/// the rules. With tiers it is a TieringOffloadingManager, whose operations name the request; it
+/// alone is told what is marked *(tiers)*.
+/// g: tokens of a GPU block; f: block_size_factor; o = f * g.
 ///
 /// hold (one group)
 /// ----------------
@@ -109,7 +118,9 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 /// reported it; then its keys are completed: loads complete_load, stores complete_store, with
 /// success unless a worker's transfer failed. Reports of jobs from before a reset are passed over.
 ///
-/// on_new_request(request): known from now on. max_offload_tokens as its params say.
+/// on_new_request(request): known from now on. max_offload_tokens as its params say. It is
+///     REQUEST_LEVEL where request_level_policy is set, or the manager says so *(tiers)*; else
+///     BLOCK_LEVEL.
 ///     Requires: no request of that id is known (upstream would mix up their jobs).
 ///
 /// get_num_new_matched_tokens(request, c)
@@ -153,7 +164,8 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///        appended, and the non-null ones count as allocated in this step. If a group is windowed
 ///        and anything was allocated: in the windowed groups of every known request, ids before the
 ///        length before the appending that were allocated become 0. (v0.23.0: only those behind the
-///        cursor, so that after a reset it stores blocks that were used anew since.)
+///        cursor, so that after a reset it stores blocks that were used anew since.) Then
+///        on_schedule_end *(tiers)*, so that the stores below are of the manager's next step.
 ///     2. To flush: all jobs of preempted requests; jobs that watch a block that was allocated in
 ///        this step; and, if requests are known and all of them are finished, every job.
 ///     3. Stores, in the order of output.scheduled: n = min(num_computed + scheduled, num_tokens,
@@ -176,8 +188,8 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     A finished request without jobs is not known any more.
 ///
 /// request_finished(request)
-///     Never holds. With jobs under way: they watch their blocks in full-attention groups from now
-///     on; else it is not known any more.
+///     on_request_finished *(tiers)*. Never holds. With jobs under way: they watch their blocks in
+///     full-attention groups from now on; else it is not known any more.
 ///
 /// reset_cache()
 ///     The next metadata flushes every job under way; the manager is reset; cursors are 0; no job
@@ -185,6 +197,9 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     requests' sets of jobs, and fails at the next store of such a request; it also asserts that
 ///     a step lies between two resets with jobs under way.) Succeeds.
 ///     A finished request without jobs is not known any more.
+///     With tiers: changes nothing, and does not succeed. (v0.23.0 forgets the jobs under way above
+///     a manager that cannot be reset: their blocks stay reserved, or acquired, for ever;
+///     vllm#44541.)
 ///
 /// take_events(out)
 ///     The manager's: one BlockStored (no parent, no tokens, medium CPU; block size o with hold, 0
@@ -194,6 +209,13 @@ class OffloadingConnectorScheduler : public KVConnector {
   /// What an observer reads of the manager.
   virtual void policy_lists(PolicyLists& out) const = 0;
   virtual std::uint32_t num_free_slots() const = 0;
+
+  // What an observer reads of the tiers, and how it reaches them; as of TieringOffloadingManager.
+  virtual std::span<SecondaryTierHandle> tiers() { return {}; }
+  virtual std::uint32_t num_tier_jobs() const { return 0; }
+  virtual std::uint32_t num_pending_promotions() const { return 0; }
+  virtual void tier_jobs(std::vector<TierJobState>& out) const { out.clear(); }
+  virtual void pending_promotions(std::vector<PendingPromotionState>& out) const { out.clear(); }
 };
 
 /// The worker's half, as KVConnectorWorker. A *queued* store is submitted by the next

@@ -206,6 +206,19 @@ Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& fields
   return spec;
 }
 
+// Source: vLLM v0.23.0 v1/kv_offload/tiering/spec.py get_manager
+Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& fields,
+                                                    const OffloadingSpecContext& context,
+                                                    const std::string& file) {
+  Parsed<OffloadingSpec> spec = make_cpu_offloading_spec(fields, context, file);
+  if (!spec) return spec;
+  spec->has_tiers = true;
+  if (auto expected = check_spec(*spec)) {
+    return InputError{file, {}, "these settings", std::move(*expected)};
+  }
+  return spec;
+}
+
 // Source: vLLM v0.19.0 v1/kv_offload/factory.py register_spec
 std::optional<InputError> OffloadingSpecFactory::register_spec(const std::string& name,
                                                                Loader loader) {
@@ -269,10 +282,13 @@ Parsed<OffloadingSpec> OffloadingSpecFactory::create_spec(const std::vector<Fiel
 
 OffloadingSpecFactory built_in_offloading_specs() {
   OffloadingSpecFactory factory;
-  const auto error = factory.register_spec(kDefaultOffloadingSpec, [] {
-    return Parsed<OffloadingSpecBuilder>(OffloadingSpecBuilder(make_cpu_offloading_spec));
-  });
-  KVFENCE_CHECK(!error, "the first name is free");
+  const auto add = [&factory](const char* name, OffloadingSpecBuilder builder) {
+    const auto error = factory.register_spec(
+        name, [builder = std::move(builder)] { return Parsed<OffloadingSpecBuilder>(builder); });
+    KVFENCE_CHECK(!error, "the names differ");
+  };
+  add(kDefaultOffloadingSpec, make_cpu_offloading_spec);
+  add(kTieringOffloadingSpec, make_tiering_offloading_spec);
   return factory;
 }
 

@@ -32,6 +32,7 @@ using OffloadingSpecBuilder = std::function<Parsed<OffloadingSpec>(
 
 /// Where no spec_name is set.
 inline constexpr const char* kDefaultOffloadingSpec = "CPUOffloadingSpec";
+inline constexpr const char* kTieringOffloadingSpec = "TieringOffloadingSpec";
 
 /// CPUOffloadingSpec:
 ///
@@ -56,10 +57,18 @@ Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& settin
                                                 const OffloadingSpecContext& context,
                                                 const std::string& file = {});
 
+/// TieringOffloadingSpec: the settings of CPUOffloadingSpec, for a manager above secondary tiers.
+/// The tiers themselves are handed over beside the spec (where upstream makes them from
+/// `secondary_tiers`). Errors, besides: a profile without tiers; store_threshold of 2 and more.
+/// Source: vLLM v0.23.0 v1/kv_offload/tiering/spec.py.
+Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& settings,
+                                                    const OffloadingSpecContext& context,
+                                                    const std::string& file = {});
+
 /// What a shared library has to have under the name of the spec, as `extern "C"`.
 using OffloadingSpecEntry = void(OffloadingSpecBuilder& builder);
 
-/// A value. Knows nothing at first; built_in_offloading_specs() has CPUOffloadingSpec.
+/// A value. Knows nothing at first; built_in_offloading_specs() has the two above.
 class OffloadingSpecFactory {
  public:
   using Loader = std::function<Parsed<OffloadingSpecBuilder>()>;

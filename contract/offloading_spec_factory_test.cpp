@@ -94,6 +94,20 @@ TEST(OffloadingSpecFactory, SettingsReachTheSpec) {
   EXPECT_FALSE(spec->offload_prompt_only);
 }
 
+TEST(OffloadingSpecFactory, TieringOffloadingSpecAsksForTiers) {
+  const std::string settings = "spec_name=TieringOffloadingSpec cpu_bytes_to_use=4000 ";
+  const auto spec = create(settings + "eviction_policy=arc store_threshold=1");
+  ASSERT_TRUE(spec) << spec.error().to_text();
+  EXPECT_TRUE(spec->has_tiers);
+  EXPECT_EQ(spec->manager.cache.policy, EvictionPolicy::kARC);
+  EXPECT_EQ(spec->manager.cache.capacity, 10U);
+  EXPECT_FALSE(create("cpu_bytes_to_use=4000")->has_tiers);
+  EXPECT_EQ(error_of(settings + "store_threshold=2"),
+            "a.kvs: found these settings, expected no store_threshold above several tiers");
+  EXPECT_EQ(error_of(settings, context_of(Profile::kV019)),
+            "a.kvs: found these settings, expected a profile with the rule tiering: v0.23");
+}
+
 TEST(OffloadingSpecFactory, EachBadSettingIsNamed) {
   EXPECT_EQ(error_of(""), "a.kvs: found no cpu_bytes_to_use, expected cpu_bytes_to_use=BYTES");
   EXPECT_EQ(error_of("cpu_bytes_to_use=0"),
@@ -145,8 +159,8 @@ TEST(OffloadingSpecFactory, AModelThatDoesNotFitIsRefused) {
 
 TEST(OffloadingSpecFactory, ASpecIsFoundByNameOrInALibrary) {
   EXPECT_EQ(error_of("spec_name=Other"),
-            "a.kvs:1:10: found spec_name=Other, expected CPUOffloadingSpec, or a "
-            "spec_module_path");
+            "a.kvs:1:10: found spec_name=Other, expected CPUOffloadingSpec, "
+            "TieringOffloadingSpec, or a spec_module_path");
   const std::string library = kLibrary;
   const auto spec = create("spec_name=OneSlotSpec spec_module_path=\"" + library + "\"");
   ASSERT_TRUE(spec) << spec.error().to_text();

@@ -65,6 +65,9 @@ class ScriptedTier {
   /// The answer of on_new_request from now on.
   void want(OffloadPolicy policy) { policy_ = policy; }
 
+  /// The list that was given.
+  const std::shared_ptr<TierCalls>& calls() const { return calls_; }
+
   /// Null if it knows keys alone.
   TierFiles* files() { return files_.get(); }
 

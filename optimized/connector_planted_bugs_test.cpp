@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "contract/scripted_tier.h"
 #include "contract/scripted_transfer_engine.h"
 #include "optimized/copying_life.h"
 #include "optimized/kv_output_aggregator.h"
@@ -31,7 +33,22 @@ constexpr int kNumStepsBroken = 1'500;
 struct World {
   SchedulerConfig scheduler;
   OffloadingSpec spec;
+  std::uint32_t num_tiers = 0;
+  bool last_tier_wants_requests = false;  ///< at request level
 };
+
+/// Each side has its own.
+std::vector<SecondaryTierHandle> tiers_of(const World& world) {
+  std::vector<SecondaryTierHandle> tiers;
+  const auto calls = std::make_shared<TierCalls>();
+  for (std::uint32_t place = 0; place < world.num_tiers; ++place) {
+    ScriptedTier tier(place, calls);
+    const bool is_last = place + 1 == world.num_tiers;
+    if (is_last && world.last_tier_wants_requests) tier.want(OffloadPolicy::kRequestLevel);
+    tiers.emplace_back(std::move(tier));
+  }
+  return tiers;
+}
 
 World world_of(Profile profile) {
   World world;
@@ -56,6 +73,11 @@ World world_of(Profile profile) {
 void set_async(World& world) {
   world.scheduler.async_scheduling = true;
   world.scheduler.max_concurrent_batches = 2;
+}
+
+void add_tiers(World& world, std::uint32_t num_tiers) {
+  world.spec.has_tiers = true;
+  world.num_tiers = num_tiers;
 }
 
 void add_window(World& world, std::uint32_t block_size, std::uint32_t sliding_window) {
@@ -118,6 +140,15 @@ std::vector<World> worlds() {
   all.back().spec.manager.cache.capacity = 5;
   all.back().spec.block_size_factor = 2;
   all.back().spec.offload_prompt_only = false;
+  all.push_back(world_of(Profile::kV023));
+  add_tiers(all.back(), 2);
+  all.back().last_tier_wants_requests = true;
+  all.push_back(world_of(Profile::kV023));
+  add_tiers(all.back(), 1);
+  set_async(all.back());
+  all.back().spec.num_workers = 2;
+  all.back().spec.manager.cache.policy = EvictionPolicy::kARC;
+  all.back().spec.manager.cache.capacity = 5;
   for (World& world : all) world.spec.kv_cache = world.scheduler.kv_cache;
   return all;
 }
@@ -131,13 +162,15 @@ struct Observation : LifeObservation {
   std::vector<KVCacheEvent> events;
   PolicyLists lists;
   std::uint32_t num_free_slots = 0;
+  TierCalls tier_calls;
+  std::vector<TierJobState> tier_jobs;
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
 struct SoundSide {
   auto make_scheduler(const World& world) const {
-    return Scheduler(world.scheduler,
-                     KVConnectorHandle(make_offloading_connector_scheduler(world.spec)));
+    return Scheduler(world.scheduler, KVConnectorHandle(make_offloading_connector_scheduler(
+                                          world.spec, tiers_of(world))));
   }
   auto make_worker(const World& world) const {
     return make_offloading_connector_worker(world.spec);
@@ -149,7 +182,7 @@ struct SoundSide {
 struct PlantedSide {
   auto make_scheduler(const World& world) const {
     return Scheduler(world.scheduler, KVConnectorHandle(make_planted_offloading_connector_scheduler(
-                                          world.spec, bug)));
+                                          world.spec, bug, tiers_of(world))));
   }
   auto make_worker(const World& world) const {
     return make_planted_offloading_connector_worker(world.spec, bug);
@@ -181,6 +214,7 @@ class Life : public CopyingLife<Life<Side>, World, Side, Observation> {
 
   /// Failures and reports that come twice among them.
   void move_a_copy(ScriptedTransferEngine& engine) {
+    if (Base::world().num_tiers > 0 && Base::flip()) return move_a_tier();
     const std::uint32_t draw = Base::below(64);
     if (draw < 8 && next_job_ > 0) {
       engine.report_again(Base::below(next_job_));
@@ -199,6 +233,26 @@ class Life : public CopyingLife<Life<Side>, World, Side, Observation> {
         /*microseconds=*/draw % 3);
   }
 
+  ScriptedTier& tier(std::uint32_t place) {
+    return *connector().tiers()[place].template get_if<ScriptedTier>();
+  }
+
+  /// A job is over, mostly; or a tier loses a block, or is slow to find one.
+  void move_a_tier() {
+    const std::uint32_t draw = Base::below(64);
+    std::vector<TierJobState> jobs;
+    connector().tier_jobs(jobs);
+    if (draw >= 8 && !jobs.empty()) {
+      const TierJobState& job = jobs[draw % jobs.size()];
+      return tier(job.tier).finish(job.id, draw % 6 != 0);
+    }
+    ScriptedTier& changed = tier(draw % Base::world().num_tiers);
+    const std::vector<OffloadKey> held = changed.held();
+    if (held.empty()) return;
+    const OffloadKey& key = held[draw % held.size()];
+    draw < 4 ? changed.drop(key) : changed.ask_again(key, 1);
+  }
+
   void observe_metadata(const KVConnectorMetadata& told, Observation& seen) {
     const auto& metadata = static_cast<const OffloadingConnectorMetadata&>(told);
     seen.loads = metadata.loads;
@@ -215,6 +269,8 @@ class Life : public CopyingLife<Life<Side>, World, Side, Observation> {
   void observe_connector(Observation& seen) {
     connector().policy_lists(seen.lists);
     seen.num_free_slots = connector().num_free_slots();
+    connector().tier_jobs(seen.tier_jobs);
+    if (Base::world().num_tiers > 0) std::swap(seen.tier_calls, *tier(0).calls());
   }
 
   JobId next_job_ = 0;

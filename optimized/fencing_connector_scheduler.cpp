@@ -26,13 +26,14 @@ std::uint32_t window_of(const KVCacheSpec& spec, std::uint32_t offloaded_block_s
 
 template <class Instrumentation>
 BasicFencingConnectorScheduler<Instrumentation>::BasicFencingConnectorScheduler(
-    const OffloadingSpec& spec, Instrumentation instrumentation)
+    const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers,
+    Instrumentation instrumentation)
     : instrumentation_(instrumentation),
       block_size_factor_(spec.block_size_factor),
       num_workers_(spec.num_workers),
       offload_prompt_only_(spec.offload_prompt_only),
       request_level_policy_(spec.request_level_policy),
-      offloaded_(spec, instrumentation),
+      offloaded_(spec, std::move(tiers), instrumentation),
       watches_(spec.kv_cache.pool.num_gpu_blocks),
       places_(spec.kv_cache.pool.num_gpu_blocks),
       nothing_to_tell_(std::make_shared<OffloadingConnectorMetadata>()) {
@@ -83,8 +84,12 @@ void BasicFencingConnectorScheduler<Instrumentation>::on_new_request(
   }
   slot_of_request_[request.index] = slot;
   Tracked& tracked = tracked_[slot];
+  tracked.id = request.id;
   tracked.num_local_tokens = 0;
   tracked.max_offload_tokens = request.params.max_offload_tokens;
+  const OffloadPolicy policy = offloaded_.on_new_request({request.id});
+  tracked.is_request_level = request_level_policy_ || (policy == OffloadPolicy::kRequestLevel &&
+                                                       !planted(Bug::kTierPolicyIgnored));
   tracked.is_known = true;
   tracked.is_finished = false;
   ++num_known_;
@@ -176,8 +181,9 @@ std::optional<std::uint32_t> BasicFencingConnectorScheduler<Instrumentation>::lo
       if (limit < num_local + size) return 0;
       const std::uint32_t begin = num_local / size;
       const std::uint32_t end = std::min(ceil_div(limit, size), keys.size());
-      const Hit hit = group.is_windowed() ? lookup_window(keys, begin, end, group.window)
-                                          : lookup_prefix(keys, begin, end);
+      const Hit hit = group.is_windowed()
+                          ? lookup_window(keys, begin, end, group.window, {tracked.id})
+                          : lookup_prefix(keys, begin, end, {tracked.id});
       if (hit.is_deferred) {
         is_deferred = true;
       } else {
@@ -207,23 +213,24 @@ std::optional<std::uint32_t> BasicFencingConnectorScheduler<Instrumentation>::lo
 }
 
 template <class Instrumentation>
-LookupResult BasicFencingConnectorScheduler<Instrumentation>::lookup_key(OffloadKeyView key) {
+LookupResult BasicFencingConnectorScheduler<Instrumentation>::lookup_key(
+    OffloadKeyView key, const RequestContext& context) {
   instrumentation_.on_table_entries(1);
-  LookupResult result = LookupResult::kMiss;
-  const ErrorCode code = offloaded_.manager().lookup_key(key, result);
-  KVFENCE_CHECK(code == ErrorCode::kNone, "a connector that fences looks up key by key");
-  return result;
+  return offloaded_.lookup_key(key, context);
 }
 
 template <class Instrumentation>
 typename BasicFencingConnectorScheduler<Instrumentation>::Hit
 BasicFencingConnectorScheduler<Instrumentation>::lookup_prefix(const OffloadKeys& keys,
                                                                std::uint32_t begin,
-                                                               std::uint32_t end) {
+                                                               std::uint32_t end,
+                                                               const RequestContext& context) {
   Hit hit;
   for (std::uint32_t index = begin; index < end; ++index) {
-    const LookupResult result = lookup_key(keys[index]);
+    const LookupResult result = lookup_key(keys[index], context);
     if (result == LookupResult::kMiss) break;
+    const bool ends_hit = planted(Bug::kHitBeforePromotionServed) && offloaded_.tiering();
+    if (result == LookupResult::kPending && ends_hit && hit.num_blocks > 0) break;
     hit.is_deferred = hit.is_deferred || result == LookupResult::kPending;
     ++hit.num_blocks;
   }
@@ -235,13 +242,14 @@ typename BasicFencingConnectorScheduler<Instrumentation>::Hit
 BasicFencingConnectorScheduler<Instrumentation>::lookup_window(const OffloadKeys& keys,
                                                                std::uint32_t begin,
                                                                std::uint32_t end,
-                                                               std::uint32_t window) {
+                                                               std::uint32_t window,
+                                                               const RequestContext& context) {
   if (planted(Bug::kWindowOneShort)) window = std::max(window - 1, 1U);
   if (planted(Bug::kWindowOneLong)) ++window;
   Hit hit;
   std::uint32_t run = 0;
   for (std::uint32_t index = end; index > begin; --index) {
-    const LookupResult result = lookup_key(keys[index - 1]);
+    const LookupResult result = lookup_key(keys[index - 1], context);
     hit.is_deferred = hit.is_deferred || result == LookupResult::kPending;
     run = result == LookupResult::kHit ? run + 1 : 0;
     if (run < window) continue;
@@ -280,7 +288,7 @@ void BasicFencingConnectorScheduler<Instrumentation>::touch(const Tracked& track
     touched_.clear();
     for (; index < table.keys.size(); ++index) touched_.push_back(table.keys[index]);
     instrumentation_.on_table_entries(touched_.size());
-    offloaded_.manager().touch(touched_);
+    offloaded_.touch(touched_, {tracked.id});
   }
 }
 
@@ -349,8 +357,8 @@ template <class Instrumentation>
 void BasicFencingConnectorScheduler<Instrumentation>::complete(const Job& job) {
   view_keys(job);
   if (job.is_store) {
-    offloaded_.manager().complete_store(views_,
-                                        !job.has_failed || planted(Bug::kFailedStoreCompleted));
+    const bool success = !job.has_failed || planted(Bug::kFailedStoreCompleted);
+    offloaded_.complete_store(views_, {tracked_[job.tracked].id}, success);
   } else {
     offloaded_.complete_load(views_);
   }
@@ -411,7 +419,7 @@ void BasicFencingConnectorScheduler<Instrumentation>::update_state_after_alloc(
         job.keys.push_back({id, index});
       }
     }
-    if (!request_level_policy_ || planted(Bug::kLoadedPrefixSkipped)) {
+    if (!tracked.is_request_level || planted(Bug::kLoadedPrefixSkipped)) {
       tracked.tables[id].cursor = num_blocks;
     }
   }
@@ -444,6 +452,7 @@ bool BasicFencingConnectorScheduler<Instrumentation>::request_finished(
     ConnectorHost&, const ConnectorRequest& request, const BlocksByGroup&) {
   const std::uint32_t slot = slot_of(request.index);
   if (slot == kNone) return false;
+  if (!planted(Bug::kTiersNotToldOfEnd)) offloaded_.on_request_finished({request.id});
   slot_of_request_[request.index] = kNone;
   Tracked& tracked = tracked_[slot];
   tracked.is_finished = true;
@@ -489,6 +498,9 @@ std::shared_ptr<const KVConnectorMetadata>
 BasicFencingConnectorScheduler<Instrumentation>::build_connector_meta(
     ConnectorHost& host, const SchedulerOutput& output) {
   update_requests(host, output);
+  const bool ends_late = planted(Bug::kScheduleEndBehindStores);
+  const bool forgets_end = planted(Bug::kIdleStepDoesNotEnd) && output.scheduled.empty();
+  if (!ends_late && !forgets_end) offloaded_.on_schedule_end();
   const bool flushes_late = planted(Bug::kNewStoreFlushed);
   if (!flushes_late) flush_jobs(output);
   for (const SchedulerOutput::Scheduled& scheduled : output.scheduled) {
@@ -499,6 +511,7 @@ BasicFencingConnectorScheduler<Instrumentation>::build_connector_meta(
     plan_store(slot, request, num_storable_tokens(tracked_[slot], request, scheduled.num_tokens));
   }
   if (flushes_late) flush_jobs(output);
+  if (ends_late) offloaded_.on_schedule_end();
   allocated_.clear();
   ++step_;
   if (metadata_.loads.empty() && metadata_.stores.empty() && metadata_.jobs_to_flush.empty()) {
@@ -676,7 +689,7 @@ void BasicFencingConnectorScheduler<Instrumentation>::plan_store(std::uint32_t s
                                                                  std::uint32_t num_tokens) {
   gather_keys_to_store(tracked_[slot], num_tokens);
   if (!views_.empty()) {
-    if (!offloaded_.prepare_store(views_, prepared_)) {
+    if (!offloaded_.prepare_store(views_, {request.id}, prepared_)) {
       if (planted(Bug::kRefusedStoreMovesCursor)) set_cursors(tracked_[slot], num_tokens);
       return;
     }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "contract/offloading_connector.h"
@@ -26,8 +27,10 @@ namespace kvfence::optimized {
 template <class Instrumentation>
 class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler {
  public:
-  /// Requires: check_spec(spec) finds nothing, and the rule offload_fences_reuse.
+  /// Requires: check_spec(spec) finds nothing, and the rule offload_fences_reuse; tiers only if
+  /// spec.has_tiers.
   explicit BasicFencingConnectorScheduler(const OffloadingSpec& spec,
+                                          std::vector<SecondaryTierHandle> tiers = {},
                                           Instrumentation instrumentation = {});
 
   std::unique_ptr<KVConnector> clone() const override {
@@ -51,8 +54,25 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
   /// Cost: O(capacity + blocks + what is known).
   bool reset_cache() override;
 
-  void policy_lists(PolicyLists& out) const override { offloaded_.manager().policy().lists(out); }
-  std::uint32_t num_free_slots() const override { return offloaded_.manager().num_free_slots(); }
+  void policy_lists(PolicyLists& out) const override { offloaded_.cpu().policy().lists(out); }
+  std::uint32_t num_free_slots() const override { return offloaded_.cpu().num_free_slots(); }
+  std::span<SecondaryTierHandle> tiers() override {
+    return offloaded_.tiering() ? offloaded_.tiering()->tiers() : std::span<SecondaryTierHandle>();
+  }
+  std::uint32_t num_tier_jobs() const override {
+    return offloaded_.tiering() ? offloaded_.tiering()->num_jobs() : 0;
+  }
+  std::uint32_t num_pending_promotions() const override {
+    return offloaded_.tiering() ? offloaded_.tiering()->num_pending() : 0;
+  }
+  void tier_jobs(std::vector<TierJobState>& out) const override {
+    out.clear();
+    if (offloaded_.tiering()) offloaded_.tiering()->jobs(out);
+  }
+  void pending_promotions(std::vector<PendingPromotionState>& out) const override {
+    out.clear();
+    if (offloaded_.tiering()) offloaded_.tiering()->pending(out);
+  }
 
   const Instrumentation& instrumentation() const { return instrumentation_; }
 
@@ -81,10 +101,12 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
 
   /// A known request, in a slot that another one takes over later.
   struct Tracked {
+    std::string id;                      ///< for the tiers, also once its index is another one's
     std::vector<Table> tables;           ///< by group
     std::uint32_t num_local_tokens = 0;  ///< of the last lookup
     std::optional<std::uint32_t> max_offload_tokens;
     std::uint32_t first_job = kNone;
+    bool is_request_level = false;  ///< a loaded prefix is stored again
     bool is_known = false;
     bool is_finished = false;
   };
@@ -140,10 +162,11 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
     bool is_deferred = false;
   };
   std::optional<std::uint32_t> lookup(const Tracked& tracked, std::uint32_t num_tokens);
-  Hit lookup_prefix(const OffloadKeys& keys, std::uint32_t begin, std::uint32_t end);
+  Hit lookup_prefix(const OffloadKeys& keys, std::uint32_t begin, std::uint32_t end,
+                    const RequestContext& context);
   Hit lookup_window(const OffloadKeys& keys, std::uint32_t begin, std::uint32_t end,
-                    std::uint32_t window);
-  LookupResult lookup_key(OffloadKeyView key);
+                    std::uint32_t window, const RequestContext& context);
+  LookupResult lookup_key(OffloadKeyView key, const RequestContext& context);
   bool is_hit_being_loaded(const Tracked& tracked, std::uint32_t num_hit_tokens);
   void touch(const Tracked& tracked);
 

@@ -17,7 +17,7 @@ BasicHoldingConnectorScheduler<Instrumentation>::BasicHoldingConnectorScheduler(
       block_size_(spec.kv_cache.groups.front().block_size),
       block_size_factor_(spec.block_size_factor),
       offloaded_block_size_(block_size_ * block_size_factor_),
-      offloaded_(spec, instrumentation),
+      offloaded_(spec, /*tiers=*/{}, instrumentation),
       nothing_to_tell_(std::make_shared<OffloadingConnectorMetadata>()) {
   key_shape_.hash_bytes = hash_bytes(spec.kv_cache.pool.hash.algorithm);
   key_shape_.hashes_per_key = block_size_factor_;
@@ -76,7 +76,7 @@ MatchedTokens BasicHoldingConnectorScheduler<Instrumentation>::get_num_new_match
   const std::uint32_t num_blocks = keys.size();
   const auto touch_all = [&] {
     view_keys(keys, 0, num_blocks);
-    offloaded_.manager().touch(views_);
+    offloaded_.touch(views_, {request.id});
   };
   if (!planted(Bug::kTouchedBehindLookup)) touch_all();
   if (num_blocks * offloaded_block_size_ < num_local_tokens + offloaded_block_size_) {
@@ -84,9 +84,7 @@ MatchedTokens BasicHoldingConnectorScheduler<Instrumentation>::get_num_new_match
   }
   const std::uint32_t begin = num_local_tokens / offloaded_block_size_;
   view_keys(keys, begin, num_blocks);
-  std::uint32_t num_hits = 0;
-  const ErrorCode code = offloaded_.manager().lookup(views_, num_hits);
-  KVFENCE_CHECK(code == ErrorCode::kNone, "a connector that holds looks up a list");
+  const std::uint32_t num_hits = offloaded_.lookup(views_);
   if (num_hits == 0) return {0, false};
   const std::uint32_t hit_end = offloaded_block_size_ * (begin + num_hits);
   if (hit_end < num_local_tokens + offloaded_block_size_) return {0, false};
@@ -173,7 +171,7 @@ template <class Instrumentation>
 void BasicHoldingConnectorScheduler<Instrumentation>::complete_stores(Tracked& tracked) {
   if (tracked.pending.empty()) return;
   view_keys(tracked, tracked.pending);
-  offloaded_.manager().complete_store(views_, /*success=*/true);
+  offloaded_.complete_store(views_, /*request=*/{}, /*success=*/true);
   tracked.pending.clear();
 }
 
@@ -192,7 +190,7 @@ void BasicHoldingConnectorScheduler<Instrumentation>::plan_store(Tracked& tracke
       static_cast<std::uint32_t>(tracked.block_ids.size() / block_size_factor_);
   const std::uint32_t num_blocks = std::min({cursor, tracked.keys.size(), num_allocated});
   view_keys(tracked.keys, tracked.cursor, num_blocks);
-  if (!offloaded_.prepare_store(views_, prepared_)) {
+  if (!offloaded_.prepare_store(views_, {request.id}, prepared_)) {
     if (planted(Bug::kRefusedStoreMovesCursor)) tracked.cursor = cursor;
     return;
   }
@@ -210,7 +208,7 @@ void BasicHoldingConnectorScheduler<Instrumentation>::add_store(Tracked& tracked
     touched_.push_back(tracked.keys[index]);
   }
   instrumentation_.on_table_entries(touched_.size());
-  offloaded_.manager().touch(touched_);
+  offloaded_.touch(touched_, {request.id});
   TransferJob& store = metadata_.stores.emplace_back();
   store.request = request.id;
   store.spec.is_store = true;

@@ -44,8 +44,8 @@ class BasicHoldingConnectorScheduler final : public OffloadingConnectorScheduler
   }
   bool reset_cache() override { return true; }
 
-  void policy_lists(PolicyLists& out) const override { offloaded_.manager().policy().lists(out); }
-  std::uint32_t num_free_slots() const override { return offloaded_.manager().num_free_slots(); }
+  void policy_lists(PolicyLists& out) const override { offloaded_.cpu().policy().lists(out); }
+  std::uint32_t num_free_slots() const override { return offloaded_.cpu().num_free_slots(); }
 
   const Instrumentation& instrumentation() const { return instrumentation_; }
 

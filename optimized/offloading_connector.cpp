@@ -10,10 +10,12 @@ namespace {
 
 template <class Instrumentation>
 std::unique_ptr<OffloadingConnectorScheduler> make_scheduler(const OffloadingSpec& spec,
+                                                             std::vector<SecondaryTierHandle> tiers,
                                                              Instrumentation instrumentation) {
   KVFENCE_CHECK(!check_spec(spec), "no connector can be built from the spec");
   if (spec.manager.rules.offload_fences_reuse) {
-    return std::make_unique<BasicFencingConnectorScheduler<Instrumentation>>(spec, instrumentation);
+    return std::make_unique<BasicFencingConnectorScheduler<Instrumentation>>(spec, std::move(tiers),
+                                                                             instrumentation);
   }
   return std::make_unique<BasicHoldingConnectorScheduler<Instrumentation>>(spec, instrumentation);
 }
@@ -30,8 +32,8 @@ std::unique_ptr<KVConnectorWorker> make_worker(const OffloadingSpec& spec,
 }  // namespace
 
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
-    const OffloadingSpec& spec) {
-  return make_scheduler(spec, NoInstrumentation());
+    const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers) {
+  return make_scheduler(spec, std::move(tiers), NoInstrumentation());
 }
 
 std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec) {
@@ -39,8 +41,9 @@ std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const Offloa
 }
 
 std::unique_ptr<OffloadingConnectorScheduler> make_planted_offloading_connector_scheduler(
-    const OffloadingSpec& spec, PlantedInstrumentation instrumentation) {
-  return make_scheduler(spec, instrumentation);
+    const OffloadingSpec& spec, PlantedInstrumentation instrumentation,
+    std::vector<SecondaryTierHandle> tiers) {
+  return make_scheduler(spec, std::move(tiers), instrumentation);
 }
 
 std::unique_ptr<KVConnectorWorker> make_planted_offloading_connector_worker(

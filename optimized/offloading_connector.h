@@ -3,6 +3,7 @@
 /// The two halves of an offloading connector, as the rules of a spec ask for them.
 
 #include <memory>
+#include <vector>
 
 #include "contract/kv_connector_worker.h"
 #include "contract/offloading_connector.h"
@@ -10,17 +11,18 @@
 
 namespace kvfence::optimized {
 
-/// Requires: check_spec(spec) finds nothing.
+/// Requires: check_spec(spec) finds nothing; tiers only if spec.has_tiers.
 /// Cost: O(slots + GPU blocks). What is allocated later are the metadata, lists as long as the
 /// longest call, and what the known requests and the transfers under way take.
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
-    const OffloadingSpec& spec);
+    const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers = {});
 std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec);
 
-/// With a planted bug, from a PlantedConnectorBug or, in the manager inside, a PlantedOffloadingBug
-/// or PlantedCachePolicyBug.
+/// With a planted bug, from a PlantedConnectorBug or, in the manager inside, a
+/// PlantedOffloadingBug, PlantedTieringBug or PlantedCachePolicyBug.
 std::unique_ptr<OffloadingConnectorScheduler> make_planted_offloading_connector_scheduler(
-    const OffloadingSpec& spec, PlantedInstrumentation instrumentation);
+    const OffloadingSpec& spec, PlantedInstrumentation instrumentation,
+    std::vector<SecondaryTierHandle> tiers = {});
 std::unique_ptr<KVConnectorWorker> make_planted_offloading_connector_worker(
     const OffloadingSpec& spec, PlantedInstrumentation instrumentation);
 

@@ -11,7 +11,8 @@
 
 namespace kvfence::optimized {
 
-/// A bug said to be of hold or of fence does nothing under the other rules.
+/// A bug said to be of hold or of fence does nothing under the other rules, one of tiers nothing
+/// without them.
 enum class PlantedConnectorBug : std::uint8_t {
   kNone,
   kPreemptedStoresNotFlushed,
@@ -71,6 +72,15 @@ enum class PlantedConnectorBug : std::uint8_t {
   kDirectionsSwapped,
   kStatsKept,
   kStatsOfRank0,
+  kTiersNotToldOfEnd,
+  kIdleStepDoesNotEnd,
+  kScheduleEndBehindStores,
+  kTierPolicyIgnored,
+  kHitBeforePromotionServed,
+  kStoresStayInCPU,
+  kFailedPromotionServed,
+  kPromotionReadyAtOnce,
+  kFullCacheAsksAgain,
 };
 
 struct PlantedConnectorBugInfo {
@@ -80,7 +90,7 @@ struct PlantedConnectorBugInfo {
   std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
 };
 
-inline constexpr std::array<PlantedConnectorBugInfo, 57> kPlantedConnectorBugs = {{
+inline constexpr std::array<PlantedConnectorBugInfo, 66> kPlantedConnectorBugs = {{
     {PlantedConnectorBug::kPreemptedStoresNotFlushed, "preempted_stores_not_flushed",
      "Nothing is flushed for a preempted request.", "vllm#29870"},
     {PlantedConnectorBug::kPreemptedStoresStayPending, "preempted_stores_stay_pending",
@@ -213,6 +223,27 @@ inline constexpr std::array<PlantedConnectorBugInfo, 57> kPlantedConnectorBugs =
      "A worker's statistics begin with those of the steps before.", "ours"},
     {PlantedConnectorBug::kStatsOfRank0, "stats_of_rank_0",
      "The statistics of the other ranks are left out.", "ours"},
+    {PlantedConnectorBug::kTiersNotToldOfEnd, "tiers_not_told_of_end",
+     "tiers: They are not told that a request has ended.", "vllm#52571"},
+    {PlantedConnectorBug::kIdleStepDoesNotEnd, "idle_step_does_not_end",
+     "tiers: A step without tokens does not end for them, so that what it promotes stays queued.",
+     "vllm#41945"},
+    {PlantedConnectorBug::kScheduleEndBehindStores, "schedule_end_behind_stores",
+     "tiers: A step ends for them behind its stores, which do not poll any more.", "ours"},
+    {PlantedConnectorBug::kTierPolicyIgnored, "tier_policy_ignored",
+     "tiers: The loaded prefix is not stored again for a tier that wants whole requests.",
+     "vllm#45823"},
+    {PlantedConnectorBug::kHitBeforePromotionServed, "hit_before_promotion_served",
+     "tiers: A lookup is content with what lies before a block that is being promoted.",
+     "vllm#49902"},
+    {PlantedConnectorBug::kStoresStayInCPU, "stores_stay_in_cpu",
+     "tiers: What was stored is completed in the CPU cache alone.", "vllm#46865"},
+    {PlantedConnectorBug::kFailedPromotionServed, "failed_promotion_served",
+     "tiers: What a tier could not bring up is served.", "vllm#50321"},
+    {PlantedConnectorBug::kPromotionReadyAtOnce, "promotion_ready_at_once",
+     "tiers: A promoted block can be read as soon as its transfer is submitted.", "vllm#34526"},
+    {PlantedConnectorBug::kFullCacheAsksAgain, "full_cache_asks_again",
+     "tiers: A request is put off for a block that nothing can make room for.", "vllm#40020"},
 }};
 
 /// The entry of a bug. Requires: bug is not kNone.

@@ -54,7 +54,9 @@ template <class Instrumentation>
 void BasicTieringOffloadingManager<Instrumentation>::end_promotion(const Job& job, bool success) {
   if (!success && planted(Bug::kFailedPromotionStaysPending)) return;
   for (Index block : job.blocks) use_of(block).is_promoted = false;
-  if (planted(Bug::kFailedPromotionIsReady)) success = true;
+  const bool hides_failure =
+      planted(Bug::kFailedPromotionIsReady) || planted(PlantedConnectorBug::kFailedPromotionServed);
+  if (hides_failure) success = true;
   primary_.complete_store(views_of(job.blocks), success);
   if (success && planted(Bug::kUnreadPromotionHeld)) hold_unread(job);
 }
@@ -78,8 +80,9 @@ LookupResult BasicTieringOffloadingManager<Instrumentation>::ask_tiers(
     instrumentation_.on_table_entries(1);
     const LookupResult found = tiers_[tier].lookup(key, request);
     if (found == LookupResult::kHit) {
-      const bool asks_again =
-          initiate_promotion(tier, key, request) || planted(Bug::kFullPrimaryAsksAgain);
+      const bool asks_again = initiate_promotion(tier, key, request) ||
+                              planted(Bug::kFullPrimaryAsksAgain) ||
+                              planted(PlantedConnectorBug::kFullCacheAsksAgain);
       return asks_again ? LookupResult::kPending : LookupResult::kMiss;
     }
     if (found == LookupResult::kMiss) continue;
@@ -329,6 +332,9 @@ void BasicTieringOffloadingManager<Instrumentation>::submit_group(std::uint32_t 
   slots_.clear();
   for (Index block : job.blocks) slots_.push_back(policy().slot(block));
   tiers_[tier].submit_load({id, views_of(job.blocks), slots_, {job.req_id}});
+  if (planted(PlantedConnectorBug::kPromotionReadyAtOnce)) {
+    primary_.complete_store(views_of(job.blocks), /*success=*/true);
+  }
 }
 
 /// Good until the next call, and as long as the blocks stay or nothing is inserted.

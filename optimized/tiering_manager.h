@@ -57,6 +57,11 @@ class BasicTieringOffloadingManager {
   const Instrumentation& instrumentation() const { return instrumentation_; }
   const auto& job_table() const { return jobs_; }
 
+  /// Of a planted bug of those above: the tiers do not get what was stored.
+  void complete_store_unseen(std::span<const OffloadKeyView> keys, bool success) {
+    primary_.complete_store(keys, success);
+  }
+
   /// Cost: O(keys of all jobs); for an observer.
   void jobs(std::vector<TierJobState>& out) const;
   /// Cost: O(queued keys); for an observer.
@@ -100,6 +105,7 @@ class BasicTieringOffloadingManager {
   };
 
   bool planted(PlantedTieringBug bug) const { return instrumentation_.planted(bug); }
+  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
   const Policy& policy() const { return primary_.policy(); }
   SlotUse& use_of(Index block) { return uses_[policy().slot(block)]; }
 

@@ -221,6 +221,15 @@ void Copies::count(std::map<std::string, std::uint32_t>& counts, const std::stri
   complete.push_back(name);
 }
 
+void Copies::fill_slot(SlotId slot, const std::vector<Content>& parts) {
+  const std::uint32_t factor = setup_.spec.block_size_factor;
+  for (Rank& rank : ranks_) {
+    for (std::uint32_t sub = 0; sub < factor; ++sub) {
+      rank.slots[slot * factor + sub] = sub < parts.size() ? parts[sub] : Content{};
+    }
+  }
+}
+
 // ---- The copy engines ----
 
 ErrorCode Copies::advance(const AdvanceTransfer& command, bool may_fail) {

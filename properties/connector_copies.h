@@ -99,6 +99,9 @@ class Copies {
   }
   std::size_t num_ranks() const { return ranks_.size(); }
 
+  /// A tier has filled a slot, on all ranks; `parts`: by sub-block, empty for nobody knows what.
+  void fill_slot(SlotId slot, const std::vector<Content>& parts);
+
   /// Calls visit(rank, copy) for each that is queued, or has not ended.
   template <class Visit>
   void for_each_under_way(Visit&& visit) const {

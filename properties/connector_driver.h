@@ -3,14 +3,16 @@
 /// Puts a scheduler with an offloading connector, the workers' halves of all ranks and their copy
 /// engines behind the interface that a lockstep drives (copying_connector_driver.h).
 ///
-/// Besides the codes there:
+/// Besides the codes there, and those of the commands that begin with `tier_`:
 ///   kBadRange  advance_transfer: to "submitted"
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "contract/implementation.h"
 #include "contract/kv_output_aggregator.h"
 #include "contract/offloading_connector.h"
+#include "contract/scripted_tier.h"
 #include "contract/scripted_transfer_engine.h"
 #include "properties/copying_connector_driver.h"
 
@@ -38,7 +41,11 @@ class ConnectorDriver final
 
   std::optional<ImplementationFailure> reset(const Config& config) override {
     transfers_may_fail_ = config.transfers_may_fail;
-    return Base::reset(config);
+    auto failure = Base::reset(config);
+    if (failure) return failure;
+    tier_calls_.reset();
+    if (has_tier(0)) tier_calls_ = tier(0).calls();
+    return failure;
   }
 
  private:
@@ -81,9 +88,68 @@ class ConnectorDriver final
                                                                   : ErrorCode::kUnknownJob;
   }
 
+  ErrorCode run(const connector::ResetPrefixCache& command, const World& world) {
+    if (command.reset_connector && has_tiers()) return ErrorCode::kNotInConfig;
+    return Base::run(command, world);
+  }
+
+  ErrorCode run(const connector::TierFinish& command, const World&) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    tier(command.tier).finish(command.job, command.success);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const connector::TierAskAgain& command, const World& world) {
+    const ErrorCode error =
+        find_keys(command.tier, command.request, command.group, {command.block}, world);
+    if (error == ErrorCode::kNone) tier(command.tier).ask_again(keys_.front(), command.times);
+    return error;
+  }
+
+  ErrorCode run(const connector::TierAdd& command, const World& world) {
+    const ErrorCode error =
+        find_keys(command.tier, command.request, command.group, command.blocks, world);
+    if (error != ErrorCode::kNone) return error;
+    for (const OffloadKey& key : keys_) tier(command.tier).add(key);
+    return error;
+  }
+
+  ErrorCode run(const connector::TierDrop& command, const World& world) {
+    const ErrorCode error =
+        find_keys(command.tier, command.request, command.group, command.blocks, world);
+    if (error != ErrorCode::kNone) return error;
+    for (const OffloadKey& key : keys_) tier(command.tier).drop(key);
+    return error;
+  }
+
+  bool has_tiers() const { return Base::setup().spec.has_tiers; }
+  bool has_tier(std::uint32_t place) { return place < connector().tiers().size(); }
+  ScriptedTier& tier(std::uint32_t place) {
+    return *connector().tiers()[place].template get_if<ScriptedTier>();
+  }
+
+  /// Fills keys_.
+  ErrorCode find_keys(std::uint32_t place, const std::string& request, GroupId group,
+                      const std::vector<std::uint32_t>& blocks, const World& world) {
+    const OffloadingSpec& spec = Base::setup().spec;
+    if (!has_tier(place) || group >= spec.kv_cache.groups.size()) return ErrorCode::kNotInConfig;
+    const Request* prompt = world.requests().find(request);
+    if (!prompt) return ErrorCode::kUnknownRequest;
+    keys_.clear();
+    for (std::uint32_t block : blocks) {
+      const std::optional<OffloadKey> key = key_of_prompt_block(spec, *prompt, group, block);
+      if (!key) return ErrorCode::kBadRange;
+      keys_.push_back(*key);
+    }
+    return ErrorCode::kNone;
+  }
+
   // ---- Observations ----
 
   void forget_connector_answer() {
+    observation().tier_calls.reset();
+    observation().num_tier_jobs.reset();
+    observation().num_pending_promotions.reset();
     observation().loads.reset();
     observation().stores.reset();
     observation().requests_to_flush.reset();
@@ -101,6 +167,13 @@ class ConnectorDriver final
     observation().t2.reset();
     observation().b1.reset();
     observation().b2.reset();
+    forget_tiers();
+  }
+
+  void forget_tiers() {
+    observation().tier_jobs.reset();
+    observation().pending_promotions.reset();
+    observation().tiers.reset();
   }
 
   void observe_metadata(const OffloadingConnectorMetadata& metadata) {
@@ -148,6 +221,35 @@ class ConnectorDriver final
     connector().policy_lists(lists_);
     observation().num_free_slots = connector().num_free_slots();
     observation().target_t1_size = lists_.target_t1_size;
+    if (!has_tiers()) return;
+    observation().num_tier_jobs.emplace() = connector().num_tier_jobs();
+    observation().num_pending_promotions.emplace() = connector().num_pending_promotions();
+    observe_tier_calls();
+  }
+
+  void observe_tier_calls() {
+    if (!tier_calls_ || tier_calls_->empty()) return;
+    std::vector<connector::TierCallRecord>& records = observation().tier_calls.emplace();
+    records.resize(tier_calls_->size());
+    for (std::size_t index = 0; index < records.size(); ++index) {
+      const TierCall& call = (*tier_calls_)[index];
+      connector::TierCallRecord& record = records[index];
+      record.method = call.method;
+      record.tier = call.tier;
+      record.request = call.request;
+      record.job.reset();
+      if (call.method == "submit_store" || call.method == "submit_load") {
+        record.job = static_cast<std::uint32_t>(call.job_id);
+      }
+      record.keys.assign(call.keys.begin(), call.keys.end());
+      record.slots = call.slots;
+      record.answer = call.answer;
+      for (const JobResult& result : call.results) {
+        record.answer += (record.answer.empty() ? "" : " ") + std::to_string(result.job_id) +
+                         (result.success ? " done" : " failed");
+      }
+    }
+    tier_calls_->clear();
   }
 
   void observe_connector_state() {
@@ -165,8 +267,43 @@ class ConnectorDriver final
     }
     observe_blocks(lists_.t1, observation().t1.emplace());
     observe_blocks(lists_.t2, observation().t2.emplace());
-    observe_ghosts(lists_.b1, observation().b1.emplace());
-    observe_ghosts(lists_.b2, observation().b2.emplace());
+    observe_keys(lists_.b1, observation().b1.emplace());
+    observe_keys(lists_.b2, observation().b2.emplace());
+    // The one before may have had a configuration with tiers.
+    if (!has_tiers()) return forget_tiers();
+    observe_tiers();
+  }
+
+  void observe_tiers() {
+    connector().tier_jobs(job_states_);
+    std::vector<connector::TierTransfer>& jobs = observation().tier_jobs.emplace();
+    jobs.resize(job_states_.size());
+    for (std::size_t index = 0; index < jobs.size(); ++index) {
+      observe_tier_transfer(job_states_[index], jobs[index]);
+      jobs[index].job = static_cast<std::uint32_t>(job_states_[index].id);
+      jobs[index].promotion = job_states_[index].is_promotion;
+    }
+    connector().pending_promotions(pending_states_);
+    std::vector<connector::TierTransfer>& pending = observation().pending_promotions.emplace();
+    pending.resize(pending_states_.size());
+    for (std::size_t index = 0; index < pending.size(); ++index) {
+      observe_tier_transfer(pending_states_[index], pending[index]);
+      pending[index].job.reset();
+      pending[index].promotion = true;
+    }
+    std::vector<connector::TierContents>& tiers = observation().tiers.emplace();
+    tiers.resize(connector().tiers().size());
+    for (std::uint32_t place = 0; has_tier(place); ++place) {
+      observe_keys(tier(place).held(), tiers[place].held);
+    }
+  }
+
+  template <class State>
+  static void observe_tier_transfer(const State& state, connector::TierTransfer& shown) {
+    shown.tier = state.tier;
+    shown.request = state.req_id;
+    shown.keys.assign(state.keys.begin(), state.keys.end());
+    shown.slots = state.slots;
   }
 
   static void observe_blocks(const std::vector<PolicyEntry>& entries,
@@ -181,12 +318,16 @@ class ConnectorDriver final
     }
   }
 
-  static void observe_ghosts(const std::vector<OffloadKey>& ghosts, KeyList& keys) {
-    keys.assign(ghosts.begin(), ghosts.end());
+  static void observe_keys(const std::vector<OffloadKey>& observed, KeyList& keys) {
+    keys.assign(observed.begin(), observed.end());
   }
 
   bool transfers_may_fail_ = false;
+  std::shared_ptr<TierCalls> tier_calls_;  ///< null without tiers
   PolicyLists lists_;
+  std::vector<OffloadKey> keys_;
+  std::vector<TierJobState> job_states_;
+  std::vector<PendingPromotionState> pending_states_;
 };
 
 }  // namespace kvfence

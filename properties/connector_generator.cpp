@@ -5,11 +5,15 @@
 #include <utility>
 
 #include "contract/check.h"
+#include "contract/offloading_spec_factory.h"
 #include "properties/kv_cache_generator.h"
 #include "properties/request_draws.h"
 
 namespace kvfence::connector {
 namespace {
+
+/// Jobs of tiers that are not said to be over once more.
+constexpr std::size_t kEndedTierJobsMax = 32;
 
 /// Reported transfers that may be reported again.
 constexpr std::size_t kReportedMax = 4;
@@ -85,10 +89,18 @@ void draw_connector(Choices& choices, Config& config) {
   config.offload_prompt_only = choices.once_in(3);
   config.request_level_policy = choices.once_in(4);
   config.transfers_may_fail = choices.once_in(2) && config.groups.size() == 1;
+  if (config.profile == "v0.19" || !choices.once_in(3)) return;
+  config.spec_name = kTieringOffloadingSpec;
+  config.store_threshold = 0;
+  config.request_level_policy = false;
+  config.num_tiers = choices.once_in(16) ? 0 : 1 + choices.below(3);
+  for (std::uint32_t tier = 0; tier < config.num_tiers; ++tier) {
+    if (choices.once_in(4)) config.request_level_tiers.push_back(tier);
+  }
 }
 
 /// How much an episode may favour each action.
-constexpr std::array<std::uint32_t, 7> kUsualWeights = {
+constexpr std::array<std::uint32_t, 8> kUsualWeights = {
     160,  // kStep
     24,   // kAdd
     8,    // kFinish
@@ -96,6 +108,7 @@ constexpr std::array<std::uint32_t, 7> kUsualWeights = {
     2,    // kPause
     12,   // kReset
     2,    // kReportAgain
+    16,   // kTier
 };
 
 }  // namespace
@@ -146,6 +159,12 @@ Generator::Generator(const Config& config, Choices& choices)
   part_in_ = choices.once_in(2) ? 2 : 8;
   fail_in_ = choices.once_in(2) ? 3 : 10;
   odd_in_ = choices.once_in(4) ? 12 : 64;
+  const Parsed<ConnectorSetup> setup = make_connector_setup(config);
+  KVFENCE_CHECK(setup, "commands for a configuration that was not validated");
+  spec_ = setup->spec;
+  tier_late_in_ = 1 + choices.below(choices.once_in(2) ? 3 : 12);
+  tier_fail_in_ = choices.once_in(2) ? 4 : 20;
+  found_in_ = choices.once_in(2) ? 2 : 6;
 
   // Eager, usual, lazy; all alike, each its own way, or one behind the others.
   constexpr std::array<std::uint32_t, 4> kLate = {1, 3, 6, 30};
@@ -185,6 +204,7 @@ void Generator::take_in(const Observation& now) {
     }
   }
   if (now.requests.has_value()) known_ = *now.requests;
+  if (now.tier_jobs.has_value()) tier_jobs_ = *now.tier_jobs;
   if (!now.transfers.has_value()) return;
   for (const EngineTransfer& transfer : transfers_) {
     const bool is_there =
@@ -203,6 +223,11 @@ Command Generator::draw(Choices& choices, const World& world) {
     return add(choices, world);
   }
   if (auto command = copy(choices)) return *command;
+  if (auto command = end_tier_job(choices)) return *command;
+  const auto* added = last_ ? std::get_if<AddRequest>(&*last_) : nullptr;
+  if (added && config_.num_tiers > 0 && choices.once_in(found_in_)) {
+    if (auto command = change_tier(choices, added->id, world)) return *command;
+  }
   if (pause_state_ != PauseState::kUnpaused && choices.once_in(4)) return SetPauseState{};
 
   const auto num_live = static_cast<std::uint32_t>(
@@ -231,6 +256,12 @@ Command Generator::draw(Choices& choices, const World& world) {
       const EngineTransfer& transfer = pick(choices, reported_);
       return ReportTransferAgain{transfer.rank, transfer.job};
     }
+    case Action::kTier: {
+      if (names_.empty() || config_.num_tiers == 0) return step(choices);
+      const std::size_t num_recent = std::min<std::size_t>(names_.size(), 6);
+      const std::uint32_t age = choices.below(static_cast<std::uint32_t>(num_recent));
+      return change_tier(choices, names_[names_.size() - 1 - age], world).value_or(step(choices));
+    }
   }
   KVFENCE_CHECK(false, "an action outside its enumeration");
 }
@@ -255,6 +286,44 @@ std::optional<Command> Generator::copy(Choices& choices) const {
     return command;
   }
   return std::nullopt;
+}
+
+std::optional<Command> Generator::end_tier_job(Choices& choices) {
+  for (const TierTransfer& job : tier_jobs_) {
+    const auto ended = std::find(ended_tier_jobs_.begin(), ended_tier_jobs_.end(), *job.job);
+    if (ended != ended_tier_jobs_.end() || !choices.once_in(tier_late_in_)) continue;
+    ended_tier_jobs_.push_back(*job.job);
+    if (ended_tier_jobs_.size() > kEndedTierJobsMax) {
+      ended_tier_jobs_.erase(ended_tier_jobs_.begin());
+    }
+    return TierFinish{job.tier, *job.job, !choices.once_in(tier_fail_in_)};
+  }
+  return std::nullopt;
+}
+
+/// Of the first blocks, as others that share the prefix have them; or of any one.
+std::optional<Command> Generator::change_tier(Choices& choices, const std::string& request,
+                                              const World& world) const {
+  const Request* prompt = world.requests().find(request);
+  const GroupId group = choices.below(static_cast<std::uint32_t>(config_.groups.size()));
+  std::uint32_t num_blocks = 0;
+  while (prompt && key_of_prompt_block(spec_, *prompt, group, num_blocks)) ++num_blocks;
+  if (num_blocks == 0) return std::nullopt;
+  const std::uint32_t tier = choices.below(config_.num_tiers);
+  std::vector<std::uint32_t> blocks = {choices.below(num_blocks)};
+  if (!choices.once_in(4)) {
+    const std::uint32_t end = blocks.front() + 1;
+    blocks.clear();
+    for (std::uint32_t block = 0; block < end; ++block) blocks.push_back(block);
+  }
+  switch (choices.below(6)) {
+    case 0:
+      return TierAskAgain{tier, request, blocks.back(), group, choices.below(3)};
+    case 1:
+      return TierDrop{tier, request, std::move(blocks), group};
+    default:
+      return TierAdd{tier, request, std::move(blocks), group};
+  }
 }
 
 /// Upstream cannot take in invalid blocks where there are several groups; behind a window it goes
@@ -291,6 +360,17 @@ Command Generator::bent(Choices& choices, Command command) const {
   if (is_step && choices.once_in(3)) {
     if (!in_flight_.empty() && choices.once_in(2)) return Schedule{};
     return draw_update<Update>(in_flight_, requests_, choices);
+  }
+  if (config_.spec_name == kTieringOffloadingSpec && choices.once_in(4)) {
+    const std::uint32_t tier = choices.below(config_.num_tiers + 1);
+    const std::uint32_t number = choices.below(24);
+    if (choices.once_in(2)) return TierFinish{tier, number, choices.once_in(2)};
+    const std::string name = draw_name(known_, names_, choices);
+    const GroupId group =
+        choices.below(static_cast<std::uint32_t>(config_.groups.size()) + choices.below(2));
+    if (choices.once_in(2)) return TierAskAgain{tier, name, number, group, 1};
+    return choices.once_in(2) ? Command(TierAdd{tier, name, {number}, group})
+                              : Command(TierDrop{tier, name, {number}, group});
   }
   if (choices.once_in(6)) {
     const auto progress = static_cast<TransferProgress>(1 + choices.below(3));

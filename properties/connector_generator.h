@@ -1,9 +1,9 @@
 #pragma once
 
 /// Draws configurations and commands for the connector target: GPU blocks that run out all the
-/// time, few slots of CPU memory, requests that share prefixes, copy engines that are eager, lazy
-/// or uneven between the ranks, aborts and resets while copies are under way, and now and then a
-/// command that no engine sends.
+/// time, few slots of CPU memory, tiers below them in a share of the episodes, requests that share
+/// prefixes, copy engines and tiers that are eager, lazy or uneven, aborts and resets while copies
+/// are under way, and now and then a command that no engine sends.
 
 #include <cstddef>
 #include <cstdint>
@@ -48,8 +48,9 @@ class Generator {
     kPause,
     kReset,
     kReportAgain,
+    kTier,
   };
-  static constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kReportAgain) + 1;
+  static constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kTier) + 1;
 
   void take_in(const Observation& now);
   Command draw(Choices& choices, const World& world);
@@ -58,6 +59,11 @@ class Generator {
   /// What a copy engine does now, if anything.
   std::optional<Command> copy(Choices& choices) const;
   bool may_fail(const EngineTransfer& transfer) const;
+  /// A job of a tier that is over now, if any is.
+  std::optional<Command> end_tier_job(Choices& choices);
+  /// What happens to the blocks of a request in a tier, if it has any.
+  std::optional<Command> change_tier(Choices& choices, const std::string& request,
+                                     const World& world) const;
 
   /// Bends one argument, or the order of things, so that a refusal or an unusual call comes out.
   Command bent(Choices& choices, Command command) const;
@@ -72,12 +78,18 @@ class Generator {
   std::uint32_t fail_in_ = 6;           ///< one end in so many is a failure, where there may be any
   std::uint32_t odd_in_ = 48;           ///< one command in so many is bent
   std::vector<std::uint32_t> late_in_;  ///< by rank: a copy goes on in one command of so many
+  OffloadingSpec spec_;
+  std::uint32_t tier_late_in_ = 1;  ///< a tier's job is over in one command of so many
+  std::uint32_t tier_fail_in_ = 8;  ///< one of so many has failed
+  std::uint32_t found_in_ = 4;      ///< of one new request in so many a tier has blocks already
 
   std::optional<Command> last_;
   std::vector<RequestState> known_;  ///< in the order of adding
   std::vector<EngineTransfer> transfers_;
   std::vector<EngineTransfer> reported_;  ///< lately
-  std::vector<std::string> names_;        ///< all that were accepted
+  std::vector<TierTransfer> tier_jobs_;
+  std::vector<std::uint32_t> ended_tier_jobs_;  ///< lately; not polled yet
+  std::vector<std::string> names_;              ///< all that were accepted
   std::deque<std::vector<ScheduledRequest>> in_flight_;
   PauseState pause_state_ = PauseState::kUnpaused;
   std::uint32_t burst_left_ = 0;

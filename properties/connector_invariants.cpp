@@ -40,10 +40,14 @@ enum Rule : std::size_t {
   kC16,
   kC17,
   kC18,
-  kC19
+  kC19,
+  kC20,
+  kC21,
+  kC22,
+  kC23
 };
 
-static_assert(kInvariants.size() == kC19 + 1);
+static_assert(kInvariants.size() == kC23 + 1);
 
 /// Steps without anything under way behind which whoever waits has to go on.
 constexpr std::uint32_t kQuietStepsMax = 3;
@@ -74,6 +78,22 @@ Rule rule_of(CopyRule rule) {
       return kC10;
   }
   return kC1;
+}
+
+Rule rule_of(TierRule rule) {
+  switch (rule) {
+    case TierRule::kTiersAreTold:
+      return kC20;
+    case TierRule::kStoresGoDown:
+      return kC21;
+    case TierRule::kPromotionsComeWhole:
+      return kC22;
+  }
+  return kC1;
+}
+
+Divergence broken_tiers(const BrokenTierRule& found) {
+  return broken_phrase(rule_of(found.rule), found.where, found.expected, found.actual);
 }
 
 std::uint32_t ceil_div(std::uint32_t number, std::uint32_t divisor) {
@@ -139,6 +159,7 @@ Invariants::Invariants(const ConnectorSetup& setup, bool transfers_may_fail)
       may_fail_(transfers_may_fail),
       fences_(setup.spec.manager.rules.offload_fences_reuse),
       copies_(setup),
+      tiers_(setup),
       block_tables_(setup.scheduler.kv_cache) {}
 
 void Invariants::reset() { *this = Invariants(setup_, may_fail_); }
@@ -154,6 +175,10 @@ Found Invariants::check(const Command& command, const Observation& observation, 
   }
   if (!found) found = check_presence(command, observation);
   if (!found) found = check_unchanged(command, observation);
+  if (!found) {
+    if (auto wrong = tiers_.take_in(command, observation)) found = broken_tiers(*wrong);
+  }
+  if (!found) found = take_in_promotions();
   if (!found && (observation.error == ErrorCode::kNone || is_update)) {
     if (expected == ErrorCode::kNone) found = take_in(command, observation, world);
   }
@@ -173,6 +198,35 @@ Found Invariants::check(const Command& command, const Observation& observation, 
 ErrorCode Invariants::refusal(const Command& command, const World& world) const {
   if (const auto* added = std::get_if<AddRequest>(&command)) {
     return kvfence::detail::refusal_of_request(*added, setup_.scheduler.kv_cache, world);
+  }
+  if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
+    return reset->reset_connector && setup_.spec.has_tiers ? ErrorCode::kNotInConfig
+                                                           : ErrorCode::kNone;
+  }
+  const auto has_tier = [this](std::uint32_t tier) { return tier < setup_.tiers.size(); };
+  if (const auto* finish = std::get_if<TierFinish>(&command)) {
+    return has_tier(finish->tier) ? ErrorCode::kNone : ErrorCode::kNotInConfig;
+  }
+  const auto refusal_of_blocks = [&](std::uint32_t tier, const std::string& request, GroupId group,
+                                     const std::vector<std::uint32_t>& blocks) {
+    if (!has_tier(tier) || group >= setup_.spec.kv_cache.groups.size()) {
+      return ErrorCode::kNotInConfig;
+    }
+    const Request* prompt = world.requests().find(request);
+    if (!prompt) return ErrorCode::kUnknownRequest;
+    const bool are_there = std::all_of(blocks.begin(), blocks.end(), [&](std::uint32_t block) {
+      return key_of_prompt_block(setup_.spec, *prompt, group, block).has_value();
+    });
+    return are_there ? ErrorCode::kNone : ErrorCode::kBadRange;
+  };
+  if (const auto* again = std::get_if<TierAskAgain>(&command)) {
+    return refusal_of_blocks(again->tier, again->request, again->group, {again->block});
+  }
+  if (const auto* added = std::get_if<TierAdd>(&command)) {
+    return refusal_of_blocks(added->tier, added->request, added->group, added->blocks);
+  }
+  if (const auto* dropped = std::get_if<TierDrop>(&command)) {
+    return refusal_of_blocks(dropped->tier, dropped->request, dropped->group, dropped->blocks);
   }
   if (std::holds_alternative<Schedule>(command)) {
     const bool has_room = in_flight_.size() < setup_.scheduler.max_concurrent_batches;
@@ -230,6 +284,14 @@ Found Invariants::check_presence(const Command& command, const Observation& obse
   want("transfer_stats", observation.transfer_stats, updates);
   want("success", observation.success, resets);
   want("connector_calls", observation.connector_calls, false);
+  const bool has_tiers = setup_.spec.has_tiers;
+  want("num_tier_jobs", observation.num_tier_jobs, has_tiers);
+  want("num_pending_promotions", observation.num_pending_promotions, has_tiers);
+  if (has_state(observation)) {
+    want("tier_jobs", observation.tier_jobs, has_tiers);
+    want("pending_promotions", observation.pending_promotions, has_tiers);
+    want("tiers", observation.tiers, has_tiers);
+  }
   return found;
 }
 
@@ -259,6 +321,12 @@ Found Invariants::check_unchanged(const Command& command, const Observation& obs
   keep(cache_may_change, "b2", *before_->b2, *observation.b2);
   keep(cache_may_change, "num_free_slots", before_->num_free_slots, observation.num_free_slots);
   keep(updates || copies, "transfers", *before_->transfers, *observation.transfers);
+  if (!setup_.spec.has_tiers || !before_->tiers.has_value()) return found;
+  const bool changes_tiers = std::holds_alternative<TierFinish>(command) ||
+                             std::holds_alternative<TierAdd>(command) ||
+                             std::holds_alternative<TierDrop>(command);
+  keep(plans || updates, "tier_jobs", *before_->tier_jobs, *observation.tier_jobs);
+  keep(changes_tiers, "tiers", *before_->tiers, *observation.tiers);
   return found;
 }
 
@@ -345,6 +413,41 @@ Found Invariants::take_in(const Command& command, const Observation& observation
   return std::nullopt;
 }
 
+/// What tiers have brought up, and what they are about to overwrite.
+Found Invariants::take_in_promotions() {
+  const auto fill = [this](const EndedPromotion& promotion) {
+    const auto key = keys_.find(promotion.key);
+    const bool is_known = promotion.success && key != keys_.end();
+    copies_.fill_slot(promotion.slot, is_known ? key->second.parts : std::vector<Content>());
+    failed_slots_.erase(promotion.slot);
+  };
+  for (const EndedPromotion& promotion : tiers_.ended_promotions()) {
+    if (!tiers_.has_begun(promotion.key)) fill(promotion);
+  }
+  for (SlotId slot : tiers_.begun_promotions()) {
+    bool is_in_use = false;
+    const auto look_at = [&](const Copy& copy) {
+      for (const CopyPart& part : copy.parts) is_in_use = is_in_use || part.slot == slot;
+    };
+    copies_.for_each_under_way([&](std::size_t, const Copy& copy) { look_at(copy); });
+    for (const PlannedStep& step : in_flight_) {
+      for (const auto* planned : {&step.loads, &step.stores}) {
+        for (const Copy& copy : *planned) look_at(copy);
+      }
+    }
+    if (is_in_use) {
+      return broken_phrase(kC7, "slot " + std::to_string(slot), "no copy under way",
+                           "one, under a promotion");
+    }
+    copies_.fill_slot(slot, {});
+    failed_slots_.erase(slot);
+  }
+  for (const EndedPromotion& promotion : tiers_.ended_promotions()) {
+    if (tiers_.has_begun(promotion.key)) fill(promotion);
+  }
+  return std::nullopt;
+}
+
 Found Invariants::take_in_step(const Observation& observation) {
   const auto unknown = [&](std::string_view member, const std::string& name) -> Found {
     if (known_.count(name) > 0) return std::nullopt;
@@ -410,7 +513,8 @@ Found Invariants::take_in_step(const Observation& observation) {
   }
   if (auto found = check_loads(observation)) return found;
   if (auto found = check_cursors(observation)) return found;
-  return check_found(observation);
+  if (auto found = check_found(observation)) return found;
+  return check_put_off(observation);
 }
 
 /// A planned transfer as a copy. With hold every worker has its own numbers.
@@ -595,8 +699,10 @@ Found Invariants::check_cursors(const Observation& observation) {
   if (!knows_cursors_) return std::nullopt;
   for (const Transfer& load : *observation.loads) {
     if (setup_.spec.request_level_policy && fences_) continue;
+    if (tiers_.is_request_level(load.request)) continue;
     const std::uint32_t num_tokens = find_state(observation, load.request)->num_computed_tokens;
     Known& known = known_.at(load.request);
+    known.knows_cursor = true;
     for (GroupId group = 0; group < known.cursor.size(); ++group) {
       known.cursor[group] = ceil_div(num_tokens, offloaded_size(group));
     }
@@ -606,10 +712,11 @@ Found Invariants::check_cursors(const Observation& observation) {
     knows_cursors_ = false;
     return std::nullopt;
   }
-  std::size_t num_taken = 0;
+  std::size_t num_taken = tiers_.begun_promotions().size();
   for (const Transfer& store : *observation.stores) num_taken += store.slots.size();
   for (const Run& run : in_flight_.back().runs) {
     Known& known = known_.at(run.request);
+    if (!known.knows_cursor) continue;
     std::uint32_t num_tokens = std::min(run.end, sequences_.at(run.request).num_tokens());
     if (fences_) {
       num_tokens = std::min(num_tokens, known.max_offload_tokens.value_or(num_tokens));
@@ -625,11 +732,17 @@ Found Invariants::check_cursors(const Observation& observation) {
       for (std::uint32_t block = known.cursor[group]; block < num_tokens / offloaded_size(group);
            ++block) {
         const std::string bytes = key(known, group, block);
-        if (find_block(observation, bytes) || find_block(*before_, bytes)) continue;
+        if (find_block(observation, bytes)) continue;
+        if (find_block(*before_, bytes)) {
+          // What a promotion of this step evicted may have been offered, and refused.
+          if (setup_.spec.has_tiers) known.knows_cursor = false;
+          continue;
+        }
         ++num_missing;
         missing = detail::place_name(run.request, group, block);
       }
     }
+    if (!known.knows_cursor) continue;
     if (num_missing > 0 && stores) {
       return broken_phrase(kC14, missing, "stored with the others of its request", "left out");
     }
@@ -663,7 +776,11 @@ Found Invariants::check_found(const Observation& observation) const {
     const std::uint32_t num_blocks = sequences_.at(name).num_tokens() / size;
     std::uint32_t block = num_computed_tokens / size;
     while (block < num_blocks) {
-      const OffloadedBlock* held = find_block(*before_, key(known, 0, block));
+      const std::string bytes = key(known, 0, block);
+      const OffloadedBlock* held = find_block(*before_, bytes);
+      if (!held || !held->ready) break;
+      // A promotion takes slots in the middle of a step.
+      if (setup_.spec.has_tiers) held = find_block(observation, bytes);
       if (!held || !held->ready) break;
       ++block;
     }
@@ -682,6 +799,36 @@ Found Invariants::check_found(const Observation& observation) const {
   return std::nullopt;
 }
 
+/// Who was looked up and did not get on was put off; the last one may have found no blocks.
+Found Invariants::check_put_off(const Observation& observation) const {
+  if (!before_ || !setup_.spec.has_tiers || observation.never_fits.has_value()) return std::nullopt;
+  const auto has_reason = [&](const std::string& name) {
+    if (tiers_.is_put_off_by_tier(name) || tiers_.has_copies(name)) return true;
+    const Known& known = known_.at(name);
+    for (GroupId group = 0; group < known.told.size(); ++group) {
+      const std::uint32_t num_blocks = sequences_.at(name).num_tokens() / offloaded_size(group);
+      for (std::uint32_t block = 0; block < num_blocks; ++block) {
+        const std::string bytes = key(known, group, block);
+        if (tiers_.has_begun(bytes)) return true;
+        for (const Observation* each : {&*before_, &observation}) {
+          const OffloadedBlock* held = find_block(*each, bytes);
+          if (held && (!held->ready || tiers_.is_being_loaded(held->slot))) return true;
+        }
+      }
+    }
+    return false;
+  };
+  for (const std::string& name : *observation.skipped_waiting) {
+    if (!tiers_.was_asked_for(name) || tiers_.last_asked() == name) continue;
+    const RequestState* state = find_state(observation, name);
+    if (!state || state->status == RequestStatus::kWaitingForRemoteKVs) continue;
+    if (!has_reason(name)) {
+      return broken_phrase(kC23, "skipped_waiting", "a reason to put off " + name, "none");
+    }
+  }
+  return std::nullopt;
+}
+
 // ---- The state ----
 
 Found Invariants::check_state(const Observation& observation) {
@@ -691,6 +838,7 @@ Found Invariants::check_state(const Observation& observation) {
     return broken(kC5, "transfers", transfers, *observation.transfers);
   }
   if (auto found = check_copied_blocks(observation)) return found;
+  if (auto wrong = tiers_.check_state(observation)) return broken_tiers(*wrong);
   return check_slots(observation);
 }
 
@@ -801,7 +949,7 @@ Found Invariants::check_slots(const Observation& observation) const {
 }
 
 Found Invariants::check_end(const Command& command, const Observation& observation) {
-  const bool is_quiet = copies_.is_idle() && in_flight_.empty();
+  const bool is_quiet = copies_.is_idle() && in_flight_.empty() && tiers_.is_idle();
   if (std::holds_alternative<Update>(command) && observation.error == ErrorCode::kNone) {
     const bool ends_requests = std::any_of(
         observation.outputs->begin(), observation.outputs->end(),
@@ -819,7 +967,9 @@ Found Invariants::check_end(const Command& command, const Observation& observati
     // One that does not fit yet may stand before a loaded one, for ever: as upstream.
     const bool may_be_stuck = before_->num_referenced_blocks > 1;
     const bool is_idle_engine = !may_be_stuck && copies_.is_idle() && in_flight_.size() == 1 &&
-                                before_->running->empty() && pause_state_ == PauseState::kUnpaused;
+                                before_->running->empty() &&
+                                pause_state_ == PauseState::kUnpaused && tiers_.is_idle() &&
+                                !tiers_.is_anyone_put_off_by_tier();
     const bool waits = observation.num_waiting + observation.num_skipped_waiting > 0;
     const bool goes_on = plans_copies || !observation.scheduled->empty() ||
                          observation.never_fits.has_value() || !observation.preempted->empty();

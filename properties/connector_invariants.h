@@ -20,6 +20,7 @@
 #include "contract/request.h"
 #include "properties/block_table_invariants.h"
 #include "properties/connector_copies.h"
+#include "properties/connector_tier_ledger.h"
 #include "properties/divergence.h"
 
 namespace kvfence::connector {
@@ -31,7 +32,7 @@ struct Invariant {
 };
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 19> kInvariants = {{
+inline constexpr std::array<Invariant, 23> kInvariants = {{
     {"C1", "answers_fit_the_command",
      "a command is refused with the first code whose condition holds, and answers with exactly "
      "what it returns"},
@@ -85,6 +86,18 @@ inline constexpr std::array<Invariant, 19> kInvariants = {{
     {"C19", "statistics_are_what_was_measured",
      "a step's statistics are the transfers that each rank reported in it, ended well and took a "
      "known time: once each, with their direction, bytes and time"},
+    {"C20", "tiers_are_told",
+     "every tier learns of each request once, of its end at once, and of the end of each step, "
+     "behind which no promotion is queued; it is polled once a step"},
+    {"C21", "stores_go_down",
+     "a store that has succeeded on all ranks goes down to every tier, with all its slots, in the "
+     "same step; nothing else goes down but held blocks to a tier that wants whole requests"},
+    {"C22", "a_promotion_comes_whole",
+     "a block that a tier brings up is ready when its job was reported as a success, and not "
+     "before; when it was reported as a failure it is gone; what goes down stays until it has"},
+    {"C23", "who_is_put_off_has_a_reason",
+     "a request is put off only if a tier said so, or while one of its blocks is being written, "
+     "brought up or loaded"},
 }};
 
 /// Watches one implementation. A value: copyable.
@@ -113,6 +126,7 @@ class Invariants {
     BlocksByGroup told;                 ///< its blocks as the workers know them
     std::vector<std::uint32_t> cursor;  ///< by group: offloaded blocks that need no store any more
     RequestIndex number = 0;
+    bool knows_cursor = true;
   };
 
   /// What a key stands for.
@@ -140,6 +154,8 @@ class Invariants {
   std::optional<Divergence> check_cursors(const Observation& observation);
   std::optional<Divergence> check_loads(const Observation& observation) const;
   std::optional<Divergence> check_found(const Observation& observation) const;
+  std::optional<Divergence> check_put_off(const Observation& observation) const;
+  std::optional<Divergence> take_in_promotions();
   std::optional<Divergence> check_state(const Observation& observation);
   std::optional<Divergence> check_blocks(const Observation& observation);
   std::optional<Divergence> check_slots(const Observation& observation) const;
@@ -155,6 +171,7 @@ class Invariants {
   bool may_fail_ = false;
   bool fences_ = false;
   Copies copies_;
+  TierLedger tiers_;
   BlockTableInvariants block_tables_;
   std::map<std::string, Known> known_;
   Sequences sequences_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -268,6 +269,83 @@ TEST(ConnectorInvariants, StatisticsAreWhatWasMeasured) {
     if (!comes_back(command, shown) || in(shown.transfer_stats).empty()) return false;
     in(shown.transfer_stats).pop_back();
     return true;
+  });
+}
+
+/// Takes the last call of that method away, if there is one.
+bool forget_call(Observation& shown, std::string_view method) {
+  if (!shown.tier_calls.has_value()) return false;
+  std::vector<TierCallRecord>& calls = in(shown.tier_calls);
+  const auto at = std::find_if(calls.rbegin(), calls.rend(),
+                               [&](const TierCallRecord& call) { return call.method == method; });
+  if (at == calls.rend()) return false;
+  calls.erase(std::next(at).base());
+  return true;
+}
+
+TEST(ConnectorInvariants, TiersAreTold) {
+  for (std::string_view method :
+       {"on_new_request", "on_request_finished", "on_schedule_end", "get_finished_jobs"}) {
+    expect_caught("C20",
+                  [&](const Command&, Observation& shown) { return forget_call(shown, method); });
+  }
+  expect_caught("C20", [](const Command& command, Observation& shown) {
+    if (!plans(command, shown) || !shown.num_pending_promotions.has_value()) return false;
+    ++in(shown.num_pending_promotions);
+    return true;
+  });
+}
+
+TEST(ConnectorInvariants, StoresGoDown) {
+  expect_caught("C21", [](const Command& command, Observation& shown) {
+    return comes_back(command, shown) && forget_call(shown, "submit_store");
+  });
+  expect_caught("C21", [](const Command& command, Observation& shown) {
+    if (!comes_back(command, shown) || !shown.tier_calls.has_value()) return false;
+    for (TierCallRecord& call : in(shown.tier_calls)) {
+      if (call.method != "submit_store") continue;
+      ++call.slots.front();
+      return true;
+    }
+    return false;
+  });
+}
+
+TEST(ConnectorInvariants, APromotionComesWhole) {
+  expect_caught("C22", [](const Command& command, Observation& shown) {
+    if (!plans(command, shown) || !shown.tier_jobs.has_value()) return false;
+    for (const TierTransfer& job : *shown.tier_jobs) {
+      for (auto* list : {&in(shown.t1), &in(shown.t2)}) {
+        for (OffloadedBlock& block : *list) {
+          if (!job.promotion || block.slot != job.slots.front()) continue;
+          block.ready = true;
+          return true;
+        }
+      }
+    }
+    return false;
+  });
+  expect_caught("C22", [](const Command& command, Observation& shown) {
+    if (!plans(command, shown) || !shown.tier_jobs.has_value() || in(shown.tier_jobs).empty()) {
+      return false;
+    }
+    in(shown.tier_jobs).pop_back();
+    --in(shown.num_tier_jobs);
+    return true;
+  });
+}
+
+/// A tier's doubt is the reason of whoever is put off; here it says that it has none.
+TEST(ConnectorInvariants, WhoIsPutOffHasAReason) {
+  expect_caught("C23", [](const Command& command, Observation& shown) {
+    if (!plans(command, shown) || !shown.tier_calls.has_value()) return false;
+    bool lies = false;
+    for (TierCallRecord& call : in(shown.tier_calls)) {
+      if (call.method != "lookup" || call.answer != "pending") continue;
+      call.answer = "miss";
+      lies = true;
+    }
+    return lies;
   });
 }
 

@@ -1,6 +1,7 @@
 #include "properties/connector_reach.h"
 
 #include <algorithm>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -73,6 +74,7 @@ void Reach::start(const Config& config) {
   added_.clear();
   is_store_.clear();
   was_reset_ = false;
+  promoted_.clear();
 }
 
 void Reach::count(const Command& command, const Observation& before, const Observation& after,
@@ -83,6 +85,7 @@ void Reach::count(const Command& command, const Observation& before, const Obser
   }
   add(Reached::kGhostHit,
       before.target_t1_size != after.target_t1_size && std::holds_alternative<Schedule>(command));
+  if (after.tier_calls.has_value()) count_tier_calls(command, before, after);
   if (const auto* added = std::get_if<AddRequest>(&command)) {
     added_[added->id] = *added;
   } else if (std::holds_alternative<Schedule>(command)) {
@@ -131,6 +134,9 @@ void Reach::count_step(const Observation& before, const Observation& after, cons
 void Reach::count_load(const Transfer& load, const Observation& before, const Observation& after) {
   add(Reached::kLoad);
   is_store_[load.job] = false;
+  add(Reached::kPromotionLoaded,
+      std::any_of(load.slots.begin(), load.slots.end(),
+                  [this](SlotId slot) { return promoted_.count(slot) > 0; }));
   const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
   std::size_t num_groups = 0;
   std::uint32_t longest = 0;
@@ -158,6 +164,7 @@ void Reach::count_load(const Transfer& load, const Observation& before, const Ob
 void Reach::count_store(const Transfer& store) {
   add(Reached::kStore);
   is_store_[store.job] = true;
+  for (SlotId slot : store.slots) promoted_.erase(slot);
   const std::size_t most = store.slots.size() * setup_.spec.block_size_factor;
   add(Reached::kWindowedStoreLeavesOut, store.gpu_blocks.size() < most);
 }
@@ -268,6 +275,55 @@ void Reach::count_update(const Observation& before, const Observation& after) {
     add(Reached::kLoadRecomputed,
         state_before && !is_finished(state.status) &&
             state.num_computed_tokens < state_before->num_computed_tokens);
+  }
+}
+
+// ---- Tiers ----
+
+void Reach::count_tier_calls(const Command& command, const Observation& before,
+                             const Observation& after) {
+  const bool plans = std::holds_alternative<Schedule>(command);
+  std::vector<std::string> promoted;
+  std::vector<std::string> found;
+  for (const TierCallRecord& call : *after.tier_calls) {
+    if (call.method == "get_finished_jobs") count_tier_results(call, before);
+    if (call.method == "submit_load") {
+      promoted.insert(promoted.end(), call.keys.begin(), call.keys.end());
+      for (SlotId slot : call.slots) promoted_.erase(slot);
+    } else if (call.method == "lookup") {
+      add(Reached::kAskAgainTier, call.answer == "pending");
+      if (call.answer == "hit") found.push_back(call.keys.front());
+    }
+    add(Reached::kHeldWentDown, plans && call.method == "submit_store");
+    const bool ends = call.method == "on_request_finished" && before.tier_jobs.has_value();
+    add(Reached::kEndedWhilePromoting,
+        ends && std::any_of(before.tier_jobs->begin(), before.tier_jobs->end(),
+                            [&](const TierTransfer& job) {
+                              return job.promotion && job.request == call.request;
+                            }));
+  }
+  for (const std::string& key : found) add(Reached::kNoRoomToPromote, !contains(promoted, key));
+  if (promoted.empty() || !has_state(before) || !has_state(after)) return;
+  const std::vector<std::string> keys = keys_of(after);
+  for (const std::string& key : keys_of(before)) {
+    add(Reached::kPromotionEvicts, after.stores->empty() && !contains(keys, key));
+  }
+}
+
+void Reach::count_tier_results(const TierCallRecord& call, const Observation& before) {
+  if (!before.tier_jobs.has_value()) return;
+  std::istringstream results(call.answer);
+  std::uint32_t id = 0;
+  std::string word;
+  while (results >> id >> word) {
+    for (const TierTransfer& job : *before.tier_jobs) {
+      if (job.job != id || job.tier != call.tier) continue;
+      const bool success = word == "done";
+      add(job.promotion ? success ? Reached::kPromoted : Reached::kPromotionFailed
+          : success     ? Reached::kStoreWentDown
+                        : Reached::kStoreLostBelow);
+      if (job.promotion && success) promoted_.insert(job.slots.begin(), job.slots.end());
+    }
   }
 }
 

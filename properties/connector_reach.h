@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -61,6 +62,16 @@ enum class Reached : std::uint8_t {
   kCPUCacheReset,
   kResetWithJobs,
   kResetWhileLoading,
+  kStoreWentDown,
+  kStoreLostBelow,
+  kHeldWentDown,
+  kPromoted,
+  kPromotionLoaded,
+  kPromotionEvicts,
+  kPromotionFailed,
+  kNoRoomToPromote,
+  kAskAgainTier,
+  kEndedWhilePromoting,
   kErrorUnknownRequest,
   kErrorBadRange,
   kErrorAlreadyDeclared,
@@ -77,7 +88,7 @@ enum class Reached : std::uint8_t {
 using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
-inline constexpr std::array<ReachGoal, 55> kReachGoals = {{
+inline constexpr std::array<ReachGoal, 65> kReachGoals = {{
     {Reached::kLoad, "load", "a request waits while its blocks are copied back"},
     {Reached::kStore, "store", "blocks were copied to CPU memory"},
     {Reached::kLoadOfPreempted, "load_of_preempted", "a preempted request was loaded", 1, true},
@@ -147,6 +158,22 @@ inline constexpr std::array<ReachGoal, 55> kReachGoals = {{
      "the CPU cache was reset while transfers were under way", 1, true},
     {Reached::kResetWhileLoading, "reset_while_loading",
      "the CPU cache was reset while a request was loading", 1, true},
+    {Reached::kStoreWentDown, "store_went_down", "a tier has kept what was stored", 1, true},
+    {Reached::kStoreLostBelow, "store_lost_below", "a tier could not keep what was stored", 1,
+     true},
+    {Reached::kHeldWentDown, "held_went_down",
+     "blocks that were held went down to a tier that wants whole requests"},
+    {Reached::kPromoted, "promoted", "a tier has brought blocks up", 1, true},
+    {Reached::kPromotionLoaded, "promotion_loaded", "a request loaded what a tier had brought up",
+     1, true},
+    {Reached::kPromotionEvicts, "promotion_evicts", "a promotion took the slot of another block", 1,
+     true},
+    {Reached::kPromotionFailed, "promotion_failed", "a tier could not bring blocks up", 1, true},
+    {Reached::kNoRoomToPromote, "no_room_to_promote",
+     "a tier had a block for which nothing could go"},
+    {Reached::kAskAgainTier, "ask_again_tier", "a tier wanted to be asked again"},
+    {Reached::kEndedWhilePromoting, "ended_while_promoting",
+     "a request ended while blocks were brought up for it", 1, true},
     {Reached::kErrorUnknownRequest, "error_unknown_request", "refused with unknown_request"},
     {Reached::kErrorBadRange, "error_bad_range", "refused with bad_range"},
     {Reached::kErrorAlreadyDeclared, "error_already_declared", "refused with already_declared"},
@@ -184,6 +211,9 @@ class Reach : public ReachCounts<kReachGoals> {
   void count_finish(const std::vector<std::string>& names, const Observation& before);
   void count_reset(const ResetPrefixCache& command, const Observation& before,
                    const Observation& after);
+  void count_tier_calls(const Command& command, const Observation& before,
+                        const Observation& after);
+  void count_tier_results(const TierCallRecord& call, const Observation& before);
 
   ConnectorSetup setup_;
   bool fences_ = false;
@@ -191,6 +221,7 @@ class Reach : public ReachCounts<kReachGoals> {
   std::unordered_map<std::string, AddRequest> added_;  ///< by name
   std::unordered_map<JobId, bool> is_store_;           ///< fence: by job
   bool was_reset_ = false;                             ///< since the last step
+  std::set<SlotId> promoted_;  ///< slots that a tier has filled, until something else is written
 };
 
 }  // namespace kvfence::connector

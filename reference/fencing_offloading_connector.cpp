@@ -72,21 +72,14 @@ std::vector<std::size_t> FencingOffloadingConnector::lookup_groups() const {
 
 // Lookups.
 
-LookupResult FencingOffloadingConnector::lookup_key(OffloadKeyView key) {
-  LookupResult result = LookupResult::kMiss;
-  const ErrorCode error = manager_.lookup_key(key, result);
-  KVFENCE_CHECK(error == ErrorCode::kNone, "the manager is asked key by key in this profile");
-  return result;
-}
-
 // Keys behind a pending one are asked for too: a manager may begin to fetch them.
 // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _maximal_prefix_lookup
 std::optional<std::uint32_t> FencingOffloadingConnector::maximal_prefix_lookup(
-    std::span<const OffloadKey> keys) {
+    std::span<const OffloadKey> keys, const RequestContext& context) {
   std::uint32_t num_found = 0;
   bool is_deferred = false;
   for (const OffloadKey& key : keys) {
-    const LookupResult result = lookup_key(key);
+    const LookupResult result = manager_.lookup_key(key, context);
     if (result == LookupResult::kMiss) break;
     if (result == LookupResult::kPending) is_deferred = true;
     ++num_found;
@@ -97,13 +90,13 @@ std::optional<std::uint32_t> FencingOffloadingConnector::maximal_prefix_lookup(
 
 // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _sliding_window_lookup
 std::optional<std::uint32_t> FencingOffloadingConnector::sliding_window_lookup(
-    std::span<const OffloadKey> keys, std::uint32_t window) {
+    std::span<const OffloadKey> keys, std::uint32_t window, const RequestContext& context) {
   std::uint32_t num_in_a_row = 0;
   std::size_t first = keys.size();
   bool is_deferred = false;
   while (first > 0 && num_in_a_row < window) {
     --first;
-    const LookupResult result = lookup_key(keys[first]);
+    const LookupResult result = manager_.lookup_key(keys[first], context);
     if (result == LookupResult::kPending) is_deferred = true;
     num_in_a_row = result == LookupResult::kHit ? num_in_a_row + 1 : 0;
   }
@@ -137,7 +130,8 @@ std::optional<std::uint32_t> FencingOffloadingConnector::lookup(const ConnectorR
           key_range(keys, start, ceil_div(static_cast<std::uint32_t>(max_hit), block_size));
       const std::optional<std::uint32_t> window = window_in_blocks(group);
       const std::optional<std::uint32_t> num_found =
-          window ? sliding_window_lookup(asked, *window) : maximal_prefix_lookup(asked);
+          window ? sliding_window_lookup(asked, *window, {request.id})
+                 : maximal_prefix_lookup(asked, {request.id});
       if (num_found == 0u) return 0;
       if (num_found) {
         max_hit = std::min<std::int64_t>(max_hit, std::int64_t{block_size} * (start + *num_found));
@@ -195,7 +189,7 @@ void FencingOffloadingConnector::touch(const ConnectorRequest& request, const Re
       const std::uint32_t num_hit_blocks = state.num_cached_tokens / offloaded_block_size(group);
       first = num_hit_blocks - std::min(num_hit_blocks, *window);
     }
-    manager_.touch(views(key_range(keys, first, keys.size())));
+    manager_.touch(views(key_range(keys, first, keys.size())), {request.id});
   }
 }
 
@@ -221,6 +215,8 @@ MatchedTokens FencingOffloadingConnector::get_num_new_matched_tokens(
 void FencingOffloadingConnector::on_new_request(const ConnectorRequest& request) {
   RequestState state;
   state.max_offload_tokens = request.params.max_offload_tokens;
+  const OffloadPolicy policy = manager_.on_new_request({request.id});
+  state.request_level = spec_.request_level_policy || policy == OffloadPolicy::kRequestLevel;
   state.groups.resize(num_groups());
   const bool is_new = requests_.emplace(request.id, std::move(state)).second;
   KVFENCE_CHECK(is_new, "transfers of an earlier request of that id are under way");
@@ -306,7 +302,7 @@ void FencingOffloadingConnector::update_state_after_alloc(ConnectorHost& host,
     load.spec.gpu_blocks.insert(load.spec.gpu_blocks.end(), first, end);
     load.spec.group_sizes.push_back(num_pending_blocks);
     load.spec.block_indices.push_back(num_local_blocks);
-    if (!spec_.request_level_policy) state.groups[group].next_stored_block = num_keys;
+    if (!state.request_level) state.groups[group].next_stored_block = num_keys;
   }
   load.spec.slots = prepare_load(job.keys);
 
@@ -320,6 +316,7 @@ void FencingOffloadingConnector::update_state_after_alloc(ConnectorHost& host,
 std::shared_ptr<const KVConnectorMetadata> FencingOffloadingConnector::build_connector_meta(
     ConnectorHost& host, const SchedulerOutput& output) {
   update_block_ids(host, output);
+  manager_.on_schedule_end();
   add_jobs_to_flush(host, output);
 
   auto metadata = std::make_shared<OffloadingConnectorMetadata>();
@@ -445,7 +442,7 @@ void FencingOffloadingConnector::plan_store(const ConnectorRequest& request,
   bool stored = true;
   PrepareStoreOutput prepared;
   if (!offered.empty()) {
-    const ErrorCode error = manager_.prepare_store(views(offered), stored, prepared);
+    const ErrorCode error = manager_.prepare_store(views(offered), {request.id}, stored, prepared);
     KVFENCE_CHECK(error == ErrorCode::kNone, "hashes of a request differ, and groups are told");
   }
   if (!stored) return;
@@ -517,7 +514,7 @@ void FencingOffloadingConnector::update_connector_output(ConnectorHost& /*host*/
     if (job.num_pending_workers > 0) continue;
 
     if (job.is_store) {
-      manager_.complete_store(views(job.keys), !job.has_failed);
+      manager_.complete_store(views(job.keys), {job.request}, !job.has_failed);
     } else {
       const ErrorCode error = manager_.complete_load(views(job.keys));
       KVFENCE_CHECK(error == ErrorCode::kNone, "what is being loaded stays held");
@@ -531,18 +528,19 @@ void FencingOffloadingConnector::update_connector_output(ConnectorHost& /*host*/
 bool FencingOffloadingConnector::request_finished(ConnectorHost& /*host*/,
                                                   const ConnectorRequest& request,
                                                   const BlocksByGroup& /*blocks*/) {
+  manager_.on_request_finished({request.id});
   known(request.id).is_finished = true;
   forget_finished_requests();
   return false;
 }
 
 // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py reset_cache; that requests forget their jobs:
-// the release after it
+// the release after it; refused with tiers: vllm#44541
 bool FencingOffloadingConnector::reset_cache() {
+  if (manager_.tiering()) return false;
   KVFENCE_CHECK(loads_.empty() && allocated_blocks_.empty(), "no reset while a step is planned");
   for (const auto& [number, job] : jobs_) jobs_to_flush_.insert(number);
-  const ErrorCode error = manager_.reset_cache();
-  KVFENCE_CHECK(error == ErrorCode::kNone, "the manager can be reset in this profile");
+  manager_.reset_cache();
   for (auto& [id, state] : requests_) {
     for (GroupState& group : state.groups) group.next_stored_block = 0;
   }

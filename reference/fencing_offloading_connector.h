@@ -46,6 +46,7 @@ class FencingOffloadingConnector final : public OffloadingConnectorBase {
 
   struct RequestState {
     std::optional<std::uint32_t> max_offload_tokens;
+    bool request_level = false;           ///< what is loaded is stored again
     std::uint32_t num_local_tokens = 0;   ///< of the last lookup
     std::uint32_t num_cached_tokens = 0;  ///< of the last lookup: local and found
     bool is_finished = false;
@@ -69,12 +70,13 @@ class FencingOffloadingConnector final : public OffloadingConnectorBase {
   std::vector<std::size_t> lookup_groups() const;
 
   // Lookups. Each answers nothing for "ask again".
-  std::optional<std::uint32_t> maximal_prefix_lookup(std::span<const OffloadKey> keys);
+  std::optional<std::uint32_t> maximal_prefix_lookup(std::span<const OffloadKey> keys,
+                                                     const RequestContext& context);
   std::optional<std::uint32_t> sliding_window_lookup(std::span<const OffloadKey> keys,
-                                                     std::uint32_t window);
+                                                     std::uint32_t window,
+                                                     const RequestContext& context);
   std::optional<std::uint32_t> lookup(const ConnectorRequest& request,
                                       std::uint32_t num_computed_tokens);
-  LookupResult lookup_key(OffloadKeyView key);
   bool is_being_loaded(OffloadKeyView key) const;
   void touch(const ConnectorRequest& request, const RequestState& state);
 

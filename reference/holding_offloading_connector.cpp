@@ -28,7 +28,7 @@ MatchedTokens HoldingOffloadingConnector::get_num_new_matched_tokens(
   const MatchedTokens nothing = {.num_tokens = 0, .load_async = false};
   const std::uint32_t block_size = offloaded_block_size(kGroup);
   const std::vector<OffloadKey> keys = offload_keys(request, kGroup);
-  manager_.touch(views(keys));
+  manager_.touch(views(keys), {request.id});
   if (keys.size() * block_size < std::size_t{num_local_tokens} + block_size) return nothing;
 
   const std::uint32_t start = num_local_tokens / block_size;
@@ -142,12 +142,12 @@ void HoldingOffloadingConnector::plan_store(const RequestData& data, const Sched
   bool stored = false;
   PrepareStoreOutput prepared;
   const ErrorCode error =
-      manager_.prepare_store(views(key_range(keys, start, end)), stored, prepared);
+      manager_.prepare_store(views(key_range(keys, start, end)), {id}, stored, prepared);
   KVFENCE_CHECK(error == ErrorCode::kNone, "hashes of a request differ");
   if (!stored) return;
   state.next_stored_block = end;
   if (prepared.keys_to_store.empty()) return;
-  manager_.touch(views(key_range(keys, 0, end)));
+  manager_.touch(views(key_range(keys, 0, end)), {id});
 
   const std::uint32_t factor = spec_.block_size_factor;
   KVFENCE_CHECK(state.block_ids.size() >= std::size_t{end} * factor, "what is computed has blocks");
@@ -166,7 +166,7 @@ void HoldingOffloadingConnector::plan_store(const RequestData& data, const Sched
 }
 
 void HoldingOffloadingConnector::complete_stores(std::vector<OffloadKey>& keys) {
-  if (!keys.empty()) manager_.complete_store(views(keys), /*success=*/true);
+  if (!keys.empty()) manager_.complete_store(views(keys), /*request=*/{}, /*success=*/true);
   keys.clear();
 }
 

@@ -64,8 +64,9 @@ std::uint32_t num_tokens_after_step(const ConnectorRequest& request,
   return std::min(request.num_computed_tokens + entry->num_tokens, num_tokens);
 }
 
-OffloadingConnectorBase::OffloadingConnectorBase(const OffloadingSpec& spec)
-    : spec_(spec), manager_(spec.manager) {
+OffloadingConnectorBase::OffloadingConnectorBase(const OffloadingSpec& spec,
+                                                 std::vector<SecondaryTierHandle> tiers)
+    : spec_(spec), manager_(spec, std::move(tiers)) {
   KVFENCE_CHECK(!check_spec(spec), "no connector can be built from this spec");
 }
 
@@ -127,14 +128,40 @@ void OffloadingConnectorBase::take_events(std::vector<KVCacheEvent>& out) {
   }
 }
 
-void OffloadingConnectorBase::policy_lists(PolicyLists& out) const { manager_.policy().lists(out); }
+void OffloadingConnectorBase::policy_lists(PolicyLists& out) const {
+  manager_.cpu().policy().lists(out);
+}
 
-std::uint32_t OffloadingConnectorBase::num_free_slots() const { return manager_.num_free_slots(); }
+std::uint32_t OffloadingConnectorBase::num_free_slots() const {
+  return manager_.cpu().num_free_slots();
+}
+
+std::span<SecondaryTierHandle> OffloadingConnectorBase::tiers() {
+  return manager_.tiering() ? manager_.tiering()->tiers() : std::span<SecondaryTierHandle>();
+}
+
+std::uint32_t OffloadingConnectorBase::num_tier_jobs() const {
+  return manager_.tiering() ? manager_.tiering()->num_jobs() : 0;
+}
+
+std::uint32_t OffloadingConnectorBase::num_pending_promotions() const {
+  return manager_.tiering() ? manager_.tiering()->num_pending() : 0;
+}
+
+void OffloadingConnectorBase::tier_jobs(std::vector<TierJobState>& out) const {
+  out.clear();
+  if (manager_.tiering()) manager_.tiering()->jobs(out);
+}
+
+void OffloadingConnectorBase::pending_promotions(std::vector<PendingPromotionState>& out) const {
+  out.clear();
+  if (manager_.tiering()) manager_.tiering()->pending(out);
+}
 
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
-    const OffloadingSpec& spec) {
+    const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers) {
   if (spec.manager.rules.offload_fences_reuse) {
-    return std::make_unique<FencingOffloadingConnector>(spec);
+    return std::make_unique<FencingOffloadingConnector>(spec, std::move(tiers));
   }
   return std::make_unique<HoldingOffloadingConnector>(spec);
 }

@@ -17,7 +17,7 @@
 
 #include "contract/offloading_connector.h"
 #include "contract/scheduler.h"
-#include "reference/offloading_manager.h"
+#include "reference/spec_offloading_manager.h"
 
 namespace kvfence::reference {
 
@@ -45,12 +45,18 @@ std::uint32_t num_tokens_after_step(const ConnectorRequest& request, const Sched
 
 class OffloadingConnectorBase : public OffloadingConnectorScheduler {
  public:
-  /// Requires: check_spec(spec) finds nothing wrong
-  explicit OffloadingConnectorBase(const OffloadingSpec& spec);
+  /// Requires: check_spec(spec) finds nothing wrong; tiers only if spec.has_tiers
+  explicit OffloadingConnectorBase(const OffloadingSpec& spec,
+                                   std::vector<SecondaryTierHandle> tiers = {});
 
   void take_events(std::vector<KVCacheEvent>& out) final;
   void policy_lists(PolicyLists& out) const final;
   std::uint32_t num_free_slots() const final;
+  std::span<SecondaryTierHandle> tiers() final;
+  std::uint32_t num_tier_jobs() const final;
+  std::uint32_t num_pending_promotions() const final;
+  void tier_jobs(std::vector<TierJobState>& out) const final;
+  void pending_promotions(std::vector<PendingPromotionState>& out) const final;
 
  protected:
   std::size_t num_groups() const { return spec_.kv_cache.groups.size(); }
@@ -65,12 +71,13 @@ class OffloadingConnectorBase : public OffloadingConnectorScheduler {
   std::vector<SlotId> prepare_load(std::span<const OffloadKey> keys);
 
   OffloadingSpec spec_;
-  OffloadingManager manager_;
+  SpecOffloadingManager manager_;
 };
 
-/// Both choose by Rules::offload_fences_reuse. Requires: check_spec(spec) finds nothing wrong
+/// Both choose by Rules::offload_fences_reuse. Requires: check_spec(spec) finds nothing wrong;
+/// tiers only if spec.has_tiers
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
-    const OffloadingSpec& spec);
+    const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers = {});
 std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec);
 
 }  // namespace kvfence::reference

@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "contract/block_hash.h"
+#include "contract/scripted_tier.h"
+
 namespace kvfence::reference {
 namespace {
 
@@ -100,8 +103,8 @@ Jobs numbers_of(const std::vector<TransferJob>& jobs) {
 /// A scheduler's half and the engine around it.
 class Half final : public ConnectorHost {
  public:
-  explicit Half(const OffloadingSpec& given)
-      : spec(given), connector(make_offloading_connector_scheduler(given)) {}
+  explicit Half(const OffloadingSpec& given, std::vector<SecondaryTierHandle> tiers = {})
+      : spec(given), connector(make_offloading_connector_scheduler(given, std::move(tiers))) {}
 
   /// What a step has of one request.
   struct Entry {
@@ -220,6 +223,26 @@ class Half final : public ConnectorHost {
       if (block.status.ref_cnt > 0) text += "+" + std::to_string(block.status.ref_cnt);
     }
     return text;
+  }
+
+  ScriptedTier& tier(std::uint32_t place) {
+    return *connector->tiers()[place].get_if<ScriptedTier>();
+  }
+  /// Of a request's block in the first group, for a tier.
+  OffloadKey key_of(const std::string& id, std::uint32_t block) const {
+    return make_block_hash_with_group_id(requests_[index(id)]->request.block_hashes(4)[block], 0);
+  }
+  /// What the tiers were called since the last time: "lookup 0 hit A0", "submit_load 1 A0 A1".
+  Names calls() {
+    Names all;
+    for (const TierCall& call : *tier(0).calls()) {
+      std::string text = call.method + " " + std::to_string(call.tier);
+      if (!call.answer.empty()) text += " " + call.answer;
+      for (const OffloadKey& key : call.keys) text += " " + name_of(key);
+      all.push_back(std::move(text));
+    }
+    tier(0).calls()->clear();
+    return all;
   }
 
   std::string name_of(OffloadKeyView key) const {
@@ -1211,6 +1234,133 @@ TEST(FencingOffloadingConnectorDeathTest, AReportedJobIsUnderWay) {
 }
 
 // Both.
+
+// Tiers.
+
+OffloadingSpec tiers_spec(std::uint32_t capacity = 16) {
+  OffloadingSpec spec = fence_spec({full()}, capacity);
+  spec.has_tiers = true;
+  return spec;
+}
+
+std::vector<SecondaryTierHandle> tiers(std::uint32_t num_tiers,
+                                       OffloadPolicy policy = OffloadPolicy::kBlockLevel) {
+  std::vector<SecondaryTierHandle> all;
+  const auto calls = std::make_shared<TierCalls>();
+  for (std::uint32_t place = 0; place < num_tiers; ++place) {
+    ScriptedTier tier(place, calls);
+    tier.want(policy);
+    all.emplace_back(std::move(tier));
+  }
+  return all;
+}
+
+TEST(TieredOffloadingConnector, ARequestWaitsForWhatATierBringsUp) {
+  Half half(tiers_spec(), tiers(2));
+  half.add("A", tokens_of(1, 9));
+  half.tier(1).add(half.key_of("A", 0));
+  half.tier(1).add(half.key_of("A", 1));
+  half.calls();
+  EXPECT_EQ(half.match("A"), "again");
+  EXPECT_EQ(half.calls(), Names({"get_finished_jobs 0", "get_finished_jobs 1", "lookup 0 miss A0",
+                                 "lookup 1 hit A0", "lookup 0 miss A1", "lookup 1 hit A1",
+                                 "touch 0 A0 A1", "touch 1 A0 A1"}));
+  half.step({});
+  EXPECT_EQ(half.calls(), Names({"submit_load 1 A0 A1", "on_schedule_end 0", "on_schedule_end 1"}));
+  EXPECT_EQ(half.match("A"), "again") << "under way";
+  half.step({});
+  half.tier(1).finish(0, true);
+  EXPECT_EQ(half.match("A"), "8 async");
+  half.alloc("A", {{1, 2, 3}}, 8);
+  EXPECT_EQ(text_of(half.step({}).loads), Names({"A [1 2] at [0] <- [0 1]"}));
+  EXPECT_EQ(half.held(), "A1+1 A0+1");
+}
+
+TEST(TieredOffloadingConnector, WhatATierCouldNotBringUpIsNoHit) {
+  Half half(tiers_spec(), tiers(1));
+  half.add("A", tokens_of(1, 4));
+  half.tier(0).add(half.key_of("A", 0));
+  half.match("A");
+  half.step({});
+  half.tier(0).finish(0, false);
+  half.tier(0).drop(half.key_of("A", 0));
+  EXPECT_EQ(half.match("A"), "0");
+  EXPECT_EQ(half.held(), "");
+}
+
+TEST(TieredOffloadingConnector, WhatNothingCanMakeRoomForIsAMiss) {
+  Half half(tiers_spec(/*capacity=*/1), tiers(1));
+  half.add("A", tokens_of(1, 4));
+  half.add("B", tokens_of(2, 4));
+  half.tier(0).add(half.key_of("A", 0));
+  half.tier(0).add(half.key_of("B", 0));
+  EXPECT_EQ(half.match("A"), "again");
+  EXPECT_EQ(half.match("B"), "0");
+}
+
+TEST(TieredOffloadingConnector, AStoreGoesDownWhenAllWorkersAreDone) {
+  Half half(tiers_spec(), tiers(2));
+  half.add("A", tokens_of(1, 8));
+  half.prefill("A", {{1, 2}});
+  EXPECT_FALSE(half.finish("A"));
+  half.calls();
+  half.completed({0});
+  EXPECT_EQ(half.calls(), Names({"submit_store 0 A0 A1", "submit_store 1 A0 A1"}))
+      << "also for a request that has ended";
+  EXPECT_EQ(half.held(), "A1+2 A0+2");
+}
+
+TEST(TieredOffloadingConnector, AStoreThatFailedStaysAbove) {
+  Half half(tiers_spec(), tiers(1));
+  half.add("A", tokens_of(1, 4));
+  half.prefill("A", {{1}});
+  half.calls();
+  half.completed({0}, /*success=*/false);
+  EXPECT_EQ(half.calls(), Names());
+}
+
+TEST(TieredOffloadingConnector, ATierThatWantsRequestsGetsTheLoadedPrefix) {
+  Half half(tiers_spec(), tiers(1, OffloadPolicy::kRequestLevel));
+  half.add("A", tokens_of(1, 5));
+  half.tier(0).add(half.key_of("A", 0));
+  half.match("A");
+  half.step({});
+  half.tier(0).finish(0, true);
+  half.match("A");
+  half.alloc("A", {{1, 2}}, 4);
+  half.step({});
+  half.completed({0});
+  half.computed("A", 4);
+  half.calls();
+  EXPECT_EQ(text_of(half.step({{"A", 1, {{1, 2}}}}).stores), Names()) << "it is held";
+  EXPECT_EQ(half.calls(), Names({"get_finished_jobs 0", "on_schedule_end 0", "get_finished_jobs 0",
+                                 "submit_store 0 A0"}));
+}
+
+TEST(TieredOffloadingConnector, TiersAreToldOfRequestsAndSteps) {
+  Half half(tiers_spec(), tiers(1));
+  half.add("A", tokens_of(1, 4));
+  EXPECT_EQ(half.calls(), Names({"on_new_request 0 block_level"}));
+  half.prefill("A", {{1}});
+  EXPECT_EQ(half.calls(), Names({"get_finished_jobs 0", "on_schedule_end 0", "get_finished_jobs 0",
+                                 "touch 0 A0"}))
+      << "the store is of the next step";
+  half.step({});
+  EXPECT_EQ(half.calls(), Names({"on_schedule_end 0"})) << "polled by the store";
+  half.finish("A");
+  EXPECT_EQ(half.calls(), Names({"on_request_finished 0"}));
+}
+
+// Upstream forgets the job, whose slot is never ready.
+TEST(TieredOffloadingConnector, AResetChangesNothing) {
+  Half half(tiers_spec(), tiers(1));
+  half.add("A", tokens_of(1, 4));
+  half.prefill("A", {{1}});
+  EXPECT_FALSE(half.connector->reset_cache());
+  EXPECT_EQ(half.step({}).jobs_to_flush, Jobs());
+  half.completed({0});
+  EXPECT_EQ(half.held(), "A0+1");
+}
 
 TEST(OffloadingConnector, ACopyGoesItsOwnWay) {
   for (const Profile profile : kProfiles) {

@@ -28,8 +28,8 @@ namespace {
 
 /// What one implementation makes of a setup.
 struct Reference {
-  static auto make_offloading_scheduler(const OffloadingSpec& spec) {
-    return reference::make_offloading_connector_scheduler(spec);
+  static auto make_offloading_scheduler(const ConnectorSetup& setup) {
+    return reference::make_offloading_connector_scheduler(setup.spec, setup.tiers);
   }
   static auto make_offloading_worker(const OffloadingSpec& spec) {
     return reference::make_offloading_connector_worker(spec);
@@ -46,8 +46,8 @@ struct Reference {
 };
 
 struct Optimized {
-  static auto make_offloading_scheduler(const OffloadingSpec& spec) {
-    return optimized::make_offloading_connector_scheduler(spec);
+  static auto make_offloading_scheduler(const ConnectorSetup& setup) {
+    return optimized::make_offloading_connector_scheduler(setup.spec, setup.tiers);
   }
   static auto make_offloading_worker(const OffloadingSpec& spec) {
     return optimized::make_offloading_connector_worker(spec);
@@ -76,7 +76,7 @@ template <class Made>
 KVConnectorClass offloading() {
   KVConnectorClass connector;
   connector.make_scheduler = [](const ConnectorSetup& setup) {
-    return Made::make_offloading_scheduler(setup.spec);
+    return Made::make_offloading_scheduler(setup);
   };
   connector.make_worker = [](const ConnectorSetup& setup, std::uint32_t) {
     return Made::make_offloading_worker(setup.spec);

@@ -54,7 +54,7 @@ using OptimizedSide = RegisteredSide<optimized::Scheduler, optimized::KVOutputAg
 /// The bug is in one of the connector's halves or in the aggregator; the scheduler has none.
 struct PlantedSide : EngineSide<optimized::Scheduler, optimized::PlantedKVOutputAggregator> {
   auto make_connector(const ConnectorSetup& setup) const {
-    return optimized::make_planted_offloading_connector_scheduler(setup.spec, bug);
+    return optimized::make_planted_offloading_connector_scheduler(setup.spec, bug, setup.tiers);
   }
   auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
     return optimized::make_planted_offloading_connector_worker(setup.spec, bug);

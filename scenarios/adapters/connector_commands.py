@@ -5,7 +5,7 @@ What scheduler_commands.py says of the scheduler holds; of the connector, what c
 
 from __future__ import annotations
 
-from typing import Any, FrozenSet, Iterable, List
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
 from connector_target import Config
 from line_language import print_integers
@@ -13,7 +13,7 @@ from scheduler_commands import UpstreamScheduler
 from session import Unsupported
 from upstream_connector import Connectors, PlannedTransfer
 from upstream_offload import KeyBytes, KVOffload, PolicyView
-from upstream_scheduler import make_output
+from upstream_scheduler import make_output, make_request
 
 
 class UpstreamConnector(UpstreamScheduler):
@@ -27,6 +27,9 @@ class UpstreamConnector(UpstreamScheduler):
             raise Unsupported(f"vLLM {kv_offload.version} asserts that no transfer fails")
         self._connectors = Connectors(kv_offload, config, uncorrected)
         self._cpu_manager = self._connectors.cpu_manager
+        self._tiered = self._connectors.tiered
+        # Of every name that was told, its prompt and its salt.
+        self._prompts: Dict[str, Tuple[List[int], Optional[str]]] = {}
         self._policy_view = PolicyView(self._cpu_manager._policy, KeyBytes())
         super().__init__(kv_offload.modules, config, uncorrected)
 
@@ -39,6 +42,7 @@ class UpstreamConnector(UpstreamScheduler):
                     max_offload_tokens) -> str:
         if name in self._names:
             return "error=already_declared"
+        self._prompts[name] = tokens, cache_salt
         if len(self._config.groups) > 1 and not skip_reading_prefix_cache:
             self._names[name] = len(self._names)
             return "error=not_in_config"
@@ -86,7 +90,51 @@ class UpstreamConnector(UpstreamScheduler):
             return "error=not_in_config"
         return "error=none" if self._connectors.engines[rank].report_again(job_id) else "error=unknown_job"
 
+    def tier_finish(self, place, job_id, success) -> str:
+        if self._tier(place) is None:
+            return "error=not_in_config"
+        self._tier(place).finish(job_id, success)
+        return "error=none"
+
+    def tier_ask_again(self, place, name, block, group, times) -> str:
+        error, keys = self._find_keys(place, name, group, [block])
+        if not error:
+            self._tier(place).ask_again(keys[0], times)
+        return f"error={error or 'none'}"
+
+    def tier_add(self, place, name, blocks, group) -> str:
+        error, keys = self._find_keys(place, name, group, blocks)
+        if not error:
+            self._tier(place).held.update(keys)
+        return f"error={error or 'none'}"
+
+    def tier_drop(self, place, name, blocks, group) -> str:
+        error, keys = self._find_keys(place, name, group, blocks)
+        if not error:
+            self._tier(place).held.difference_update(keys)
+        return f"error={error or 'none'}"
+
+    def _tier(self, place: int) -> Any:
+        return self._tiered.tier(place) if self._tiered else None
+
+    def _find_keys(self, place: int, name: str, group: int, blocks: List[int]) -> Tuple[str, List[bytes]]:
+        """Those of a prompt, or an error."""
+        if self._tier(place) is None or group >= len(self._config.groups):
+            return "not_in_config", []
+        if name not in self._prompts:
+            return "unknown_request", []
+        tokens, cache_salt = self._prompts[name]
+        hashes = make_request(self._modules, name, tokens, self._hasher, 1, 0, priority=0, arrival_time=0,
+                              cache_salt=cache_salt).block_hashes if tokens else []
+        size = self._config.groups[group].block_size * self._config.block_size_factor
+        ends = [(block + 1) * (size // self._config.hash_block_size) for block in blocks]
+        if any(end > len(hashes) for end in ends):
+            return "bad_range", []
+        return "", [self._tiered.base.make_offload_key(hashes[end - 1], group) for end in ends]
+
     def reset_prefix_cache(self, reset_connector) -> str:
+        if reset_connector and self._tiered:
+            return "error=not_in_config"
         success = self._scheduler.reset_prefix_cache(reset_connector=reset_connector)
         return f"error=none success={'true' if success else 'false'}"
 
@@ -123,10 +171,19 @@ class UpstreamConnector(UpstreamScheduler):
         view = self._policy_view
         text = (f"{super().observe(state)} num_free_slots={self._cpu_manager._get_num_free_blocks()}"
                 f" target_t1_size={view.target()}")
+        tiered = self._tiered
+        if tiered:
+            text += (f"{tiered.calls.take()} num_tier_jobs={len(tiered.jobs())}"
+                     f" num_pending_promotions={tiered.num_pending()}")
         if not state:
             return text
         transfers = [text for rank in range(self._config.world_size) for text in self._transfer_texts(rank)]
-        return f"{text} transfers=[{' '.join(transfers)}]{view.state()}"
+        text = f"{text} transfers=[{' '.join(transfers)}]{view.state()}"
+        if not tiered:
+            return text
+        held = [f"(tier held={tiered.keys.numbers(sorted(tier.held))})" for tier in tiered.tiers]
+        return (f"{text} tier_jobs=[{tiered.jobs_text()}] pending_promotions=[{tiered.pending_text()}]"
+                f" tiers=[{' '.join(held)}]")
 
     def _transfer_texts(self, rank: int) -> List[str]:
         return [

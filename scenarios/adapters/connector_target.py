@@ -13,6 +13,7 @@ import scheduler_target
 from block_pool_target import HASHED_TEXT
 from line_language import FLAG, INTEGER, INTEGERS, TEXT, CommandReader, Line
 from session import Target
+from tiering_target import NUM_TIERS_MAX
 
 PROGRESS = ("submitted", "part", "finished", "failed")
 
@@ -33,6 +34,9 @@ _SETTINGS = {
     "request_level_policy": (False, FLAG),
     "transfers_may_fail": (False, FLAG),
     "arc_refuses_with_idle_t1": (None, FLAG),  # the profile's
+    "spec_name": ("CPUOffloadingSpec", TEXT),
+    "num_tiers": (0, INTEGER),
+    "request_level_tiers": ([], INTEGERS),
 }
 
 Config = namedtuple(
@@ -55,7 +59,22 @@ def config_from_line(line: Line) -> Config:
         raise ValueError(f"eviction_policy={config.eviction_policy}, expected lru or arc")
     if min(config.world_size, config.num_cpu_blocks, config.block_size_factor) < 1:
         raise ValueError("world_size, num_cpu_blocks and block_size_factor are at least 1")
+    if config.spec_name not in ("CPUOffloadingSpec", "TieringOffloadingSpec"):
+        raise ValueError(f"spec_name={config.spec_name}, expected CPUOffloadingSpec or TieringOffloadingSpec")
+    _check_tiers(config)
     return config
+
+
+def _check_tiers(config: Config) -> None:
+    """Raises ValueError."""
+    has_tiers = config.spec_name == "TieringOffloadingSpec"
+    if config.num_tiers > (NUM_TIERS_MAX if has_tiers else 0):
+        raise ValueError(f"num_tiers={config.num_tiers}, expected at most {NUM_TIERS_MAX} with TieringOffloadingSpec")
+    places = config.request_level_tiers
+    if any(place >= config.num_tiers for place in places) or places != sorted(set(places)):
+        raise ValueError("request_level_tiers are places below num_tiers, ascending, each once")
+    if has_tiers and (config.request_level_policy or config.store_threshold >= 2):
+        raise ValueError("TieringOffloadingSpec has no request_level_policy and no store_threshold")
 
 
 # Verb -> how its fields are read.
@@ -75,6 +94,12 @@ READERS: Dict[str, CommandReader] = {
         {"rank": INTEGER, "job": INTEGER, "progress": scheduler_target.choice("progress", PROGRESS),
          "microseconds": INTEGER},
         {"rank": 0, "progress": "finished", "microseconds": 0}),
+    "tier_finish": CommandReader("tier_finish", {"tier": INTEGER, "job": INTEGER, "success": FLAG}, {"success": True}),
+    "tier_ask_again": CommandReader(
+        "tier_ask_again", {"tier": INTEGER, "request": TEXT, "block": INTEGER, "group": INTEGER, "times": INTEGER},
+        {"group": 0, "times": 1}),
+    **{verb: CommandReader(verb, {"tier": INTEGER, "request": TEXT, "blocks": INTEGERS, "group": INTEGER}, {"group": 0})
+       for verb in ("tier_add", "tier_drop")},
     "report_transfer_again": CommandReader("report_transfer_again", {"rank": INTEGER, "job": INTEGER}, {"rank": 0}),
     **{verb: scheduler_target.READERS[verb]
        for verb in ("schedule", "finish_requests", "finish_all_requests", "set_pause_state")},

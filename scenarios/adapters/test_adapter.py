@@ -327,6 +327,29 @@ OFFLOAD = (
 )
 
 
+# The connector above one tier of blocks of 4 tokens; 0.23.0.
+TIERED_CONNECTOR = (
+    ("add_request id=A tokens=[1 2 3 4 5]",
+     "error=none tier_calls=[(call method=on_new_request tier=0 request=A answer=block_level)] num_tier_jobs=0"),
+    ("tier_add tier=0 request=A blocks=[1]", "error=bad_range"),
+    ("tier_add tier=0 request=B blocks=[0]", "error=unknown_request"),
+    ("tier_add tier=0 request=A blocks=[0] group=1", "error=not_in_config"),
+    ("tier_add tier=0 request=A blocks=[0]", "error=none num_pending_promotions=0"),
+    ("tier_ask_again tier=0 request=A block=0", "error=none"),
+    ("schedule", "error=none scheduled=[] num_tier_jobs=0 num_skipped_waiting=1"),
+    ("update", "error=none"),
+    ("schedule", "error=none scheduled=[] num_tier_jobs=1 num_skipped_waiting=1 num_free_slots=7"),
+    ("update", "error=none"),
+    ("tier_finish tier=0 job=0", "error=none num_tier_jobs=1"),
+    ("schedule", "error=none num_tier_jobs=0 loads=[(transfer job=0 request=A gpu_blocks=[1] group_sizes=[1]"
+                 " block_indices=[0] slots=[0])]"),
+    ("tier_drop tier=0 request=A blocks=[0]", "error=none tiers=[(tier held=[])]"),
+    ("tier_finish tier=1 job=0", "error=not_in_config"),
+    ("reset_prefix_cache reset_connector=true", "error=not_in_config"),
+    ("finish_requests requests=[A]",
+     "error=none tier_calls=[(call method=on_request_finished tier=0 request=A)]"),
+)
+
 # LRU, 2 slots, 2 tiers; 0.23.0.
 TIERING = (
     ("on_new_request request=A request_level=[1]", "error=none request_level=true"
@@ -1222,6 +1245,8 @@ class Release(Story):
     def test_unsupported_connector(self):
         for config, answer in (("kv_connector=other", "unsupported"), ("transfers_may_fail=true", "unsupported"),
                                ("eviction_policy=other", "malformed"), ("world_size=0", "malformed"),
+                               ("spec_name=Other", "malformed"), ("num_tiers=1", "malformed"),
+                               ("spec_name=TieringOffloadingSpec num_tiers=9", "malformed"),
                                ("arc_refuses_with_idle_t1=false", "unsupported"),
                                ("num_speculative_tokens=1", "malformed"),
                                ("groups=[(full block_size=4) (chunked block_size=4 chunk=8)]", "unsupported")):
@@ -1347,6 +1372,8 @@ class Release019(Release):
     def test_tiering_is_not_there(self):
         (reply,) = self.ask("target tiering", "config profile=v0.19")[1:]
         self.assertIn("no tiering manager", reply["unsupported"])
+        (reply,) = self.ask("target connector", "config profile=v0.19 spec_name=TieringOffloadingSpec")[1:]
+        self.assertIn("no tiering manager", reply["unsupported"])
 
     def test_kv_cache_of_this_release(self):
         replies = self.ask_manager(
@@ -1427,6 +1454,11 @@ class Release023(Release):
             self.assertEqual(list(reply), ["malformed"], config)
         reply = self.ask("target tiering", "config file_tiers=[0]")[-1]
         self.assertIn("expected file_tiers=[]", reply["unsupported"])
+
+    def test_connector_with_tiers(self):
+        replies = self.ask("target connector", "config profile=v0.23 spec_name=TieringOffloadingSpec num_tiers=1",
+                           *[command for command, _ in TIERED_CONNECTOR])[2:]
+        self.check_replies(replies, TIERED_CONNECTOR)
 
     def test_multi_connector_of_this_release(self):
         replies = self.ask(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 from types import SimpleNamespace
-from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Sequence
+from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence
 
 from connector_target import Config
 from corrected_connector import OrderedSet, corrected_halves
 from scripted_transfer_engine import make_scripted_transfer_engine
 from upstream_kv_cache import make_kv_cache_config, refusals
-from upstream_offload import KVOffload
+from upstream_offload import KeyBytes, KVOffload
+from upstream_tiering import TieredManager
 from upstream_workers import Workers
 
 _KV_CONNECTOR = "vllm.distributed.kv_transfer.kv_connector"
@@ -52,6 +53,8 @@ class Connectors:
         half_of_worker = importlib.import_module(f"{_KV_CONNECTOR}.v1.offloading.worker").OffloadingConnectorWorker
         self._modules = modules
         self._config = config
+        # With TieringOffloadingSpec the scheduler's half has it below it.
+        self.tiered: Optional[TieredManager] = None
         self._kv_offload = kv_offload
         self._scheduler_module = scheduler_module
         # Whatever it calls a set keeps its order: keys are completed, and told, in the order of planning.
@@ -90,6 +93,10 @@ class Connectors:
         cpu_spec = self._kv_offload.manager.CPULoadStoreSpec
 
         def get_manager() -> Any:
+            if config.spec_name == "TieringOffloadingSpec":
+                self.tiered = self._make_tiered()
+                self.cpu_manager = self.tiered.primary
+                return self.tiered.manager
             self.cpu_manager, manager = self._kv_offload.make_managers(
                 config.eviction_policy, config.num_cpu_blocks, config.enable_kv_cache_events, config.store_threshold,
                 config.max_tracker_size, block_sizes[0] * config.block_size_factor)
@@ -113,6 +120,15 @@ class Connectors:
             get_manager=get_manager,
             get_handlers=get_handlers,
         )
+
+    def _make_tiered(self) -> TieredManager:
+        config = self._config
+        tiered = TieredManager(
+            self._kv_offload, capacity=config.num_cpu_blocks, policy=config.eviction_policy,
+            enable_events=config.enable_kv_cache_events, num_tiers=config.num_tiers, keys=KeyBytes())
+        for place in config.request_level_tiers:
+            tiered.tiers[place].is_request_level = True
+        return tiered
 
     def has_fence(self) -> bool:
         """Whether this release frees blocks at once and flushes jobs where they are used again."""

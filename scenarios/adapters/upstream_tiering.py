@@ -27,29 +27,78 @@ class _NoRegion:
         pass
 
 
+class TieredManager:
+    """One TieringOffloadingManager above scripted tiers."""
+
+    def __init__(self, modules: KVOffload, *, capacity: int, policy: str, enable_events: bool, num_tiers: int,
+                 keys: Any = None):
+        """keys: as of PolicyView. Raises Unsupported."""
+        try:
+            manager = importlib.import_module("vllm.v1.kv_offload.tiering.manager")
+        except ImportError as error:
+            raise Unsupported(f"vLLM {modules.version} has no tiering manager") from error
+        self.base = importlib.import_module("vllm.v1.kv_offload.base")
+        tiering_base = importlib.import_module("vllm.v1.kv_offload.tiering.base")
+        self.primary = manager.CPUPrimaryTierOffloadingManager(
+            num_blocks=capacity, mmap_region=_NoRegion(), cache_policy=policy, enable_events=enable_events)
+        self.view = PolicyView(self.primary._policy, keys)
+        self.keys = self.view.keys
+        self.calls = Calls(self.keys)
+        self.tiers = [make_scripted_tier(tiering_base, self.base, place, self.calls) for place in range(num_tiers)]
+        self.manager = manager.TieringOffloadingManager(self.primary, self.tiers, enable_events)
+
+    def tier(self, place: int) -> Any:
+        """None if there is no such tier."""
+        return self.tiers[place] if place < len(self.tiers) else None
+
+    def jobs(self) -> Dict[int, Any]:
+        """Under way, by number."""
+        return self.manager._transfer_jobs
+
+    def pending(self) -> List[tuple]:
+        """The place of a tier, and what is queued for it."""
+        return [(self.tiers.index(tier), entry)
+                for tier, entries in self.manager._pending_load_submissions.items() for entry in entries.values()]
+
+    def num_pending(self) -> int:
+        return sum(len(entry.keys) for _, entry in self.pending())
+
+    def jobs_text(self) -> str:
+        return " ".join([self._transfer_text(job, self._place_of(job_id), job.is_promotion, job_id)
+                         for job_id, job in self.jobs().items()])
+
+    def pending_text(self) -> str:
+        return " ".join([self._transfer_text(entry, place, True) for place, entry in self.pending()])
+
+    def _transfer_text(self, transfer: Any, place: int, is_promotion: bool, job_id: Optional[int] = None) -> str:
+        text = "(transfer"
+        if job_id is not None:
+            text += f" job={job_id}"
+        text += f" tier={place}"
+        if is_promotion:
+            text += " promotion=true"
+        return (f"{text} request={print_text(transfer.req_context.req_id)} keys={self.keys.numbers(transfer.keys)}"
+                f" slots={print_integers(transfer.block_ids)})")
+
+    def _place_of(self, job_id: int) -> int:
+        return next(place for place, tier in enumerate(self.tiers) if job_id in tier.under_way)
+
+
 class UpstreamTiering:
-    """One TieringOffloadingManager."""
+    """A TieringOffloadingManager that is asked by itself."""
 
     def __init__(self, modules: KVOffload, config: tiering_target.Config):
         modules.check_supported(config)
         if config.file_tiers:
             raise Unsupported("file_tiers: upstream's files have no header and no planned faults, expected file_tiers=[]")
-        try:
-            manager = importlib.import_module("vllm.v1.kv_offload.tiering.manager")
-        except ImportError as error:
-            raise Unsupported(f"vLLM {modules.version} has no tiering manager") from error
-        base = importlib.import_module("vllm.v1.kv_offload.base")
-        tiering_base = importlib.import_module("vllm.v1.kv_offload.tiering.base")
-        self._base = base
-        self._primary = manager.CPUPrimaryTierOffloadingManager(
-            num_blocks=config.capacity, mmap_region=_NoRegion(), cache_policy=config.policy,
-            enable_events=config.enable_events)
-        self._view = PolicyView(self._primary._policy)
-        self._keys = self._view.keys
-        self._calls = Calls(self._keys)
-        self._tiers = [make_scripted_tier(tiering_base, base, place, self._calls)
-                       for place in range(config.num_tiers)]
-        self._manager = manager.TieringOffloadingManager(self._primary, self._tiers, config.enable_events)
+        self._tiered = TieredManager(modules, capacity=config.capacity, policy=config.policy,
+                                     enable_events=config.enable_events, num_tiers=config.num_tiers)
+        self._base = self._tiered.base
+        self._primary = self._tiered.primary
+        self._view = self._tiered.view
+        self._keys = self._tiered.keys
+        self._tiers = self._tiered.tiers
+        self._manager = self._tiered.manager
         self._contexts: Dict[str, Any] = {}
 
     # ---- The manager ----
@@ -175,41 +224,21 @@ class UpstreamTiering:
 
     def observe(self, state: bool) -> str:
         view = self._view
-        pending = self._pending()
-        text = (f"{self._calls.take()} size={view.size()} num_free_slots={self._primary._get_num_free_blocks()}"
-                f" num_jobs={len(self._manager._transfer_jobs)}"
-                f" num_pending={sum(len(entry.keys) for _, entry in pending)} target_t1_size={view.target()}")
+        tiered = self._tiered
+        text = (f"{tiered.calls.take()} size={view.size()} num_free_slots={self._primary._get_num_free_blocks()}"
+                f" num_jobs={len(tiered.jobs())} num_pending={tiered.num_pending()} target_t1_size={view.target()}")
         if not state:
             return text
-        jobs = [self._transfer_text(job, self._place_of(job_id), job.is_promotion, job_id)
-                for job_id, job in self._manager._transfer_jobs.items()]
-        waiting = [self._transfer_text(entry, place, True) for place, entry in pending]
         held = [f"(tier held={print_integers(sorted(map(self._keys.number, tier.held)))})" for tier in self._tiers]
-        return f"{text}{view.state()} jobs=[{' '.join(jobs)}] pending=[{' '.join(waiting)}] tiers=[{' '.join(held)}]"
-
-    def _transfer_text(self, transfer: Any, place: int, is_promotion: bool, job_id: Optional[int] = None) -> str:
-        text = "(transfer"
-        if job_id is not None:
-            text += f" job={job_id}"
-        text += f" tier={place}"
-        if is_promotion:
-            text += " promotion=true"
-        return (f"{text} request={print_text(transfer.req_context.req_id)} keys={self._keys.numbers(transfer.keys)}"
-                f" slots={print_integers(transfer.block_ids)})")
-
-    def _pending(self) -> List[tuple]:
-        return [(self._tiers.index(tier), entry)
-                for tier, entries in self._manager._pending_load_submissions.items() for entry in entries.values()]
-
-    def _place_of(self, job_id: int) -> int:
-        return next(place for place, tier in enumerate(self._tiers) if job_id in tier.under_way)
+        return (f"{text}{view.state()} jobs=[{tiered.jobs_text()}] pending=[{tiered.pending_text()}]"
+                f" tiers=[{' '.join(held)}]")
 
     def _promoted_keys(self) -> set:
-        keys = {key for _, entry in self._pending() for key in entry.keys}
+        keys = {key for _, entry in self._tiered.pending() for key in entry.keys}
         return keys.union(*[job.keys for job in self._manager._transfer_jobs.values() if job.is_promotion])
 
     def _tier(self, place: int) -> Any:
-        return self._tiers[place] if place < len(self._tiers) else None
+        return self._tiered.tier(place)
 
     def _find(self, numbers: List[int]) -> tuple:
         keys = self._keys.list_of(numbers)

@@ -49,4 +49,5 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
 done
 record 0.23.0 v0.23 tiering 1 8 120 "file_tiers=[]"
 record 0.23.0 v0.23 tiering 2 1 600 "file_tiers=[]"
+record 0.23.0 v0.23 connector 10 3 120 transfers_may_fail=false spec_name=TieringOffloadingSpec num_tiers=2
 record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"

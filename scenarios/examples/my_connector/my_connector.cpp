@@ -20,7 +20,7 @@ using namespace kvfence;
 class MyConnectorScheduler final : public OffloadingConnectorScheduler {
  public:
   explicit MyConnectorScheduler(const ConnectorSetup& setup)
-      : inner_(optimized::make_offloading_connector_scheduler(setup.spec)) {}
+      : inner_(optimized::make_offloading_connector_scheduler(setup.spec, setup.tiers)) {}
 
   std::unique_ptr<KVConnector> clone() const override {
     return std::make_unique<MyConnectorScheduler>(*this);
@@ -66,6 +66,15 @@ class MyConnectorScheduler final : public OffloadingConnectorScheduler {
 
   void policy_lists(PolicyLists& out) const override { inner().policy_lists(out); }
   std::uint32_t num_free_slots() const override { return inner().num_free_slots(); }
+  std::span<SecondaryTierHandle> tiers() override {
+    return static_cast<OffloadingConnectorScheduler&>(*inner_.get()).tiers();
+  }
+  std::uint32_t num_tier_jobs() const override { return inner().num_tier_jobs(); }
+  std::uint32_t num_pending_promotions() const override { return inner().num_pending_promotions(); }
+  void tier_jobs(std::vector<TierJobState>& out) const override { inner().tier_jobs(out); }
+  void pending_promotions(std::vector<PendingPromotionState>& out) const override {
+    inner().pending_promotions(out);
+  }
 
  private:
   const OffloadingConnectorScheduler& inner() const {
