@@ -85,6 +85,11 @@ class NamedDriver final
     return ranks()[command.rank].engine.report_again(command.job) ? ErrorCode::kNone
                                                                   : ErrorCode::kUnknownJob;
   }
+  // No configuration here has tiers.
+  ErrorCode run(const connector::TierFinish&, const World&) { return ErrorCode::kNotInConfig; }
+  ErrorCode run(const connector::TierAskAgain&, const World&) { return ErrorCode::kNotInConfig; }
+  ErrorCode run(const connector::TierAdd&, const World&) { return ErrorCode::kNotInConfig; }
+  ErrorCode run(const connector::TierDrop&, const World&) { return ErrorCode::kNotInConfig; }
 
   void forget_connector_answer() {
     observation().loads.reset();
@@ -186,10 +191,11 @@ Observation answer(Implementation<ConnectorTarget>& implementation, const Comman
   return observation;
 }
 
-/// Whether every built-in connector can be built from it.
+/// Whether every built-in connector can be built from it, and none has tiers.
 bool fits(const Config& config) {
   if (ConnectorTarget::validate(config, {}, {})) return false;
   const ConnectorSetup setup = *make_connector_setup(config);
+  if (setup.spec.has_tiers) return false;
   SimpleCPUOffloadSpec spec;
   spec.kv_cache = setup.spec.kv_cache;
   spec.num_cpu_blocks = config.num_cpu_blocks;
