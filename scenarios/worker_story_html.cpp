@@ -432,6 +432,20 @@ std::string races_html(const WorkerStory& story) {
   return html + "<p>Every two accesses to the same bytes, one a write, are ordered.</p>\n";
 }
 
+/// Lines that end with a sentence end a paragraph.
+std::string comments_html(const WorkerStory& story) {
+  std::string html;
+  std::string paragraph;
+  for (const std::string& comment : story.comments) {
+    const std::size_t begin = comment.find_first_not_of(' ');
+    if (begin == comment.npos) continue;
+    paragraph += (paragraph.empty() ? "" : " ") + comment.substr(begin);
+    if (comment.back() != '.' && &comment != &story.comments.back()) continue;
+    html += "<p>" + escape_xml(std::exchange(paragraph, {})) + "</p>\n";
+  }
+  return paragraph.empty() ? html : html + "<p>" + escape_xml(paragraph) + "</p>\n";
+}
+
 }  // namespace
 
 std::string story_html(const WorkerStory& story) {
@@ -443,7 +457,7 @@ std::string story_html(const WorkerStory& story) {
       "<title>" +
       escape_xml(name) + "</title>\n<style>" + std::string(kStyle) + "</style>\n</head>\n<body>\n";
   html += "<h1>" + escape_xml(name) + "</h1>\n";
-  for (const std::string& comment : story.comments) html += "<p>" + escape_xml(comment) + "</p>\n";
+  html += comments_html(story);
   html += "<p class=\"soft\">The worker " +
           (story.planted_bug.empty()
                ? std::string("as it is")
