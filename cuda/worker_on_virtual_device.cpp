@@ -308,6 +308,40 @@ std::uint32_t BasicWorkerOnVirtualDevice<I>::num_stray_bytes() const {
 }
 
 template <class I>
+std::optional<worker::Stream> BasicWorkerOnVirtualDevice<I>::stream_of(
+    virtual_device::Actor actor) const {
+  if (actor == device_.stream_number(compute_)) return worker::Stream::kCompute;
+  if (actor == first_worker_stream_) return worker::Stream::kStore;
+  if (actor == first_worker_stream_ + 1) return worker::Stream::kLoad;
+  return std::nullopt;
+}
+
+template <class I>
+std::vector<PageName> BasicWorkerOnVirtualDevice<I>::pages_in(std::uintptr_t begin,
+                                                              std::uintptr_t end) const {
+  std::vector<PageName> pages;
+  const auto add = [&](bool is_gpu, std::uint32_t number, std::uintptr_t address,
+                       std::size_t size) {
+    const PageName page{is_gpu, number};
+    if (address >= end || begin >= address + size) return;
+    if (std::find(pages.begin(), pages.end(), page) == pages.end()) pages.push_back(page);
+  };
+  const std::vector<PageRef>& refs = gpu_layout_.groups[0];
+  for (std::size_t ref = 0; ref < refs.size(); ++ref) {
+    const PageTensor& tensor = gpu_layout_.tensors[refs[ref].tensor_index];
+    const std::size_t size = refs[ref].unpadded_page_bytes;
+    for (std::uint32_t block = 0; block < options_.num_gpu_blocks; ++block) {
+      add(true, block, tensor.address + block * tensor.block_stride, size);
+    }
+    const std::uint32_t num_pages = options_.num_cpu_blocks * options_.block_size_factor;
+    for (std::uint32_t page = 0; page < num_pages; ++page) {
+      add(false, page, reinterpret_cast<std::uintptr_t>(cpu_page(ref, page)), size);
+    }
+  }
+  return pages;
+}
+
+template <class I>
 std::vector<cudaEvent_t> BasicWorkerOnVirtualDevice<I>::record_readers() {
   std::vector<cudaEvent_t> events;
   for (const cudaStream_t stream : {other_, compute_}) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,13 @@
 #include "cuda/worker.h"
 
 namespace kvfence::cuda {
+
+/// A GPU block, or the page of a CPU block that takes one.
+struct PageName {
+  bool is_gpu = false;
+  std::uint32_t number = 0;
+  friend bool operator==(const PageName&, const PageName&) = default;
+};
 
 template <class Instrumentation>
 class BasicWorkerOnVirtualDevice {
@@ -47,6 +55,14 @@ class BasicWorkerOnVirtualDevice {
   std::uint32_t num_stray_bytes() const;
 
   const virtual_device::Device& device() const { return device_; }
+
+  // For those who tell what happened.
+
+  void set_story(virtual_device::Story* story) { device_.set_story(story); }
+  /// The stream of that number; nothing of streams that are none of the worker's or the model's.
+  std::optional<worker::Stream> stream_of(virtual_device::Actor actor) const;
+  /// Those that share bytes with [begin, end), as accesses name them. Cost: O(pages).
+  std::vector<PageName> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
 
  private:
   using Worker = BasicWorker<Instrumentation>;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that each planted bug of each target has a scenario, and that none is of a bug that is gone.
+"""Checks that each planted bug of each target has a scenario, and that none is of a bug that is gone. A scenario is in
+bugs/, or is a race that names the bug.
 
     check_bug_cases.py KVFENCE     in the folder of cases/
 
@@ -24,15 +25,24 @@ def planted_bugs(kvfence):
     return bugs
 
 
+def races(folder):
+    """The planted bugs that open the races of a folder: each file names one."""
+    for case in folder.glob("*.kvs"):
+        for line in case.read_text().splitlines():
+            if line.startswith("# Planted bug: "):
+                yield line.removeprefix("# Planted bug: ").strip()
+
+
 def findings(bugs):
     if not bugs or not all(bugs.values()):
         yield "a target without planted bugs, or no target at all"
     for target, names in bugs.items():
         folder = pathlib.Path("cases", target, "bugs")
         cases = {case.stem for case in folder.glob("*.kvs")}
-        for name in sorted(names - cases):
-            yield f"{folder / name}.kvs: is missing"
-        for name in sorted(cases - names):
+        opened = set(races(folder.parent / "races"))
+        for name in sorted(names - cases - opened):
+            yield f"{folder / name}.kvs: is missing, and no race is opened by it"
+        for name in sorted((cases | opened) - names):
             yield f"{folder / name}.kvs: no planted bug has this name"
 
 

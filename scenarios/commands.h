@@ -102,6 +102,8 @@ int list_command(const ListCommandOptions& options);
 
 struct ExplainCommandOptions {
   std::string file;
+  std::string html_file;   ///< of target worker; empty for none
+  std::string trace_file;  ///< of target worker; empty for none
   Subject subject;
 };
 int explain_command(const ExplainCommandOptions& options);

@@ -1,21 +1,54 @@
 /// `kvfence explain`: the story of a scenario.
 
 #include <cstdio>
+#include <optional>
+#include <string>
 
+#include "contract/worker_target.h"
 #include "scenarios/commands.h"
 #include "scenarios/exit_code.h"
 #include "scenarios/files.h"
 #include "scenarios/output.h"
+#include "scenarios/worker_story.h"
 
 namespace kvfence {
+namespace {
+
+/// Why the device's story cannot be drawn though it is asked for.
+std::optional<std::string> refusal(const ExplainCommandOptions& options,
+                                   const TargetTools& target) {
+  if (options.html_file.empty() && options.trace_file.empty()) return std::nullopt;
+  const std::string option = options.html_file.empty() ? "--trace" : "--html";
+  if (target.name() != WorkerTarget::kName) {
+    return option + ": found a scenario of target " + std::string(target.name()) +
+           ", which has no device to draw; expected target " + std::string(WorkerTarget::kName);
+  }
+  if (!options.subject.sut_command.empty()) {
+    return option + ": not with --sut, whose device cannot be seen";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 int explain_command(const ExplainCommandOptions& options) {
   const Parsed<LoadedScenario> loaded = load_scenario(options.file);
   if (!loaded) return bad_input(loaded.error());
+  if (const auto refused = refusal(options, *loaded->target)) return bad_input(*refused);
   const Outcome outcome = loaded->target->explain(loaded->document, options.file, options.subject);
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});
   std::printf("%s", outcome.message.c_str());
-  return outcome.exit_code;
+  if (loaded->target->name() != WorkerTarget::kName || !options.subject.sut_command.empty()) {
+    return outcome.exit_code;
+  }
+  const auto scenario = scenario_from_document<WorkerTarget>(loaded->document, options.file);
+  if (!scenario) return bad_input(scenario.error());
+  const WorkerStory story = tell_worker(*scenario, options.subject.planted_bug);
+  std::printf("\n%s", story_text(story).c_str());
+  const bool is_written =
+      (options.html_file.empty() || write_if_asked(options.html_file, story_html(story))) &&
+      (options.trace_file.empty() || write_if_asked(options.trace_file, story_trace(story)));
+  return is_written ? outcome.exit_code : exit_code::kBadInput;
 }
 
 }  // namespace kvfence

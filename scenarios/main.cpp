@@ -406,6 +406,14 @@ int run(int argc, char** argv) {
   CLI::App* explain_app =
       app.add_subcommand("explain", "tell the story of a scenario, step by step");
   explain_app->add_option("FILE", explain_options.file, "a scenario")->required();
+  explain_app
+      ->add_option("--html", explain_options.html_file,
+                   "write what the device did as a page (target worker)")
+      ->type_name("OUT");
+  explain_app
+      ->add_option("--trace", explain_options.trace_file,
+                   "write what the device did for chrome://tracing or Perfetto (target worker)")
+      ->type_name("OUT");
   add_subject(explain_app, explain_options.subject);
   explain_app->callback([&] { exit_code = explain_command(explain_options); });
 

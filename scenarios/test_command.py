@@ -191,6 +191,41 @@ class Explain(Command):
         told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "free_reverses_list").stdout
         self.assertIn("the queues differ", told)
 
+    RACE = "cases/worker/races/store_before_compute.kvs"
+
+    def test_tells_what_the_device_did(self):
+        told = self.expect(AGREE, "explain", str(HERE / self.RACE)).stdout
+        self.assertIn("store    waits for event 0: forward 2", told)
+        self.assertIn("Every two accesses to the same bytes, one a write, are ordered.", told)
+        told = self.expect(DISAGREEMENT, "explain", str(HERE / self.RACE), "--planted-bug",
+                           "store_ignores_compute").stdout
+        self.assertIn("! race 1  forward 2 (compute stream) writes GPU 0,", told)
+
+    def test_draws_what_the_device_did(self):
+        self.expect(DISAGREEMENT, "explain", str(HERE / self.RACE), "--planted-bug", "store_ignores_compute",
+                    "--html", "a.html", "--trace", "a.json")
+        page = (self.folder / "a.html").read_text()
+        ElementTree.fromstring(page.split("\n", 1)[1])
+        self.assertIn("store_before_compute.kvs", page)
+        for word in ("src=", "href=", "url(", "@import"):
+            self.assertNotIn(word, page)
+        events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
+        self.assertEqual([event["ph"] for event in events if event.get("cat") == "race"], ["s", "f"])
+
+    def test_bad_input(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        done = self.expect(BAD_INPUT, "explain", name, "--html", "a.html")
+        self.assertIn("--html: found a scenario of target block_pool, which has no device to draw; "
+                      "expected target worker", done.stderr)
+        self.assertIn("--trace: found", self.expect(BAD_INPUT, "explain", name, "--trace", "a.json").stderr)
+        race = str(HERE / self.RACE)
+        done = self.expect(BAD_INPUT, "explain", race, "--trace", "a.json", "--sut", "cat")
+        self.assertIn("--trace: not with --sut", done.stderr)
+        self.assertIn("expected one of", self.expect(BAD_INPUT, "explain", race, "--planted-bug", "nope",
+                                                     "--html", "a.html").stderr)
+        self.expect(BAD_INPUT, "explain", race, "--html", "no_such_folder/a.html")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["a.kvs"])
+
 
 class Replay(Command):
     def test_the_excerpt_in_json(self):

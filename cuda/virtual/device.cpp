@@ -207,6 +207,13 @@ Access Device::describe(const Place& place, std::size_t size, bool is_write) con
 void Device::access(Access access, const Clock& clock) {
   if (!is_checking()) return;
   ++counters_.num_accesses;
+  if (story_ != nullptr) {
+    story_->entries.push_back({.function = access.function,
+                               .stream = access.actor,
+                               .time = access.time,
+                               .call = access.call,
+                               .access = access});
+  }
   // One access meets an earlier one in several segments: one race.
   std::uint64_t reported_call = 0;
   std::uint32_t reported_entry = 0;
@@ -361,12 +368,23 @@ const Clock& Device::clock_of_next(Actor stream) {
 
 void Device::host_learns(const Clock& clock) { host_clock_.join(clock, queue_.num_actors()); }
 
+void Device::tell(StoryEntry::Kind kind, Actor stream, std::uint32_t event, const Moment& moment) {
+  if (story_ == nullptr) return;
+  story_->entries.push_back({.kind = kind,
+                             .function = function_,
+                             .stream = stream,
+                             .call = call_,
+                             .event = event,
+                             .moment = moment});
+}
+
 cudaError_t Device::wait_for(Moment moment, const Clock& clock) {
   if (!scheduler_.force(queue_, moment)) {
     misuse(Misuse::Kind::kHang);
     return fail(cudaErrorLaunchTimeout);
   }
   if (queue_.error() != cudaSuccess) return fail(queue_.error());
+  tell(StoryEntry::Kind::kHostSaw, kHost, 0, moment);
   host_learns(clock);
   return cudaSuccess;
 }

@@ -21,6 +21,7 @@
 #include "cuda/virtual/options.h"
 #include "cuda/virtual/scheduler.h"
 #include "cuda/virtual/shadow.h"
+#include "cuda/virtual/story.h"
 #include "cuda/virtual/work_queue.h"
 
 namespace kvfence::virtual_device {
@@ -90,6 +91,13 @@ class Device {
   void release_completions() { queue_.release_holds(); }
   /// The number that reports give a stream.
   Actor stream_number(cudaStream_t stream) const;
+
+  /// What the program asks and the device does is written down from now on; nullptr ends it. The
+  /// story outlives the device, or its end.
+  void set_story(Story* story) {
+    story_ = story;
+    queue_.set_story(story);
+  }
 
   // What was found.
 
@@ -198,6 +206,7 @@ class Device {
   /// The clock of work about to be enqueued in a stream; the host's time passes.
   const Clock& clock_of_next(Actor stream);
   void host_learns(const Clock& clock);
+  void tell(StoryEntry::Kind kind, Actor stream, std::uint32_t event, const Moment& moment);
   cudaError_t wait_for(Moment moment, const Clock& clock);
   bool is_checking() const { return options_.checks_happens_before; }
 
@@ -241,6 +250,7 @@ class Device {
   std::vector<Race> races_;
   std::vector<Misuse> misuses_;
   Counters counters_;
+  Story* story_ = nullptr;
 };
 
 /// The device that the functions of the runtime reach in this thread; aborts if there is none.

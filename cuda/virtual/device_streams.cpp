@@ -42,6 +42,7 @@ cudaError_t Device::query(const Moment& moment, const Clock& clock, std::uint32_
   }
   num_polls = 0;
   num_spurious = 0;
+  tell(StoryEntry::Kind::kHostSaw, kHost, 0, moment);
   host_learns(clock);
   return cudaSuccess;
 }
@@ -80,6 +81,7 @@ cudaError_t Device::stream_wait_event(cudaStream_t stream, cudaEvent_t event, un
   if (flags != 0) return fail(cudaErrorInvalidValue);
   // Never recorded: an empty set of work.
   if (!waited_for->is_recorded) return cudaSuccess;
+  tell(StoryEntry::Kind::kWaits, stream_number(stream), handle_of(event).index, waited_for->moment);
   enqueue_wait(stream_number(stream), waited_for->moment, waited_for->clock);
   return cudaSuccess;
 }
@@ -127,6 +129,7 @@ cudaError_t Device::event_record(cudaEvent_t event, cudaStream_t stream) {
   state->num_polls = 0;
   state->num_spurious = 0;
   state->num_late = 0;
+  tell(StoryEntry::Kind::kRecorded, actor, handle_of(event).index, state->moment);
   if (fault_ != nullptr && fault_->kind == Fault::Kind::kNeverReady) {
     state->moment.hold = queue_.new_hold();
   }

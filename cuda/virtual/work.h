@@ -72,6 +72,7 @@ struct Work {
   std::byte* flips = nullptr;  ///< the byte whose lowest bit is flipped at the end
   std::function<void()> action;
   std::uint32_t num_runs = 1;     ///< of the action
+  bool has_started = false;       ///< kept for a story alone
   std::vector<ByteRange> ranges;  ///< that the action declares; the explorer's footprint
 };
 

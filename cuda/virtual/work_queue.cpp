@@ -43,6 +43,7 @@ Work& WorkQueue::take() {
   work.num_chunks = 0;
   work.flips = nullptr;
   work.num_runs = 1;
+  work.has_started = false;
   work.ranges.clear();
   return work;
 }
@@ -90,6 +91,7 @@ void WorkQueue::enqueue(Work& work) {
   stream.work.push_back(&work);
   ++num_in_flight_;
   ++counters_.num_enqueued;
+  tell(StoryEntry::Kind::kEnqueued, work);
   if (work.num_early > 0) early_.push_back(&work);
   if (stream.work.size() == 1 && settle(work.stream)) settle_waiting();
 }
@@ -117,6 +119,7 @@ bool WorkQueue::settle(Actor stream) {
       if (work.num_early > 0) leave_early(work);
       break;
     }
+    tell(StoryEntry::Kind::kEnded, work);
     s.completed = work.time;
     s.work.pop_front();
     --num_in_flight_;
@@ -135,7 +138,23 @@ void WorkQueue::settle_waiting() {
   }
 }
 
+void WorkQueue::tell(StoryEntry::Kind kind, const Work& work) {
+  if (story_ == nullptr || work.kind == Work::Kind::kWait) return;
+  story_->entries.push_back({.kind = kind,
+                             .function = work.function,
+                             .stream = work.stream,
+                             .time = work.time,
+                             .call = work.call});
+}
+
+void WorkQueue::tell_started(Work& work) {
+  if (story_ == nullptr || work.has_started) return;
+  work.has_started = true;
+  tell(StoryEntry::Kind::kStarted, work);
+}
+
 void WorkQueue::complete(Work& work) {
+  tell(StoryEntry::Kind::kEnded, work);
   if (work.flips != nullptr) *work.flips ^= std::byte{1};
   if (error_ != cudaSuccess) ++counters_.num_dropped;
   if (error_ == cudaSuccess) error_ = work.fails_with;
@@ -164,6 +183,7 @@ void WorkQueue::poison(Entry& entry) {
 }
 
 void WorkQueue::read(Work& work, std::size_t index) {
+  tell_started(work);
   Chunk& chunk = work.chunks[index];
   const Entry& entry = work.entries[chunk.entry];
   if (!entry.is_orphan && error_ == cudaSuccess) {
@@ -183,6 +203,7 @@ void WorkQueue::read(Work& work, std::size_t index) {
 }
 
 void WorkQueue::write(Work& work, std::size_t index) {
+  tell_started(work);
   const Chunk chunk = work.chunks[index];
   Entry& entry = work.entries[chunk.entry];
   if (error_ == cudaSuccess) {
@@ -204,6 +225,7 @@ void WorkQueue::write(Work& work, std::size_t index) {
 }
 
 void WorkQueue::act(Work& work) {
+  tell_started(work);
   if (error_ == cudaSuccess) {
     acting_ = &work;
     for (std::uint32_t run = 0; run < work.num_runs; ++run) work.action();
@@ -239,6 +261,7 @@ void WorkQueue::step_early(std::size_t index, Random& random) {
 void WorkQueue::finish_head(Actor stream) {
   Work& work = head(stream);
   if (work.kind == Work::Kind::kAction) return act(work);
+  tell_started(work);
   if (error_ != cudaSuccess) {
     work.chunks.clear();
     return complete(work);

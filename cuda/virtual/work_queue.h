@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/virtual/random.h"
+#include "cuda/virtual/story.h"
 #include "cuda/virtual/work.h"
 
 namespace kvfence::virtual_device {
@@ -94,6 +95,8 @@ class WorkQueue {
 
   /// The error that ended all work, or success.
   cudaError_t error() const { return error_; }
+  /// Where what happens is written down; nullptr: nowhere.
+  void set_story(Story* story) { story_ = story; }
   std::size_t num_in_flight() const { return num_in_flight_; }
   const Counters& counters() const { return counters_; }
 
@@ -112,6 +115,8 @@ class WorkQueue {
   void read(Work& work, std::size_t chunk);
   void write(Work& work, std::size_t chunk);
   void act(Work& work);
+  void tell(StoryEntry::Kind kind, const Work& work);
+  void tell_started(Work& work);
   void poison(Entry& entry);
   void leave_early(Work& work);
   Work* find_work(Actor stream, Time time) const;
@@ -128,6 +133,7 @@ class WorkQueue {
   std::size_t num_in_flight_ = 0;
   cudaError_t error_ = cudaSuccess;
   const Work* acting_ = nullptr;
+  Story* story_ = nullptr;
   Counters counters_;
 };
 

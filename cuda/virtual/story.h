@@ -1,0 +1,38 @@
+#pragma once
+
+/// What a device was asked and what it did, in order, for those who tell it. Kept only where a
+/// story is set (Device::set_story): runs that only check pay one comparison with null.
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/virtual/happens_before.h"
+#include "cuda/virtual/work.h"
+
+namespace kvfence::virtual_device {
+
+struct StoryEntry {
+  enum class Kind : std::uint8_t {
+    kAccess,    ///< bytes that work, about to be enqueued, will touch; or the host touches
+    kEnqueued,  ///< the call returns; its accesses stand before it
+    kStarted,   ///< the first of its steps
+    kEnded,     ///< all of its bytes are there
+    kRecorded,  ///< `event` takes in `moment`
+    kWaits,     ///< all later work of `stream` comes behind `moment`, which `event` holds
+    kHostSaw,   ///< a query or a wait has told the host that `moment` is over
+  };
+  Kind kind = Kind::kAccess;
+  Function function = Function::kHostRead;
+  Actor stream = kHost;
+  Time time = 0;  ///< of kEnqueued, kStarted, kEnded: which work of the stream
+  std::uint64_t call = 0;
+  std::uint32_t event = 0;
+  Moment moment = {};
+  Access access = {};
+};
+
+struct Story {
+  std::vector<StoryEntry> entries;
+};
+
+}  // namespace kvfence::virtual_device
