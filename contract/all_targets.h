@@ -7,6 +7,7 @@
 #include "contract/block_pool_target.h"
 #include "contract/connector_target.h"
 #include "contract/disaggregated_target.h"
+#include "contract/engine_target.h"
 #include "contract/eviction_target.h"
 #include "contract/kv_cache_target.h"
 #include "contract/multi_connector_target.h"
@@ -35,6 +36,6 @@ struct TargetList {
 using AllTargets =
     TargetList<BlockPoolTarget, KVCacheTarget, SchedulerTarget, EvictionTarget, OffloadTarget,
                TieringTarget, ConnectorTarget, SimpleOffloadTarget, SynchronousConnectorTarget,
-               MultiConnectorTarget, DisaggregatedTarget, WorkerTarget>;
+               MultiConnectorTarget, DisaggregatedTarget, WorkerTarget, EngineTarget>;
 
 }  // namespace kvfence

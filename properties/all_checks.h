@@ -6,6 +6,7 @@
 #include "properties/block_pool_checks.h"
 #include "properties/connector_checks.h"
 #include "properties/disaggregated_checks.h"
+#include "properties/engine_checks.h"
 #include "properties/eviction_checks.h"
 #include "properties/kv_cache_checks.h"
 #include "properties/multi_connector_checks.h"

@@ -152,6 +152,15 @@ struct Canaries<WorkerTarget> {
   static inline const std::set<std::string_view> kNeedTheReference = {};
 };
 
+template <>
+struct Canaries<EngineTarget> {
+  static constexpr std::uint64_t kCommandsMax = 100'000;
+  static constexpr std::uint64_t kInvariantCommandsMax = 100'000;
+  /// A step is four commands.
+  static constexpr std::size_t kShrunkCommandsMax = 40;
+  static inline const std::set<std::string_view> kNeedTheReference = {};
+};
+
 template <class Target>
 CampaignResult<Target> hunt(std::string_view bug, LockstepOptions lockstep,
                             std::uint64_t commands_max) {

@@ -47,7 +47,7 @@ class Check(Command):
     def test_agreement_in_json(self):
         for target in ("block_pool", "kv_cache", "scheduler", "eviction", "offload", "tiering", "connector",
                        "simple_offload", "synchronous_connector", "multi_connector", "disaggregated",
-                       "worker"):
+                       "worker", "engine"):
             result = self.json_of(AGREE, "check", "--target", target, "--commands", "2000", "--seed", "3")
             self.assertEqual(result["target"], target)
             self.assertEqual(result["seed"], 3)

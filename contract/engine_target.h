@@ -1,0 +1,263 @@
+#pragma once
+
+/// The `engine` target: a scheduler with an offloading connector, the worker's half, and a device
+/// that computes and copies (contract/engine_device.h), under one list of commands. Everything that
+/// reads or writes its configuration line, commands and observations derives from the declarations
+/// here (contract/declare.h).
+///
+/// A step goes through four commands: `schedule` plans it; `execute` runs the worker's half up to
+/// get_finished and enqueues the forward; `poll` is get_finished; `update` waits for the forward
+/// and gives its tokens and the report to the scheduler. Steps are executed, polled and taken in
+/// the order in which they were planned, and each is polled before the next is executed, as in
+/// upstream's model runner. What a request samples is the toy model's (contract/toy_model.h): the
+/// forward writes the KV of the step's tokens, then reads that of all tokens of the request.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "contract/connector_target.h"
+#include "contract/declare.h"
+#include "contract/engine_device.h"
+#include "contract/scheduler_target.h"
+#include "contract/shared_fields.h"
+
+namespace kvfence {
+
+namespace engine {
+
+using connector::AddRequest;
+using connector::ResetPrefixCache;
+using scheduler::FinishAllRequests;
+using scheduler::FinishRequests;
+using scheduler::Schedule;
+
+/// Errors: kNoStepInFlight: no step is planned and not executed, or the one before was not polled.
+struct Execute {
+  static constexpr std::string_view kVerb = "execute";
+  static constexpr std::string_view kDoc = "the oldest planned step goes to the device";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const Execute&, const Execute&) = default;
+};
+
+/// Errors: kNotInConfig: no such stream.
+struct Advance {
+  static constexpr std::string_view kVerb = "advance";
+  static constexpr std::string_view kDoc = "the device runs the next forward or transfer";
+  std::string stream = "compute";
+  static void declare(auto& fields) {
+    fields.add("stream", &Advance::stream, Domain::kChoice, "compute, store or load");
+  }
+  friend bool operator==(const Advance&, const Advance&) = default;
+};
+
+/// Errors: kNoStepInFlight: no step was executed and not polled.
+struct Poll {
+  static constexpr std::string_view kVerb = "poll";
+  static constexpr std::string_view kDoc = "the worker's half asks what is over, for its report";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const Poll&, const Poll&) = default;
+};
+
+/// Errors: kNoStepInFlight: the oldest step was not polled.
+struct Update {
+  static constexpr std::string_view kVerb = "update";
+  static constexpr std::string_view kDoc = "the oldest step's forward is waited for and taken in";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const Update&, const Update&) = default;
+};
+
+/// Steps without tokens follow until nothing is held, kNumDrainSteps at most.
+struct Drain {
+  static constexpr std::string_view kVerb = "drain";
+  static constexpr std::string_view kDoc = "aborts every request and lets everything come to rest";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const Drain&, const Drain&) = default;
+};
+inline constexpr std::uint32_t kNumDrainSteps = 4;
+
+using Command = std::variant<AddRequest, Schedule, Execute, Advance, Poll, Update, FinishRequests,
+                             FinishAllRequests, ResetPrefixCache, Drain>;
+
+/// The configuration as it stands on the config line: one rank, one group of full attention.
+struct Config : scheduler::Config {
+  std::uint32_t num_cpu_blocks = 8;
+  std::uint32_t block_size_factor = 1;
+  std::string eviction_policy = "lru";
+  bool offload_prompt_only = true;
+  bool request_level_policy = false;
+  static void declare(auto& fields) {
+    using S = Config;
+    kv_cache::Config::declare(fields);
+    add_engine_fields<S>(fields);
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+               "slots, one an offloaded block");
+    fields
+        .add("block_size_factor", &S::block_size_factor, Domain::kSetting,
+             "GPU blocks an offloaded block")
+        .optional();
+    fields.add("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc").optional();
+    fields
+        .add("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
+             "nothing that decoding adds is stored (rule offload_fences_reuse)")
+        .optional();
+    fields
+        .add("request_level_policy", &S::request_level_policy, Domain::kSetting,
+             "a loaded prefix is stored again (rule offload_fences_reuse)")
+        .optional();
+  }
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+/// A transfer that the device was given.
+struct Transfer {
+  static constexpr std::string_view kWord = "transfer";
+  std::uint32_t job = 0;
+  std::string request;
+  bool store = false;
+  std::vector<BlockId> gpu_blocks;
+  std::uint32_t block_index = 0;
+  std::vector<SlotId> slots;
+  static void declare(auto& fields) {
+    using S = Transfer;
+    fields.add("job", &S::job, Domain::kResult, "its number");
+    fields.add("request", &S::request, Domain::kResult, "for whom");
+    fields.add("store", &S::store, Domain::kResult, "to CPU memory").optional();
+    fields.add("gpu_blocks", &S::gpu_blocks, Domain::kResult, "in the order of their tokens");
+    fields
+        .add("block_index", &S::block_index, Domain::kResult,
+             "place of the first GPU block; with hold a store has 0")
+        .optional();
+    fields.add("slots", &S::slots, Domain::kResult, "one an offloaded block");
+  }
+  friend bool operator==(const Transfer&, const Transfer&) = default;
+};
+
+/// A transfer that is over.
+struct EndedTransfer {
+  static constexpr std::string_view kWord = "ended";
+  std::uint32_t job = 0;
+  bool store = false;
+  bool succeeded = true;
+  static void declare(auto& fields) {
+    using S = EndedTransfer;
+    fields.add("job", &S::job, Domain::kResult, "its number");
+    fields.add("store", &S::store, Domain::kResult, "to CPU memory").optional();
+    fields.add("succeeded", &S::succeeded, Domain::kResult, "whether all was copied").optional();
+  }
+  friend bool operator==(const EndedTransfer&, const EndedTransfer&) = default;
+};
+
+/// A block, or the part of a slot that takes one, to which something was written.
+struct KVPage {
+  static constexpr std::string_view kWord = "page";
+  std::uint32_t number = 0;
+  std::vector<std::uint32_t> symbols;
+  static void declare(auto& fields) {
+    using S = KVPage;
+    fields.add("number", &S::number, Domain::kState, "which");
+    fields.add("symbols", &S::symbols, Domain::kState,
+               "one a token, the low 32 bits; 0: nothing; 1: bytes that are nobody's");
+  }
+  friend bool operator==(const KVPage&, const KVPage&) = default;
+};
+
+/// The low 32 bits of a symbol, of which 0 and 1 keep their meaning.
+inline std::uint32_t shortened(Symbol symbol) { return static_cast<std::uint32_t>(symbol); }
+
+/// What an engine owes its caller after a command: the scheduler's observation, and what concerns
+/// the connector and the device.
+struct Observation : scheduler::Observation {
+  // schedule
+  Reusable<std::vector<std::string>> requests_to_flush;
+  Reusable<std::vector<JobId>> jobs_to_flush;
+
+  Reusable<std::vector<Transfer>> submitted;  ///< execute
+  Reusable<bool> advanced;
+
+  // poll
+  Reusable<std::vector<EndedTransfer>> ended;
+  Reusable<std::vector<std::string>> finished_recving;
+  Reusable<std::vector<std::string>> finished_sending;
+  Reusable<std::vector<JobId>> completed_jobs;
+
+  // The numbers: after every command.
+  std::uint32_t num_free_slots = 0;
+  std::uint32_t num_steps_in_flight = 0;
+  std::uint32_t num_transfers = 0;
+  std::uint32_t num_races = 0;
+  std::uint32_t num_misuses = 0;
+
+  // The whole state: where asked for.
+  Reusable<std::vector<KVPage>> gpu_kv;
+  Reusable<std::vector<KVPage>> cpu_kv;
+
+  static void declare(auto& fields) {
+    using S = Observation;
+    scheduler::Observation::declare(fields);
+    fields.add("requests_to_flush", &S::requests_to_flush, Domain::kResult,
+               "whose stores end before the step");
+    fields.add("jobs_to_flush", &S::jobs_to_flush, Domain::kResult,
+               "which transfers end before the step");
+    fields.add("submitted", &S::submitted, Domain::kResult, "in order");
+    fields.add("advanced", &S::advanced, Domain::kResult, "advance: whether anything ran");
+    fields.add("ended", &S::ended, Domain::kResult,
+               "stores, then loads, in the order of submission");
+    fields.add("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over");
+    fields.add("finished_sending", &S::finished_sending, Domain::kResult,
+               "held blocks that are not needed any more");
+    fields.add("completed_jobs", &S::completed_jobs, Domain::kResult, "that the worker reports");
+    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
+    fields.add("num_steps_in_flight", &S::num_steps_in_flight, Domain::kState,
+               "planned, not taken in");
+    fields.add("num_transfers", &S::num_transfers, Domain::kState, "enqueued, not reported");
+    fields.add("num_races", &S::num_races, Domain::kState,
+               "pairs of accesses to the same bytes that nothing orders");
+    fields.add("num_misuses", &S::num_misuses, Domain::kState,
+               "calls of the runtime that its documentation forbids");
+    fields.add("gpu_kv", &S::gpu_kv, Domain::kState, "GPU blocks that hold something");
+    fields.add("cpu_kv", &S::cpu_kv, Domain::kState, "pages of slots that do");
+  }
+  friend bool operator==(const Observation&, const Observation&) = default;
+};
+
+/// As the scheduler's.
+class World : public scheduler::World {
+ public:
+  using scheduler::World::World;
+  void apply(const Command& command);
+};
+
+}  // namespace engine
+
+/// What an engine is built from.
+struct EngineSetup {
+  ConnectorSetup connector;
+  engine::DeviceOptions device;
+};
+
+/// The same, or what is wrong with the configuration (position: the config line).
+Parsed<EngineSetup> make_engine_setup(const engine::Config& config, std::string_view file = {},
+                                      Position position = {});
+
+/// What generic code knows of the target.
+struct EngineTarget {
+  static constexpr std::string_view kName = "engine";
+  static constexpr std::string_view kDoc =
+      "scheduler, connector, worker and device with a toy model: tokens as of a run without a "
+      "cache";
+  using Config = engine::Config;
+  using Command = engine::Command;
+  using Observation = engine::Observation;
+  using World = engine::World;
+
+  static std::optional<InputError> validate(const Config& config, std::string_view file,
+                                            Position position);
+  /// Requires: a valid configuration.
+  static World make_world(const Config& config);
+};
+
+}  // namespace kvfence

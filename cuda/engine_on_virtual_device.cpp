@@ -1,0 +1,223 @@
+#include "cuda/engine_on_virtual_device.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "contract/check.h"
+
+namespace kvfence::cuda {
+namespace {
+
+using engine::Place;
+using engine::Symbol;
+
+constexpr std::size_t kNumLayers = 2;
+
+void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
+
+/// The second half says whether the first is what was written, and in which layer.
+content::Granule granule_of(Symbol symbol, std::size_t layer) {
+  return {symbol, content::fmix64(symbol + layer)};
+}
+
+/// Of bytes in each layer.
+template <class AddressOf>
+Symbol symbol_at(AddressOf address_of) {
+  std::array<content::Granule, kNumLayers> found{};
+  bool is_unwritten = true;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    std::memcpy(&found[layer], address_of(layer), sizeof(content::Granule));
+    is_unwritten &= found[layer] == content::Granule{};
+  }
+  if (is_unwritten) return toy_model::kUnwritten;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    if (found[layer] != granule_of(found[0].first, layer)) return toy_model::kTorn;
+  }
+  return found[0].first;
+}
+
+/// Two layers, blocks first.
+KVLayout layout_of(const engine::DeviceOptions& options, std::uintptr_t address) {
+  const std::size_t n = options.num_gpu_blocks;
+  const std::size_t page_bytes = options.block_size * sizeof(content::Granule);
+  std::vector<LayerTensors> layers;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    layers.push_back(
+        {.name = std::to_string(layer),
+         .tensors = {{address + layer * n * page_bytes, 1, {n, page_bytes}, {page_bytes, 1}}},
+         .page_bytes = page_bytes,
+         .unpadded_page_bytes = page_bytes,
+         .block_dim = 0});
+  }
+  DiscoveredLayout found = discover_layout(layers, n, 1);
+  KVFENCE_CHECK(found.refusal.empty(), found.refusal);
+  return std::move(found.layout);
+}
+
+}  // namespace
+
+template <class I>
+BasicEngineOnVirtualDevice<I>::BasicEngineOnVirtualDevice(const engine::DeviceOptions& options,
+                                                          I instrumentation)
+    : options_(options),
+      device_({.schedule = virtual_device::Schedule::kCommanded,
+               .device_memory_bytes = std::size_t{1} << 17}) {
+  const virtual_device::Installed installed(device_);
+  const std::size_t gpu_bytes =
+      kNumLayers * options.num_gpu_blocks * options.block_size * sizeof(content::Granule);
+  void* memory = nullptr;
+  ok(cudaMalloc(&memory, gpu_bytes));
+  gpu_base_ = static_cast<std::byte*>(memory);
+  std::memset(device_.bytes(gpu_base_, gpu_bytes), 0, gpu_bytes);
+  ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
+  first_worker_stream_ = device_.stream_number(compute_) + 1;
+  KVLayout layout = layout_of(options, reinterpret_cast<std::uintptr_t>(gpu_base_));
+  const std::size_t cpu_bytes =
+      cpu_memory_bytes(layout, options.num_cpu_blocks, options.block_size_factor);
+  host_.resize(cpu_bytes / sizeof(content::Granule));
+  // Blocks that a step reuses are not fenced by their last transfer's report but by its end.
+  typename Worker::Opened opened =
+      Worker::open({.gpu_layout = std::move(layout),
+                    .num_cpu_blocks = options.num_cpu_blocks,
+                    .compute_stream = compute_,
+                    .plan = {.block_size_factor = options.block_size_factor},
+                    .only_path = CopyPathKind::kBatched,
+                    .cpu_memory = std::as_writable_bytes(std::span(host_)),
+                    .refuses_conflicts = false},
+                   instrumentation);
+  KVFENCE_CHECK(opened.worker != nullptr, opened.refusal);
+  worker_ = std::move(opened.worker);
+}
+
+template <class I>
+BasicEngineOnVirtualDevice<I>::~BasicEngineOnVirtualDevice() {
+  const virtual_device::Installed installed(device_);
+  worker_.reset();
+}
+
+template <class I>
+void BasicEngineOnVirtualDevice<I>::transfer_async(const worker::Transfer& transfer) {
+  const virtual_device::Installed installed(device_);
+  const TransferSpec spec{.gpu_blocks = transfer.gpu_blocks,
+                          .cpu_blocks = transfer.cpu_blocks,
+                          .group_sizes = {transfer.gpu_blocks.size()},
+                          .block_indices = {transfer.block_index}};
+  // A refused one is not under way, and never ends: whoever counts transfers misses it.
+  if (transfer.direction == worker::Direction::kStore) {
+    static_cast<void>(worker_->store(transfer.job_id, spec));
+    // The connector's half has deferred it already.
+    worker_->begin_step();
+  } else {
+    cudaEvent_t readers = nullptr;
+    ok(cudaEventCreateWithFlags(&readers, cudaEventDisableTiming));
+    ok(cudaEventRecord(readers, compute_));
+    static_cast<void>(worker_->load(transfer.job_id, spec, {&readers, 1}));
+    ok(cudaEventDestroy(readers));
+  }
+}
+
+template <class I>
+void BasicEngineOnVirtualDevice<I>::get_finished(std::vector<worker::Ended>& ended) {
+  const virtual_device::Installed installed(device_);
+  std::vector<TransferResult> results;
+  worker_->poll(results);
+  for (const TransferResult& result : results) {
+    ended.push_back({static_cast<std::uint32_t>(result.job_id),
+                     result.direction == Direction::kStore ? worker::Direction::kStore
+                                                           : worker::Direction::kLoad,
+                     result.succeeded()});
+  }
+}
+
+template <class I>
+void BasicEngineOnVirtualDevice<I>::wait(std::span<const std::uint32_t> job_ids) {
+  const virtual_device::Installed installed(device_);
+  const std::vector<JobId> ids(job_ids.begin(), job_ids.end());
+  ok(worker_->wait(ids));
+}
+
+template <class I>
+std::byte* BasicEngineOnVirtualDevice<I>::gpu_address(std::size_t layer, Place place) const {
+  const std::size_t block = layer * options_.num_gpu_blocks + place.block;
+  return gpu_base_ + (block * options_.block_size + place.offset) * sizeof(content::Granule);
+}
+
+template <class I>
+std::vector<virtual_device::MemoryRange> BasicEngineOnVirtualDevice<I>::ranges_of(
+    const std::vector<Place>& places) const {
+  std::vector<virtual_device::MemoryRange> ranges;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    for (const Place place : places) {
+      std::byte* const address = gpu_address(layer, place);
+      const bool goes_on =
+          !ranges.empty() &&
+          static_cast<const std::byte*>(ranges.back().address) + ranges.back().size == address;
+      if (goes_on) {
+        ranges.back().size += sizeof(content::Granule);
+      } else {
+        ranges.push_back({address, sizeof(content::Granule)});
+      }
+    }
+  }
+  return ranges;
+}
+
+template <class I>
+void BasicEngineOnVirtualDevice<I>::forward(const std::vector<Place>& reads,
+                                            const std::vector<Place>& writes,
+                                            engine::Kernel kernel) {
+  const virtual_device::Installed installed(device_);
+  ok(device_.launch(compute_, ranges_of(reads), ranges_of(writes),
+                    [this, kernel = std::move(kernel)] { kernel(*this); }));
+}
+
+template <class I>
+bool BasicEngineOnVirtualDevice<I>::advance(worker::Stream stream) {
+  const virtual_device::Installed installed(device_);
+  if (stream == worker::Stream::kCompute) return device_.advance(compute_, 1) > 0;
+  const auto index = static_cast<virtual_device::Actor>(stream == worker::Stream::kLoad);
+  return device_.advance_to_event(static_cast<virtual_device::Actor>(first_worker_stream_ + index));
+}
+
+template <class I>
+Symbol BasicEngineOnVirtualDevice<I>::gpu_symbol(Place place) const {
+  return symbol_at([&](std::size_t layer) {
+    return device_.bytes(gpu_address(layer, place), sizeof(content::Granule));
+  });
+}
+
+template <class I>
+Symbol BasicEngineOnVirtualDevice<I>::cpu_symbol(Place place) const {
+  return symbol_at([&](std::size_t layer) {
+    const PageTensor& rows = worker_->cpu_layout().tensors[layer];
+    const std::uint32_t factor = options_.block_size_factor;
+    const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
+    return reinterpret_cast<const std::byte*>(
+        rows.address + place.block / factor * rows.block_stride +
+        place.block % factor * page_bytes + place.offset * sizeof(content::Granule));
+  });
+}
+
+template <class I>
+void BasicEngineOnVirtualDevice<I>::write(Place place, Symbol symbol) {
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    const content::Granule granule = granule_of(symbol, layer);
+    std::memcpy(device_.bytes(gpu_address(layer, place), sizeof granule), &granule, sizeof granule);
+  }
+}
+
+template <class I>
+worker::Counts BasicEngineOnVirtualDevice<I>::counts() const {
+  return {.num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
+          .num_in_flight = static_cast<std::uint32_t>(worker_->num_in_flight()),
+          .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
+          .num_misuses = static_cast<std::uint32_t>(device_.misuses().size()),
+          .next_fault = worker::Fault::kNone};
+}
+
+template class BasicEngineOnVirtualDevice<NoWorkerInstrumentation>;
+template class BasicEngineOnVirtualDevice<PlantedWorkerInstrumentation>;
+
+}  // namespace kvfence::cuda

@@ -1,0 +1,70 @@
+#pragma once
+
+/// What contract/engine_device.h describes, out of the copy worker and a virtual device whose
+/// progress is commanded: each token's KV is bytes in the pages of two layers, and symbols are read
+/// from them.
+///
+/// Link kvfence::worker_on_virtual_device, and nothing that brings the real runtime.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "contract/content_pattern.h"
+#include "contract/engine_device.h"
+#include "cuda/virtual/device.h"
+#include "cuda/worker.h"
+
+namespace kvfence::cuda {
+
+template <class Instrumentation>
+class BasicEngineOnVirtualDevice final : public engine::KVCells {
+ public:
+  explicit BasicEngineOnVirtualDevice(const engine::DeviceOptions& options,
+                                      Instrumentation instrumentation = {});
+  ~BasicEngineOnVirtualDevice();
+  BasicEngineOnVirtualDevice(const BasicEngineOnVirtualDevice&) = delete;
+  BasicEngineOnVirtualDevice& operator=(const BasicEngineOnVirtualDevice&) = delete;
+
+  void transfer_async(const worker::Transfer& transfer);
+  void get_finished(std::vector<worker::Ended>& ended);
+  void wait(std::span<const std::uint32_t> job_ids);
+  void forward(const std::vector<engine::Place>& reads, const std::vector<engine::Place>& writes,
+               engine::Kernel kernel);
+  bool advance(worker::Stream stream);
+
+  worker::Counts counts() const;
+  engine::Symbol gpu_symbol(engine::Place place) const;
+  engine::Symbol cpu_symbol(engine::Place place) const;
+
+  engine::Symbol read(engine::Place place) const override { return gpu_symbol(place); }
+  void write(engine::Place place, engine::Symbol symbol) override;
+
+ private:
+  using Worker = BasicWorker<Instrumentation>;
+
+  std::byte* gpu_address(std::size_t layer, engine::Place place) const;
+  std::vector<virtual_device::MemoryRange> ranges_of(
+      const std::vector<engine::Place>& places) const;
+
+  engine::DeviceOptions options_;
+  virtual_device::Device device_;
+  std::byte* gpu_base_ = nullptr;
+  std::vector<content::Granule> host_;
+  cudaStream_t compute_ = nullptr;
+  virtual_device::Actor first_worker_stream_ = 0;
+  std::unique_ptr<Worker> worker_;
+};
+
+extern template class BasicEngineOnVirtualDevice<NoWorkerInstrumentation>;
+extern template class BasicEngineOnVirtualDevice<PlantedWorkerInstrumentation>;
+
+using EngineOnVirtualDevice = BasicEngineOnVirtualDevice<NoWorkerInstrumentation>;
+/// For the tests of the harness itself.
+using PlantedEngineOnVirtualDevice = BasicEngineOnVirtualDevice<PlantedWorkerInstrumentation>;
+
+}  // namespace kvfence::cuda

@@ -1,0 +1,143 @@
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "contract/engine_target.h"
+#include "cuda/engine_on_virtual_device.h"
+#include "cuda/planted_worker_bugs.h"
+#include "optimized/kv_output_aggregator.h"
+#include "optimized/offloading_connector.h"
+#include "optimized/planted_connector_bugs.h"
+#include "optimized/scheduler.h"
+#include "properties/engine_driver.h"
+#include "reference/engine_device.h"
+#include "reference/kv_output_aggregator.h"
+#include "reference/offloading_connector.h"
+#include "reference/scheduler.h"
+#include "scenarios/define_implementations.h"
+#include "scenarios/engine_side.h"
+
+namespace kvfence {
+namespace {
+
+struct ReferenceSide : EngineSide<reference::Scheduler, reference::KVOutputAggregator> {
+  using Device = reference::EngineDevice;
+
+  auto make_connector(const ConnectorSetup& setup) const {
+    return reference::make_offloading_connector_scheduler(setup.spec);
+  }
+  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
+    return reference::make_offloading_connector_worker(setup.spec);
+  }
+  auto make_device(const engine::DeviceOptions& options) const {
+    return std::make_unique<Device>(options);
+  }
+};
+
+struct OptimizedSide : EngineSide<optimized::Scheduler, optimized::KVOutputAggregator> {
+  using Device = cuda::EngineOnVirtualDevice;
+
+  auto make_connector(const ConnectorSetup& setup) const {
+    return optimized::make_offloading_connector_scheduler(setup.spec);
+  }
+  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
+    return optimized::make_offloading_connector_worker(setup.spec);
+  }
+  auto make_device(const engine::DeviceOptions& options) const {
+    return std::make_unique<Device>(options);
+  }
+};
+
+/// A bug of the connector or of the copy worker.
+struct PlantedEngineBug {
+  optimized::PlantedConnectorBug connector = optimized::PlantedConnectorBug::kNone;
+  cuda::PlantedWorkerBug worker = cuda::PlantedWorkerBug::kNone;
+};
+
+struct PlantedEngineBugInfo {
+  PlantedEngineBug bug;
+  std::string_view name;
+  std::string_view doc;
+  std::string_view thread;
+};
+
+constexpr PlantedEngineBugInfo info_of(optimized::PlantedConnectorBug bug) {
+  const optimized::PlantedConnectorBugInfo& info = optimized::planted_bug_info(bug);
+  return {{.connector = bug}, info.name, info.doc, info.thread};
+}
+
+constexpr PlantedEngineBugInfo info_of(cuda::PlantedWorkerBug bug) {
+  for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
+    if (info.bug == bug) return {{.worker = bug}, info.name, info.doc, info.thread};
+  }
+  return {};
+}
+
+/// Those that break what the layers owe one another.
+constexpr std::array kPlantedEngineBugs = {
+    info_of(optimized::PlantedConnectorBug::kPreemptedStoresNotFlushed),
+    info_of(optimized::PlantedConnectorBug::kReusedBlockNotFlushed),
+    info_of(optimized::PlantedConnectorBug::kLoadedBlocksNotFenced),
+    info_of(optimized::PlantedConnectorBug::kFinishedStoresNotWatched),
+    info_of(optimized::PlantedConnectorBug::kFlushBeforeSubmit),
+    info_of(optimized::PlantedConnectorBug::kBlocksNotHeld),
+    info_of(optimized::PlantedConnectorBug::kUncomputedTokensStored),
+    info_of(optimized::PlantedConnectorBug::kDeferredServed),
+    info_of(optimized::PlantedConnectorBug::kFirstHashNamesBlock),
+    info_of(cuda::PlantedWorkerBug::kStoreIgnoresCompute),
+    info_of(cuda::PlantedWorkerBug::kWaitReturnsAtOnce),
+    info_of(cuda::PlantedWorkerBug::kEndEventBeforeCopy),
+    info_of(cuda::PlantedWorkerBug::kLoadIgnoresReaders),
+};
+
+std::optional<PlantedEngineBug> planted_engine_bug_from_name(std::string_view name) {
+  for (const PlantedEngineBugInfo& info : kPlantedEngineBugs) {
+    if (info.name == name) return info.bug;
+  }
+  return std::nullopt;
+}
+
+struct PlantedSide : EngineSide<optimized::Scheduler, optimized::PlantedKVOutputAggregator> {
+  using Device = cuda::PlantedEngineOnVirtualDevice;
+
+  auto make_connector(const ConnectorSetup& setup) const {
+    return optimized::make_planted_offloading_connector_scheduler(setup.spec, bug.connector);
+  }
+  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
+    return optimized::make_planted_offloading_connector_worker(setup.spec, bug.connector);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const {
+    return Aggregator(num_workers, bug.connector);
+  }
+  auto make_device(const engine::DeviceOptions& options) const {
+    return std::make_unique<Device>(options, cuda::PlantedWorkerInstrumentation{bug.worker});
+  }
+
+  PlantedEngineBug bug;
+};
+
+template <class Side>
+auto make_driver(std::string name, Side side) {
+  return std::make_unique<EngineDriver<Side>>(std::move(name), std::move(side));
+}
+
+}  // namespace
+
+template <>
+struct Parts<EngineTarget> {
+  static auto reference(std::string name) { return make_driver(std::move(name), ReferenceSide{}); }
+  static auto optimized(std::string name) { return make_driver(std::move(name), OptimizedSide{}); }
+  static auto planted(std::string name, PlantedEngineBug bug) {
+    return make_driver(std::move(name), PlantedSide{{}, bug});
+  }
+
+  static constexpr auto& kPlantedBugs = kPlantedEngineBugs;
+  static constexpr auto& planted_bug_from_name = planted_engine_bug_from_name;
+};
+
+template struct Implementations<EngineTarget>;
+
+}  // namespace kvfence
