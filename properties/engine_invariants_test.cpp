@@ -6,6 +6,7 @@
 #include "properties/engine_invariants.h"
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -89,6 +90,51 @@ std::optional<Divergence> judge(const std::vector<Shown>& run) {
     if (auto found = invariants.check(command, observation, World{}, step)) return found;
   }
   return std::nullopt;
+}
+
+/// The whole blocks of A's prompt count as cached when the second step gives A its last tokens.
+/// Then B needs a block, A is the victim and leaves the step. Nobody has computed what A finds.
+/// Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py schedule: it takes a victim out of
+/// the step, and not its blocks out of the prefix cache.
+TEST(EngineInvariants, SeeUpstreamsVictimThatAStepHasServed) {
+  Config config = small_config();
+  config.profile = "v0.19";
+  config.num_gpu_blocks = 5;
+  config.hash_block_size = 3;
+  config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = 3}};
+  config.max_num_batched_tokens = 7;
+  config.policy = "priority";
+  config.max_num_seqs = 2;
+  config.long_prefill_token_threshold = 4;
+  config.num_cpu_blocks = 1;
+  config.max_concurrent_batches = 1;
+  Scenario<EngineTarget> scenario;
+  scenario.config = config;
+  AddRequest victim;
+  victim.id = "A";
+  victim.tokens = {0, 0, 0, 0, 0, 0, 0};
+  victim.max_tokens = 1;
+  AddRequest other = victim;
+  other.id = "B";
+  other.tokens = {0, 0, 0};
+  other.max_tokens = 2;
+  std::vector<Command> commands = {victim, other};
+  for (int step = 0; step < 3; ++step) {
+    for (const Command& command :
+         std::initializer_list<Command>{Schedule{}, Execute{}, Poll{}, Update{}}) {
+      commands.push_back(command);
+    }
+  }
+  for (const Command& command : commands) scenario.steps.emplace_back().command = command;
+  const auto expected = Implementations<EngineTarget>::make_reference();
+  const auto actual = Implementations<EngineTarget>::make_optimized();
+  Lockstep<EngineTarget> lockstep(*expected, *actual);
+
+  const std::optional<Divergence> divergence = run_scenario(lockstep, scenario);
+
+  ASSERT_TRUE(divergence);
+  EXPECT_EQ(divergence->oracle, "tokens_as_without_cache");
+  EXPECT_EQ(divergence->step, commands.size() - 1);
 }
 
 TEST(EngineInvariants, AreSilentAboutARightRun) {

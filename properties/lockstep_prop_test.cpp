@@ -26,6 +26,8 @@ constexpr std::size_t kCampaignCommands = 50'000;
 /// Some of its goals belong to one kind of layout, and most of its configurations have others.
 template <>
 constexpr std::size_t kCampaignCommands<ConnectorTarget> = 150'000;
+template <>
+constexpr std::size_t kCampaignCommands<EngineTarget> = 300'000;
 
 /// All goals, or those that are counted without the state in every observation.
 template <class Reach>
