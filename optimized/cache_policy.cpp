@@ -10,9 +10,6 @@ namespace {
 
 constexpr std::uint32_t kCapacityMax = std::uint32_t{1} << 28;
 
-/// A lookup of a batch is announced so many keys ahead.
-constexpr std::size_t kKeysAhead = 8;
-
 std::size_t num_keys_max(const CachePolicyConfig& config) {
   KVFENCE_CHECK(config.capacity <= kCapacityMax, "places are 32 bits, four for each block");
   const std::size_t capacity = config.capacity;
@@ -146,7 +143,8 @@ void BasicCachePolicy<Instrumentation>::touch(std::span<const OffloadKeyView> ke
     return;
   }
   for (std::size_t i = keys.size(); i > 0; --i) {
-    if (i > kKeysAhead) table_.prefetch(keys[i - 1 - kKeysAhead]);
+    if (i > kKeysAhead) prefetch(keys[i - 1 - kKeysAhead]);
+    if (i > kKeysAhead / 2) prefetch_entry(keys[i - 1 - kKeysAhead / 2]);
     touch(keys[i - 1]);
   }
 }
@@ -207,7 +205,7 @@ bool BasicCachePolicy<Instrumentation>::evict(std::uint32_t num_blocks,
                                               std::vector<EvictedBlock>& out) {
   protected_.clear();
   for (std::size_t i = 0; i < protected_keys.size(); ++i) {
-    if (i + kKeysAhead < protected_keys.size()) table_.prefetch(protected_keys[i + kKeysAhead]);
+    prefetch_ahead(protected_keys, i);
     const Index index = find(protected_keys[i]);
     if (index != kNone) protected_.push_back(index);
   }

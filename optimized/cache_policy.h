@@ -89,7 +89,15 @@ class BasicCachePolicy {
   /// next insertion.
   std::span<const Index> victims() const { return victims_; }
 
+  /// For a lookup that will follow: first the one, and some lookups later the other.
   void prefetch(OffloadKeyView key) const { table_.prefetch(key); }
+  void prefetch_entry(OffloadKeyView key) const { table_.prefetch_entry(key); }
+
+  /// For who looks keys up in turn, at each of them.
+  void prefetch_ahead(std::span<const OffloadKeyView> keys, std::size_t i) const {
+    if (i + kKeysAhead < keys.size()) prefetch(keys[i + kKeysAhead]);
+    if (i + kKeysAhead / 2 < keys.size()) prefetch_entry(keys[i + kKeysAhead / 2]);
+  }
 
   /// The parts, for their instrumentation.
   const Table& table() const { return table_; }
@@ -97,6 +105,9 @@ class BasicCachePolicy {
   const BasicTimeline<Instrumentation>& ghosts() const { return ghosts_; }
 
  private:
+  /// A lookup of a list is announced so many keys ahead.
+  static constexpr std::size_t kKeysAhead = 16;
+
   bool planted(PlantedCachePolicyBug bug) const { return instrumentation_.planted(bug); }
 
   /// The lists of resident_: what is idle in T1, what is idle in T2, what is not idle.

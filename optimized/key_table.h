@@ -19,6 +19,7 @@
 
 #include "contract/cache_policy.h"
 #include "contract/check.h"
+#include "optimized/huge_pages.h"
 
 namespace kvfence::optimized {
 
@@ -149,6 +150,13 @@ class BasicKeyTable {
   /// For a lookup that will follow.
   void prefetch(OffloadKeyView key) const { __builtin_prefetch(&slots_[tag_of(key) & slot_mask_]); }
 
+  /// The same, somewhat later: reads the slot, which should be near by now. Where another key was
+  /// there first, that one's entry comes.
+  void prefetch_entry(OffloadKeyView key) const {
+    const Index index = slots_[tag_of(key) & slot_mask_].entry;
+    if (index != kNone) __builtin_prefetch(&entries_[index], 1);
+  }
+
   const Instrumentation& instrumentation() const { return instrumentation_; }
 
  private:
@@ -236,9 +244,9 @@ class BasicKeyTable {
   std::uint32_t num_keys_ = 0;
   Index num_entries_used_ = 0;  ///< those from here on were never taken
   Index first_free_ = kNone;
-  std::vector<Entry> entries_;
+  std::vector<Entry, HugePageAllocator<Entry>> entries_;
   std::vector<std::string> long_keys_;  ///< [entry], once there is one
-  std::vector<Slot> slots_;
+  std::vector<Slot, HugePageAllocator<Slot>> slots_;
   std::size_t slot_mask_;
 };
 

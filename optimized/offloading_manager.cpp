@@ -27,7 +27,7 @@ ErrorCode BasicOffloadingManager<Instrumentation>::lookup(std::span<const Offloa
   if (config_.rules.lookup_by_key) return ErrorCode::kNotInProfile;
   num_hits = 0;
   for (std::size_t i = 0; i < keys.size() && is_hit(policy_.find(keys[i])); ++i) {
-    if (i + kKeysAhead < keys.size()) policy_.prefetch(keys[i + kKeysAhead]);
+    policy_.prefetch_ahead(keys, i);
     ++num_hits;
   }
   if (!has_filter()) return ErrorCode::kNone;
@@ -69,7 +69,7 @@ template <class Instrumentation>
 ErrorCode BasicOffloadingManager<Instrumentation>::find_all(std::span<const OffloadKeyView> keys) {
   blocks_.clear();
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i + kKeysAhead < keys.size()) policy_.prefetch(keys[i + kKeysAhead]);
+    policy_.prefetch_ahead(keys, i);
     const Index index = policy_.find(keys[i]);
     if (index == Policy::kNone) return ErrorCode::kUnknownKey;
     blocks_.push_back(index);
@@ -132,7 +132,7 @@ void BasicOffloadingManager<Instrumentation>::sort_out(std::span<const OffloadKe
   blocks_.clear();
   keys_to_store.clear();
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i + kKeysAhead < keys.size()) policy_.prefetch(keys[i + kKeysAhead]);
+    policy_.prefetch_ahead(keys, i);
     if (!passes_filter(keys[i])) continue;
     const Index index = policy_.find(keys[i]);
     if (index == Policy::kNone) {
@@ -220,7 +220,7 @@ void BasicOffloadingManager<Instrumentation>::complete_store(std::span<const Off
   using Bug = PlantedOffloadingBug;
   events_.begin(/*removed=*/false);
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i + kKeysAhead < keys.size()) policy_.prefetch(keys[i + kKeysAhead]);
+    policy_.prefetch_ahead(keys, i);
     const Index index = policy_.find(keys[i]);
     if (index == Policy::kNone) continue;
     const std::int32_t ref_cnt = policy_.ref_cnt(index);

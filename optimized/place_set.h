@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "optimized/huge_pages.h"
+
 namespace kvfence::optimized {
 
 using Place = std::uint32_t;
@@ -212,7 +214,8 @@ class BasicPlaceSet {
   std::uint32_t size_ = 0;
   Place low_ = 0;                                              ///< no member is smaller
   std::array<std::size_t, kNumLevelsMax + 1> level_begins_{};  ///< and the end of the last one
-  std::vector<std::uint64_t> words_;                           ///< the levels, lowest first
+  std::vector<std::uint64_t, HugePageAllocator<std::uint64_t>>
+      words_;  ///< the levels, lowest first
 };
 
 }  // namespace kvfence::optimized

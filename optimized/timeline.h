@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "contract/check.h"
+#include "optimized/huge_pages.h"
 #include "optimized/place_set.h"
 
 namespace kvfence::optimized {
@@ -191,10 +192,10 @@ class BasicTimeline {
 
   [[no_unique_address]] Instrumentation instrumentation_;
   std::size_t num_words_;
-  Place end_ = 0;                                      ///< the next place
-  std::size_t num_tidied_words_ = 0;                   ///< since tidying began
-  Place tidy_end_ = 0;                                 ///< behind what was tidied
-  std::vector<std::uint32_t> members_;                 ///< [place]
+  Place end_ = 0;                     ///< the next place
+  std::size_t num_tidied_words_ = 0;  ///< since tidying began
+  Place tidy_end_ = 0;                ///< behind what was tidied
+  std::vector<std::uint32_t, HugePageAllocator<std::uint32_t>> members_;  ///< [place]
   std::vector<BasicPlaceSet<Instrumentation>> lists_;  ///< no place is in two of them
   std::vector<Announced> announced_;                   ///< [list]
 };
