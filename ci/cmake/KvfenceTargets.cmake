@@ -34,7 +34,9 @@ function(kvfence_precompile target)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers})
   # GCC 12 warns falsely about lists of strings, within a header that it otherwise knows is the system's.
-  target_compile_options(${target} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overflow>")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
 endfunction()
 
 # kvfence_not_fuzzed(<target>)
