@@ -37,7 +37,11 @@ struct OptimizedSide {
 template <class... Targets>
 using BothSides = ::testing::Types<ReferenceSide<Targets>..., OptimizedSide<Targets>...>;
 
+template <class... Targets>
+using OptimizedSides = ::testing::Types<OptimizedSide<Targets>...>;
+
 using EveryTarget = AllTargets::Apply<::testing::Types>;
+using OptimizedSideOfEveryTarget = AllTargets::Apply<OptimizedSides>;
 using BothSidesOfEveryTarget = AllTargets::Apply<BothSides>;
 
 /// A command that is never refused and leaves a fresh instance as it is: it takes the events, or
