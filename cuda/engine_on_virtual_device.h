@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,12 +31,15 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
   BasicEngineOnVirtualDevice(const BasicEngineOnVirtualDevice&) = delete;
   BasicEngineOnVirtualDevice& operator=(const BasicEngineOnVirtualDevice&) = delete;
 
-  void transfer_async(const worker::Transfer& transfer);
+  void transfer_async(const engine::Copy& copy);
   void get_finished(std::vector<worker::Ended>& ended);
   void wait(std::span<const std::uint32_t> job_ids);
   void forward(const std::vector<engine::Place>& reads, const std::vector<engine::Place>& writes,
                engine::Kernel kernel);
   bool advance(worker::Stream stream);
+  void fail_next(worker::Direction direction, worker::Fault fault) {
+    next_faults_[static_cast<std::size_t>(direction)] = fault;
+  }
 
   worker::Counts counts() const;
   engine::Symbol gpu_symbol(engine::Place place) const;
@@ -47,6 +51,8 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
  private:
   using Worker = BasicWorker<Instrumentation>;
 
+  /// The next call that the fault concerns meets it.
+  void arm(worker::Fault fault, std::uint64_t num_records_before);
   std::byte* gpu_address(std::size_t layer, engine::Place place) const;
   std::vector<virtual_device::MemoryRange> ranges_of(
       const std::vector<engine::Place>& places) const;
@@ -58,6 +64,7 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
   cudaStream_t compute_ = nullptr;
   virtual_device::Actor first_worker_stream_ = 0;
   std::unique_ptr<Worker> worker_;
+  std::array<worker::Fault, worker::kNumDirections> next_faults_ = {};
 };
 
 extern template class BasicEngineOnVirtualDevice<NoWorkerInstrumentation>;
