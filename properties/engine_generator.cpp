@@ -20,7 +20,7 @@ constexpr std::array<std::uint32_t, 7> kUsualWeights = {
     1,    // kFinishAll
     8,    // kReset
     1,    // kDrain
-    8,    // kFail
+    4,    // kFail
 };
 
 bool is_valid(const Config& config) { return !EngineTarget::validate(config, {}, {}); }

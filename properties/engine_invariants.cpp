@@ -29,6 +29,30 @@ KVPage page_at(const std::vector<KVPage>& pages, std::uint32_t rank, std::uint32
 
 }  // namespace
 
+std::optional<Divergence> TokenOracle::check(const Command& command,
+                                             const Observation& observation) {
+  const auto* added = std::get_if<AddRequest>(&command);
+  if (added && observation.error == ErrorCode::kNone) {
+    sequences_[added->id] = {added->cache_salt, added->tokens};
+  }
+  if (!observation.outputs.has_value()) return std::nullopt;
+  for (const scheduler::RequestOutput& output : *observation.outputs) {
+    Sequence& sequence = sequences_[output.request];
+    for (const TokenId token : output.tokens) {
+      const TokenId expected =
+          toy_model::sample_without_cache(sequence.cache_salt, sequence.tokens, windows_);
+      if (token != expected) return broken(kE1, "outputs", expected, token);
+      sequence.tokens.push_back(token);
+    }
+  }
+  return std::nullopt;
+}
+
+const TokenOracle::Sequence* TokenOracle::find(const std::string& request) const {
+  const auto found = sequences_.find(request);
+  return found == sequences_.end() ? nullptr : &found->second;
+}
+
 void Invariants::reset() { *this = Invariants(setup_); }
 
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
@@ -41,11 +65,7 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
 std::optional<Divergence> Invariants::check_all(const Command& command,
                                                 const Observation& observation) {
   if (auto found = check_presence(command, observation)) return found;
-  const auto* added = std::get_if<AddRequest>(&command);
-  if (added && observation.error == ErrorCode::kNone) {
-    sequences_[added->id] = {added->cache_salt, added->tokens};
-  }
-  if (auto found = check_tokens(observation)) return found;
+  if (auto found = tokens_.check(command, observation)) return found;
   if (observation.num_races != 0) return broken(kE2, "num_races", 0U, observation.num_races);
   if (observation.num_misuses != 0) return broken(kE3, "num_misuses", 0U, observation.num_misuses);
   const auto* failing = std::get_if<FailNext>(&command);
@@ -97,20 +117,6 @@ std::optional<Divergence> Invariants::check_presence(const Command& command,
   for (const auto& answer : answers) {
     if (answer.is_there == answer.wanted) continue;
     return broken_presence(kInvariants[kE4], answer.member, answer.wanted);
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_tokens(const Observation& observation) {
-  if (!observation.outputs.has_value()) return std::nullopt;
-  for (const scheduler::RequestOutput& output : *observation.outputs) {
-    Sequence& sequence = sequences_[output.request];
-    for (const TokenId token : output.tokens) {
-      const TokenId expected =
-          toy_model::sample_without_cache(sequence.cache_salt, sequence.tokens, setup_.windows);
-      if (token != expected) return broken(kE1, "outputs", expected, token);
-      sequence.tokens.push_back(token);
-    }
   }
   return std::nullopt;
 }
@@ -212,10 +218,9 @@ std::optional<Divergence> Invariants::check_answer(const Observation& observatio
 bool Invariants::is_block_of(const std::string& request, std::size_t group,
                              const KVPage& page) const {
   const std::uint32_t block_size = setup_.connector.scheduler.kv_cache.groups[group].block_size;
-  const auto found = sequences_.find(request);
-  if (found == sequences_.end() || page.symbols.size() < block_size) return false;
-  const std::vector<Symbol> all =
-      toy_model::symbols_of(found->second.cache_salt, found->second.tokens);
+  const TokenOracle::Sequence* sequence = tokens_.find(request);
+  if (!sequence || page.symbols.size() < block_size) return false;
+  const std::vector<Symbol> all = toy_model::symbols_of(sequence->cache_salt, sequence->tokens);
   const auto begin = page.symbols.begin();
   for (std::size_t first = 0; first + block_size <= all.size(); first += block_size) {
     const bool is_here =

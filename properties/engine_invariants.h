@@ -52,10 +52,31 @@ inline constexpr std::array<Invariant, 11> kInvariants = {{
      "a load is over when it is on all ranks, and a job counts the ranks on which it has ended"},
 }};
 
+/// What requests say, beside what a run without a cache says: E1 alone.
+class TokenOracle {
+ public:
+  /// What a request was given and what it said.
+  struct Sequence {
+    std::optional<std::string> cache_salt;
+    std::vector<TokenId> tokens;
+  };
+
+  /// windows: of the groups (EngineSetup).
+  explicit TokenOracle(std::vector<std::uint32_t> windows) : windows_(std::move(windows)) {}
+
+  std::optional<Divergence> check(const Command& command, const Observation& observation);
+  /// Null: nobody was added by that name.
+  const Sequence* find(const std::string& request) const;
+
+ private:
+  std::vector<std::uint32_t> windows_;
+  std::map<std::string, Sequence> sequences_;
+};
+
 /// Watches one implementation. A value: copyable.
 class Invariants {
  public:
-  explicit Invariants(const EngineSetup& setup) : setup_(setup) {}
+  explicit Invariants(const EngineSetup& setup) : setup_(setup), tokens_(setup.windows) {}
 
   /// For a fresh engine of the same configuration.
   void reset();
@@ -66,16 +87,9 @@ class Invariants {
                                   const World& world, std::size_t step);
 
  private:
-  /// What a request was given and what it said.
-  struct Sequence {
-    std::optional<std::string> cache_salt;
-    std::vector<TokenId> tokens;
-  };
-
   std::optional<Divergence> check_all(const Command& command, const Observation& observation);
   std::optional<Divergence> check_presence(const Command& command,
                                            const Observation& observation) const;
-  std::optional<Divergence> check_tokens(const Observation& observation);
   std::optional<Divergence> check_reports(const Observation& observation);
   std::optional<Divergence> check_arrival(const Transfer& transfer,
                                           const Observation& observation) const;
@@ -91,7 +105,7 @@ class Invariants {
   };
 
   EngineSetup setup_;
-  std::map<std::string, Sequence> sequences_;
+  TokenOracle tokens_;
   std::vector<Submitted> in_flight_;                  ///< not reported, in order
   std::set<std::pair<std::uint32_t, bool>> faults_;   ///< that wait: rank, of a store
   std::vector<Submitted> ended_;                      ///< by the last report
