@@ -88,11 +88,11 @@ inline std::vector<std::uint32_t> cpu_pages_of(const Copy& copy, std::uint32_t b
         (index % block_size_factor + size + block_size_factor - 1) / block_size_factor;
     const auto gpu = copy.gpu_blocks.begin() + static_cast<std::ptrdiff_t>(gpu_begin);
     const auto cpu = copy.cpu_blocks.begin() + static_cast<std::ptrdiff_t>(cpu_begin);
-    const std::vector<std::uint32_t> own = worker::cpu_pages_of(
-        {.gpu_blocks = {gpu, gpu + size},
-         .cpu_blocks = {cpu, cpu + static_cast<std::ptrdiff_t>(num_slots)},
-         .block_index = index},
-        block_size_factor);
+    const std::vector<std::uint32_t> own =
+        worker::cpu_pages_of({.gpu_blocks = {gpu, gpu + size},
+                              .cpu_blocks = {cpu, cpu + static_cast<std::ptrdiff_t>(num_slots)},
+                              .block_index = index},
+                             block_size_factor);
     pages.insert(pages.end(), own.begin(), own.end());
     gpu_begin += size;
     cpu_begin += num_slots;

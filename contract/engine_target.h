@@ -6,11 +6,11 @@
 /// reads or writes its configuration line, commands and observations derives from the declarations
 /// here (contract/declare.h).
 ///
-/// A step goes through four commands, on all ranks: `schedule` plans it; `execute` runs the worker's
-/// half up to get_finished and enqueues the forward; `poll` is get_finished; `update` waits for the
-/// forward and gives its tokens and the ranks' report to the scheduler. Steps are executed, polled
-/// and taken in the order in which they were planned, and each is polled before the next is
-/// executed, as in upstream's model runner. What a request samples is the toy model's
+/// A step goes through four commands, on all ranks: `schedule` plans it; `execute` runs the
+/// worker's half up to get_finished and enqueues the forward; `poll` is get_finished; `update`
+/// waits for the forward and gives its tokens and the ranks' report to the scheduler. Steps are
+/// executed, polled and taken in the order in which they were planned, and each is polled before
+/// the next is executed, as in upstream's model runner. What a request samples is the toy model's
 /// (contract/toy_model.h): the forward writes the KV of the step's tokens in each group, then reads
 /// what these tokens attend to. A token behind one that was read wrong is written wrong, so that
 /// nothing that a forward read is without consequence. A rank samples by its own KV; what ranks do

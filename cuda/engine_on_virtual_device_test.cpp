@@ -1,5 +1,6 @@
-/// Goal: the engine's device keeps symbols over a store and a load, of each group, runs nothing that
-/// waits, tells of transfers that met a fault, and sees what races. Method: a few forwards and copies, by hand.
+/// Goal: the engine's device keeps symbols over a store and a load, of each group, runs nothing
+/// that waits, tells of transfers that met a fault, and sees what races.
+/// Method: a few forwards and copies, by hand.
 
 #include "cuda/engine_on_virtual_device.h"
 

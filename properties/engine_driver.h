@@ -430,8 +430,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
 
   engine::Place place_of(const Sequence& sequence, std::size_t group,
                          std::uint32_t position) const {
-    const std::uint32_t block_size =
-        setup_.connector.scheduler.kv_cache.groups[group].block_size;
+    const std::uint32_t block_size = setup_.connector.scheduler.kv_cache.groups[group].block_size;
     const std::vector<BlockId>& blocks = sequence.blocks[group];
     KVFENCE_CHECK(position / block_size < blocks.size(), "a token without a block");
     return {blocks[position / block_size], position % block_size};
@@ -450,9 +449,8 @@ class EngineDriver final : public Implementation<EngineTarget> {
       const auto sequence = sequences_.find(entry.request);
       KVFENCE_CHECK(sequence != sequences_.end(), "a step with a request that was told as over");
       const std::uint32_t first = num_computed_of(step, entry.request);
-      const Part& part =
-          parts->emplace_back(Part{sequence->second, first, first + entry.num_tokens,
-                                   entry.samples});
+      const Part& part = parts->emplace_back(
+          Part{sequence->second, first, first + entry.num_tokens, entry.samples});
       for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
         for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
           const engine::Place place = place_of(part.sequence, group, at);
@@ -464,8 +462,10 @@ class EngineDriver final : public Implementation<EngineTarget> {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       step.sampled.push_back(std::make_shared<Sampled>());
       ranks_[rank].device->forward(
-          reads, writes, [this, rank, parts, sampled = step.sampled.back()](
-                             engine::KVCells& cells) { run_forward(rank, *parts, cells, *sampled); });
+          reads, writes,
+          [this, rank, parts, sampled = step.sampled.back()](engine::KVCells& cells) {
+            run_forward(rank, *parts, cells, *sampled);
+          });
     }
   }
 
@@ -476,8 +476,8 @@ class EngineDriver final : public Implementation<EngineTarget> {
     for (const Part& part : parts) {
       const std::vector<TokenId>& tokens = *part.sequence.tokens[rank];
       KVFENCE_CHECK(tokens.size() >= part.end, "a forward with tokens that nobody knows");
-      symbols.push_back(toy_model::symbols_of(part.sequence.cache_salt,
-                                              std::span(tokens).first(part.end)));
+      symbols.push_back(
+          toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(part.end)));
       write(part, symbols.back(), /*wrong=*/0, cells);
     }
     sampled.tokens.resize(parts.size());

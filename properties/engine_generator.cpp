@@ -1,6 +1,5 @@
 #include "properties/engine_generator.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -73,7 +72,7 @@ Config Generator::draw_config(Choices& choices) {
   config.world_size = choices.once_in(3) ? 2 + choices.below(2) : 1;
   config.tokens_only = choices.once_in(8);
   config.kv_load_failure_policy = choices.once_in(3) ? "fail" : "recompute";
-  config.num_cpu_blocks = choices.once_in(3) ? 1 + choices.below(4) : 4 + choices.below(6);
+  config.num_cpu_blocks = choices.once_in(4) ? 1 + choices.below(4) : 4 + choices.below(12);
   config.block_size_factor = choices.once_in(2) ? 2 + choices.below(2) : 1;
   config.eviction_policy = choices.once_in(2) ? "arc" : "lru";
   config.offload_prompt_only = choices.once_in(3);
@@ -96,6 +95,15 @@ Generator::Generator(const Config& config, Choices& choices)
   // Without these nothing else happens.
   for (Action action : {Action::kStep, Action::kAdd}) swarm_.raise(action, 2);
   requests_ = draw_request_habits(config, choices);
+  // Who does not read the GPU's cache, loads.
+  if (choices.once_in(3)) requests_.skip_in = 2;
+  // Long prompts with one prefix: now and then the GPU has kept a part of what a slot holds.
+  if (config.block_size_factor > 1 && choices.once_in(2)) {
+    requests_.vary_in = 24;
+    requests_.prompt_max = kv_cache::capacity_of(config);
+    requests_.output_max = 3;
+    requests_.skip_in = 64;
+  }
   live_max_ = 2 + choices.below(6);
   burst_max_ = 1 + choices.below(3);
   idle_in_ = choices.once_in(2) ? 4 : 0;

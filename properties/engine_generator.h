@@ -2,8 +2,8 @@
 
 /// Draws configurations and commands for the engine target: GPU blocks that run out all the time,
 /// few slots, requests that share prefixes, ranks and streams that are eager or lazy, transfers
-/// that fail, steps that run ahead, aborts and resets while copies are under way, and now and then a
-/// command that no engine sends.
+/// that fail, steps that run ahead, aborts and resets while copies are under way, and now and then
+/// a command that no engine sends.
 
 #include <array>
 #include <cstddef>
@@ -47,9 +47,9 @@ class Generator {
   Swarm<Action, kNumActions> swarm_;
   RequestHabits requests_;
   std::uint32_t live_max_ = 1;
-  std::uint32_t burst_max_ = 1;                ///< requests that come together at most
-  std::uint32_t idle_in_ = 0;                  ///< one step in so many is not planned ahead
-  std::uint32_t odd_in_ = 48;                  ///< one command in so many is bent
+  std::uint32_t burst_max_ = 1;  ///< requests that come together at most
+  std::uint32_t idle_in_ = 0;    ///< one step in so many is not planned ahead
+  std::uint32_t odd_in_ = 48;    ///< one command in so many is bent
   /// By rank: a stream goes on in one command of so many.
   std::vector<std::array<std::uint32_t, 3>> late_in_;
 

@@ -163,10 +163,13 @@ std::optional<Divergence> Invariants::check_arrival(const Transfer& transfer,
       transfer.store ? cpu_pages_of(copied, setup_.device.block_size_factor) : copied.gpu_blocks;
   std::size_t at = 0;
   for (std::size_t group = 0; group < transfer.group_sizes.size(); ++group) {
-    for (const std::size_t end = at + transfer.group_sizes[group]; at < end; ++at) {
+    for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
       const KVPage page = page_at(transfer.store ? *observation.cpu_kv : *observation.gpu_kv,
                                   transfer.rank, pages[at]);
-      if (is_block_of(transfer.request, group, page)) continue;
+      // A store leaves out what is stored already, so that nothing is known of its later blocks.
+      std::optional<std::uint32_t> place;
+      if (!transfer.store) place = transfer.block_indices[group] + index;
+      if (is_block_of(transfer.request, group, place, page)) continue;
       return broken(transfer.store ? kE7 : kE8, transfer.store ? "cpu_kv" : "gpu_kv",
                     std::vector<KVPage>{}, {page});
     }
@@ -202,9 +205,10 @@ std::optional<Divergence> Invariants::check_answer(const Observation& observatio
   }
   const std::vector<connector::Completed>& told = *observation.completed_jobs;
   if (told != completed) {
-    const bool is_count = std::equal(
-        told.begin(), told.end(), completed.begin(), completed.end(),
-        [](const auto& a, const auto& b) { return a.job == b.job && a.num_workers == b.num_workers; });
+    const bool is_count = std::equal(told.begin(), told.end(), completed.begin(), completed.end(),
+                                     [](const auto& a, const auto& b) {
+                                       return a.job == b.job && a.num_workers == b.num_workers;
+                                     });
     return broken(is_count ? kE10 : kE11, "completed_jobs", completed, told);
   }
   const std::vector<std::string>& received = *observation.finished_recving;
@@ -216,13 +220,14 @@ std::optional<Divergence> Invariants::check_answer(const Observation& observatio
 }
 
 bool Invariants::is_block_of(const std::string& request, std::size_t group,
-                             const KVPage& page) const {
+                             std::optional<std::uint32_t> place, const KVPage& page) const {
   const std::uint32_t block_size = setup_.connector.scheduler.kv_cache.groups[group].block_size;
   const TokenOracle::Sequence* sequence = tokens_.find(request);
   if (!sequence || page.symbols.size() < block_size) return false;
   const std::vector<Symbol> all = toy_model::symbols_of(sequence->cache_salt, sequence->tokens);
   const auto begin = page.symbols.begin();
   for (std::size_t first = 0; first + block_size <= all.size(); first += block_size) {
+    if (place && first != std::size_t{*place} * block_size) continue;
     const bool is_here =
         std::equal(begin, begin + block_size, all.begin() + static_cast<std::ptrdiff_t>(first),
                    [group](std::uint32_t shown, Symbol symbol) {

@@ -41,8 +41,8 @@ inline constexpr std::array<Invariant, 11> kInvariants = {{
      "when a store is reported that succeeded, each page of its slots on that rank holds a whole "
      "block of its request in the group"},
     {"E8", "what_was_loaded_is_there",
-     "when a load is reported that succeeded, each of its GPU blocks on that rank holds a whole "
-     "block of its request in the group"},
+     "when a load is reported that succeeded, each of its GPU blocks on that rank holds the whole "
+     "block of its request that belongs there"},
     {"E9", "a_drained_engine_is_at_rest",
      "behind a drain no step, transfer or request is left, and no block is held"},
     {"E10", "failures_are_told",
@@ -94,8 +94,10 @@ class Invariants {
   std::optional<Divergence> check_arrival(const Transfer& transfer,
                                           const Observation& observation) const;
   std::optional<Divergence> check_answer(const Observation& observation);
-  /// Whether a page begins with the symbols of a whole block of the request in a group.
-  bool is_block_of(const std::string& request, std::size_t group, const KVPage& page) const;
+  /// Whether a page begins with the symbols of a whole block of the request in a group: the one at
+  /// that place of its table, or any.
+  bool is_block_of(const std::string& request, std::size_t group,
+                   std::optional<std::uint32_t> place, const KVPage& page) const;
   void take_in_submitted(const std::vector<Transfer>& submitted);
 
   /// A transfer, and whether it met a fault.
@@ -106,10 +108,10 @@ class Invariants {
 
   EngineSetup setup_;
   TokenOracle tokens_;
-  std::vector<Submitted> in_flight_;                  ///< not reported, in order
-  std::set<std::pair<std::uint32_t, bool>> faults_;   ///< that wait: rank, of a store
-  std::vector<Submitted> ended_;                      ///< by the last report
-  std::map<std::string, std::uint32_t> num_on_ranks_; ///< by request: ranks that have its load
+  std::vector<Submitted> in_flight_;                   ///< not reported, in order
+  std::set<std::pair<std::uint32_t, bool>> faults_;    ///< that wait: rank, of a store
+  std::vector<Submitted> ended_;                       ///< by the last report
+  std::map<std::string, std::uint32_t> num_on_ranks_;  ///< by request: ranks that have its load
 };
 
 }  // namespace kvfence::engine

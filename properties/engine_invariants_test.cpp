@@ -204,8 +204,8 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
       {"one_of_all_is_not_all",
        [&](Observation& now) {
          if (!has_ended(now, true)) return false;
-         edit<std::vector<connector::Completed>>(
-             now.completed_jobs, [](auto& jobs) { ++jobs.front().num_workers; });
+         edit<std::vector<connector::Completed>>(now.completed_jobs,
+                                                 [](auto& jobs) { ++jobs.front().num_workers; });
          return true;
        }},
       {"a_drained_engine_is_at_rest",

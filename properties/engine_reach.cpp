@@ -105,8 +105,8 @@ void Reach::count_poll(const Observation& after) {
     has_store |= ended.store;
     has_load |= !ended.store;
     add(ended.store ? Reached::kFailedStore : Reached::kFailedLoad, !ended.succeeded);
-    const auto transfer = std::find_if(
-        in_flight_.begin(), in_flight_.end(), [&](const Transfer& each) {
+    const auto transfer =
+        std::find_if(in_flight_.begin(), in_flight_.end(), [&](const Transfer& each) {
           return each.rank == ended.rank && each.store == ended.store && each.job == ended.job;
         });
     if (transfer == in_flight_.end()) continue;

@@ -122,13 +122,13 @@ class Reach : public ReachCounts<kReachGoals> {
   void count_update(const Observation& after);
 
   std::uint32_t block_size_factor_ = 1;
-  std::vector<bool> has_window_;       ///< by group
-  bool was_reset_ = false;             ///< since the last step was planned
-  std::vector<Transfer> in_flight_;    ///< not reported
-  std::set<std::string> failed_loads_; ///< requests
-  std::uint32_t num_executed_ = 0;     ///< steps, not taken in
-  std::vector<bool> flushes_;          ///< of each planned step: whether it flushes anything
-  std::array<bool, 2> was_idle_ = {};  ///< store, load: nothing but the device ran since
+  std::vector<bool> has_window_;        ///< by group
+  bool was_reset_ = false;              ///< since the last step was planned
+  std::vector<Transfer> in_flight_;     ///< not reported
+  std::set<std::string> failed_loads_;  ///< requests
+  std::uint32_t num_executed_ = 0;      ///< steps, not taken in
+  std::vector<bool> flushes_;           ///< of each planned step: whether it flushes anything
+  std::array<bool, 2> was_idle_ = {};   ///< store, load: nothing but the device ran since
 };
 
 }  // namespace kvfence::engine

@@ -35,8 +35,7 @@ std::vector<RaceFile> race_files() {
   for (const std::string& path : *paths) {
     const Parsed<Document> document = parse_document(*read_file(path), path);
     EXPECT_TRUE(document) << document.error().to_text();
-    Parsed<Scenario<EngineTarget>> scenario =
-        scenario_from_document<EngineTarget>(*document, path);
+    Parsed<Scenario<EngineTarget>> scenario = scenario_from_document<EngineTarget>(*document, path);
     EXPECT_TRUE(scenario) << scenario.error().to_text();
     RaceFile& file = files.emplace_back();
     file.name = std::filesystem::path(path).stem().string();
