@@ -504,19 +504,17 @@ class EngineDriver final : public Implementation<EngineTarget> {
     }
   }
 
-  /// What comes of the last token. If what was there before is not what it should be, all tokens
-  /// of the part are written anew, wrong as well.
+  /// What comes of the last token. If anything that the part's tokens attend to is not what it
+  /// should be, all of them are written anew, wrong as well.
   TokenId attend(const Part& part, const std::vector<engine::Symbol>& symbols,
                  engine::KVCells& cells) const {
     std::vector<engine::Symbol> read;
     engine::Symbol wrong = 0;
     for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
       const std::uint32_t last = toy_model::first_read(part.end - 1, setup_.windows[group]);
-      // Without a sample nobody asks what its own tokens would say.
-      const std::uint32_t end = part.samples ? part.end : part.first;
-      for (std::uint32_t at = first_read_of(part, group); at < end; ++at) {
+      for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
         const engine::Symbol symbol = cells.read(place_of(part.sequence, group, at));
-        if (at < part.first) wrong |= symbol ^ toy_model::symbol_of_group(symbols[at], group);
+        wrong |= symbol ^ toy_model::symbol_of_group(symbols[at], group);
         if (at >= last) read.push_back(symbol);
       }
     }
