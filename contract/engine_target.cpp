@@ -48,8 +48,8 @@ Parsed<EngineSetup> make_engine_setup(const engine::Config& config, std::string_
                : error(name + "=" + std::to_string(number), "at most " + std::to_string(max));
   };
   if (auto bad = check("world_size", config.world_size, 4)) return std::move(*bad);
-  if (auto bad = check("num_gpu_blocks", config.num_gpu_blocks, 64)) return std::move(*bad);
-  if (auto bad = check("num_cpu_blocks", config.num_cpu_blocks, 64)) return std::move(*bad);
+  if (auto bad = check("num_gpu_blocks", config.num_gpu_blocks, 4096)) return std::move(*bad);
+  if (auto bad = check("num_cpu_blocks", config.num_cpu_blocks, 4096)) return std::move(*bad);
   if (auto bad = check("block_size_factor", config.block_size_factor, 8)) return std::move(*bad);
   if (auto bad = check("block_size", block_size, 32)) return std::move(*bad);
   return EngineSetup{.connector = std::move(*parsed),

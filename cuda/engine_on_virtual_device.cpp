@@ -13,7 +13,13 @@ namespace {
 using engine::Place;
 using engine::Symbol;
 
-constexpr std::size_t kNumLayers = 2;
+constexpr std::size_t kNumLayers = kEngineLayers;
+/// Besides the KV cache.
+constexpr std::size_t kSpareBytes = std::size_t{1} << 16;
+
+std::size_t kv_cache_bytes(const engine::DeviceOptions& options) {
+  return std::size_t{options.num_gpu_blocks} * options.block_size * kEngineTokenBytes;
+}
 
 void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
 
@@ -66,11 +72,10 @@ BasicEngineOnVirtualDevice<I>::BasicEngineOnVirtualDevice(const engine::DeviceOp
                                                           I instrumentation)
     : options_(options),
       device_({.schedule = virtual_device::Schedule::kCommanded,
-               .device_memory_bytes = std::size_t{1} << 17,
+               .device_memory_bytes = kv_cache_bytes(options) + kSpareBytes,
                .checks_happens_before = options.looks_for_races}) {
   const virtual_device::Installed installed(device_);
-  const std::size_t gpu_bytes =
-      kNumLayers * options.num_gpu_blocks * options.block_size * sizeof(content::Granule);
+  const std::size_t gpu_bytes = kv_cache_bytes(options);
   void* memory = nullptr;
   ok(cudaMalloc(&memory, gpu_bytes));
   gpu_base_ = static_cast<std::byte*>(memory);

@@ -22,6 +22,10 @@
 
 namespace kvfence::cuda {
 
+/// Layers of the model, and what the KV of a token takes in all of them, in bytes.
+inline constexpr std::size_t kEngineLayers = 2;
+inline constexpr std::size_t kEngineTokenBytes = kEngineLayers * sizeof(content::Granule);
+
 template <class Instrumentation>
 class BasicEngineOnVirtualDevice final : public engine::KVCells {
  public:

@@ -12,6 +12,8 @@
 #include "optimized/offloading_connector.h"
 #include "optimized/planted_connector_bugs.h"
 #include "optimized/scheduler.h"
+#include "properties/confirmed_implementation.h"
+#include "properties/engine_checks.h"
 #include "properties/engine_driver.h"
 #include "reference/engine_device.h"
 #include "reference/kv_output_aggregator.h"
@@ -37,8 +39,9 @@ struct ReferenceSide : EngineSide<reference::Scheduler, reference::KVOutputAggre
   }
 };
 
+template <class DeviceType>
 struct OptimizedSide : EngineSide<optimized::Scheduler, optimized::KVOutputAggregator> {
-  using Device = cuda::EngineOnVirtualDevice;
+  using Device = DeviceType;
 
   auto make_connector(const ConnectorSetup& setup) const {
     return optimized::make_offloading_connector_scheduler(setup.spec);
@@ -144,7 +147,14 @@ auto make_driver(std::string name, Side side) {
 template <>
 struct Parts<EngineTarget> {
   static auto reference(std::string name) { return make_driver(std::move(name), ReferenceSide{}); }
-  static auto optimized(std::string name) { return make_driver(std::move(name), OptimizedSide{}); }
+  /// With the copy worker, and beside it the same on the reference's device: what the two disagree
+  /// about is the copies' fault, what both do otherwise than the reference is none of theirs.
+  static auto optimized(std::string name) {
+    auto on_symbols = make_driver(name + " on symbols", OptimizedSide<reference::EngineDevice>{});
+    return std::make_unique<ConfirmedImplementation<EngineTarget>>(
+        make_driver(std::move(name), OptimizedSide<cuda::EngineOnVirtualDevice>{}),
+        std::move(on_symbols));
+  }
   static auto planted(std::string name, PlantedEngineBug bug) {
     return make_driver(std::move(name), PlantedSide{{}, bug});
   }
