@@ -3,6 +3,7 @@
 /// A model small enough to be run without a cache: what it writes for a token depends on all tokens
 /// before it, and what it samples depends on everything that it reads.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -67,10 +68,13 @@ inline TokenId sample(std::span<const Symbol> read) {
   return static_cast<TokenId>(hash & 0xFF'FFFF);
 }
 
+/// The windows of a model with one group.
+inline constexpr std::array<std::uint32_t, 1> kFullAttention = {0};
+
 /// What a run without a cache says after these tokens, of which there are some. windows: by group.
 inline TokenId sample_without_cache(const std::optional<std::string>& cache_salt,
                                     std::span<const TokenId> tokens,
-                                    std::span<const std::uint32_t> windows) {
+                                    std::span<const std::uint32_t> windows = kFullAttention) {
   const std::vector<Symbol> symbols = symbols_of(cache_salt, tokens);
   const auto end = static_cast<std::uint32_t>(symbols.size());
   std::vector<Symbol> read;
