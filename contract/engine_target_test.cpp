@@ -90,9 +90,8 @@ TEST(EngineSetup, TellsGroupsByTheirWindows) {
   config.profile = "v0.23";
   config.world_size = 2;
   config.tokens_only = true;
-  config.groups = {full_attention(4), {.kind = KVCacheSpecKind::kSlidingWindow,
-                                       .block_size = 2,
-                                       .sliding_window = 3}};
+  config.groups = {full_attention(4),
+                   {.kind = KVCacheSpecKind::kSlidingWindow, .block_size = 2, .sliding_window = 3}};
 
   const auto setup = make_engine_setup(config);
 

@@ -21,11 +21,10 @@ Config config_of() {
   Config config;
   config.profile = "v0.23";
   config.block_size_factor = 2;
-  config.groups = {
-      {.kind = KVCacheSpecKind::kFullAttention, .block_size = config.hash_block_size},
-      {.kind = KVCacheSpecKind::kSlidingWindow,
-       .block_size = config.hash_block_size,
-       .sliding_window = 3}};
+  config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = config.hash_block_size},
+                   {.kind = KVCacheSpecKind::kSlidingWindow,
+                    .block_size = config.hash_block_size,
+                    .sliding_window = 3}};
   return config;
 }
 
