@@ -79,7 +79,9 @@ BasicEngineOnVirtualDevice<I>::BasicEngineOnVirtualDevice(const engine::DeviceOp
   void* memory = nullptr;
   ok(cudaMalloc(&memory, gpu_bytes));
   gpu_base_ = static_cast<std::byte*>(memory);
-  std::memset(device_.bytes(gpu_base_, gpu_bytes), 0, gpu_bytes);
+  std::byte* const bytes = device_.bytes(gpu_base_, gpu_bytes);
+  std::memset(bytes, 0, gpu_bytes);
+  shown_ = bytes;
   ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
   first_worker_stream_ = device_.stream_number(compute_) + 1;
   KVLayout layout = layout_of(options, reinterpret_cast<std::uintptr_t>(gpu_base_));
@@ -172,9 +174,9 @@ void BasicEngineOnVirtualDevice<I>::wait(std::span<const std::uint32_t> job_ids)
 }
 
 template <class I>
-std::byte* BasicEngineOnVirtualDevice<I>::gpu_address(std::size_t layer, Place place) const {
+std::size_t BasicEngineOnVirtualDevice<I>::gpu_offset(std::size_t layer, Place place) const {
   const std::size_t block = layer * options_.num_gpu_blocks + place.block;
-  return gpu_base_ + (block * options_.block_size + place.offset) * sizeof(content::Granule);
+  return (block * options_.block_size + place.offset) * sizeof(content::Granule);
 }
 
 template <class I>
@@ -216,6 +218,12 @@ bool BasicEngineOnVirtualDevice<I>::advance(worker::Stream stream) {
 
 template <class I>
 Symbol BasicEngineOnVirtualDevice<I>::gpu_symbol(Place place) const {
+  return symbol_at([&](std::size_t layer) { return shown_ + gpu_offset(layer, place); });
+}
+
+/// Checked against the ranges that the forward declares.
+template <class I>
+Symbol BasicEngineOnVirtualDevice<I>::read(Place place) const {
   return symbol_at([&](std::size_t layer) {
     return device_.bytes(gpu_address(layer, place), sizeof(content::Granule));
   });

@@ -49,7 +49,7 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
   engine::Symbol gpu_symbol(engine::Place place) const;
   engine::Symbol cpu_symbol(engine::Place place) const;
 
-  engine::Symbol read(engine::Place place) const override { return gpu_symbol(place); }
+  engine::Symbol read(engine::Place place) const override;
   void write(engine::Place place, engine::Symbol symbol) override;
 
  private:
@@ -57,13 +57,17 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
 
   /// The next call that the fault concerns meets it.
   void arm(worker::Fault fault, std::uint64_t num_records_before);
-  std::byte* gpu_address(std::size_t layer, engine::Place place) const;
+  std::size_t gpu_offset(std::size_t layer, engine::Place place) const;
+  std::byte* gpu_address(std::size_t layer, engine::Place place) const {
+    return gpu_base_ + gpu_offset(layer, place);
+  }
   std::vector<virtual_device::MemoryRange> ranges_of(
       const std::vector<engine::Place>& places) const;
 
   engine::DeviceOptions options_;
   virtual_device::Device device_;
   std::byte* gpu_base_ = nullptr;
+  const std::byte* shown_ = nullptr;  ///< the bytes behind gpu_base_, for those who only look
   std::vector<content::Granule> host_;
   cudaStream_t compute_ = nullptr;
   virtual_device::Actor first_worker_stream_ = 0;

@@ -573,31 +573,52 @@ class EngineDriver final : public Implementation<EngineTarget> {
     observer_.observe_state(*scheduler_, observation_);
     if (setup_.tokens_only) return forget_pages();
     const engine::DeviceOptions& options = setup_.device;
-    std::vector<engine::KVPage>& gpu_kv = observation_.gpu_kv.emplace();
-    std::vector<engine::KVPage>& cpu_kv = observation_.cpu_kv.emplace();
-    gpu_kv.clear();
-    cpu_kv.clear();
+    Pages gpu(observation_.gpu_kv.emplace());
+    Pages cpu(observation_.cpu_kv.emplace());
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       const Device& device = *ranks_[rank].device;
-      observe_pages(gpu_kv, rank, options.num_gpu_blocks,
+      observe_pages(gpu, rank, options.num_gpu_blocks,
                     [&](engine::Place place) { return device.gpu_symbol(place); });
-      observe_pages(cpu_kv, rank, options.num_cpu_blocks * options.block_size_factor,
+      observe_pages(cpu, rank, options.num_cpu_blocks * options.block_size_factor,
                     [&](engine::Place place) { return device.cpu_symbol(place); });
     }
   }
 
+  /// A list of pages that is written over, so that what it has is used again.
+  class Pages {
+   public:
+    explicit Pages(std::vector<engine::KVPage>& list) : list_(list) {}
+    ~Pages() { list_.resize(size_); }
+    Pages(const Pages&) = delete;
+    Pages& operator=(const Pages&) = delete;
+
+    /// Behind those that were kept.
+    engine::KVPage& next() {
+      if (size_ == list_.size()) list_.emplace_back();
+      return list_[size_];
+    }
+    void keep() { ++size_; }
+
+   private:
+    std::vector<engine::KVPage>& list_;
+    std::size_t size_ = 0;
+  };
+
   template <class SymbolAt>
-  void observe_pages(std::vector<engine::KVPage>& pages, std::uint32_t rank,
-                     std::uint32_t num_pages, SymbolAt symbol_at) const {
+  void observe_pages(Pages& pages, std::uint32_t rank, std::uint32_t num_pages,
+                     SymbolAt symbol_at) const {
     for (std::uint32_t number = 0; number < num_pages; ++number) {
-      engine::KVPage page{rank, number, {}};
+      engine::KVPage& page = pages.next();
+      page.rank = rank;
+      page.number = number;
+      page.symbols.resize(setup_.device.block_size);
       bool is_empty = true;
       page.symbols.reserve(setup_.device.block_size);
       for (std::uint32_t offset = 0; offset < setup_.device.block_size; ++offset) {
-        page.symbols.push_back(engine::shortened(symbol_at({number, offset})));
-        is_empty &= page.symbols.back() == toy_model::kUnwritten;
+        page.symbols[offset] = engine::shortened(symbol_at({number, offset}));
+        is_empty &= page.symbols[offset] == toy_model::kUnwritten;
       }
-      if (!is_empty) pages.push_back(std::move(page));
+      if (!is_empty) pages.keep();
     }
   }
 
