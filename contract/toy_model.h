@@ -40,12 +40,19 @@ inline Symbol next_symbol(Symbol before, TokenId token) {
   return symbol > kTorn ? symbol : symbol + 2;
 }
 
-/// The KV of each token.
+/// The KV of each token; replaces symbols.
+inline void symbols_of(const std::optional<std::string>& cache_salt,
+                       std::span<const TokenId> tokens, std::vector<Symbol>& symbols) {
+  symbols.clear();
+  symbols.reserve(tokens.size());
+  Symbol symbol = first_symbol(cache_salt);
+  for (const TokenId token : tokens) symbols.push_back(symbol = next_symbol(symbol, token));
+}
+
 inline std::vector<Symbol> symbols_of(const std::optional<std::string>& cache_salt,
                                       std::span<const TokenId> tokens) {
   std::vector<Symbol> symbols;
-  Symbol symbol = first_symbol(cache_salt);
-  for (const TokenId token : tokens) symbols.push_back(symbol = next_symbol(symbol, token));
+  symbols_of(cache_salt, tokens, symbols);
   return symbols;
 }
 

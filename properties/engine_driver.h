@@ -164,11 +164,11 @@ class EngineDriver final : public Implementation<EngineTarget> {
   };
 
   /// What the model runner knows of a request. Forwards that have not run share the tokens, of
-  /// which each rank has its own: it samples by its own KV.
+  /// which each rank has its own: it samples by its own KV. Blocks that they have are not changed.
   struct Sequence {
     std::optional<std::string> cache_salt;
-    std::vector<std::shared_ptr<std::vector<TokenId>>> tokens;  ///< by rank
-    BlocksByGroup blocks;
+    std::shared_ptr<std::vector<std::vector<TokenId>>> tokens;  ///< by rank
+    std::shared_ptr<const BlocksByGroup> blocks;
   };
 
   /// A request's part of a forward.
@@ -226,11 +226,10 @@ class EngineDriver final : public Implementation<EngineTarget> {
     const ErrorCode error = scheduler_->add_request(request, index);
     if (error != ErrorCode::kNone) return error;
     observer_.add(index, command.id);
-    Sequence sequence{command.cache_salt, {}, BlocksByGroup(setup_.windows.size())};
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      sequence.tokens.push_back(std::make_shared<std::vector<TokenId>>(command.tokens));
-    }
-    sequences_[command.id] = std::move(sequence);
+    sequences_[command.id] = {
+        command.cache_salt,
+        std::make_shared<std::vector<std::vector<TokenId>>>(ranks_.size(), command.tokens),
+        std::make_shared<const BlocksByGroup>(setup_.windows.size())};
     return ErrorCode::kNone;
   }
 
@@ -403,18 +402,19 @@ class EngineDriver final : public Implementation<EngineTarget> {
     for (const std::string& name : step.finished) sequences_.erase(name);
     for (const scheduler::ScheduledNew& entry : step.new_reqs) {
       const auto sequence = sequences_.find(entry.request);
-      if (sequence != sequences_.end()) sequence->second.blocks = entry.blocks;
+      if (sequence == sequences_.end()) continue;
+      sequence->second.blocks = std::make_shared<const BlocksByGroup>(entry.blocks);
     }
     for (const scheduler::ScheduledCached& entry : step.cached_reqs) {
       const auto sequence = sequences_.find(entry.request);
-      if (sequence == sequences_.end()) continue;
-      for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
-        std::vector<BlockId>& blocks = sequence->second.blocks[group];
-        if (entry.resumed) blocks.clear();
-        if (!entry.blocks.has_value()) continue;
+      if (sequence == sequences_.end() || !(entry.resumed || entry.blocks.has_value())) continue;
+      BlocksByGroup table(setup_.windows.size());
+      if (!entry.resumed) table = *sequence->second.blocks;
+      for (std::size_t group = 0; group < table.size() && entry.blocks.has_value(); ++group) {
         const std::vector<BlockId>& added = (*entry.blocks)[group];
-        blocks.insert(blocks.end(), added.begin(), added.end());
+        table[group].insert(table[group].end(), added.begin(), added.end());
       }
+      sequence->second.blocks = std::make_shared<const BlocksByGroup>(std::move(table));
     }
   }
 
@@ -431,7 +431,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
   engine::Place place_of(const Sequence& sequence, std::size_t group,
                          std::uint32_t position) const {
     const std::uint32_t block_size = setup_.connector.scheduler.kv_cache.groups[group].block_size;
-    const std::vector<BlockId>& blocks = sequence.blocks[group];
+    const std::vector<BlockId>& blocks = (*sequence.blocks)[group];
     KVFENCE_CHECK(position / block_size < blocks.size(), "a token without a block");
     return {blocks[position / block_size], position % block_size};
   }
@@ -471,23 +471,24 @@ class EngineDriver final : public Implementation<EngineTarget> {
 
   /// All parts write before one reads: a request may find what another computes in the same step.
   void run_forward(std::size_t rank, const std::vector<Part>& parts, engine::KVCells& cells,
-                   Sampled& sampled) const {
-    std::vector<std::vector<engine::Symbol>> symbols;
-    for (const Part& part : parts) {
-      const std::vector<TokenId>& tokens = *part.sequence.tokens[rank];
+                   Sampled& sampled) {
+    if (symbols_.size() < parts.size()) symbols_.resize(parts.size());
+    for (std::size_t index = 0; index < parts.size(); ++index) {
+      const Part& part = parts[index];
+      const std::vector<TokenId>& tokens = (*part.sequence.tokens)[rank];
       KVFENCE_CHECK(tokens.size() >= part.end, "a forward with tokens that nobody knows");
-      symbols.push_back(
-          toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(part.end)));
-      write(part, symbols.back(), /*wrong=*/0, cells);
+      toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(part.end),
+                            symbols_[index]);
+      write(part, symbols_[index], /*wrong=*/0, cells);
     }
     sampled.tokens.resize(parts.size());
     for (std::size_t index = 0; index < parts.size(); ++index) {
       const Part& part = parts[index];
-      const TokenId token = attend(part, symbols[index], cells);
+      const TokenId token = attend(part, symbols_[index], cells);
       if (!part.samples) continue;
       sampled.tokens[index] = token;
       // What a preempted request sampled before is known; it comes out once more.
-      std::vector<TokenId>& tokens = *part.sequence.tokens[rank];
+      std::vector<TokenId>& tokens = (*part.sequence.tokens)[rank];
       if (tokens.size() == part.end) tokens.push_back(token);
     }
     sampled.is_there = true;
@@ -507,22 +508,22 @@ class EngineDriver final : public Implementation<EngineTarget> {
   /// What comes of the last token. If anything that the part's tokens attend to is not what it
   /// should be, all of them are written anew, wrong as well.
   TokenId attend(const Part& part, const std::vector<engine::Symbol>& symbols,
-                 engine::KVCells& cells) const {
-    std::vector<engine::Symbol> read;
+                 engine::KVCells& cells) {
+    read_.clear();
     engine::Symbol wrong = 0;
     for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
       const std::uint32_t last = toy_model::first_read(part.end - 1, setup_.windows[group]);
       for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
         const engine::Symbol symbol = cells.read(place_of(part.sequence, group, at));
         wrong |= symbol ^ toy_model::symbol_of_group(symbols[at], group);
-        if (at >= last) read.push_back(symbol);
+        if (at >= last) read_.push_back(symbol);
       }
     }
     if (wrong != 0) {
       write(part, symbols, wrong, cells);
-      read.push_back(wrong);
+      read_.push_back(wrong);
     }
-    return toy_model::sample(read);
+    return toy_model::sample(read_);
   }
 
   void wait_for_forward(const PlannedStep& step) {
@@ -627,6 +628,9 @@ class EngineDriver final : public Implementation<EngineTarget> {
   EngineSetup setup_;
   std::optional<typename Side::Scheduler> scheduler_;
   std::optional<typename Side::Aggregator> aggregator_;
+  // Before the ranks, at whose end forwards may still run.
+  std::vector<std::vector<engine::Symbol>> symbols_;  ///< of a forward that runs: by part
+  std::vector<engine::Symbol> read_;                  ///< by the part that attends
   std::vector<Rank> ranks_;
   Observer observer_;
   std::deque<PlannedStep> in_flight_;  ///< oldest first
