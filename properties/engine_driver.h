@@ -461,7 +461,6 @@ class EngineDriver final : public Implementation<EngineTarget> {
     for (std::uint32_t number = 0; number < num_pages; ++number) {
       engine::KVPage page{number, {}};
       bool is_empty = true;
-      page.symbols.reserve(setup_.device.block_size);
       for (std::uint32_t offset = 0; offset < setup_.device.block_size; ++offset) {
         page.symbols.push_back(engine::shortened(symbol_at({number, offset})));
         is_empty &= page.symbols.back() == toy_model::kUnwritten;
