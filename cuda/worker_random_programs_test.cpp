@@ -15,8 +15,10 @@
 namespace kvfence::cuda {
 namespace {
 
-constexpr std::uint64_t kStepsAProgram = 1000;
-constexpr std::uint64_t kStepsByDefault = virtual_device::kIsSanitized ? 20'000 : 200'000;
+constexpr bool kIsSanitized = virtual_device::kIsSanitized;
+// So that there are enough programs for each combination of options_of but the last ones.
+constexpr std::uint64_t kStepsAProgram = kIsSanitized ? 100 : 1000;
+constexpr std::uint64_t kStepsByDefault = kIsSanitized ? 10'000 : 200'000;
 
 /// Under each schedule.
 std::uint64_t num_steps() {

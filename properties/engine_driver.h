@@ -614,7 +614,6 @@ class EngineDriver final : public Implementation<EngineTarget> {
       page.number = number;
       page.symbols.resize(setup_.device.block_size);
       bool is_empty = true;
-      page.symbols.reserve(setup_.device.block_size);
       for (std::uint32_t offset = 0; offset < setup_.device.block_size; ++offset) {
         page.symbols[offset] = engine::shortened(symbol_at({number, offset}));
         is_empty &= page.symbols[offset] == toy_model::kUnwritten;

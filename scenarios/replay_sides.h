@@ -25,7 +25,7 @@ class ReplaySides {
   /// state_every: LockstepOptions.
   ReplaySides(Implementation<Target>& expected, Implementation<Target>* actual,
               std::uint32_t state_every)
-      : alone_(expected) {
+      : expected_(expected) {
     if (actual == nullptr) return;
     LockstepOptions options;
     options.state_every = state_every;
@@ -36,7 +36,7 @@ class ReplaySides {
     scenario_.config = config;
     if (lockstep_) return lockstep_->start(config);
     world_ = Target::make_world(config);
-    return divergence_of(alone_.reset(config));
+    return divergence_of(expected_.reset(config));
   }
 
   std::optional<Divergence> step(const Command& command, bool want_state = false) {
@@ -46,8 +46,8 @@ class ReplaySides {
       return lockstep_->step(command, std::nullopt, want_state);
     }
     world_.apply(command);
-    auto failure = alone_.submit(command, world_, Observe::kNumbers);
-    if (!failure) failure = alone_.collect(seen_);
+    auto failure = expected_.submit(command, world_, Observe::kNumbers);
+    if (!failure) failure = expected_.collect(seen_);
     return divergence_of(failure);
   }
 
@@ -66,11 +66,11 @@ class ReplaySides {
     divergence.oracle = "implementation";
     divergence.expected = "an answer";
     divergence.actual = "none";
-    divergence.message = alone_.name() + ": " + failure->message;
+    divergence.message = expected_.name() + ": " + failure->message;
     return divergence;
   }
 
-  Implementation<Target>& alone_;
+  Implementation<Target>& expected_;
   std::optional<Lockstep<Target>> lockstep_;
   typename Target::World world_;
   Observation seen_;
