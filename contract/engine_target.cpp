@@ -1,5 +1,6 @@
 #include "contract/engine_target.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "contract/check.h"
@@ -23,6 +24,7 @@ Parsed<EngineSetup> make_engine_setup(const engine::Config& config, std::string_
   };
   connector::Config connector;
   static_cast<scheduler::Config&>(connector) = config;
+  connector.world_size = config.world_size;
   connector.num_cpu_blocks = config.num_cpu_blocks;
   connector.block_size_factor = config.block_size_factor;
   connector.eviction_policy = config.eviction_policy;
@@ -30,25 +32,35 @@ Parsed<EngineSetup> make_engine_setup(const engine::Config& config, std::string_
   connector.request_level_policy = config.request_level_policy;
   Parsed<ConnectorSetup> parsed = make_connector_setup(connector, file, position);
   if (!parsed) return parsed.error();
-  const KVCacheManagerConfig& kv_cache = parsed->scheduler.kv_cache;
-  if (kv_cache.groups.size() != 1 || !kv_cache.groups.front().is_full_attention()) {
-    return error("these groups", "one of full attention");
+  std::uint32_t block_size = 0;
+  std::vector<std::uint32_t> windows;
+  for (const KVCacheSpec& group : parsed->scheduler.kv_cache.groups) {
+    const bool has_window = group.kind == KVCacheSpecKind::kSlidingWindow;
+    if (!has_window && group.kind != KVCacheSpecKind::kFullAttention) {
+      return error("a group of another kind", "full attention or a sliding window");
+    }
+    block_size = std::max(block_size, group.block_size);
+    windows.push_back(has_window ? group.sliding_window : 0);
   }
   const auto check = [&](std::string name, std::uint32_t number, std::uint32_t max) {
     return number <= max
                ? std::optional<InputError>()
                : error(name + "=" + std::to_string(number), "at most " + std::to_string(max));
   };
-  const std::uint32_t block_size = kv_cache.groups.front().block_size;
-  if (auto bad = check("num_gpu_blocks", config.num_gpu_blocks, 64)) return std::move(*bad);
-  if (auto bad = check("num_cpu_blocks", config.num_cpu_blocks, 64)) return std::move(*bad);
+  if (auto bad = check("world_size", config.world_size, 4)) return std::move(*bad);
+  if (auto bad = check("num_gpu_blocks", config.num_gpu_blocks, 4096)) return std::move(*bad);
+  if (auto bad = check("num_cpu_blocks", config.num_cpu_blocks, 4096)) return std::move(*bad);
   if (auto bad = check("block_size_factor", config.block_size_factor, 8)) return std::move(*bad);
   if (auto bad = check("block_size", block_size, 32)) return std::move(*bad);
   return EngineSetup{.connector = std::move(*parsed),
                      .device = {.num_gpu_blocks = config.num_gpu_blocks,
                                 .num_cpu_blocks = config.num_cpu_blocks,
                                 .block_size = block_size,
-                                .block_size_factor = config.block_size_factor}};
+                                .block_size_factor = config.block_size_factor,
+                                .num_groups = static_cast<std::uint32_t>(windows.size()),
+                                .looks_for_races = !config.tokens_only},
+                     .windows = windows,
+                     .tokens_only = config.tokens_only};
 }
 
 std::optional<InputError> EngineTarget::validate(const Config& config, std::string_view file,

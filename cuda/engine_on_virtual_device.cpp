@@ -13,7 +13,13 @@ namespace {
 using engine::Place;
 using engine::Symbol;
 
-constexpr std::size_t kNumLayers = 2;
+constexpr std::size_t kNumLayers = kEngineLayers;
+/// Besides the KV cache.
+constexpr std::size_t kSpareBytes = std::size_t{1} << 16;
+
+std::size_t kv_cache_bytes(const engine::DeviceOptions& options) {
+  return std::size_t{options.num_gpu_blocks} * options.block_size * kEngineTokenBytes;
+}
 
 void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
 
@@ -38,20 +44,23 @@ Symbol symbol_at(AddressOf address_of) {
   return found[0].first;
 }
 
-/// Two layers, blocks first.
+/// Two layers a group, blocks first; groups share the memory.
 KVLayout layout_of(const engine::DeviceOptions& options, std::uintptr_t address) {
   const std::size_t n = options.num_gpu_blocks;
   const std::size_t page_bytes = options.block_size * sizeof(content::Granule);
   std::vector<LayerTensors> layers;
-  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
-    layers.push_back(
-        {.name = std::to_string(layer),
-         .tensors = {{address + layer * n * page_bytes, 1, {n, page_bytes}, {page_bytes, 1}}},
-         .page_bytes = page_bytes,
-         .unpadded_page_bytes = page_bytes,
-         .block_dim = 0});
+  for (std::size_t group = 0; group < options.num_groups; ++group) {
+    for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+      layers.push_back(
+          {.name = std::to_string(group * kNumLayers + layer),
+           .group = group,
+           .tensors = {{address + layer * n * page_bytes, 1, {n, page_bytes}, {page_bytes, 1}}},
+           .page_bytes = page_bytes,
+           .unpadded_page_bytes = page_bytes,
+           .block_dim = 0});
+    }
   }
-  DiscoveredLayout found = discover_layout(layers, n, 1);
+  DiscoveredLayout found = discover_layout(layers, n, options.num_groups);
   KVFENCE_CHECK(found.refusal.empty(), found.refusal);
   return std::move(found.layout);
 }
@@ -63,14 +72,16 @@ BasicEngineOnVirtualDevice<I>::BasicEngineOnVirtualDevice(const engine::DeviceOp
                                                           I instrumentation)
     : options_(options),
       device_({.schedule = virtual_device::Schedule::kCommanded,
-               .device_memory_bytes = std::size_t{1} << 17}) {
+               .device_memory_bytes = kv_cache_bytes(options) + kSpareBytes,
+               .checks_happens_before = options.looks_for_races}) {
   const virtual_device::Installed installed(device_);
-  const std::size_t gpu_bytes =
-      kNumLayers * options.num_gpu_blocks * options.block_size * sizeof(content::Granule);
+  const std::size_t gpu_bytes = kv_cache_bytes(options);
   void* memory = nullptr;
   ok(cudaMalloc(&memory, gpu_bytes));
   gpu_base_ = static_cast<std::byte*>(memory);
-  std::memset(device_.bytes(gpu_base_, gpu_bytes), 0, gpu_bytes);
+  std::byte* const bytes = device_.bytes(gpu_base_, gpu_bytes);
+  std::memset(bytes, 0, gpu_bytes);
+  shown_ = bytes;
   ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
   first_worker_stream_ = device_.stream_number(compute_) + 1;
   KVLayout layout = layout_of(options, reinterpret_cast<std::uintptr_t>(gpu_base_));
@@ -98,24 +109,48 @@ BasicEngineOnVirtualDevice<I>::~BasicEngineOnVirtualDevice() {
 }
 
 template <class I>
-void BasicEngineOnVirtualDevice<I>::transfer_async(const worker::Transfer& transfer) {
+void BasicEngineOnVirtualDevice<I>::arm(worker::Fault fault, std::uint64_t num_records_before) {
+  using Kind = virtual_device::Fault::Kind;
+  using Function = virtual_device::Function;
+  if (fault == worker::Fault::kCopy) {
+    device_.inject_once({{.kind = Kind::kReturnCode, .function = Function::kMemcpyBatchAsync}});
+  } else if (fault == worker::Fault::kWait) {
+    device_.inject_once({{.kind = Kind::kReturnCode, .function = Function::kStreamWaitEvent}});
+  } else if (fault == worker::Fault::kRecord) {
+    device_.inject_once({{.kind = Kind::kReturnCode,
+                          .function = Function::kEventRecord,
+                          .nth = num_records_before + 1}});
+  }
+}
+
+template <class I>
+void BasicEngineOnVirtualDevice<I>::transfer_async(const engine::Copy& copy) {
   const virtual_device::Installed installed(device_);
-  const TransferSpec spec{.gpu_blocks = transfer.gpu_blocks,
-                          .cpu_blocks = transfer.cpu_blocks,
-                          .group_sizes = {transfer.gpu_blocks.size()},
-                          .block_indices = {transfer.block_index}};
+  const TransferSpec spec{.gpu_blocks = copy.gpu_blocks,
+                          .cpu_blocks = copy.cpu_blocks,
+                          .group_sizes = {copy.group_sizes.begin(), copy.group_sizes.end()},
+                          .block_indices = {copy.block_indices.begin(), copy.block_indices.end()}};
+  worker::Fault& next_fault = next_faults_[static_cast<std::size_t>(copy.direction)];
+  worker::Fault fault = worker::Fault::kNone;
+  if (next_fault != worker::Fault::kCopy || !copy.gpu_blocks.empty()) {
+    fault = std::exchange(next_fault, worker::Fault::kNone);
+  }
   // A refused one is not under way, and never ends: whoever counts transfers misses it.
-  if (transfer.direction == worker::Direction::kStore) {
-    static_cast<void>(worker_->store(transfer.job_id, spec));
-    // The connector's half has deferred it already.
+  if (copy.direction == worker::Direction::kStore) {
+    static_cast<void>(worker_->store(copy.job_id, spec));
+    // The connector's half has deferred it already. Of the records the first is for its wait.
+    arm(fault, 1);
     worker_->begin_step();
   } else {
     cudaEvent_t readers = nullptr;
     ok(cudaEventCreateWithFlags(&readers, cudaEventDisableTiming));
     ok(cudaEventRecord(readers, compute_));
-    static_cast<void>(worker_->load(transfer.job_id, spec, {&readers, 1}));
+    arm(fault, 0);
+    static_cast<void>(worker_->load(copy.job_id, spec, {&readers, 1}));
     ok(cudaEventDestroy(readers));
   }
+  // What never called is not failed later.
+  if (fault != worker::Fault::kNone) device_.inject_once({});
 }
 
 template <class I>
@@ -139,9 +174,9 @@ void BasicEngineOnVirtualDevice<I>::wait(std::span<const std::uint32_t> job_ids)
 }
 
 template <class I>
-std::byte* BasicEngineOnVirtualDevice<I>::gpu_address(std::size_t layer, Place place) const {
+std::size_t BasicEngineOnVirtualDevice<I>::gpu_offset(std::size_t layer, Place place) const {
   const std::size_t block = layer * options_.num_gpu_blocks + place.block;
-  return gpu_base_ + (block * options_.block_size + place.offset) * sizeof(content::Granule);
+  return (block * options_.block_size + place.offset) * sizeof(content::Granule);
 }
 
 template <class I>
@@ -183,6 +218,12 @@ bool BasicEngineOnVirtualDevice<I>::advance(worker::Stream stream) {
 
 template <class I>
 Symbol BasicEngineOnVirtualDevice<I>::gpu_symbol(Place place) const {
+  return symbol_at([&](std::size_t layer) { return shown_ + gpu_offset(layer, place); });
+}
+
+/// Checked against the ranges that the forward declares.
+template <class I>
+Symbol BasicEngineOnVirtualDevice<I>::read(Place place) const {
   return symbol_at([&](std::size_t layer) {
     return device_.bytes(gpu_address(layer, place), sizeof(content::Granule));
   });

@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,10 @@
 
 namespace kvfence::cuda {
 
+/// Layers of the model, and what the KV of a token takes in all of them, in bytes.
+inline constexpr std::size_t kEngineLayers = 2;
+inline constexpr std::size_t kEngineTokenBytes = kEngineLayers * sizeof(content::Granule);
+
 template <class Instrumentation>
 class BasicEngineOnVirtualDevice final : public engine::KVCells {
  public:
@@ -30,34 +35,44 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
   BasicEngineOnVirtualDevice(const BasicEngineOnVirtualDevice&) = delete;
   BasicEngineOnVirtualDevice& operator=(const BasicEngineOnVirtualDevice&) = delete;
 
-  void transfer_async(const worker::Transfer& transfer);
+  void transfer_async(const engine::Copy& copy);
   void get_finished(std::vector<worker::Ended>& ended);
   void wait(std::span<const std::uint32_t> job_ids);
   void forward(const std::vector<engine::Place>& reads, const std::vector<engine::Place>& writes,
                engine::Kernel kernel);
   bool advance(worker::Stream stream);
+  void fail_next(worker::Direction direction, worker::Fault fault) {
+    next_faults_[static_cast<std::size_t>(direction)] = fault;
+  }
 
   worker::Counts counts() const;
   engine::Symbol gpu_symbol(engine::Place place) const;
   engine::Symbol cpu_symbol(engine::Place place) const;
 
-  engine::Symbol read(engine::Place place) const override { return gpu_symbol(place); }
+  engine::Symbol read(engine::Place place) const override;
   void write(engine::Place place, engine::Symbol symbol) override;
 
  private:
   using Worker = BasicWorker<Instrumentation>;
 
-  std::byte* gpu_address(std::size_t layer, engine::Place place) const;
+  /// The next call that the fault concerns meets it.
+  void arm(worker::Fault fault, std::uint64_t num_records_before);
+  std::size_t gpu_offset(std::size_t layer, engine::Place place) const;
+  std::byte* gpu_address(std::size_t layer, engine::Place place) const {
+    return gpu_base_ + gpu_offset(layer, place);
+  }
   std::vector<virtual_device::MemoryRange> ranges_of(
       const std::vector<engine::Place>& places) const;
 
   engine::DeviceOptions options_;
   virtual_device::Device device_;
   std::byte* gpu_base_ = nullptr;
+  const std::byte* shown_ = nullptr;  ///< the bytes behind gpu_base_, for those who only look
   std::vector<content::Granule> host_;
   cudaStream_t compute_ = nullptr;
   virtual_device::Actor first_worker_stream_ = 0;
   std::unique_ptr<Worker> worker_;
+  std::array<worker::Fault, worker::kNumDirections> next_faults_ = {};
 };
 
 extern template class BasicEngineOnVirtualDevice<NoWorkerInstrumentation>;

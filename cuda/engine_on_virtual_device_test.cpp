@@ -1,5 +1,6 @@
-/// Goal: the engine's device keeps symbols over a store and a load, runs nothing that waits, and
-/// sees what races. Method: a few forwards and copies, by hand.
+/// Goal: the engine's device keeps symbols over a store and a load, of each group, runs nothing
+/// that waits, tells of transfers that met a fault, and sees what races.
+/// Method: a few forwards and copies, by hand.
 
 #include "cuda/engine_on_virtual_device.h"
 
@@ -24,12 +25,13 @@ void fill(Device& device, BlockId block, engine::Symbol symbol) {
   });
 }
 
-worker::Transfer transfer(std::uint32_t job, worker::Direction direction, BlockId block) {
+engine::Copy transfer(std::uint32_t job, worker::Direction direction, BlockId block) {
   return {.job_id = job,
           .direction = direction,
           .gpu_blocks = {block},
           .cpu_blocks = {1},
-          .block_index = 1};
+          .group_sizes = {1},
+          .block_indices = {1}};
 }
 
 TEST(EngineOnVirtualDevice, SymbolsComeBack) {
@@ -62,6 +64,47 @@ TEST(EngineOnVirtualDevice, ABlockWrittenUnderAStoreIsARaceAndShowsInItsSlot) {
   EXPECT_TRUE(device.advance(worker::Stream::kStore));
   EXPECT_GT(device.counts().num_races, 0U);
   EXPECT_EQ(device.cpu_symbol({3, 0}), 200U);
+}
+
+TEST(EngineOnVirtualDevice, WhatMeetsAFaultIsReportedAsFailedAndTheNextIsNot) {
+  for (const worker::Fault fault :
+       {worker::Fault::kCopy, worker::Fault::kWait, worker::Fault::kRecord}) {
+    EngineOnVirtualDevice device(kOptions);
+    fill(device, 2, 100);
+    device.fail_next(worker::Direction::kStore, fault);
+    device.transfer_async(transfer(7, worker::Direction::kStore, 2));
+    device.wait(std::vector<std::uint32_t>{7});
+    EXPECT_EQ(device.cpu_symbol({3, 0}),
+              fault == worker::Fault::kRecord ? 100U : toy_model::kUnwritten);
+    device.transfer_async(transfer(8, worker::Direction::kStore, 2));
+    device.wait(std::vector<std::uint32_t>{8});
+    EXPECT_EQ(device.cpu_symbol({3, 0}), 100U);
+    std::vector<worker::Ended> ended;
+    device.get_finished(ended);
+    EXPECT_EQ(ended, (std::vector<worker::Ended>{{7, worker::Direction::kStore, false},
+                                                 {8, worker::Direction::kStore, true}}));
+    EXPECT_EQ(device.counts().num_races, 0U);
+    EXPECT_EQ(device.counts().num_misuses, 0U);
+  }
+}
+
+TEST(EngineOnVirtualDevice, GroupsShareThePagesOfBlocks) {
+  engine::DeviceOptions options = kOptions;
+  options.num_groups = 2;
+  EngineOnVirtualDevice device(options);
+  fill(device, 1, 100);
+  fill(device, 2, 200);
+  // One block of the first group, the second of its slot; then two of the other, a whole slot.
+  device.transfer_async({.job_id = 1,
+                         .gpu_blocks = {1, 2, 1},
+                         .cpu_blocks = {0, 1},
+                         .group_sizes = {1, 2},
+                         .block_indices = {3, 2}});
+  device.wait(std::vector<std::uint32_t>{1});
+  EXPECT_EQ(device.cpu_symbol({0, 0}), toy_model::kUnwritten);
+  EXPECT_EQ(device.cpu_symbol({1, 0}), 100U);
+  EXPECT_EQ(device.cpu_symbol({2, 0}), 200U);
+  EXPECT_EQ(device.cpu_symbol({3, 1}), 101U);
 }
 
 }  // namespace

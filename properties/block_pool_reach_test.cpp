@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/reach_test_support.h"
 
 namespace kvfence::block_pool {
 namespace {
@@ -30,12 +31,7 @@ Situations reached_by(const Command& command, const Observation& before, const O
                       const World& world = small_world()) {
   Reach reach;
   reach.count(command, before, after, world);
-  Situations reached;
-  for (const ReachGoal& goal : kReachGoals) {
-    for (std::uint64_t i = 0; i < reach.count_of(goal.reached); ++i)
-      reached.push_back(goal.reached);
-  }
-  return reached;
+  return counted_between(Reach(), reach);
 }
 
 Observation numbers(std::uint32_t num_free, std::uint32_t num_cached, std::uint32_t num_keys) {
@@ -68,14 +64,7 @@ CacheFullBlocks cache_of(std::vector<BlockId> blocks, std::uint32_t block_size =
   return {"A", std::move(blocks), 0, end, block_size, 0, std::nullopt};
 }
 
-TEST(Reach, NamesAreUniqueAndEveryGoalIsPositive) {
-  std::set<std::string_view> names;
-  for (const ReachGoal& goal : kReachGoals) {
-    names.insert(goal.name);
-    EXPECT_GT(goal.at_least, 0U) << goal.name;
-  }
-  EXPECT_EQ(names.size(), kReachGoals.size());
-}
+TEST(Reach, NamesAreUniqueAndEveryGoalIsPositive) { expect_named_once_and_positive(Reach()); }
 
 TEST(Reach, CountsAllocation) {
   EXPECT_EQ(reached_by(GetNewBlocks{1}, numbers(3, 1, 1), numbers(2, 0, 0)),

@@ -3,15 +3,14 @@
 
 #include "properties/connector_reach.h"
 
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "contract/block_hash.h"
+#include "properties/reach_test_support.h"
 
 namespace kvfence::connector {
 namespace {
@@ -86,17 +85,6 @@ Observation with_request(Observation observation, std::string name, RequestStatu
   state.status = status;
   state.num_computed_tokens = num_computed_tokens;
   state.num_preemptions = num_preemptions;
-  return observation;
-}
-
-Observation with_new(Observation observation, const std::string& name,
-                     std::uint32_t num_computed_tokens, std::uint32_t num_tokens) {
-  scheduler::ScheduledNew& added = observation.new_reqs.emplace().emplace_back();
-  added.request = name;
-  added.num_computed_tokens = num_computed_tokens;
-  scheduler::ScheduledRequest& scheduled = observation.scheduled.emplace().emplace_back();
-  scheduled.request = name;
-  scheduled.num_tokens = num_tokens;
   return observation;
 }
 
@@ -176,13 +164,7 @@ class Counting {
     world_.apply(command);
     const Reach old = reach_;
     reach_.count(command, before, after, world_);
-    Situations reached;
-    for (const ReachGoal& goal : kReachGoals) {
-      if (reach_.count_of(goal.reached) > old.count_of(goal.reached)) {
-        reached.push_back(goal.reached);
-      }
-    }
-    return reached;
+    return reached_between(old, reach_);
   }
 
   /// A prompt of 4 tokens.
@@ -216,11 +198,7 @@ Situations reported_as(const Observation& after, const Observation& before = sho
 }
 
 TEST(ConnectorReach, NamesAreUniqueAndEveryGoalIsPositive) {
-  std::set<std::string_view> names;
-  for (const ReachGoal& goal : kReachGoals) {
-    EXPECT_TRUE(names.insert(goal.name).second) << goal.name;
-    EXPECT_GT(goal.at_least, 0U) << goal.name;
-  }
+  expect_named_once_and_positive(Reach());
 }
 
 TEST(ConnectorReach, CountsLoads) {

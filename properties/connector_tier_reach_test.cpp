@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/connector_reach.h"
+#include "properties/reach_test_support.h"
 
 namespace kvfence::connector {
 namespace {
@@ -78,13 +79,7 @@ class Counting {
   Situations count(const Command& command, const Observation& before, const Observation& after) {
     const Reach old = reach_;
     reach_.count(command, before, after, world_);
-    Situations reached;
-    for (const ReachGoal& goal : kReachGoals) {
-      if (reach_.count_of(goal.reached) > old.count_of(goal.reached)) {
-        reached.push_back(goal.reached);
-      }
-    }
-    return reached;
+    return reached_between(old, reach_);
   }
 
  private:

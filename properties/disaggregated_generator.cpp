@@ -7,6 +7,7 @@
 #include "contract/check.h"
 #include "properties/command_members.h"
 #include "properties/kv_cache_generator.h"
+#include "properties/request_draws.h"
 
 namespace kvfence::disaggregated {
 namespace {
@@ -170,10 +171,7 @@ void Generator::take_in_answer(const Observation& now) {
 }
 
 std::size_t Generator::num_live(EngineRole role) const {
-  const std::vector<RequestState>& known = engine_of(role).known;
-  return static_cast<std::size_t>(
-      std::count_if(known.begin(), known.end(),
-                    [](const RequestState& state) { return !is_finished(state.status); }));
+  return num_unfinished_of(engine_of(role).known);
 }
 
 Command Generator::draw(Choices& choices, const World& world) {

@@ -1,13 +1,13 @@
 #include "properties/disaggregated_reach.h"
 
 #include <optional>
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/reach_test_support.h"
 
 namespace kvfence::disaggregated {
 namespace {
@@ -117,13 +117,7 @@ class Story {
     world_.apply(command);
     reach_.count(command, before, after, world_);
     before_ = std::move(after);
-    Situations reached;
-    for (const ReachGoal& goal : kReachGoals) {
-      if (reach_.count_of(goal.reached) > reach_before.count_of(goal.reached)) {
-        reached.push_back(goal.reached);
-      }
-    }
-    return reached;
+    return reached_between(reach_before, reach_);
   }
 
   /// Request A of 8 tokens is finished and held, and its step is back; the router knows.
@@ -187,12 +181,7 @@ class Story {
 };
 
 TEST(DisaggregatedReach, NamesAreUniqueAndEveryGoalIsPositive) {
-  std::set<std::string_view> names;
-  for (const ReachGoal& goal : kReachGoals) {
-    names.insert(goal.name);
-    EXPECT_GT(goal.at_least, 0U) << goal.name;
-  }
-  EXPECT_EQ(names.size(), kReachGoals.size());
+  expect_named_once_and_positive(Reach());
 }
 
 TEST(DisaggregatedReach, CountsReads) {

@@ -1,10 +1,11 @@
 #pragma once
 
-/// Puts a scheduler with an offloading connector, the worker's half and a device behind the
-/// interface that a lockstep drives, with the model runner between them.
+/// Puts a scheduler with an offloading connector, the workers' halves and devices of all ranks
+/// behind the interface that a lockstep drives, with the model runner between them.
 ///
 /// Besides the codes of contract/engine_target.h, and the scheduler's own:
 ///   kAlreadyDeclared  add_request: the name was used before
+///   kNotInConfig      add_request: several groups, without skip_reading_prefix_cache
 ///   kUnknownRequest   a name that was never added
 ///   kBadRange         finish_requests, finish_all_requests: the status is not a finished one
 
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,19 +53,21 @@ class EngineDriver final : public Implementation<EngineTarget> {
   std::optional<ImplementationFailure> reset(const Config& config) override {
     const Parsed<EngineSetup> parsed = make_engine_setup(config);
     KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    // Its forwards run with the old configuration, at its end at the latest.
-    device_.reset();
+    // Their forwards run with the old configuration, at their end at the latest.
+    ranks_.clear();
     setup_ = *parsed;
     auto connector = side_.make_connector(setup_.connector);
     if (!connector) return ImplementationFailure{"the scheduler's half is no offloading connector"};
-    auto worker = side_.make_worker(setup_.connector, /*rank=*/0);
-    if (!worker) return ImplementationFailure{"there is no worker's half"};
     scheduler_.emplace(
         side_.make_scheduler(setup_.connector.scheduler, KVConnectorHandle(std::move(connector))));
-    worker_ = std::move(worker);
-    aggregator_.emplace(side_.make_aggregator(1));
-    device_ = side_.make_device(setup_.device);
-    copies_.emplace(*device_);
+    aggregator_.emplace(side_.make_aggregator(setup_.connector.spec.num_workers));
+    for (std::uint32_t rank = 0; rank < setup_.connector.spec.num_workers; ++rank) {
+      auto worker = side_.make_worker(setup_.connector, rank);
+      if (!worker) return ImplementationFailure{"there is no worker's half"};
+      auto device = side_.make_device(setup_.device);
+      Device& shared = *device;
+      ranks_.push_back({std::move(worker), std::move(device), Copies(rank, shared)});
+    }
     observer_.reset();
     in_flight_.clear();
     sequences_.clear();
@@ -80,8 +84,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
       observe_state();
     } else {
       Observer::forget_state(observation_);
-      observation_.gpu_kv.reset();
-      observation_.cpu_kv.reset();
+      forget_pages();
     }
     return std::nullopt;
   }
@@ -95,26 +98,31 @@ class EngineDriver final : public Implementation<EngineTarget> {
   using Observer = SchedulerObserver<typename Side::Scheduler>;
   using Device = typename Side::Device;
 
-  /// The device's copies as the worker's half wants them.
+  /// A device's copies as the worker's half of its rank wants them.
   class Copies final : public TransferEngine {
    public:
-    explicit Copies(Device& device) : device_(&device) {}
+    Copies(std::uint32_t rank, Device& device) : rank_(rank), device_(&device) {}
 
     void transfer_async(const TransferJob& job) override {
       const TransferSpec& spec = job.spec;
       engine::Transfer& transfer = submitted_.emplace_back();
+      transfer.rank = rank_;
       transfer.job = static_cast<std::uint32_t>(job.job);
       transfer.request = job.request;
       transfer.store = spec.is_store;
       transfer.gpu_blocks = spec.gpu_blocks;
-      transfer.block_index = spec.block_indices.empty() ? 0 : spec.block_indices.front();
+      transfer.group_sizes = spec.group_sizes;
+      transfer.block_indices = spec.block_indices;
+      // With hold a store says nothing of it.
+      transfer.block_indices.resize(transfer.group_sizes.size());
       transfer.slots = spec.slots;
       device_->transfer_async(
           {.job_id = transfer.job,
            .direction = spec.is_store ? worker::Direction::kStore : worker::Direction::kLoad,
            .gpu_blocks = {spec.gpu_blocks.begin(), spec.gpu_blocks.end()},
            .cpu_blocks = {spec.slots.begin(), spec.slots.end()},
-           .block_index = transfer.block_index});
+           .group_sizes = transfer.group_sizes,
+           .block_indices = transfer.block_indices});
     }
 
     void get_finished(std::vector<TransferResult>& out) override {
@@ -124,7 +132,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
       for (const worker::Ended& each : ended) {
         out.push_back({.job = each.job_id, .success = each.succeeded});
         ended_.push_back(
-            {each.job_id, each.direction == worker::Direction::kStore, each.succeeded});
+            {rank_, each.job_id, each.direction == worker::Direction::kStore, each.succeeded});
       }
     }
 
@@ -133,20 +141,34 @@ class EngineDriver final : public Implementation<EngineTarget> {
       device_->wait(numbers);
     }
 
-    std::vector<engine::Transfer> take_submitted() { return std::exchange(submitted_, {}); }
-    std::vector<engine::EndedTransfer> take_ended() { return std::exchange(ended_, {}); }
+    void take_submitted(std::vector<engine::Transfer>& all) { move_to(all, submitted_); }
+    void take_ended(std::vector<engine::EndedTransfer>& all) { move_to(all, ended_); }
 
    private:
+    template <class T>
+    static void move_to(std::vector<T>& all, std::vector<T>& own) {
+      std::move(own.begin(), own.end(), std::back_inserter(all));
+      own.clear();
+    }
+
+    std::uint32_t rank_;
     Device* device_;
     std::vector<engine::Transfer> submitted_;
     std::vector<engine::EndedTransfer> ended_;
   };
 
-  /// What the model runner knows of a request. Forwards that have not run share the tokens.
+  struct Rank {
+    std::unique_ptr<KVConnectorWorker> worker;
+    std::unique_ptr<Device> device;
+    Copies copies;
+  };
+
+  /// What the model runner knows of a request. Forwards that have not run share the tokens, of
+  /// which each rank has its own: it samples by its own KV. Blocks that they have are not changed.
   struct Sequence {
     std::optional<std::string> cache_salt;
-    std::shared_ptr<std::vector<TokenId>> tokens;
-    std::vector<BlockId> blocks;
+    std::shared_ptr<std::vector<std::vector<TokenId>>> tokens;  ///< by rank
+    std::shared_ptr<const BlocksByGroup> blocks;
   };
 
   /// A request's part of a forward.
@@ -157,9 +179,9 @@ class EngineDriver final : public Implementation<EngineTarget> {
     bool samples = false;
   };
 
-  /// What a forward leaves to its step.
+  /// What a rank's forward leaves to its step.
   struct Sampled {
-    std::vector<std::vector<TokenId>> tokens;  ///< by part
+    std::vector<std::optional<TokenId>> tokens;  ///< by part
     bool is_there = false;
   };
 
@@ -171,7 +193,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
     std::vector<scheduler::ScheduledCached> cached_reqs;
     bool is_executed = false;
     bool is_polled = false;
-    std::shared_ptr<Sampled> sampled;  ///< null: a step without tokens
+    std::vector<std::shared_ptr<Sampled>> sampled;  ///< by rank; empty: a step without tokens
     AggregatedOutput report;
   };
 
@@ -189,6 +211,9 @@ class EngineDriver final : public Implementation<EngineTarget> {
   ErrorCode run(const engine::AddRequest& command, const World& world) {
     const scheduler::World::Entry* entry = world.find(command.id);
     if (!entry || !entry->is_new) return ErrorCode::kAlreadyDeclared;
+    if (setup_.windows.size() > 1 && !command.skip_reading_prefix_cache) {
+      return ErrorCode::kNotInConfig;
+    }
     NewRequest request;
     request.id = command.id;
     request.spec = {command.tokens, std::nullopt, command.cache_salt, {}};
@@ -202,7 +227,9 @@ class EngineDriver final : public Implementation<EngineTarget> {
     if (error != ErrorCode::kNone) return error;
     observer_.add(index, command.id);
     sequences_[command.id] = {
-        command.cache_salt, std::make_shared<std::vector<TokenId>>(command.tokens), {}};
+        command.cache_salt,
+        std::make_shared<std::vector<std::vector<TokenId>>>(ranks_.size(), command.tokens),
+        std::make_shared<const BlocksByGroup>(setup_.windows.size())};
     return ErrorCode::kNone;
   }
 
@@ -231,22 +258,42 @@ class EngineDriver final : public Implementation<EngineTarget> {
       return ErrorCode::kNoStepInFlight;
     }
     const OffloadingConnectorMetadata& metadata = metadata_of(*step);
-    worker_->handle_preemptions(metadata, *copies_);
-    worker_->start_load_kv(metadata, *copies_);
+    for (Rank& rank : ranks_) {
+      rank.worker->handle_preemptions(metadata, rank.copies);
+      rank.worker->start_load_kv(metadata, rank.copies);
+    }
     take_in_blocks(*step);
     if (step->output.total_num_scheduled_tokens > 0) {
       enqueue_forward(*step);
-      worker_->wait_for_save(metadata, *copies_);
+      for (Rank& rank : ranks_) rank.worker->wait_for_save(metadata, rank.copies);
     }
     step->is_executed = true;
-    observation_.submitted.emplace() = copies_->take_submitted();
+    std::vector<engine::Transfer>& submitted = observation_.submitted.emplace();
+    submitted.clear();
+    for (Rank& rank : ranks_) rank.copies.take_submitted(submitted);
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const engine::Advance& command, const World&) {
     const auto stream = worker::stream_from_text(command.stream);
-    if (!stream) return ErrorCode::kNotInConfig;
-    observation_.advanced.emplace() = device_->advance(*stream);
+    if (!stream || command.rank >= ranks_.size()) return ErrorCode::kNotInConfig;
+    observation_.advanced.emplace() = ranks_[command.rank].device->advance(*stream);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const engine::FailNext& command, const World&) {
+    const auto direction = worker::direction_from_text(command.stream);
+    const auto fault = worker::fault_from_text(command.fault);
+    const bool can_be = fault == worker::Fault::kCopy || fault == worker::Fault::kWait ||
+                        fault == worker::Fault::kRecord;
+    if (!direction || !can_be || command.rank >= ranks_.size()) return ErrorCode::kNotInConfig;
+    if (*direction == worker::Direction::kLoad) {
+      const bool is_plain = setup_.windows == std::vector<std::uint32_t>{0};
+      if (!is_plain) return ErrorCode::kNotInConfig;
+    } else if (!setup_.connector.spec.manager.rules.offload_fences_reuse) {
+      return ErrorCode::kNotInProfile;
+    }
+    ranks_[command.rank].device->fail_next(*direction, *fault);
     return ErrorCode::kNone;
   }
 
@@ -254,18 +301,26 @@ class EngineDriver final : public Implementation<EngineTarget> {
     const auto step = std::find_if(in_flight_.begin(), in_flight_.end(),
                                    [](const PlannedStep& each) { return !each.is_polled; });
     if (step == in_flight_.end() || !step->is_executed) return ErrorCode::kNoStepInFlight;
-    std::vector<KVConnectorWorkerOutput> outputs(1);
-    worker_->get_finished(metadata_of(*step), step->finished, *copies_, outputs.front());
+    std::vector<engine::EndedTransfer>& ended = observation_.ended.emplace();
+    ended.clear();
+    std::vector<KVConnectorWorkerOutput> outputs(ranks_.size());
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      Copies& copies = ranks_[rank].copies;
+      ranks_[rank].worker->get_finished(metadata_of(*step), step->finished, copies, outputs[rank]);
+      copies.take_ended(ended);
+    }
     aggregator_->aggregate(std::span<const KVConnectorWorkerOutput>(outputs), step->report);
     Observer::sort_by_declaration(step->report.finished_recving, world);
     Observer::sort_by_declaration(step->report.finished_sending, world);
     step->is_polled = true;
-    observation_.ended.emplace() = copies_->take_ended();
     observation_.finished_recving.emplace() = step->report.finished_recving;
     observation_.finished_sending.emplace() = step->report.finished_sending;
-    std::vector<JobId>& completed = observation_.completed_jobs.emplace();
+    observation_.invalid_blocks.emplace() = step->report.invalid_block_ids;
+    std::vector<connector::Completed>& completed = observation_.completed_jobs.emplace();
     completed.clear();
-    for (const auto& job : step->report.completed_jobs) completed.push_back(job.job);
+    for (const CompletedJob& job : step->report.completed_jobs) {
+      completed.push_back({job.job, job.num_workers, job.num_failed});
+    }
     return ErrorCode::kNone;
   }
 
@@ -275,9 +330,11 @@ class EngineDriver final : public Implementation<EngineTarget> {
     ModelRunnerOutput output;
     wait_for_forward(step);
     for (std::size_t part = 0; part < step.scheduled.size(); ++part) {
-      for (const TokenId token : step.sampled->tokens[part]) {
-        output.sampled_token_ids.push_back(token);
+      std::vector<TokenId> sampled;
+      for (const auto& rank : step.sampled) {
+        if (rank->tokens[part]) sampled.push_back(*rank->tokens[part]);
       }
+      if (!sampled.empty()) output.sampled_token_ids.push_back(toy_model::agreed(sampled));
       output.sampled_token_ids.end_list();
     }
     const KVConnectorOutput report = Observer::report_of(*scheduler_, world, step.report);
@@ -310,6 +367,10 @@ class EngineDriver final : public Implementation<EngineTarget> {
   }
 
   ErrorCode run(const engine::Drain&, const World& world) {
+    for (Rank& rank : ranks_) {
+      rank.device->fail_next(worker::Direction::kStore, worker::Fault::kNone);
+      rank.device->fail_next(worker::Direction::kLoad, worker::Fault::kNone);
+    }
     scheduler_->finish_all_requests(RequestStatus::kFinishedAborted);
     ErrorCode error = ErrorCode::kNone;
     for (std::uint32_t step = 0; step < engine::kNumDrainSteps; ++step) {
@@ -317,11 +378,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
       static_cast<void>(run(engine::Schedule{}, world));
       while (!in_flight_.empty() && error == ErrorCode::kNone) {
         static_cast<void>(run(engine::Execute{}, world));
-        for (const worker::Stream stream :
-             {worker::Stream::kCompute, worker::Stream::kStore, worker::Stream::kLoad}) {
-          while (device_->advance(stream)) {
-          }
-        }
+        for (Rank& rank : ranks_) run_all(*rank.device);
         static_cast<void>(run(engine::Poll{}, world));
         error = run(engine::Update{}, world);
       }
@@ -331,22 +388,33 @@ class EngineDriver final : public Implementation<EngineTarget> {
     return error;
   }
 
+  static void run_all(Device& device) {
+    for (const worker::Stream stream :
+         {worker::Stream::kCompute, worker::Stream::kStore, worker::Stream::kLoad}) {
+      while (device.advance(stream)) {
+      }
+    }
+  }
+
   // ---- The model runner ----
 
   void take_in_blocks(const PlannedStep& step) {
     for (const std::string& name : step.finished) sequences_.erase(name);
     for (const scheduler::ScheduledNew& entry : step.new_reqs) {
       const auto sequence = sequences_.find(entry.request);
-      if (sequence != sequences_.end()) sequence->second.blocks = entry.blocks.front();
+      if (sequence == sequences_.end()) continue;
+      sequence->second.blocks = std::make_shared<const BlocksByGroup>(entry.blocks);
     }
     for (const scheduler::ScheduledCached& entry : step.cached_reqs) {
       const auto sequence = sequences_.find(entry.request);
-      if (sequence == sequences_.end()) continue;
-      std::vector<BlockId>& blocks = sequence->second.blocks;
-      if (entry.resumed) blocks.clear();
-      if (!entry.blocks.has_value()) continue;
-      const std::vector<BlockId>& added = entry.blocks->front();
-      blocks.insert(blocks.end(), added.begin(), added.end());
+      if (sequence == sequences_.end() || !(entry.resumed || entry.blocks.has_value())) continue;
+      BlocksByGroup table(setup_.windows.size());
+      if (!entry.resumed) table = *sequence->second.blocks;
+      for (std::size_t group = 0; group < table.size() && entry.blocks.has_value(); ++group) {
+        const std::vector<BlockId>& added = (*entry.blocks)[group];
+        table[group].insert(table[group].end(), added.begin(), added.end());
+      }
+      sequence->second.blocks = std::make_shared<const BlocksByGroup>(std::move(table));
     }
   }
 
@@ -360,64 +428,110 @@ class EngineDriver final : public Implementation<EngineTarget> {
     KVFENCE_CHECK(false, "a scheduled request is new or cached");
   }
 
-  engine::Place place_of(const Sequence& sequence, std::uint32_t position) const {
-    const std::uint32_t block_size = setup_.device.block_size;
-    KVFENCE_CHECK(position / block_size < sequence.blocks.size(), "a token without a block");
-    return {sequence.blocks[position / block_size], position % block_size};
+  engine::Place place_of(const Sequence& sequence, std::size_t group,
+                         std::uint32_t position) const {
+    const std::uint32_t block_size = setup_.connector.scheduler.kv_cache.groups[group].block_size;
+    const std::vector<BlockId>& blocks = (*sequence.blocks)[group];
+    KVFENCE_CHECK(position / block_size < blocks.size(), "a token without a block");
+    return {blocks[position / block_size], position % block_size};
+  }
+
+  /// The first position that the tokens of a part read in a group.
+  std::uint32_t first_read_of(const Part& part, std::size_t group) const {
+    return toy_model::first_read(part.first, setup_.windows[group]);
   }
 
   void enqueue_forward(PlannedStep& step) {
-    std::vector<Part> parts;
+    const auto parts = std::make_shared<std::vector<Part>>();
     std::vector<engine::Place> reads;
     std::vector<engine::Place> writes;
     for (const scheduler::ScheduledRequest& entry : step.scheduled) {
       const auto sequence = sequences_.find(entry.request);
       KVFENCE_CHECK(sequence != sequences_.end(), "a step with a request that was told as over");
       const std::uint32_t first = num_computed_of(step, entry.request);
-      parts.push_back({sequence->second, first, first + entry.num_tokens, entry.samples});
-      for (std::uint32_t at = 0; at < parts.back().end; ++at) {
-        const engine::Place place = place_of(sequence->second, at);
-        reads.push_back(place);
-        if (at >= first) writes.push_back(place);
+      const Part& part = parts->emplace_back(
+          Part{sequence->second, first, first + entry.num_tokens, entry.samples});
+      for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
+        for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
+          const engine::Place place = place_of(part.sequence, group, at);
+          reads.push_back(place);
+          if (at >= first) writes.push_back(place);
+        }
       }
     }
-    step.sampled = std::make_shared<Sampled>();
-    device_->forward(reads, writes,
-                     [this, parts = std::move(parts), sampled = step.sampled](
-                         engine::KVCells& cells) { run_forward(parts, cells, *sampled); });
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      step.sampled.push_back(std::make_shared<Sampled>());
+      ranks_[rank].device->forward(
+          reads, writes,
+          [this, rank, parts, sampled = step.sampled.back()](engine::KVCells& cells) {
+            run_forward(rank, *parts, cells, *sampled);
+          });
+    }
   }
 
   /// All parts write before one reads: a request may find what another computes in the same step.
-  void run_forward(const std::vector<Part>& parts, engine::KVCells& cells, Sampled& sampled) const {
-    for (const Part& part : parts) {
-      const std::vector<TokenId>& tokens = *part.sequence.tokens;
+  void run_forward(std::size_t rank, const std::vector<Part>& parts, engine::KVCells& cells,
+                   Sampled& sampled) {
+    if (symbols_.size() < parts.size()) symbols_.resize(parts.size());
+    for (std::size_t index = 0; index < parts.size(); ++index) {
+      const Part& part = parts[index];
+      const std::vector<TokenId>& tokens = (*part.sequence.tokens)[rank];
       KVFENCE_CHECK(tokens.size() >= part.end, "a forward with tokens that nobody knows");
-      engine::Symbol symbol = toy_model::first_symbol(part.sequence.cache_salt);
-      for (std::uint32_t at = 0; at < part.end; ++at) {
-        symbol = toy_model::next_symbol(symbol, tokens[at]);
-        if (at >= part.first) cells.write(place_of(part.sequence, at), symbol);
-      }
+      toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(part.end),
+                            symbols_[index]);
+      write(part, symbols_[index], /*wrong=*/0, cells);
     }
     sampled.tokens.resize(parts.size());
     for (std::size_t index = 0; index < parts.size(); ++index) {
       const Part& part = parts[index];
+      const TokenId token = attend(part, symbols_[index], cells);
       if (!part.samples) continue;
-      std::vector<engine::Symbol> read;
-      for (std::uint32_t at = 0; at < part.end; ++at) {
-        read.push_back(cells.read(place_of(part.sequence, at)));
-      }
-      const TokenId token = toy_model::sample(read);
-      sampled.tokens[index] = {token};
+      sampled.tokens[index] = token;
       // What a preempted request sampled before is known; it comes out once more.
-      std::vector<TokenId>& tokens = *part.sequence.tokens;
+      std::vector<TokenId>& tokens = (*part.sequence.tokens)[rank];
       if (tokens.size() == part.end) tokens.push_back(token);
     }
     sampled.is_there = true;
   }
 
+  /// symbols: of the tokens up to the part's end. wrong: 0, or how what was read differs.
+  void write(const Part& part, const std::vector<engine::Symbol>& symbols, engine::Symbol wrong,
+             engine::KVCells& cells) const {
+    for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
+      for (std::uint32_t at = part.first; at < part.end; ++at) {
+        cells.write(place_of(part.sequence, group, at),
+                    toy_model::symbol_of_group(symbols[at], group) ^ wrong);
+      }
+    }
+  }
+
+  /// What comes of the last token. If anything that the part's tokens attend to is not what it
+  /// should be, all of them are written anew, wrong as well.
+  TokenId attend(const Part& part, const std::vector<engine::Symbol>& symbols,
+                 engine::KVCells& cells) {
+    read_.clear();
+    engine::Symbol wrong = 0;
+    for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
+      const std::uint32_t last = toy_model::first_read(part.end - 1, setup_.windows[group]);
+      for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
+        const engine::Symbol symbol = cells.read(place_of(part.sequence, group, at));
+        wrong |= symbol ^ toy_model::symbol_of_group(symbols[at], group);
+        if (at >= last) read_.push_back(symbol);
+      }
+    }
+    if (wrong != 0) {
+      write(part, symbols, wrong, cells);
+      read_.push_back(wrong);
+    }
+    return toy_model::sample(read_);
+  }
+
   void wait_for_forward(const PlannedStep& step) {
-    while (step.sampled && !step.sampled->is_there) {
-      KVFENCE_CHECK(device_->advance(worker::Stream::kCompute), "a forward that is not enqueued");
+    for (std::size_t rank = 0; rank < step.sampled.size(); ++rank) {
+      while (!step.sampled[rank]->is_there) {
+        KVFENCE_CHECK(ranks_[rank].device->advance(worker::Stream::kCompute),
+                      "a forward that is not enqueued");
+      }
     }
   }
 
@@ -432,40 +546,79 @@ class EngineDriver final : public Implementation<EngineTarget> {
     observation_.ended.reset();
     observation_.finished_recving.reset();
     observation_.finished_sending.reset();
+    observation_.invalid_blocks.reset();
     observation_.completed_jobs.reset();
+  }
+
+  void forget_pages() {
+    observation_.gpu_kv.reset();
+    observation_.cpu_kv.reset();
   }
 
   void observe_numbers() {
     observer_.observe_numbers(*scheduler_, observation_);
     observation_.num_free_slots = connector().num_free_slots();
     observation_.num_steps_in_flight = static_cast<std::uint32_t>(in_flight_.size());
-    const worker::Counts counts = device_->counts();
-    observation_.num_transfers = counts.num_in_flight;
-    observation_.num_races = counts.num_races;
-    observation_.num_misuses = counts.num_misuses;
+    observation_.num_transfers = 0;
+    observation_.num_races = 0;
+    observation_.num_misuses = 0;
+    for (const Rank& rank : ranks_) {
+      const worker::Counts counts = rank.device->counts();
+      observation_.num_transfers += counts.num_in_flight;
+      observation_.num_races += counts.num_races;
+      observation_.num_misuses += counts.num_misuses;
+    }
   }
 
   void observe_state() {
     observer_.observe_state(*scheduler_, observation_);
-    const engine::DeviceOptions& device = setup_.device;
-    observe_pages(observation_.gpu_kv.emplace(), device.num_gpu_blocks,
-                  [this](engine::Place place) { return device_->gpu_symbol(place); });
-    observe_pages(observation_.cpu_kv.emplace(), device.num_cpu_blocks * device.block_size_factor,
-                  [this](engine::Place place) { return device_->cpu_symbol(place); });
+    if (setup_.tokens_only) return forget_pages();
+    const engine::DeviceOptions& options = setup_.device;
+    Pages gpu(observation_.gpu_kv.emplace());
+    Pages cpu(observation_.cpu_kv.emplace());
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      const Device& device = *ranks_[rank].device;
+      observe_pages(gpu, rank, options.num_gpu_blocks,
+                    [&](engine::Place place) { return device.gpu_symbol(place); });
+      observe_pages(cpu, rank, options.num_cpu_blocks * options.block_size_factor,
+                    [&](engine::Place place) { return device.cpu_symbol(place); });
+    }
   }
 
+  /// A list of pages that is written over, so that what it has is used again.
+  class Pages {
+   public:
+    explicit Pages(std::vector<engine::KVPage>& list) : list_(list) {}
+    ~Pages() { list_.resize(size_); }
+    Pages(const Pages&) = delete;
+    Pages& operator=(const Pages&) = delete;
+
+    /// Behind those that were kept.
+    engine::KVPage& next() {
+      if (size_ == list_.size()) list_.emplace_back();
+      return list_[size_];
+    }
+    void keep() { ++size_; }
+
+   private:
+    std::vector<engine::KVPage>& list_;
+    std::size_t size_ = 0;
+  };
+
   template <class SymbolAt>
-  void observe_pages(std::vector<engine::KVPage>& pages, std::uint32_t num_pages,
+  void observe_pages(Pages& pages, std::uint32_t rank, std::uint32_t num_pages,
                      SymbolAt symbol_at) const {
-    pages.clear();
     for (std::uint32_t number = 0; number < num_pages; ++number) {
-      engine::KVPage page{number, {}};
+      engine::KVPage& page = pages.next();
+      page.rank = rank;
+      page.number = number;
+      page.symbols.resize(setup_.device.block_size);
       bool is_empty = true;
       for (std::uint32_t offset = 0; offset < setup_.device.block_size; ++offset) {
-        page.symbols.push_back(engine::shortened(symbol_at({number, offset})));
-        is_empty &= page.symbols.back() == toy_model::kUnwritten;
+        page.symbols[offset] = engine::shortened(symbol_at({number, offset}));
+        is_empty &= page.symbols[offset] == toy_model::kUnwritten;
       }
-      if (!is_empty) pages.push_back(std::move(page));
+      if (!is_empty) pages.keep();
     }
   }
 
@@ -473,10 +626,11 @@ class EngineDriver final : public Implementation<EngineTarget> {
   Side side_;
   EngineSetup setup_;
   std::optional<typename Side::Scheduler> scheduler_;
-  std::unique_ptr<KVConnectorWorker> worker_;
   std::optional<typename Side::Aggregator> aggregator_;
-  std::unique_ptr<Device> device_;
-  std::optional<Copies> copies_;
+  // Before the ranks, at whose end forwards may still run.
+  std::vector<std::vector<engine::Symbol>> symbols_;  ///< of a forward that runs: by part
+  std::vector<engine::Symbol> read_;                  ///< by the part that attends
+  std::vector<Rank> ranks_;
   Observer observer_;
   std::deque<PlannedStep> in_flight_;  ///< oldest first
   std::map<std::string, Sequence> sequences_;

@@ -1,6 +1,5 @@
 #include "properties/engine_generator.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -13,16 +12,48 @@ namespace {
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
 
 /// How much an episode may favour each action.
-constexpr std::array<std::uint32_t, 6> kUsualWeights = {
+constexpr std::array<std::uint32_t, 7> kUsualWeights = {
     200,  // kStep
     24,   // kAdd
     8,    // kFinish
     1,    // kFinishAll
     8,    // kReset
     1,    // kDrain
+    4,    // kFail
 };
 
 bool is_valid(const Config& config) { return !EngineTarget::validate(config, {}, {}); }
+
+KVCacheSpec full(std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
+}
+
+KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kSlidingWindow,
+          .block_size = block_size,
+          .sliding_window = 1 + choices.below(3 * block_size)};
+}
+
+void draw_groups(Choices& choices, Config& config) {
+  const std::uint32_t small = config.hash_block_size;
+  const std::uint32_t large = small * (choices.once_in(2) ? 2 : 1);
+  kv_cache::GroupList& groups = config.groups;
+  groups = {full(small)};
+  if (config.profile == "v0.19") return;
+  switch (choices.below(8)) {
+    case 0:
+      groups = {full(large), sliding(choices, small)};
+      break;
+    case 1:
+      groups = {sliding(choices, small), full(small), sliding(choices, small)};
+      break;
+    case 2:
+      groups = {sliding(choices, small)};
+      break;
+    default:
+      break;
+  }
+}
 
 }  // namespace
 
@@ -37,8 +68,11 @@ Config Generator::draw_config(Choices& choices) {
   config.retention_interval.reset();
   config.use_eagle = false;
   config.eagle_groups.clear();
-  config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = config.hash_block_size}};
-  config.num_cpu_blocks = choices.once_in(3) ? 1 + choices.below(4) : 4 + choices.below(6);
+  draw_groups(choices, config);
+  config.world_size = choices.once_in(3) ? 2 + choices.below(2) : 1;
+  config.tokens_only = choices.once_in(8);
+  config.kv_load_failure_policy = choices.once_in(3) ? "fail" : "recompute";
+  config.num_cpu_blocks = choices.once_in(4) ? 1 + choices.below(4) : 4 + choices.below(12);
   config.block_size_factor = choices.once_in(2) ? 2 + choices.below(2) : 1;
   config.eviction_policy = choices.once_in(2) ? "arc" : "lru";
   config.offload_prompt_only = choices.once_in(3);
@@ -52,6 +86,7 @@ Config Generator::draw_config(Choices& choices) {
   config.max_num_seqs = choices.once_in(6) ? 1 : 2 + choices.below(4);
   if (choices.once_in(4)) config.long_prefill_token_threshold = 1 + choices.below(6);
   if (!is_valid(config)) config.enable_caching = true;
+  if (!is_valid(config)) config.groups = {full(config.hash_block_size)};
   return config;
 }
 
@@ -60,19 +95,36 @@ Generator::Generator(const Config& config, Choices& choices)
   // Without these nothing else happens.
   for (Action action : {Action::kStep, Action::kAdd}) swarm_.raise(action, 2);
   requests_ = draw_request_habits(config, choices);
+  // Who does not read the GPU's cache, loads.
+  if (choices.once_in(3)) requests_.skip_in = 2;
+  // Long prompts with one prefix: now and then the GPU has kept a part of what a slot holds.
+  if (config.block_size_factor > 1 && choices.once_in(2)) {
+    requests_.vary_in = 24;
+    requests_.prompt_max = kv_cache::capacity_of(config);
+    requests_.output_max = 3;
+    requests_.skip_in = 64;
+  }
   live_max_ = 2 + choices.below(6);
   burst_max_ = 1 + choices.below(3);
   idle_in_ = choices.once_in(2) ? 4 : 0;
   odd_in_ = choices.once_in(4) ? 12 : 64;
   // Eager, usual, lazy; a compute stream that is as lazy as can be is driven by updates.
   constexpr std::array<std::uint32_t, 4> kLate = {1, 3, 6, 30};
-  for (std::uint32_t& late_in : late_in_) late_in = kLate[choices.below(kLate.size())];
+  late_in_.resize(1);
+  for (std::uint32_t& late_in : late_in_.front()) late_in = kLate[choices.below(kLate.size())];
+  // The other ranks alike, or one of them behind the others.
+  late_in_.resize(config.world_size, late_in_.front());
+  if (!choices.once_in(3)) late_in_[choices.below(config.world_size)] = {6, 30, 30};
 }
 
 Command Generator::next(Choices& choices, const Observation& now, const World& world) {
   take_in(now);
   Command command = draw(choices, world);
   if (choices.once_in(odd_in_)) command = bent(choices, std::move(command));
+  // With several groups nothing else is taken, but now and then that is asked for.
+  if (auto* added = std::get_if<AddRequest>(&command)) {
+    added->skip_reading_prefix_cache |= config_.groups.size() > 1 && !choices.once_in(64);
+  }
   last_ = command;
   return command;
 }
@@ -103,12 +155,12 @@ Command Generator::draw(Choices& choices, const World& world) {
   for (std::size_t stream = 0; stream < kStreams.size(); ++stream) {
     // Half the time, so that an eager stream leaves room for something else.
     const bool has_work = stream == 0 ? num_executed_ > 0 : num_transfers_ > 0;
-    if (!has_work || choices.once_in(2) || !choices.once_in(late_in_[stream])) continue;
-    return Advance{std::string(kStreams[stream])};
+    if (!has_work || choices.once_in(2)) continue;
+    const std::uint32_t rank = choices.below(config_.world_size);
+    if (!choices.once_in(late_in_[rank][stream])) continue;
+    return Advance{std::string(kStreams[stream]), rank};
   }
-  const auto num_live = static_cast<std::uint32_t>(std::count_if(
-      known_.begin(), known_.end(),
-      [](const scheduler::RequestState& state) { return !is_finished(state.status); }));
+  const std::uint32_t num_live = num_unfinished_of(known_);
   Action action = swarm_.draw(choices);
   if (num_live == 0 && choices.once_in(2)) action = Action::kAdd;
   switch (action) {
@@ -127,6 +179,8 @@ Command Generator::draw(Choices& choices, const World& world) {
       return ResetPrefixCache{choices.once_in(3)};
     case Action::kDrain:
       return Drain{};
+    case Action::kFail:
+      return fail(choices);
   }
   KVFENCE_CHECK(false, "an action outside its enumeration");
 }
@@ -153,8 +207,19 @@ Command Generator::add(Choices& choices, const World& world) {
   return command;
 }
 
+/// Mostly of a stream that may fail.
+Command Generator::fail(Choices& choices) const {
+  constexpr std::array<std::string_view, 3> kFaults = {"copy", "wait", "record"};
+  const bool loads_may = config_.groups.size() == 1 && config_.groups.front().is_full_attention();
+  const bool stores_may = config_.profile != "v0.19";
+  bool is_store = choices.once_in(2);
+  if (loads_may != stores_may && !choices.once_in(16)) is_store = stores_may;
+  return FailNext{is_store ? "store" : "load", choices.below(config_.world_size),
+                  std::string(kFaults[choices.below(kFaults.size())])};
+}
+
 Command Generator::bent(Choices& choices, Command command) const {
-  switch (choices.below(8)) {
+  switch (choices.below(10)) {
     case 0:
       return Schedule{};
     case 1:
@@ -165,6 +230,11 @@ Command Generator::bent(Choices& choices, Command command) const {
       return Update{};
     case 4:
       return Advance{"copy"};
+    case 5:
+      return Advance{"store", choices.below(config_.world_size + 1)};
+    case 6:
+      return FailNext{choices.once_in(2) ? "load" : "compute",
+                      choices.below(config_.world_size + 1), choices.once_in(2) ? "copy" : "late"};
     default:
       break;
   }

@@ -1,8 +1,9 @@
 #pragma once
 
 /// Draws configurations and commands for the engine target: GPU blocks that run out all the time,
-/// few slots, requests that share prefixes, streams that are eager or lazy, steps that run ahead,
-/// aborts and resets while copies are under way, and now and then a command that no engine sends.
+/// few slots, requests that share prefixes, ranks and streams that are eager or lazy, transfers
+/// that fail, steps that run ahead, aborts and resets while copies are under way, and now and then
+/// a command that no engine sends.
 
 #include <array>
 #include <cstddef>
@@ -32,23 +33,25 @@ class Generator {
 
  private:
   /// What an engine, a client or an operator does next.
-  enum class Action : std::uint8_t { kStep, kAdd, kFinish, kFinishAll, kReset, kDrain };
-  static constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kDrain) + 1;
+  enum class Action : std::uint8_t { kStep, kAdd, kFinish, kFinishAll, kReset, kDrain, kFail };
+  static constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kFail) + 1;
 
   void take_in(const Observation& now);
   Command draw(Choices& choices, const World& world);
   Command step(Choices& choices) const;
   Command add(Choices& choices, const World& world);
+  Command fail(Choices& choices) const;
   Command bent(Choices& choices, Command command) const;
 
   Config config_;
   Swarm<Action, kNumActions> swarm_;
   RequestHabits requests_;
   std::uint32_t live_max_ = 1;
-  std::uint32_t burst_max_ = 1;                ///< requests that come together at most
-  std::uint32_t idle_in_ = 0;                  ///< one step in so many is not planned ahead
-  std::uint32_t odd_in_ = 48;                  ///< one command in so many is bent
-  std::array<std::uint32_t, 3> late_in_ = {};  ///< a stream goes on in one command of so many
+  std::uint32_t burst_max_ = 1;  ///< requests that come together at most
+  std::uint32_t idle_in_ = 0;    ///< one step in so many is not planned ahead
+  std::uint32_t odd_in_ = 48;    ///< one command in so many is bent
+  /// By rank: a stream goes on in one command of so many.
+  std::vector<std::array<std::uint32_t, 3>> late_in_;
 
   std::optional<Command> last_;
   std::vector<scheduler::RequestState> known_;  ///< in the order of adding

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "contract/engine_target.h"
@@ -31,12 +33,21 @@ enum class Reached : std::uint8_t {
   kResetWithTransfers,
   kCPUCacheResetWithTransfers,
   kDrainedWithTransfers,
+  kFailedLoad,
+  kFailedStore,
+  kRecomputed,
+  kFailedRequest,
+  kLateRank,
+  kFailedOnOneRank,
+  kLoadIntoWindow,
+  kWindowFlushed,
   kErrorUnknownRequest,
   kErrorBadRange,
   kErrorAlreadyDeclared,
   kErrorNoTokens,
   kErrorBeyondModelLength,
   kErrorNotInConfig,
+  kErrorNotInProfile,
   kErrorNoStepInFlight,
   kErrorStepsInFlight,
 };
@@ -44,7 +55,7 @@ enum class Reached : std::uint8_t {
 using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
-inline constexpr std::array<ReachGoal, 25> kReachGoals = {{
+inline constexpr std::array<ReachGoal, 34> kReachGoals = {{
     {Reached::kStore, "store", "a store was reported"},
     {Reached::kLoad, "load", "a load was reported"},
     {Reached::kBothDirections, "both_directions", "a report has stores and loads"},
@@ -71,6 +82,16 @@ inline constexpr std::array<ReachGoal, 25> kReachGoals = {{
      "both caches were reset while transfers were in flight"},
     {Reached::kDrainedWithTransfers, "drained_with_transfers",
      "the engine was drained while transfers were in flight"},
+    {Reached::kFailedLoad, "failed_load", "a load was reported that failed"},
+    {Reached::kFailedStore, "failed_store", "a store was reported that failed"},
+    {Reached::kRecomputed, "recomputed", "a request spoke whose load had failed"},
+    {Reached::kFailedRequest, "failed_request", "a request ended since its load had failed"},
+    {Reached::kLateRank, "late_rank", "a load was over on one rank, and not on all"},
+    {Reached::kFailedOnOneRank, "failed_on_one_rank",
+     "a report had a transfer that failed on one rank, and not on another"},
+    {Reached::kLoadIntoWindow, "load_into_window", "a group with a window was loaded"},
+    {Reached::kWindowFlushed, "window_flushed",
+     "a step flushed a store of a request that it ran, since a block had left its window"},
     {Reached::kErrorUnknownRequest, "error_unknown_request", "refused with unknown_request"},
     {Reached::kErrorBadRange, "error_bad_range", "refused with bad_range"},
     {Reached::kErrorAlreadyDeclared, "error_already_declared", "refused with already_declared"},
@@ -78,6 +99,7 @@ inline constexpr std::array<ReachGoal, 25> kReachGoals = {{
     {Reached::kErrorBeyondModelLength, "error_beyond_model_length",
      "refused with beyond_model_length"},
     {Reached::kErrorNotInConfig, "error_not_in_config", "refused with not_in_config"},
+    {Reached::kErrorNotInProfile, "error_not_in_profile", "refused with not_in_profile"},
     {Reached::kErrorNoStepInFlight, "error_no_step_in_flight", "refused with no_step_in_flight"},
     {Reached::kErrorStepsInFlight, "error_steps_in_flight", "refused with steps_in_flight"},
 }};
@@ -94,12 +116,19 @@ class Reach : public ReachCounts<kReachGoals> {
              const World& world);
 
  private:
+  void count_schedule(const Observation& before, const Observation& after);
   void count_execute(const Observation& before, const Observation& after);
+  void count_poll(const Observation& after);
+  void count_update(const Observation& after);
 
   std::uint32_t block_size_factor_ = 1;
-  std::uint32_t num_executed_ = 0;     ///< steps, not taken in
-  std::vector<bool> flushes_;          ///< of each planned step: whether it flushes anything
-  std::array<bool, 2> was_idle_ = {};  ///< store, load: nothing but the device ran since
+  std::vector<bool> has_window_;        ///< by group
+  bool was_reset_ = false;              ///< since the last step was planned
+  std::vector<Transfer> in_flight_;     ///< not reported
+  std::set<std::string> failed_loads_;  ///< requests
+  std::uint32_t num_executed_ = 0;      ///< steps, not taken in
+  std::vector<bool> flushes_;           ///< of each planned step: whether it flushes anything
+  std::array<bool, 2> was_idle_ = {};   ///< store, load: nothing but the device ran since
 };
 
 }  // namespace kvfence::engine

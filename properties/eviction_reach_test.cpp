@@ -1,12 +1,13 @@
 #include "properties/eviction_reach.h"
 
 #include <cstddef>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/reach_test_support.h"
 
 namespace kvfence::eviction {
 namespace {
@@ -56,20 +57,11 @@ Situations reached_by(const Command& command, const Observation& before, const O
   Reach reach;
   reach.start(config);
   reach.count(command, before, after, World());
-  Situations reached;
-  for (const ReachGoal& goal : kReachGoals) {
-    if (reach.count_of(goal.reached) > 0) reached.push_back(goal.reached);
-  }
-  return reached;
+  return reached_between(Reach(), reach);
 }
 
 TEST(EvictionReach, NamesAreUniqueAndEveryGoalIsPositive) {
-  std::set<std::string_view> names;
-  for (const ReachGoal& goal : kReachGoals) {
-    names.insert(goal.name);
-    EXPECT_GT(goal.at_least, 0U) << goal.name;
-  }
-  EXPECT_EQ(names.size(), kReachGoals.size());
+  expect_named_once_and_positive(Reach());
 }
 
 TEST(EvictionReach, CountsWhatComesAndGoes) {

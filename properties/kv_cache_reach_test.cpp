@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "properties/reach_test_support.h"
+
 namespace kvfence::kv_cache {
 namespace {
 
@@ -70,13 +72,7 @@ Situations reached_by(const Config& config, const Command& command, const Observ
   Reach reach;
   reach.start(config);
   reach.count(command, before, after, world_of(config));
-  Situations reached;
-  for (const ReachGoal& goal : kReachGoals) {
-    for (std::uint64_t count = 0; count < reach.count_of(goal.reached); ++count) {
-      reached.push_back(goal.reached);
-    }
-  }
-  return reached;
+  return counted_between(Reach(), reach);
 }
 
 Observation with_slots(Observation shown, BlockLists blocks) {

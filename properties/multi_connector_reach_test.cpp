@@ -3,15 +3,14 @@
 #include "properties/multi_connector_reach.h"
 
 #include <optional>
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "properties/multi_connector_ledger.h"
+#include "properties/reach_test_support.h"
 
 namespace kvfence::multi_connector {
 namespace {
@@ -43,13 +42,7 @@ class Scene {
     const Observation shown = ledger_.apply(command);
     reach_.count(command, before_, shown, World());
     before_ = shown;
-    Situations reached;
-    for (const ReachGoal& goal : kReachGoals) {
-      if (reach_.count_of(goal.reached) > before.count_of(goal.reached)) {
-        reached.push_back(goal.reached);
-      }
-    }
-    return reached;
+    return reached_between(before, reach_);
   }
 
  private:
@@ -74,12 +67,7 @@ Output sending(std::string request) {
 }
 
 TEST(MultiConnectorReach, NamesAreUniqueAndEveryGoalIsPositive) {
-  std::set<std::string_view> names;
-  for (const ReachGoal& goal : kReachGoals) {
-    names.insert(goal.name);
-    EXPECT_GT(goal.at_least, 0U) << goal.name;
-  }
-  EXPECT_EQ(names.size(), kReachGoals.size());
+  expect_named_once_and_positive(Reach());
 }
 
 TEST(MultiConnectorReach, CountsLookups) {

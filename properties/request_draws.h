@@ -80,6 +80,13 @@ Update draw_update(const Steps& in_flight, const RequestHabits& habits, Choices&
   return command;
 }
 
+/// Those that have not come to an end.
+inline std::uint32_t num_unfinished_of(const std::vector<scheduler::RequestState>& known) {
+  return static_cast<std::uint32_t>(std::count_if(
+      known.begin(), known.end(),
+      [](const scheduler::RequestState& state) { return !is_finished(state.status); }));
+}
+
 /// Ends one to three of the requests that are there. Requires: there are some.
 inline scheduler::FinishRequests draw_finish(const std::vector<scheduler::RequestState>& known,
                                              Choices& choices) {

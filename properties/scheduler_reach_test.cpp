@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include "properties/reach_test_support.h"
+
 namespace kvfence::scheduler {
 namespace {
 
@@ -159,12 +161,7 @@ Situations reached_by(const Config& config, const std::vector<Moment>& history) 
     reach.count(moment.command, before, moment.shown, world);
     before = moment.shown;
   }
-  Situations reached;
-  for (const ReachGoal& goal : kReachGoals) {
-    const std::uint64_t count = reach.count_of(goal.reached) - before_last.count_of(goal.reached);
-    reached.insert(reached.end(), count, goal.reached);
-  }
-  return reached;
+  return counted_between(before_last, reach);
 }
 
 /// A step of A and B, both with five tokens of which the last is planned.

@@ -3,13 +3,13 @@
 
 #include "properties/simple_offload_reach.h"
 
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/reach_test_support.h"
 
 namespace kvfence::simple_offload {
 namespace {
@@ -104,12 +104,7 @@ class Counting {
   Situations count(const Command& command, const Observation& before, const Observation& after) {
     const Reach old = reach_;
     reach_.count(command, before, after, world_);
-    Situations reached;
-    for (const ReachGoal& goal : kReachGoals) {
-      if (reach_.count_of(goal.reached) > old.count_of(goal.reached))
-        reached.push_back(goal.reached);
-    }
-    return reached;
+    return reached_between(old, reach_);
   }
   World& world() { return world_; }
 
@@ -124,12 +119,7 @@ Situations reached_by(const Command& command, const Observation& before, const O
 }
 
 TEST(SimpleOffloadReach, NamesAreUniqueAndEveryGoalIsPositive) {
-  std::set<std::string_view> names;
-  for (const ReachGoal& goal : kReachGoals) {
-    names.insert(goal.name);
-    EXPECT_GT(goal.at_least, 0U) << goal.name;
-  }
-  EXPECT_EQ(names.size(), kReachGoals.size());
+  expect_named_once_and_positive(Reach());
 }
 
 TEST(SimpleOffloadReach, CountsLoads) {

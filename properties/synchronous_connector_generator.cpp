@@ -164,9 +164,7 @@ Command Generator::draw(Choices& choices, const World& world) {
   }
   if (pause_state_ != PauseState::kUnpaused && choices.once_in(4)) return SetPauseState{};
 
-  const auto num_live = static_cast<std::uint32_t>(std::count_if(
-      known_.begin(), known_.end(),
-      [](const scheduler::RequestState& state) { return !is_finished(state.status); }));
+  const std::uint32_t num_live = num_unfinished_of(known_);
   Action action = swarm_.draw(choices);
   if (num_live == 0 && choices.once_in(2)) action = Action::kAdd;
   if (!keeps_files_ && action >= Action::kWriteEntry && !choices.once_in(16)) {

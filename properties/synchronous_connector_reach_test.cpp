@@ -3,13 +3,13 @@
 
 #include "properties/synchronous_connector_reach.h"
 
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/reach_test_support.h"
 
 namespace kvfence::synchronous_connector {
 namespace {
@@ -55,17 +55,6 @@ Observation planned(Observation observation = shown()) {
   observation.preempted.emplace();
   observation.transfers.emplace();
   observation.fills.emplace();
-  return observation;
-}
-
-Observation with_new(Observation observation, const std::string& name,
-                     std::uint32_t num_computed_tokens, std::uint32_t num_tokens) {
-  scheduler::ScheduledNew& added = observation.new_reqs.emplace().emplace_back();
-  added.request = name;
-  added.num_computed_tokens = num_computed_tokens;
-  scheduler::ScheduledRequest& scheduled = observation.scheduled.emplace().emplace_back();
-  scheduled.request = name;
-  scheduled.num_tokens = num_tokens;
   return observation;
 }
 
@@ -136,13 +125,7 @@ class Counting {
     world_.apply(command);
     const Reach old = reach_;
     reach_.count(command, before, after, world_);
-    Situations reached;
-    for (const ReachGoal& goal : kReachGoals) {
-      if (reach_.count_of(goal.reached) > old.count_of(goal.reached)) {
-        reached.push_back(goal.reached);
-      }
-    }
-    return reached;
+    return reached_between(old, reach_);
   }
 
   /// Prompts of 1, 2, 3, ...
@@ -160,11 +143,7 @@ class Counting {
 };
 
 TEST(SynchronousConnectorReach, NamesAreUniqueAndEveryGoalIsPositive) {
-  std::set<std::string_view> names;
-  for (const ReachGoal& goal : kReachGoals) {
-    EXPECT_TRUE(names.insert(goal.name).second) << goal.name;
-    EXPECT_GT(goal.at_least, 0U) << goal.name;
-  }
+  expect_named_once_and_positive(Reach());
 }
 
 TEST(SynchronousConnectorReach, CountsStores) {

@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "properties/reach_test_support.h"
 
 namespace kvfence::tiering {
 namespace {
@@ -70,20 +70,11 @@ Observation with_result(LookupResult result, std::vector<TierCallRecord> calls =
 Situations reached_by(const Command& command, const Observation& before, const Observation& after) {
   Reach reach;
   reach.count(command, before, after, World());
-  Situations reached;
-  for (const ReachGoal& goal : kReachGoals) {
-    if (reach.count_of(goal.reached) > 0) reached.push_back(goal.reached);
-  }
-  return reached;
+  return reached_between(Reach(), reach);
 }
 
 TEST(TieringReach, NamesAreUniqueAndEveryGoalIsPositive) {
-  std::set<std::string_view> names;
-  for (const ReachGoal& goal : kReachGoals) {
-    names.insert(goal.name);
-    EXPECT_GT(goal.at_least, 0U) << goal.name;
-  }
-  EXPECT_EQ(names.size(), kReachGoals.size());
+  expect_named_once_and_positive(Reach());
 }
 
 TEST(TieringReach, CountsLookups) {
@@ -222,21 +213,13 @@ Situations reached_at_the_end_by(const std::vector<Step>& steps) {
   reach.start(config);
   Observation before = shown({});
   before.tiers.emplace().resize(1);
-  std::vector<std::uint64_t> counts(kReachGoals.size());
+  Reach before_last;
   for (const Step& step : steps) {
-    for (const ReachGoal& goal : kReachGoals) {
-      counts[static_cast<std::size_t>(goal.reached)] = reach.count_of(goal.reached);
-    }
+    before_last = reach;
     reach.count(step.command, before, step.after, World());
     before = step.after;
   }
-  Situations reached;
-  for (const ReachGoal& goal : kReachGoals) {
-    if (reach.count_of(goal.reached) > counts[static_cast<std::size_t>(goal.reached)]) {
-      reached.push_back(goal.reached);
-    }
-  }
-  return reached;
+  return reached_between(before_last, reach);
 }
 
 /// With what the one tier holds.

@@ -6,6 +6,7 @@
 namespace kvfence::reference {
 
 using worker::Direction;
+using worker::Fault;
 
 EngineDevice::EngineDevice(const engine::DeviceOptions& options)
     : options_(options),
@@ -13,15 +14,28 @@ EngineDevice::EngineDevice(const engine::DeviceOptions& options)
       cpu_(std::size_t{options.num_cpu_blocks} * options.block_size_factor * options.block_size,
            toy_model::kUnwritten) {}
 
-void EngineDevice::transfer_async(const worker::Transfer& transfer) {
-  in_flight_[static_cast<std::size_t>(transfer.direction)].push_back({transfer, forwards_.size()});
+void EngineDevice::transfer_async(const engine::Copy& copy) {
+  const auto direction = static_cast<std::size_t>(copy.direction);
+  Job job{.what = copy, .num_forwards_before = forwards_.size()};
+  if (next_faults_[direction] != Fault::kCopy || !copy.gpu_blocks.empty()) {
+    job.fault = std::exchange(next_faults_[direction], Fault::kNone);
+  }
+  if (job.fault == Fault::kWait) job.num_forwards_before = 0;
+  in_flight_[direction].push_back(std::move(job));
+  end_what_copies_nothing();
+}
+
+// Without a recorded end nothing is known before the whole stream has come to its end.
+bool EngineDevice::is_known_to_be_over(const Job& job, const Jobs& jobs) {
+  if (job.was_waited) return true;
+  return job.fault == Fault::kRecord ? jobs.back().is_done : job.is_done;
 }
 
 void EngineDevice::get_finished(std::vector<worker::Ended>& ended) {
   for (Jobs& jobs : in_flight_) {
-    while (!jobs.empty() && jobs.front().is_done) {
-      const worker::Transfer& transfer = jobs.front().transfer;
-      ended.push_back({transfer.job_id, transfer.direction, /*succeeded=*/true});
+    while (!jobs.empty() && is_known_to_be_over(jobs.front(), jobs)) {
+      const Job& job = jobs.front();
+      ended.push_back({job.what.job_id, job.what.direction, job.fault == Fault::kNone});
       jobs.erase(jobs.begin());
     }
   }
@@ -33,32 +47,50 @@ EngineDevice::Job* EngineDevice::next_of(Jobs& jobs) {
   return next == jobs.end() ? nullptr : &*next;
 }
 
-void EngineDevice::run_forward() { forwards_[num_forwards_run_++](*this); }
+void EngineDevice::run_forward() {
+  forwards_[num_forwards_run_++](*this);
+  end_what_copies_nothing();
+}
 
-void EngineDevice::copy(Job& job) {
-  const worker::Transfer& transfer = job.transfer;
-  const std::vector<std::uint32_t> pages =
-      worker::cpu_pages_of(transfer, options_.block_size_factor);
+void EngineDevice::copy(const engine::Copy& what) {
+  const std::vector<std::uint32_t> pages = engine::cpu_pages_of(what, options_.block_size_factor);
   for (std::size_t index = 0; index < pages.size(); ++index) {
     for (std::uint32_t offset = 0; offset < options_.block_size; ++offset) {
-      engine::Symbol& on_gpu = gpu_[index_of({transfer.gpu_blocks[index], offset})];
+      engine::Symbol& on_gpu = gpu_[index_of({what.gpu_blocks[index], offset})];
       engine::Symbol& on_cpu = cpu_[index_of({pages[index], offset})];
-      if (transfer.direction == Direction::kStore) on_cpu = on_gpu;
-      if (transfer.direction == Direction::kLoad) on_gpu = on_cpu;
+      if (what.direction == Direction::kStore) on_cpu = on_gpu;
+      if (what.direction == Direction::kLoad) on_gpu = on_cpu;
     }
   }
-  job.is_done = true;
+}
+
+void EngineDevice::end_what_copies_nothing() {
+  for (Jobs& jobs : in_flight_) {
+    for (Job* next = next_of(jobs); next && !next->copies() && !is_blocked(*next);
+         next = next_of(jobs)) {
+      next->is_done = true;
+    }
+  }
+}
+
+void EngineDevice::finish(Jobs& jobs, const Job& job) {
+  while (!job.is_done) {
+    Job& next = *next_of(jobs);
+    while (is_blocked(next)) run_forward();
+    if (next.is_done) continue;
+    if (next.copies()) copy(next.what);
+    next.is_done = true;
+    end_what_copies_nothing();
+  }
 }
 
 void EngineDevice::wait(std::span<const std::uint32_t> job_ids) {
   for (Jobs& jobs : in_flight_) {
-    for (const Job& job : jobs) {
-      if (std::find(job_ids.begin(), job_ids.end(), job.transfer.job_id) == job_ids.end()) continue;
-      while (!job.is_done) {
-        Job& next = *next_of(jobs);
-        while (next.num_forwards_before > num_forwards_run_) run_forward();
-        copy(next);
-      }
+    for (Job& job : jobs) {
+      if (job.was_waited) continue;
+      if (std::find(job_ids.begin(), job_ids.end(), job.what.job_id) == job_ids.end()) continue;
+      job.was_waited = true;
+      finish(jobs, job.fault == Fault::kRecord ? jobs.back() : job);
     }
   }
 }
@@ -74,10 +106,21 @@ bool EngineDevice::advance(worker::Stream stream) {
     run_forward();
     return true;
   }
-  Job* next = next_of(in_flight_[stream == worker::Stream::kLoad ? 1 : 0]);
-  if (!next || next->num_forwards_before > num_forwards_run_) return false;
-  copy(*next);
-  return true;
+  Jobs& jobs = in_flight_[stream == worker::Stream::kLoad ? 1 : 0];
+  bool ran = false;
+  // A transfer whose end was not recorded is not told from the next one.
+  for (bool has_end = false; !has_end;) {
+    Job* next = next_of(jobs);
+    if (!next || is_blocked(*next)) break;
+    if (next->copies()) {
+      copy(next->what);
+      ran = true;
+    }
+    next->is_done = true;
+    has_end = next->fault != Fault::kRecord;
+  }
+  end_what_copies_nothing();
+  return ran;
 }
 
 worker::Counts EngineDevice::counts() const {

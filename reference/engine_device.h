@@ -16,12 +16,15 @@ class EngineDevice final : public engine::KVCells {
  public:
   explicit EngineDevice(const engine::DeviceOptions& options);
 
-  void transfer_async(const worker::Transfer& transfer);
+  void transfer_async(const engine::Copy& copy);
   void get_finished(std::vector<worker::Ended>& ended);
   void wait(std::span<const std::uint32_t> job_ids);
   void forward(const std::vector<engine::Place>& reads, const std::vector<engine::Place>& writes,
                engine::Kernel kernel);
   bool advance(worker::Stream stream);
+  void fail_next(worker::Direction direction, worker::Fault fault) {
+    next_faults_[static_cast<std::size_t>(direction)] = fault;
+  }
 
   worker::Counts counts() const;
   engine::Symbol gpu_symbol(engine::Place place) const { return gpu_[index_of(place)]; }
@@ -35,9 +38,16 @@ class EngineDevice final : public engine::KVCells {
  private:
   /// A transfer that is not reported.
   struct Job {
-    worker::Transfer transfer;
+    engine::Copy what;
     std::size_t num_forwards_before = 0;  ///< that have to have run
+    worker::Fault fault = worker::Fault::kNone;
     bool is_done = false;
+    bool was_waited = false;
+
+    bool copies() const {
+      return !what.gpu_blocks.empty() && fault != worker::Fault::kCopy &&
+             fault != worker::Fault::kWait;
+    }
   };
   using Jobs = std::vector<Job>;
 
@@ -45,8 +55,13 @@ class EngineDevice final : public engine::KVCells {
     return std::size_t{place.block} * options_.block_size + place.offset;
   }
   static Job* next_of(Jobs& jobs);
+  bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
+  static bool is_known_to_be_over(const Job& job, const Jobs& jobs);
   void run_forward();
-  void copy(Job& job);
+  void copy(const engine::Copy& what);
+  void finish(Jobs& jobs, const Job& job);
+  /// Transfers whose copies could not be enqueued end when their turn comes.
+  void end_what_copies_nothing();
 
   engine::DeviceOptions options_;
   std::vector<engine::Symbol> gpu_;
@@ -54,6 +69,7 @@ class EngineDevice final : public engine::KVCells {
   std::vector<engine::Kernel> forwards_;  ///< all that were enqueued
   std::size_t num_forwards_run_ = 0;
   Jobs in_flight_[worker::kNumDirections];
+  worker::Fault next_faults_[worker::kNumDirections] = {};
 };
 
 }  // namespace kvfence::reference

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "scenarios/engine_replay.h"
 #include "scenarios/offload_replay.h"
 #include "scenarios/scheduler_replay.h"
 #include "scenarios/target_tools.h"
@@ -51,7 +52,7 @@ struct PlantedBugsCommandOptions {
 int planted_bugs_command(const PlantedBugsCommandOptions& options);
 
 struct ReplayCommandOptions {
-  std::string target = "block_pool";  ///< or "scheduler", "offload"
+  std::string target = "block_pool";  ///< or "scheduler", "offload", "engine"
   std::string file;
   std::string format = "mooncake";
   std::uint32_t gpu_blocks = 10'000;
@@ -66,15 +67,17 @@ struct ReplayCommandOptions {
       curve;  ///< pool sizes; not empty: the hit-rate curve instead of one run
   SchedulerReplayOptions scheduler;  ///< with that target; gpu_blocks and requests_max stand here
   OffloadReplayOptions offload;      ///< with that target; what both have stands above as well
+  EngineReplayOptions engine;        ///< with that target; likewise
   bool lockstep = false;             ///< with the targets for which it is not the default
   std::string arguments;             ///< the command line behind `kvfence replay`
   Subject subject;
   OutputOptions output;
 };
 int replay_command(const ReplayCommandOptions& options);
-/// The same with the targets scheduler and offload; replay_command calls them.
+/// The same with the targets scheduler, offload and engine; replay_command calls them.
 int replay_scheduler_command(const ReplayCommandOptions& options);
 int replay_offload_command(const ReplayCommandOptions& options);
+int replay_engine_command(const ReplayCommandOptions& options);
 
 struct ShrinkCommandOptions {
   std::string file;

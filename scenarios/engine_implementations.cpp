@@ -12,6 +12,8 @@
 #include "optimized/offloading_connector.h"
 #include "optimized/planted_connector_bugs.h"
 #include "optimized/scheduler.h"
+#include "properties/confirmed_implementation.h"
+#include "properties/engine_checks.h"
 #include "properties/engine_driver.h"
 #include "reference/engine_device.h"
 #include "reference/kv_output_aggregator.h"
@@ -37,8 +39,9 @@ struct ReferenceSide : EngineSide<reference::Scheduler, reference::KVOutputAggre
   }
 };
 
+template <class DeviceType>
 struct OptimizedSide : EngineSide<optimized::Scheduler, optimized::KVOutputAggregator> {
-  using Device = cuda::EngineOnVirtualDevice;
+  using Device = DeviceType;
 
   auto make_connector(const ConnectorSetup& setup) const {
     return optimized::make_offloading_connector_scheduler(setup.spec);
@@ -87,10 +90,25 @@ constexpr std::array kPlantedEngineBugs = {
     info_of(optimized::PlantedConnectorBug::kUncomputedTokensStored),
     info_of(optimized::PlantedConnectorBug::kDeferredServed),
     info_of(optimized::PlantedConnectorBug::kFirstHashNamesBlock),
+    info_of(optimized::PlantedConnectorBug::kLoadFromOffloadedBoundary),
+    info_of(optimized::PlantedConnectorBug::kFailedStoreCompleted),
+    info_of(optimized::PlantedConnectorBug::kFailedLoadNotReported),
+    info_of(optimized::PlantedConnectorBug::kFailureNotReported),
+    info_of(optimized::PlantedConnectorBug::kJobDoneAtFirstWorker),
+    info_of(optimized::PlantedConnectorBug::kRank0SpeaksForAll),
+    info_of(optimized::PlantedConnectorBug::kInvalidBlocksOfRank0),
+    info_of(optimized::PlantedConnectorBug::kRepeatedJobCountedOnce),
+    info_of(optimized::PlantedConnectorBug::kWindowedBlocksNotWatched),
+    info_of(optimized::PlantedConnectorBug::kStaleWindowIdsStored),
+    info_of(optimized::PlantedConnectorBug::kLostIdsKept),
     info_of(cuda::PlantedWorkerBug::kStoreIgnoresCompute),
     info_of(cuda::PlantedWorkerBug::kWaitReturnsAtOnce),
     info_of(cuda::PlantedWorkerBug::kEndEventBeforeCopy),
     info_of(cuda::PlantedWorkerBug::kLoadIgnoresReaders),
+    info_of(cuda::PlantedWorkerBug::kErrorsIgnored),
+    info_of(cuda::PlantedWorkerBug::kFailureReportedInFlight),
+    info_of(cuda::PlantedWorkerBug::kRecordErrorIgnored),
+    info_of(cuda::PlantedWorkerBug::kFirstBlockNotSkipped),
 };
 
 std::optional<PlantedEngineBug> planted_engine_bug_from_name(std::string_view name) {
@@ -129,7 +147,14 @@ auto make_driver(std::string name, Side side) {
 template <>
 struct Parts<EngineTarget> {
   static auto reference(std::string name) { return make_driver(std::move(name), ReferenceSide{}); }
-  static auto optimized(std::string name) { return make_driver(std::move(name), OptimizedSide{}); }
+  /// With the copy worker, and beside it the same on the reference's device: what the two disagree
+  /// about is the copies' fault, what both do otherwise than the reference is none of theirs.
+  static auto optimized(std::string name) {
+    auto on_symbols = make_driver(name + " on symbols", OptimizedSide<reference::EngineDevice>{});
+    return std::make_unique<ConfirmedImplementation<EngineTarget>>(
+        make_driver(std::move(name), OptimizedSide<cuda::EngineOnVirtualDevice>{}),
+        std::move(on_symbols));
+  }
   static auto planted(std::string name, PlantedEngineBug bug) {
     return make_driver(std::move(name), PlantedSide{{}, bug});
   }

@@ -79,13 +79,13 @@ class ReplayCommandLine {
         ->check(CLI::IsMember({"mooncake"}))
         ->capture_default_str();
     command->add_option("--target", options.target, "what the traffic goes through")
-        ->check(CLI::IsMember({kBlockPool, kScheduler, kOffload}))
+        ->check(CLI::IsMember({kBlockPool, kScheduler, kOffload, kEngine}))
         ->capture_default_str();
     gpu_blocks_ = command
                       ->add_option("--gpu-blocks", options.gpu_blocks,
                                    "blocks of the pool, with the null block")
                       ->check(CLI::PositiveNumber)
-                      ->default_str("10000; 65536 for scheduler, 2048 for offload");
+                      ->default_str("10000; 65536 for scheduler, 2048 for offload, 512 for engine");
     auto* only = command->add_option("--only", options.only, "one side alone, for figures")
                      ->check(CLI::IsMember({"reference", "optimized"}));
     command
@@ -104,9 +104,13 @@ class ReplayCommandLine {
     command->add_option("--requests", options.requests_max, "replay the first ones only")
         ->check(CLI::PositiveNumber)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    command->add_option("--csv", options.csv_file, "write the figures over time (or the curve)")
+    command
+        ->add_option("--csv", options.csv_file,
+                     "write the figures over time (or the curve; of engine: of each request)")
         ->type_name("FILE");
-    command->add_option("--svg", options.svg_file, "draw them")->type_name("FILE");
+    of_some_targets_.emplace_back(
+        command->add_option("--svg", options.svg_file, "draw them")->type_name("FILE"),
+        Targets{kBlockPool, kScheduler, kOffload});
     command
         ->add_option("--planted-bug", options.subject.planted_bug,
                      "test the optimized implementation with this mistake in it")
@@ -115,6 +119,7 @@ class ReplayCommandLine {
     add_pool_options();
     add_scheduler_options();
     add_offload_options();
+    add_engine_options();
   }
 
   /// To be called when the line was read. False (said on stderr): an option of another target.
@@ -127,11 +132,26 @@ class ReplayCommandLine {
     }
     SchedulerReplayOptions& scheduler = options_.scheduler;
     OffloadReplayOptions& offload = options_.offload;
-    if (gpu_blocks_->count() > 0) scheduler.gpu_blocks = offload.gpu_blocks = options_.gpu_blocks;
-    scheduler.requests_max = offload.requests_max = options_.requests_max;
-    scheduler.profile = offload.profile = profile_;
-    offload.concurrency = options_.concurrency;
-    offload.state_every = options_.state_every;
+    EngineReplayOptions& engine = options_.engine;
+    if (gpu_blocks_->count() > 0) {
+      scheduler.gpu_blocks = offload.gpu_blocks = engine.gpu_blocks = options_.gpu_blocks;
+    }
+    scheduler.requests_max = offload.requests_max = engine.requests_max = options_.requests_max;
+    scheduler.profile = offload.profile = engine.profile = profile_;
+    offload.concurrency = engine.concurrency = options_.concurrency;
+    offload.state_every = engine.state_every = options_.state_every;
+    engine.block_size = scheduler.block_size;
+    engine.async_scheduling = scheduler.async_scheduling;
+    if (max_num_batched_tokens_->count() > 0) {
+      engine.max_num_batched_tokens = scheduler.max_num_batched_tokens;
+    }
+    if (options_.target == kEngine && cpu_blocks_->count() > 0) {
+      if (offload.cpu_blocks.size() != 1) {
+        bad_input("--cpu-blocks: found several capacities, expected one with --target engine");
+        return false;
+      }
+      engine.cpu_blocks = offload.cpu_blocks.front();
+    }
     if (!options_.subject.planted_bug.empty()) options_.lockstep = true;
     return true;
   }
@@ -140,6 +160,7 @@ class ReplayCommandLine {
   static constexpr const char* kBlockPool = "block_pool";
   static constexpr const char* kScheduler = "scheduler";
   static constexpr const char* kOffload = "offload";
+  static constexpr const char* kEngine = "engine";
   using Targets = std::vector<std::string>;
 
   CLI::Option* only_with(const Targets& targets, CLI::Option* option) {
@@ -157,15 +178,15 @@ class ReplayCommandLine {
   }
 
   void add_pool_options() {
-    add({kBlockPool, kOffload}, "--concurrency", options_.concurrency,
-        "requests that hold their blocks at a time")
+    add({kBlockPool, kOffload, kEngine}, "--concurrency", options_.concurrency,
+        "requests that hold their blocks at a time; of engine: that are unfinished")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     add({kBlockPool}, "--curve", options_.curve, "the hit rate at each of these pool sizes instead")
         ->delimiter(',')
         ->check(CLI::PositiveNumber)
         ->type_name("N,N,...");
-    add({kBlockPool, kOffload}, "--out", options_.out_folder,
+    add({kBlockPool, kOffload, kEngine}, "--out", options_.out_folder,
         "where the scenario of a failure is written")
         ->type_name("FOLDER")
         ->capture_default_str();
@@ -179,9 +200,15 @@ class ReplayCommandLine {
     const auto positive = [&](const char* name, std::uint32_t& member, const char* doc) {
       return number(name, member, doc)->check(CLI::PositiveNumber);
     };
-    positive("--block-size", scheduler.block_size, "tokens of a block");
+    add({kScheduler, kEngine}, "--block-size", scheduler.block_size,
+        "tokens of a block; of engine: that a hash id stands for, 32 at most")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     positive("--max-num-seqs", scheduler.max_num_seqs, "requests that run at once");
-    positive("--max-num-batched-tokens", scheduler.max_num_batched_tokens, "tokens a step");
+    max_num_batched_tokens_ = add({kScheduler, kEngine}, "--max-num-batched-tokens",
+                                  scheduler.max_num_batched_tokens, "tokens a step")
+                                  ->check(CLI::PositiveNumber)
+                                  ->default_str("8192; 512 for engine");
     number("--max-model-len", scheduler.max_model_len,
            "tokens of a request; 0: of the longest one");
     number("--long-prefill-token-threshold", scheduler.long_prefill_token_threshold,
@@ -194,7 +221,7 @@ class ReplayCommandLine {
         });
     positive("--priorities", scheduler.num_priorities,
              "with priority: the n-th request of the trace, from 0, has priority n modulo this");
-    only_with({kScheduler},
+    only_with({kScheduler, kEngine},
               command_->add_flag("--async", scheduler.async_scheduling, "plan a step ahead"));
     number("--spec", scheduler.num_speculative_tokens, "drafts a request and step");
     add({kScheduler}, "--accept", scheduler.accepted,
@@ -210,18 +237,19 @@ class ReplayCommandLine {
     add({kScheduler}, "--hash-algorithm", scheduler.hash_algorithm, "of block hashes")
         ->check(CLI::IsMember({"sha256_cbor", "xxhash_cbor"}))
         ->capture_default_str();
-    add({kScheduler, kOffload}, "--profile", profile_, "whose rules")
+    add({kScheduler, kOffload, kEngine}, "--profile", profile_, "whose rules")
         ->check(CLI::IsMember({"v0.19", "v0.23"}))
         ->capture_default_str();
   }
 
   void add_offload_options() {
     OffloadReplayOptions& offload = options_.offload;
-    add({kOffload}, "--cpu-blocks", offload.cpu_blocks, "capacities of the CPU tier")
-        ->delimiter(',')
-        ->check(CLI::PositiveNumber)
-        ->type_name("N,N,...")
-        ->default_str("1000,2000,5000,...,200000");
+    cpu_blocks_ = add({kOffload, kEngine}, "--cpu-blocks", offload.cpu_blocks,
+                      "capacities of the CPU tier; of engine: the one")
+                      ->delimiter(',')
+                      ->check(CLI::PositiveNumber)
+                      ->type_name("N,N,...")
+                      ->default_str("1000,2000,5000,...,200000; 4096 for engine");
     add({kOffload}, "--policies", offload.policies, "what the CPU tier evicts by")
         ->delimiter(',')
         ->check(CLI::IsMember({"lru", "arc"}))
@@ -232,9 +260,18 @@ class ReplayCommandLine {
         ->capture_default_str();
   }
 
+  void add_engine_options() {
+    add({kEngine}, "--transfers-a-step", options_.engine.transfers_a_step,
+        "that the device runs in each direction, at most")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+  }
+
   CLI::App* command_;
   ReplayCommandOptions& options_;
   CLI::Option* gpu_blocks_ = nullptr;
+  CLI::Option* cpu_blocks_ = nullptr;
+  CLI::Option* max_num_batched_tokens_ = nullptr;
   std::vector<std::pair<CLI::Option*, Targets>> of_some_targets_;
   std::string policy_ = "fcfs";
   std::string profile_ = "v0.19";
@@ -345,7 +382,8 @@ int run(int argc, char** argv) {
 
   ReplayCommandOptions replay_options;
   CLI::App* replay_app = app.add_subcommand(
-      "replay", "recorded production traffic through the pool, the scheduler or two tiers");
+      "replay",
+      "recorded production traffic through the pool, the scheduler, two tiers or an engine");
   ReplayCommandLine replay_line(replay_app, replay_options);
   replay_app->callback([&] {
     replay_options.arguments = arguments_behind_subcommand(argc, argv);

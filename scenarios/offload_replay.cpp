@@ -5,10 +5,10 @@
 
 #include "contract/check.h"
 #include "contract/rules.h"
-#include "properties/lockstep.h"
 #include "properties/offload_checks.h"
 #include "scenarios/offload_optimum.h"
 #include "scenarios/ratio.h"
+#include "scenarios/replay_sides.h"
 
 namespace kvfence {
 namespace {
@@ -16,74 +16,7 @@ namespace {
 using Keys = std::vector<std::uint32_t>;
 using offload::Command;
 using offload::Observation;
-
-/// Where the commands of a replay go, and what is seen after each.
-class Managers {
- public:
-  virtual ~Managers() = default;
-  virtual std::optional<Divergence> start(const offload::Config& config) = 0;
-  virtual std::optional<Divergence> step(const Command& command, bool want_state) = 0;
-  virtual const Observation& seen() const = 0;
-};
-
-/// Keeps the commands, so that a divergence can be told as a scenario.
-class ManagersInLockstep final : public Managers {
- public:
-  ManagersInLockstep(Implementation<OffloadTarget>& expected, Implementation<OffloadTarget>& actual,
-                     std::uint32_t state_every, Scenario<OffloadTarget>& scenario)
-      : lockstep_(expected, actual, options_of(state_every)), scenario_(scenario) {}
-
-  std::optional<Divergence> start(const offload::Config& config) override {
-    scenario_.config = config;
-    return lockstep_.start(config);
-  }
-  std::optional<Divergence> step(const Command& command, bool want_state) override {
-    scenario_.steps.push_back({command, std::nullopt, {}});
-    return lockstep_.step(command, std::nullopt, want_state);
-  }
-  const Observation& seen() const override { return lockstep_.last_expected(); }
-
- private:
-  static LockstepOptions options_of(std::uint32_t state_every) {
-    LockstepOptions options;
-    options.state_every = state_every;
-    return options;
-  }
-
-  Lockstep<OffloadTarget> lockstep_;
-  Scenario<OffloadTarget>& scenario_;
-};
-
-class OneManager final : public Managers {
- public:
-  explicit OneManager(Implementation<OffloadTarget>& implementation)
-      : implementation_(implementation) {}
-
-  std::optional<Divergence> start(const offload::Config& config) override {
-    return divergence_of(implementation_.reset(config));
-  }
-  std::optional<Divergence> step(const Command& command, bool) override {
-    auto failure = implementation_.submit(command, {}, Observe::kNumbers);
-    if (!failure) failure = implementation_.collect(seen_);
-    return divergence_of(failure);
-  }
-  const Observation& seen() const override { return seen_; }
-
- private:
-  std::optional<Divergence> divergence_of(
-      const std::optional<ImplementationFailure>& failure) const {
-    if (!failure) return std::nullopt;
-    Divergence divergence;
-    divergence.oracle = "implementation";
-    divergence.expected = "an answer";
-    divergence.actual = "none";
-    divergence.message = implementation_.name() + ": " + failure->message;
-    return divergence;
-  }
-
-  Implementation<OffloadTarget>& implementation_;
-  Observation seen_;
-};
+using Managers = ReplaySides<OffloadTarget>;
 
 /// One run: turns requests into commands by what it sees.
 class Replay {
@@ -108,12 +41,9 @@ class Replay {
  private:
   /// Sends one command; false ends the replay.
   bool send(const Command& command, bool want_state = false) {
-    const std::size_t step = result_.commands++;
+    ++result_.commands;
     result_.divergence = managers_.step(command, want_state);
-    if (result_.divergence) {
-      if (result_.divergence->oracle == "implementation") result_.divergence->step = step;
-      return false;
-    }
+    if (result_.divergence) return false;
     const ErrorCode error = managers_.seen().error;
     return error == ErrorCode::kNone || refuse("error", "none", std::string(to_text(error)));
   }
@@ -263,14 +193,9 @@ OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
                                       Implementation<OffloadTarget>* actual,
                                       const OffloadProgressCallback& progress) {
   KVFENCE_CHECK(!OffloadTarget::validate(config, {}, {}), "a configuration that is not valid");
-  if (actual == nullptr) {
-    OneManager alone(expected);
-    return Replay(config, alone).run(requests, progress);
-  }
-  Scenario<OffloadTarget> scenario;
-  ManagersInLockstep both(expected, *actual, state_every, scenario);
-  OffloadTierResult result = Replay(config, both).run(requests, progress);
-  if (result.divergence) result.scenario = std::move(scenario);
+  Managers managers(expected, actual, state_every);
+  OffloadTierResult result = Replay(config, managers).run(requests, progress);
+  if (result.divergence && actual != nullptr) result.scenario = managers.scenario();
   return result;
 }
 

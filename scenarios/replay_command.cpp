@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "contract/engine_target.h"
 #include "contract/offload_target.h"
 #include "contract/scheduler_target.h"
 #include "scenarios/commands.h"
@@ -122,6 +123,7 @@ int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions
 int replay_command(const ReplayCommandOptions& options) {
   if (options.target == SchedulerTarget::kName) return replay_scheduler_command(options);
   if (options.target == OffloadTarget::kName) return replay_offload_command(options);
+  if (options.target == EngineTarget::kName) return replay_engine_command(options);
   TrafficReplayOptions replay;
   replay.gpu_blocks = options.gpu_blocks;
   replay.concurrency = options.concurrency;

@@ -333,6 +333,78 @@ class ReplayThroughTheScheduler(Command):
                       self.expect(BAD_INPUT, "replay", str(EXCERPT), "--async").stderr)
 
 
+class ReplayThroughTheEngine(Command):
+    def replay(self, code, *arguments):
+        return self.expect(code, "replay", str(EXCERPT), "--target", "engine", *arguments)
+
+    def figures(self, *arguments):
+        result = json.loads(self.replay(AGREE, "--requests", "200", *arguments, "--json").stdout.splitlines()[-1])
+        self.assertEqual((result["requests"], result["completed"], result["disagreements"]), (200, 200, 0))
+        for wall in ("seconds", "commands_per_second"):
+            self.assertGreater(result.pop(wall), 0)
+        return result
+
+    SMALL = ("--gpu-blocks", "250", "--block-size", "4")
+
+    def test_the_excerpt_in_json(self):
+        result = self.figures(*self.SMALL)
+        self.assertEqual(result["expected"], "optimized")
+        for name in ("gpu_hit_tokens", "cpu_hit_tokens", "stores", "loads", "output_tokens"):
+            self.assertGreater(result[name], 0, name)
+        self.assertEqual(result["prompt_tokens"],
+                         result["gpu_hit_tokens"] + result["cpu_hit_tokens"] + result["computed_tokens"])
+        # Two layers of granules of 16 bytes.
+        self.assertEqual(result["loaded_bytes"], result["loaded_blocks"] * 4 * 32)
+        self.assertEqual(result, self.figures(*self.SMALL))
+
+    def test_both_sides_have_the_same_figures(self):
+        small = (*self.SMALL, "--async", "--profile", "v0.23")
+        results = [self.figures(*small, *sides) for sides in ((), ("--only", "reference"), ("--lockstep",))]
+        self.assertEqual((results[2]["expected"], results[2]["actual"]), ("reference", "optimized"))
+        self.assertEqual(results[1]["loaded_bytes"], 0)
+        for result in results:
+            for name in ("expected", "actual", "stored_bytes", "loaded_bytes"):
+                result.pop(name, None)
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0], results[2])
+
+    def test_options_that_change_figures(self):
+        plain = self.figures(*self.SMALL)
+        for arguments in (("--cpu-blocks", "1000"), ("--concurrency", "2"), ("--max-num-batched-tokens", "64"),
+                          ("--transfers-a-step", "1"), ("--async",)):
+            self.assertNotEqual(self.figures(*self.SMALL, *arguments), plain, arguments)
+
+    def test_a_planted_bug_leaves_a_scenario(self):
+        done = self.replay(DISAGREEMENT, "--requests", "5", "--planted-bug", "store_ignores_compute")
+        last = done.stdout.splitlines()[-1]
+        self.assertTrue(last.startswith("reproduce: kvfence run "), last)
+        self.assertIn("expected", self.expect(DISAGREEMENT, *last.split()[2:]).stdout)
+
+    def test_the_table_and_the_requests(self):
+        done = self.replay(AGREE, *self.SMALL, "--requests", "60", "--csv", "a.csv", "--junit", "a.xml")
+        for word in ("as without a cache 60 of them", "in GPU memory", "in CPU memory", "bytes", "agree engine"):
+            self.assertIn(word, done.stdout)
+        header, *rows = (self.folder / "a.csv").read_text().splitlines()
+        self.assertEqual(header.split(",")[:3], ["request", "prompt_tokens", "output_tokens"])
+        self.assertEqual(len(rows), 60)
+        self.assertEqual(ElementTree.parse(self.folder / "a.xml").getroot().get("failures"), "0")
+
+    def test_bad_input(self):
+        for arguments, words in (
+            (("--svg", "a.svg"), "--svg: not with --target engine"),
+            (("--policies", "lru"), "--policies: not with --target engine"),
+            (("--gpu-blocks", "5000"), "expected at most 4096"),
+            (("--block-size", "64"), "expected at most 32"),
+            (("--cpu-blocks", "8,9"), "expected one with --target engine"),
+            (("--transfers-a-step", "0"), "--transfers-a-step"),
+            (("--planted-bug", "nope"), "expected a name of kvfence list planted-bugs"),
+        ):
+            self.assertIn(words, self.replay(BAD_INPUT, *arguments).stderr, arguments)
+        self.assertIn("--transfers-a-step: not with --target scheduler",
+                      self.expect(BAD_INPUT, "replay", str(EXCERPT), "--target", "scheduler",
+                                  "--transfers-a-step", "1").stderr)
+
+
 class ReplayOverTwoTiers(Command):
     def replay(self, code, *arguments):
         return self.expect(code, "replay", str(EXCERPT), "--target", "offload", *arguments)

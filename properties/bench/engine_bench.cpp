@@ -1,0 +1,188 @@
+// Times random commands on engines: BM_Campaign, reference and optimized side by side with every
+// oracle on, as `kvfence check --target engine` runs them; and BM_Commands<Engine>, the same
+// commands on one engine alone, of which only the answers are asked for.
+//
+// The configurations are those that campaigns draw: pools of 5 to 20 blocks of 2 to 4 tokens. An
+// iteration is one pass over all episodes. A step is an update that was accepted: planned,
+// executed, polled and taken in.
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/check.h"
+#include "contract/engine_target.h"
+#include "contract/implementation.h"
+#include "cuda/engine_on_virtual_device.h"
+#include "optimized/kv_output_aggregator.h"
+#include "optimized/offloading_connector.h"
+#include "optimized/scheduler.h"
+#include "properties/bench/timed_passes.h"
+#include "properties/campaign.h"
+#include "properties/engine_checks.h"
+#include "properties/engine_driver.h"
+#include "reference/engine_device.h"
+#include "scenarios/implementations.h"
+
+namespace kvfence {
+namespace {
+
+constexpr std::uint64_t kSeed = 1;
+constexpr std::uint64_t kEpisodes = 500;
+constexpr std::uint32_t kEpisodeCommands = 200;
+
+using Engine = Implementation<EngineTarget>;
+using engine::Command;
+using engine::Observation;
+
+struct Episode {
+  engine::Config config;
+  std::vector<Command> commands;
+};
+
+/// What a campaign draws, and what a right engine makes of it.
+struct Episodes {
+  std::vector<Episode> list;
+  std::size_t num_commands = 0;
+  std::size_t num_steps = 0;
+};
+
+bool is_step(const Command& command, const Observation& seen) {
+  return std::holds_alternative<engine::Update>(command) && seen.error == ErrorCode::kNone;
+}
+
+/// Gives one command; the engine answers at once, in this process.
+void give(Engine& engine, const Command& command, engine::World& world, Observe observe,
+          Observation& seen) {
+  world.apply(command);
+  const auto failure = engine.submit(command, world, observe);
+  KVFENCE_CHECK(!failure && !engine.collect(seen), "an engine in this process answers");
+}
+
+Episodes draw_episodes() {
+  Episodes episodes;
+  const auto reference = Implementations<EngineTarget>::make_reference();
+  for (std::uint64_t number = 0; number < kEpisodes; ++number) {
+    Choices choices = episode_choices(kSeed, number);
+    Episode& episode = episodes.list.emplace_back();
+    episode.config = engine::Generator::draw_config(choices);
+    engine::Generator generator(episode.config, choices);
+    engine::World world = EngineTarget::make_world(episode.config);
+    KVFENCE_CHECK(!reference->reset(episode.config), "an engine in this process starts");
+    Observation seen;
+    for (std::uint32_t count = 0; count < kEpisodeCommands; ++count) {
+      episode.commands.push_back(generator.next(choices, seen, world));
+      give(*reference, episode.commands.back(), world, Observe::kState, seen);
+      episodes.num_steps += is_step(episode.commands.back(), seen);
+    }
+    episodes.num_commands += episode.commands.size();
+  }
+  return episodes;
+}
+
+const Episodes& all_episodes() {
+  static const Episodes episodes = draw_episodes();
+  return episodes;
+}
+
+void report_steps(benchmark::State& state) {
+  const Episodes& episodes = all_episodes();
+  const double commands_a_step =
+      static_cast<double>(episodes.num_commands) / static_cast<double>(episodes.num_steps);
+  state.counters["ns_per_step"] = state.counters["ns_per_command"] * commands_a_step;
+  state.counters["commands_per_step"] = commands_a_step;
+}
+
+void BM_Campaign(benchmark::State& state) {
+  const auto reference = Implementations<EngineTarget>::make_reference();
+  const auto optimized = Implementations<EngineTarget>::make_optimized();
+  CampaignOptions options;
+  options.seed = kSeed;
+  options.episodes_max = kEpisodes;
+  options.episode_commands = kEpisodeCommands;
+  CampaignResult<EngineTarget> result;
+  time_passes<CpuClock>(
+      state, "command", all_episodes().num_commands, [] {},
+      [&] {
+        result = run_campaign<EngineTarget>(*reference, *optimized, options,
+                                            [](const CampaignProgress&) { return true; });
+      },
+      [&] { return !result.failure && result.progress.commands == all_episodes().num_commands; });
+  report_steps(state);
+}
+BENCHMARK(BM_Campaign)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+void time_commands(benchmark::State& state, Engine& engine) {
+  std::size_t num_steps = 0;
+  bool is_clean = true;
+  time_passes<CpuClock>(
+      state, "command", all_episodes().num_commands, [&] { num_steps = 0; },
+      [&] {
+        Observation seen;
+        for (const Episode& episode : all_episodes().list) {
+          KVFENCE_CHECK(!engine.reset(episode.config), "an engine in this process starts");
+          engine::World world = EngineTarget::make_world(episode.config);
+          for (const Command& command : episode.commands) {
+            give(engine, command, world, Observe::kNumbers, seen);
+            num_steps += is_step(command, seen);
+          }
+          is_clean &= seen.num_races == 0 && seen.num_misuses == 0;
+        }
+      },
+      [&] { return is_clean && num_steps == all_episodes().num_steps; });
+  report_steps(state);
+}
+
+/// The optimized scheduler, connector and worker's half, on either device.
+template <class DeviceType>
+struct OptimizedSide {
+  using Scheduler = optimized::Scheduler;
+  using Aggregator = optimized::KVOutputAggregator;
+  using Device = DeviceType;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
+  auto make_connector(const ConnectorSetup& setup) const {
+    return optimized::make_offloading_connector_scheduler(setup.spec);
+  }
+  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
+    return optimized::make_offloading_connector_worker(setup.spec);
+  }
+  auto make_device(const engine::DeviceOptions& options) const {
+    return std::make_unique<Device>(options);
+  }
+};
+
+template <class Device>
+void time_optimized(benchmark::State& state) {
+  EngineDriver<OptimizedSide<Device>> engine("optimized", {});
+  time_commands(state, engine);
+}
+
+void BM_CommandsOptimized(benchmark::State& state) {
+  time_optimized<cuda::EngineOnVirtualDevice>(state);
+}
+BENCHMARK(BM_CommandsOptimized)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+void BM_CommandsOptimizedOnSymbols(benchmark::State& state) {
+  time_optimized<reference::EngineDevice>(state);
+}
+BENCHMARK(BM_CommandsOptimizedOnSymbols)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+void BM_CommandsReference(benchmark::State& state) {
+  const auto reference = Implementations<EngineTarget>::make_reference();
+  time_commands(state, *reference);
+}
+BENCHMARK(BM_CommandsReference)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace kvfence
+
+int main(int argc, char** argv) { return kvfence::run_benchmarks("engine_bench", argc, argv); }

@@ -1,0 +1,81 @@
+#pragma once
+
+/// Where the commands of a replay go: to two implementations in lockstep, or to one alone, for the
+/// figures.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "contract/implementation.h"
+#include "contract/scenario.h"
+#include "properties/divergence.h"
+#include "properties/lockstep.h"
+
+namespace kvfence {
+
+template <class Target>
+class ReplaySides {
+ public:
+  using Config = typename Target::Config;
+  using Command = typename Target::Command;
+  using Observation = typename Target::Observation;
+
+  /// actual: null if `expected` runs alone; then its state is never asked for.
+  /// state_every: LockstepOptions.
+  ReplaySides(Implementation<Target>& expected, Implementation<Target>* actual,
+              std::uint32_t state_every)
+      : expected_(expected) {
+    if (actual == nullptr) return;
+    LockstepOptions options;
+    options.state_every = state_every;
+    lockstep_.emplace(expected, *actual, options);
+  }
+
+  std::optional<Divergence> start(const Config& config) {
+    scenario_.config = config;
+    if (lockstep_) return lockstep_->start(config);
+    world_ = Target::make_world(config);
+    return divergence_of(expected_.reset(config));
+  }
+
+  std::optional<Divergence> step(const Command& command, bool want_state = false) {
+    ++num_commands_;
+    if (lockstep_) {
+      scenario_.steps.push_back({command, std::nullopt, {}});
+      return lockstep_->step(command, std::nullopt, want_state);
+    }
+    world_.apply(command);
+    auto failure = expected_.submit(command, world_, Observe::kNumbers);
+    if (!failure) failure = expected_.collect(seen_);
+    return divergence_of(failure);
+  }
+
+  /// What the expected side answered to the last command.
+  const Observation& seen() const { return lockstep_ ? lockstep_->last_expected() : seen_; }
+  std::size_t num_commands() const { return num_commands_; }
+  /// What two sides were given so far, to tell a divergence as a scenario.
+  const Scenario<Target>& scenario() const { return scenario_; }
+
+ private:
+  std::optional<Divergence> divergence_of(
+      const std::optional<ImplementationFailure>& failure) const {
+    if (!failure) return std::nullopt;
+    Divergence divergence;
+    divergence.step = num_commands_ == 0 ? 0 : num_commands_ - 1;
+    divergence.oracle = "implementation";
+    divergence.expected = "an answer";
+    divergence.actual = "none";
+    divergence.message = expected_.name() + ": " + failure->message;
+    return divergence;
+  }
+
+  Implementation<Target>& expected_;
+  std::optional<Lockstep<Target>> lockstep_;
+  typename Target::World world_;
+  Observation seen_;
+  Scenario<Target> scenario_;
+  std::size_t num_commands_ = 0;
+};
+
+}  // namespace kvfence
