@@ -90,6 +90,8 @@ class NamedDriver final
   ErrorCode run(const connector::TierAskAgain&, const World&) { return ErrorCode::kNotInConfig; }
   ErrorCode run(const connector::TierAdd&, const World&) { return ErrorCode::kNotInConfig; }
   ErrorCode run(const connector::TierDrop&, const World&) { return ErrorCode::kNotInConfig; }
+  ErrorCode run(const connector::TierFaults&, const World&) { return ErrorCode::kNotInConfig; }
+  ErrorCode run(const connector::TierDamage&, const World&) { return ErrorCode::kNotInConfig; }
 
   void forget_connector_answer() {
     observation().loads.reset();
