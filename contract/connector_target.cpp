@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "contract/block_hash.h"
@@ -44,16 +45,53 @@ void World::apply(const Command& command) {
 
 namespace {
 
-/// The greatest number there is without such a group.
-std::uint32_t smallest_full_attention_block(const std::vector<KVCacheSpec>& groups) {
-  std::uint32_t smallest = std::numeric_limits<std::uint32_t>::max();
+/// A hit that ends within a block of a window, where another group's block ends, may need a block
+/// more than the window holds: what was found, and what is expected.
+std::optional<std::pair<std::string, std::string>> wrong_with_windows(
+    const std::vector<KVCacheSpec>& groups, std::uint32_t factor) {
   for (const KVCacheSpec& group : groups) {
-    if (group.is_full_attention()) smallest = std::min(smallest, group.block_size);
+    if (group.is_full_attention()) continue;
+    const std::int64_t size = group.block_size;
+    for (const KVCacheSpec& other : groups) {
+      if (other.is_full_attention() && other.block_size < size) {
+        return std::pair(
+            "a windowed group with block_size=" + std::to_string(size),
+            "at most " + std::to_string(other.block_size) + ", as in a full-attention group");
+      }
+      if (group.kind != KVCacheSpecKind::kSlidingWindow) continue;
+      const std::int64_t window = group.sliding_window;
+      const std::int64_t offloaded = size * factor;
+      const std::int64_t most = (window + offloaded - 1) / offloaded * factor;
+      const std::int64_t step = std::gcd(std::int64_t{other.block_size} * factor, size);
+      for (std::int64_t rest = step; rest < size; rest += step) {
+        const std::int64_t behind = window - 1 - rest;  // tokens needed of earlier blocks
+        const std::int64_t needed = 1 + (behind > 0 ? (behind + size - 1) / size : 0);
+        if (needed <= most) continue;
+        return std::pair("a window of " + std::to_string(window) +
+                             " tokens with block_size=" + std::to_string(size) +
+                             " beside block_size=" + std::to_string(other.block_size),
+                         "blocks that end where the other ones do");
+      }
+    }
   }
-  return smallest;
+  return std::nullopt;
 }
 
 Field field(const char* key, Value::Variant value) { return {key, Value(std::move(value)), {}}; }
+
+bool has_place(const std::vector<std::uint32_t>& places, std::uint32_t place) {
+  return std::binary_search(places.begin(), places.end(), place);
+}
+
+std::vector<SecondaryTierConfig> tier_configs(const connector::Config& config) {
+  std::vector<SecondaryTierConfig> tiers;
+  for (std::uint32_t place = 0; place < config.num_tiers; ++place) {
+    tiers.push_back({has_place(config.file_tiers, place) ? kScriptedFilesTier : kScriptedTier,
+                     {field("place", std::int64_t{place}),
+                      field("request_level", has_place(config.request_level_tiers, place))}});
+  }
+  return tiers;
+}
 
 /// The settings of a model with one byte a block, so that the slots are those of the configuration.
 Parsed<OffloadingSpec> create_spec(const connector::Config& config,
@@ -71,6 +109,9 @@ Parsed<OffloadingSpec> create_spec(const connector::Config& config,
                                  field("eviction_policy", config.eviction_policy),
                                  field("store_threshold", std::int64_t{config.store_threshold}),
                                  field("offload_prompt_only", config.offload_prompt_only)};
+  if (config.spec_name == kTieringOffloadingSpec) {
+    settings.push_back({"secondary_tiers", to_value(tier_configs(config)), {}});
+  }
   // Without a filter any size will do.
   if (config.store_threshold >= 2) {
     settings.push_back(field("max_tracker_size", std::int64_t{config.max_tracker_size}));
@@ -87,33 +128,54 @@ std::optional<std::pair<std::string, std::string>> wrong_with_tiers(
         "num_tiers=" + std::to_string(config.num_tiers) + " with spec_name=" + config.spec_name,
         has_tiers ? "at most " + std::to_string(tiering::kNumTiersMax) : "TieringOffloadingSpec");
   }
-  const std::vector<std::uint32_t>& places = config.request_level_tiers;
-  for (std::size_t index = 0; index < places.size(); ++index) {
-    if (places[index] < config.num_tiers && (index == 0 || places[index - 1] < places[index])) {
-      continue;
+  using Places = std::vector<std::uint32_t>;
+  const std::pair<const char*, const Places*> lists[] = {
+      {"request_level_tiers", &config.request_level_tiers}, {"file_tiers", &config.file_tiers}};
+  for (const auto& [name, places] : lists) {
+    for (std::size_t index = 0; index < places->size(); ++index) {
+      const std::uint32_t place = (*places)[index];
+      if (place < config.num_tiers && (index == 0 || (*places)[index - 1] < place)) continue;
+      return std::pair(
+          name + (" with " + std::to_string(place)),
+          "places below num_tiers=" + std::to_string(config.num_tiers) + ", ascending, each once");
     }
-    return std::pair(
-        "request_level_tiers with " + std::to_string(places[index]),
-        "places below num_tiers=" + std::to_string(config.num_tiers) + ", ascending, each once");
   }
   return std::nullopt;
 }
 
-std::vector<SecondaryTierHandle> make_tiers(const connector::Config& config) {
-  std::vector<SecondaryTierHandle> tiers;
-  const auto calls = std::make_shared<TierCalls>();
-  for (std::uint32_t place = 0; place < config.num_tiers; ++place) {
-    ScriptedTier tier(place, calls);
-    const std::vector<std::uint32_t>& wanting = config.request_level_tiers;
-    if (std::binary_search(wanting.begin(), wanting.end(), place)) {
-      tier.want(OffloadPolicy::kRequestLevel);
-    }
-    tiers.emplace_back(std::move(tier));
-  }
-  return tiers;
+}  // namespace
+
+SecondaryTierFactory scripted_tier_types(std::shared_ptr<TierCalls> calls,
+                                         MakeTierFiles make_files) {
+  SecondaryTierFactory factory;
+  const auto add = [&](const char* type, MakeTierFiles files_of) {
+    const auto error = factory.register_tier(
+        type, [calls, files_of](const SecondaryTierConfig& config, const PrimaryKvView& primary,
+                                const OffloadingSpec&, const std::string&) {
+          const Field* const place = find_field(config.settings, "place");
+          const Field* const level = find_field(config.settings, "request_level");
+          ScriptedTier tier(
+              static_cast<std::uint32_t>(place ? *place->value.get_if<std::int64_t>() : 0), calls,
+              primary, files_of ? files_of(primary) : nullptr);
+          if (level && *level->value.get_if<bool>()) tier.want(OffloadPolicy::kRequestLevel);
+          return Parsed<SecondaryTierHandle>(SecondaryTierHandle(std::move(tier)));
+        });
+    KVFENCE_CHECK(!error, "the types differ");
+  };
+  add(kScriptedTier, {});
+  add(kScriptedFilesTier, std::move(make_files));
+  return factory;
 }
 
-}  // namespace
+std::vector<SecondaryTierHandle> make_secondary_tiers(const ConnectorSetup& setup) {
+  auto tiers = setup.tier_types.create_secondary_tiers(setup.primary, setup.spec);
+  KVFENCE_CHECK(tiers, "tiers of types that nobody has registered");
+  return std::move(*tiers);
+}
+
+std::size_t slot_bytes_of(const OffloadingSpec& spec) {
+  return std::size_t{tiering::kBlockBytes} * spec.num_workers;
+}
 
 std::optional<OffloadKey> key_of_prompt_block(const OffloadingSpec& spec, const Request& prompt,
                                               GroupId group, std::uint32_t block) {
@@ -168,17 +230,13 @@ Parsed<ConnectorSetup> make_connector_setup(const connector::Config& config, std
   spec.manager.max_tracker_size = config.max_tracker_size;
   spec.request_level_policy = config.request_level_policy;
   if (auto expected = check_spec(spec)) return error("this configuration", std::move(*expected));
-  setup.tiers = make_tiers(config);
   const std::vector<KVCacheSpec>& groups = spec.kv_cache.groups;
   if (config.transfers_may_fail && groups.size() > 1) {
     return error("transfers_may_fail=true with " + std::to_string(groups.size()) + " groups",
                  "one group");
   }
-  const std::uint32_t smallest_full = smallest_full_attention_block(groups);
-  for (const KVCacheSpec& group : groups) {
-    if (group.is_full_attention() || group.block_size <= smallest_full) continue;
-    return error("a windowed group with block_size=" + std::to_string(group.block_size),
-                 "at most " + std::to_string(smallest_full) + ", as in a full-attention group");
+  if (auto wrong = wrong_with_windows(groups, config.block_size_factor)) {
+    return error(std::move(wrong->first), std::move(wrong->second));
   }
   return setup;
 }

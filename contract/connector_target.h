@@ -6,13 +6,18 @@
 /// (contract/declare.h).
 ///
 /// Below the CPU cache there may be scripted tiers (contract/scripted_tier.h): what happens in them
-/// are commands, those that begin with `tier_`. They know keys alone.
+/// are commands, those that begin with `tier_`. They know keys alone, or are file tiers, in whose
+/// file system things go wrong by command, too. Where there is a file tier, slots have bytes: a
+/// rank's part of a slot is written when its copy engine has copied it, and what a file holds is
+/// what the slot held.
 ///
 /// A step that was planned goes to the workers when its output is taken in: `update` runs the
 /// workers' halves of every rank for the oldest step, makes one report of theirs, and gives it to
 /// the scheduler with what was sampled.
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,9 +27,12 @@
 #include "contract/declare.h"
 #include "contract/offloading_connector.h"
 #include "contract/scheduler_target.h"
+#include "contract/scripted_tier.h"
 #include "contract/scripted_transfer_engine.h"
 #include "contract/secondary_tier.h"
+#include "contract/secondary_tier_factory.h"
 #include "contract/shared_fields.h"
+#include "contract/tier_files.h"
 #include "contract/tiering_target.h"
 
 namespace kvfence {
@@ -219,9 +227,36 @@ struct TierDrop {
   friend bool operator==(const TierDrop&, const TierDrop&) = default;
 };
 
-using Command = std::variant<AddRequest, Schedule, Update, AdvanceTransfer, FinishRequests,
-                             FinishAllRequests, SetPauseState, ResetPrefixCache,
-                             ReportTransferAgain, TierFinish, TierAskAgain, TierAdd, TierDrop>;
+/// Errors: as in `tiering`.
+using tiering::TierFaults;
+
+/// A file that is not there stays so.
+/// Errors: those of the other commands on tiers; kNotInConfig: no file tier.
+struct TierDamage {
+  static constexpr std::string_view kVerb = "tier_damage";
+  static constexpr std::string_view kDoc = "another process damages a block file";
+  std::uint32_t tier = 0;
+  std::string request;
+  std::uint32_t block = 0;
+  std::uint32_t group = 0;
+  FileDamage damage = FileDamage::kFlip;
+  std::uint32_t at =
+      0;  ///< the bit, modulo those of the file; bytes left; more; which block's file
+  static void declare(auto& fields) {
+    using S = TierDamage;
+    add_prompt_fields<S>(fields);
+    fields.add("block", &S::block, Domain::kCount, "which offloaded block");
+    add_group_field<S>(fields);
+    fields.add("damage", &S::damage, Domain::kChoice, "flip, truncate, grow, replace");
+    fields.add("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the block").optional();
+  }
+  friend bool operator==(const TierDamage&, const TierDamage&) = default;
+};
+
+using Command =
+    std::variant<AddRequest, Schedule, Update, AdvanceTransfer, FinishRequests, FinishAllRequests,
+                 SetPauseState, ResetPrefixCache, ReportTransferAgain, TierFinish, TierAskAgain,
+                 TierAdd, TierDrop, TierFaults, TierDamage>;
 
 /// The configuration as it stands on the config line: of the scheduler's settings those that matter
 /// here, and the connector's.
@@ -240,6 +275,7 @@ struct Config : scheduler::Config {
   std::string spec_name = "CPUOffloadingSpec";
   std::uint32_t num_tiers = 0;
   std::vector<std::uint32_t> request_level_tiers;
+  std::vector<std::uint32_t> file_tiers;
   static void declare(auto& fields) {
     using S = Config;
     kv_cache::Config::declare(fields);
@@ -289,6 +325,8 @@ struct Config : scheduler::Config {
     fields
         .add("request_level_tiers", &S::request_level_tiers, Domain::kSetting,
              "those that want held blocks of a request, too, by place")
+        .optional();
+    fields.add("file_tiers", &S::file_tiers, Domain::kSetting, "those that keep files, by place")
         .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
@@ -431,8 +469,14 @@ struct TierTransfer {
 struct TierContents {
   static constexpr std::string_view kWord = "tier";
   KeyList held;
+  std::uint32_t num_temporary_files = 0;
   static void declare(auto& fields) {
-    fields.add("held", &TierContents::held, Domain::kState, "keys, ascending");
+    using S = TierContents;
+    fields.add("held", &S::held, Domain::kState, "keys, ascending; of files");
+    fields
+        .add("num_temporary_files", &S::num_temporary_files, Domain::kState,
+             "that a file tier left behind")
+        .optional();
   }
   friend bool operator==(const TierContents&, const TierContents&) = default;
 };
@@ -471,6 +515,7 @@ struct Observation : scheduler::Observation {
   Reusable<std::vector<TierTransfer>> tier_jobs;
   Reusable<std::vector<TierTransfer>> pending_promotions;
   Reusable<std::vector<TierContents>> tiers;
+  Reusable<KeyList> damaged;  ///< where there are file tiers
 
   static void declare(auto& fields) {
     using S = Observation;
@@ -503,6 +548,8 @@ struct Observation : scheduler::Observation {
     fields.add("tier_jobs", &S::tier_jobs, Domain::kState, "under way, by number");
     fields.add("pending_promotions", &S::pending_promotions, Domain::kState, "queued, in order");
     fields.add("tiers", &S::tiers, Domain::kState, "what the tiers hold");
+    fields.add("damaged", &S::damaged, Domain::kState,
+               "ready blocks whose slot holds others' bytes, in the order of t1 and t2");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };
@@ -516,13 +563,36 @@ class World : public scheduler::World {
 
 }  // namespace connector
 
+/// The types of scripted tiers.
+inline constexpr const char* kScriptedTier = "scripted";
+inline constexpr const char* kScriptedFilesTier = "scripted_files";
+
 /// What both halves of the connector are built from.
 struct ConnectorSetup {
   std::string kv_connector;  ///< its name
   SchedulerConfig scheduler;
-  OffloadingSpec spec;
-  std::vector<SecondaryTierHandle> tiers;  ///< scripted ones, which share one list of calls
+  OffloadingSpec spec;              ///< its tiers are of the types of scripted_tier_types
+  SecondaryTierFactory tier_types;  ///< what makes them; none until a side has put its own there
+  PrimaryKvView primary;            ///< its slots, where they have bytes
+
+  std::uint32_t num_tiers() const {
+    return static_cast<std::uint32_t>(spec.secondary_tiers.size());
+  }
+  bool has_files(std::uint32_t tier) const {
+    return tier < num_tiers() && spec.secondary_tiers[tier].type == kScriptedFilesTier;
+  }
 };
+
+/// The types kScriptedTier, and kScriptedFilesTier for one that keeps files, each with the settings
+/// place=0 and request_level=false. All that one factory makes share the list of calls.
+SecondaryTierFactory scripted_tier_types(std::shared_ptr<TierCalls> calls,
+                                         MakeTierFiles make_files);
+
+/// Those of the spec, in order. Requires: setup.tier_types has their types.
+std::vector<SecondaryTierHandle> make_secondary_tiers(const ConnectorSetup& setup);
+
+/// Bytes of a slot where there is a file tier: tiering::kBlockBytes of each rank.
+std::size_t slot_bytes_of(const OffloadingSpec& spec);
 
 /// The key of an offloaded block of a request's prompt, with fence; nothing where the prompt does
 /// not fill it. Requires: the spec has that group.
@@ -531,7 +601,7 @@ std::optional<OffloadKey> key_of_prompt_block(const OffloadingSpec& spec, const 
 
 /// The same, or what is wrong with the configuration (position: the config line). Besides what
 /// check_spec says: failures need one group, since upstream takes invalid blocks of one group only;
-/// no windowed group has larger blocks than a full-attention one (upstream's connector asserts it).
+/// a windowed group loads at most its window, wherever the others end hits (as upstream asserts).
 Parsed<ConnectorSetup> make_connector_setup(const connector::Config& config,
                                             std::string_view file = {}, Position position = {});
 

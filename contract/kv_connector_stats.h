@@ -46,6 +46,17 @@ struct TransferOperations {
   friend bool operator==(const TransferOperations&, const TransferOperations&) = default;
 };
 
+/// The same of a connector below a MultiConnector. Each class stands once; that of one further down
+/// has the names on the way there before it, as "multi_connector/offloading".
+/// Source: vLLM v0.23.0 kv_connector/v1/multi_connector.py MultiKVConnectorStats, a dictionary by
+/// class, nested; v0.19.0 keeps the last one of a class alone.
+struct TransferOperationsOfClass {
+  std::string connector_class;
+  std::vector<TransferOperations> stats;
+  friend bool operator==(const TransferOperationsOfClass&,
+                         const TransferOperationsOfClass&) = default;
+};
+
 /// What reduce makes of one type.
 struct TransferTotals {
   std::string transfer_type;

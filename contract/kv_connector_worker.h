@@ -24,6 +24,7 @@ struct KVConnectorWorkerOutput {
   std::vector<BlockId> invalid_block_ids;
   std::vector<TransferResult> completed_jobs;  ///< whether they succeeded; not how long they took
   std::vector<TransferOperations> stats = {};  ///< OffloadingConnectorStats, of this step
+  std::vector<TransferOperationsOfClass> stats_of_children = {};  ///< of a MultiConnector, instead
   friend bool operator==(const KVConnectorWorkerOutput&, const KVConnectorWorkerOutput&) = default;
 };
 

@@ -23,6 +23,7 @@ struct AggregatedOutput {
   std::vector<BlockId> invalid_block_ids;    ///< ascending
   std::vector<CompletedJob> completed_jobs;  ///< ascending by job
   std::vector<TransferOperations> stats = {};
+  std::vector<TransferOperationsOfClass> stats_of_children = {};
   friend bool operator==(const AggregatedOutput&, const AggregatedOutput&) = default;
 };
 
@@ -32,7 +33,8 @@ struct AggregatedOutput {
 ///     outputs: one a rank, rank 0 first. A request is finished when num_workers ranks have
 ///     reported it, in this step and before; it stands where the report that completes it does.
 ///     Then it can be reported anew. Invalid blocks: those of any rank. Completed jobs: summed over
-///     this step. Statistics: aggregated, rank 0 first.
+///     this step. Statistics: aggregated, rank 0 first; those of children class by class, new ones
+///     last.
 template <class A>
 concept KVOutputAggregator = std::copyable<A> && std::constructible_from<A, std::uint32_t> &&
     requires(A aggregator, std::span<const KVConnectorWorkerOutput> outputs,

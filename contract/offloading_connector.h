@@ -20,6 +20,7 @@
 #include "contract/kv_connector_worker.h"
 #include "contract/offloading_manager.h"
 #include "contract/secondary_tier.h"
+#include "contract/secondary_tier_factory.h"
 #include "contract/tiering_manager.h"
 #include "contract/transfer_engine.h"
 
@@ -34,6 +35,7 @@ struct OffloadingSpec {
   bool offload_prompt_only = true;    ///< fence: nothing that decoding adds is stored
   bool request_level_policy = false;  ///< fence: a loaded prefix is stored again (REQUEST_LEVEL)
   bool has_tiers = false;             ///< fence: above secondary tiers (TieringOffloadingSpec)
+  std::vector<SecondaryTierConfig> secondary_tiers = {};  ///< with tiers: what they are made from
   friend bool operator==(const OffloadingSpec&, const OffloadingSpec&) = default;
 };
 

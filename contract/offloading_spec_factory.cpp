@@ -210,9 +210,19 @@ Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& fields
 Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& fields,
                                                     const OffloadingSpecContext& context,
                                                     const std::string& file) {
-  Parsed<OffloadingSpec> spec = make_cpu_offloading_spec(fields, context, file);
+  const Field* const tiers_field = find_field(fields, "secondary_tiers");
+  std::vector<Field> others;
+  for (const Field& field : fields) {
+    if (&field != tiers_field) others.push_back(field);
+  }
+  Parsed<OffloadingSpec> spec = make_cpu_offloading_spec(others, context, file);
   if (!spec) return spec;
   spec->has_tiers = true;
+  if (tiers_field) {
+    Parsed<std::vector<SecondaryTierConfig>> tiers = secondary_tiers_from(*tiers_field, file);
+    if (!tiers) return tiers.error();
+    spec->secondary_tiers = std::move(*tiers);
+  }
   if (auto expected = check_spec(*spec)) {
     return InputError{file, {}, "these settings", std::move(*expected)};
   }

@@ -57,9 +57,13 @@ Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& settin
                                                 const OffloadingSpecContext& context,
                                                 const std::string& file = {});
 
-/// TieringOffloadingSpec: the settings of CPUOffloadingSpec, for a manager above secondary tiers.
-/// The tiers themselves are handed over beside the spec (where upstream makes them from
-/// `secondary_tiers`). Errors, besides: a profile without tiers; store_threshold of 2 and more.
+/// TieringOffloadingSpec: the settings of CPUOffloadingSpec, for a manager above secondary tiers,
+/// and
+///
+///   secondary_tiers      [(type key=value ...) ...], in order; none
+///
+/// from which a SecondaryTierFactory makes the tiers once there is a primary one. Errors, besides:
+/// a profile without tiers; store_threshold of 2 and more.
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/spec.py.
 Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& settings,
                                                     const OffloadingSpecContext& context,

@@ -102,6 +102,19 @@ TEST(OffloadingSpecFactory, TieringOffloadingSpecAsksForTiers) {
   EXPECT_EQ(spec->manager.cache.policy, EvictionPolicy::kARC);
   EXPECT_EQ(spec->manager.cache.capacity, 10U);
   EXPECT_FALSE(create("cpu_bytes_to_use=4000")->has_tiers);
+  EXPECT_TRUE(spec->secondary_tiers.empty());
+  const auto tiered = create(settings + "secondary_tiers=[(fs root_dir=kv) (example)]");
+  ASSERT_TRUE(tiered) << tiered.error().to_text();
+  const std::vector<SecondaryTierConfig> tiers = {
+      {"fs", {{"root_dir", Value(Value::Variant(std::string("kv"))), {}}}}, {"example", {}}};
+  EXPECT_EQ(tiered->secondary_tiers, tiers);
+  EXPECT_EQ(error_of(settings + "secondary_tiers=fs"),
+            "a.kvs:1:64: found secondary_tiers with fs, expected a list of tiers, (type key=value "
+            "...)");
+  EXPECT_EQ(error_of(settings + "secondary_tiers=[fs]"),
+            "a.kvs:1:64: found secondary_tiers with fs, expected tiers, (type key=value ...)");
+  EXPECT_EQ(error_of("cpu_bytes_to_use=4000 secondary_tiers=[]").find("secondary_tiers=[]"), 18U)
+      << "a CPU cache alone has none";
   EXPECT_EQ(error_of(settings + "store_threshold=2"),
             "a.kvs: found these settings, expected no store_threshold above several tiers");
   EXPECT_EQ(error_of(settings, context_of(Profile::kV019)),

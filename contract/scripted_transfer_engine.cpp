@@ -28,6 +28,7 @@ std::optional<TransferProgress> transfer_progress_from_text(std::string_view tex
 
 void ScriptedTransferEngine::transfer_async(const TransferJob& job) {
   transfers_.push_back({job, TransferProgress::kSubmitted});
+  if (on_progress_) on_progress_(transfers_.back());
 }
 
 void ScriptedTransferEngine::get_finished(std::vector<TransferResult>& out) {
@@ -59,6 +60,7 @@ bool ScriptedTransferEngine::advance(JobId job, TransferProgress progress,
   for (Transfer& transfer : transfers_) {
     if (transfer.job.job != job || !is_under_way(transfer)) continue;
     transfer.progress = progress;
+    if (on_progress_) on_progress_(transfer);
     if (progress != TransferProgress::kPart) {
       ended_.push_back({job, progress == TransferProgress::kFinished,
                         kScriptedBlockBytes * transfer.job.spec.gpu_blocks.size(),

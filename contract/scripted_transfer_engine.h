@@ -4,9 +4,11 @@
 /// scenarios and campaigns.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/transfer_engine.h"
@@ -51,6 +53,12 @@ class ScriptedTransferEngine final : public TransferEngine {
   /// Whether a transfer of that number was reported; then it will be once more.
   bool report_again(JobId job);
 
+  /// Calls it with each transfer that was submitted or came further, from now on: where copies are
+  /// to be seen in memory.
+  void watch(std::function<void(const Transfer&)> on_progress) {
+    on_progress_ = std::move(on_progress);
+  }
+
   /// In the order of submission; reported ones are gone.
   const std::vector<Transfer>& transfers() const { return transfers_; }
 
@@ -62,6 +70,7 @@ class ScriptedTransferEngine final : public TransferEngine {
   std::vector<Transfer> transfers_;
   std::vector<TransferResult> ended_;     ///< not reported yet, in order
   std::vector<TransferResult> reported_;  ///< in order
+  std::function<void(const Transfer&)> on_progress_;
 };
 
 }  // namespace kvfence

@@ -1,12 +1,16 @@
 // Goal: a connector allocates nothing once it has seen its longest calls, but the metadata of steps
 // that have something to tell. Method: this program counts every call of operator new. Request ids
 // are short enough to be kept in the string itself, and nothing is evicted, which the manager would
-// tell in strings.
+// tell in strings; above tiers, promotions that fail and stores that fail leave room instead.
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/scheduler.h"
@@ -22,7 +26,44 @@ constexpr std::uint32_t kBlockSize = 4;
 constexpr std::uint32_t kNumTokens = 20;
 constexpr RequestIndex kNumRequests = 4;
 
-OffloadingSpec spec_of(Profile profile) {
+/// What stands behind the scheduler.
+enum class Form : std::uint8_t { kHold, kFence, kFenceWithTiers };
+
+/// Wants whole requests, says that it has every block when it is told to, ends each job at the
+/// second poll behind its submission, and never brings anything up.
+class PoorTier {
+ public:
+  explicit PoorTier(std::shared_ptr<const bool> says_hit) : says_hit_(std::move(says_hit)) {}
+
+  LookupResult lookup(OffloadKeyView, const RequestContext&) const {
+    return *says_hit_ ? LookupResult::kHit : LookupResult::kMiss;
+  }
+  void submit_store(const TierJob& job) { submit({job.job_id, true}); }
+  void submit_load(const TierJob& job) { submit({job.job_id, false}); }
+  void get_finished_jobs(std::vector<JobResult>& out) {
+    out.insert(out.end(), old_.begin(), old_.begin() + num_old_);
+    old_ = young_;
+    num_old_ = std::exchange(num_young_, 0);
+  }
+  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
+  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kRequestLevel; }
+  void on_request_finished(const RequestContext&) {}
+  void on_schedule_end() {}
+  void shutdown() {}
+  std::string_view tier_type() const { return "poor"; }
+
+ private:
+  void submit(JobResult result) { young_.at(static_cast<std::size_t>(num_young_++)) = result; }
+
+  std::shared_ptr<const bool> says_hit_;
+  std::array<JobResult, 64> young_{};
+  std::array<JobResult, 64> old_{};
+  std::ptrdiff_t num_young_ = 0;
+  std::ptrdiff_t num_old_ = 0;
+};
+
+OffloadingSpec spec_of(Form form) {
+  const Profile profile = form == Form::kHold ? Profile::kV019 : Profile::kV023;
   OffloadingSpec spec;
   spec.kv_cache.pool.num_gpu_blocks = 64;
   spec.kv_cache.pool.hash.hash_block_size = kBlockSize;
@@ -33,6 +74,7 @@ OffloadingSpec spec_of(Profile profile) {
   }
   spec.manager.cache.capacity = 64;
   spec.manager.rules = rules_of(profile);
+  spec.has_tiers = form == Form::kFenceWithTiers;
   return spec;
 }
 
@@ -47,32 +89,42 @@ struct Cost {
 /// The same requests over and over, with all that concerns them.
 class World final : private ConnectorHost {
  public:
-  explicit World(Profile profile)
-      : connector_(make_offloading_connector_scheduler(spec_of(profile))),
-        worker_(make_offloading_connector_worker(spec_of(profile))),
+  explicit World(Form form)
+      : connector_(make_offloading_connector_scheduler(spec_of(form), make_tiers(form))),
+        worker_(make_offloading_connector_worker(spec_of(form))),
         aggregator_(1),
-        blocks_(spec_of(profile).kv_cache.groups.size()) {
+        blocks_(spec_of(form).kv_cache.groups.size()) {
     for (RequestIndex index = 0; index < kNumRequests; ++index) {
       RequestSpec spec;
       for (TokenId token = 0; token < kNumTokens; ++token) {
         spec.tokens.push_back(100 * index + token);
       }
-      requests_.emplace_back(spec, spec_of(profile).kv_cache.pool.hash);
+      requests_.emplace_back(spec, spec_of(form).kv_cache.pool.hash);
     }
     for (std::vector<BlockId>& ids : blocks_) ids.reserve(kNumTokens / kBlockSize);
   }
 
   /// Each request comes, is loaded if it was stored before, is computed, stored, decodes and goes.
+  /// Above tiers, the stores of every second one fail: a tier tries to bring its blocks up.
   Cost life() {
     Cost cost;
     for (RequestIndex index = 0; index < kNumRequests; ++index) {
       set_blocks(index);
       num_computed_ = 0;
-      const std::size_t before = num_allocations();
-      connector_->on_new_request(request(index));
-      const MatchedTokens hit = connector_->get_num_new_matched_tokens(request(index), 0);
-      cost.of_the_rest += num_allocations() - before;
-      const std::uint32_t num_external = hit.num_tokens.value_or(0);
+      stores_fail_ = connector_->tiers().size() > 0 && index % 2 == 1;
+      MatchedTokens hit;
+      add([&] { connector_->on_new_request(request(index)); }, cost.of_the_rest);
+      *says_hit_ = true;
+      add([&] { hit = connector_->get_num_new_matched_tokens(request(index), 0); },
+          cost.of_the_rest);
+      *says_hit_ = false;
+      num_promotions_ += connector_->num_pending_promotions();
+      while (!hit.num_tokens) {
+        run_step(cost, /*tells=*/false);
+        add([&] { hit = connector_->get_num_new_matched_tokens(request(index), 0); },
+            cost.of_the_rest);
+      }
+      const std::uint32_t num_external = *hit.num_tokens;
       num_loaded_ += num_external;
       add(
           [&] {
@@ -96,8 +148,16 @@ class World final : private ConnectorHost {
   }
 
   std::uint64_t num_loaded() const { return num_loaded_; }
+  std::uint64_t num_promotions() const { return num_promotions_; }
 
  private:
+  std::vector<SecondaryTierHandle> make_tiers(Form form) const {
+    std::vector<SecondaryTierHandle> tiers;
+    if (form != Form::kFenceWithTiers) return tiers;
+    for (int place = 0; place < 2; ++place) tiers.emplace_back(PoorTier(says_hit_));
+    return tiers;
+  }
+
   template <class Operation>
   static void add(Operation operation, std::size_t& cost) {
     const std::size_t before = num_allocations();
@@ -139,6 +199,7 @@ class World final : private ConnectorHost {
         },
         cost.of_workers);
     update_.completed_jobs = aggregated_.completed_jobs;
+    for (CompletedJob& job : update_.completed_jobs) job.num_failed = stores_fail_ ? 1 : 0;
     update_.finished_sending.assign(aggregated_.finished_sending.size(), current_);
     update_.finished_recving.assign(aggregated_.finished_recving.size(), current_);
     add([&] { connector_->update_connector_output(*this, update_); }, cost.of_the_rest);
@@ -150,6 +211,7 @@ class World final : private ConnectorHost {
   }
   bool is_cached(BlockId) const override { return false; }
 
+  std::shared_ptr<bool> says_hit_ = std::make_shared<bool>(false);  ///< the tiers
   std::unique_ptr<OffloadingConnectorScheduler> connector_;
   std::unique_ptr<KVConnectorWorker> worker_;
   KVOutputAggregator aggregator_;
@@ -160,6 +222,8 @@ class World final : private ConnectorHost {
   KVTransferParams params_;
   std::uint32_t num_computed_ = 0;
   std::uint64_t num_loaded_ = 0;
+  std::uint64_t num_promotions_ = 0;  ///< keys
+  bool stores_fail_ = false;
   bool is_finished_ = false;
   mutable RequestIndex current_ = 0;
   SchedulerOutput output_;
@@ -169,7 +233,7 @@ class World final : private ConnectorHost {
   KVConnectorOutput update_;
 };
 
-class ConnectorNoAllocation : public testing::TestWithParam<Profile> {};
+class ConnectorNoAllocation : public testing::TestWithParam<Form> {};
 
 TEST_P(ConnectorNoAllocation, ButTheMetadataOfStepsThatHaveSomethingToTell) {
   World world(GetParam());
@@ -177,6 +241,7 @@ TEST_P(ConnectorNoAllocation, ButTheMetadataOfStepsThatHaveSomethingToTell) {
   for (int i = 0; i < 10; ++i) world.life();
   ASSERT_GT(num_allocations(), before);  // the counter counts
   const std::uint64_t num_loaded = world.num_loaded();
+  const std::uint64_t num_promotions = world.num_promotions();
   for (int i = 0; i < 100; ++i) {
     const Cost cost = world.life();
     EXPECT_EQ(cost.of_decoding, 0U);
@@ -187,11 +252,14 @@ TEST_P(ConnectorNoAllocation, ButTheMetadataOfStepsThatHaveSomethingToTell) {
     EXPECT_GT(cost.of_metadata, 0U);
   }
   EXPECT_GT(world.num_loaded(), num_loaded);
+  EXPECT_EQ(world.num_promotions() > num_promotions, GetParam() == Form::kFenceWithTiers);
 }
 
-INSTANTIATE_TEST_SUITE_P(Profiles, ConnectorNoAllocation, testing::ValuesIn(kProfiles),
+INSTANTIATE_TEST_SUITE_P(Forms, ConnectorNoAllocation,
+                         testing::Values(Form::kHold, Form::kFence, Form::kFenceWithTiers),
                          [](const auto& param) {
-                           return param.param == Profile::kV019 ? "hold" : "fence";
+                           if (param.param == Form::kHold) return "hold";
+                           return param.param == Form::kFence ? "fence" : "fence_with_tiers";
                          });
 
 }  // namespace

@@ -87,6 +87,14 @@ class Crowd final : private ConnectorHost {
     return cost([&] { connector_.update_connector_output(*this, output); });
   }
 
+  /// Of its map of jobs.
+  std::uint64_t probes_of_a_report(RequestIndex index) {
+    const auto& counts = connector_.job_map().instrumentation();
+    const std::uint64_t before = counts.num_probes();
+    cost_of_a_report(index);
+    return counts.num_probes() - before;
+  }
+
   std::uint64_t cost_of_a_lookup(RequestIndex index) {
     return cost([&] { connector_.get_num_new_matched_tokens(request(index), 0); });
   }
@@ -191,6 +199,15 @@ TEST_P(ConnectorOperationCount, AFencingStepCostsItsRequests) {
   EXPECT_EQ(crowd.cost_of_finishing(0), 1U);        // watches its one block
   EXPECT_EQ(crowd.cost_of_finishing(1), 1U);
   EXPECT_EQ(crowd.cost_of_a_report(1), 5U);
+}
+
+// The others' jobs have neighbouring numbers.
+TEST_P(ConnectorOperationCount, AReportFindsItsJobAlone) {
+  constexpr std::uint64_t kProbesMax = 60;
+  Fencing crowd(Profile::kV023, GetParam(), /*has_window=*/false);
+  for (RequestIndex index = 0; index < GetParam(); index += 1 + GetParam() / 50) {
+    EXPECT_LE(crowd.probes_of_a_report(index), kProbesMax);
+  }
 }
 
 // All requests but one are finished, and their jobs watch their blocks.

@@ -74,7 +74,10 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
     if (offloaded_.tiering()) offloaded_.tiering()->pending(out);
   }
 
+  // The parts, for their instrumentation.
   const Instrumentation& instrumentation() const { return instrumentation_; }
+  const BasicOffloadedBlocks<Instrumentation>& offloaded() const { return offloaded_; }
+  const BasicJobMap<Instrumentation>& job_map() const { return job_of_id_; }
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
@@ -212,7 +215,7 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
 
   std::vector<Job> jobs_;
   std::vector<std::uint32_t> free_jobs_;
-  JobMap job_of_id_;
+  BasicJobMap<Instrumentation> job_of_id_;
   std::uint32_t first_job_ = kNone;
   std::uint32_t last_job_ = kNone;
   JobId next_job_id_ = 0;

@@ -1,17 +1,20 @@
 #pragma once
 
-/// JobMap: number of a transfer -> slot, by open addressing. Numbers ascend, so the low bits are
-/// the home of a number and neighbours do not collide.
+/// JobMap: number of a transfer -> slot, by open addressing. Numbers ascend, and neighbours are
+/// under way together: their homes are spread, or all of them were one cluster, which an erasure
+/// would walk to its end.
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "contract/kv_connector.h"
+#include "optimized/instrumentation.h"
 
 namespace kvfence::optimized {
 
-class JobMap {
+template <class Instrumentation>
+class BasicJobMap {
  public:
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
 
@@ -33,7 +36,8 @@ class JobMap {
     std::size_t hole = find_entry(job);
     // The rest of the cluster moves up, so that no probe ends too early.
     for (std::size_t at = (hole + 1) & mask(); entries_[at].slot != kNone; at = (at + 1) & mask()) {
-      const std::size_t distance_to_home = (at - entries_[at].job) & mask();
+      instrumentation_.on_probe();
+      const std::size_t distance_to_home = (at - home_of(entries_[at].job)) & mask();
       if (distance_to_home < ((at - hole) & mask())) continue;
       entries_[hole] = entries_[at];
       hole = at;
@@ -43,6 +47,7 @@ class JobMap {
   }
 
   std::size_t size() const { return size_; }
+  const Instrumentation& instrumentation() const { return instrumentation_; }
 
   void clear() {
     entries_.assign(entries_.size(), Entry{});
@@ -56,17 +61,28 @@ class JobMap {
   };
 
   std::size_t mask() const { return entries_.size() - 1; }
+  std::size_t home_of(JobId job) const {
+    return static_cast<std::size_t>((std::uint64_t{job} * 0x9E37'79B9'7F4A'7C15) >> 32) & mask();
+  }
 
   /// The entry of the number, or the empty one where it belongs.
   std::size_t find_entry(JobId job) const {
-    std::size_t at = job & mask();
-    while (entries_[at].slot != kNone && entries_[at].job != job) at = (at + 1) & mask();
+    std::size_t at = home_of(job);
+    instrumentation_.on_probe();
+    while (entries_[at].slot != kNone && entries_[at].job != job) {
+      at = (at + 1) & mask();
+      instrumentation_.on_probe();
+    }
     return at;
   }
 
   void put(const Entry& entry) {
-    std::size_t at = entry.job & mask();
-    while (entries_[at].slot != kNone) at = (at + 1) & mask();
+    std::size_t at = home_of(entry.job);
+    instrumentation_.on_probe();
+    while (entries_[at].slot != kNone) {
+      at = (at + 1) & mask();
+      instrumentation_.on_probe();
+    }
     entries_[at] = entry;
   }
 
@@ -79,8 +95,11 @@ class JobMap {
     }
   }
 
+  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<Entry> entries_;  ///< a power of two, at most half full
   std::size_t size_ = 0;
 };
+
+using JobMap = BasicJobMap<NoInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -1,4 +1,5 @@
-// Goal: numbers are found until they are erased, whatever collides. Method: beside std::map.
+// Goal: numbers are found until they are erased, whatever collides, and an erasure costs a constant
+// however many neighbours there are. Method: beside std::map; the entries that are looked at.
 
 #include "optimized/job_map.h"
 
@@ -15,7 +16,6 @@ TEST(JobMap, AgreesWithAMap) {
   std::map<JobId, std::uint32_t> expected;
   JobMap map;
   for (std::uint32_t i = 0; i < 20'000; ++i) {
-    // Multiples of 64 share their home.
     const auto number = static_cast<JobId>(random() % 40);
     const JobId job = random() % 2 == 0 ? 64 * number : number;
     const auto found = expected.find(job);
@@ -31,6 +31,23 @@ TEST(JobMap, AgreesWithAMap) {
     if (i % 4'000 != 3'999) continue;
     map.clear();
     expected.clear();
+  }
+}
+
+TEST(JobMap, NeighboursDoNotSlowEachOther) {
+  constexpr std::uint64_t kProbesMax = 60;
+  for (const std::uint32_t num : {100U, 1'000U, 10'000U, 100'000U}) {
+    BasicJobMap<CountingInstrumentation> map;
+    for (JobId job = 0; job < num; ++job) map.insert(job, job);
+    // As jobs come and go: mostly the oldest first, some in the middle, one more each time.
+    for (JobId round = 0; round < num / 2; ++round) {
+      const JobId job = round % 3 == 0 ? num - 1 - round : round;
+      const std::uint64_t before = map.instrumentation().num_probes();
+      ASSERT_EQ(map.find(job), job);
+      map.erase(job);
+      map.insert(num + round, round);
+      ASSERT_LE(map.instrumentation().num_probes() - before, kProbesMax) << num << ", " << job;
+    }
   }
 }
 

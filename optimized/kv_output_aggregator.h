@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/kv_output_aggregator.h"
@@ -74,6 +75,7 @@ class BasicKVOutputAggregator {
     out.invalid_block_ids.clear();
     out.completed_jobs.clear();
     stats_.reset();
+    stats_of_children_.clear();
     if (planted(PlantedConnectorBug::kFinishedAtOneStepOnly)) sending_ = recving_ = {};
     for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
       const KVConnectorWorkerOutput& output = outputs[rank];
@@ -88,6 +90,7 @@ class BasicKVOutputAggregator {
       }
       if (rank == 0 || !planted(PlantedConnectorBug::kStatsOfRank0)) {
         stats_.aggregate(std::span<const TransferOperations>(output.stats));
+        for (const TransferOperationsOfClass& child : output.stats_of_children) add(child);
       }
     }
     std::sort(out.invalid_block_ids.begin(), out.invalid_block_ids.end());
@@ -96,9 +99,19 @@ class BasicKVOutputAggregator {
         out.invalid_block_ids.end());
     add_up(out.completed_jobs);
     stats_.move_to(out.stats);
+    out.stats_of_children.resize(stats_of_children_.size());
+    for (std::size_t at = 0; at < stats_of_children_.size(); ++at) {
+      out.stats_of_children[at].connector_class = std::move(stats_of_children_[at].connector_class);
+      stats_of_children_[at].stats.move_to(out.stats_of_children[at].stats);
+    }
   }
 
  private:
+  struct StatsOfChild {
+    std::string connector_class;
+    OffloadingConnectorStats stats;
+  };
+
   bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
 
   void count(std::size_t rank, const std::vector<std::string>& ids, MissingReports& missing,
@@ -111,6 +124,17 @@ class BasicKVOutputAggregator {
     for (const std::string& id : ids) {
       if (missing.count(id, num_workers_)) finished.push_back(id);
     }
+  }
+
+  /// Of a handful of classes.
+  void add(const TransferOperationsOfClass& child) {
+    for (StatsOfChild& known : stats_of_children_) {
+      if (known.connector_class != child.connector_class) continue;
+      return known.stats.aggregate(std::span<const TransferOperations>(child.stats));
+    }
+    StatsOfChild& added = stats_of_children_.emplace_back();
+    added.connector_class = child.connector_class;
+    added.stats.aggregate(std::span<const TransferOperations>(child.stats));
   }
 
   /// One entry a job, ascending.
@@ -136,6 +160,7 @@ class BasicKVOutputAggregator {
   MissingReports sending_;
   MissingReports recving_;
   OffloadingConnectorStats stats_;
+  std::vector<StatsOfChild> stats_of_children_;  ///< of MultiConnectors alone
 };
 
 using KVOutputAggregator = BasicKVOutputAggregator<NoInstrumentation>;

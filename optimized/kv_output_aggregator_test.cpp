@@ -79,6 +79,20 @@ TEST(KVOutputAggregator, StatisticsAreThoseOfAllRanksInThisStep) {
   EXPECT_EQ(aggregate(aggregator, {{}, second}).stats, second.stats);
 }
 
+TEST(KVOutputAggregator, StatisticsOfChildrenStayByClass) {
+  KVOutputAggregator aggregator(2);
+  KVConnectorWorkerOutput first;
+  first.stats_of_children = {{"b", {{"GPU_to_CPU", {{8, 1.0}}}}}};
+  KVConnectorWorkerOutput second;
+  second.stats_of_children = {{"a", {{"GPU_to_CPU", {{4, 1.0}}}}},
+                              {"b", {{"GPU_to_CPU", {{8, 2.0}}}}}};
+  const std::vector<TransferOperationsOfClass> both = {
+      {"b", {{"GPU_to_CPU", {{8, 1.0}, {8, 2.0}}}}}, {"a", {{"GPU_to_CPU", {{4, 1.0}}}}}};
+  EXPECT_EQ(aggregate(aggregator, {first, second}).stats_of_children, both);
+  EXPECT_EQ(aggregate(aggregator, {{}, second}).stats_of_children, second.stats_of_children);
+  EXPECT_EQ(aggregate(aggregator, {{}, {}}), AggregatedOutput());
+}
+
 TEST(KVOutputAggregator, ACopyCountsOnItsOwn) {
   KVOutputAggregator aggregator(2);
   aggregate(aggregator, {received({"A"}), {}});

@@ -5,25 +5,34 @@
 ///
 /// Besides the codes there, and those of the commands that begin with `tier_`:
 ///   kBadRange  advance_transfer: to "submitted"
+///
+/// Where there are file tiers, slots have bytes (slot_bytes.h): the Side's make_tier_files(primary)
+/// makes what such a tier keeps its blocks in.
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/check.h"
 #include "contract/connector_target.h"
+#include "contract/file_fault.h"
+#include "contract/file_tier.h"
 #include "contract/implementation.h"
 #include "contract/kv_output_aggregator.h"
 #include "contract/offloading_connector.h"
 #include "contract/scripted_tier.h"
 #include "contract/scripted_transfer_engine.h"
+#include "contract/tier_files.h"
 #include "properties/copying_connector_driver.h"
+#include "properties/slot_bytes.h"
 
 namespace kvfence {
 
@@ -41,11 +50,16 @@ class ConnectorDriver final
 
   std::optional<ImplementationFailure> reset(const Config& config) override {
     transfers_may_fail_ = config.transfers_may_fail;
-    auto failure = Base::reset(config);
-    if (failure) return failure;
-    tier_calls_.reset();
-    if (has_tier(0)) tier_calls_ = tier(0).calls();
-    return failure;
+    // The tiers of before go before their slots do.
+    const std::shared_ptr<SlotBytes> old_slots = slots_;
+    if (auto failure = Base::reset(config)) return failure;
+    for (std::uint32_t rank = 0; slots_ && rank < ranks().size(); ++rank) {
+      ranks()[rank].engine.watch(
+          [slots = slots_, rank](const ScriptedTransferEngine::Transfer& transfer) {
+            slots->on_progress(rank, transfer);
+          });
+    }
+    return std::nullopt;
   }
 
  private:
@@ -56,10 +70,21 @@ class ConnectorDriver final
 
   static constexpr std::string_view kConnectorName = "offloading connector";
 
-  static ConnectorSetup make_setup(const Config& config) {
-    const Parsed<ConnectorSetup> parsed = make_connector_setup(config);
+  ConnectorSetup make_setup(const Config& config) {
+    Parsed<ConnectorSetup> parsed = make_connector_setup(config);
     KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    return *parsed;
+    ConnectorSetup& setup = *parsed;
+    tier_calls_ = std::make_shared<TierCalls>();
+    slots_.reset();
+    if (!config.file_tiers.empty()) {
+      slots_ = std::make_shared<SlotBytes>(setup.spec.manager.cache.capacity,
+                                           slot_bytes_of(setup.spec), setup.spec.num_workers);
+      setup.primary = slots_->view();
+    }
+    const Side* const side = &Base::side();
+    setup.tier_types = scripted_tier_types(
+        tier_calls_, [side](PrimaryKvView primary) { return side->make_tier_files(primary); });
+    return std::move(setup);
   }
 
   // ---- Commands ----
@@ -122,6 +147,45 @@ class ConnectorDriver final
     return error;
   }
 
+  ErrorCode run(const connector::TierFaults& command, const World&) {
+    if (!has_files(command.tier)) return ErrorCode::kNotInConfig;
+    std::vector<FileFault> faults;
+    for (const tiering::Fault& planned : command.faults) {
+      const std::optional<FileFault> fault = tiering::file_fault_of(planned);
+      if (!fault) return ErrorCode::kBadRange;
+      faults.push_back(*fault);
+    }
+    tier(command.tier).files()->begin(FaultPlan(std::move(faults)));
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const connector::TierDamage& command, const World& world) {
+    if (!has_files(command.tier)) return ErrorCode::kNotInConfig;
+    const bool replaces = command.damage == FileDamage::kReplace;
+    std::vector<std::uint32_t> blocks = {command.block};
+    if (replaces) blocks.push_back(command.at);
+    const ErrorCode error = find_keys(command.tier, command.request, command.group, blocks, world);
+    if (error != ErrorCode::kNone) return error;
+    TierFiles& files = *tier(command.tier).files();
+    const std::uint64_t right_size = kBlockFileHeaderBytes + slot_bytes_of(Base::setup().spec);
+    switch (command.damage) {
+      case FileDamage::kFlip:
+        files.flip_bit(keys_.front(), command.at);
+        break;
+      case FileDamage::kTruncate:
+        files.resize_file(keys_.front(), command.at % right_size);
+        break;
+      case FileDamage::kGrow:
+        files.resize_file(keys_.front(), right_size + 1 + command.at % right_size);
+        break;
+      case FileDamage::kReplace:
+        if (command.at != command.block) files.copy_file(keys_.back(), keys_.front());
+        break;
+    }
+    return ErrorCode::kNone;
+  }
+
+  bool has_files(std::uint32_t place) { return has_tier(place) && tier(place).files() != nullptr; }
   bool has_tiers() const { return Base::setup().spec.has_tiers; }
   bool has_tier(std::uint32_t place) { return place < connector().tiers().size(); }
   ScriptedTier& tier(std::uint32_t place) {
@@ -171,6 +235,7 @@ class ConnectorDriver final
   }
 
   void forget_tiers() {
+    observation().damaged.reset();
     observation().tier_jobs.reset();
     observation().pending_promotions.reset();
     observation().tiers.reset();
@@ -179,8 +244,24 @@ class ConnectorDriver final
   void observe_metadata(const OffloadingConnectorMetadata& metadata) {
     observe_jobs(metadata.loads, observation().loads.emplace());
     observe_jobs(metadata.stores, observation().stores.emplace());
+    if (slots_ && !metadata.stores.empty()) plan_slots(metadata.stores);
     observation().requests_to_flush.emplace() = metadata.requests_to_flush;
     observation().jobs_to_flush.emplace() = metadata.jobs_to_flush;
+  }
+
+  /// Which blocks are to be copied where.
+  void plan_slots(const std::vector<TransferJob>& stores) {
+    connector().policy_lists(lists_);
+    std::map<SlotId, const OffloadKey*> key_in;
+    for (const auto* blocks : {&lists_.t1, &lists_.t2}) {
+      for (const PolicyEntry& block : *blocks) key_in[block.status.slot] = &block.key;
+    }
+    for (const TransferJob& store : stores) {
+      for (SlotId slot : store.spec.slots) {
+        const auto key = key_in.find(slot);
+        if (key != key_in.end()) slots_->plan(store.job, slot, *key->second);
+      }
+    }
   }
 
   static void observe_jobs(const std::vector<TransferJob>& jobs,
@@ -228,7 +309,7 @@ class ConnectorDriver final
   }
 
   void observe_tier_calls() {
-    if (!tier_calls_ || tier_calls_->empty()) return;
+    if (tier_calls_->empty()) return;
     std::vector<connector::TierCallRecord>& records = observation().tier_calls.emplace();
     records.resize(tier_calls_->size());
     for (std::size_t index = 0; index < records.size(); ++index) {
@@ -295,6 +376,23 @@ class ConnectorDriver final
     tiers.resize(connector().tiers().size());
     for (std::uint32_t place = 0; has_tier(place); ++place) {
       observe_keys(tier(place).held(), tiers[place].held);
+      TierFiles* const files = tier(place).files();
+      tiers[place].num_temporary_files = files ? files->num_temporary_files() : 0;
+    }
+    observation().damaged.reset();
+    if (slots_) observe_damaged();
+  }
+
+  void observe_damaged() {
+    KeyList& damaged = observation().damaged.emplace();
+    damaged.clear();
+    for (const auto* blocks : {&lists_.t1, &lists_.t2}) {
+      for (const PolicyEntry& block : *blocks) {
+        const bool is_ready = block.status.ref_cnt != kNotReady;
+        if (is_ready && !holds_block(block.key, slots_->view().slot(block.status.slot))) {
+          damaged.emplace_back(block.key);
+        }
+      }
     }
   }
 
@@ -323,7 +421,8 @@ class ConnectorDriver final
   }
 
   bool transfers_may_fail_ = false;
-  std::shared_ptr<TierCalls> tier_calls_;  ///< null without tiers
+  std::shared_ptr<TierCalls> tier_calls_;
+  std::shared_ptr<SlotBytes> slots_;  ///< where there are file tiers
   PolicyLists lists_;
   std::vector<OffloadKey> keys_;
   std::vector<TierJobState> job_states_;

@@ -97,6 +97,10 @@ void draw_connector(Choices& choices, Config& config) {
   for (std::uint32_t tier = 0; tier < config.num_tiers; ++tier) {
     if (choices.once_in(4)) config.request_level_tiers.push_back(tier);
   }
+  if (choices.once_in(2)) return;
+  for (std::uint32_t tier = 0; tier < config.num_tiers; ++tier) {
+    if (!choices.once_in(3)) config.file_tiers.push_back(tier);
+  }
 }
 
 /// How much an episode may favour each action.
@@ -165,6 +169,7 @@ Generator::Generator(const Config& config, Choices& choices)
   tier_late_in_ = 1 + choices.below(choices.once_in(2) ? 3 : 12);
   tier_fail_in_ = choices.once_in(2) ? 4 : 20;
   found_in_ = choices.once_in(2) ? 2 : 6;
+  spoiled_in_ = choices.once_in(4) ? 40 : 3;
 
   // Eager, usual, lazy; all alike, each its own way, or one behind the others.
   constexpr std::array<std::uint32_t, 4> kLate = {1, 3, 6, 30};
@@ -223,7 +228,7 @@ Command Generator::draw(Choices& choices, const World& world) {
     return add(choices, world);
   }
   if (auto command = copy(choices)) return *command;
-  if (auto command = end_tier_job(choices)) return *command;
+  if (auto command = end_tier_job(choices, world)) return *command;
   const auto* added = last_ ? std::get_if<AddRequest>(&*last_) : nullptr;
   if (added && config_.num_tiers > 0 && choices.once_in(found_in_)) {
     if (auto command = change_tier(choices, added->id, world)) return *command;
@@ -286,15 +291,68 @@ std::optional<Command> Generator::copy(Choices& choices) const {
   return std::nullopt;
 }
 
-std::optional<Command> Generator::end_tier_job(Choices& choices) {
+std::optional<Command> Generator::end_tier_job(Choices& choices, const World& world) {
   for (const TierTransfer& job : tier_jobs_) {
     const auto ended = std::find(ended_tier_jobs_.begin(), ended_tier_jobs_.end(), *job.job);
     if (ended != ended_tier_jobs_.end() || !choices.once_in(tier_late_in_)) continue;
+    if (auto command = spoil(choices, job, world)) return command;
     ended_tier_jobs_.push_back(*job.job);
     if (ended_tier_jobs_.size() > kEndedTierJobsMax) {
       ended_tier_jobs_.erase(ended_tier_jobs_.begin());
     }
     return TierFinish{job.tier, *job.job, !choices.once_in(tier_fail_in_)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Command> Generator::spoil(Choices& choices, const TierTransfer& job,
+                                        const World& world) const {
+  const std::vector<std::uint32_t>& places = config_.file_tiers;
+  if (!std::binary_search(places.begin(), places.end(), job.tier)) return std::nullopt;
+  if (job.keys.empty() || !choices.once_in(spoiled_in_)) return std::nullopt;
+  // What is to be written is not there yet.
+  if (!job.promotion || choices.once_in(4)) {
+    constexpr std::array<FileOperation, 4> kOfLoads = {
+        FileOperation::kRead, FileOperation::kOpen, FileOperation::kSize, FileOperation::kRemove};
+    constexpr std::array<FileOperation, 5> kOfStores = {
+        FileOperation::kWrite, FileOperation::kCreate, FileOperation::kRename,
+        FileOperation::kClose, FileOperation::kSize};
+    tiering::Fault fault;
+    fault.operation = job.promotion ? pick(choices, kOfLoads) : pick(choices, kOfStores);
+    fault.call = choices.below(3);
+    const bool moves =
+        fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
+    if (moves && choices.once_in(2)) {
+      fault.num_bytes = choices.below(80);
+    } else {
+      fault.fails_with = static_cast<FileError>(1 + choices.below(kNumFileErrors - 1));
+    }
+    // That the folder of writers is gone is for the tests of the file tier.
+    const bool is_of_writers =
+        fault.operation == FileOperation::kCreate && fault.fails_with == FileError::kENOENT;
+    if (is_of_writers) fault.fails_with = FileError::kENOSPC;
+    return TierFaults{job.tier, {fault}};
+  }
+  const Request* prompt = world.requests().find(job.request);
+  const std::string& key = job.keys[choices.below(static_cast<std::uint32_t>(job.keys.size()))];
+  for (GroupId group = 0; prompt && group < config_.groups.size(); ++group) {
+    for (std::uint32_t block = 0;; ++block) {
+      const auto found = key_of_prompt_block(spec_, *prompt, group, block);
+      if (!found) break;
+      if (*found != key) continue;
+      TierDamage damage;
+      damage.tier = job.tier;
+      damage.request = job.request;
+      damage.block = block;
+      damage.group = group;
+      // A flipped bit is what only a digest shows.
+      damage.damage = !choices.once_in(3) ? FileDamage::kFlip : pick(choices, kFileDamages);
+      damage.at = damage.damage == FileDamage::kReplace
+                      ? choices.below(block + 1)
+                      : choices.below(static_cast<std::uint32_t>(
+                            8 * (kBlockFileHeaderBytes + slot_bytes_of(spec_))));
+      return damage;
+    }
   }
   return std::nullopt;
 }
@@ -362,6 +420,7 @@ Command Generator::bent(Choices& choices, Command command) const {
   if (config_.spec_name == kTieringOffloadingSpec && choices.once_in(4)) {
     const std::uint32_t tier = choices.below(config_.num_tiers + 1);
     const std::uint32_t number = choices.below(24);
+    if (choices.once_in(4)) return TierFaults{tier, {tiering::Fault{}}};
     if (choices.once_in(2)) return TierFinish{tier, number, choices.once_in(2)};
     const std::string name = draw_name(known_, names_, choices);
     const GroupId group =

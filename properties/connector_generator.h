@@ -60,7 +60,9 @@ class Generator {
   std::optional<Command> copy(Choices& choices) const;
   bool may_fail(const EngineTransfer& transfer) const;
   /// A job of a tier that is over now, if any is.
-  std::optional<Command> end_tier_job(Choices& choices);
+  std::optional<Command> end_tier_job(Choices& choices, const World& world);
+  /// What goes wrong in the files of a tier before it is over, if anything does.
+  std::optional<Command> spoil(Choices& choices, const TierTransfer& job, const World& world) const;
   /// What happens to the blocks of a request in a tier, if it has any.
   std::optional<Command> change_tier(Choices& choices, const std::string& request,
                                      const World& world) const;
@@ -81,6 +83,7 @@ class Generator {
   OffloadingSpec spec_;
   std::uint32_t tier_late_in_ = 1;  ///< a tier's job is over in one command of so many
   std::uint32_t tier_fail_in_ = 8;  ///< one of so many has failed
+  std::uint32_t spoiled_in_ = 6;    ///< of one job of a file tier in so many something goes wrong
   std::uint32_t found_in_ = 4;      ///< of one new request in so many a tier has blocks already
 
   std::optional<Command> last_;

@@ -44,10 +44,11 @@ enum Rule : std::size_t {
   kC20,
   kC21,
   kC22,
-  kC23
+  kC23,
+  kC24
 };
 
-static_assert(kInvariants.size() == kC23 + 1);
+static_assert(kInvariants.size() == kC24 + 1);
 
 /// Steps without anything under way behind which whoever waits has to go on.
 constexpr std::uint32_t kQuietStepsMax = 3;
@@ -88,6 +89,8 @@ Rule rule_of(TierRule rule) {
       return kC21;
     case TierRule::kPromotionsComeWhole:
       return kC22;
+    case TierRule::kStoredIsKept:
+      return kC24;
   }
   return kC1;
 }
@@ -152,12 +155,19 @@ std::vector<BlockId> new_blocks_of_nobody(const Observation& observation, const 
   return lost;
 }
 
+bool any_has_files(const ConnectorSetup& setup) {
+  bool any = false;
+  for (std::uint32_t tier = 0; tier < setup.num_tiers(); ++tier) any |= setup.has_files(tier);
+  return any;
+}
+
 }  // namespace
 
 Invariants::Invariants(const ConnectorSetup& setup, bool transfers_may_fail)
     : setup_(setup),
       may_fail_(transfers_may_fail),
       fences_(setup.spec.manager.rules.offload_fences_reuse),
+      has_files_(any_has_files(setup)),
       copies_(setup),
       tiers_(setup),
       block_tables_(setup.scheduler.kv_cache) {}
@@ -176,7 +186,9 @@ Found Invariants::check(const Command& command, const Observation& observation, 
   if (!found) found = check_presence(command, observation);
   if (!found) found = check_unchanged(command, observation);
   if (!found) {
-    if (auto wrong = tiers_.take_in(command, observation)) found = broken_tiers(*wrong);
+    ErrorCode refused = ErrorCode::kNone;
+    const std::vector<OffloadKey> keys = keys_below(command, world, refused);
+    if (auto wrong = tiers_.take_in(command, observation, keys)) found = broken_tiers(*wrong);
   }
   if (!found) found = take_in_promotions();
   if (!found && (observation.error == ErrorCode::kNone || is_update)) {
@@ -203,31 +215,19 @@ ErrorCode Invariants::refusal(const Command& command, const World& world) const 
     return reset->reset_connector && setup_.spec.has_tiers ? ErrorCode::kNotInConfig
                                                            : ErrorCode::kNone;
   }
-  const auto has_tier = [this](std::uint32_t tier) { return tier < setup_.tiers.size(); };
   if (const auto* finish = std::get_if<TierFinish>(&command)) {
-    return has_tier(finish->tier) ? ErrorCode::kNone : ErrorCode::kNotInConfig;
+    return refusal_of_tier(finish->tier);
   }
-  const auto refusal_of_blocks = [&](std::uint32_t tier, const std::string& request, GroupId group,
-                                     const std::vector<std::uint32_t>& blocks) {
-    if (!has_tier(tier) || group >= setup_.spec.kv_cache.groups.size()) {
-      return ErrorCode::kNotInConfig;
-    }
-    const Request* prompt = world.requests().find(request);
-    if (!prompt) return ErrorCode::kUnknownRequest;
-    const bool are_there = std::all_of(blocks.begin(), blocks.end(), [&](std::uint32_t block) {
-      return key_of_prompt_block(setup_.spec, *prompt, group, block).has_value();
-    });
-    return are_there ? ErrorCode::kNone : ErrorCode::kBadRange;
-  };
-  if (const auto* again = std::get_if<TierAskAgain>(&command)) {
-    return refusal_of_blocks(again->tier, again->request, again->group, {again->block});
+  if (const auto* faults = std::get_if<TierFaults>(&command)) {
+    if (!setup_.has_files(faults->tier)) return ErrorCode::kNotInConfig;
+    const bool can_be = std::all_of(
+        faults->faults.begin(), faults->faults.end(),
+        [](const tiering::Fault& fault) { return tiering::file_fault_of(fault).has_value(); });
+    return can_be ? ErrorCode::kNone : ErrorCode::kBadRange;
   }
-  if (const auto* added = std::get_if<TierAdd>(&command)) {
-    return refusal_of_blocks(added->tier, added->request, added->group, added->blocks);
-  }
-  if (const auto* dropped = std::get_if<TierDrop>(&command)) {
-    return refusal_of_blocks(dropped->tier, dropped->request, dropped->group, dropped->blocks);
-  }
+  ErrorCode refused_below = ErrorCode::kNone;
+  keys_below(command, world, refused_below);
+  if (refused_below != ErrorCode::kNone) return refused_below;
   if (std::holds_alternative<Schedule>(command)) {
     const bool has_room = in_flight_.size() < setup_.scheduler.max_concurrent_batches;
     return has_room ? ErrorCode::kNone : ErrorCode::kStepsInFlight;
@@ -252,6 +252,36 @@ ErrorCode Invariants::refusal(const Command& command, const World& world) const 
     return is_finished(finish_all->status) ? ErrorCode::kNone : ErrorCode::kBadRange;
   }
   return ErrorCode::kNone;
+}
+
+std::vector<OffloadKey> Invariants::keys_below(const Command& command, const World& world,
+                                               ErrorCode& refused) const {
+  std::vector<OffloadKey> keys;
+  const auto find = [&](const auto& on_tier, const std::vector<std::uint32_t>& blocks) {
+    refused = refusal_of_tier(on_tier.tier);
+    if (on_tier.group >= setup_.spec.kv_cache.groups.size()) refused = ErrorCode::kNotInConfig;
+    if (refused != ErrorCode::kNone) return;
+    const Request* prompt = world.requests().find(on_tier.request);
+    if (!prompt) refused = ErrorCode::kUnknownRequest;
+    for (std::size_t index = 0; prompt && index < blocks.size(); ++index) {
+      auto key = key_of_prompt_block(setup_.spec, *prompt, on_tier.group, blocks[index]);
+      if (!key) refused = ErrorCode::kBadRange;
+      if (!key) return;
+      keys.push_back(std::move(*key));
+    }
+  };
+  if (const auto* again = std::get_if<TierAskAgain>(&command)) {
+    find(*again, {again->block});
+  } else if (const auto* added = std::get_if<TierAdd>(&command)) {
+    find(*added, added->blocks);
+  } else if (const auto* dropped = std::get_if<TierDrop>(&command)) {
+    find(*dropped, dropped->blocks);
+  } else if (const auto* damage = std::get_if<TierDamage>(&command)) {
+    const bool replaces = damage->damage == FileDamage::kReplace;
+    find(*damage, replaces ? std::vector{damage->block, damage->at} : std::vector{damage->block});
+    if (!setup_.has_files(damage->tier)) refused = ErrorCode::kNotInConfig;
+  }
+  return keys;
 }
 
 Found Invariants::check_presence(const Command& command, const Observation& observation) const {
@@ -291,6 +321,7 @@ Found Invariants::check_presence(const Command& command, const Observation& obse
     want("tier_jobs", observation.tier_jobs, has_tiers);
     want("pending_promotions", observation.pending_promotions, has_tiers);
     want("tiers", observation.tiers, has_tiers);
+    want("damaged", observation.damaged, has_files_);
   }
   return found;
 }
@@ -322,9 +353,9 @@ Found Invariants::check_unchanged(const Command& command, const Observation& obs
   keep(cache_may_change, "num_free_slots", before_->num_free_slots, observation.num_free_slots);
   keep(updates || copies, "transfers", *before_->transfers, *observation.transfers);
   if (!setup_.spec.has_tiers || !before_->tiers.has_value()) return found;
-  const bool changes_tiers = std::holds_alternative<TierFinish>(command) ||
-                             std::holds_alternative<TierAdd>(command) ||
-                             std::holds_alternative<TierDrop>(command);
+  const bool changes_tiers =
+      std::holds_alternative<TierFinish>(command) || std::holds_alternative<TierAdd>(command) ||
+      std::holds_alternative<TierDrop>(command) || std::holds_alternative<TierDamage>(command);
   keep(plans || updates, "tier_jobs", *before_->tier_jobs, *observation.tier_jobs);
   keep(changes_tiers, "tiers", *before_->tiers, *observation.tiers);
   return found;

@@ -32,7 +32,7 @@ struct Invariant {
 };
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 23> kInvariants = {{
+inline constexpr std::array<Invariant, 24> kInvariants = {{
     {"C1", "answers_fit_the_command",
      "a command is refused with the first code whose condition holds, and answers with exactly "
      "what it returns"},
@@ -98,6 +98,10 @@ inline constexpr std::array<Invariant, 23> kInvariants = {{
     {"C23", "who_is_put_off_has_a_reason",
      "a request is put off only if a tier said so, or while one of its blocks is being written, "
      "brought up or loaded"},
+    {"C24", "stored_is_kept",
+     "a tier holds what was stored in it and not taken away, and its jobs end as they went; what "
+     "goes wrong in its files is no success, and a block that can be found has, in all of its "
+     "slot, the bytes that were stored"},
 }};
 
 /// Watches one implementation. A value: copyable.
@@ -137,6 +141,12 @@ class Invariants {
   };
 
   ErrorCode refusal(const Command& command, const World& world) const;
+  ErrorCode refusal_of_tier(std::uint32_t tier) const {
+    return tier < setup_.num_tiers() ? ErrorCode::kNone : ErrorCode::kNotInConfig;
+  }
+  /// Of the blocks that a command on a tier is about, if it is about some; refused: why not.
+  std::vector<OffloadKey> keys_below(const Command& command, const World& world,
+                                     ErrorCode& refused) const;
   std::optional<Divergence> check_presence(const Command& command,
                                            const Observation& observation) const;
   std::optional<Divergence> check_unchanged(const Command& command,
@@ -170,6 +180,7 @@ class Invariants {
   ConnectorSetup setup_;
   bool may_fail_ = false;
   bool fences_ = false;
+  bool has_files_ = false;  ///< any tier
   Copies copies_;
   TierLedger tiers_;
   BlockTableInvariants block_tables_;

@@ -349,6 +349,41 @@ TEST(ConnectorInvariants, WhoIsPutOffHasAReason) {
   });
 }
 
+TEST(ConnectorInvariants, StoredIsKept) {
+  // A ready block, whose slot has other bytes.
+  expect_caught("C24", [](const Command&, Observation& shown) {
+    if (!shown.damaged.has_value()) return false;
+    for (const auto* list : {&*shown.t1, &*shown.t2}) {
+      for (const OffloadedBlock& block : *list) {
+        if (!block.ready) continue;
+        in(shown.damaged).push_back(block.key.bytes);
+        return true;
+      }
+    }
+    return false;
+  });
+  expect_caught("C24", [](const Command& command, Observation& shown) {
+    if (!std::holds_alternative<TierFinish>(command) || !shown.tiers.has_value()) return false;
+    for (TierContents& tier : in(shown.tiers)) {
+      if (tier.held.empty()) continue;
+      tier.held.pop_back();
+      return true;
+    }
+    return false;
+  });
+  // What was given up is told as done.
+  expect_caught("C24", [](const Command& command, Observation& shown) {
+    if (!plans(command, shown) || !shown.tier_calls.has_value()) return false;
+    for (TierCallRecord& call : in(shown.tier_calls)) {
+      const std::size_t at = call.answer.find("failed");
+      if (call.method != "get_finished_jobs" || at == std::string::npos) continue;
+      call.answer.replace(at, std::string_view("failed").size(), "done");
+      return true;
+    }
+    return false;
+  });
+}
+
 TEST(ConnectorInvariants, AllComesToAnEnd) {
   Choices choices = Choices::from_seed(1);
   const Config config = Generator::draw_config(choices);

@@ -75,6 +75,7 @@ void Reach::start(const Config& config) {
   is_store_.clear();
   was_reset_ = false;
   promoted_.clear();
+  tried_.clear();
 }
 
 void Reach::count(const Command& command, const Observation& before, const Observation& after,
@@ -100,6 +101,8 @@ void Reach::count(const Command& command, const Observation& before, const Obser
     count_finish(names, before);
   } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
     count_reset(*reset, before, after);
+  } else if (const auto* finish_job = std::get_if<TierFinish>(&command)) {
+    tried_.emplace(finish_job->job, finish_job->success);
   } else if (std::holds_alternative<ReportTransferAgain>(command)) {
     add(Reached::kReportedAgain);
   }
@@ -322,9 +325,18 @@ void Reach::count_tier_results(const TierCallRecord& call, const Observation& be
       add(job.promotion ? success ? Reached::kPromoted : Reached::kPromotionFailed
           : success     ? Reached::kStoreWentDown
                         : Reached::kStoreLostBelow);
+      if (setup_.has_files(job.tier)) count_file_result(job.promotion, success, id);
       if (job.promotion && success) promoted_.insert(job.slots.begin(), job.slots.end());
     }
   }
+}
+
+void Reach::count_file_result(bool promotion, bool success, std::uint32_t job) {
+  const auto tried = tried_.find(job);
+  const bool could_not = !success && tried != tried_.end() && tried->second;
+  add(Reached::kPromotedFromFile, promotion && success);
+  add(Reached::kFileStoreFailed, !promotion && could_not);
+  add(Reached::kFileLoadFailed, promotion && could_not);
 }
 
 // ---- What comes from outside ----

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -72,6 +73,9 @@ enum class Reached : std::uint8_t {
   kNoRoomToPromote,
   kAskAgainTier,
   kEndedWhilePromoting,
+  kPromotedFromFile,
+  kFileStoreFailed,
+  kFileLoadFailed,
   kErrorUnknownRequest,
   kErrorBadRange,
   kErrorAlreadyDeclared,
@@ -88,7 +92,7 @@ enum class Reached : std::uint8_t {
 using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
-inline constexpr std::array<ReachGoal, 65> kReachGoals = {{
+inline constexpr std::array<ReachGoal, 68> kReachGoals = {{
     {Reached::kLoad, "load", "a request waits while its blocks are copied back"},
     {Reached::kStore, "store", "blocks were copied to CPU memory"},
     {Reached::kLoadOfPreempted, "load_of_preempted", "a preempted request was loaded", 1, true},
@@ -174,6 +178,12 @@ inline constexpr std::array<ReachGoal, 65> kReachGoals = {{
     {Reached::kAskAgainTier, "ask_again_tier", "a tier wanted to be asked again"},
     {Reached::kEndedWhilePromoting, "ended_while_promoting",
      "a request ended while blocks were brought up for it", 1, true},
+    {Reached::kPromotedFromFile, "promoted_from_file", "blocks were brought up from files", 1,
+     true},
+    {Reached::kFileStoreFailed, "file_store_failed", "blocks could not be written to files", 1,
+     true},
+    {Reached::kFileLoadFailed, "file_load_failed",
+     "a file was not there, not whole, another one, or could not be read", 1, true},
     {Reached::kErrorUnknownRequest, "error_unknown_request", "refused with unknown_request"},
     {Reached::kErrorBadRange, "error_bad_range", "refused with bad_range"},
     {Reached::kErrorAlreadyDeclared, "error_already_declared", "refused with already_declared"},
@@ -213,6 +223,7 @@ class Reach : public ReachCounts<kReachGoals> {
                    const Observation& after);
   void count_tier_calls(const Command& command, const Observation& before,
                         const Observation& after);
+  void count_file_result(bool promotion, bool success, std::uint32_t job);
   void count_tier_results(const TierCallRecord& call, const Observation& before);
 
   ConnectorSetup setup_;
@@ -221,6 +232,7 @@ class Reach : public ReachCounts<kReachGoals> {
   std::unordered_map<std::string, AddRequest> added_;  ///< by name
   std::unordered_map<JobId, bool> is_store_;           ///< fence: by job
   bool was_reset_ = false;                             ///< since the last step
+  std::map<std::uint32_t, bool> tried_;  ///< jobs of tiers that are over; not given up
   std::set<SlotId> promoted_;  ///< slots that a tier has filled, until something else is written
 };
 

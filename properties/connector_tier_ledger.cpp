@@ -38,13 +38,20 @@ std::vector<SlotId> sorted(std::vector<SlotId> slots) {
 
 TierLedger::TierLedger(const ConnectorSetup& setup)
     : has_tiers_(setup.spec.has_tiers),
-      num_tiers_(static_cast<std::uint32_t>(setup.tiers.size())),
+      num_tiers_(setup.num_tiers()),
       num_workers_(setup.spec.num_workers),
+      contents_(num_tiers_),
       polled_(num_tiers_),
       unfinished_(num_tiers_),
-      num_ends_(num_tiers_) {}
+      num_ends_(num_tiers_) {
+  for (std::uint32_t tier = 0; tier < num_tiers_; ++tier) {
+    contents_[tier].has_files = setup.has_files(tier);
+    has_files_ |= setup.has_files(tier);
+  }
+}
 
-Broken TierLedger::take_in(const Command& command, const Observation& observation) {
+Broken TierLedger::take_in(const Command& command, const Observation& observation,
+                           const std::vector<OffloadKey>& keys) {
   ended_.clear();
   begun_.clear();
   begun_keys_.clear();
@@ -56,6 +63,7 @@ Broken TierLedger::take_in(const Command& command, const Observation& observatio
   last_asked_.clear();
   step_has_ended_ = false;
   if (!has_tiers_) return std::nullopt;
+  if (observation.error == ErrorCode::kNone) take_in_commands(command, keys);
   if (observation.tier_calls.has_value()) {
     for (const TierCallRecord& call : *observation.tier_calls) {
       if (auto found = take_in_call(call)) return found;
@@ -63,6 +71,74 @@ Broken TierLedger::take_in(const Command& command, const Observation& observatio
   }
   if (auto found = check_told(command, observation)) return found;
   return check_cascades(command, observation);
+}
+
+// ---- What the tiers hold ----
+
+void TierLedger::take_in_commands(const Command& command, const std::vector<OffloadKey>& keys) {
+  if (const auto* finished = std::get_if<TierFinish>(&command)) {
+    finish(*finished);
+  } else if (const auto* added = std::get_if<TierAdd>(&command)) {
+    contents_[added->tier].held.insert(keys.begin(), keys.end());
+    contents_[added->tier].seen.insert(keys.begin(), keys.end());
+  } else if (const auto* dropped = std::get_if<TierDrop>(&command)) {
+    for (const OffloadKey& key : keys) contents_[dropped->tier].held.erase(key);
+  } else if (const auto* faults = std::get_if<TierFaults>(&command)) {
+    if (!faults->faults.empty()) contents_[faults->tier].is_exact = false;
+  } else if (const auto* damage = std::get_if<TierDamage>(&command)) {
+    contents_[damage->tier].is_exact = false;
+    contents_[damage->tier].seen.insert(keys.begin(), keys.end());
+  }
+}
+
+/// Without bytes a tier also tells of jobs that it does not have, or does not have yet. The first
+/// word about a job counts.
+void TierLedger::finish(const TierFinish& command) {
+  Contents& tier = contents_[command.tier];
+  const auto job = tier.jobs.find(command.job);
+  if (job == tier.jobs.end()) {
+    if (!has_files_) tier.finished.emplace(command.job, Finished{command.success, true});
+    return;
+  }
+  const KeyList& keys = job->second.keys;
+  bool success = command.success;
+  if (job->second.promotion) {
+    // One that knows keys alone brings up what it is asked for; files have to be there.
+    const auto is_held = [&](const auto& key) { return tier.held.count(key) > 0; };
+    success = success && (!tier.has_files || std::all_of(keys.begin(), keys.end(), is_held));
+  } else if (success) {
+    tier.held.insert(keys.begin(), keys.end());
+    tier.seen.insert(keys.begin(), keys.end());
+  }
+  const bool is_certain = !command.success || !tier.has_files || tier.is_exact;
+  tier.finished.emplace(command.job, Finished{success, is_certain});
+  tier.jobs.erase(job);
+}
+
+Broken TierLedger::check_contents(const Observation& observation) const {
+  for (std::uint32_t place = 0; place < num_tiers_; ++place) {
+    const Contents& tier = contents_[place];
+    const TierContents& shown = (*observation.tiers)[place];
+    const auto wrong = [&](std::string expected, std::string actual) {
+      return broken(TierRule::kStoredIsKept, tier_name(place), std::move(expected),
+                    std::move(actual));
+    };
+    const std::set<std::string> held(shown.held.begin(), shown.held.end());
+    if (tier.is_exact && held != tier.held) {
+      return wrong(std::to_string(tier.held.size()) + " blocks, those that were stored",
+                   "other ones, of " + std::to_string(held.size()));
+    }
+    if (tier.is_exact && shown.num_temporary_files > 0) {
+      return wrong("no temporary file", std::to_string(shown.num_temporary_files));
+    }
+    if (!std::includes(tier.seen.begin(), tier.seen.end(), held.begin(), held.end())) {
+      return wrong("blocks that were stored there", "another one");
+    }
+  }
+  if (!observation.damaged.has_value() || observation.damaged->empty()) return std::nullopt;
+  const OffloadedBlock* block = find_block(observation, observation.damaged->front());
+  return broken(TierRule::kStoredIsKept, "slot " + std::to_string(block ? block->slot : 0),
+                "the bytes that were stored", "other bytes, in a block that can be found");
 }
 
 // ---- Calls ----
@@ -117,11 +193,21 @@ Broken TierLedger::end_jobs(const TierCallRecord& call) {
     const auto at = jobs_.find(id);
     if (at == jobs_.end() || at->second.tier != call.tier) continue;
     const TierTransfer& job = at->second;
+    const std::map<std::uint32_t, Finished>& all_finished = contents_[call.tier].finished;
+    const auto finished = all_finished.find(id);
+    if (finished == all_finished.end()) {
+      return broken(TierRule::kStoredIsKept, job_name(job), "under way", word);
+    }
+    if (finished->second.is_certain && finished->second.success != (word == "done")) {
+      return broken(TierRule::kStoredIsKept, job_name(job),
+                    finished->second.success ? "done" : "failed", word);
+    }
     for (std::size_t index = 0; job.promotion && index < job.keys.size(); ++index) {
       ended_.push_back({job.keys[index], job.slots[index], word == "done"});
     }
     jobs_.erase(at);
   }
+  contents_[call.tier].finished.clear();
   return std::nullopt;
 }
 
@@ -147,6 +233,7 @@ Broken TierLedger::begin_job(const TierCallRecord& call) {
   } else {
     cascades_.push_back({call.tier, call.request, sorted(call.slots)});
   }
+  contents_[call.tier].jobs.emplace(*job.job, job);
   jobs_.emplace(*job.job, std::move(job));
   return std::nullopt;
 }
@@ -243,6 +330,7 @@ bool TierLedger::has_copies(const std::string& request) const {
 
 Broken TierLedger::check_state(const Observation& observation) const {
   if (!has_tiers_) return std::nullopt;
+  if (auto found = check_contents(observation)) return found;
   std::vector<TierTransfer> jobs;
   for (const auto& [id, job] : jobs_) jobs.push_back(job);
   if (*observation.tier_jobs != jobs || *observation.num_tier_jobs != jobs.size()) {

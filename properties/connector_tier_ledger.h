@@ -1,7 +1,11 @@
 #pragma once
 
 /// What stands between the CPU cache and the tiers below it, by the calls that the tiers got: who
-/// was told what, which jobs are under way, and which blocks came up.
+/// was told what, which jobs are under way, which blocks came up, and what the tiers hold.
+///
+/// A tier does as it is told, a file tier also with its files, until something is made to go wrong
+/// in it. From then on what its files make of a job is taken as it is shown, but for this: what was
+/// given up is no success, and it holds nothing that was never stored in it.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +25,7 @@ enum class TierRule : std::uint8_t {
   kTiersAreTold,
   kStoresGoDown,
   kPromotionsComeWhole,
+  kStoredIsKept,
 };
 
 struct BrokenTierRule {
@@ -43,7 +48,10 @@ class TierLedger {
   explicit TierLedger(const ConnectorSetup& setup);
 
   /// The calls of a command, whatever it was answered. Nothing, or the first rule that they break.
-  std::optional<BrokenTierRule> take_in(const Command& command, const Observation& observation);
+  /// keys: of the blocks that a command on a tier is about; of tier_damage with replace, the one
+  /// whose file comes in its place.
+  std::optional<BrokenTierRule> take_in(const Command& command, const Observation& observation,
+                                        const std::vector<OffloadKey>& keys = {});
 
   /// Requires: the observation has the whole state.
   std::optional<BrokenTierRule> check_state(const Observation& observation) const;
@@ -92,6 +100,25 @@ class TierLedger {
     friend bool operator==(const Cascade&, const Cascade&) = default;
   };
 
+  /// How a job went.
+  struct Finished {
+    bool success = false;
+    bool is_certain = true;  ///< else it is what files made of it
+  };
+
+  /// What a tier holds.
+  struct Contents {
+    bool has_files = false;
+    bool is_exact = true;  ///< nothing was made to go wrong
+    std::set<std::string> held;
+    std::set<std::string> seen;                  ///< was held, or was to be
+    std::map<std::uint32_t, TierTransfer> jobs;  ///< that it has
+    std::map<std::uint32_t, Finished> finished;  ///< jobs that are over and not reported
+  };
+
+  void take_in_commands(const Command& command, const std::vector<OffloadKey>& keys);
+  void finish(const TierFinish& command);
+  Broken check_contents(const Observation& observation) const;
   Broken take_in_call(const TierCallRecord& call);
   Broken end_jobs(const TierCallRecord& call);
   Broken begin_job(const TierCallRecord& call);
@@ -102,8 +129,10 @@ class TierLedger {
   Broken check_blocks(const TierTransfer& job, const Observation& observation) const;
 
   bool has_tiers_ = false;
+  bool has_files_ = false;  ///< any tier: slots have bytes
   std::uint32_t num_tiers_ = 0;
   std::uint32_t num_workers_ = 1;
+  std::vector<Contents> contents_;                 ///< by tier
   std::vector<bool> polled_;                       ///< by tier: in this step
   std::vector<std::set<std::string>> unfinished_;  ///< by tier: requests that it knows of
   std::set<std::string> request_level_;

@@ -23,6 +23,12 @@ Config config_of() {
   return config;
 }
 
+Config with_files() {
+  Config config = config_of();
+  config.file_tiers = {0};
+  return config;
+}
+
 /// Nobody, and nothing anywhere; of a step all that it answers.
 Observation shown() {
   Observation observation;
@@ -74,7 +80,10 @@ Observation with_call(Observation observation, std::string method, std::string a
 /// Counts one command after another; what the last one added.
 class Counting {
  public:
-  Counting() { reach_.start(config_of()); }
+  explicit Counting(const Config& config = config_of())
+      : world_(ConnectorTarget::make_world(config)) {
+    reach_.start(config);
+  }
 
   Situations count(const Command& command, const Observation& before, const Observation& after) {
     const Reach old = reach_;
@@ -84,7 +93,7 @@ class Counting {
 
  private:
   Reach reach_;
-  World world_ = ConnectorTarget::make_world(config_of());
+  World world_;
 };
 
 Situations planned_as(const Observation& after, const Observation& before = shown()) {
@@ -102,6 +111,24 @@ TEST(ConnectorTierReach, CountsWhatTiersReport) {
   EXPECT_EQ(planned_as(reported("0 failed"), with_job(false)),
             Situations{Reached::kStoreLostBelow});
   EXPECT_EQ(planned_as(reported("1 done"), with_job(true)), Situations{}) << "nobody's";
+}
+
+TEST(ConnectorTierReach, CountsWhatFilesMakeOfJobs) {
+  const auto reported = [](bool promotion, bool is_tried, std::string answer) {
+    Counting counting(with_files());
+    counting.count(TierFinish{0, 0, is_tried}, shown(), shown());
+    return counting.count(Schedule{}, with_job(promotion),
+                          with_call(shown(), "get_finished_jobs", std::move(answer)));
+  };
+  EXPECT_EQ(reported(true, true, "0 done"),
+            (Situations{Reached::kPromoted, Reached::kPromotedFromFile}));
+  EXPECT_EQ(reported(true, true, "0 failed"),
+            (Situations{Reached::kPromotionFailed, Reached::kFileLoadFailed}));
+  EXPECT_EQ(reported(true, false, "0 failed"), Situations{Reached::kPromotionFailed}) << "given up";
+  EXPECT_EQ(reported(false, true, "0 done"), Situations{Reached::kStoreWentDown});
+  EXPECT_EQ(reported(false, true, "0 failed"),
+            (Situations{Reached::kStoreLostBelow, Reached::kFileStoreFailed}));
+  EXPECT_EQ(reported(false, false, "0 failed"), Situations{Reached::kStoreLostBelow});
 }
 
 TEST(ConnectorTierReach, CountsWhatIsLoadedOfAPromotion) {

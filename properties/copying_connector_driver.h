@@ -48,7 +48,7 @@ namespace kvfence {
 ///
 /// `Derived` runs the other commands and observes what is its own, and befriends this one:
 ///   kConnectorName
-///   static Setup make_setup(const Config&)
+///   make_setup(const Config&) -> Setup
 ///   run(command, world), beside the ones here
 ///   forget_connector_answer(), forget_connector_state()
 ///   observe_metadata(const Metadata&), observe_report(const AggregatedOutput&)
@@ -69,7 +69,7 @@ class CopyingConnectorDriver : public Implementation<TargetType> {
   std::string name() const override { return name_; }
 
   std::optional<ImplementationFailure> reset(const Config& config) override {
-    setup_ = Derived::make_setup(config);
+    setup_ = derived().make_setup(config);
     auto connector = side_.make_connector(setup_);
     if (!connector) {
       return ImplementationFailure{"the scheduler's half is no " +
@@ -122,6 +122,7 @@ class CopyingConnectorDriver : public Implementation<TargetType> {
   };
 
   ConnectorType& connector() { return static_cast<ConnectorType&>(*scheduler_->connector()); }
+  const Side& side() const { return side_; }
   const SetupType& setup() const { return setup_; }
   std::vector<Rank>& ranks() { return workers_->ranks; }
   Observation& observation() { return observation_; }

@@ -96,6 +96,20 @@ TEST(KVOutputAggregator, StatisticsAreAggregatedRankByRank) {
   EXPECT_EQ(aggregate(aggregator, {{}, stored}).stats, stored.stats);
 }
 
+TEST(KVOutputAggregator, StatisticsOfChildrenAreAggregatedClassByClass) {
+  KVOutputAggregator aggregator(2);
+  KVConnectorWorkerOutput first;
+  first.stats_of_children = {{"b", {{"GPU_to_CPU", {{8, 1.0}}}}}};
+  KVConnectorWorkerOutput second;
+  second.stats_of_children = {{"a", {{"GPU_to_CPU", {{4, 1.0}}}}},
+                              {"b", {{"GPU_to_CPU", {{8, 2.0}}}}}};
+  const std::vector<TransferOperationsOfClass> both = {
+      {"b", {{"GPU_to_CPU", {{8, 1.0}, {8, 2.0}}}}}, {"a", {{"GPU_to_CPU", {{4, 1.0}}}}}};
+  EXPECT_EQ(aggregate(aggregator, {first, second}).stats_of_children, both);
+  EXPECT_TRUE(aggregate(aggregator, {first, second}).stats.empty());
+  EXPECT_EQ(aggregate(aggregator, {{}, second}).stats_of_children, second.stats_of_children);
+}
+
 TEST(KVOutputAggregator, ACopyGoesItsOwnWay) {
   KVOutputAggregator aggregator(2);
   aggregate(aggregator, {sent({"A"}), sent({})});

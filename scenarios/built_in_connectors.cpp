@@ -29,7 +29,7 @@ namespace {
 /// What one implementation makes of a setup.
 struct Reference {
   static auto make_offloading_scheduler(const ConnectorSetup& setup) {
-    return reference::make_offloading_connector_scheduler(setup.spec, setup.tiers);
+    return reference::make_offloading_connector_scheduler(setup.spec, make_secondary_tiers(setup));
   }
   static auto make_offloading_worker(const OffloadingSpec& spec) {
     return reference::make_offloading_connector_worker(spec);
@@ -47,7 +47,7 @@ struct Reference {
 
 struct Optimized {
   static auto make_offloading_scheduler(const ConnectorSetup& setup) {
-    return optimized::make_offloading_connector_scheduler(setup.spec, setup.tiers);
+    return optimized::make_offloading_connector_scheduler(setup.spec, make_secondary_tiers(setup));
   }
   static auto make_offloading_worker(const OffloadingSpec& spec) {
     return optimized::make_offloading_connector_worker(spec);

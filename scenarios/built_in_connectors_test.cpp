@@ -90,6 +90,8 @@ class NamedDriver final
   ErrorCode run(const connector::TierAskAgain&, const World&) { return ErrorCode::kNotInConfig; }
   ErrorCode run(const connector::TierAdd&, const World&) { return ErrorCode::kNotInConfig; }
   ErrorCode run(const connector::TierDrop&, const World&) { return ErrorCode::kNotInConfig; }
+  ErrorCode run(const connector::TierFaults&, const World&) { return ErrorCode::kNotInConfig; }
+  ErrorCode run(const connector::TierDamage&, const World&) { return ErrorCode::kNotInConfig; }
 
   void forget_connector_answer() {
     observation().loads.reset();
@@ -150,12 +152,19 @@ class NamedDriver final
     for (const CompletedJob& job : report.completed_jobs) {
       completed.push_back({job.job, job.num_workers, job.num_failed});
     }
+    observation().transfer_stats.emplace().clear();
+    add_stats("", report.stats);
+    for (const TransferOperationsOfClass& child : report.stats_of_children) {
+      add_stats(child.connector_class + ": ", child.stats);
+    }
+  }
+
+  void add_stats(const std::string& whose, const std::vector<TransferOperations>& added) {
     std::vector<connector::Operation>& stats = observation().transfer_stats.emplace();
-    stats.clear();
-    for (const TransferOperations& operations : report.stats) {
+    for (const TransferOperations& operations : added) {
       for (const OffloadingOperationMetrics& operation : operations.ops) {
         stats.push_back(
-            {operations.transfer_type, static_cast<std::uint32_t>(operation.op_size), 0});
+            {whose + operations.transfer_type, static_cast<std::uint32_t>(operation.op_size), 0});
       }
     }
   }
@@ -230,10 +239,11 @@ TEST(BuiltInConnectors, ANameMakesBothHalvesWhichCanBeCopied) {
 /// An engine with blocks of 4 tokens whose commands are all taken.
 class Engine {
  public:
-  Engine(const std::string& connector, const std::string& profile)
-      : config_(config_of(profile)),
+  Engine(const std::string& connector, const std::string& profile, std::uint32_t world_size = 1,
+         bool optimized = false)
+      : config_(config_of(profile, world_size)),
         world_(ConnectorTarget::make_world(config_)),
-        engine_(reference_of(connector)) {
+        engine_(optimized ? optimized_of(connector) : reference_of(connector)) {
     EXPECT_FALSE(engine_->reset(config_));
   }
 
@@ -258,15 +268,18 @@ class Engine {
     return run(connector::Update{});
   }
 
-  void finish(JobId job) {
+  void finish(JobId job, std::uint32_t rank = 0) {
     connector::AdvanceTransfer command;
+    command.rank = rank;
     command.job = job;
+    command.microseconds = 1;
     run(command);
   }
 
  private:
-  static Config config_of(const std::string& profile) {
+  static Config config_of(const std::string& profile, std::uint32_t world_size) {
     Config config;
+    config.world_size = world_size;
     config.profile = profile;
     config.num_gpu_blocks = 4;
     return config;
@@ -345,6 +358,39 @@ TEST(BuiltInConnectors, AMultiConnectorSendsARequestWhenAllChildrenHave) {
   const Observation sent = engine.step();
   EXPECT_EQ(*sent.finished_sending, Names{"A"});
   EXPECT_EQ(sent.requests->size(), 0U);
+}
+
+/// What a step's statistics say, with whose they are.
+Names measured(const Observation& observation) {
+  Names operations;
+  for (const connector::Operation& each : *observation.transfer_stats) {
+    operations.push_back(each.type + " " + std::to_string(each.bytes));
+  }
+  return operations;
+}
+
+/// Of one class all children and all ranks count together.
+TEST(BuiltInConnectors, StatisticsOfAMultiConnectorSayWhose) {
+  for (const bool optimized : {false, true}) {
+    Engine engine("multi_connector(offloading multi_connector(offloading) offloading)", "v0.23",
+                  /*world_size=*/2, optimized);
+    engine.add("A", {1, 2, 3, 4}, /*max_tokens=*/9);
+    engine.step();
+    const Jobs jobs = under_way(engine.step());
+    ASSERT_EQ(jobs.size(), 6U);
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      engine.finish(jobs[0], rank);
+      engine.finish(jobs[2], rank);
+    }
+    engine.finish(jobs[1], 1);
+    EXPECT_EQ(measured(engine.step()),
+              (Names{"offloading: GPU_to_CPU 4096", "offloading: GPU_to_CPU 4096",
+                     "offloading: GPU_to_CPU 4096", "offloading: GPU_to_CPU 4096",
+                     "multi_connector/offloading: GPU_to_CPU 4096"}));
+    engine.finish(jobs[1], 0);
+    EXPECT_EQ(measured(engine.step()), Names{"multi_connector/offloading: GPU_to_CPU 4096"});
+    EXPECT_EQ(measured(engine.step()), Names{});
+  }
 }
 
 /// How many transfers of which child there were; loads, then stores.

@@ -1,19 +1,28 @@
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "contract/check.h"
 #include "contract/connector_target.h"
 #include "contract/kv_connector_registry.h"
 #include "contract/offloading_connector.h"
+#include "contract/tier_files.h"
 #include "optimized/kv_output_aggregator.h"
 #include "optimized/offloading_connector.h"
 #include "optimized/planted_connector_bugs.h"
+#include "optimized/planted_file_tier_bugs.h"
 #include "optimized/scheduler.h"
+#include "optimized/tier_files.h"
 #include "properties/connector_driver.h"
 #include "reference/kv_output_aggregator.h"
 #include "reference/scheduler.h"
+#include "reference/tier_files.h"
 #include "scenarios/built_in_connectors.h"
 #include "scenarios/define_implementations.h"
 #include "scenarios/engine_side.h"
@@ -25,7 +34,8 @@ namespace {
 template <class Scheduler, class Aggregator>
 class RegisteredSide : public EngineSide<Scheduler, Aggregator> {
  public:
-  explicit RegisteredSide(KVConnectorRegistry connectors) : connectors_(std::move(connectors)) {}
+  RegisteredSide(KVConnectorRegistry connectors, MakeTierFiles make_files)
+      : connectors_(std::move(connectors)), make_files_(std::move(make_files)) {}
 
   /// Null if it is another kind of connector, which shows less than the target compares.
   std::unique_ptr<OffloadingConnectorScheduler> make_connector(const ConnectorSetup& setup) {
@@ -37,6 +47,9 @@ class RegisteredSide : public EngineSide<Scheduler, Aggregator> {
   std::unique_ptr<KVConnectorWorker> make_worker(const ConnectorSetup& setup, std::uint32_t rank) {
     return class_of(setup).make_worker(setup, rank);
   }
+  std::unique_ptr<TierFiles> make_tier_files(PrimaryKvView primary) const {
+    return make_files_(primary);
+  }
 
  private:
   KVConnectorClass class_of(const ConnectorSetup& setup) {
@@ -46,15 +59,22 @@ class RegisteredSide : public EngineSide<Scheduler, Aggregator> {
   }
 
   KVConnectorRegistry connectors_;
+  MakeTierFiles make_files_;
 };
 
 using ReferenceSide = RegisteredSide<reference::Scheduler, reference::KVOutputAggregator>;
 using OptimizedSide = RegisteredSide<optimized::Scheduler, optimized::KVOutputAggregator>;
 
-/// The bug is in one of the connector's halves or in the aggregator; the scheduler has none.
+/// The bug is in one of the connector's halves, the aggregator or a file tier; the scheduler has
+/// none.
 struct PlantedSide : EngineSide<optimized::Scheduler, optimized::PlantedKVOutputAggregator> {
   auto make_connector(const ConnectorSetup& setup) const {
-    return optimized::make_planted_offloading_connector_scheduler(setup.spec, bug, setup.tiers);
+    return optimized::make_planted_offloading_connector_scheduler(setup.spec, bug,
+                                                                  make_secondary_tiers(setup));
+  }
+  std::unique_ptr<TierFiles> make_tier_files(PrimaryKvView primary) const {
+    return file_bug ? optimized::make_planted_tier_files(primary, *file_bug)
+                    : optimized::make_tier_files(primary);
   }
   auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
     return optimized::make_planted_offloading_connector_worker(setup.spec, bug);
@@ -64,7 +84,33 @@ struct PlantedSide : EngineSide<optimized::Scheduler, optimized::PlantedKVOutput
   }
 
   optimized::PlantedConnectorBug bug = optimized::PlantedConnectorBug::kNone;
+  std::optional<optimized::PlantedFileTierBug> file_bug = std::nullopt;
 };
+
+/// A mistake of the connector, or the one of the file tiers that only the bytes of slots show: the
+/// others are for the target tiering.
+using ConnectorBug = std::variant<optimized::PlantedConnectorBug, optimized::PlantedFileTierBug>;
+
+constexpr const optimized::PlantedFileTierBugInfo& kFileBug =
+    *std::find_if(optimized::kPlantedFileTierBugs.begin(), optimized::kPlantedFileTierBugs.end(),
+                  [](const optimized::PlantedFileTierBugInfo& info) {
+                    return info.bug == optimized::PlantedFileTierBug::kBlockDigestNotChecked;
+                  });
+
+std::optional<ConnectorBug> planted_bug_from_name(std::string_view name) {
+  if (name == kFileBug.name) return kFileBug.bug;
+  if (const auto bug = optimized::planted_connector_bug_from_name(name)) return *bug;
+  return std::nullopt;
+}
+
+std::vector<PlantedBugInfo> planted_bug_infos() {
+  std::vector<PlantedBugInfo> infos;
+  for (const optimized::PlantedConnectorBugInfo& info : optimized::kPlantedConnectorBugs) {
+    infos.push_back({info.name, info.doc, info.thread});
+  }
+  infos.push_back({kFileBug.name, kFileBug.doc, kFileBug.thread});
+  return infos;
+}
 
 }  // namespace
 
@@ -72,18 +118,26 @@ template <>
 struct Parts<ConnectorTarget> {
   static auto reference(std::string name) {
     return std::make_unique<ConnectorDriver<ReferenceSide>>(
-        std::move(name), ReferenceSide(built_in_connectors_reference()));
+        std::move(name),
+        ReferenceSide(built_in_connectors_reference(), reference::make_tier_files));
   }
   static auto optimized(std::string name) {
     return std::make_unique<ConnectorDriver<OptimizedSide>>(
-        std::move(name), OptimizedSide(built_in_connectors_optimized()));
+        std::move(name),
+        OptimizedSide(built_in_connectors_optimized(), optimized::make_tier_files));
   }
-  static auto planted(std::string name, optimized::PlantedConnectorBug bug) {
-    return std::make_unique<ConnectorDriver<PlantedSide>>(std::move(name), PlantedSide{{}, bug});
+  static auto planted(std::string name, const ConnectorBug& bug) {
+    PlantedSide side;
+    if (const auto* of_files = std::get_if<optimized::PlantedFileTierBug>(&bug)) {
+      side.file_bug = *of_files;
+    } else {
+      side.bug = std::get<optimized::PlantedConnectorBug>(bug);
+    }
+    return std::make_unique<ConnectorDriver<PlantedSide>>(std::move(name), std::move(side));
   }
 
-  static constexpr auto& kPlantedBugs = optimized::kPlantedConnectorBugs;
-  static constexpr auto& planted_bug_from_name = optimized::planted_connector_bug_from_name;
+  static inline const std::vector<PlantedBugInfo> kPlantedBugs = planted_bug_infos();
+  static constexpr auto& planted_bug_from_name = kvfence::planted_bug_from_name;
 };
 
 template struct Implementations<ConnectorTarget>;
@@ -97,8 +151,8 @@ Parsed<std::unique_ptr<Implementation<ConnectorTarget>>> make_connector_from_lib
     if (const auto found = connectors.get(name); !found) return found.error();
   }
   std::unique_ptr<Implementation<ConnectorTarget>> driver =
-      std::make_unique<ConnectorDriver<OptimizedSide>>("connector of " + path,
-                                                       OptimizedSide(std::move(connectors)));
+      std::make_unique<ConnectorDriver<OptimizedSide>>(
+          "connector of " + path, OptimizedSide(std::move(connectors), optimized::make_tier_files));
   return driver;
 }
 

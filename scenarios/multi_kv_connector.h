@@ -5,6 +5,7 @@
 /// the children have numbers of the MultiConnector's (multi_connector_job), in the engine of a rank
 /// as in what the workers report; each child knows its own alone.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -215,6 +216,23 @@ class EngineOfChild final : public TransferEngine {
   std::uint32_t child_;
 };
 
+/// The statistics of a child; those of its own children stand by themselves.
+template <OffloadingConnectorStats StatsType>
+struct StatsOfChild {
+  StatsType own = StatsType();
+  std::vector<StatsOfClass<StatsType>> below;
+
+  void aggregate(const StatsOfChild& other) {
+    own.aggregate(other.own);
+    for (const StatsOfClass<StatsType>& more : other.below) {
+      const auto at = std::find_if(below.begin(), below.end(), [&](const auto& known) {
+        return known.connector_class == more.connector_class;
+      });
+      at == below.end() ? below.push_back(more) : at->stats.aggregate(more.stats);
+    }
+  }
+};
+
 /// The worker's half of a child, which reports everything at once: it is kept until it is asked for
 /// piece by piece.
 template <OffloadingConnectorStats StatsType>
@@ -222,7 +240,7 @@ class KVConnectorWorkerChild {
  public:
   using Metadata = std::shared_ptr<const KVConnectorMetadata>;
   using WorkerMetadata = TransferResultsOfChild;
-  using Stats = StatsType;
+  using Stats = StatsOfChild<StatsType>;
 
   KVConnectorWorkerChild(std::string connector_class, std::unique_ptr<KVConnectorWorker> worker)
       : connector_class_(std::move(connector_class)), worker_(std::move(worker)) {}
@@ -248,8 +266,13 @@ class KVConnectorWorkerChild {
     out.insert(out.end(), report_.invalid_block_ids.begin(), report_.invalid_block_ids.end());
   }
   std::optional<Stats> get_kv_connector_stats() {
-    if (report_.stats.empty()) return std::nullopt;
-    return Stats(std::span<const TransferOperations>(report_.stats));
+    if (report_.stats.empty() && report_.stats_of_children.empty()) return std::nullopt;
+    Stats stats{StatsType(std::span<const TransferOperations>(report_.stats)), {}};
+    for (const TransferOperationsOfClass& child : report_.stats_of_children) {
+      stats.below.push_back(
+          {child.connector_class, StatsType(std::span<const TransferOperations>(child.stats))});
+    }
+    return stats;
   }
   std::optional<TransferResultsOfChild> build_connector_worker_meta() {
     if (report_.completed_jobs.empty()) return std::nullopt;
@@ -265,8 +288,7 @@ class KVConnectorWorkerChild {
   KVConnectorWorkerOutput report_;
 };
 
-/// Multi: a MultiConnectorWorker over KVConnectorWorkerChild<Stats>. Statistics of all classes are
-/// reported as one, since KVConnectorWorkerOutput has no place for their names.
+/// Multi: a MultiConnectorWorker over KVConnectorWorkerChild<Stats>.
 template <class Multi, class Stats>
 class MultiKVConnectorWorker final : public KVConnectorWorker {
  public:
@@ -309,11 +331,16 @@ class MultiKVConnectorWorker final : public KVConnectorWorker {
     out.finished_recving = std::move(finished.recving);
     multi_.get_block_ids_with_load_errors(out.invalid_block_ids);
 
-    Stats all;
-    std::vector<StatsOfClass<Stats>> by_class;
+    out.stats.clear();
+    out.stats_of_children.clear();
+    std::vector<StatsOfClass<typename Child::Stats>> by_class;
     multi_.get_kv_connector_stats(by_class);
-    for (const StatsOfClass<Stats>& one : by_class) all.aggregate(one.stats);
-    out.stats.assign(all.data().begin(), all.data().end());
+    for (const auto& [name, stats] : by_class) {
+      if (!stats.own.is_empty()) add(name, stats.own, out);
+      for (const StatsOfClass<Stats>& child : stats.below) {
+        add(name + "/" + child.connector_class, child.stats, out);
+      }
+    }
 
     out.completed_jobs.clear();
     MultiConnectorWorkerMetadata<TransferResultsOfChild> by_child;
@@ -339,6 +366,10 @@ class MultiKVConnectorWorker final : public KVConnectorWorker {
       KVFENCE_CHECK(told != nullptr, "such children always have metadata");
     }
     return multi->told;
+  }
+
+  static void add(std::string name, const Stats& stats, KVConnectorWorkerOutput& out) {
+    out.stats_of_children.push_back({std::move(name), {stats.data().begin(), stats.data().end()}});
   }
 
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(inboxes_.size()); }

@@ -25,6 +25,8 @@ class UpstreamConnector(UpstreamScheduler):
             raise Unsupported(f"kv_connector {config.kv_connector}, expected offloading")
         if config.transfers_may_fail:
             raise Unsupported(f"vLLM {kv_offload.version} asserts that no transfer fails")
+        if config.file_tiers:
+            raise Unsupported("file_tiers: upstream's files have no header and no planned faults, expected file_tiers=[]")
         self._connectors = Connectors(kv_offload, config, uncorrected)
         self._cpu_manager = self._connectors.cpu_manager
         self._tiered = self._connectors.tiered
@@ -113,6 +115,14 @@ class UpstreamConnector(UpstreamScheduler):
         if not error:
             self._tier(place).held.difference_update(keys)
         return f"error={error or 'none'}"
+
+    # No tier keeps files.
+
+    def tier_faults(self, place, faults) -> str:
+        return "error=not_in_config"
+
+    def tier_damage(self, place, name, block, group, damage, at) -> str:
+        return "error=not_in_config"
 
     def _tier(self, place: int) -> Any:
         return self._tiered.tier(place) if self._tiered else None

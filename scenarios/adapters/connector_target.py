@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict
 import kv_cache_target
 import scheduler_target
 from block_pool_target import HASHED_TEXT
-from line_language import FLAG, INTEGER, INTEGERS, TEXT, CommandReader, Line
+from line_language import FLAG, INTEGER, INTEGERS, RECORDS, TEXT, CommandReader, Line
 from session import Target
 from tiering_target import NUM_TIERS_MAX
 
@@ -37,6 +37,7 @@ _SETTINGS = {
     "spec_name": ("CPUOffloadingSpec", TEXT),
     "num_tiers": (0, INTEGER),
     "request_level_tiers": ([], INTEGERS),
+    "file_tiers": ([], INTEGERS),
 }
 
 Config = namedtuple(
@@ -70,9 +71,10 @@ def _check_tiers(config: Config) -> None:
     has_tiers = config.spec_name == "TieringOffloadingSpec"
     if config.num_tiers > (NUM_TIERS_MAX if has_tiers else 0):
         raise ValueError(f"num_tiers={config.num_tiers}, expected at most {NUM_TIERS_MAX} with TieringOffloadingSpec")
-    places = config.request_level_tiers
-    if any(place >= config.num_tiers for place in places) or places != sorted(set(places)):
-        raise ValueError("request_level_tiers are places below num_tiers, ascending, each once")
+    for name in ("request_level_tiers", "file_tiers"):
+        places = getattr(config, name)
+        if any(place >= config.num_tiers for place in places) or places != sorted(set(places)):
+            raise ValueError(f"{name} are places below num_tiers, ascending, each once")
     if has_tiers and (config.request_level_policy or config.store_threshold >= 2):
         raise ValueError("TieringOffloadingSpec has no request_level_policy and no store_threshold")
 
@@ -100,6 +102,11 @@ READERS: Dict[str, CommandReader] = {
         {"group": 0, "times": 1}),
     **{verb: CommandReader(verb, {"tier": INTEGER, "request": TEXT, "blocks": INTEGERS, "group": INTEGER}, {"group": 0})
        for verb in ("tier_add", "tier_drop")},
+    "tier_faults": CommandReader("tier_faults", {"tier": INTEGER, "faults": RECORDS}),
+    "tier_damage": CommandReader(
+        "tier_damage",
+        {"tier": INTEGER, "request": TEXT, "block": INTEGER, "group": INTEGER, "damage": TEXT, "at": INTEGER},
+        {"group": 0, "at": 0}),
     "report_transfer_again": CommandReader("report_transfer_again", {"rank": INTEGER, "job": INTEGER}, {"rank": 0}),
     **{verb: scheduler_target.READERS[verb]
        for verb in ("schedule", "finish_requests", "finish_all_requests", "set_pause_state")},

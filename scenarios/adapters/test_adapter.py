@@ -1455,6 +1455,16 @@ class Release023(Release):
         reply = self.ask("target tiering", "config file_tiers=[0]")[-1]
         self.assertIn("expected file_tiers=[]", reply["unsupported"])
 
+    def test_connector_without_file_tiers(self):
+        config = "config profile=v0.23 spec_name=TieringOffloadingSpec num_tiers=1"
+        self.assertIn("expected file_tiers=[]",
+                      self.ask("target connector", f"{config} file_tiers=[0]")[-1]["unsupported"])
+        self.assertEqual(list(self.ask("target connector", f"{config} file_tiers=[1]")[-1]), ["malformed"])
+        replies = self.ask("target connector", config, "add_request id=A tokens=[1 2 3 4]",
+                           "tier_faults tier=0 faults=[(fault operation=write fails_with=EIO)]",
+                           "tier_damage tier=0 request=A block=0 damage=flip at=3")
+        self.assertEqual([reply["error"] for reply in replies[3:]], ["not_in_config"] * 2)
+
     def test_connector_with_tiers(self):
         replies = self.ask("target connector", "config profile=v0.23 spec_name=TieringOffloadingSpec num_tiers=1",
                            *[command for command, _ in TIERED_CONNECTOR])[2:]

@@ -37,7 +37,7 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" offload 2 1 800 policy=arc
   record "$release" "$profile" offload 3 2 200 capacity=32
   record "$release" "$profile" offload 4 3 150 store_threshold=2 max_tracker_size=8
-  record "$release" "$profile" connector 9 4 60 transfers_may_fail=false
+  record "$release" "$profile" connector 9 4 60 transfers_may_fail=false "file_tiers=[]"
   record "$release" "$profile" multi_connector 1 8 60
   record "$release" "$profile" disaggregated 9 4 60
   is_v0_23=$([ "$profile" = v0.23 ] && echo true || echo false)
@@ -49,5 +49,5 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
 done
 record 0.23.0 v0.23 tiering 1 8 120 "file_tiers=[]"
 record 0.23.0 v0.23 tiering 2 1 600 "file_tiers=[]"
-record 0.23.0 v0.23 connector 10 3 120 transfers_may_fail=false spec_name=TieringOffloadingSpec num_tiers=2
+record 0.23.0 v0.23 connector 16 3 120 transfers_may_fail=false spec_name=TieringOffloadingSpec num_tiers=2 "file_tiers=[]"
 record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"

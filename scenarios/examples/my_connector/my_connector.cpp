@@ -20,7 +20,8 @@ using namespace kvfence;
 class MyConnectorScheduler final : public OffloadingConnectorScheduler {
  public:
   explicit MyConnectorScheduler(const ConnectorSetup& setup)
-      : inner_(optimized::make_offloading_connector_scheduler(setup.spec, setup.tiers)) {}
+      : inner_(optimized::make_offloading_connector_scheduler(setup.spec,
+                                                              make_secondary_tiers(setup))) {}
 
   std::unique_ptr<KVConnector> clone() const override {
     return std::make_unique<MyConnectorScheduler>(*this);
