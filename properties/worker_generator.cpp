@@ -59,6 +59,11 @@ Generator::Generator(const Config& config, Choices& choices)
                             index_of<Forward>(kWeights), index_of<GetFinished>(kWeights)}) {
     swarm_.raise(index);
   }
+  // A free device makes progress by itself, and asking ends all that is in flight.
+  if (config.schedule != "commanded") {
+    swarm_.set(index_of<Advance>(kWeights), 8);
+    swarm_.set(index_of<GetFinished>(kWeights), 5);
+  }
 }
 
 void Generator::see(const Observation& now) {

@@ -29,7 +29,10 @@ void Reach::count(const Command& command, const Observation& before, const Obser
   add(Reached::kCopyFailedInPart, is_met && before.next_fault == "partial");
   add(Reached::kDeviceLost, is_met && before.next_fault == "sticky");
   num_faults_ += is_met;
-  if (!std::holds_alternative<Advance>(command)) idle_streams_.clear();
+  const bool runs_nothing = std::holds_alternative<Advance>(command) ||
+                            std::holds_alternative<GetFinished>(command) ||
+                            std::holds_alternative<FailNext>(command);
+  if (!runs_nothing || !is_commanded_) idle_streams_.clear();
   if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
     add(Reached::kTransferOfNothing, submitted->gpu_blocks.empty());
     add(Reached::kFirstBlockSkipped,
