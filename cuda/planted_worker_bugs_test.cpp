@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <iostream>
 #include <set>
 
@@ -281,6 +282,7 @@ struct Outcome {
   bool has_misuse = false;
   bool has_wrong_bytes = false;
   bool says_wrong = false;
+  std::array<std::size_t, content::kNumVerdicts> num_by_verdict{};
   std::string report = {};
 
   bool is_flagged() const { return has_race || has_misuse || has_wrong_bytes || says_wrong; }
@@ -310,6 +312,7 @@ Outcome run(const Case& c, WorkerRig& rig) {
   outcome.has_race = !rig.device().races().empty();
   outcome.has_misuse = !rig.device().misuses().empty();
   outcome.has_wrong_bytes = !rig.wrong().empty();
+  outcome.num_by_verdict = rig.num_by_verdict();
   outcome.report = rig.device().report() + (rig.wrong().empty() ? "" : rig.wrong().front());
   return outcome;
 }
@@ -332,11 +335,15 @@ struct Tally {
   std::size_t num_flagged = 0;  ///< by what its nature is
   std::size_t num_wrong_bytes = 0;
   bool is_complete = true;  ///< no order is left
+  std::set<content::Verdict> verdicts = {};
 
   void add(const Outcome& outcome, Nature nature) {
     ++num_runs;
     num_flagged += outcome.is_flagged_by(nature) ? 1 : 0;
     num_wrong_bytes += outcome.has_wrong_bytes ? 1 : 0;
+    for (std::size_t index = 0; index < outcome.num_by_verdict.size(); ++index) {
+      if (outcome.num_by_verdict[index] > 0) verdicts.insert(static_cast<content::Verdict>(index));
+    }
   }
   std::string percent() const {
     const std::size_t rounded =
@@ -408,19 +415,20 @@ TEST(PlantedWorkerBugs, EachHasACase) {
 
 TEST(PlantedWorkerBugs, AreFlaggedInEveryRunAndTheRightWorkerInNone) {
   // README.md holds this table.
-  std::cout
-      << "| bug | | flagged by | eager | lazy | commanded | random | priority | exhaustive |\n"
-      << "|---|---|---|---|---|---|---|---|---|\n";
+  std::cout << "| bug | | flagged by | eager | lazy | commanded | random | priority | exhaustive "
+               "| wrong bytes are |\n|---|---|---|---|---|---|---|---|---|---|\n";
   std::size_t num_runs = 0;
   for (const Case& c : all_cases()) {
     SCOPED_TRACE(name_of(c));
     ASSERT_EQ(kPlantedWorkerBugs[static_cast<std::size_t>(c.bug) - 1].bug, c.bug);
     std::string row = "| " + name_of(c) + " | " + c.id + " | " + to_text(c.nature);
     bool shows_in_bytes = false;
+    std::set<content::Verdict> verdicts;
     const auto take_in = [&](const Tally& planted) {
       num_runs += planted.num_runs;
       row += " | " + planted.percent();
       shows_in_bytes |= planted.num_wrong_bytes > 0;
+      verdicts.insert(planted.verdicts.begin(), planted.verdicts.end());
       EXPECT_EQ(planted.num_flagged, planted.num_runs);
     };
     for (const Schedule schedule : kSchedules) {
@@ -432,7 +440,11 @@ TEST(PlantedWorkerBugs, AreFlaggedInEveryRunAndTheRightWorkerInNone) {
     ASSERT_FALSE(HasFailure());
     // What is out of order corrupts in some order, or the checker's edges are too few.
     EXPECT_TRUE(shows_in_bytes || c.nature != Nature::kOrder);
-    std::cout << row << " |\n";
+    std::string names;
+    for (const content::Verdict verdict : verdicts) {
+      names += (names.empty() ? "" : ", ") + std::string(content::to_text(verdict));
+    }
+    std::cout << row << " | " << names << " |\n";
   }
   EXPECT_GT(num_runs, virtual_device::kIsSanitized ? 5'000U : 20'000U);
   std::cout << num_runs << " runs of each worker\n";
