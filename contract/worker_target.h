@@ -22,7 +22,8 @@ namespace worker {
 
 struct GetFinished {
   static constexpr std::string_view kVerb = "get_finished";
-  static constexpr std::string_view kDoc = "asks which transfers are over; runs nothing";
+  static constexpr std::string_view kDoc =
+      "asks which transfers are over; devices that are not commanded, until all are";
   static void declare(auto& /*fields*/) {}
   friend bool operator==(const GetFinished&, const GetFinished&) = default;
 };
@@ -223,7 +224,8 @@ struct Observation {
     fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("finished_jobs", &S::finished_jobs, Domain::kResult,
                "get_finished, shutdown: stores, then loads, in the order of submission");
-    fields.add("advanced", &S::advanced, Domain::kResult, "advance: whether anything ran");
+    fields.add("advanced", &S::advanced, Domain::kResult,
+               "advance: whether anything ran; of a device that is not commanded, false");
     fields.add("seen", &S::seen, Domain::kResult,
                "what the forwards that ran found in the blocks that they read");
     fields.add("num_deferred", &S::num_deferred, Domain::kState, "stores that are not enqueued");
