@@ -11,6 +11,7 @@ void Reach::start(const Config& config) {
   is_commanded_ = config.schedule == "commanded";
   num_faults_ = 0;
   num_failed_ = 0;
+  is_lost_ = false;
   idle_streams_.clear();
 }
 
@@ -29,6 +30,7 @@ void Reach::count(const Command& command, const Observation& before, const Obser
   add(Reached::kCopyFailedInPart, is_met && before.next_fault == "partial");
   add(Reached::kDeviceLost, is_met && before.next_fault == "sticky");
   num_faults_ += is_met;
+  is_lost_ |= is_met && before.next_fault == "sticky";
   const bool runs_nothing = std::holds_alternative<Advance>(command) ||
                             std::holds_alternative<GetFinished>(command) ||
                             std::holds_alternative<FailNext>(command);
@@ -79,7 +81,7 @@ void Reach::count_reports(const Observation& after) {
     add(Reached::kFailedOnARank, num_ranks_ > 1 && !job.succeeded);
     num_failed_ += !job.succeeded;
   }
-  add(Reached::kFailedByTheLoss, num_failed_ > num_faults_);
+  add(Reached::kFailedByTheLoss, is_lost_ && num_failed_ > num_faults_);
   add(Reached::kBothDirectionsInFlight, has_store && has_load);
 }
 

@@ -81,7 +81,7 @@ inline constexpr std::array<ReachGoal, 32> kReachGoals = {{
     {Reached::kCopyFailedInPart, "copy_failed_in_part", "a transfer failed behind a part of it"},
     {Reached::kDeviceLost, "device_lost", "a transfer ran into an error that ends all work"},
     {Reached::kFailedByTheLoss, "failed_by_the_loss",
-     "more transfers failed than have met a fault"},
+     "a device is lost, and more transfers failed than have met a fault"},
     {Reached::kFreeDeviceReported, "free_device_reported",
      "transfers were reported that no command has made run"},
     {Reached::kRanksReported, "ranks_reported", "several ranks reported a transfer"},
@@ -115,6 +115,7 @@ class Reach : public ReachCounts<kReachGoals> {
   bool is_commanded_ = true;
   std::uint32_t num_faults_ = 0;  ///< met
   std::uint32_t num_failed_ = 0;
+  bool is_lost_ = false;  ///< a transfer has met the error that ends a device
   /// The streams whose transfers could not run when they were last asked to; nothing but the device
   /// has done anything since.
   std::vector<std::string> idle_streams_;
