@@ -10,7 +10,10 @@ constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"
 constexpr std::array<std::string_view, 5> kLayouts = {"blocks_first", "kv_first", "cross_layers",
                                                       "mamba", "padded"};
 constexpr std::array<std::string_view, 4> kPaths = {"batched", "looped", "strided", "kernel"};
-constexpr std::array<std::string_view, 5> kFaults = {"none", "copy", "wait", "record", "late"};
+constexpr std::array<std::string_view, 5> kSchedules = {"commanded", "eager", "lazy", "random",
+                                                        "priority"};
+constexpr std::array<std::string_view, 7> kFaults = {"none", "copy",    "wait",  "record",
+                                                     "late", "partial", "sticky"};
 
 template <class Enum, std::size_t kSize>
 std::optional<Enum> from_text(const std::array<std::string_view, kSize>& names,
@@ -29,6 +32,9 @@ std::string_view to_text(Direction direction) {
 std::string_view to_text(Stream stream) { return kStreams[static_cast<std::size_t>(stream)]; }
 std::string_view to_text(Layout layout) { return kLayouts[static_cast<std::size_t>(layout)]; }
 std::string_view to_text(Path path) { return kPaths[static_cast<std::size_t>(path)]; }
+std::string_view to_text(Schedule schedule) {
+  return kSchedules[static_cast<std::size_t>(schedule)];
+}
 std::string_view to_text(Fault fault) { return kFaults[static_cast<std::size_t>(fault)]; }
 
 std::optional<Direction> direction_from_text(std::string_view text) {
@@ -41,6 +47,9 @@ std::optional<Layout> layout_from_text(std::string_view text) {
   return from_text<Layout>(kLayouts, text);
 }
 std::optional<Path> path_from_text(std::string_view text) { return from_text<Path>(kPaths, text); }
+std::optional<Schedule> schedule_from_text(std::string_view text) {
+  return from_text<Schedule>(kSchedules, text);
+}
 std::optional<Fault> fault_from_text(std::string_view text) {
   return from_text<Fault>(kFaults, text);
 }

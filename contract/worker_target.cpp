@@ -27,6 +27,13 @@ Parsed<worker::Options> make_worker_options(const worker::Config& config, std::s
   if (!is_within(config.block_size_factor, 8)) {
     return error("block_size_factor=" + std::to_string(config.block_size_factor), "1 to 8");
   }
+  const auto schedule = worker::schedule_from_text(config.schedule);
+  if (!schedule) {
+    return error("schedule=" + config.schedule, "commanded, eager, lazy, random, priority");
+  }
+  if (!is_within(config.num_ranks, 4)) {
+    return error("num_ranks=" + std::to_string(config.num_ranks), "1 to 4");
+  }
   if (config.batch_entries_max == 0) return error("batch_entries_max=0", "at least one entry");
   return worker::Options{.layout = *layout,
                          .path = *path,
@@ -34,7 +41,10 @@ Parsed<worker::Options> make_worker_options(const worker::Config& config, std::s
                          .num_cpu_blocks = config.num_cpu_blocks,
                          .block_size_factor = config.block_size_factor,
                          .batch_entries_max = config.batch_entries_max,
-                         .host_address_differs = config.host_address_differs};
+                         .host_address_differs = config.host_address_differs,
+                         .schedule = *schedule,
+                         .seed = config.seed,
+                         .num_ranks = config.num_ranks};
 }
 
 std::optional<InputError> WorkerTarget::validate(const Config& config, std::string_view file,

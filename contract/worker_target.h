@@ -22,7 +22,8 @@ namespace worker {
 
 struct GetFinished {
   static constexpr std::string_view kVerb = "get_finished";
-  static constexpr std::string_view kDoc = "asks which transfers are over; runs nothing";
+  static constexpr std::string_view kDoc =
+      "asks which transfers are over; devices that are not commanded, until all are";
   static void declare(auto& /*fields*/) {}
   friend bool operator==(const GetFinished&, const GetFinished&) = default;
 };
@@ -67,7 +68,7 @@ struct Wait {
   static constexpr std::string_view kDoc = "blocks until transfers are over";
   std::vector<std::uint32_t> jobs;
   static void declare(auto& fields) {
-    fields.add("jobs", &Wait::jobs, Domain::kKeys, "their numbers");
+    fields.add("jobs", &Wait::jobs, Domain::kCount, "their numbers");
   }
   friend bool operator==(const Wait&, const Wait&) = default;
 };
@@ -96,8 +97,16 @@ struct Advance {
   static constexpr std::string_view kVerb = "advance";
   static constexpr std::string_view kDoc = "the device runs the next forward or transfer";
   std::string stream = "compute";
+  std::uint32_t steps = 0;
+  std::uint32_t rank = 0;
   static void declare(auto& fields) {
-    fields.add("stream", &Advance::stream, Domain::kChoice, "compute, store or load");
+    using S = Advance;
+    fields.add("stream", &S::stream, Domain::kChoice, "compute, store or load");
+    fields
+        .add("steps", &S::steps, Domain::kCount,
+             "so many reads and writes of pieces of a transfer, but not its last; 0: all of it")
+        .optional();
+    fields.add("rank", &S::rank, Domain::kCount, "whose device").optional();
   }
   friend bool operator==(const Advance&, const Advance&) = default;
 };
@@ -106,8 +115,13 @@ struct FailNext {
   static constexpr std::string_view kVerb = "fail_next";
   static constexpr std::string_view kDoc = "the next transfer that is enqueued meets a fault";
   std::string fault = "copy";
+  std::uint32_t rank = 0;
   static void declare(auto& fields) {
-    fields.add("fault", &FailNext::fault, Domain::kChoice, "copy, wait, record, late or none");
+    using S = FailNext;
+    fields.add("fault", &S::fault, Domain::kChoice,
+               "copy, wait, record, late, partial, sticky or none");
+    fields.add("rank", &S::rank, Domain::kCount, "on whose device; on no other any more")
+        .optional();
   }
   friend bool operator==(const FailNext&, const FailNext&) = default;
 };
@@ -123,6 +137,9 @@ struct Config {
   std::uint32_t block_size_factor = 1;
   std::uint32_t batch_entries_max = 64;
   bool host_address_differs = false;
+  std::string schedule = "commanded";
+  std::uint32_t seed = 1;
+  std::uint32_t num_ranks = 1;
   static void declare(auto& fields) {
     using S = Config;
     fields.add("layout", &S::layout, Domain::kSetting,
@@ -137,6 +154,13 @@ struct Config {
                "the device refuses larger batches");
     fields.add("host_address_differs", &S::host_address_differs, Domain::kSetting,
                "the device knows pinned memory by another address");
+    fields
+        .add("schedule", &S::schedule, Domain::kSetting,
+             "who decides when devices run what: commanded, eager, lazy, random, priority")
+        .optional();
+    fields.add("seed", &S::seed, Domain::kSetting, "of what the devices choose").optional();
+    fields.add("num_ranks", &S::num_ranks, Domain::kSetting, "workers, each with a device, 1 to 4")
+        .optional();
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -163,12 +187,17 @@ struct Page {
   std::uint32_t of_block = 0;
   std::uint32_t generation = 0;
   bool torn = false;
+  bool undefined = false;
+  std::uint32_t rank = 0;
   static void declare(auto& fields) {
     using S = Page;
     fields.add("number", &S::number, Domain::kState, "which");
     fields.add("of_block", &S::of_block, Domain::kState, "the GPU block that a forward wrote");
     fields.add("generation", &S::generation, Domain::kState, "which forward, from 1; 0: nothing");
     fields.add("torn", &S::torn, Domain::kState, "neither empty nor one block").optional();
+    fields.add("undefined", &S::undefined, Domain::kState, "a write of it may be under way")
+        .optional();
+    fields.add("rank", &S::rank, Domain::kState, "whose").optional();
   }
   friend bool operator==(const Page&, const Page&) = default;
 };
@@ -195,7 +224,8 @@ struct Observation {
     fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("finished_jobs", &S::finished_jobs, Domain::kResult,
                "get_finished, shutdown: stores, then loads, in the order of submission");
-    fields.add("advanced", &S::advanced, Domain::kResult, "advance: whether anything ran");
+    fields.add("advanced", &S::advanced, Domain::kResult,
+               "advance: whether anything ran; of a device that is not commanded, false");
     fields.add("seen", &S::seen, Domain::kResult,
                "what the forwards that ran found in the blocks that they read");
     fields.add("num_deferred", &S::num_deferred, Domain::kState, "stores that are not enqueued");
@@ -230,7 +260,7 @@ Parsed<worker::Options> make_worker_options(const worker::Config& config,
 struct WorkerTarget {
   static constexpr std::string_view kName = "worker";
   static constexpr std::string_view kDoc =
-      "the copy worker on a device whose progress is commanded: what every page holds";
+      "copy workers on devices whose progress is commanded, or free: what every page holds";
   using Config = worker::Config;
   using Command = worker::Command;
   using Observation = worker::Observation;

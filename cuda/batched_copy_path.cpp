@@ -15,13 +15,13 @@ class BatchedCopyPath : public CopyPath {
 
   cudaError_t enqueue(std::span<const CopyDescriptor> copies, cudaStream_t stream, PinnedPool&,
                       std::vector<PinnedMemory>&) override {
-    while (!copies.empty()) {
+    cudaError_t code = cudaSuccess;
+    while (!copies.empty() && (code == cudaSuccess || !options_.stops_at_error)) {
       const std::size_t count = std::min(copies.size(), options_.batch_entries_max);
-      const cudaError_t code = enqueue_batch(copies.first(count), stream);
-      if (code != cudaSuccess) return code;
+      code = enqueue_batch(copies.first(count), stream);
       copies = copies.subspan(count);
     }
-    return cudaSuccess;
+    return code;
   }
 
  private:

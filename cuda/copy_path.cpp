@@ -23,7 +23,7 @@ std::unique_ptr<CopyPath> make_copy_path(CopyPathKind kind, const CopyPathOption
     case CopyPathKind::kBatched:
       return make_batched_copy_path(options);
     case CopyPathKind::kLooped:
-      return make_looped_copy_path();
+      return make_looped_copy_path(options);
     case CopyPathKind::kStrided:
       return make_strided_copy_path();
     case CopyPathKind::kKernel:

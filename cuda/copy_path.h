@@ -32,6 +32,8 @@ struct CopyPathOptions {
   std::size_t batch_entries_max = 4096;
   /// Anything but Stream reads sources before what the stream waits for: an experiment.
   cudaMemcpySrcAccessOrder source_order = cudaMemcpySrcAccessOrderStream;
+  /// Off, as a planted bug: what fails is followed by the rest, and the last code is returned.
+  bool stops_at_error = true;
 };
 
 class CopyPath {
@@ -52,7 +54,7 @@ std::unique_ptr<CopyPath> make_copy_path(CopyPathKind kind, const CopyPathOption
 
 // One file each.
 std::unique_ptr<CopyPath> make_batched_copy_path(const CopyPathOptions& options);
-std::unique_ptr<CopyPath> make_looped_copy_path();
+std::unique_ptr<CopyPath> make_looped_copy_path(const CopyPathOptions& options);
 std::unique_ptr<CopyPath> make_strided_copy_path();
 std::unique_ptr<CopyPath> make_kernel_copy_path();
 

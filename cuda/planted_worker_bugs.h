@@ -34,7 +34,17 @@ enum class PlantedWorkerBug : std::uint8_t {
   kStoreNotDeferred,
   kWaitReturnsAtOnce,
   kPinFailureIgnored,
+  kOnlyLastCodeCounts,
+  kQueryErrorTakenForEnd,
+  kWaitErrorIgnored,
+  kFirstRankCounts,
+  kFailureOfARankLost,
 };
+
+/// Of what the ranks report together, not of a worker.
+constexpr bool is_of_ranks(PlantedWorkerBug bug) {
+  return bug == PlantedWorkerBug::kFirstRankCounts || bug == PlantedWorkerBug::kFailureOfARankLost;
+}
 
 struct PlantedWorkerBugInfo {
   PlantedWorkerBug bug;
@@ -43,7 +53,7 @@ struct PlantedWorkerBugInfo {
   std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
 };
 
-inline constexpr std::array<PlantedWorkerBugInfo, 21> kPlantedWorkerBugs = {{
+inline constexpr std::array<PlantedWorkerBugInfo, 26> kPlantedWorkerBugs = {{
     {PlantedWorkerBug::kStoreIgnoresCompute, "store_ignores_compute",
      "A store does not wait for the compute stream.", "vllm#31341"},
     {PlantedWorkerBug::kLoadIgnoresReaders, "load_ignores_readers",
@@ -87,6 +97,17 @@ inline constexpr std::array<PlantedWorkerBugInfo, 21> kPlantedWorkerBugs = {{
      "wait takes what is in flight for what is over.", "ours"},
     {PlantedWorkerBug::kPinFailureIgnored, "pin_failure_ignored",
      "Where memory cannot be pinned, copies go to pageable memory.", "vllm host_register.py"},
+    {PlantedWorkerBug::kOnlyLastCodeCounts, "only_last_code_counts",
+     "Of the calls that copy a transfer, the last alone decides whether it failed.",
+     "vllm cache_kernels.cu"},
+    {PlantedWorkerBug::kQueryErrorTakenForEnd, "query_error_taken_for_end",
+     "A query that returns an error says that the transfer is over, and well.", "ours"},
+    {PlantedWorkerBug::kWaitErrorIgnored, "wait_error_ignored",
+     "What waiting for a transfer returns is not looked at.", "ours"},
+    {PlantedWorkerBug::kFirstRankCounts, "first_rank_counts",
+     "A transfer is over when one rank has reported it.", "ours"},
+    {PlantedWorkerBug::kFailureOfARankLost, "failure_of_a_rank_lost",
+     "Whether a transfer succeeded is what the last rank says.", "ours"},
 }};
 
 /// Production: every switch is off at compile time.

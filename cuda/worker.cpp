@@ -62,6 +62,7 @@ BasicWorker<I>::BasicWorker(WorkerOptions options, I instrumentation)
   if (has(PlantedWorkerBug::kStoreReadsInAnyOrder)) {
     options_.copy.source_order = cudaMemcpySrcAccessOrderAny;
   }
+  options_.copy.stops_at_error = !has(PlantedWorkerBug::kOnlyLastCodeCounts);
   if (has(PlantedWorkerBug::kOverlapAccepted)) options_.plan.refuses_overlap = false;
   for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
     paths_[path] = make_copy_path(static_cast<CopyPathKind>(path), options_.copy);
@@ -157,6 +158,13 @@ std::string BasicWorker<I>::prepare(JobId job_id, Direction direction, const Tra
     return "it touches what a transfer of the other direction touches";
   }
   return {};
+}
+
+template <class I>
+ErrorCode BasicWorker<I>::refusal_of(JobId job_id, Direction direction, const TransferSpec& spec) {
+  Transfer transfer;
+  static_cast<void>(prepare(job_id, direction, spec, transfer));
+  return refusal_code_;
 }
 
 template <class I>
@@ -289,6 +297,7 @@ cudaError_t BasicWorker<I>::ask(Transfer& transfer) {
   if (transfer.end != nullptr) {
     const cudaError_t code = cudaEventQuery(transfer.end);
     if (code == cudaSuccess || code == cudaErrorNotReady) return code;
+    if (has(PlantedWorkerBug::kQueryErrorTakenForEnd)) return cudaSuccess;
     // An error of this call, or of any before: the transfer has failed, and the event says nothing
     // about whether its copies are over.
     if (!has(PlantedWorkerBug::kErrorsIgnored)) {
@@ -349,7 +358,7 @@ cudaError_t BasicWorker<I>::wait(std::span<const JobId> job_ids) {
       const cudaError_t code = transfer.end != nullptr
                                    ? cudaEventSynchronize(transfer.end)
                                    : cudaStreamSynchronize(stream_of(transfer.direction));
-      if (code == cudaSuccess) continue;
+      if (code == cudaSuccess || has(PlantedWorkerBug::kWaitErrorIgnored)) continue;
       if (transfer.code == cudaSuccess) transfer.code = code;
       transfer.is_at_rest = false;
       if (first_error == cudaSuccess) first_error = code;

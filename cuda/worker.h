@@ -96,8 +96,10 @@ class BasicWorker {
   /// Enqueued now, behind what `load_after` stands for: the last readers of the GPU blocks, and
   /// whoever else writes the host blocks. At least one, each recorded by the caller.
   std::string load(JobId job_id, const TransferSpec& spec, std::span<const cudaEvent_t> load_after);
-  /// Of the last store or load: kNone if it was taken; kShutDown, kJobInFlight, kUnknownBlock,
-  /// kCountsDiffer, kListedTwice, kBlockInFlight or kNotOrdered.
+  /// What a store or a load with events would be refused with.
+  ErrorCode refusal_of(JobId job_id, Direction direction, const TransferSpec& spec);
+  /// Of the last store, load or refusal_of: kNone if it was taken; kShutDown, kJobInFlight,
+  /// kUnknownBlock, kCountsDiffer, kListedTwice, kBlockInFlight or kNotOrdered.
   ErrorCode refusal_code() const { return refusal_code_; }
 
   /// Enqueues the deferred stores, behind the compute stream as it is now.

@@ -18,7 +18,7 @@ using worker::Ended;
 using worker::Stream;
 using Numbers = std::vector<std::uint32_t>;
 
-static_assert(worker::CopyWorker<WorkerOnVirtualDevice>);
+static_assert(worker::CopyWorkers<WorkersOnVirtualDevices>);
 
 Content written(std::uint32_t block, std::uint32_t generation) {
   return {Content::Kind::kWritten, block, generation};
@@ -107,6 +107,53 @@ TEST(WorkerOnVirtualDevice, CountsRaces) {
   EXPECT_EQ(worker.counts().num_races, 0U);
   worker.start_kv_transfers();
   EXPECT_GT(worker.counts().num_races, 0U);
+}
+
+TEST(WorkerOnVirtualDevice, AForwardThatRacesSeesATornBlock) {
+  PlantedWorkerOnVirtualDevice worker({.layout = worker::Layout::kKVFirst},
+                                      {PlantedWorkerBug::kLoadIgnoresReaders});
+  ASSERT_EQ(worker.forward({}, Numbers{0}), ErrorCode::kNone);
+  ASSERT_TRUE(worker.advance(Stream::kCompute));
+  ASSERT_EQ(worker.forward(Numbers{0}, {}), ErrorCode::kNone);
+  ASSERT_EQ(worker.transfer_async(transfer(Direction::kLoad, 1, {0}, {0})), ErrorCode::kNone);
+  EXPECT_TRUE(worker.advance(Stream::kLoad, 9));
+  EXPECT_EQ(worker.gpu_content(0).kind, Content::Kind::kUndefined);
+  ASSERT_TRUE(worker.advance(Stream::kCompute));
+  std::vector<worker::Seen> seen;
+  worker.take_seen(seen);
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].content.kind, Content::Kind::kTorn);
+  EXPECT_GT(worker.counts().num_races, 0U);
+}
+
+TEST(WorkerOnVirtualDevice, OfAFreeDeviceTheHostKnowsWhatItHasWaitedFor) {
+  using worker::Schedule;
+  for (const Schedule schedule :
+       {Schedule::kEager, Schedule::kLazy, Schedule::kRandom, Schedule::kPriority}) {
+    for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+      WorkerOnVirtualDevice worker({.schedule = schedule, .seed = seed});
+      ASSERT_EQ(worker.forward({}, Numbers{0}), ErrorCode::kNone);
+      ASSERT_EQ(worker.transfer_async(transfer(Direction::kStore, 1, {0}, {0})), ErrorCode::kNone);
+      worker.start_kv_transfers();
+      ASSERT_EQ(worker.forward(Numbers{0}, Numbers{1}), ErrorCode::kNone);
+      EXPECT_FALSE(worker.advance(Stream::kCompute));
+      EXPECT_EQ(worker.cpu_content(0).kind, Content::Kind::kUndefined);
+      worker.wait(Numbers{1});
+      EXPECT_EQ(worker.cpu_content(0), written(0, 1));
+      EXPECT_EQ(worker.gpu_content(0), written(0, 1));
+      EXPECT_EQ(worker.gpu_content(1).kind, Content::Kind::kUndefined);
+      std::vector<worker::Seen> seen;
+      worker.take_seen(seen);
+      EXPECT_TRUE(seen.empty());
+      std::vector<Ended> ended;
+      ASSERT_EQ(worker.transfer_async(transfer(Direction::kLoad, 2, {2}, {1})), ErrorCode::kNone);
+      worker.get_finished(ended);
+      EXPECT_EQ(ended.size(), 2U);
+      worker.take_seen(seen);
+      EXPECT_EQ(seen.size(), 1U);
+      EXPECT_EQ(worker.gpu_content(1), written(1, 2));
+    }
+  }
 }
 
 TEST(WorkerOnVirtualDevice, AFaultIsMetOnce) {

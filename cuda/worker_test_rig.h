@@ -120,6 +120,10 @@ class WorkerRig {
   cudaStream_t other_stream() const { return other_; }
   std::size_t num_checks() const { return num_checks_; }
   const std::vector<std::string>& wrong() const { return wrong_; }
+  /// What wrong granules were, by content::Verdict; kTorn: a page was right in part.
+  const std::array<std::size_t, content::kNumVerdicts>& num_by_verdict() const {
+    return num_by_verdict_;
+  }
 
   /// New contents of a group's block, there before the program, and by a kernel.
   void set_gpu(std::size_t group, std::size_t block) {
@@ -353,8 +357,33 @@ class WorkerRig {
     content::Granule granule;
     std::memcpy(&granule, actual + at / 16 * 16, sizeof granule);
     const content::Owner owner = content::decode(kRigSeed, granule);
+    count_verdicts(where, actual, expected, size);
     wrong_.push_back(std::string(where) + ": byte " + std::to_string(at) + " of " +
                      std::to_string(size) + " is of " + content::to_text(owner.tag));
+  }
+
+  /// Each wrong granule by its owner. All ranges begin where a granule does.
+  void count_verdicts(const std::string& where, const std::byte* actual, const std::byte* expected,
+                      std::size_t size) {
+    const content::Universe universe{kRigSeed, 1 << 10, 1 << 20, kRigTensorSpace / 16};
+    std::size_t num_right = 0;
+    for (std::size_t at = 0; at + sizeof(content::Granule) <= size; at += 16) {
+      content::Granule is;
+      content::Granule should_be;
+      std::memcpy(&is, actual + at, sizeof is);
+      std::memcpy(&should_be, expected + at, sizeof should_be);
+      const content::Owner owner = content::decode(kRigSeed, should_be);
+      const content::Verdict verdict = content::classify(universe, owner, is);
+      if (verdict == content::Verdict::kRight) {
+        ++num_right;
+      } else {
+        ++num_by_verdict_[static_cast<std::size_t>(verdict)];
+      }
+    }
+    const bool is_page = where != "GPU" && where != "CPU";
+    if (is_page && num_right > 0) {
+      ++num_by_verdict_[static_cast<std::size_t>(content::Verdict::kTorn)];
+    }
   }
 
   std::optional<virtual_device::Device> own_;
@@ -376,6 +405,7 @@ class WorkerRig {
   std::uint32_t generation_ = 0;
   std::size_t num_checks_ = 0;
   std::vector<std::string> wrong_;
+  std::array<std::size_t, content::kNumVerdicts> num_by_verdict_{};
   std::string refusal_;
   std::unique_ptr<PlantedWorker> worker_;
 };

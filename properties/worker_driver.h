@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any copy worker that satisfies the concept behind the interface that a lockstep drives.
+/// Puts any copy workers that satisfy the concept behind the interface that a lockstep drives.
 
 #include <cstdint>
 #include <memory>
@@ -17,9 +17,9 @@
 
 namespace kvfence {
 
-/// make_worker makes a std::unique_ptr of the worker from its options: the place where a planted
+/// make_worker makes a std::unique_ptr of the workers from their options: the place where a planted
 /// variant gets its bug.
-template <worker::CopyWorker Worker, class MakeWorker>
+template <worker::CopyWorkers Worker, class MakeWorker>
 class WorkerDriver final : public Implementation<WorkerTarget> {
  public:
   WorkerDriver(std::string name, MakeWorker make_worker)
@@ -44,7 +44,7 @@ class WorkerDriver final : public Implementation<WorkerTarget> {
     worker_->take_seen(seen_);
     observation_.seen.clear();
     for (const worker::Seen& seen : seen_) {
-      observation_.seen.push_back(page_of(seen.gpu_block, seen.content));
+      observation_.seen.push_back(page_of(seen.rank, seen.gpu_block, seen.content));
     }
     const worker::Counts counts = worker_->counts();
     observation_.num_deferred = counts.num_deferred;
@@ -64,11 +64,14 @@ class WorkerDriver final : public Implementation<WorkerTarget> {
   const Worker& worker() const { return *worker_; }
 
  private:
-  static worker::Page page_of(std::uint32_t number, const worker::Content& content) {
+  static worker::Page page_of(std::uint32_t rank, std::uint32_t number,
+                              const worker::Content& content) {
     return {.number = number,
             .of_block = content.block,
             .generation = content.generation,
-            .torn = content.kind == worker::Content::Kind::kTorn};
+            .torn = content.kind == worker::Content::Kind::kTorn,
+            .undefined = content.kind == worker::Content::Kind::kUndefined,
+            .rank = rank};
   }
 
   void show_state(bool shown) {
@@ -76,19 +79,25 @@ class WorkerDriver final : public Implementation<WorkerTarget> {
     observation_.cpu_pages.reset();
     observation_.num_stray_bytes.reset();
     if (!shown) return;
-    const auto show = [](std::vector<worker::Page>& pages, std::uint32_t num_pages,
-                         const auto& content_of) {
+    const auto show = [this](std::vector<worker::Page>& pages, std::uint32_t num_pages,
+                             const auto& content_of) {
       pages.clear();
-      for (std::uint32_t number = 0; number < num_pages; ++number) {
-        const worker::Content content = content_of(number);
-        if (content.kind == worker::Content::Kind::kUnwritten) continue;
-        pages.push_back(page_of(number, content));
+      for (std::uint32_t rank = 0; rank < options_.num_ranks; ++rank) {
+        for (std::uint32_t number = 0; number < num_pages; ++number) {
+          const worker::Content content = content_of(rank, number);
+          if (content.kind == worker::Content::Kind::kUnwritten) continue;
+          pages.push_back(page_of(rank, number, content));
+        }
       }
     };
     show(observation_.gpu_pages.emplace(), options_.num_gpu_blocks,
-         [this](std::uint32_t block) { return worker_->gpu_content(block); });
+         [this](std::uint32_t rank, std::uint32_t block) {
+           return worker_->gpu_content(rank, block);
+         });
     show(observation_.cpu_pages.emplace(), options_.num_cpu_blocks * options_.block_size_factor,
-         [this](std::uint32_t page) { return worker_->cpu_content(page); });
+         [this](std::uint32_t rank, std::uint32_t page) {
+           return worker_->cpu_content(rank, page);
+         });
     observation_.num_stray_bytes.emplace() = worker_->num_stray_bytes();
   }
 
@@ -141,15 +150,19 @@ class WorkerDriver final : public Implementation<WorkerTarget> {
 
   ErrorCode run(const worker::Advance& command) {
     const auto stream = worker::stream_from_text(command.stream);
-    if (!stream) return ErrorCode::kNotInConfig;
-    observation_.advanced.emplace() = worker_->advance(*stream);
+    if (!stream || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
+    observation_.advanced.emplace() = worker_->advance(command.rank, *stream, command.steps);
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const worker::FailNext& command) {
     const auto fault = worker::fault_from_text(command.fault);
-    if (!fault) return ErrorCode::kNotInConfig;
-    worker_->fail_next(*fault);
+    if (!fault || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
+    // When a device is lost that is not commanded, nobody can say.
+    if (*fault == worker::Fault::kSticky && !options_.is_commanded()) {
+      return ErrorCode::kNotInConfig;
+    }
+    worker_->fail_next(command.rank, *fault);
     return ErrorCode::kNone;
   }
 

@@ -24,7 +24,13 @@ constexpr VerbWeights<Command> kWeights = {{
 constexpr std::uint32_t kShutdownOnceIn = 256;
 
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
-constexpr std::array<std::string_view, 4> kFaults = {"copy", "wait", "record", "late"};
+constexpr std::array<std::string_view, 5> kFaults = {"copy", "wait", "record", "late", "partial"};
+/// A device is lost once in so many faults: nothing runs behind it.
+constexpr std::uint32_t kStickyOnceIn = 8;
+/// Mostly, devices are commanded, and of one rank.
+constexpr std::uint32_t kFreeOnceIn = 3;
+constexpr std::uint32_t kRanksOnceIn = 4;
+constexpr std::array<std::string_view, 4> kFreeSchedules = {"eager", "lazy", "random", "priority"};
 constexpr std::array<std::string_view, 5> kLayouts = {"blocks_first", "kv_first", "cross_layers",
                                                       "mamba", "padded"};
 constexpr std::array<std::string_view, 4> kPaths = {"batched", "looped", "strided", "kernel"};
@@ -40,6 +46,9 @@ Config Generator::draw_config(Choices& choices) {
   config.block_size_factor = 1 + choices.below(3);
   config.batch_entries_max = choices.once_in(2) ? 1 + choices.below(4) : 64;
   config.host_address_differs = choices.once_in(4);
+  if (choices.once_in(kFreeOnceIn)) config.schedule = pick(choices, kFreeSchedules);
+  config.seed = 1 + choices.below(1000);
+  if (choices.once_in(kRanksOnceIn)) config.num_ranks = 2 + choices.below(2);
   return config;
 }
 
@@ -49,6 +58,11 @@ Generator::Generator(const Config& config, Choices& choices)
   for (std::size_t index : {index_of<TransferAsync>(kWeights), index_of<Advance>(kWeights),
                             index_of<Forward>(kWeights), index_of<GetFinished>(kWeights)}) {
     swarm_.raise(index);
+  }
+  // A free device makes progress by itself, and asking ends all that is in flight.
+  if (config.schedule != "commanded") {
+    swarm_.set(index_of<Advance>(kWeights), 8);
+    swarm_.set(index_of<GetFinished>(kWeights), 5);
   }
 }
 
@@ -77,8 +91,8 @@ Command Generator::draw(Choices& choices, std::size_t chosen) {
   if (verb == TransferAsync::kVerb) return draw_transfer(choices);
   if (verb == StartKVTransfers::kVerb) return StartKVTransfers{};
   if (verb == Forward::kVerb) return draw_forward(choices);
-  if (verb == Advance::kVerb) return Advance{std::string(pick(choices, kStreams))};
-  if (verb == FailNext::kVerb) return FailNext{std::string(pick(choices, kFaults))};
+  if (verb == Advance::kVerb) return draw_advance(choices);
+  if (verb == FailNext::kVerb) return draw_fault(choices);
   if (verb == Wait::kVerb) {
     Wait command;
     const std::uint32_t count = 1 + skewed(choices, 3);
@@ -89,6 +103,25 @@ Command Generator::draw(Choices& choices, std::size_t chosen) {
     return command;
   }
   return GetFinished{};
+}
+
+std::uint32_t Generator::draw_rank(Choices& choices) const {
+  if (config_.num_ranks > 1) return choices.below(config_.num_ranks);
+  return choices.once_in(128) ? 1 : 0;
+}
+
+Command Generator::draw_advance(Choices& choices) const {
+  Advance command{std::string(pick(choices, kStreams))};
+  if (choices.once_in(4)) command.steps = 1 + choices.below(6);
+  command.rank = draw_rank(choices);
+  return command;
+}
+
+Command Generator::draw_fault(Choices& choices) const {
+  FailNext command{std::string(pick(choices, kFaults))};
+  if (choices.once_in(kStickyOnceIn)) command.fault = "sticky";
+  command.rank = draw_rank(choices);
+  return command;
 }
 
 bool Generator::is_used(std::uint32_t number, bool on_gpu, const std::string& direction) const {

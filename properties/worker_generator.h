@@ -15,7 +15,8 @@ namespace kvfence::worker {
 
 class Generator {
  public:
-  /// A small configuration: 2 to 8 GPU blocks, 1 to 6 CPU blocks, every layout and path.
+  /// A small configuration: 2 to 8 GPU blocks, 1 to 6 CPU blocks, every layout, path and
+  /// schedule, 1 to 3 ranks.
   static Config draw_config(Choices& choices);
 
   /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
@@ -30,6 +31,9 @@ class Generator {
   Command draw(Choices& choices, std::size_t chosen);
   Command draw_transfer(Choices& choices);
   Command draw_forward(Choices& choices);
+  Command draw_advance(Choices& choices) const;
+  Command draw_fault(Choices& choices) const;
+  std::uint32_t draw_rank(Choices& choices) const;
   /// Up to `count` different numbers below the bound, of those that `is_free`, mostly.
   template <class IsFree>
   std::vector<std::uint32_t> some_of(std::uint32_t bound, std::uint32_t count, IsFree is_free,

@@ -10,9 +10,9 @@ namespace kvfence::worker {
 namespace {
 
 // The places of kInvariants, so that code names a rule by its id.
-enum Rule : std::size_t { kW1, kW2, kW3, kW4, kW5, kW6, kW7, kW8, kW9, kW10 };
+enum Rule : std::size_t { kW1, kW2, kW3, kW4, kW5, kW6, kW7, kW8, kW9, kW10, kW11 };
 
-static_assert(kInvariants.size() == kW10 + 1);
+static_assert(kInvariants.size() == kW11 + 1);
 
 using Numbers = std::vector<std::uint32_t>;
 
@@ -31,11 +31,11 @@ bool share(const Numbers& a, const Numbers& b) {
 }
 
 /// What a page holds, with nothing as generation 0.
-Page page_at(const std::vector<Page>& pages, std::uint32_t number) {
+Page page_at(const std::vector<Page>& pages, std::uint32_t rank, std::uint32_t number) {
   for (const Page& page : pages) {
-    if (page.number == number) return page;
+    if (page.rank == rank && page.number == number) return page;
   }
-  return {.number = number};
+  return {.number = number, .rank = rank};
 }
 
 std::optional<Transfer> transfer_of(const TransferAsync& command) {
@@ -66,10 +66,9 @@ std::optional<Divergence> Invariants::check_all(const Command& command,
   if (observation.num_misuses != 0) return broken(kW2, "num_misuses", 0U, observation.num_misuses);
   if (auto found = check_presence(command, observation)) return found;
   if (auto found = check_refusal(command, observation)) return found;
+  const std::vector<Job> before = jobs_;
   if (observation.error == ErrorCode::kNone) take_in(command);
-  if (next_fault_ != "none" && next_fault_ != "late" && observation.next_fault == "none") {
-    ++num_faults_met_;
-  }
+  if (next_fault_ != "none" && observation.next_fault == "none") take_in_fault(before);
   next_fault_ = observation.next_fault;
   if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
     return broken(kW3, "num_stray_bytes", 0U, *observation.num_stray_bytes);
@@ -129,6 +128,25 @@ std::optional<Divergence> Invariants::check_refusal(const Command& command,
   return std::nullopt;
 }
 
+void Invariants::take_in_fault(const std::vector<Job>& before) {
+  if (next_fault_ == "late") return;
+  ++num_faults_met_;
+  const bool is_of_copies =
+      next_fault_ == "copy" || next_fault_ == "partial" || next_fault_ == "sticky";
+  may_be_torn_ |= next_fault_ == "partial" || next_fault_ == "sticky";
+  may_be_lost_ |= next_fault_ == "sticky";
+  // The first that this command has enqueued.
+  for (std::size_t index = 0; index < jobs_.size(); ++index) {
+    Job& job = jobs_[index];
+    const bool was_enqueued = index < before.size() && !before[index].is_deferred;
+    if (job.is_deferred || was_enqueued) continue;
+    if (is_of_copies && job.transfer.gpu_blocks.empty()) continue;
+    job.has_to_fail = true;
+    job.loses_device = next_fault_ == "sticky";
+    return;
+  }
+}
+
 void Invariants::start_stores() {
   for (Job& job : jobs_) job.is_deferred = false;
 }
@@ -136,7 +154,9 @@ void Invariants::start_stores() {
 void Invariants::take_in(const Command& command) {
   if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
     const auto transfer = transfer_of(*submitted);
-    jobs_.push_back({*transfer, transfer->direction == Direction::kStore});
+    jobs_.push_back({.transfer = *transfer,
+                     .is_deferred = transfer->direction == Direction::kStore,
+                     .has_to_fail = is_lost_});
   } else if (const auto* forward = std::get_if<Forward>(&command)) {
     writes_.push_back(forward->writes);
   } else if (const auto* failing = std::get_if<FailNext>(&command)) {
@@ -155,6 +175,8 @@ void Invariants::take_in(const Command& command) {
 std::optional<Divergence> Invariants::check_pages(const std::vector<Page>& pages,
                                                   std::string_view member) const {
   for (const Page& page : pages) {
+    if (page.undefined && member != "seen") continue;
+    if (page.torn && may_be_torn_) continue;
     // A block that was read may hold nothing.
     if (page.generation == 0 && !page.torn && member == "seen") continue;
     const bool was_written = page.generation > 0 && page.generation <= writes_.size() &&
@@ -180,10 +202,17 @@ std::optional<Divergence> Invariants::check_reports(const Observation& observati
     if (!is_right) return broken(kW5, "finished_jobs", std::vector<FinishedJob>{}, {report});
     has_load |= is_load;
     num_failed_ += !report.succeeded;
+    if (next->has_to_fail && report.succeeded) {
+      FinishedJob failed = report;
+      failed.succeeded = false;
+      return broken(kW11, "finished_jobs", std::vector<FinishedJob>{failed}, {report});
+    }
+    is_lost_ |= next->loses_device;
     reported.push_back(*next);
     jobs_.erase(next);
   }
-  if (num_failed_ > num_faults_met_) return broken(kW9, "finished_jobs", {}, finished);
+  if (num_failed_ > num_faults_met_ && !may_be_lost_)
+    return broken(kW9, "finished_jobs", {}, finished);
   if (!observation.gpu_pages.has_value()) return std::nullopt;
   for (std::size_t index = 0; index < reported.size(); ++index) {
     const Transfer& transfer = reported[index].transfer;
@@ -211,12 +240,14 @@ std::optional<Divergence> Invariants::check_arrival(const Job& job,
                                                     const Observation& observation) const {
   const Transfer& transfer = job.transfer;
   const Numbers pages = cpu_pages_of(transfer, options_.block_size_factor);
-  for (std::size_t index = 0; index < pages.size(); ++index) {
-    Page on_gpu = page_at(*observation.gpu_pages, transfer.gpu_blocks[index]);
-    const Page on_cpu = page_at(*observation.cpu_pages, pages[index]);
-    on_gpu.number = on_cpu.number;
-    if (on_gpu == on_cpu) continue;
-    return broken(kW8, "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
+  for (std::uint32_t rank = 0; rank < options_.num_ranks; ++rank) {
+    for (std::size_t index = 0; index < pages.size(); ++index) {
+      Page on_gpu = page_at(*observation.gpu_pages, rank, transfer.gpu_blocks[index]);
+      const Page on_cpu = page_at(*observation.cpu_pages, rank, pages[index]);
+      on_gpu.number = on_cpu.number;
+      if (on_gpu == on_cpu) continue;
+      return broken(kW8, "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
+    }
   }
   return std::nullopt;
 }

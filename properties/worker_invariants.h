@@ -23,7 +23,7 @@ struct Invariant {
 };
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 10> kInvariants = {{
+inline constexpr std::array<Invariant, 11> kInvariants = {{
     {"W1", "nothing_races", "accesses to the same bytes, one a write, are ordered"},
     {"W2", "nothing_is_misused", "no call is made that the runtime's documentation forbids"},
     {"W3", "only_pages_are_written", "bytes outside of pages keep what they held"},
@@ -35,13 +35,19 @@ inline constexpr std::array<Invariant, 10> kInvariants = {{
      "a store is deferred until the next step or wait for it, and each transfer is in flight until "
      "it is reported"},
     {"W7", "pages_hold_what_was_written",
-     "a page holds nothing, or all of one block as one forward wrote it"},
+     "a page holds nothing, or all of one block as one forward wrote it, unless a transfer has "
+     "failed in part"},
     {"W8", "what_succeeded_arrived",
-     "when a transfer is reported as a success, its destinations hold what its sources do"},
-    {"W9", "failures_have_a_cause", "as many transfers fail as have met a fault"},
+     "when a transfer is reported as a success, its destinations hold what its sources do, on "
+     "every rank"},
+    {"W9", "failures_have_a_cause",
+     "as many transfers fail as have met a fault, while no device is lost"},
     {"W10", "bad_transfers_are_refused",
      "a transfer is refused that writes a page twice, or touches a GPU block that one of the other "
      "direction touches"},
+    {"W11", "faults_are_failures",
+     "a transfer fails that has met a fault, and each that is taken when the loss of a device has "
+     "been reported"},
 }};
 
 /// Watches one implementation. A value: copyable.
@@ -61,6 +67,8 @@ class Invariants {
   struct Job {
     Transfer transfer;
     bool is_deferred = false;
+    bool has_to_fail = false;
+    bool loses_device = false;
   };
 
   std::optional<Divergence> check_all(const Command& command, const Observation& observation);
@@ -69,6 +77,8 @@ class Invariants {
   std::optional<Divergence> check_refusal(const Command& command,
                                           const Observation& observation) const;
   void take_in(const Command& command);
+  /// The fault that was armed has been met.
+  void take_in_fault(const std::vector<Job>& before);
   std::optional<Divergence> check_reports(const Observation& observation);
   std::optional<Divergence> check_pages(const std::vector<Page>& pages,
                                         std::string_view member) const;
@@ -82,6 +92,9 @@ class Invariants {
   std::vector<std::vector<std::uint32_t>> writes_;  ///< of each forward
   std::string next_fault_ = "none";
   std::uint32_t num_faults_met_ = 0;
+  bool may_be_torn_ = false;
+  bool may_be_lost_ = false;
+  bool is_lost_ = false;  ///< and that has been reported
   std::uint32_t num_failed_ = 0;
 };
 

@@ -48,6 +48,23 @@ std::vector<Shown> right_run() {
   return run;
 }
 
+/// A store that fails, since its copies could not be enqueued.
+std::vector<Shown> failing_run() {
+  const Page on_gpu{.number = 2, .of_block = 2, .generation = 1};
+  std::vector<Shown> run;
+  run.push_back({Forward{{}, {2}}, shown(0, 0, {}, {})});
+  run.push_back({FailNext{"copy"}, shown(0, 0, {}, {})});
+  run.back().observation.next_fault = "copy";
+  run.push_back({TransferAsync{7, "store", {2}, {1}}, shown(1, 0, {}, {})});
+  run.back().observation.next_fault = "copy";
+  run.push_back({StartKVTransfers{}, shown(0, 1, {}, {})});
+  run.push_back({Advance{"compute"}, shown(0, 1, {on_gpu}, {})});
+  run.back().observation.advanced.emplace() = true;
+  run.push_back({GetFinished{}, shown(0, 0, {on_gpu}, {})});
+  run.back().observation.finished_jobs.emplace() = {{7, "store", false}};
+  return run;
+}
+
 std::optional<Divergence> judge(const std::vector<Shown>& run) {
   Invariants invariants{Options{}};
   for (std::size_t step = 0; step < run.size(); ++step) {
@@ -58,8 +75,10 @@ std::optional<Divergence> judge(const std::vector<Shown>& run) {
 }
 
 TEST(WorkerInvariants, AreSilentAboutARightRun) {
-  const auto found = judge(right_run());
-  EXPECT_FALSE(found) << found->oracle << ": " << found->field;
+  for (const std::vector<Shown>& run : {right_run(), failing_run()}) {
+    const auto found = judge(run);
+    EXPECT_FALSE(found) << found->oracle << ": " << found->field;
+  }
 }
 
 TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
@@ -100,6 +119,11 @@ TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
        [](Shown& at) {
          at.observation.finished_jobs.emplace() = {{7, "store", false}};
        }},
+      // The fault that the first command arms is met when the store is enqueued.
+      {"faults_are_failures", 5,
+       [](Shown& at) {
+         at.observation.finished_jobs.emplace() = {{7, "store", true}};
+       }},
       {"bad_transfers_are_refused", 1,
        [](Shown& at) {
          at.command = TransferAsync{7, "store", {2, 3}, {1, 1}};
@@ -111,7 +135,7 @@ TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
   };
   std::set<std::string_view> turned_red;
   for (const Case& spoilt : cases) {
-    std::vector<Shown> run = right_run();
+    std::vector<Shown> run = spoilt.oracle == "faults_are_failures" ? failing_run() : right_run();
     spoilt.spoil(run[spoilt.step]);
     const auto found = judge(run);
     ASSERT_TRUE(found) << spoilt.oracle;

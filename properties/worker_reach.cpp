@@ -7,6 +7,11 @@ namespace kvfence::worker {
 
 void Reach::start(const Config& config) {
   block_size_factor_ = config.block_size_factor;
+  num_ranks_ = config.num_ranks;
+  is_commanded_ = config.schedule == "commanded";
+  num_faults_ = 0;
+  num_failed_ = 0;
+  is_lost_ = false;
   idle_streams_.clear();
 }
 
@@ -22,16 +27,25 @@ void Reach::count(const Command& command, const Observation& before, const Obser
   add(Reached::kWaitFailed, is_met && before.next_fault == "wait");
   add(Reached::kRecordFailed, is_met && before.next_fault == "record");
   add(Reached::kEndDenied, is_met && before.next_fault == "late");
-  if (!std::holds_alternative<Advance>(command)) idle_streams_.clear();
+  add(Reached::kCopyFailedInPart, is_met && before.next_fault == "partial");
+  add(Reached::kDeviceLost, is_met && before.next_fault == "sticky");
+  num_faults_ += is_met;
+  is_lost_ |= is_met && before.next_fault == "sticky";
+  const bool runs_nothing = std::holds_alternative<Advance>(command) ||
+                            std::holds_alternative<GetFinished>(command) ||
+                            std::holds_alternative<FailNext>(command);
+  if (!runs_nothing || !is_commanded_) idle_streams_.clear();
   if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
     add(Reached::kTransferOfNothing, submitted->gpu_blocks.empty());
     add(Reached::kFirstBlockSkipped,
         !submitted->gpu_blocks.empty() && submitted->block_index % block_size_factor_ != 0);
   } else if (const auto* advance = std::get_if<Advance>(&command)) {
-    const bool was_idle = std::find(idle_streams_.begin(), idle_streams_.end(), advance->stream) !=
-                          idle_streams_.end();
+    const std::string stream = advance->stream + std::to_string(advance->rank);
+    const bool was_idle =
+        std::find(idle_streams_.begin(), idle_streams_.end(), stream) != idle_streams_.end();
     add(Reached::kTransferBlocked, advance->stream != "compute" && *after.advanced && was_idle);
-    if (!*after.advanced) idle_streams_.push_back(advance->stream);
+    add(Reached::kPartRan, advance->steps > 0 && *after.advanced);
+    if (!*after.advanced) idle_streams_.push_back(stream);
   } else if (std::holds_alternative<Wait>(command)) {
     add(Reached::kFlushedByWait, after.num_deferred < before.num_deferred);
     add(Reached::kForwardsRunByWait, !after.seen.empty());
@@ -41,6 +55,12 @@ void Reach::count(const Command& command, const Observation& before, const Obser
     add(Reached::kReportHeldBack, after.finished_jobs->empty() && after.num_in_flight > 0);
   }
   if (after.finished_jobs.has_value()) count_reports(after);
+  if (after.gpu_pages.has_value()) {
+    const auto is_undefined = [](const Page& page) { return page.undefined; };
+    add(Reached::kPageUndefined,
+        std::any_of(after.gpu_pages->begin(), after.gpu_pages->end(), is_undefined) ||
+            std::any_of(after.cpu_pages->begin(), after.cpu_pages->end(), is_undefined));
+  }
   add(Reached::kLoadedBlockSeen, std::any_of(after.seen.begin(), after.seen.end(), [](auto& page) {
         return page.generation > 0 && page.of_block != page.number;
       }));
@@ -56,7 +76,12 @@ void Reach::count_reports(const Observation& after) {
     add(Reached::kStoreReported, !is_load && job.succeeded);
     add(Reached::kLoadReported, is_load && job.succeeded);
     add(Reached::kFailureReported, !job.succeeded);
+    add(Reached::kFreeDeviceReported, !is_commanded_ && job.succeeded);
+    add(Reached::kRanksReported, num_ranks_ > 1 && job.succeeded);
+    add(Reached::kFailedOnARank, num_ranks_ > 1 && !job.succeeded);
+    num_failed_ += !job.succeeded;
   }
+  add(Reached::kFailedByTheLoss, is_lost_ && num_failed_ > num_faults_);
   add(Reached::kBothDirectionsInFlight, has_store && has_load);
 }
 

@@ -32,6 +32,15 @@ enum class Reached : std::uint8_t {
   kWaitFailed,
   kRecordFailed,
   kEndDenied,
+  kPartRan,
+  kPageUndefined,
+  kCopyFailedInPart,
+  kDeviceLost,
+  kFailedByTheLoss,
+  kFreeDeviceReported,
+  kRanksReported,
+  kFailedOnARank,
+  kErrorNotInConfig,
   kErrorShutDown,
   kErrorJobInFlight,
   kErrorUnknownBlock,
@@ -44,7 +53,7 @@ enum class Reached : std::uint8_t {
 using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
-inline constexpr std::array<ReachGoal, 23> kReachGoals = {{
+inline constexpr std::array<ReachGoal, 32> kReachGoals = {{
     {Reached::kStoreReported, "store_reported", "a store was reported as a success"},
     {Reached::kLoadReported, "load_reported", "a load was reported as a success"},
     {Reached::kFailureReported, "failure_reported", "a transfer was reported as a failure"},
@@ -66,6 +75,18 @@ inline constexpr std::array<ReachGoal, 23> kReachGoals = {{
     {Reached::kWaitFailed, "wait_failed", "a transfer could not be made to wait"},
     {Reached::kRecordFailed, "record_failed", "the end of a transfer could not be recorded"},
     {Reached::kEndDenied, "end_denied", "the end of a transfer was denied for a while"},
+    {Reached::kPartRan, "part_ran", "a part of a transfer ran"},
+    {Reached::kPageUndefined, "page_undefined",
+     "what a page holds was undefined, for a write may have been under way", 1, true},
+    {Reached::kCopyFailedInPart, "copy_failed_in_part", "a transfer failed behind a part of it"},
+    {Reached::kDeviceLost, "device_lost", "a transfer ran into an error that ends all work"},
+    {Reached::kFailedByTheLoss, "failed_by_the_loss",
+     "a device is lost, and more transfers failed than have met a fault"},
+    {Reached::kFreeDeviceReported, "free_device_reported",
+     "transfers were reported that no command has made run"},
+    {Reached::kRanksReported, "ranks_reported", "several ranks reported a transfer"},
+    {Reached::kFailedOnARank, "failed_on_a_rank", "a transfer failed on one of several ranks"},
+    {Reached::kErrorNotInConfig, "error_not_in_config", "refused with not_in_config"},
     {Reached::kErrorShutDown, "error_shut_down", "refused with shut_down"},
     {Reached::kErrorJobInFlight, "error_job_in_flight", "refused with job_in_flight"},
     {Reached::kErrorUnknownBlock, "error_unknown_block", "refused with unknown_block"},
@@ -90,6 +111,11 @@ class Reach : public ReachCounts<kReachGoals> {
   void count_reports(const Observation& after);
 
   std::uint32_t block_size_factor_ = 1;
+  std::uint32_t num_ranks_ = 1;
+  bool is_commanded_ = true;
+  std::uint32_t num_faults_ = 0;  ///< met
+  std::uint32_t num_failed_ = 0;
+  bool is_lost_ = false;  ///< a transfer has met the error that ends a device
   /// The streams whose transfers could not run when they were last asked to; nothing but the device
   /// has done anything since.
   std::vector<std::string> idle_streams_;

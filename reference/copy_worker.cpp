@@ -83,7 +83,10 @@ bool CopyWorker::conflicts(const Transfer& transfer) const {
 
 void CopyWorker::enqueue(const Transfer& transfer) {
   Job job{.transfer = transfer, .num_forwards_before = forwards_.size()};
-  if (next_fault_ != Fault::kCopy || !transfer.gpu_blocks.empty()) {
+  const bool is_of_copies = next_fault_ == Fault::kCopy || next_fault_ == Fault::kPartial ||
+                            next_fault_ == Fault::kSticky;
+  // On a lost device every call fails already.
+  if (!is_lost_ && (!is_of_copies || !transfer.gpu_blocks.empty())) {
     job.fault = std::exchange(next_fault_, Fault::kNone);
   }
   if (job.fault == Fault::kWait) job.num_forwards_before = 0;
@@ -111,14 +114,40 @@ void CopyWorker::run_forward() {
   end_what_copies_nothing();
 }
 
-void CopyWorker::copy(const Transfer& transfer) {
+void CopyWorker::copy(const Job& job) {
+  const Transfer& transfer = job.transfer;
   const std::vector<std::uint32_t> pages = cpu_pages(transfer);
+  const bool is_torn = job.fault == Fault::kPartial || job.fault == Fault::kSticky;
   for (std::size_t index = 0; index < pages.size(); ++index) {
     Content& on_gpu = gpu_[transfer.gpu_blocks[index]];
     Content& on_cpu = cpu_[pages[index]];
-    if (transfer.direction == Direction::kStore) on_cpu = on_gpu;
-    if (transfer.direction == Direction::kLoad) on_gpu = on_cpu;
+    const bool is_store = transfer.direction == Direction::kStore;
+    (is_store ? on_cpu : on_gpu) = is_torn    ? Content{.kind = Content::Kind::kTorn}
+                                   : is_store ? on_gpu
+                                              : on_cpu;
   }
+  if (job.fault == Fault::kSticky) is_lost_ = true;
+}
+
+Content CopyWorker::gpu_content(std::uint32_t block) const {
+  const Content undefined{.kind = Content::Kind::kUndefined};
+  for (const Job& job : in_flight_[static_cast<std::size_t>(Direction::kLoad)]) {
+    if (is_undefined(job) && contains(job.transfer.gpu_blocks, block)) return undefined;
+  }
+  if (options_.is_commanded()) return gpu_[block];
+  for (std::size_t index = num_forwards_run_; index < forwards_.size(); ++index) {
+    if (contains(forwards_[index].writes, block)) return undefined;
+  }
+  return gpu_[block];
+}
+
+Content CopyWorker::cpu_content(std::uint32_t page) const {
+  for (const Job& job : in_flight_[static_cast<std::size_t>(Direction::kStore)]) {
+    if (is_undefined(job) && contains(cpu_pages(job.transfer), page)) {
+      return {.kind = Content::Kind::kUndefined};
+    }
+  }
+  return cpu_[page];
 }
 
 void CopyWorker::end_what_copies_nothing() {
@@ -130,35 +159,39 @@ void CopyWorker::end_what_copies_nothing() {
   }
 }
 
-bool CopyWorker::advance(worker::Stream stream) {
+bool CopyWorker::advance(worker::Stream stream, std::uint32_t num_steps) {
+  // What a device does that is not commanded, the host is not told here.
+  if (is_lost_ || !options_.is_commanded()) return false;
+  const bool is_part = num_steps > 0;
   if (stream == worker::Stream::kCompute) {
-    if (num_forwards_run_ == forwards_.size()) return false;
+    if (is_part || num_forwards_run_ == forwards_.size()) return false;
     run_forward();
     return true;
   }
-  Jobs& jobs = jobs_of(stream == worker::Stream::kStore ? Direction::kStore : Direction::kLoad);
   bool ran = false;
-  // A transfer whose end was not recorded is not told from the next one.
-  for (bool has_end = false; !has_end;) {
-    Job* next = next_of(jobs);
-    if (!next || is_blocked(*next)) break;
-    if (next->copies()) {
-      copy(next->transfer);
+  for (Job& job :
+       jobs_of(stream == worker::Stream::kStore ? Direction::kStore : Direction::kLoad)) {
+    if (job.is_done) continue;
+    if (is_blocked(job)) break;
+    if (job.copies()) {
+      job.has_begun = true;
       ran = true;
+      if (!is_part) copy(job);
     }
-    next->is_done = true;
-    has_end = next->fault != Fault::kRecord;
+    if (!is_part) job.is_done = true;
+    // A transfer whose end was not recorded is not told from the next one.
+    if (job.fault != Fault::kRecord) break;
   }
   end_what_copies_nothing();
   return ran;
 }
 
 void CopyWorker::finish(Jobs& jobs, const Job& job) {
-  while (!job.is_done) {
+  while (!job.is_done && !is_lost_) {
     Job* next = next_of(jobs);
     while (is_blocked(*next)) run_forward();
     if (next->is_done) continue;
-    if (next->copies()) copy(next->transfer);
+    if (next->copies()) copy(*next);
     next->is_done = true;
     end_what_copies_nothing();
   }
@@ -175,12 +208,14 @@ void CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
       job.was_waited = true;
       // Without a recorded end the whole stream is waited for.
       finish(jobs, job.fault == Fault::kRecord ? jobs.back() : job);
+      job.was_lost = is_lost_;
     }
   }
 }
 
-bool CopyWorker::is_known_to_be_over(Job& job, const Jobs& jobs) {
+bool CopyWorker::is_known_to_be_over(Job& job, const Jobs& jobs) const {
   if (job.was_waited) return true;
+  if (is_lost_) return job.was_lost = true;
   if (job.fault == Fault::kRecord) return jobs.back().is_done;
   if (!job.is_done) return false;
   if (job.num_late_polls == 0) return true;
@@ -189,12 +224,24 @@ bool CopyWorker::is_known_to_be_over(Job& job, const Jobs& jobs) {
 }
 
 worker::Ended CopyWorker::end_of(const Job& job) {
-  const bool succeeded = job.fault == Fault::kNone || job.fault == Fault::kLate;
+  if (is_undefined(job)) {
+    // Its device was lost in the midst of it: nobody will ever know.
+    const bool is_store = job.transfer.direction == Direction::kStore;
+    for (const std::uint32_t page : is_store ? cpu_pages(job.transfer) : job.transfer.gpu_blocks) {
+      (is_store ? cpu_ : gpu_)[page] = {.kind = Content::Kind::kUndefined};
+    }
+  }
+  const bool succeeded = !job.was_lost && (job.fault == Fault::kNone || job.fault == Fault::kLate);
   return {job.transfer.job_id, job.transfer.direction, succeeded};
 }
 
 void CopyWorker::get_finished(std::vector<worker::Ended>& ended) {
   for (Jobs& jobs : in_flight_) {
+    // Asked until all is over.
+    if (!options_.is_commanded() && !jobs.empty()) {
+      finish(jobs, jobs.back());
+      for (Job& job : jobs) job.num_late_polls = 0;
+    }
     while (!jobs.empty() && is_known_to_be_over(jobs.front(), jobs)) {
       ended.push_back(end_of(jobs.front()));
       jobs.erase(jobs.begin());
@@ -207,7 +254,10 @@ void CopyWorker::shutdown(std::vector<worker::Ended>& ended) {
   is_shut_down_ = true;
   for (Jobs& jobs : in_flight_) {
     if (!jobs.empty()) finish(jobs, jobs.back());
-    for (const Job& job : jobs) ended.push_back(end_of(job));
+    for (Job& job : jobs) {
+      job.was_lost |= is_lost_ && !job.was_waited;
+      ended.push_back(end_of(job));
+    }
     jobs.clear();
   }
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-/// The executable specification of contract/worker.h: three lists of work, and what each page
-/// holds.
+/// The executable specification of one rank of contract/worker.h: three lists of work, and what
+/// each page holds. On a device that is not commanded, work runs here when the host learns that it
+/// is over, and no sooner.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,14 +25,13 @@ class CopyWorker {
   void wait(std::span<const std::uint32_t> job_ids);
   void shutdown(std::vector<worker::Ended>& ended);
   ErrorCode forward(std::span<const std::uint32_t> reads, std::span<const std::uint32_t> writes);
-  bool advance(worker::Stream stream);
+  bool advance(worker::Stream stream, std::uint32_t num_steps);
   void fail_next(worker::Fault fault) { next_fault_ = fault; }
   void take_seen(std::vector<worker::Seen>& seen);
 
   worker::Counts counts() const;
-  worker::Content gpu_content(std::uint32_t block) const { return gpu_[block]; }
-  worker::Content cpu_content(std::uint32_t page) const { return cpu_[page]; }
-  std::uint32_t num_stray_bytes() const { return 0; }
+  worker::Content gpu_content(std::uint32_t block) const;
+  worker::Content cpu_content(std::uint32_t page) const;
 
  private:
   struct Forward {
@@ -45,8 +45,10 @@ class CopyWorker {
     std::size_t num_forwards_before = 0;  ///< that have to have run
     worker::Fault fault = worker::Fault::kNone;
     std::uint32_t num_late_polls = 0;
+    bool has_begun = false;   ///< a part of it has run
     bool is_done = false;     ///< nothing is left to be done for it
     bool was_waited = false;  ///< its end is known to the host
+    bool was_lost = false;    ///< its device was lost before the host knew its end
 
     bool copies() const {
       return !transfer.gpu_blocks.empty() && fault != worker::Fault::kCopy &&
@@ -68,13 +70,17 @@ class CopyWorker {
   static Job* next_of(Jobs& jobs);
   bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
   void run_forward();
-  void copy(const worker::Transfer& transfer);
+  void copy(const Job& job);
+  /// Whether a write of it may be under way.
+  bool is_undefined(const Job& job) const {
+    return !job.is_done && job.copies() && (job.has_begun || !options_.is_commanded());
+  }
   /// Ends what has its turn and nothing to copy.
   void end_what_copies_nothing();
   /// Runs what the job needs.
   void finish(Jobs& jobs, const Job& job);
-  static bool is_known_to_be_over(Job& job, const Jobs& jobs);
-  static worker::Ended end_of(const Job& job);
+  bool is_known_to_be_over(Job& job, const Jobs& jobs) const;
+  worker::Ended end_of(const Job& job);
 
   worker::Options options_;
   std::vector<worker::Content> gpu_;
@@ -86,6 +92,7 @@ class CopyWorker {
   std::vector<worker::Seen> seen_;
   worker::Fault next_fault_ = worker::Fault::kNone;
   bool is_shut_down_ = false;
+  bool is_lost_ = false;
 };
 
 }  // namespace kvfence::reference

@@ -9,7 +9,7 @@
 #include "cuda/planted_worker_bugs.h"
 #include "cuda/worker_on_virtual_device.h"
 #include "properties/worker_driver.h"
-#include "reference/copy_worker.h"
+#include "reference/copy_workers.h"
 #include "scenarios/define_implementations.h"
 
 namespace kvfence {
@@ -48,14 +48,14 @@ std::optional<cuda::PlantedWorkerBug> exposed_bug_from_name(std::string_view nam
 template <>
 struct Parts<WorkerTarget> {
   static auto reference(std::string name) {
-    return make_driver<reference::CopyWorker>(std::move(name));
+    return make_driver<reference::CopyWorkers>(std::move(name));
   }
   static auto optimized(std::string name) {
-    return make_driver<cuda::WorkerOnVirtualDevice>(std::move(name));
+    return make_driver<cuda::WorkersOnVirtualDevices>(std::move(name));
   }
   static auto planted(std::string name, cuda::PlantedWorkerBug bug) {
-    return make_driver<cuda::PlantedWorkerOnVirtualDevice>(std::move(name),
-                                                           cuda::PlantedWorkerInstrumentation{bug});
+    return make_driver<cuda::PlantedWorkersOnVirtualDevices>(
+        std::move(name), cuda::PlantedWorkerInstrumentation{bug});
   }
 
   static constexpr auto& kPlantedBugs = kExposedWorkerBugs;

@@ -27,7 +27,7 @@ class WorkerPicture {
   std::string legend() const {
     return "3:5g2 page 3 holds what the second forward wrote into GPU block 5   3:torn page 3 "
            "holds "
-           "parts   +1 deferred   ~2 in flight   ! races, misuses";
+           "parts   r1/3: of rank 1   +1 deferred   ~2 in flight   ! races, misuses";
   }
 
   std::string heading() const { return "GPU | CPU | transfers"; }
@@ -68,9 +68,12 @@ class WorkerPicture {
     std::string text;
     for (const worker::Page& page : pages) {
       if (!text.empty()) text += " ";
+      if (page.rank > 0) text += "r" + std::to_string(page.rank) + "/";
       text += std::to_string(page.number) + ":";
       text += page.torn ? "torn"
-                        : std::to_string(page.of_block) + "g" + std::to_string(page.generation);
+              : page.undefined
+                  ? "undefined"
+                  : std::to_string(page.of_block) + "g" + std::to_string(page.generation);
     }
     return text.empty() ? "-" : text;
   }

@@ -20,6 +20,7 @@ namespace kvfence {
 namespace {
 
 using cuda::PlantedWorkerOnVirtualDevice;
+using cuda::PlantedWorkersOnVirtualDevices;
 using virtual_device::Access;
 using virtual_device::Actor;
 using virtual_device::Race;
@@ -56,7 +57,7 @@ std::string answer_of(const worker::Observation& observation) {
   return answer;
 }
 
-/// Makes the story out of what the device has written down.
+/// Makes the story out of what the device of the first rank has written down.
 class Teller {
  public:
   Teller(const Scenario<WorkerTarget>& scenario, const std::string& planted_bug)
@@ -69,13 +70,14 @@ class Teller {
 
   WorkerStory tell() {
     auto make_worker = [this](const worker::Options& options) {
-      auto made = std::make_unique<PlantedWorkerOnVirtualDevice>(options, bug_);
-      made->set_story(&raw_);
-      device_ = made.get();
+      auto made = std::make_unique<PlantedWorkersOnVirtualDevices>(options, bug_);
+      made->rank(0).set_story(&raw_);
+      device_ = &made->rank(0);
       block_size_factor_ = options.block_size_factor;
       return made;
     };
-    WorkerDriver<PlantedWorkerOnVirtualDevice, decltype(make_worker)> driver("worker", make_worker);
+    WorkerDriver<PlantedWorkersOnVirtualDevices, decltype(make_worker)> driver("worker",
+                                                                               make_worker);
     driver.reset(scenario_.config);
     WorkerTarget::World world = WorkerTarget::make_world(scenario_.config);
     for (const Step<WorkerTarget>& step : scenario_.steps) {
@@ -227,11 +229,13 @@ class Teller {
 
   void show(const std::vector<worker::Page>& pages, bool is_gpu) {
     for (const worker::Page& page : pages) {
+      if (page.rank > 0) continue;
       const StoryContent content{.page = {is_gpu, page.number},
                                  .command = story_.commands.size() - 1,
                                  .of_block = page.of_block,
                                  .generation = page.generation,
-                                 .is_torn = page.torn};
+                                 .is_torn = page.torn,
+                                 .is_undefined = page.undefined};
       const auto [known, is_new] = contents_.try_emplace(content.page, content);
       const StoryContent before = std::exchange(known->second, content);
       if (is_new || to_text(before) != to_text(content)) story_.contents.push_back(content);
@@ -379,6 +383,7 @@ std::string to_text(const std::vector<StoryPage>& pages) {
 
 std::string to_text(const StoryContent& content) {
   if (content.is_torn) return "torn";
+  if (content.is_undefined) return "undefined";
   if (content.generation == 0) return "nothing";
   return std::to_string(content.of_block) + "g" + std::to_string(content.generation);
 }

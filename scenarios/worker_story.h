@@ -103,8 +103,9 @@ struct StoryContent {
   std::uint32_t of_block = 0;
   std::uint32_t generation = 0;  ///< 0: nothing, where it is not torn
   bool is_torn = false;
+  bool is_undefined = false;
 };
-/// "0g1", "torn", "nothing"
+/// "0g1", "torn", "undefined", "nothing"
 std::string to_text(const StoryContent& content);
 
 struct WorkerStory {

@@ -336,9 +336,10 @@ class Picture {
                                                                       : "");
       const std::string title =
           to_text(page) + " = " + to_text(*shown) +
-          (shown->is_torn ? ": parts of several writes, or none"
-                          : ": what forward " + std::to_string(shown->generation) +
-                                " wrote into GPU block " + std::to_string(shown->of_block));
+          (shown->is_torn        ? ": parts of several writes, or none"
+           : shown->is_undefined ? ": a write of it may be under way"
+                                 : ": what forward " + std::to_string(shown->generation) +
+                                       " wrote into GPU block " + std::to_string(shown->of_block));
       const double width = std::max(end - begin, 26.0);
       out_ += titled(rectangle(begin - 6, y + 2, width, kPageHeight - 6, style), title);
       out_ += text_at(begin, y + 15, to_text(*shown));

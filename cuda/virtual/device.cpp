@@ -59,7 +59,8 @@ bool can_happen(const Fault& fault) {
     case Fault::Kind::kAsynchronous:
       return is_work(fault.function) && fault.code != cudaSuccess;
     case Fault::Kind::kPartialBatch:
-      return fault.function == Function::kMemcpyBatchAsync && fault.code != cudaSuccess;
+      return is_work(fault.function) && fault.function != Function::kLaunchHostFunc &&
+             fault.function != Function::kMemsetAsync && fault.code != cudaSuccess;
     case Fault::Kind::kNeverReady:
     case Fault::Kind::kReadyLate:
       return fault.function == Function::kEventRecord;
@@ -311,19 +312,72 @@ std::size_t Device::advance(cudaStream_t stream, std::size_t num_steps) {
   return num_done;
 }
 
-bool Device::advance_to_event(Actor stream) {
+Time Device::next_recorded(Actor stream) const {
   const Time completed = queue_.completed(stream);
   Time end = queue_.enqueued(stream);
   for (const EventState& event : events_) {
     if (!event.is_live || !event.is_recorded || event.moment.stream != stream) continue;
     if (event.moment.time > completed) end = std::min(end, event.moment.time);
   }
+  return end;
+}
+
+bool Device::advance_to_event(Actor stream) {
+  const Time end = next_recorded(stream);
   bool ran = false;
   while (queue_.completed(stream) < end && (queue_.ready() >> stream & 1) != 0) {
     queue_.finish_head(stream);
     ran = true;
   }
   return ran;
+}
+
+Device::NextWork Device::next_work(Actor stream) const {
+  NextWork next;
+  bool fails = false;
+  const Time end = next_recorded(stream);
+  for (Time time = queue_.completed(stream) + 1; time <= end; ++time) {
+    const Work& work = *queue_.find(stream, time);
+    if (work.kind == Work::Kind::kWait) {
+      if (queue_.is_over(work.waits_for)) continue;
+      break;
+    }
+    next.last = time;
+    if (!fails && work.kind == Work::Kind::kAction) ++next.num_steps;
+    for (const Chunk& chunk : work.chunks) next.num_steps += fails ? 0 : chunk.is_read ? 1 : 2;
+    fails |= work.fails_with != cudaSuccess;
+    for (const Entry& entry : work.entries) {
+      next.writes.push_back({entry.dst, entry.dst + entry.size, true});
+    }
+    for (const ByteRange& range : work.ranges) {
+      if (range.is_written) next.writes.push_back(range);
+    }
+  }
+  return next;
+}
+
+bool Device::advance_part(Actor stream, std::size_t num_steps, Random& random) {
+  NextWork next = next_work(stream);
+  std::vector<Step> steps;
+  for (; num_steps > 0; --num_steps) {
+    list_steps(steps);
+    std::erase_if(steps, [&](const Step& step) {
+      return step.stream != stream || (step.time <= next.last && next.num_steps <= 1);
+    });
+    if (steps.empty()) break;
+    const Step& step = steps[random.below(steps.size())];
+    if (step.time <= next.last) --next.num_steps;
+    advance(step);
+  }
+  return next.last > 0;
+}
+
+bool Device::host_knows_writes(const void* address, std::size_t size) const {
+  const Place place = memory_.place(address, size);
+  const std::uintptr_t begin = place.kind == Place::Kind::kInside
+                                   ? place.canonical
+                                   : reinterpret_cast<std::uintptr_t>(address);
+  return shadow_.has_seen_writes(begin, begin + size, host_clock_);
 }
 
 std::byte* Device::bytes(const void* address, std::size_t size) const {

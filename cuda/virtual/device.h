@@ -26,12 +26,6 @@
 
 namespace kvfence::virtual_device {
 
-/// Memory that a kernel reads or writes: an address as the device knows it.
-struct MemoryRange {
-  const void* address = nullptr;
-  std::size_t size = 0;
-};
-
 /// A flag from a host function to the program (an atomic, a queue): what the one knew when it
 /// raised it, the other knows when it has seen it.
 struct Signal {
@@ -87,8 +81,25 @@ class Device {
   /// All that can run of a stream's work up to the next moment at which an event was recorded in
   /// it, or up to its end; returns whether anything ran.
   bool advance_to_event(Actor stream);
+  /// What advance_to_event would run.
+  struct NextWork {
+    Time last = 0;  ///< of the stream's work; 0: nothing can run
+    /// Reads and writes of chunks, and actions; up to the first work that fails.
+    std::size_t num_steps = 0;
+    std::vector<ByteRange> writes = {};
+  };
+  NextWork next_work(Actor stream) const;
+  /// Up to `num_steps` steps of it, in any order, but not its last; and reads of the stream's that
+  /// need not wait for their turn. Returns whether advance_to_event would run anything.
+  bool advance_part(Actor stream, std::size_t num_steps, Random& random);
   /// Events that a fault keeps from completing (kNeverReady) complete.
   void release_completions() { queue_.release_holds(); }
+  /// Whether an error has ended all work.
+  bool is_lost() const { return queue_.error() != cudaSuccess; }
+  /// Whether the host has been told that this work of a stream is over.
+  bool host_knows(Actor stream, Time time) const { return host_clock_.seen[stream] >= time; }
+  /// Whether it has been told of the last write of each of these bytes.
+  bool host_knows_writes(const void* address, std::size_t size) const;
   /// The number that reports give a stream.
   Actor stream_number(cudaStream_t stream) const;
 
@@ -201,6 +212,8 @@ class Device {
   EventState* find_event(cudaEvent_t event);
   Actor open_stream(bool is_blocking);
   void access(Access access, const Clock& clock);
+  /// The first moment after what is completed at which a live event was recorded, or the end.
+  Time next_recorded(Actor stream) const;
   Access describe(const Place& place, std::size_t size, bool is_write) const;
   void host_access(const void* address, std::size_t size, Function function);
   /// The clock of work about to be enqueued in a stream; the host's time passes.
@@ -218,6 +231,11 @@ class Device {
                  std::uint32_t number);
   void enqueue(Work& work);
   void enqueue_wait(Actor stream, Moment moment, const Clock& clock);
+  /// What the fault of the call in progress leaves undefined, if anything.
+  void enqueue_undefined(Actor stream);
+  bool is_partial() const {
+    return fault_ != nullptr && fault_->kind == Fault::Kind::kPartialBatch;
+  }
   /// Enqueues a copy of one entry or of rows, as its memory demands.
   cudaError_t enqueue_copies(const Copy* copies, std::size_t num_copies, Actor stream);
 

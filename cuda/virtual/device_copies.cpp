@@ -1,5 +1,6 @@
 /// The calls that enqueue work: what they check, what each piece of it touches.
 
+#include <cstring>
 #include <utility>
 
 #include "contract/check.h"
@@ -130,8 +131,32 @@ void Device::enqueue(Work& work) {
   scheduler_.after_enqueue(queue_);
 }
 
+void Device::enqueue_undefined(Actor stream) {
+  if (fault_ == nullptr || fault_->undefined.empty()) return;
+  Work& work = start_work(stream, Work::Kind::kAction);
+  for (const MemoryRange& range : fault_->undefined) {
+    const Place place = memory_.place(range.address, range.size);
+    KVFENCE_CHECK(place.kind == Place::Kind::kInside, "undefined memory of no live allocation");
+    work.ranges.push_back({place.bytes, place.bytes + range.size, true});
+    Access made = describe(place, range.size, true);
+    made.actor = work.stream;
+    made.time = queue_.enqueued(work.stream) + 1;
+    access(made, work.clock);
+  }
+  // By value: the work has its ranges no more when it has run.
+  work.action = [ranges = work.ranges] {
+    for (const ByteRange& range : ranges) {
+      auto* begin = const_cast<std::byte*>(range.begin);
+      std::memset(begin, kPoisonByte, static_cast<std::size_t>(range.end - range.begin));
+    }
+  };
+  enqueue(work);
+}
+
 cudaError_t Device::enqueue_copies(const Copy* copies, std::size_t num_copies, Actor stream) {
   const bool is_pageable = copies->is_pageable;
+  enqueue_undefined(stream);
+  if (is_partial()) return fail(fault_->code);
   Work& work = start_work(stream, Work::Kind::kCopy);
   for (std::size_t index = 0; index < num_copies; ++index) {
     add_entry(work, copies[index], cudaMemcpySrcAccessOrderStream, 0);
@@ -208,10 +233,10 @@ cudaError_t Device::memcpy_batch_async(void* const* dsts, const void* const* src
     is_pageable |= copy->is_pageable;
     copies_.push_back(*copy);
   }
-  const bool is_partial = fault_ != nullptr && fault_->kind == Fault::Kind::kPartialBatch;
-  if (is_partial && fault_->count < copies_.size()) copies_.resize(fault_->count);
+  if (is_partial() && fault_->count < copies_.size()) copies_.resize(fault_->count);
 
   const Actor actor = stream_number(stream);
+  if (!is_partial()) enqueue_undefined(actor);
   Work& work = start_work(actor, Work::Kind::kCopy);
   std::size_t attribute = 0;
   for (std::size_t index = 0; index < copies_.size(); ++index) {
@@ -225,7 +250,10 @@ cudaError_t Device::memcpy_batch_async(void* const* dsts, const void* const* src
     for (Entry& entry : work.entries) entry.is_orphan = true;
   }
   enqueue(work);
-  if (is_partial) return fail(fault_->code);
+  if (is_partial()) {
+    enqueue_undefined(actor);
+    return fail(fault_->code);
+  }
   if (!is_pageable || options_.pageable == Pageable::kAsynchronous) return cudaSuccess;
   const Clock clock = streams_[actor].clock;
   return wait_for({actor, queue_.enqueued(actor)}, clock);
@@ -274,6 +302,8 @@ cudaError_t Device::launch(cudaStream_t stream, const std::vector<MemoryRange>& 
                            const std::vector<MemoryRange>& writes, std::function<void()> function) {
   if (const auto code = enter(Function::kLaunch)) return *code;
   if (find_stream(stream) == nullptr) return fail(cudaErrorInvalidResourceHandle);
+  enqueue_undefined(stream_number(stream));
+  if (is_partial()) return fail(fault_->code);
   Work& work = start_work(stream_number(stream), Work::Kind::kAction);
   work.action = std::move(function);
   for (const bool is_write : {false, true}) {
@@ -287,7 +317,7 @@ cudaError_t Device::launch(cudaStream_t stream, const std::vector<MemoryRange>& 
         work.num_runs = 0;
         continue;
       }
-      work.ranges.push_back({place.bytes, place.bytes + range.size});
+      work.ranges.push_back({place.bytes, place.bytes + range.size, is_write});
       Access made = describe(place, range.size, is_write);
       made.actor = work.stream;
       made.time = queue_.enqueued(work.stream) + 1;

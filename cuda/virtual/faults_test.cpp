@@ -90,6 +90,42 @@ TEST(Faults, ABatchFailsAfterAPrefix) {
   EXPECT_EQ(rig.look(rig.cpu(2), kTag).verdict, content::Verdict::kPoison);
 }
 
+TEST(Faults, WhatAFaultLeavesUndefinedIsPoisonInItsTurn) {
+  for (const Kind kind : {Kind::kPartialBatch, Kind::kAsynchronous}) {
+    TestRig rig({.schedule = Schedule::kCommanded});
+    rig.set_gpu(0, kTag);
+    rig.set_gpu(1, kTag);
+    rig.store(0, 0, 0);
+    rig.device().inject_once(
+        {{.kind = kind,
+          .function = Function::kMemcpyAsync,
+          .undefined = {{rig.cpu(1), TestRig::kBlockBytes}, {rig.cpu(2), TestRig::kBlockBytes}}}});
+    const cudaError_t code = cudaMemcpyAsync(rig.cpu(1), rig.gpu(1), TestRig::kBlockBytes,
+                                             cudaMemcpyDeviceToHost, rig.stream(0));
+    EXPECT_EQ(code, kind == Kind::kPartialBatch ? cudaErrorUnknown : cudaSuccess);
+    EXPECT_EQ(rig.look(rig.cpu(2), kTag).verdict, content::Verdict::kPoison);
+    EXPECT_EQ(cudaStreamSynchronize(rig.stream(0)),
+              kind == Kind::kPartialBatch ? cudaSuccess : cudaErrorUnknown);
+    EXPECT_TRUE(rig.look(rig.cpu(0), kTag).is_right());
+    EXPECT_EQ(rig.look(rig.cpu(1), kTag).verdict, content::Verdict::kForeign);
+    EXPECT_EQ(rig.look(rig.cpu(2), kTag).verdict, content::Verdict::kForeign);
+    EXPECT_EQ(rig.device().is_lost(), kind == Kind::kAsynchronous);
+  }
+}
+
+TEST(Faults, WhatAFaultLeavesUndefinedRacesAsACopyDoes) {
+  TestRig rig({.schedule = Schedule::kEager});
+  rig.device().inject_once({{.kind = Kind::kPartialBatch,
+                             .function = Function::kMemcpyAsync,
+                             .undefined = {{rig.cpu(1), TestRig::kBlockBytes}}}});
+  EXPECT_NE(cudaMemcpyAsync(rig.cpu(1), rig.gpu(1), TestRig::kBlockBytes, cudaMemcpyDeviceToHost,
+                            rig.stream(0)),
+            cudaSuccess);
+  EXPECT_TRUE(rig.device().is_clean());
+  rig.fill(1, kTag);
+  EXPECT_EQ(rig.device().races().size(), 1U);
+}
+
 TEST(Faults, AnEventIsNeverReadyUntilItIsReleased) {
   TestRig rig(with({.kind = Kind::kNeverReady, .function = Function::kEventRecord}));
   rig.set_gpu(0, kTag);

@@ -34,13 +34,20 @@ enum class Pageable : std::uint8_t {
   kAsynchronous,  ///< as with pinned memory; it must stay valid
 };
 
+/// Memory that a kernel reads or writes: an address as the device knows it.
+struct MemoryRange {
+  const void* address = nullptr;
+  std::size_t size = 0;
+};
+
 /// One injected fault: at the nth call (from 1) of a function. Of several at one call the first
 /// kReturnCode counts, else the last.
 struct Fault {
   enum class Kind : std::uint8_t {
     kReturnCode,    ///< the call does nothing and returns `code`
     kAsynchronous,  ///< the work runs into `code`: nothing runs after it, and calls return it
-    kPartialBatch,  ///< `count` entries are enqueued, then the call returns `code`
+    kPartialBatch,  ///< `count` entries are enqueued (of other copies and of kernels: nothing),
+                    ///< then the call returns `code`
     kNeverReady,    ///< of cudaEventRecord: never completes, until release_completions()
     kReadyLate,     ///< of cudaEventRecord: `count` queries more say NotReady
     kDropped,       ///< of cudaLaunchHostFunc: is never called
@@ -54,6 +61,9 @@ struct Fault {
   cudaError_t code = cudaErrorUnknown;
   std::size_t entry = 0;
   std::size_t count = 0;
+  /// Of kPartialBatch and kAsynchronous: what they leave undefined, beside their own copies. It is
+  /// overwritten with poison in the stream's turn, by the host's or the device's addresses.
+  std::vector<MemoryRange> undefined = {};
 };
 
 struct Options {

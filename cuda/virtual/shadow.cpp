@@ -51,4 +51,15 @@ void Shadow::add_read(Segment& segment, const Access& access, const Clock& clock
   segment.reads.push_back(access);
 }
 
+bool Shadow::has_seen_writes(std::uintptr_t begin, std::uintptr_t end, const Clock& clock) const {
+  auto it = segments_.upper_bound(begin);
+  if (it != segments_.begin()) --it;
+  for (; it != segments_.end() && it->first < end; ++it) {
+    const Segment& segment = it->second;
+    if (segment.end <= begin || !segment.has_write) continue;
+    if (clock.seen[segment.write.actor] < segment.write.time) return false;
+  }
+  return true;
+}
+
 }  // namespace kvfence::virtual_device

@@ -43,6 +43,9 @@ class Shadow {
     it->second.reads.clear();
   }
 
+  /// Whether the last write of each byte of [begin, end) happened before whose clock this is.
+  bool has_seen_writes(std::uintptr_t begin, std::uintptr_t end, const Clock& clock) const;
+
   std::size_t num_segments() const { return segments_.size(); }
 
  private:

@@ -13,6 +13,9 @@
 
 namespace kvfence::virtual_device {
 
+/// Undefined bytes of a destination. Not a value that content holds by chance.
+inline constexpr int kPoisonByte = 0xA5;
+
 /// A moment of a stream: all of its work up to `time`. Work done is one comparison.
 struct Moment {
   Actor stream = kHost;
@@ -46,6 +49,7 @@ struct Chunk {
 struct ByteRange {
   const std::byte* begin = nullptr;
   const std::byte* end = nullptr;
+  bool is_written = false;
 };
 
 struct Work {

@@ -9,9 +9,6 @@
 namespace kvfence::virtual_device {
 namespace {
 
-/// Undefined bytes of a destination in flight. Not a value that content holds by chance.
-constexpr int kPoisonByte = 0xA5;
-
 std::uint32_t bit(Actor stream) { return std::uint32_t{1} << stream; }
 
 bool overlap(const ByteRange& a, const ByteRange& b) { return a.begin < b.end && b.begin < a.end; }
