@@ -47,9 +47,9 @@ __global__ void __launch_bounds__(kContentThreads)
     }
     __syncthreads();
     // As merge() has it. An index is one thread's alone; where nothing is wrong thread 0 writes.
-    const bool writes = num_wrong == 0 ? threadIdx.x == 0
-                                       : mine.num_wrong != 0 &&
-                                             mine.first_wrong_index == first_wrong_index;
+    const bool writes = num_wrong == 0
+                            ? threadIdx.x == 0
+                            : mine.num_wrong != 0 && mine.first_wrong_index == first_wrong_index;
     if (writes) {
       found[slot].num_wrong = num_wrong;
       found[slot].first_wrong_index = first_wrong_index;

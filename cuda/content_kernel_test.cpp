@@ -22,7 +22,8 @@ using content::Mismatch;
 using content::Tag;
 
 constexpr std::uint64_t kRunSeed = 5;
-constexpr std::uint64_t kNumSlots = kIsOnGpu ? 3000 : 5;  // more than blocks of threads; an odd rest
+constexpr std::uint64_t kNumSlots =
+    kIsOnGpu ? 3000 : 5;  // more than blocks of threads; an odd rest
 constexpr std::uint64_t kGranules = 2 * kContentThreads + 3;
 constexpr std::size_t kStride = (kGranules + 2) * content::kGranuleBytes;
 constexpr std::size_t kSize = kNumSlots * kStride;
@@ -151,8 +152,8 @@ TEST(ContentKernels, FindWhatIsWrongAndWhere) {
       memory.upload();
 
       const std::vector<Mismatch> found = memory.check(memory.slots());
-      const auto expect = [&found](std::uint64_t slot, std::uint64_t num_wrong,
-                                   std::uint64_t first, const Granule& granule) {
+      const auto expect = [&found](std::uint64_t slot, std::uint64_t num_wrong, std::uint64_t first,
+                                   const Granule& granule) {
         EXPECT_EQ(found[slot].num_wrong, num_wrong) << slot;
         EXPECT_EQ(found[slot].first_wrong_index, first) << slot;
         EXPECT_TRUE(found[slot].first_wrong == granule) << slot;
@@ -196,8 +197,8 @@ TEST(ContentKernels, CountEveryWrongGranule) {
 TEST(ContentKernels, RefuseSlotsThatAreNone) {
   KVFENCE_NEEDS_DEVICE();
   DeviceUnderTest device(0);
-  const ContentSlots right{.address = 4096, .stride_bytes = 32, .granules_per_slot = 2,
-                           .num_slots = 2};
+  const ContentSlots right{
+      .address = 4096, .stride_bytes = 32, .granules_per_slot = 2, .num_slots = 2};
   std::vector<ContentSlots> refused(5, right);
   refused[0].num_slots = 0;
   refused[1].granules_per_slot = 0;

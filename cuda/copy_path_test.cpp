@@ -103,8 +103,8 @@ std::vector<Pieces> pieces_of_layouts() {
       spec.cpu_blocks.push_back(2);
       spec.group_sizes[1] = 2;
     }
-    const PlannedTransfer planned = plan_transfer(found.layout, cpu, Direction::kStore, spec,
-                                                  {.block_size_factor = kFactor});
+    const PlannedTransfer planned =
+        plan_transfer(found.layout, cpu, Direction::kStore, spec, {.block_size_factor = kFactor});
     EXPECT_EQ(planned.refusal, "") << named.name;
     Pieces pieces{"layout " + named.name};
     for (const CopyDescriptor& copy : planned.plan.copies) {
@@ -190,8 +190,7 @@ std::size_t copy_all(const std::vector<Pieces>& all, std::size_t run, std::size_
   {
     Memories memories;
     for (std::size_t kind = 0; kind < kNumCopyPaths; ++kind) {
-      const auto path =
-          make_copy_path(static_cast<CopyPathKind>(kind), {.batch_entries_max = cap});
+      const auto path = make_copy_path(static_cast<CopyPathKind>(kind), {.batch_entries_max = cap});
       for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
         for (const Pieces& pieces : all) {
           if (!path->can_copy(pieces.at(direction, memories.gpu(), memories.cpu()))) continue;

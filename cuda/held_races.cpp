@@ -53,14 +53,14 @@ class RaceStage {
       ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     }
     if (!is_ok()) return;
-    PlantedWorker::Opened opened = PlantedWorker::open(
-        {.gpu_layout = {.tensors = {{reinterpret_cast<std::uintptr_t>(gpu_), kNumBlocks,
-                                     page_bytes_, page_bytes_}},
-                        .groups = {{{0, page_bytes_}}}},
-         .num_cpu_blocks = kNumBlocks,
-         .compute_stream = compute_,
-         .only_path = path},
-        {bug});
+    PlantedWorker::Opened opened =
+        PlantedWorker::open({.gpu_layout = {.tensors = {{reinterpret_cast<std::uintptr_t>(gpu_),
+                                                         kNumBlocks, page_bytes_, page_bytes_}},
+                                            .groups = {{{0, page_bytes_}}}},
+                             .num_cpu_blocks = kNumBlocks,
+                             .compute_stream = compute_,
+                             .only_path = path},
+                            {bug});
     worker_ = std::move(opened.worker);
     if (outcome_.refusal.empty()) outcome_.refusal = opened.refusal;
   }

@@ -38,7 +38,8 @@ struct RaceOutcome {
 struct HeldRace {
   const char* id = "";
   const char* name = "";
-  PlantedWorkerBug bug = PlantedWorkerBug::kNone;  ///< of the control arm; none: it is in the program
+  PlantedWorkerBug bug =
+      PlantedWorkerBug::kNone;  ///< of the control arm; none: it is in the program
   std::vector<CopyPathKind> paths = {};
   /// Without the barrier a GPU always shows it. Otherwise it may: what is documented as allowed
   /// need not be what a GPU does.

@@ -26,9 +26,9 @@ inline bool requires_gpu() {
 
 /// First in a test of label gpu: skips it, with the reason, where there is no GPU. With
 /// KVFENCE_REQUIRE_GPU=1 in the environment, or where a driver is there and fails, it fails.
-#define KVFENCE_NEEDS_GPU()                                                               \
-  if (const std::string because = kvfence::cuda::no_gpu_because(); !because.empty()) {    \
+#define KVFENCE_NEEDS_GPU()                                                                \
+  if (const std::string because = kvfence::cuda::no_gpu_because(); !because.empty()) {     \
     if (kvfence::cuda::requires_gpu()) FAIL() << "no GPU, and one is needed: " << because; \
-    GTEST_SKIP() << because;                                                              \
-  }                                                                                       \
+    GTEST_SKIP() << because;                                                               \
+  }                                                                                        \
   static_assert(true)

@@ -61,10 +61,10 @@ cudaError_t kvfence_launch_check_kernel(const kvfence::cuda::ContentSlots* slots
     for (std::uint64_t slot = 0; slot < slots.num_slots; ++slot) {
       Mismatch merged;
       for (unsigned thread = 0; thread < kContentThreads; ++thread) {
-        merged = merge(merged, kvfence::content::check_granules(
-                                   granules_of(device, range_of(slots, slot)),
-                                   slots.granules_per_slot, tag_of(slots, slot), slots.run_seed,
-                                   thread, kContentThreads));
+        merged =
+            merge(merged, kvfence::content::check_granules(
+                              granules_of(device, range_of(slots, slot)), slots.granules_per_slot,
+                              tag_of(slots, slot), slots.run_seed, thread, kContentThreads));
       }
       out[slot] = merged;
     }
