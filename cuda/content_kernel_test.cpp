@@ -1,5 +1,5 @@
-/// Goal: the kernels write the host's bytes and nothing beside, and find what is wrong and where; on
-/// the virtual device their twins, on a GPU they themselves.
+/// Goal: the kernels write the bytes of the host and nothing beside, and find what is wrong and
+/// where; on the virtual device their twins, on a GPU they themselves.
 
 #include "cuda/content_kernel.h"
 

@@ -19,7 +19,7 @@
 namespace kvfence::cuda {
 namespace {
 
-constexpr std::size_t kSize = kIsOnGpu ? std::size_t{16} << 20 : std::size_t{96} << 10;
+constexpr std::size_t kSize = kIsOnGpu ? std::size_t{8} << 20 : std::size_t{96} << 10;
 constexpr std::uint64_t kRunSeed = 4;
 
 /// Pieces by their places in the two memories, whose addresses differ from device to device.
