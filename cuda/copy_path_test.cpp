@@ -43,8 +43,8 @@ struct Pieces {
 /// Sizes, counts, and how the pieces lie.
 std::vector<Pieces> all_pieces() {
   std::vector<Pieces> all;
-  for (const std::size_t size : {1, 7, 16, 48, 100, 256, 4096, 4112, 65552}) {
-    for (const std::size_t count : {1, 2, 3, 33, 300}) {
+  for (const std::size_t size : {1U, 7U, 16U, 48U, 100U, 256U, 4096U, 4112U, 65552U}) {
+    for (const std::size_t count : {1U, 2U, 3U, 33U, 300U}) {
       const std::size_t step = size + (size % kCopyKernelWordBytes == 0 ? 32 : 5);
       if (2 * count * step > kSize) continue;
       const std::string what = std::to_string(count) + " of " + std::to_string(size);
