@@ -150,6 +150,28 @@ def header_comment(source):
             yield 1, "a header says first what it is, in a comment"
 
 
+# What builds without the CUDA toolkit know of the runtime. Those with it would compile anything else too.
+DECLARATIONS = "cuda/virtual/declarations/cuda_runtime_api.h"
+RUNTIME_NAME = re.compile(r"\bcuda[A-Z]\w*")
+
+
+@rule("undeclared-runtime-name")
+def undeclared_runtime_name(source):
+    """Kernels are for the toolkit's compiler alone; all other code has to build without it."""
+    if not source.is_cpp or source.suffix in (".cu", ".cuh") or source.path == DECLARATIONS:
+        return
+    declarations = source.root / DECLARATIONS
+    known = set(RUNTIME_NAME.findall(declarations.read_text())) if declarations.exists() else set()
+    for number, line in enumerate(source.lines, start=1):
+        code = line.split("//")[0]
+        for name in RUNTIME_NAME.findall(code):
+            if name not in known:
+                yield number, f"{name} is not in {DECLARATIONS}"
+        header = re.search(r"#\s*include\s*<(cuda\w*\.h|device_\w+\.h|driver_types\.h)>", code)
+        if header and header.group(1) != "cuda_runtime_api.h":
+            yield number, f"<{header.group(1)}> is the toolkit's alone: include <cuda_runtime_api.h>"
+
+
 MARKDOWN_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 CODE_SPAN = re.compile(r"`([^`]+)`")
 PATH_WORD = re.compile(r"^[\w.-]+(?:/[\w.-]+)*/?$")

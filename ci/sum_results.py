@@ -21,7 +21,8 @@ import xml.etree.ElementTree as ElementTree
 
 GTEST_SKIPPED = re.compile(r"^\[  SKIPPED \] ([\w/]+\.[\w/]+)", re.MULTILINE)
 OUTPUT_LINES_SHOWN = 40
-ADAPTERS = pathlib.Path(__file__).resolve().parents[1] / "scenarios" / "adapters"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+ADAPTERS = ROOT / "scenarios" / "adapters"
 
 
 def clang_format_is_14():
@@ -48,11 +49,23 @@ def has_vllm(version):
     return True
 
 
+def has_gpu():
+    """Whether there is one; the same question as in ci/gpu."""
+    return any(pathlib.Path(path).exists() for path in ("/dev/nvidiactl", "/dev/dxg"))
+
+
+def compiles_kernels():
+    """Whether the optimized build has the toolkit, and with it the tests that need a GPU."""
+    cache = ROOT / "build" / "release" / "CMakeCache.txt"
+    return cache.exists() and "KVFENCE_HAS_NVCC:INTERNAL=ON" in cache.read_text()
+
+
 CONDITIONS = {
     "always": lambda: True,
     "no_clang_format_14": lambda: not clang_format_is_14(),
     "no_traces": lambda: "KVFENCE_TRACES" not in os.environ,
-    "no_gpu": lambda: not pathlib.Path("/dev/nvidiactl").exists(),
+    "no_gpu": lambda: not has_gpu(),
+    "toolkit_and_no_gpu": lambda: compiles_kernels() and not has_gpu(),
     "no_vllm_0.19.0": lambda: not has_vllm("0.19.0"),
     "no_vllm_0.23.0": lambda: not has_vllm("0.23.0"),
 }

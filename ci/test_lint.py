@@ -52,6 +52,11 @@ STYLE_SAMPLES = {
     "final-newline": [("a.cpp", "int a;", "int a;\n"), ("a.md", "a\n\n", "a\n")],
     "pragma-once": [("a.h", "/// What it is.\nint a;\n", HEADER)],
     "header-comment": [("a.h", "#pragma once\n#include <span>\n", HEADER), ("a.h", "#pragma once\n", HEADER)],
+    "undeclared-runtime-name": [
+        ("cuda/a.cpp", "cudaMallocAsync(p);\n", "cudaFree(p);  // not cudaFreeAsync\n"),
+        ("cuda/a.h", "#include <cuda_runtime.h>\n", "#include <cuda_runtime_api.h>\n"),
+        ("scenarios/a.cpp", "cudaFoo();\n", "kvfence_cudaFoo();\n"),
+    ],
     "stale-path": [
         ("README.md", "[x](contract/gone.h)\n", "[x](contract/types.h#L3) and [y](https://example.org/z)\n"),
         ("README.md", "see `contract/gone.h`\n", "see `contract/types.h` and `contract/`\n"),
@@ -114,6 +119,10 @@ class WithTree(unittest.TestCase):
 
 
 class StyleTest(WithTree):
+    def setUp(self):
+        super().setUp()
+        self.write(check_style.DECLARATIONS, "cudaError_t cudaFree(void* devPtr);\n")
+
     def rules_broken(self, path, text):
         source = check_style.Source(self.root, list(self.FILES), path, text)
         return {finding.rule for finding in check_style.check_file(source)}
@@ -128,6 +137,9 @@ class StyleTest(WithTree):
                     self.assertIn(rule, self.rules_broken(path, bad))
                 with self.subTest(rule=rule, good=good):
                     self.assertNotIn(rule, self.rules_broken(path, good))
+
+    def test_kernels_may_use_all_of_the_toolkit(self):
+        self.assertNotIn("undeclared-runtime-name", self.rules_broken("cuda/a.cu", "cudaLaunchKernel(f);\n"))
 
     def test_data_is_left_alone(self):
         self.assertEqual(set(), self.rules_broken("fuzz/corpus/line/x.txt", "caf\u00e9 \t"))

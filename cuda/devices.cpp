@@ -15,6 +15,8 @@ using Result = int;
 using DeviceHandle = int;
 constexpr int kMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kMinor = 76;
+constexpr Result kStubLibrary = 34;  // CUDA_ERROR_STUB_LIBRARY
+constexpr Result kNoDevice = 100;    // CUDA_ERROR_NO_DEVICE
 
 /// The driver's library, for as long as it is asked.
 class Driver {
@@ -51,7 +53,7 @@ class Driver {
 
 Devices find_devices() {
   const Driver driver;
-  if (!driver.is_there()) return {{}, "the machine has no CUDA driver (libcuda.so.1)"};
+  if (!driver.is_there()) return {{}, "the machine has no CUDA driver (libcuda.so.1)", false};
   Devices found;
   int num_devices = 0;
   Result error = driver.call("cuInit", 0U);
@@ -76,6 +78,7 @@ Devices find_devices() {
   }
   if (found.devices.empty()) {
     found.none_because = error == 0 ? "the machine has no GPU" : driver.text_of(error);
+    found.has_failed = error != 0 && error != kNoDevice && error != kStubLibrary;
   }
   return found;
 }

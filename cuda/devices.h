@@ -19,6 +19,8 @@ struct Device {
 struct Devices {
   std::vector<Device> devices;
   std::string none_because;  ///< why there is none; empty where there is one
+  /// There is a driver, and it gave another error than that it has no device: no reason to skip.
+  bool has_failed = false;
 };
 
 /// Cost: the first call initialises the CUDA driver.

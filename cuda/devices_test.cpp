@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda/needs_gpu.h"
+
 namespace kvfence::cuda {
 namespace {
 
@@ -14,9 +16,9 @@ TEST(Devices, AreThereOrAReasonIs) {
 }
 
 TEST(Devices, HaveANameAndMemory) {
-  const Devices found = find_devices();
-  if (found.devices.empty()) GTEST_SKIP() << found.none_because;
+  KVFENCE_NEEDS_GPU();
 
+  const Devices found = find_devices();
   for (const Device& device : found.devices) {
     EXPECT_FALSE(device.name.empty());
     EXPECT_GT(device.memory_bytes, 0U);

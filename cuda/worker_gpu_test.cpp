@@ -10,6 +10,7 @@
 
 #include "contract/content_report.h"
 #include "cuda/devices.h"
+#include "cuda/needs_gpu.h"
 #include "cuda/worker.h"
 
 namespace kvfence::cuda {
@@ -85,8 +86,7 @@ void round_trip(CopyPathKind path) {
 }
 
 TEST(WorkerOnGpu, EveryPathTakesBlocksThereAndBack) {
-  const Devices found = find_devices();
-  if (found.devices.empty()) GTEST_SKIP() << found.none_because;
+  KVFENCE_NEEDS_GPU();
   for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
     SCOPED_TRACE(to_text(static_cast<CopyPathKind>(path)));
     round_trip(static_cast<CopyPathKind>(path));
@@ -94,14 +94,12 @@ TEST(WorkerOnGpu, EveryPathTakesBlocksThereAndBack) {
 }
 
 TEST(WorkerOnGpu, CostsAreMeasured) {
-  const Devices found = find_devices();
-  if (found.devices.empty()) GTEST_SKIP() << found.none_because;
+  KVFENCE_NEEDS_GPU();
   CopyCalibration calibration;
   KVFENCE_ASSERT_OK(measure_copy_costs({}, calibration));
-  std::cout << found.devices[0].name << "\n" << calibration.to_text();
+  std::cout << find_devices().devices[0].name << "\n" << calibration.to_text();
 }
 
-#if defined(KVFENCE_REAL_RUNTIME)
 TEST(WorkerOnGpu, WithoutADriverThereIsAReason) {
   if (!find_devices().devices.empty()) return;  // the others run
   const KVLayout layout{.tensors = {{4096, 8, 64, 64}}, .groups = {{{0, 64}}}};
@@ -113,7 +111,6 @@ TEST(WorkerOnGpu, WithoutADriverThereIsAReason) {
   EXPECT_EQ(opened.refusal.rfind("host memory could not be pinned: cudaError", 0), 0U)
       << opened.refusal;
 }
-#endif
 
 }  // namespace
 }  // namespace kvfence::cuda

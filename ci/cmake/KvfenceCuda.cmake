@@ -1,4 +1,5 @@
-# KVFENCE_CUDA=AUTO|ON|OFF -> KVFENCE_HAS_CUDA, and CUDA::cudart_static where it is true.
+# KVFENCE_CUDA=AUTO|ON|OFF -> KVFENCE_HAS_CUDA, and CUDA::cudart_static where it is true;
+# KVFENCE_HAS_NVCC where kernels can be compiled too, in the cache for ci/sum_results.py.
 if(NOT KVFENCE_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "KVFENCE_CUDA=${KVFENCE_CUDA}: expected AUTO, ON or OFF")
 endif()
@@ -14,3 +15,8 @@ if(NOT KVFENCE_CUDA STREQUAL "OFF")
     message(STATUS "CUDA: no toolkit found; everything that needs no GPU is built")
   endif()
 endif()
+set(has_nvcc OFF)
+if(KVFENCE_HAS_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
+  set(has_nvcc ON)
+endif()
+set(KVFENCE_HAS_NVCC ${has_nvcc} CACHE INTERNAL "Kernels are compiled")
