@@ -41,7 +41,7 @@ PLUG = "scenarios/implementations.h"
 
 # Files that need a compiler and nothing else: the standard library is all they may include besides.
 STD_ONLY = ("contract/*.h", "reference/*", "optimized/*")
-# But for the file that makes the system calls of the file tier.
+# But for those that make system calls: the file tier's, and the one that asks for huge pages.
 SYSTEM_CALLS = ("optimized/huge_pages.cpp", "optimized/posix_file_operations.cpp")
 PRODUCT = ("contract/*", "reference/*", "optimized/*", "cuda/*", "scenarios/*")
 TEST_FILES = ("*_test.cpp", "*/bench/*")
