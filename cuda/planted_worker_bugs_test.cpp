@@ -2,6 +2,7 @@
 /// worker without one is never flagged in the same programs.
 
 #include "cuda/planted_worker_bugs.h"
+#include "contract/sanitized.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@ using virtual_device::Function;
 using virtual_device::Schedule;
 
 constexpr std::uint64_t kSeeds = 100;
-constexpr std::uint64_t kOrdersMaxPerBug = virtual_device::kIsSanitized ? 100 : 3000;
+constexpr std::uint64_t kOrdersMaxPerBug = kIsSanitized ? 100 : 3000;
 
 /// What flags it.
 enum class Nature : std::uint8_t {
@@ -446,7 +447,7 @@ TEST(PlantedWorkerBugs, AreFlaggedInEveryRunAndTheRightWorkerInNone) {
     }
     std::cout << row << " | " << names << " |\n";
   }
-  EXPECT_GT(num_runs, virtual_device::kIsSanitized ? 5'000U : 20'000U);
+  EXPECT_GT(num_runs, kIsSanitized ? 5'000U : 20'000U);
   std::cout << num_runs << " runs of each worker\n";
 }
 

@@ -9,13 +9,13 @@
 #include <iostream>
 #include <string>
 
+#include "contract/sanitized.h"
 #include "cuda/virtual/test_rig.h"
 #include "cuda/worker_random_program.h"
 
 namespace kvfence::cuda {
 namespace {
 
-constexpr bool kIsSanitized = virtual_device::kIsSanitized;
 // So that there are enough programs for each combination of options_of but the last ones.
 constexpr std::uint64_t kStepsAProgram = kIsSanitized ? 100 : 1000;
 constexpr std::uint64_t kStepsByDefault = kIsSanitized ? 10'000 : 200'000;

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "contract/connector_target.h"
+#include "contract/sanitized.h"
 #include "contract/simple_cpu_offload.h"
 #include "optimized/kv_output_aggregator.h"
 #include "optimized/scheduler.h"
@@ -397,7 +398,7 @@ TEST(BuiltInConnectors, StatisticsOfAMultiConnectorSayWhose) {
 using Transfers = std::vector<std::array<std::uint64_t, 2>>;
 
 Transfers agree(const std::string& name, std::uint32_t num_children, const std::string& profile) {
-  constexpr std::uint64_t kEpisodes = 200;
+  constexpr std::uint64_t kEpisodes = kIsSanitized ? 60 : 200;
   constexpr int kCommands = 150;
   Transfers counted(num_children);
   const auto reference = reference_of(name);

@@ -2,6 +2,7 @@
 /// through, and leaves out nothing that matters when it prunes.
 
 #include "cuda/virtual/explore.h"
+#include "contract/sanitized.h"
 
 #include <gtest/gtest.h>
 

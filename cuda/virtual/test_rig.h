@@ -14,23 +14,10 @@
 
 #include "contract/check.h"
 #include "contract/content_report.h"
+#include "contract/sanitized.h"
 #include "cuda/virtual/device.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KVFENCE_IS_SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define KVFENCE_IS_SANITIZED true
-#endif
-#endif
-#ifndef KVFENCE_IS_SANITIZED
-#define KVFENCE_IS_SANITIZED false
-#endif
-
 namespace kvfence::virtual_device {
-
-/// Builds with sanitizers are some ten times slower, and run fewer rounds.
-inline constexpr bool kIsSanitized = KVFENCE_IS_SANITIZED;
 
 inline void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
 
