@@ -1,5 +1,6 @@
 #include "cuda/engine_on_virtual_device.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -230,15 +231,50 @@ Symbol BasicEngineOnVirtualDevice<I>::read(Place place) const {
 }
 
 template <class I>
+const std::byte* BasicEngineOnVirtualDevice<I>::cpu_address(std::size_t layer, Place place) const {
+  const PageTensor& rows = worker_->cpu_layout().tensors[layer];
+  const std::uint32_t factor = options_.block_size_factor;
+  const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
+  return reinterpret_cast<const std::byte*>(
+      rows.address + place.block / factor * rows.block_stride + place.block % factor * page_bytes +
+      place.offset * sizeof(content::Granule));
+}
+
+template <class I>
 Symbol BasicEngineOnVirtualDevice<I>::cpu_symbol(Place place) const {
-  return symbol_at([&](std::size_t layer) {
-    const PageTensor& rows = worker_->cpu_layout().tensors[layer];
-    const std::uint32_t factor = options_.block_size_factor;
-    const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
-    return reinterpret_cast<const std::byte*>(
-        rows.address + place.block / factor * rows.block_stride +
-        place.block % factor * page_bytes + place.offset * sizeof(content::Granule));
-  });
+  return symbol_at([&](std::size_t layer) { return cpu_address(layer, place); });
+}
+
+template <class I>
+std::optional<worker::Stream> BasicEngineOnVirtualDevice<I>::stream_of(
+    virtual_device::Actor actor) const {
+  if (actor == device_.stream_number(compute_)) return worker::Stream::kCompute;
+  if (actor == first_worker_stream_) return worker::Stream::kStore;
+  if (actor == first_worker_stream_ + 1) return worker::Stream::kLoad;
+  return std::nullopt;
+}
+
+template <class I>
+std::vector<PageName> BasicEngineOnVirtualDevice<I>::pages_in(std::uintptr_t begin,
+                                                              std::uintptr_t end) const {
+  const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
+  std::vector<PageName> pages;
+  const auto add = [&](bool is_gpu, std::uint32_t number, const std::byte* bytes) {
+    const PageName page{is_gpu, number};
+    const auto address = reinterpret_cast<std::uintptr_t>(bytes);
+    if (address >= end || begin >= address + page_bytes) return;
+    if (std::find(pages.begin(), pages.end(), page) == pages.end()) pages.push_back(page);
+  };
+  const std::uint32_t num_cpu_pages = options_.num_cpu_blocks * options_.block_size_factor;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    for (std::uint32_t block = 0; block < options_.num_gpu_blocks; ++block) {
+      add(true, block, gpu_address(layer, {block, 0}));
+    }
+    for (std::uint32_t page = 0; page < num_cpu_pages; ++page) {
+      add(false, page, cpu_address(layer, {page, 0}));
+    }
+  }
+  return pages;
 }
 
 template <class I>

@@ -12,11 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "contract/content_pattern.h"
 #include "contract/engine_device.h"
+#include "cuda/page_name.h"
 #include "cuda/virtual/device.h"
 #include "cuda/worker.h"
 
@@ -52,11 +54,21 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
   engine::Symbol read(engine::Place place) const override;
   void write(engine::Place place, engine::Symbol symbol) override;
 
+  // For those who tell what happened.
+
+  const virtual_device::Device& device() const { return device_; }
+  void set_story(virtual_device::Story* story) { device_.set_story(story); }
+  /// The stream of that number; nothing of streams that are none of the worker's or the model's.
+  std::optional<worker::Stream> stream_of(virtual_device::Actor actor) const;
+  /// Those that share bytes with [begin, end), as accesses name them. Cost: O(pages).
+  std::vector<PageName> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
+
  private:
   using Worker = BasicWorker<Instrumentation>;
 
   /// The next call that the fault concerns meets it.
   void arm(worker::Fault fault, std::uint64_t num_records_before);
+  const std::byte* cpu_address(std::size_t layer, engine::Place place) const;
   std::size_t gpu_offset(std::size_t layer, engine::Place place) const;
   std::byte* gpu_address(std::size_t layer, engine::Place place) const {
     return gpu_base_ + gpu_offset(layer, place);

@@ -18,17 +18,11 @@
 #include "contract/content_report.h"
 #include "contract/status.h"
 #include "contract/worker.h"
+#include "cuda/page_name.h"
 #include "cuda/virtual/device.h"
 #include "cuda/worker.h"
 
 namespace kvfence::cuda {
-
-/// A GPU block, or the page of a CPU block that takes one.
-struct PageName {
-  bool is_gpu = false;
-  std::uint32_t number = 0;
-  friend bool operator==(const PageName&, const PageName&) = default;
-};
 
 template <class Instrumentation>
 class BasicWorkerOnVirtualDevice {

@@ -1,10 +1,12 @@
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "contract/check.h"
 #include "contract/engine_target.h"
 #include "cuda/engine_on_virtual_device.h"
 #include "cuda/planted_worker_bugs.h"
@@ -21,6 +23,7 @@
 #include "reference/scheduler.h"
 #include "scenarios/define_implementations.h"
 #include "scenarios/engine_side.h"
+#include "scenarios/told_engine.h"
 
 namespace kvfence {
 namespace {
@@ -131,10 +134,13 @@ struct PlantedSide : EngineSide<optimized::Scheduler, optimized::PlantedKVOutput
     return Aggregator(num_workers, bug.connector);
   }
   auto make_device(const engine::DeviceOptions& options) const {
-    return std::make_unique<Device>(options, cuda::PlantedWorkerInstrumentation{bug.worker});
+    auto device = std::make_unique<Device>(options, cuda::PlantedWorkerInstrumentation{bug.worker});
+    if (on_device) on_device(*device);
+    return device;
   }
 
-  PlantedEngineBug bug;
+  PlantedEngineBug bug = {};
+  std::function<void(Device&)> on_device = {};
 };
 
 template <class Side>
@@ -156,7 +162,7 @@ struct Parts<EngineTarget> {
         std::move(on_symbols));
   }
   static auto planted(std::string name, PlantedEngineBug bug) {
-    return make_driver(std::move(name), PlantedSide{{}, bug});
+    return make_driver(std::move(name), PlantedSide{{}, bug, {}});
   }
 
   static constexpr auto& kPlantedBugs = kPlantedEngineBugs;
@@ -164,5 +170,17 @@ struct Parts<EngineTarget> {
 };
 
 template struct Implementations<EngineTarget>;
+
+std::unique_ptr<Implementation<EngineTarget>> make_told_engine(
+    std::string_view planted_bug,
+    std::function<void(cuda::PlantedEngineOnVirtualDevice&)> on_device) {
+  PlantedEngineBug bug;
+  if (!planted_bug.empty()) {
+    const auto found = planted_engine_bug_from_name(planted_bug);
+    KVFENCE_CHECK(found, "a planted bug that the engine does not have");
+    bug = *found;
+  }
+  return make_driver("engine", PlantedSide{{}, bug, std::move(on_device)});
+}
 
 }  // namespace kvfence

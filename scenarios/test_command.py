@@ -212,11 +212,23 @@ class Explain(Command):
         events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
         self.assertEqual([event["ph"] for event in events if event.get("cat") == "race"], ["s", "f"])
 
+    def test_tells_what_an_engines_devices_did(self):
+        name = str(HERE / "cases/engine/races/store_reads_a_preempted_block.kvs")
+        self.assertIn("Every two accesses to the same bytes, one a write, are ordered.",
+                      self.expect(AGREE, "explain", name).stdout)
+        told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "preempted_stores_not_flushed",
+                           "--html", "a.html", "--trace", "a.json").stdout
+        self.assertIn("! race 1  store 1 (store stream) reads GPU", told)
+        self.assertIn("    ! token    C says ", told)
+        ElementTree.fromstring((self.folder / "a.html").read_text().split("\n", 1)[1])
+        events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
+        self.assertEqual({event["ph"] for event in events if event.get("cat") == "race"}, {"s", "f"})
+
     def test_bad_input(self):
         name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
         done = self.expect(BAD_INPUT, "explain", name, "--html", "a.html")
         self.assertIn("--html: found a scenario of target block_pool, which has no device to draw; "
-                      "expected target worker", done.stderr)
+                      "expected target worker or engine", done.stderr)
         self.assertIn("--trace: found", self.expect(BAD_INPUT, "explain", name, "--trace", "a.json").stderr)
         race = str(HERE / self.RACE)
         done = self.expect(BAD_INPUT, "explain", race, "--trace", "a.json", "--sut", "cat")

@@ -1,8 +1,7 @@
-/// A worker's story as a page: see worker_story.h. No `<`, `>` or `&` stands in its script and
+/// A story of devices as a page: see device_story.h. No `<`, `>` or `&` stands in its script and
 /// styles, so that the page is XML.
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -11,8 +10,8 @@
 #include <vector>
 
 #include "properties/xml_text.h"
+#include "scenarios/device_story.h"
 #include "scenarios/explain_picture.h"
-#include "scenarios/worker_story.h"
 
 namespace kvfence {
 namespace {
@@ -46,9 +45,9 @@ h2 { font-size: 15px; margin: 22px 0 6px; }
 p { margin: 4px 0; }
 .soft { color: var(--soft); }
 code, td, .mono { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 12.5px; }
-.race { border-left: 4px solid var(--race); background: var(--panel); padding: 8px 12px;
+.race, .token { border-left: 4px solid var(--race); background: var(--panel); padding: 8px 12px;
   margin: 8px 0; }
-.race b { color: var(--race); }
+.race b, .token b { color: var(--race); }
 .picture { overflow-x: auto; border: 1px solid var(--rule); border-radius: 6px;
   margin: 12px 0; }
 svg { display: block; font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 11px; }
@@ -135,22 +134,23 @@ std::string titled(std::string shape, const std::string& title) {
 /// The picture: commands above, then lanes, then pages, over moments of different widths.
 class Picture {
  public:
-  explicit Picture(const WorkerStory& story) : story_(story), pages_(pages_of(story)) {
+  explicit Picture(const DeviceStory& story) : story_(story), pages_(pages_of(story)) {
     place_moments();
     place_unrun();
   }
 
   std::string draw() {
-    const double pages_top = kLanesTop + kNumStoryLanes * kLaneHeight + kPagesGap;
+    const double pages_top =
+        kLanesTop + static_cast<double>(num_lanes(story_)) * kLaneHeight + kPagesGap;
     const double height = pages_top + static_cast<double>(pages_.size()) * kPageHeight + 14;
     out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + xml_attribute("width", width_) +
            xml_attribute("height", height) +
            xml_attribute("viewBox", "0 0 " + number(width_) + " " + number(height)) + ">\n";
     draw_commands(height);
-    for (std::size_t lane = 0; lane < kNumStoryLanes; ++lane) {
-      const double y = y_of(static_cast<StoryLane>(lane));
+    for (const StoryLane lane : lanes_of(story_)) {
+      const double y = y_of(lane);
       out_ += line(kLeft, y, width_ - 10, y, "rule");
-      out_ += text_at(kLeft - 10, y + 4, to_text(static_cast<StoryLane>(lane)), "soft", "end");
+      out_ += text_at(kLeft - 10, y + 4, to_text(lane), "soft", "end");
     }
     for (const StoryOperation& operation : story_.operations) draw_link(operation);
     for (const StoryOperation& operation : story_.operations) draw(operation);
@@ -187,11 +187,10 @@ class Picture {
   }
 
   void place_unrun() {
-    std::array<double, kNumStoryLanes> next{};
-    next.fill(x_.back() + kUnrunGap);
+    std::vector<double> next(num_lanes(story_), x_.back() + kUnrunGap);
     for (const StoryOperation& operation : story_.operations) {
       if (operation.started != kNever) continue;
-      double& x = next[static_cast<std::size_t>(operation.lane)];
+      double& x = next[index_of(operation.lane)];
       unrun_[&operation] = x;
       x += kBarWidth + 10;
       width_ = std::max(width_, x + 14);
@@ -199,7 +198,7 @@ class Picture {
   }
 
   static double y_of(StoryLane lane) {
-    return kLanesTop + (static_cast<double>(lane) + 0.5) * kLaneHeight;
+    return kLanesTop + (static_cast<double>(index_of(lane)) + 0.5) * kLaneHeight;
   }
 
   double middle(StoryMoment moment) const { return x_[moment] + kNotchWidth / 2; }
@@ -245,8 +244,8 @@ class Picture {
     const double y = y_of(operation.lane) - kBarHeight / 2;
     out_ +=
         "<path" + xml_attribute("class", "link") +
-        xml_attribute("d", "M " + number(x) + " " + number(y_of(StoryLane::kHost)) + " C " +
-                               number(x) + " " + number(y - 10) + ", " + number(box.x + 8) + " " +
+        xml_attribute("d", "M " + number(x) + " " + number(y_of(kHostLane)) + " C " + number(x) +
+                               " " + number(y - 10) + ", " + number(box.x + 8) + " " +
                                number(y - 30) + ", " + number(box.x + 8) + " " + number(y)) +
         "/>\n";
   }
@@ -255,12 +254,12 @@ class Picture {
     const std::string title =
         operation.name + ": " + operation.function + ", " + touches_of(operation);
     const double x = middle(operation.enqueued);
-    out_ += titled(rectangle(x - 5, y_of(StoryLane::kHost) - 5, 10, 10,
-                             std::string("bar ") + std::string(to_text(operation.lane))),
+    out_ += titled(rectangle(x - 5, y_of(kHostLane) - 5, 10, 10,
+                             std::string("bar ") + std::string(to_text(operation.lane.stream))),
                    "enqueues " + title);
     const Box box = box_of(operation);
     const double y = y_of(operation.lane);
-    std::string style = "bar " + std::string(to_text(operation.lane));
+    std::string style = "bar " + std::string(to_text(operation.lane.stream));
     if (operation.started == kNever) style = "unrun";
     if (operation.is_racing) style += " racing";
     out_ += titled(rectangle(box.x, y - kBarHeight / 2, box.width, kBarHeight, style), title);
@@ -270,7 +269,7 @@ class Picture {
   void draw(const StoryMark& mark) {
     const double x = middle(mark.moment);
     const double y = y_of(mark.lane);
-    const std::string title = std::string(to_text(mark.lane)) + " " + to_text(story_, mark);
+    const std::string title = to_text(mark.lane) + " " + to_text(story_, mark);
     if (mark.kind == StoryMark::Kind::kHostAccess) {
       const std::string style = mark.is_racing ? "bar host racing" : "bar host";
       out_ += titled(rectangle(x - 8, y - 11, 16, 22, style), title);
@@ -296,7 +295,7 @@ class Picture {
       return {box.x + box.width / 2, y_of(operation.lane)};
     }
     const StoryMoment moment = party.mark ? story_.marks[*party.mark].moment : 0;
-    return {middle(moment), y_of(StoryLane::kHost)};
+    return {middle(moment), y_of(kHostLane)};
   }
 
   void draw_race(std::size_t index) {
@@ -329,20 +328,16 @@ class Picture {
     const StoryContent* shown = nullptr;
     bool is_other = false;
     const auto finish = [&](double end) {
-      if (!shown || to_text(*shown) == "nothing") return;
+      if (!shown || shown->text == "nothing") return;
       const double begin = x_[story_.commands[shown->command].end];
       const std::string style = std::string("page") + (shown->is_torn ? " torn"
                                                        : is_other     ? " other"
                                                                       : "");
-      const std::string title =
-          to_text(page) + " = " + to_text(*shown) +
-          (shown->is_torn        ? ": parts of several writes, or none"
-           : shown->is_undefined ? ": a write of it may be under way"
-                                 : ": what forward " + std::to_string(shown->generation) +
-                                       " wrote into GPU block " + std::to_string(shown->of_block));
+      const std::string title = to_text(page) + " = " + shown->text +
+                                (shown->meaning.empty() ? "" : ": " + shown->meaning);
       const double width = std::max(end - begin, 26.0);
       out_ += titled(rectangle(begin - 6, y + 2, width, kPageHeight - 6, style), title);
-      out_ += text_at(begin, y + 15, to_text(*shown));
+      out_ += text_at(begin, y + 15, shown->text);
       is_other = !is_other;
     };
     for (const StoryContent& content : story_.contents) {
@@ -353,7 +348,7 @@ class Picture {
     finish(width_ - 14);
   }
 
-  const WorkerStory& story_;
+  const DeviceStory& story_;
   std::vector<StoryPage> pages_;
   std::vector<double> x_;  ///< where each moment begins, and where the last ends
   std::map<const StoryOperation*, double> unrun_;
@@ -367,10 +362,10 @@ std::string item(bool is_racing, const std::string& text) {
 }
 
 /// What happened at each moment, as items of a list.
-std::map<StoryMoment, std::string> items_of(const WorkerStory& story) {
+std::map<StoryMoment, std::string> items_of(const DeviceStory& story) {
   std::map<StoryMoment, std::string> items;
   for (const StoryOperation& operation : story.operations) {
-    const std::string lane = std::string(to_text(operation.lane)) + ": ";
+    const std::string lane = to_text(operation.lane) + ": ";
     items[operation.enqueued] =
         item(operation.is_racing, "host: enqueues " + operation.name + " (" + operation.function +
                                       "): " + touches_of(operation));
@@ -382,13 +377,12 @@ std::map<StoryMoment, std::string> items_of(const WorkerStory& story) {
     }
   }
   for (const StoryMark& mark : story.marks) {
-    items[mark.moment] =
-        item(mark.is_racing, std::string(to_text(mark.lane)) + ": " + to_text(story, mark));
+    items[mark.moment] = item(mark.is_racing, to_text(mark.lane) + ": " + to_text(story, mark));
   }
   return items;
 }
 
-std::string commands_html(const WorkerStory& story) {
+std::string commands_html(const DeviceStory& story) {
   const std::map<StoryMoment, std::string> items = items_of(story);
   std::string html = "<h2>Commands</h2>\n<table>\n";
   for (std::size_t index = 0; index < story.commands.size(); ++index) {
@@ -400,13 +394,14 @@ std::string commands_html(const WorkerStory& story) {
     std::string happened;
     const auto end = items.lower_bound(command.end);
     for (auto at = items.lower_bound(command.begin); at != end; ++at) happened += at->second;
+    for (const std::string& wrong : command.wrong_tokens) happened += item(true, wrong);
     if (!happened.empty()) html += "<ul>\n" + happened + "</ul>";
     html += "</td></tr>\n";
   }
   return html + "</table>\n";
 }
 
-std::string races_html(const WorkerStory& story) {
+std::string races_html(const DeviceStory& story) {
   std::string html;
   if (story.difference) {
     const Divergence& difference = *story.difference;
@@ -426,6 +421,11 @@ std::string races_html(const WorkerStory& story) {
             escape_xml(deed_of(story, race, false)) + ". Nothing orders the two.<br/>" +
             escape_xml(race.missing) + "</div>\n";
   }
+  for (const StoryCommand& command : story.commands) {
+    for (const std::string& wrong : command.wrong_tokens) {
+      html += "<div class=\"token\"><b>Wrong token</b> " + escape_xml(wrong) + "</div>\n";
+    }
+  }
   for (const std::string& misuse : story.misuses) {
     html += "<div class=\"race\"><b>Misuse</b> " + escape_xml(misuse) + "</div>\n";
   }
@@ -434,7 +434,7 @@ std::string races_html(const WorkerStory& story) {
 }
 
 /// Lines that end with a sentence end a paragraph.
-std::string comments_html(const WorkerStory& story) {
+std::string comments_html(const DeviceStory& story) {
   std::string html;
   std::string paragraph;
   for (const std::string& comment : story.comments) {
@@ -449,7 +449,7 @@ std::string comments_html(const WorkerStory& story) {
 
 }  // namespace
 
-std::string story_html(const WorkerStory& story) {
+std::string story_html(const DeviceStory& story) {
   const std::size_t slash = story.file.find_last_of('/');
   const std::string name = slash == std::string::npos ? story.file : story.file.substr(slash + 1);
   std::string html =
@@ -459,7 +459,7 @@ std::string story_html(const WorkerStory& story) {
       escape_xml(name) + "</title>\n<style>" + std::string(kStyle) + "</style>\n</head>\n<body>\n";
   html += "<h1>" + escape_xml(name) + "</h1>\n";
   html += comments_html(story);
-  html += "<p class=\"soft\">The worker " +
+  html += "<p class=\"soft\">The " + story.subject + " " +
           (story.planted_bug.empty()
                ? std::string("as it is")
                : "with the planted bug <code>" + escape_xml(story.planted_bug) + "</code>") +
@@ -470,9 +470,9 @@ std::string story_html(const WorkerStory& story) {
       "<p class=\"soft\">From left to right: the order in which things happened, not time. A small "
       "square on the host's line is a call that enqueues work; the work stands as a bar in its "
       "stream where it ran. R1: event 1 is recorded, W1: the stream waits for it, S: the host sees "
-      "an end, boxed W or R: the host writes or reads. Below, what each page holds: 0g1 is what "
-      "forward 1 wrote into GPU block 0. Point at anything for more; click a command to mark "
-      "it.</p>\n";
+      "an end, boxed W or R: the host writes or reads. Below, what each page holds: " +
+      escape_xml(story.content_example + " is " + story.content_meaning) +
+      ". Point at anything for more; click a command to mark it.</p>\n";
   html += commands_html(story);
   return html + "<script>" + std::string(kScript) + "</script>\n</body>\n</html>\n";
 }

@@ -1,4 +1,4 @@
-/// A worker's story as text: see worker_story.h.
+/// A story of devices as text: see device_story.h.
 
 #include <algorithm>
 #include <functional>
@@ -7,50 +7,54 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/device_story.h"
 #include "scenarios/explain_picture.h"
-#include "scenarios/worker_story.h"
 
 namespace kvfence {
 namespace {
 
-constexpr std::size_t kLaneColumn = 9;
+/// With room for a rank where there are several.
+std::size_t lane_column(const DeviceStory& story) { return story.num_ranks > 1 ? 12 : 9; }
 
-std::string line_of(bool is_racing, StoryLane lane, const std::string& text) {
-  return std::string(is_racing ? "    ! " : "      ") +
-         padded(std::string(to_text(lane)), kLaneColumn) + text + "\n";
+std::string line_of(const DeviceStory& story, bool is_marked, const std::string& lane,
+                    const std::string& text) {
+  return std::string(is_marked ? "    ! " : "      ") + padded(lane, lane_column(story)) + text +
+         "\n";
 }
 
 /// What happened at each moment.
-std::map<StoryMoment, std::string> lines_of(const WorkerStory& story) {
+std::map<StoryMoment, std::string> lines_of(const DeviceStory& story) {
   std::map<StoryMoment, std::string> lines;
   for (const StoryOperation& operation : story.operations) {
     const bool is_racing = operation.is_racing;
     lines[operation.enqueued] = line_of(
-        is_racing, StoryLane::kHost,
+        story, is_racing, to_text(kHostLane),
         "enqueues " + operation.name + " (" + operation.function + "): " + touches_of(operation));
     if (operation.started != kNever) {
-      lines[operation.started] = line_of(is_racing, operation.lane, "> " + operation.name);
+      lines[operation.started] =
+          line_of(story, is_racing, to_text(operation.lane), "> " + operation.name);
     }
     if (operation.ended != kNever) {
-      lines[operation.ended] = line_of(is_racing, operation.lane, "< " + operation.name);
+      lines[operation.ended] =
+          line_of(story, is_racing, to_text(operation.lane), "< " + operation.name);
     }
   }
   for (const StoryMark& mark : story.marks) {
-    lines[mark.moment] = line_of(mark.is_racing, mark.lane, to_text(story, mark));
+    lines[mark.moment] = line_of(story, mark.is_racing, to_text(mark.lane), to_text(story, mark));
   }
   return lines;
 }
 
-std::string contents_after(const WorkerStory& story, std::size_t command) {
+std::string contents_after(const DeviceStory& story, std::size_t command) {
   std::string text;
   for (const StoryContent& content : story.contents) {
     if (content.command != command) continue;
-    text += (text.empty() ? "" : "   ") + to_text(content.page) + " = " + to_text(content);
+    text += (text.empty() ? "" : "   ") + to_text(content.page) + " = " + content.text;
   }
-  return text.empty() ? "" : "      " + padded("pages", kLaneColumn) + text + "\n";
+  return text.empty() ? "" : line_of(story, false, "pages", text);
 }
 
-std::string races_text(const WorkerStory& story) {
+std::string races_text(const DeviceStory& story) {
   std::string text;
   for (std::size_t index = 0; index < story.races.size(); ++index) {
     const StoryRace& race = story.races[index];
@@ -65,12 +69,13 @@ std::string races_text(const WorkerStory& story) {
 
 }  // namespace
 
-std::string story_text(const WorkerStory& story) {
+std::string story_text(const DeviceStory& story) {
   std::string text =
       "The device" +
-      (story.planted_bug.empty() ? std::string() : ", the worker with " + story.planted_bug) +
-      "\n      > begins   < is over   ! takes part in a race   0g1 what forward 1 wrote into GPU "
-      "block 0\n\n";
+      (story.planted_bug.empty() ? std::string()
+                                 : ", the " + story.subject + " with " + story.planted_bug) +
+      "\n      > begins   < is over   ! takes part in a race   " + story.content_example + " " +
+      story.content_meaning + "\n\n";
   const std::map<StoryMoment, std::string> lines = lines_of(story);
   for (std::size_t index = 0; index < story.commands.size(); ++index) {
     const StoryCommand& command = story.commands[index];
@@ -85,6 +90,9 @@ std::string story_text(const WorkerStory& story) {
               name_of(story, story.races[race].second) + "\n";
     }
     text += contents_after(story, index);
+    for (const std::string& wrong : command.wrong_tokens) {
+      text += line_of(story, true, "token", wrong);
+    }
     if (!command.answer.empty()) text += "      -> " + shortened(command.answer, 150) + "\n";
   }
   return text + races_text(story);

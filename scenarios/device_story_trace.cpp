@@ -1,11 +1,11 @@
-/// A worker's story as a trace of the Chrome format: see worker_story.h.
+/// A story of devices as a trace of the Chrome format: see device_story.h.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
-#include "scenarios/worker_story.h"
+#include "scenarios/device_story.h"
 
 namespace kvfence {
 namespace {
@@ -17,18 +17,18 @@ constexpr int kPagesProcess = 2;
 constexpr int kCommandsThread = 1;
 constexpr std::uint64_t kMicroseconds = 10;  ///< of a moment
 
-int thread_of(StoryLane lane) { return kCommandsThread + 1 + static_cast<int>(lane); }
+int thread_of(StoryLane lane) { return kCommandsThread + 1 + static_cast<int>(index_of(lane)); }
 
 class Trace {
  public:
-  explicit Trace(const WorkerStory& story) : story_(story) {}
+  explicit Trace(const DeviceStory& story) : story_(story) {}
 
   std::string write() {
     name_threads();
     for (std::size_t index = 0; index < story_.commands.size(); ++index) {
       const StoryCommand& command = story_.commands[index];
       slice(kStepsProcess, kCommandsThread, command.begin, command.end, command.text,
-            {{"step", index}, {"answer", command.answer}});
+            {{"step", index}, {"answer", command.answer}, {"wrong_tokens", command.wrong_tokens}});
     }
     for (const StoryOperation& operation : story_.operations) add(operation);
     for (const StoryMark& mark : story_.marks) add(mark);
@@ -56,9 +56,8 @@ class Trace {
   void name_threads() {
     name("process_name", kStepsProcess, 0, "device");
     name("thread_name", kStepsProcess, kCommandsThread, "commands");
-    for (std::size_t lane = 0; lane < kNumStoryLanes; ++lane) {
-      const auto named = static_cast<StoryLane>(lane);
-      name("thread_name", kStepsProcess, thread_of(named), std::string(to_text(named)));
+    for (const StoryLane lane : lanes_of(story_)) {
+      name("thread_name", kStepsProcess, thread_of(lane), to_text(lane));
     }
     name("process_name", kPagesProcess, 0, "pages");
     const std::vector<StoryPage> pages = pages_of(story_);
@@ -97,7 +96,7 @@ class Trace {
            {"touches", touches_of(operation)},
            {"enqueued", operation.enqueued * kMicroseconds},
            {"is_racing", operation.is_racing}});
-    slice(kStepsProcess, thread_of(StoryLane::kHost), operation.enqueued, operation.enqueued + 1,
+    slice(kStepsProcess, thread_of(kHostLane), operation.enqueued, operation.enqueued + 1,
           "enqueues " + operation.name, {{"function", operation.function}});
   }
 
@@ -150,9 +149,9 @@ class Trace {
     for (std::size_t index = 0; index < pages.size(); ++index) {
       const StoryContent* before = nullptr;
       const auto end_before = [&](StoryMoment end) {
-        if (!before || to_text(*before) == "nothing") return;
+        if (!before || before->text == "nothing") return;
         slice(kPagesProcess, static_cast<int>(index) + 1, story_.commands[before->command].end, end,
-              to_text(*before), Json::object());
+              before->text, Json::object());
       };
       for (const StoryContent& content : story_.contents) {
         if (content.page != pages[index]) continue;
@@ -163,12 +162,12 @@ class Trace {
     }
   }
 
-  const WorkerStory& story_;
+  const DeviceStory& story_;
   Json events_ = Json::array();
 };
 
 }  // namespace
 
-std::string story_trace(const WorkerStory& story) { return Trace(story).write(); }
+std::string story_trace(const DeviceStory& story) { return Trace(story).write(); }
 
 }  // namespace kvfence
