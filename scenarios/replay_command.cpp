@@ -14,6 +14,7 @@
 #include "scenarios/mooncake_trace.h"
 #include "scenarios/output.h"
 #include "scenarios/progress.h"
+#include "scenarios/replay_implementations.h"
 #include "scenarios/replay_output.h"
 #include "scenarios/traffic_replay.h"
 #include "scenarios/traffic_report.h"
@@ -21,44 +22,18 @@
 namespace kvfence {
 namespace {
 
-using Pool = Implementation<BlockPoolTarget>;
-
-/// Who replays: one side alone, or the reference and the side under test.
-struct Sides {
-  std::unique_ptr<Pool> expected;
-  std::unique_ptr<Pool> actual;  ///< null: the expected side alone
-};
+using Sides = ReplayImplementations<BlockPoolTarget>;
 
 Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
   using Available = Implementations<BlockPoolTarget>;
-  Sides sides;
-  if (options.only == "optimized") {
-    sides.expected = Available::make_optimized();
-    return sides;
-  }
-  sides.expected = Available::make_reference();
-  if (options.only == "reference") return sides;
-  sides.actual = options.subject.planted_bug.empty()
-                     ? Available::make_optimized()
-                     : Available::make_planted(options.subject.planted_bug);
-  if (sides.actual) return sides;
-  return InputError{"--planted-bug",
-                    {},
-                    "'" + options.subject.planted_bug + "'",
-                    "a name of kvfence list planted-bugs"};
+  if (options.only == "optimized") return Sides{Available::make_optimized(), nullptr};
+  if (options.only == "reference") return Sides{Available::make_reference(), nullptr};
+  return make_both_sides<BlockPoolTarget>(options);
 }
 
 Report report_of(const ReplayCommandOptions& options, const Sides& sides,
                  const TrafficReplayResult& result, double seconds) {
-  Report report;
-  report.target = BlockPoolTarget::kName;
-  report.source = options.file;
-  report.expected_name = sides.expected->name();
-  report.actual_name = sides.actual ? sides.actual->name() : "";
-  report.commands = result.commands;
-  report.seconds = seconds;
-  report.disagreements = result.divergence ? 1 : 0;
-  report.divergence = result.divergence;
+  Report report = make_report(options, sides, result.commands, result.divergence, seconds);
   const auto number = [&](const char* name, auto value) {
     report.numbers.emplace_back(name, static_cast<double>(value));
   };

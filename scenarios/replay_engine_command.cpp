@@ -10,51 +10,19 @@
 #include "scenarios/engine_replay_report.h"
 #include "scenarios/output.h"
 #include "scenarios/progress.h"
+#include "scenarios/replay_implementations.h"
 #include "scenarios/replay_output.h"
 
 namespace kvfence {
 namespace {
 
-using Engine = Implementation<EngineTarget>;
-
-/// Who replays: one side alone, or the reference and the side under test.
-struct Sides {
-  std::unique_ptr<Engine> expected;
-  std::unique_ptr<Engine> actual;  ///< null: the expected side alone
-  bool has_bytes = true;           ///< one of them copies on the virtual device
-};
+using Sides = ReplayImplementations<EngineTarget>;
 
 Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
   using Available = Implementations<EngineTarget>;
-  Sides sides;
-  if (options.only == "reference") {
-    sides.expected = Available::make_reference();
-    sides.has_bytes = false;
-    return sides;
-  }
-  if (!options.lockstep) {
-    sides.expected = Available::make_optimized();
-    return sides;
-  }
-  const std::string& bug = options.subject.planted_bug;
-  sides.expected = Available::make_reference();
-  sides.actual = bug.empty() ? Available::make_optimized() : Available::make_planted(bug);
-  if (sides.actual) return sides;
-  return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
-}
-
-Report report_of(const ReplayCommandOptions& options, const Sides& sides,
-                 const EngineReplayResult& result, double seconds) {
-  Report report;
-  report.target = EngineTarget::kName;
-  report.source = options.file;
-  report.expected_name = sides.expected->name();
-  report.actual_name = sides.actual ? sides.actual->name() : "";
-  report.commands = result.commands;
-  report.seconds = seconds;
-  report.disagreements = result.divergence ? 1 : 0;
-  report.divergence = result.divergence;
-  return report;
+  if (options.only == "reference") return Sides{Available::make_reference(), nullptr};
+  if (!options.lockstep) return Sides{Available::make_optimized(), nullptr};
+  return make_both_sides<EngineTarget>(options);
 }
 
 }  // namespace
@@ -73,10 +41,12 @@ int replay_engine_command(const ReplayCommandOptions& options) {
       replay_traffic(*requests, replay, *sides->expected, sides->actual.get(),
                      [&](std::size_t done) { progress.show(done, num_requests); });
   progress.clear();
-  Report report = report_of(options, *sides, result, progress.seconds());
+  Report report =
+      make_report(options, *sides, result.commands, result.divergence, progress.seconds());
   if (result.scenario) save_divergence(options, to_document(*result.scenario), report);
-  const std::size_t block_bytes =
-      sides->has_bytes ? replay.block_size * cuda::kEngineTokenBytes : 0;
+  // The reference moves symbols; beside it or alone, the optimized engine copies.
+  const bool has_bytes = options.only != "reference";
+  const std::size_t block_bytes = has_bytes ? replay.block_size * cuda::kEngineTokenBytes : 0;
   return show_replay(options, report,
                      {.csv = to_csv(result),
                       .svg = "",

@@ -13,28 +13,22 @@
 #include "scenarios/offload_replay_report.h"
 #include "scenarios/output.h"
 #include "scenarios/progress.h"
+#include "scenarios/replay_implementations.h"
 #include "scenarios/replay_output.h"
 #include "scenarios/unlisted_offloading_manager.h"
 
 namespace kvfence {
 namespace {
 
-using Manager = Implementation<OffloadTarget>;
-
-/// Who replays: one side alone, or the reference and the side under test.
-struct Sides {
-  std::unique_ptr<Manager> expected;
-  std::unique_ptr<Manager> actual;  ///< null: the expected side alone
-};
+using Sides = ReplayImplementations<OffloadTarget>;
 
 template <class Unlisted>
-std::unique_ptr<Manager> make_alone(const std::string& name) {
+std::unique_ptr<Implementation<OffloadTarget>> make_alone(const std::string& name) {
   const auto make = [](const OffloadingManagerConfig& config) { return Unlisted(config); };
   return std::make_unique<OffloadDriver<Unlisted, decltype(make)>>(name, make);
 }
 
 Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
-  using Available = Implementations<OffloadTarget>;
   Sides sides;
   if (options.only == "reference") {
     sides.expected =
@@ -46,27 +40,7 @@ Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
         make_alone<UnlistedOffloadingManager<optimized::OffloadingManager>>("optimized");
     return sides;
   }
-  const std::string& bug = options.subject.planted_bug;
-  sides.expected = Available::make_reference();
-  sides.actual = bug.empty() ? Available::make_optimized() : Available::make_planted(bug);
-  if (sides.actual) return sides;
-  return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
-}
-
-Report report_of(const ReplayCommandOptions& options, const Sides& sides,
-                 const OffloadReplayResult& result, double seconds) {
-  Report report;
-  report.target = OffloadTarget::kName;
-  report.source = options.file;
-  report.expected_name = sides.expected->name();
-  report.actual_name = sides.actual ? sides.actual->name() : "";
-  report.commands = result.commands();
-  report.seconds = seconds;
-  if (const OffloadTierResult* diverged = result.diverged()) {
-    report.disagreements = 1;
-    report.divergence = diverged->divergence;
-  }
-  return report;
+  return make_both_sides<OffloadTarget>(options);
 }
 
 }  // namespace
@@ -92,8 +66,9 @@ int replay_offload_command(const ReplayCommandOptions& options) {
       std::move(traffic), replay, *sides->expected, sides->actual.get(),
       [&](std::size_t done) { progress.show(num_requests + done, num_runs * num_requests); });
   progress.clear();
-  Report report = report_of(options, *sides, result, progress.seconds());
   const OffloadTierResult* diverged = result.diverged();
+  Report report = make_report(options, *sides, result.commands(),
+                              diverged ? diverged->divergence : std::nullopt, progress.seconds());
   if (diverged != nullptr && diverged->scenario) {
     save_divergence(options, to_document(*diverged->scenario), report);
   }

@@ -14,6 +14,22 @@
 
 namespace kvfence {
 
+/// What becomes of a failure of an implementation that runs alone, in the last of its commands;
+/// Lockstep says it of two.
+template <class Target>
+std::optional<Divergence> alone_failed(const Implementation<Target>& implementation,
+                                       const std::optional<ImplementationFailure>& failure,
+                                       std::size_t num_commands) {
+  if (!failure) return std::nullopt;
+  Divergence divergence;
+  divergence.step = num_commands == 0 ? 0 : num_commands - 1;
+  divergence.oracle = "implementation";
+  divergence.expected = "an answer";
+  divergence.actual = "none";
+  divergence.message = implementation.name() + ": " + failure->message;
+  return divergence;
+}
+
 template <class Target>
 class ReplaySides {
  public:
@@ -36,7 +52,7 @@ class ReplaySides {
     scenario_.config = config;
     if (lockstep_) return lockstep_->start(config);
     world_ = Target::make_world(config);
-    return divergence_of(expected_.reset(config));
+    return alone_failed(expected_, expected_.reset(config), num_commands_);
   }
 
   std::optional<Divergence> step(const Command& command, bool want_state = false) {
@@ -48,7 +64,7 @@ class ReplaySides {
     world_.apply(command);
     auto failure = expected_.submit(command, world_, Observe::kNumbers);
     if (!failure) failure = expected_.collect(seen_);
-    return divergence_of(failure);
+    return alone_failed(expected_, failure, num_commands_);
   }
 
   /// What the expected side answered to the last command.
@@ -58,18 +74,6 @@ class ReplaySides {
   const Scenario<Target>& scenario() const { return scenario_; }
 
  private:
-  std::optional<Divergence> divergence_of(
-      const std::optional<ImplementationFailure>& failure) const {
-    if (!failure) return std::nullopt;
-    Divergence divergence;
-    divergence.step = num_commands_ == 0 ? 0 : num_commands_ - 1;
-    divergence.oracle = "implementation";
-    divergence.expected = "an answer";
-    divergence.actual = "none";
-    divergence.message = expected_.name() + ": " + failure->message;
-    return divergence;
-  }
-
   Implementation<Target>& expected_;
   std::optional<Lockstep<Target>> lockstep_;
   typename Target::World world_;

@@ -9,6 +9,7 @@
 #include "properties/block_pool_checks.h"
 #include "properties/lockstep.h"
 #include "scenarios/ratio.h"
+#include "scenarios/replay_sides.h"
 
 namespace kvfence {
 namespace {
@@ -71,7 +72,7 @@ class OnePool final : public Pools {
   std::optional<Divergence> start(const block_pool::Config& config) override {
     world_ = BlockPoolTarget::make_world(config);
     if (scenario_ != nullptr) scenario_->config = config;
-    return divergence_of(implementation_.reset(config));
+    return alone_failed(implementation_, implementation_.reset(config), num_commands_);
   }
 
   std::optional<Divergence> step(const Command& command, bool) override {
@@ -82,25 +83,13 @@ class OnePool final : public Pools {
     auto failure = implementation_.submit(command, world_, Observe::kNumbers);
     if (!failure) failure = implementation_.collect(seen_);
     ++num_commands_;
-    return divergence_of(failure);
+    return alone_failed(implementation_, failure, num_commands_);
   }
 
   std::optional<Divergence> finish() override { return std::nullopt; }
   const Observation& seen() const override { return seen_; }
 
  private:
-  std::optional<Divergence> divergence_of(
-      const std::optional<ImplementationFailure>& failure) const {
-    if (!failure) return std::nullopt;
-    Divergence divergence;
-    divergence.step = num_commands_ == 0 ? 0 : num_commands_ - 1;
-    divergence.oracle = "implementation";
-    divergence.expected = "an answer";
-    divergence.actual = "none";
-    divergence.message = implementation_.name() + ": " + failure->message;
-    return divergence;
-  }
-
   Implementation<BlockPoolTarget>& implementation_;
   Scenario<BlockPoolTarget>* scenario_;
   std::size_t num_kept_;
