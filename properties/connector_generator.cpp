@@ -6,6 +6,7 @@
 
 #include "contract/check.h"
 #include "contract/offloading_spec_factory.h"
+#include "properties/group_draws.h"
 #include "properties/kv_cache_generator.h"
 #include "properties/request_draws.h"
 
@@ -25,24 +26,6 @@ bool has_ended(const EngineTransfer& transfer) {
          transfer.progress == TransferProgress::kFailed;
 }
 
-KVCacheSpec full(std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
-}
-
-KVCacheSpec window_of(std::uint32_t num_tokens, std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kSlidingWindow,
-          .block_size = block_size,
-          .sliding_window = num_tokens};
-}
-
-KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
-  return window_of(1 + choices.below(3 * block_size), block_size);
-}
-
-KVCacheSpec mamba(std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kMamba, .block_size = block_size};
-}
-
 void draw_groups(Choices& choices, Config& config) {
   const std::uint32_t small = config.hash_block_size;
   const std::uint32_t large = small * (choices.once_in(2) ? 2 : 1);
@@ -51,19 +34,19 @@ void draw_groups(Choices& choices, Config& config) {
   if (config.profile == "v0.19") return;
   switch (choices.below(12)) {
     case 0:
-      groups = {full(large), sliding(choices, small)};
+      groups = {full(large), draw_window(choices, small)};
       break;
     case 1:
       groups = {full(large), mamba(small)};
       break;
     case 2:
-      groups = {full(large), sliding(choices, small), mamba(small)};
+      groups = {full(large), draw_window(choices, small), mamba(small)};
       break;
     case 3:
-      groups = {sliding(choices, small), full(small), sliding(choices, small)};
+      groups = {draw_window(choices, small), full(small), draw_window(choices, small)};
       break;
     case 4:
-      groups = {sliding(choices, small)};
+      groups = {draw_window(choices, small)};
       break;
     case 5:
     case 6:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/check.h"
+#include "properties/group_draws.h"
 #include "properties/kv_cache_generator.h"
 
 namespace kvfence::engine {
@@ -24,16 +25,6 @@ constexpr std::array<std::uint32_t, 7> kUsualWeights = {
 
 bool is_valid(const Config& config) { return !EngineTarget::validate(config, {}, {}); }
 
-KVCacheSpec full(std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
-}
-
-KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kSlidingWindow,
-          .block_size = block_size,
-          .sliding_window = 1 + choices.below(3 * block_size)};
-}
-
 void draw_groups(Choices& choices, Config& config) {
   const std::uint32_t small = config.hash_block_size;
   const std::uint32_t large = small * (choices.once_in(2) ? 2 : 1);
@@ -42,13 +33,13 @@ void draw_groups(Choices& choices, Config& config) {
   if (config.profile == "v0.19") return;
   switch (choices.below(8)) {
     case 0:
-      groups = {full(large), sliding(choices, small)};
+      groups = {full(large), draw_window(choices, small)};
       break;
     case 1:
-      groups = {sliding(choices, small), full(small), sliding(choices, small)};
+      groups = {draw_window(choices, small), full(small), draw_window(choices, small)};
       break;
     case 2:
-      groups = {sliding(choices, small)};
+      groups = {draw_window(choices, small)};
       break;
     default:
       break;

@@ -9,20 +9,15 @@
 
 #include "contract/check.h"
 #include "properties/command_members.h"
+#include "properties/group_draws.h"
 
 namespace kvfence::kv_cache {
 namespace {
 
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 
-KVCacheSpec full(std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
-}
-
 KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kSlidingWindow,
-          .block_size = block_size,
-          .sliding_window = 1 + choices.below(4 * block_size)};
+  return window_of(1 + choices.below(4 * block_size), block_size);
 }
 
 KVCacheSpec chunked(Choices& choices, std::uint32_t block_size) {

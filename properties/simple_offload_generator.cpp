@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "contract/check.h"
+#include "properties/group_draws.h"
 #include "properties/kv_cache_generator.h"
 
 namespace kvfence::simple_offload {
@@ -10,19 +11,9 @@ namespace {
 
 bool is_valid(const Config& config) { return !SimpleOffloadTarget::validate(config, {}, {}); }
 
-KVCacheSpec full(std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
-}
-
 /// A window of one token needs nothing from before, and upstream loads it into the null block.
 KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kSlidingWindow,
-          .block_size = block_size,
-          .sliding_window = 2 + choices.below(3 * block_size)};
-}
-
-KVCacheSpec mamba(std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kMamba, .block_size = block_size};
+  return window_of(2 + choices.below(3 * block_size), block_size);
 }
 
 void draw_groups(Choices& choices, Config& config) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "contract/check.h"
+#include "properties/group_draws.h"
 #include "properties/kv_cache_generator.h"
 
 namespace kvfence::synchronous_connector {
@@ -14,29 +15,19 @@ bool is_valid(const Config& config) {
   return !SynchronousConnectorTarget::validate(config, {}, {});
 }
 
-KVCacheSpec full(std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
-}
-
-KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
-  return {.kind = KVCacheSpecKind::kSlidingWindow,
-          .block_size = block_size,
-          .sliding_window = 1 + choices.below(3 * block_size)};
-}
-
 /// Of a DecodeBenchConnector.
 void draw_groups(Choices& choices, Config& config) {
   const std::uint32_t size = config.hash_block_size;
   kv_cache::GroupList& groups = config.groups;
   switch (choices.below(6)) {
     case 0:
-      groups = {sliding(choices, size)};
+      groups = {draw_window(choices, size)};
       break;
     case 1:
-      groups = {full(size), sliding(choices, size)};
+      groups = {full(size), draw_window(choices, size)};
       break;
     case 2:
-      groups = {sliding(choices, size), full(size)};
+      groups = {draw_window(choices, size), full(size)};
       break;
     default:
       break;
