@@ -97,10 +97,29 @@ constexpr void for_each_command(Visit&& visit) {
 }
 
 /// A value that may be absent and keeps its storage while it is: observations are refilled millions
-/// of times a second.
+/// of times a second. One that is moved takes the other's storage in exchange.
 template <class T>
 class Reusable {
  public:
+  Reusable() = default;
+  ~Reusable() = default;
+  Reusable(const Reusable& other) : present_(other.present_) {
+    if (present_) value_ = other.value_;
+  }
+  Reusable(Reusable&& other) noexcept : present_(other.present_) {
+    if (present_) std::swap(value_, other.value_);
+  }
+  Reusable& operator=(const Reusable& other) {
+    present_ = other.present_;
+    if (present_) value_ = other.value_;
+    return *this;
+  }
+  Reusable& operator=(Reusable&& other) noexcept {
+    present_ = other.present_;
+    if (present_) std::swap(value_, other.value_);
+    return *this;
+  }
+
   bool has_value() const { return present_; }
   const T& operator*() const { return value_; }
   const T* operator->() const { return &value_; }

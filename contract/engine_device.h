@@ -18,6 +18,9 @@
 ///   fail_next       The next transfer of a direction meets a fault, as contract/worker.h says it:
 ///                   kCopy, kWait or kRecord. It ends, and is reported as one that failed.
 ///
+///   gpu_page        What a GPU block, or the page of CPU memory that takes one, holds: writes over
+///   cpu_page        the symbols, one a token. False: nothing was ever written there.
+///
 /// A transfer without pages, or whose copies could not be enqueued, ends when its turn comes.
 ///
 /// Nothing is refused: that no transfer touches what others use is what an engine owes.
@@ -105,7 +108,7 @@ template <class T>
 concept EngineDevice = requires(T device, const T& shown, const Copy& copy,
                                 std::vector<worker::Ended>& ended, Kernel kernel,
                                 std::span<const std::uint32_t> jobs,
-                                const std::vector<Place>& places) {
+                                const std::vector<Place>& places, std::span<Symbol> symbols) {
   device.transfer_async(copy);
   device.get_finished(ended);
   device.wait(jobs);
@@ -113,8 +116,8 @@ concept EngineDevice = requires(T device, const T& shown, const Copy& copy,
   { device.advance(worker::Stream::kCompute) } -> std::same_as<bool>;  // whether anything ran
   device.fail_next(worker::Direction::kLoad, worker::Fault::kCopy);
   { shown.counts() } -> std::same_as<worker::Counts>;
-  { shown.gpu_symbol(Place{}) } -> std::same_as<Symbol>;
-  { shown.cpu_symbol(Place{}) } -> std::same_as<Symbol>;  // the block is a page of CPU memory
+  { shown.gpu_page(std::uint32_t{}, symbols) } -> std::same_as<bool>;
+  { shown.cpu_page(std::uint32_t{}, symbols) } -> std::same_as<bool>;
 };
 // clang-format on
 

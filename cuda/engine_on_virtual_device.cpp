@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -29,13 +30,14 @@ content::Granule granule_of(Symbol symbol, std::size_t layer) {
   return {symbol, content::fmix64(symbol + layer)};
 }
 
-/// Of bytes in each layer.
-template <class AddressOf>
-Symbol symbol_at(AddressOf address_of) {
+using LayerBytes = std::array<const std::byte*, kNumLayers>;
+
+/// Of a token's bytes in each layer.
+Symbol symbol_at(const LayerBytes& layers) {
   std::array<content::Granule, kNumLayers> found{};
   bool is_unwritten = true;
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
-    std::memcpy(&found[layer], address_of(layer), sizeof(content::Granule));
+    std::memcpy(&found[layer], layers[layer], sizeof(content::Granule));
     is_unwritten &= found[layer] == content::Granule{};
   }
   if (is_unwritten) return toy_model::kUnwritten;
@@ -43,6 +45,17 @@ Symbol symbol_at(AddressOf address_of) {
     if (found[layer] != granule_of(found[0].first, layer)) return toy_model::kTorn;
   }
   return found[0].first;
+}
+
+/// Of a page that begins there; whether anything was written to it.
+bool read_page(LayerBytes layers, std::span<Symbol> symbols) {
+  bool is_written = false;
+  for (Symbol& symbol : symbols) {
+    symbol = symbol_at(layers);
+    is_written |= symbol != toy_model::kUnwritten;
+    for (const std::byte*& bytes : layers) bytes += sizeof(content::Granule);
+  }
+  return is_written;
 }
 
 /// Two layers a group, blocks first; groups share the memory.
@@ -218,31 +231,41 @@ bool BasicEngineOnVirtualDevice<I>::advance(worker::Stream stream) {
 }
 
 template <class I>
-Symbol BasicEngineOnVirtualDevice<I>::gpu_symbol(Place place) const {
-  return symbol_at([&](std::size_t layer) { return shown_ + gpu_offset(layer, place); });
+bool BasicEngineOnVirtualDevice<I>::gpu_page(std::uint32_t block, std::span<Symbol> symbols) const {
+  LayerBytes layers;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    layers[layer] = shown_ + gpu_offset(layer, {block, 0});
+  }
+  return read_page(layers, symbols);
+}
+
+template <class I>
+bool BasicEngineOnVirtualDevice<I>::cpu_page(std::uint32_t page, std::span<Symbol> symbols) const {
+  LayerBytes layers;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    layers[layer] = cpu_address(layer, page);
+  }
+  return read_page(layers, symbols);
 }
 
 /// Checked against the ranges that the forward declares.
 template <class I>
 Symbol BasicEngineOnVirtualDevice<I>::read(Place place) const {
-  return symbol_at([&](std::size_t layer) {
-    return device_.bytes(gpu_address(layer, place), sizeof(content::Granule));
-  });
+  LayerBytes layers;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    layers[layer] = device_.bytes(gpu_address(layer, place), sizeof(content::Granule));
+  }
+  return symbol_at(layers);
 }
 
 template <class I>
-const std::byte* BasicEngineOnVirtualDevice<I>::cpu_address(std::size_t layer, Place place) const {
+const std::byte* BasicEngineOnVirtualDevice<I>::cpu_address(std::size_t layer,
+                                                            std::uint32_t page) const {
   const PageTensor& rows = worker_->cpu_layout().tensors[layer];
   const std::uint32_t factor = options_.block_size_factor;
   const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
-  return reinterpret_cast<const std::byte*>(
-      rows.address + place.block / factor * rows.block_stride + place.block % factor * page_bytes +
-      place.offset * sizeof(content::Granule));
-}
-
-template <class I>
-Symbol BasicEngineOnVirtualDevice<I>::cpu_symbol(Place place) const {
-  return symbol_at([&](std::size_t layer) { return cpu_address(layer, place); });
+  return reinterpret_cast<const std::byte*>(rows.address + page / factor * rows.block_stride +
+                                            page % factor * page_bytes);
 }
 
 template <class I>
@@ -271,7 +294,7 @@ std::vector<PageName> BasicEngineOnVirtualDevice<I>::pages_in(std::uintptr_t beg
       add(true, block, gpu_address(layer, {block, 0}));
     }
     for (std::uint32_t page = 0; page < num_cpu_pages; ++page) {
-      add(false, page, cpu_address(layer, {page, 0}));
+      add(false, page, cpu_address(layer, page));
     }
   }
   return pages;

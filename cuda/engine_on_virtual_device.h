@@ -48,8 +48,8 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
   }
 
   worker::Counts counts() const;
-  engine::Symbol gpu_symbol(engine::Place place) const;
-  engine::Symbol cpu_symbol(engine::Place place) const;
+  bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const;
+  bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const;
 
   engine::Symbol read(engine::Place place) const override;
   void write(engine::Place place, engine::Symbol symbol) override;
@@ -68,7 +68,7 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
 
   /// The next call that the fault concerns meets it.
   void arm(worker::Fault fault, std::uint64_t num_records_before);
-  const std::byte* cpu_address(std::size_t layer, engine::Place place) const;
+  const std::byte* cpu_address(std::size_t layer, std::uint32_t page) const;
   std::size_t gpu_offset(std::size_t layer, engine::Place place) const;
   std::byte* gpu_address(std::size_t layer, engine::Place place) const {
     return gpu_base_ + gpu_offset(layer, place);

@@ -34,6 +34,18 @@ engine::Copy transfer(std::uint32_t job, worker::Direction direction, BlockId bl
           .block_indices = {1}};
 }
 
+std::vector<engine::Symbol> gpu_page(const EngineOnVirtualDevice& device, std::uint32_t block) {
+  std::vector<engine::Symbol> symbols(kOptions.block_size);
+  device.gpu_page(block, symbols);
+  return symbols;
+}
+
+std::vector<engine::Symbol> cpu_page(const EngineOnVirtualDevice& device, std::uint32_t page) {
+  std::vector<engine::Symbol> symbols(kOptions.block_size);
+  device.cpu_page(page, symbols);
+  return symbols;
+}
+
 TEST(EngineOnVirtualDevice, SymbolsComeBack) {
   EngineOnVirtualDevice device(kOptions);
   fill(device, 2, 100);
@@ -44,13 +56,13 @@ TEST(EngineOnVirtualDevice, SymbolsComeBack) {
   std::vector<worker::Ended> ended;
   device.get_finished(ended);
   EXPECT_EQ(ended, (std::vector<worker::Ended>{{7, worker::Direction::kStore, true}}));
-  EXPECT_EQ(device.cpu_symbol({2, 0}), toy_model::kUnwritten);
-  EXPECT_EQ(device.cpu_symbol({3, 0}), 100U);
-  EXPECT_EQ(device.cpu_symbol({3, 1}), 101U);
+  EXPECT_EQ(cpu_page(device, 2)[0], toy_model::kUnwritten);
+  EXPECT_EQ(cpu_page(device, 3)[0], 100U);
+  EXPECT_EQ(cpu_page(device, 3)[1], 101U);
   device.transfer_async(transfer(8, worker::Direction::kLoad, 0));
   device.wait(std::vector<std::uint32_t>{8});
-  EXPECT_EQ(device.gpu_symbol({0, 1}), 101U);
-  EXPECT_EQ(device.gpu_symbol({1, 0}), toy_model::kUnwritten);
+  EXPECT_EQ(gpu_page(device, 0)[1], 101U);
+  EXPECT_EQ(gpu_page(device, 1)[0], toy_model::kUnwritten);
   EXPECT_EQ(device.counts().num_races, 0U);
 }
 
@@ -63,7 +75,7 @@ TEST(EngineOnVirtualDevice, ABlockWrittenUnderAStoreIsARaceAndShowsInItsSlot) {
   EXPECT_TRUE(device.advance(worker::Stream::kCompute));
   EXPECT_TRUE(device.advance(worker::Stream::kStore));
   EXPECT_GT(device.counts().num_races, 0U);
-  EXPECT_EQ(device.cpu_symbol({3, 0}), 200U);
+  EXPECT_EQ(cpu_page(device, 3)[0], 200U);
 }
 
 TEST(EngineOnVirtualDevice, WhatMeetsAFaultIsReportedAsFailedAndTheNextIsNot) {
@@ -74,11 +86,11 @@ TEST(EngineOnVirtualDevice, WhatMeetsAFaultIsReportedAsFailedAndTheNextIsNot) {
     device.fail_next(worker::Direction::kStore, fault);
     device.transfer_async(transfer(7, worker::Direction::kStore, 2));
     device.wait(std::vector<std::uint32_t>{7});
-    EXPECT_EQ(device.cpu_symbol({3, 0}),
+    EXPECT_EQ(cpu_page(device, 3)[0],
               fault == worker::Fault::kRecord ? 100U : toy_model::kUnwritten);
     device.transfer_async(transfer(8, worker::Direction::kStore, 2));
     device.wait(std::vector<std::uint32_t>{8});
-    EXPECT_EQ(device.cpu_symbol({3, 0}), 100U);
+    EXPECT_EQ(cpu_page(device, 3)[0], 100U);
     std::vector<worker::Ended> ended;
     device.get_finished(ended);
     EXPECT_EQ(ended, (std::vector<worker::Ended>{{7, worker::Direction::kStore, false},
@@ -101,10 +113,10 @@ TEST(EngineOnVirtualDevice, GroupsShareThePagesOfBlocks) {
                          .group_sizes = {1, 2},
                          .block_indices = {3, 2}});
   device.wait(std::vector<std::uint32_t>{1});
-  EXPECT_EQ(device.cpu_symbol({0, 0}), toy_model::kUnwritten);
-  EXPECT_EQ(device.cpu_symbol({1, 0}), 100U);
-  EXPECT_EQ(device.cpu_symbol({2, 0}), 200U);
-  EXPECT_EQ(device.cpu_symbol({3, 1}), 101U);
+  EXPECT_EQ(cpu_page(device, 0)[0], toy_model::kUnwritten);
+  EXPECT_EQ(cpu_page(device, 1)[0], 100U);
+  EXPECT_EQ(cpu_page(device, 2)[0], 200U);
+  EXPECT_EQ(cpu_page(device, 3)[1], 101U);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class BlockPoolDriver final : public Implementation<BlockPoolTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

@@ -108,7 +108,7 @@ class CopyingConnectorDriver : public Implementation<TargetType> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

@@ -99,7 +99,7 @@ class DisaggregatedDriver final : public Implementation<DisaggregatedTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

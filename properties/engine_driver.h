@@ -90,7 +90,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 
@@ -234,9 +234,10 @@ class EngineDriver final : public Implementation<EngineTarget> {
   }
 
   ErrorCode run(const engine::Schedule&, const World&) {
-    PlannedStep& step = in_flight_.emplace_back();
+    PlannedStep& step = new_step();
     const ErrorCode error = scheduler_->schedule(step.output);
     if (error != ErrorCode::kNone) {
+      spare_.push_back(std::move(in_flight_.back()));
       in_flight_.pop_back();
       return error;
     }
@@ -341,6 +342,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
     output.kv_connector_output = report.empty() ? nullptr : &report;
     const ErrorCode error = scheduler_->update_from_output(step.output, output, outputs_);
     if (error != ErrorCode::kNone) return error;
+    spare_.push_back(std::move(in_flight_.front()));
     in_flight_.pop_front();
     observer_.observe_outputs(outputs_, observation_);
     return ErrorCode::kNone;
@@ -394,6 +396,18 @@ class EngineDriver final : public Implementation<EngineTarget> {
       while (device.advance(stream)) {
       }
     }
+  }
+
+  /// Behind those in flight, with the storage of one that is over.
+  PlannedStep& new_step() {
+    PlannedStep& step = in_flight_.emplace_back();
+    if (spare_.empty()) return step;
+    step = std::move(spare_.back());
+    spare_.pop_back();
+    step.is_executed = false;
+    step.is_polled = false;
+    step.sampled.clear();
+    return step;
   }
 
   // ---- The model runner ----
@@ -574,14 +588,15 @@ class EngineDriver final : public Implementation<EngineTarget> {
     observer_.observe_state(*scheduler_, observation_);
     if (setup_.tokens_only) return forget_pages();
     const engine::DeviceOptions& options = setup_.device;
+    page_symbols_.resize(options.block_size);
     Pages gpu(observation_.gpu_kv.emplace());
     Pages cpu(observation_.cpu_kv.emplace());
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       const Device& device = *ranks_[rank].device;
       observe_pages(gpu, rank, options.num_gpu_blocks,
-                    [&](engine::Place place) { return device.gpu_symbol(place); });
+                    [&](std::uint32_t block) { return device.gpu_page(block, page_symbols_); });
       observe_pages(cpu, rank, options.num_cpu_blocks * options.block_size_factor,
-                    [&](engine::Place place) { return device.cpu_symbol(place); });
+                    [&](std::uint32_t page) { return device.cpu_page(page, page_symbols_); });
     }
   }
 
@@ -593,32 +608,27 @@ class EngineDriver final : public Implementation<EngineTarget> {
     Pages(const Pages&) = delete;
     Pages& operator=(const Pages&) = delete;
 
-    /// Behind those that were kept.
     engine::KVPage& next() {
       if (size_ == list_.size()) list_.emplace_back();
-      return list_[size_];
+      return list_[size_++];
     }
-    void keep() { ++size_; }
 
    private:
     std::vector<engine::KVPage>& list_;
     std::size_t size_ = 0;
   };
 
-  template <class SymbolAt>
-  void observe_pages(Pages& pages, std::uint32_t rank, std::uint32_t num_pages,
-                     SymbolAt symbol_at) const {
+  /// read(page) fills page_symbols_; false: there is nothing to show.
+  template <class Read>
+  void observe_pages(Pages& pages, std::uint32_t rank, std::uint32_t num_pages, Read read) const {
     for (std::uint32_t number = 0; number < num_pages; ++number) {
+      if (!read(number)) continue;
       engine::KVPage& page = pages.next();
       page.rank = rank;
       page.number = number;
-      page.symbols.resize(setup_.device.block_size);
-      bool is_empty = true;
-      for (std::uint32_t offset = 0; offset < setup_.device.block_size; ++offset) {
-        page.symbols[offset] = engine::shortened(symbol_at({number, offset}));
-        is_empty &= page.symbols[offset] == toy_model::kUnwritten;
-      }
-      if (!is_empty) pages.keep();
+      if (page.symbols.size() != page_symbols_.size()) page.symbols.resize(page_symbols_.size());
+      std::transform(page_symbols_.begin(), page_symbols_.end(), page.symbols.begin(),
+                     engine::shortened);
     }
   }
 
@@ -630,9 +640,11 @@ class EngineDriver final : public Implementation<EngineTarget> {
   // Before the ranks, at whose end forwards may still run.
   std::vector<std::vector<engine::Symbol>> symbols_;  ///< of a forward that runs: by part
   std::vector<engine::Symbol> read_;                  ///< by the part that attends
+  std::vector<engine::Symbol> page_symbols_;          ///< of the page that is observed
   std::vector<Rank> ranks_;
   Observer observer_;
   std::deque<PlannedStep> in_flight_;  ///< oldest first
+  std::vector<PlannedStep> spare_;     ///< that are over
   std::map<std::string, Sequence> sequences_;
   EngineCoreOutputs outputs_;
   Observation observation_;

@@ -47,7 +47,7 @@ class EvictionDriver final : public Implementation<EvictionTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

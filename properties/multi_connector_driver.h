@@ -73,7 +73,7 @@ class MultiConnectorDriver final : public Implementation<MultiConnectorTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

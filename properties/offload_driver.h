@@ -53,7 +53,7 @@ class OffloadDriver final : public Implementation<OffloadTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

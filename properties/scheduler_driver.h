@@ -66,7 +66,7 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

@@ -209,7 +209,7 @@ class SchedulerObserver {
       }
       if (num_tables == tables.size()) tables.emplace_back();
       tables[num_tables].request = names_[indices_[k]];
-      tables[num_tables++].blocks = table_;
+      tables[num_tables++].blocks.swap(table_);
     }
     tables.resize(num_tables);
   }

@@ -83,7 +83,7 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

@@ -57,7 +57,7 @@ class WorkerDriver final : public Implementation<WorkerTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 

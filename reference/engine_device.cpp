@@ -123,6 +123,14 @@ bool EngineDevice::advance(worker::Stream stream) {
   return ran;
 }
 
+bool EngineDevice::read_page(const std::vector<engine::Symbol>& pages, std::uint32_t page,
+                             std::span<engine::Symbol> symbols) const {
+  const auto first = pages.begin() + static_cast<std::ptrdiff_t>(index_of({page, 0}));
+  std::copy_n(first, options_.block_size, symbols.begin());
+  return std::any_of(symbols.begin(), symbols.end(),
+                     [](engine::Symbol symbol) { return symbol != toy_model::kUnwritten; });
+}
+
 worker::Counts EngineDevice::counts() const {
   const std::size_t num_in_flight = in_flight_[0].size() + in_flight_[1].size();
   return {.num_deferred = 0,

@@ -27,10 +27,14 @@ class EngineDevice final : public engine::KVCells {
   }
 
   worker::Counts counts() const;
-  engine::Symbol gpu_symbol(engine::Place place) const { return gpu_[index_of(place)]; }
-  engine::Symbol cpu_symbol(engine::Place place) const { return cpu_[index_of(place)]; }
+  bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const {
+    return read_page(gpu_, block, symbols);
+  }
+  bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const {
+    return read_page(cpu_, page, symbols);
+  }
 
-  engine::Symbol read(engine::Place place) const override { return gpu_symbol(place); }
+  engine::Symbol read(engine::Place place) const override { return gpu_[index_of(place)]; }
   void write(engine::Place place, engine::Symbol symbol) override {
     gpu_[index_of(place)] = symbol;
   }
@@ -54,6 +58,8 @@ class EngineDevice final : public engine::KVCells {
   std::size_t index_of(engine::Place place) const {
     return std::size_t{place.block} * options_.block_size + place.offset;
   }
+  bool read_page(const std::vector<engine::Symbol>& pages, std::uint32_t page,
+                 std::span<engine::Symbol> symbols) const;
   static Job* next_of(Jobs& jobs);
   bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
   static bool is_known_to_be_over(const Job& job, const Jobs& jobs);

@@ -85,10 +85,10 @@ def results_page(results: dict, command: str) -> str:
 
 
 def is_too_slow(results: dict, at_least: Optional[int]) -> bool:
-    campaign = results["commands_a_second"]["BM_Campaign"]["median"]
+    campaign = results["steps_a_second"]["BM_Campaign"]["median"]
     if at_least is None or campaign >= at_least:
         return False
-    print(f"time_engine.py: {campaign:,.0f} commands a second with every oracle on, expected at least {at_least:,}",
+    print(f"time_engine.py: {campaign:,.0f} steps a second with every oracle on, expected at least {at_least:,}",
           file=sys.stderr)
     return True
 
@@ -98,7 +98,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--program", type=pathlib.Path, default=PROGRAMS / "engine_bench", help="the C++ benchmark")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--min-time", type=float, default=2.0, help="seconds that each figure is repeated for")
-    parser.add_argument("--at-least", type=int, metavar="N", help="commands a second with every oracle on")
+    parser.add_argument("--at-least", type=int, metavar="N", help="steps a second with every oracle on")
     parser.add_argument("--results", type=pathlib.Path, help="write the page here")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--date", default=datetime.date.today().isoformat(), help="for --results; default: today's")
