@@ -33,6 +33,7 @@
 #include "contract/secondary_tier_factory.h"
 #include "contract/shared_fields.h"
 #include "contract/tier_files.h"
+#include "contract/tier_records.h"
 #include "contract/tiering_target.h"
 
 namespace kvfence {
@@ -280,19 +281,10 @@ struct Config : scheduler::Config {
     using S = Config;
     kv_cache::Config::declare(fields);
     add_engine_fields<S>(fields);
-    fields
-        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-             "fail or recompute")
-        .optional();
+    add_load_failure_field<S>(fields);
     fields.add("kv_connector", &S::kv_connector, Domain::kSetting, "offloading");
     fields.add("world_size", &S::world_size, Domain::kSetting, "ranks").optional();
-    fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
-               "slots, one an offloaded block");
-    fields
-        .add("block_size_factor", &S::block_size_factor, Domain::kSetting,
-             "GPU blocks an offloaded block")
-        .optional();
-    fields.add("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc").optional();
+    add_cpu_cache_fields<S>(fields);
     fields
         .add("store_threshold", &S::store_threshold, Domain::kSetting,
              "lookups before a block may be stored; below 2: no filter")
@@ -301,14 +293,7 @@ struct Config : scheduler::Config {
         .add("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
              "keys whose lookups are counted")
         .optional();
-    fields
-        .add("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
-             "nothing that decoding adds is stored (rule offload_fences_reuse)")
-        .optional();
-    fields
-        .add("request_level_policy", &S::request_level_policy, Domain::kSetting,
-             "a loaded prefix is stored again (rule offload_fences_reuse)")
-        .optional();
+    add_stored_fields<S>(fields);
     fields
         .add("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
              "transfers can fail (upstream asserts that none does)")
@@ -421,65 +406,10 @@ struct OffloadedBlock {
   friend bool operator==(const OffloadedBlock&, const OffloadedBlock&) = default;
 };
 
-/// A TierCall (contract/scripted_tier.h).
-struct TierCallRecord {
-  static constexpr std::string_view kWord = "call";
-  std::string method;
-  std::uint32_t tier = 0;
-  std::string request;
-  std::optional<std::uint32_t> job;
-  KeyList keys;
-  std::vector<SlotId> slots;
-  std::string answer;  ///< of get_finished_jobs "3 done 5 failed"
-  static void declare(auto& fields) {
-    using S = TierCallRecord;
-    fields.add("method", &S::method, Domain::kResult, "upstream's name");
-    fields.add("tier", &S::tier, Domain::kResult, "of which tier");
-    fields.add("request", &S::request, Domain::kResult, "for whom").optional();
-    fields.add("job", &S::job, Domain::kResult, "its number").optional();
-    fields.add("keys", &S::keys, Domain::kResult, "which blocks").optional();
-    fields.add("slots", &S::slots, Domain::kResult, "of the CPU cache").optional();
-    fields.add("answer", &S::answer, Domain::kResult, "what was answered").optional();
-  }
-  friend bool operator==(const TierCallRecord&, const TierCallRecord&) = default;
-};
-
-/// A job between the CPU cache and a tier that is under way, or promotions that are queued.
-struct TierTransfer {
-  static constexpr std::string_view kWord = "transfer";
-  std::optional<std::uint32_t> job;  ///< nothing while it is queued
-  std::uint32_t tier = 0;
-  bool promotion = false;
-  std::string request;
-  KeyList keys;
-  std::vector<SlotId> slots;
-  static void declare(auto& fields) {
-    using S = TierTransfer;
-    fields.add("job", &S::job, Domain::kState, "its number, once it is submitted").optional();
-    fields.add("tier", &S::tier, Domain::kState, "with which tier");
-    fields.add("promotion", &S::promotion, Domain::kState, "up, else a cascade").optional();
-    fields.add("request", &S::request, Domain::kState, "for whom");
-    fields.add("keys", &S::keys, Domain::kState, "which blocks");
-    fields.add("slots", &S::slots, Domain::kState, "of the CPU cache");
-  }
-  friend bool operator==(const TierTransfer&, const TierTransfer&) = default;
-};
-
-/// What a tier holds.
-struct TierContents {
-  static constexpr std::string_view kWord = "tier";
-  KeyList held;
-  std::uint32_t num_temporary_files = 0;
-  static void declare(auto& fields) {
-    using S = TierContents;
-    fields.add("held", &S::held, Domain::kState, "keys, ascending; of files");
-    fields
-        .add("num_temporary_files", &S::num_temporary_files, Domain::kState,
-             "that a file tier left behind")
-        .optional();
-  }
-  friend bool operator==(const TierContents&, const TierContents&) = default;
-};
+// The primary tier is the CPU cache.
+using TierCallRecord = tiering::CallRecordOf<KeyList>;
+using TierTransfer = tiering::TransferOf<KeyList>;
+using TierState = tiering::TierStateOf<KeyList>;
 
 /// What scheduler, connector and workers owe their caller after a command: the scheduler's
 /// observation without connector_calls, and what concerns the connector.
@@ -514,7 +444,7 @@ struct Observation : scheduler::Observation {
   Reusable<KeyList> b2;
   Reusable<std::vector<TierTransfer>> tier_jobs;
   Reusable<std::vector<TierTransfer>> pending_promotions;
-  Reusable<std::vector<TierContents>> tiers;
+  Reusable<std::vector<TierState>> tiers;
   Reusable<KeyList> damaged;  ///< where there are file tiers
 
   static void declare(auto& fields) {

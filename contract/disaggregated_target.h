@@ -197,10 +197,7 @@ struct Config : scheduler::Config {
     using S = Config;
     kv_cache::Config::declare(fields);
     add_engine_fields<S>(fields, "steps in flight of each engine, 1 or 2");
-    fields
-        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-             "fail or recompute")
-        .optional();
+    add_load_failure_field<S>(fields);
     fields
         .add("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
              "blocks of the consumer's pool; 0: as many as the producer's")

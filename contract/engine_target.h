@@ -126,30 +126,14 @@ struct Config : scheduler::Config {
     using S = Config;
     kv_cache::Config::declare(fields);
     add_engine_fields<S>(fields);
-    fields
-        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-             "fail or recompute")
-        .optional();
+    add_load_failure_field<S>(fields);
     fields.add("world_size", &S::world_size, Domain::kSetting, "ranks").optional();
     fields
         .add("tokens_only", &S::tokens_only, Domain::kSetting,
              "nobody looks at races and pages: what is wrong shows in the tokens")
         .optional();
-    fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
-               "slots, one an offloaded block");
-    fields
-        .add("block_size_factor", &S::block_size_factor, Domain::kSetting,
-             "GPU blocks an offloaded block")
-        .optional();
-    fields.add("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc").optional();
-    fields
-        .add("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
-             "nothing that decoding adds is stored (rule offload_fences_reuse)")
-        .optional();
-    fields
-        .add("request_level_policy", &S::request_level_policy, Domain::kSetting,
-             "a loaded prefix is stored again (rule offload_fences_reuse)")
-        .optional();
+    add_cpu_cache_fields<S>(fields);
+    add_stored_fields<S>(fields);
   }
   friend bool operator==(const Config&, const Config&) = default;
 };

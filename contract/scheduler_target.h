@@ -307,10 +307,7 @@ struct Config : kv_cache::Config {
              "steps in flight, 1 or 2")
         .optional();
     fields.add("connector", &S::connector, Domain::kSetting, "a scripted KV connector").optional();
-    fields
-        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-             "fail or recompute")
-        .optional();
+    add_load_failure_field<S>(fields);
     fields
         .add("priority_victim_shifts_loop", &S::priority_victim_shifts_loop, Domain::kSetting,
              "overrides the profile's rule")

@@ -49,6 +49,39 @@ void add_engine_fields(auto& fields, std::string_view steps_in_flight = "steps i
       .optional();
 }
 
+template <class S>
+void add_load_failure_field(auto& fields) {
+  fields
+      .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+           "fail or recompute")
+      .optional();
+}
+
+/// The settings of an offloading connector's CPU cache.
+template <class S>
+void add_cpu_cache_fields(auto& fields) {
+  fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+             "slots, one an offloaded block");
+  fields
+      .add("block_size_factor", &S::block_size_factor, Domain::kSetting,
+           "GPU blocks an offloaded block")
+      .optional();
+  fields.add("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc").optional();
+}
+
+/// What an offloading connector stores.
+template <class S>
+void add_stored_fields(auto& fields) {
+  fields
+      .add("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
+           "nothing that decoding adds is stored (rule offload_fences_reuse)")
+      .optional();
+  fields
+      .add("request_level_policy", &S::request_level_policy, Domain::kSetting,
+           "a loaded prefix is stored again (rule offload_fences_reuse)")
+      .optional();
+}
+
 /// The declaration of a request.
 template <class S>
 void add_request_fields(auto& fields) {

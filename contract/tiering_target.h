@@ -21,6 +21,7 @@
 #include "contract/file_fault.h"
 #include "contract/offload_target.h"
 #include "contract/status.h"
+#include "contract/tier_records.h"
 #include "contract/tiering_manager.h"
 
 namespace kvfence {
@@ -303,65 +304,9 @@ inline constexpr std::uint32_t kNumTiersMax = 8;
 /// Bytes of a block, where there are file tiers: enough for digests to matter.
 inline constexpr std::uint32_t kBlockBytes = 40;
 
-/// A TierCall (contract/scripted_tier.h).
-struct TierCallRecord {
-  static constexpr std::string_view kWord = "call";
-  std::string method;
-  std::uint32_t tier = 0;
-  std::string request;
-  std::optional<std::uint32_t> job;
-  std::vector<std::uint32_t> keys;
-  std::vector<SlotId> slots;
-  std::string answer;  ///< of get_finished_jobs "3 done 5 failed"
-  static void declare(auto& fields) {
-    using S = TierCallRecord;
-    fields.add("method", &S::method, Domain::kResult, "upstream's name");
-    fields.add("tier", &S::tier, Domain::kResult, "of which tier");
-    fields.add("request", &S::request, Domain::kResult, "for whom").optional();
-    fields.add("job", &S::job, Domain::kResult, "its number").optional();
-    fields.add("keys", &S::keys, Domain::kResult, "which blocks").optional();
-    fields.add("slots", &S::slots, Domain::kResult, "of the primary tier").optional();
-    fields.add("answer", &S::answer, Domain::kResult, "what was answered").optional();
-  }
-  friend bool operator==(const TierCallRecord&, const TierCallRecord&) = default;
-};
-
-/// A job under way, or a promotion that is queued.
-struct Transfer {
-  static constexpr std::string_view kWord = "transfer";
-  std::optional<std::uint32_t> job;  ///< nothing while it is queued
-  std::uint32_t tier = 0;
-  bool promotion = false;
-  std::string request;
-  std::vector<std::uint32_t> keys;
-  std::vector<SlotId> slots;
-  static void declare(auto& fields) {
-    using S = Transfer;
-    fields.add("job", &S::job, Domain::kState, "its number, once it is submitted").optional();
-    fields.add("tier", &S::tier, Domain::kState, "with which tier");
-    fields.add("promotion", &S::promotion, Domain::kState, "up, else a cascade").optional();
-    fields.add("request", &S::request, Domain::kState, "for whom");
-    fields.add("keys", &S::keys, Domain::kState, "which blocks");
-    fields.add("slots", &S::slots, Domain::kState, "of the primary tier");
-  }
-  friend bool operator==(const Transfer&, const Transfer&) = default;
-};
-
-/// What a tier holds.
-struct TierState {
-  static constexpr std::string_view kWord = "tier";
-  std::vector<std::uint32_t> held;
-  std::uint32_t num_temporary_files = 0;
-  static void declare(auto& fields) {
-    using S = TierState;
-    fields.add("held", &S::held, Domain::kState, "keys, ascending; of files");
-    fields
-        .add("num_temporary_files", &S::num_temporary_files, Domain::kState,
-             "that a file tier left behind")
-        .optional();
-  }
-  friend bool operator==(const TierState&, const TierState&) = default;
-};
+using TierCallRecord = CallRecordOf<std::vector<std::uint32_t>>;
+using Transfer = TransferOf<std::vector<std::uint32_t>>;
+using TierState = TierStateOf<std::vector<std::uint32_t>>;
 
 /// What a manager owes its caller, and its tiers, after a command.
 struct Observation {

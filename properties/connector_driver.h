@@ -33,6 +33,7 @@
 #include "contract/tier_files.h"
 #include "properties/copying_connector_driver.h"
 #include "properties/slot_bytes.h"
+#include "properties/tier_observations.h"
 
 namespace kvfence {
 
@@ -149,14 +150,7 @@ class ConnectorDriver final
 
   ErrorCode run(const connector::TierFaults& command, const World&) {
     if (!has_files(command.tier)) return ErrorCode::kNotInConfig;
-    std::vector<FileFault> faults;
-    for (const tiering::Fault& planned : command.faults) {
-      const std::optional<FileFault> fault = tiering::file_fault_of(planned);
-      if (!fault) return ErrorCode::kBadRange;
-      faults.push_back(*fault);
-    }
-    tier(command.tier).files()->begin(FaultPlan(std::move(faults)));
-    return ErrorCode::kNone;
+    return plan_faults(command.faults, *tier(command.tier).files());
   }
 
   ErrorCode run(const connector::TierDamage& command, const World& world) {
@@ -166,31 +160,15 @@ class ConnectorDriver final
     if (replaces) blocks.push_back(command.at);
     const ErrorCode error = find_keys(command.tier, command.request, command.group, blocks, world);
     if (error != ErrorCode::kNone) return error;
-    TierFiles& files = *tier(command.tier).files();
-    const std::uint64_t right_size = kBlockFileHeaderBytes + slot_bytes_of(Base::setup().spec);
-    switch (command.damage) {
-      case FileDamage::kFlip:
-        files.flip_bit(keys_.front(), command.at);
-        break;
-      case FileDamage::kTruncate:
-        files.resize_file(keys_.front(), command.at % right_size);
-        break;
-      case FileDamage::kGrow:
-        files.resize_file(keys_.front(), right_size + 1 + command.at % right_size);
-        break;
-      case FileDamage::kReplace:
-        if (command.at != command.block) files.copy_file(keys_.back(), keys_.front());
-        break;
-    }
+    damage_file(*tier(command.tier).files(), keys_.front(), command.damage, command.at,
+                keys_.back(), slot_bytes_of(Base::setup().spec));
     return ErrorCode::kNone;
   }
 
   bool has_files(std::uint32_t place) { return has_tier(place) && tier(place).files() != nullptr; }
   bool has_tiers() const { return Base::setup().spec.has_tiers; }
   bool has_tier(std::uint32_t place) { return place < connector().tiers().size(); }
-  ScriptedTier& tier(std::uint32_t place) {
-    return *connector().tiers()[place].template get_if<ScriptedTier>();
-  }
+  ScriptedTier& tier(std::uint32_t place) { return scripted_tier_at(connector().tiers(), place); }
 
   /// Fills keys_.
   ErrorCode find_keys(std::uint32_t place, const std::string& request, GroupId group,
@@ -305,32 +283,7 @@ class ConnectorDriver final
     if (!has_tiers()) return;
     observation().num_tier_jobs.emplace() = connector().num_tier_jobs();
     observation().num_pending_promotions.emplace() = connector().num_pending_promotions();
-    observe_tier_calls();
-  }
-
-  void observe_tier_calls() {
-    if (tier_calls_->empty()) return;
-    std::vector<connector::TierCallRecord>& records = observation().tier_calls.emplace();
-    records.resize(tier_calls_->size());
-    for (std::size_t index = 0; index < records.size(); ++index) {
-      const TierCall& call = (*tier_calls_)[index];
-      connector::TierCallRecord& record = records[index];
-      record.method = call.method;
-      record.tier = call.tier;
-      record.request = call.request;
-      record.job.reset();
-      if (call.method == "submit_store" || call.method == "submit_load") {
-        record.job = static_cast<std::uint32_t>(call.job_id);
-      }
-      record.keys.assign(call.keys.begin(), call.keys.end());
-      record.slots = call.slots;
-      record.answer = call.answer;
-      for (const JobResult& result : call.results) {
-        record.answer += (record.answer.empty() ? "" : " ") + std::to_string(result.job_id) +
-                         (result.success ? " done" : " failed");
-      }
-    }
-    tier_calls_->clear();
+    show_tier_calls(*tier_calls_, observation().tier_calls, observe_keys);
   }
 
   void observe_connector_state() {
@@ -357,28 +310,11 @@ class ConnectorDriver final
 
   void observe_tiers() {
     connector().tier_jobs(job_states_);
-    std::vector<connector::TierTransfer>& jobs = observation().tier_jobs.emplace();
-    jobs.resize(job_states_.size());
-    for (std::size_t index = 0; index < jobs.size(); ++index) {
-      observe_tier_transfer(job_states_[index], jobs[index]);
-      jobs[index].job = static_cast<std::uint32_t>(job_states_[index].id);
-      jobs[index].promotion = job_states_[index].is_promotion;
-    }
+    show_tier_jobs(job_states_, observation().tier_jobs.emplace(), observe_keys);
     connector().pending_promotions(pending_states_);
-    std::vector<connector::TierTransfer>& pending = observation().pending_promotions.emplace();
-    pending.resize(pending_states_.size());
-    for (std::size_t index = 0; index < pending.size(); ++index) {
-      observe_tier_transfer(pending_states_[index], pending[index]);
-      pending[index].job.reset();
-      pending[index].promotion = true;
-    }
-    std::vector<connector::TierContents>& tiers = observation().tiers.emplace();
-    tiers.resize(connector().tiers().size());
-    for (std::uint32_t place = 0; has_tier(place); ++place) {
-      observe_keys(tier(place).held(), tiers[place].held);
-      TierFiles* const files = tier(place).files();
-      tiers[place].num_temporary_files = files ? files->num_temporary_files() : 0;
-    }
+    show_pending_promotions(pending_states_, observation().pending_promotions.emplace(),
+                            observe_keys);
+    show_tiers(connector().tiers(), observation().tiers.emplace(), observe_keys);
     observation().damaged.reset();
     if (slots_) observe_damaged();
   }
@@ -386,22 +322,8 @@ class ConnectorDriver final
   void observe_damaged() {
     KeyList& damaged = observation().damaged.emplace();
     damaged.clear();
-    for (const auto* blocks : {&lists_.t1, &lists_.t2}) {
-      for (const PolicyEntry& block : *blocks) {
-        const bool is_ready = block.status.ref_cnt != kNotReady;
-        if (is_ready && !holds_block(block.key, slots_->view().slot(block.status.slot))) {
-          damaged.emplace_back(block.key);
-        }
-      }
-    }
-  }
-
-  template <class State>
-  static void observe_tier_transfer(const State& state, connector::TierTransfer& shown) {
-    shown.tier = state.tier;
-    shown.request = state.req_id;
-    shown.keys.assign(state.keys.begin(), state.keys.end());
-    shown.slots = state.slots;
+    for_each_damaged(lists_, slots_->view(),
+                     [&](const OffloadKey& key) { damaged.emplace_back(key); });
   }
 
   static void observe_blocks(const std::vector<PolicyEntry>& entries,

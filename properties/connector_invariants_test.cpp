@@ -364,7 +364,7 @@ TEST(ConnectorInvariants, StoredIsKept) {
   });
   expect_caught("C24", [](const Command& command, Observation& shown) {
     if (!std::holds_alternative<TierFinish>(command) || !shown.tiers.has_value()) return false;
-    for (TierContents& tier : in(shown.tiers)) {
+    for (TierState& tier : in(shown.tiers)) {
       if (tier.held.empty()) continue;
       tier.held.pop_back();
       return true;

@@ -118,7 +118,7 @@ void TierLedger::finish(const TierFinish& command) {
 Broken TierLedger::check_contents(const Observation& observation) const {
   for (std::uint32_t place = 0; place < num_tiers_; ++place) {
     const Contents& tier = contents_[place];
-    const TierContents& shown = (*observation.tiers)[place];
+    const TierState& shown = (*observation.tiers)[place];
     const auto wrong = [&](std::string expected, std::string actual) {
       return broken(TierRule::kStoredIsKept, tier_name(place), std::move(expected),
                     std::move(actual));

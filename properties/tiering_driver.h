@@ -28,6 +28,7 @@
 #include "contract/tiering_manager.h"
 #include "contract/tiering_target.h"
 #include "properties/offload_key_list.h"
+#include "properties/tier_observations.h"
 
 namespace kvfence {
 
@@ -70,7 +71,7 @@ class TieringDriver final : public Implementation<TieringTarget> {
     forget_answer();
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative); }, command);
-    observe_calls();
+    show_tier_calls(*calls_, observation_.tier_calls, show_keys);
     observation_.size = manager_->primary().policy().size();
     observation_.num_free_slots = manager_->primary().num_free_slots();
     observation_.num_jobs = manager_->num_jobs();
@@ -83,7 +84,7 @@ class TieringDriver final : public Implementation<TieringTarget> {
   }
 
   std::optional<ImplementationFailure> collect(Observation& observation) override {
-    std::swap(observation, observation_);
+    observation = std::move(observation_);
     return std::nullopt;
   }
 
@@ -100,9 +101,7 @@ class TieringDriver final : public Implementation<TieringTarget> {
   }
 
   bool has_tier(std::uint32_t tier) { return tier < manager_->tiers().size(); }
-  ScriptedTier& tier(std::uint32_t place) {
-    return *manager_->tiers()[place].template get_if<ScriptedTier>();
-  }
+  ScriptedTier& tier(std::uint32_t place) { return scripted_tier_at(manager_->tiers(), place); }
 
   ErrorCode run(const tiering::Lookup& command) {
     observation_.result.emplace() = manager_->lookup(key_of_number(command.key), {command.request});
@@ -225,61 +224,14 @@ class TieringDriver final : public Implementation<TieringTarget> {
 
   ErrorCode run(const tiering::TierFaults& command) {
     if (!has_tier(command.tier) || !tier(command.tier).files()) return ErrorCode::kNotInConfig;
-    std::vector<FileFault> faults;
-    for (const tiering::Fault& planned : command.faults) {
-      const std::optional<FileFault> fault = tiering::file_fault_of(planned);
-      if (!fault) return ErrorCode::kBadRange;
-      faults.push_back(*fault);
-    }
-    tier(command.tier).files()->begin(FaultPlan(std::move(faults)));
-    return ErrorCode::kNone;
+    return plan_faults(command.faults, *tier(command.tier).files());
   }
 
   ErrorCode run(const tiering::TierDamage& command) {
     if (!has_tier(command.tier) || !tier(command.tier).files()) return ErrorCode::kNotInConfig;
-    TierFiles& files = *tier(command.tier).files();
-    constexpr std::uint64_t kRightSize = kBlockFileHeaderBytes + tiering::kBlockBytes;
-    const OffloadKey key = key_of_number(command.key);
-    switch (command.damage) {
-      case FileDamage::kFlip:
-        files.flip_bit(key, command.at);
-        break;
-      case FileDamage::kTruncate:
-        files.resize_file(key, command.at % kRightSize);
-        break;
-      case FileDamage::kGrow:
-        files.resize_file(key, kRightSize + 1 + command.at % kRightSize);
-        break;
-      case FileDamage::kReplace:
-        if (command.at != command.key) files.copy_file(key_of_number(command.at), key);
-        break;
-    }
+    damage_file(*tier(command.tier).files(), key_of_number(command.key), command.damage, command.at,
+                key_of_number(command.at), tiering::kBlockBytes);
     return ErrorCode::kNone;
-  }
-
-  void observe_calls() {
-    if (calls_->empty()) return;
-    std::vector<tiering::TierCallRecord>& records = observation_.tier_calls.emplace();
-    records.resize(calls_->size());
-    for (std::size_t index = 0; index < records.size(); ++index) {
-      TierCall& call = (*calls_)[index];
-      tiering::TierCallRecord& record = records[index];
-      record.method = call.method;
-      record.tier = call.tier;
-      record.request = call.request;
-      record.job.reset();
-      if (call.method == "submit_store" || call.method == "submit_load") {
-        record.job = static_cast<std::uint32_t>(call.job_id);
-      }
-      numbers_of(call.keys, record.keys);
-      record.slots = call.slots;
-      record.answer = call.answer;
-      for (const JobResult& result : call.results) {
-        record.answer += (record.answer.empty() ? "" : " ") + std::to_string(result.job_id) +
-                         (result.success ? " done" : " failed");
-      }
-    }
-    calls_->clear();
   }
 
   void show_transfers(bool with_state) {
@@ -290,28 +242,14 @@ class TieringDriver final : public Implementation<TieringTarget> {
       return;
     }
     manager_->jobs(job_states_);
-    std::vector<tiering::Transfer>& jobs = observation_.jobs.emplace();
-    jobs.resize(job_states_.size());
-    for (std::size_t index = 0; index < jobs.size(); ++index) {
-      show_transfer(job_states_[index], jobs[index]);
-      jobs[index].job = static_cast<std::uint32_t>(job_states_[index].id);
-      jobs[index].promotion = job_states_[index].is_promotion;
-    }
+    show_tier_jobs(job_states_, observation_.jobs.emplace(), show_keys);
     manager_->pending(pending_states_);
-    std::vector<tiering::Transfer>& pending = observation_.pending.emplace();
-    pending.resize(pending_states_.size());
-    for (std::size_t index = 0; index < pending.size(); ++index) {
-      show_transfer(pending_states_[index], pending[index]);
-      pending[index].promotion = true;
-    }
-    std::vector<tiering::TierState>& tiers = observation_.tiers.emplace();
-    tiers.resize(manager_->tiers().size());
-    for (std::uint32_t place = 0; has_tier(place); ++place) {
-      numbers_of(tier(place).held(), tiers[place].held);
-      std::sort(tiers[place].held.begin(), tiers[place].held.end());
-      TierFiles* const files = tier(place).files();
-      tiers[place].num_temporary_files = files ? files->num_temporary_files() : 0;
-    }
+    show_pending_promotions(pending_states_, observation_.pending.emplace(), show_keys);
+    show_tiers(manager_->tiers(), observation_.tiers.emplace(),
+               [](const std::vector<OffloadKey>& keys, std::vector<std::uint32_t>& numbers) {
+                 show_keys(keys, numbers);
+                 std::sort(numbers.begin(), numbers.end());
+               });
   }
 
   void show_damaged(bool with_state) {
@@ -319,22 +257,12 @@ class TieringDriver final : public Implementation<TieringTarget> {
     if (!with_state || !has_files_) return;
     std::vector<std::uint32_t>& damaged = observation_.damaged.emplace();
     damaged.clear();
-    for (const auto* blocks : {&lists_.t1, &lists_.t2}) {
-      for (const PolicyEntry& block : *blocks) {
-        const bool is_ready = block.status.ref_cnt != kNotReady;
-        if (is_ready && !holds_block(block.key, primary_.slot(block.status.slot))) {
-          damaged.push_back(number_of(block.key));
-        }
-      }
-    }
+    for_each_damaged(lists_, primary_,
+                     [&](const OffloadKey& key) { damaged.push_back(number_of(key)); });
   }
 
-  template <class State>
-  static void show_transfer(const State& state, tiering::Transfer& shown) {
-    shown.tier = state.tier;
-    shown.request = state.req_id;
-    numbers_of(state.keys, shown.keys);
-    shown.slots = state.slots;
+  static void show_keys(const std::vector<OffloadKey>& keys, std::vector<std::uint32_t>& numbers) {
+    numbers_of(keys, numbers);
   }
 
   std::string name_;
