@@ -21,6 +21,19 @@
 
 namespace kvfence {
 
+/// An implementation that failed in a command.
+template <class Target>
+Divergence divergence_of(const Implementation<Target>& implementation,
+                         const ImplementationFailure& failure, std::size_t step) {
+  Divergence divergence;
+  divergence.step = step;
+  divergence.oracle = "implementation";
+  divergence.expected = "an answer";
+  divergence.actual = "none";
+  divergence.message = implementation.name() + ": " + failure.message;
+  return divergence;
+}
+
 struct LockstepOptions {
   bool compare = true;     ///< the two observations must be equal
   bool invariants = true;  ///< the target's invariants must hold on one side
@@ -77,8 +90,10 @@ class Lockstep {
 
   std::optional<Divergence> meets(const std::vector<Field>& expectation,
                                   const Observation& observation, std::size_t step);
-  Divergence implementation_failed(const Implementation<Target>& implementation,
-                                   const ImplementationFailure& failure) const;
+  Divergence failed(const Implementation<Target>& implementation,
+                    const ImplementationFailure& failure) const {
+    return divergence_of(implementation, failure, num_commands_);
+  }
 
   Implementation<Target>& expected_;
   Implementation<Target>& actual_;
@@ -103,8 +118,8 @@ std::optional<Divergence> Lockstep<Target>::start(const Config& config) {
   num_commands_ = 0;
   num_collected_ = 0;
   for (Slot& slot : slots_) slot.expected = Observation{};
-  if (auto failure = expected_.reset(config)) return implementation_failed(expected_, *failure);
-  if (auto failure = actual_.reset(config)) return implementation_failed(actual_, *failure);
+  if (auto failure = expected_.reset(config)) return failed(expected_, *failure);
+  if (auto failure = actual_.reset(config)) return failed(actual_, *failure);
   return std::nullopt;
 }
 
@@ -118,14 +133,14 @@ std::optional<Divergence> Lockstep<Target>::step(
   Slot& slot = slots_[num_commands_ % slots_.size()];
   world_.apply(command);
   if (auto failure = expected_.submit(command, world_, observe)) {
-    return implementation_failed(expected_, *failure);
+    return failed(expected_, *failure);
   }
   if (auto failure = expected_.collect(slot.expected)) {
-    return implementation_failed(expected_, *failure);
+    return failed(expected_, *failure);
   }
   reach_.count(command, before, slot.expected, world_);
   if (auto failure = actual_.submit(command, world_, observe)) {
-    return implementation_failed(actual_, *failure);
+    return failed(actual_, *failure);
   }
   const std::size_t step = num_commands_++;
   if (expectation) {
@@ -157,9 +172,7 @@ std::optional<Divergence> Lockstep<Target>::collect_oldest() {
   // What the other side does not report keeps the expected value: nothing is claimed about it.
   if (actual_.window() > 1) actual_observation_ = expected;
   if (auto failure = actual_.collect(actual_observation_)) {
-    Divergence divergence = implementation_failed(actual_, *failure);
-    divergence.step = step;
-    return divergence;
+    return divergence_of(actual_, *failure, step);
   }
   ++num_collected_;
   if (!options_.compare || expected == actual_observation_) return std::nullopt;
@@ -175,18 +188,6 @@ std::optional<Divergence> Lockstep<Target>::meets(const std::vector<Field>& expe
   return matches(expectation, observation, step, [this](std::string_view symbol) {
     return Checks<Target>::resolve(world_, symbol);
   });
-}
-
-template <class Target>
-Divergence Lockstep<Target>::implementation_failed(const Implementation<Target>& implementation,
-                                                   const ImplementationFailure& failure) const {
-  Divergence divergence;
-  divergence.step = num_commands_;
-  divergence.oracle = "implementation";
-  divergence.expected = "an answer";
-  divergence.actual = "none";
-  divergence.message = implementation.name() + ": " + failure.message;
-  return divergence;
 }
 
 /// Runs a scenario from its start: nothing if all is well.

@@ -14,20 +14,13 @@
 
 namespace kvfence {
 
-/// What becomes of a failure of an implementation that runs alone, in the last of its commands;
-/// Lockstep says it of two.
+/// What becomes of a failure of an implementation that runs alone, in the last of its commands.
 template <class Target>
 std::optional<Divergence> alone_failed(const Implementation<Target>& implementation,
                                        const std::optional<ImplementationFailure>& failure,
                                        std::size_t num_commands) {
   if (!failure) return std::nullopt;
-  Divergence divergence;
-  divergence.step = num_commands == 0 ? 0 : num_commands - 1;
-  divergence.oracle = "implementation";
-  divergence.expected = "an answer";
-  divergence.actual = "none";
-  divergence.message = implementation.name() + ": " + failure->message;
-  return divergence;
+  return divergence_of(implementation, *failure, num_commands == 0 ? 0 : num_commands - 1);
 }
 
 template <class Target>
