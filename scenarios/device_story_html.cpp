@@ -2,7 +2,6 @@
 /// styles, so that the page is XML.
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "properties/xml_text.h"
 #include "scenarios/device_story.h"
 #include "scenarios/explain_picture.h"
+#include "scenarios/svg_writer.h"
 
 namespace kvfence {
 namespace {
@@ -97,19 +97,6 @@ document.addEventListener('click', function (event) {
 });
 )";
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f", value);
-  return text;
-}
-
-// The overload for numbers would hide it.
-using kvfence::xml_attribute;
-
-std::string xml_attribute(std::string_view name, double value) {
-  return xml_attribute(name, std::string_view(number(value)));
-}
-
 std::string rectangle(double x, double y, double width, double height, std::string_view style) {
   return "<rect" + xml_attribute("x", x) + xml_attribute("y", y) + xml_attribute("width", width) +
          xml_attribute("height", height) + xml_attribute("class", style);
@@ -145,7 +132,7 @@ class Picture {
     const double height = pages_top + static_cast<double>(pages_.size()) * kPageHeight + 14;
     out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + xml_attribute("width", width_) +
            xml_attribute("height", height) +
-           xml_attribute("viewBox", "0 0 " + number(width_) + " " + number(height)) + ">\n";
+           xml_attribute("viewBox", "0 0 " + svg_number(width_) + " " + svg_number(height)) + ">\n";
     draw_commands(height);
     for (const StoryLane lane : lanes_of(story_)) {
       const double y = y_of(lane);
@@ -242,12 +229,12 @@ class Picture {
     const double x = middle(operation.enqueued);
     const Box box = box_of(operation);
     const double y = y_of(operation.lane) - kBarHeight / 2;
-    out_ +=
-        "<path" + xml_attribute("class", "link") +
-        xml_attribute("d", "M " + number(x) + " " + number(y_of(kHostLane)) + " C " + number(x) +
-                               " " + number(y - 10) + ", " + number(box.x + 8) + " " +
-                               number(y - 30) + ", " + number(box.x + 8) + " " + number(y)) +
-        "/>\n";
+    out_ += "<path" + xml_attribute("class", "link") +
+            xml_attribute("d", "M " + svg_number(x) + " " + svg_number(y_of(kHostLane)) + " C " +
+                                   svg_number(x) + " " + svg_number(y - 10) + ", " +
+                                   svg_number(box.x + 8) + " " + svg_number(y - 30) + ", " +
+                                   svg_number(box.x + 8) + " " + svg_number(y)) +
+            "/>\n";
   }
 
   void draw(const StoryOperation& operation) {

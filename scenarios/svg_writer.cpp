@@ -6,28 +6,21 @@
 #include "properties/xml_text.h"
 
 namespace kvfence {
-namespace {
 
-/// One digit behind the point is a tenth of a pixel.
-std::string number(double value) {
+std::string svg_number(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f", value);
   return text;
 }
 
-// The overload for numbers would hide it.
-using kvfence::xml_attribute;
-
 std::string xml_attribute(std::string_view name, double value) {
-  return xml_attribute(name, std::string_view(number(value)));
+  return xml_attribute(name, std::string_view(svg_number(value)));
 }
-
-}  // namespace
 
 SvgWriter::SvgWriter(double width, double height, std::string_view title) {
   out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + xml_attribute("width", width) +
          xml_attribute("height", height) +
-         xml_attribute("viewBox", "0 0 " + number(width) + " " + number(height)) +
+         xml_attribute("viewBox", "0 0 " + svg_number(width) + " " + svg_number(height)) +
          " font-family=\"sans-serif\" font-size=\"12\">\n<title>" + escape_xml(title) +
          "</title>\n";
   rectangle({0, 0}, width, height, "#ffffff");
@@ -43,7 +36,7 @@ void SvgWriter::put_points(const std::vector<SvgPoint>& points) {
   out_ += " points=\"";
   for (std::size_t index = 0; index < points.size(); ++index) {
     if (index > 0) out_ += ' ';
-    out_ += number(points[index].x) + "," + number(points[index].y);
+    out_ += svg_number(points[index].x) + "," + svg_number(points[index].y);
   }
   out_ += '"';
 }
@@ -77,8 +70,8 @@ void SvgWriter::text(SvgPoint at, std::string_view text, Anchor anchor, double a
           xml_attribute("text-anchor", kAnchors[static_cast<int>(anchor)]) +
           xml_attribute("fill", "#222");
   if (angle != 0) {
-    out_ += xml_attribute(
-        "transform", "rotate(" + number(angle) + " " + number(at.x) + " " + number(at.y) + ")");
+    out_ += xml_attribute("transform", "rotate(" + svg_number(angle) + " " + svg_number(at.x) +
+                                           " " + svg_number(at.y) + ")");
   }
   out_ += ">" + escape_xml(text) + "</text>\n";
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Writes one SVG picture: well-formed by construction, without styles or scripts from outside.
+/// Writes SVG pictures: well-formed by construction, without styles or scripts from outside.
 
 #include <string>
 #include <string_view>
@@ -12,6 +12,11 @@ struct SvgPoint {
   double x = 0;
   double y = 0;
 };
+
+/// One digit behind the point, which is a tenth of a pixel.
+std::string svg_number(double value);
+/// name="value", with a space in front (properties/xml_text.h).
+std::string xml_attribute(std::string_view name, double value);
 
 class SvgWriter {
  public:
