@@ -1,11 +1,11 @@
 # One way to declare each kind of target. Sources are listed by hand.
 
-# kvfence_precompile(<target> [TEST] [HASTENED])
+# kvfence_precompile(<target> [TEST] [HASTENED | UNOPTIMIZED])
 # Under sanitizers the standard library's headers, and with TEST GoogleTest's, are compiled once and
 # not once a file. In a release build so are those of tests alone: it shows whether each other file
 # includes what it uses, a debug build whether tests do.
 function(kvfence_precompile target)
-  cmake_parse_arguments(ARG "TEST;HASTENED" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "TEST;HASTENED;UNOPTIMIZED" "" "" ${ARGN})
   if(NOT KVFENCE_SANITIZE AND NOT (ARG_TEST AND CMAKE_BUILD_TYPE STREQUAL "Release"))
     return()
   endif()
@@ -15,6 +15,8 @@ function(kvfence_precompile target)
   endif()
   if(ARG_HASTENED)
     string(APPEND headers _hastened)
+  elseif(ARG_UNOPTIMIZED)
+    string(APPEND headers _unoptimized)
   endif()
   if(NOT TARGET ${headers})
     set(source ${PROJECT_BINARY_DIR}/${headers}.cpp)
@@ -24,6 +26,8 @@ function(kvfence_precompile target)
       kvfence_warnings kvfence_instrumentation $<$<BOOL:${ARG_TEST}>:GTest::gtest>)
     if(ARG_HASTENED)
       kvfence_hasten_build(${headers})
+    elseif(ARG_UNOPTIMIZED)
+      kvfence_hasten_build(${headers} UNOPTIMIZED)
     endif()
     target_compile_options(${headers} PRIVATE
       "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
@@ -47,18 +51,19 @@ function(kvfence_not_fuzzed target)
   endif()
 endfunction()
 
-# kvfence_hasten_build(<target> [SANITIZED_ONLY | RELEASE_ONLY])
+# kvfence_hasten_build(<target> [SANITIZED_ONLY | RELEASE_ONLY] [UNOPTIMIZED])
 # For code that takes longer to optimize than to run: under sanitizers without optimization, which
-# costs a third of the time, else with little. Debug builds are as they are.
+# costs a third of the time, else with little, or with none. Debug builds are as they are.
 function(kvfence_hasten_build target)
-  cmake_parse_arguments(ARG "SANITIZED_ONLY;RELEASE_ONLY" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "SANITIZED_ONLY;RELEASE_ONLY;UNOPTIMIZED" "" "" ${ARGN})
   if(KVFENCE_SANITIZE)
     if(NOT ARG_RELEASE_ONLY)
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
       kvfence_not_fuzzed(${target})
     endif()
   elseif(NOT ARG_SANITIZED_ONLY)
-    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+    set(level $<IF:$<BOOL:${ARG_UNOPTIMIZED}>,-O0,-O1>)
+    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${level}>)
   endif()
 endfunction()
 
@@ -159,8 +164,8 @@ function(kvfence_add_test name)
   if(name MATCHES "planted_bugs_test$")
     # Optimized: it draws hundreds of thousands of commands.
   elseif(ARG_LABEL STREQUAL "unit")
-    kvfence_hasten_build(${name})
-    kvfence_precompile(${name} TEST HASTENED)
+    kvfence_hasten_build(${name} UNOPTIMIZED)
+    kvfence_precompile(${name} TEST UNOPTIMIZED)
   else()
     # What others draw runs in the libraries, for the most part.
     kvfence_hasten_build(${name} RELEASE_ONLY)
