@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/cache_policy.h"
 #include "contract/declare.h"
-#include "contract/types.h"
 
 namespace kvfence::tiering {
 
