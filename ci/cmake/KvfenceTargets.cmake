@@ -143,15 +143,15 @@ function(kvfence_compile_once_a_target library source)
   endforeach()
 endfunction()
 
-# kvfence_add_test(<name> LABEL <unit|property|fuzz|scenario|lint|canary> SOURCES ... LINKS ...)
-# A GoogleTest program and its ctest entry.
+# kvfence_add_test(<name> [SELDOM_RUN] LABEL <unit|property|fuzz|scenario|lint|canary> SOURCES ... LINKS ...)
+# A GoogleTest program and its ctest entry. SELDOM_RUN: not worth optimizing, as unit tests are not.
 function(kvfence_add_test name)
   # What is caught or counted is so in the optimized build; it has nothing to do with memory.
   if(NOT KVFENCE_BUILD_TESTS OR
      (KVFENCE_SANITIZE AND name MATCHES "(planted_bugs|operation_count|no_allocation)_test$"))
     return()
   endif()
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "SELDOM_RUN" "LABEL;TIMEOUT" "SOURCES;LINKS" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE
@@ -163,7 +163,7 @@ function(kvfence_add_test name)
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
   if(name MATCHES "planted_bugs_test$")
     # Optimized: it draws hundreds of thousands of commands.
-  elseif(ARG_LABEL STREQUAL "unit")
+  elseif(ARG_SELDOM_RUN OR ARG_LABEL STREQUAL "unit")
     kvfence_hasten_build(${name} UNOPTIMIZED)
     kvfence_precompile(${name} TEST UNOPTIMIZED)
   else()
