@@ -26,6 +26,7 @@
 #include "contract/connector_target.h"
 #include "contract/declare.h"
 #include "contract/engine_device.h"
+#include "contract/kv_pages.h"
 #include "contract/scheduler_target.h"
 #include "contract/shared_fields.h"
 
@@ -182,22 +183,6 @@ struct EndedTransfer {
   friend bool operator==(const EndedTransfer&, const EndedTransfer&) = default;
 };
 
-/// A block, or the part of a slot that takes one, to which something was written.
-struct KVPage {
-  static constexpr std::string_view kWord = "page";
-  std::uint32_t rank = 0;
-  std::uint32_t number = 0;
-  std::vector<std::uint32_t> symbols;
-  static void declare(auto& fields) {
-    using S = KVPage;
-    fields.add("rank", &S::rank, Domain::kState, "where").optional();
-    fields.add("number", &S::number, Domain::kState, "which");
-    fields.add("symbols", &S::symbols, Domain::kState,
-               "one a token, the low 32 bits; 0: nothing; 1: bytes that are nobody's");
-  }
-  friend bool operator==(const KVPage&, const KVPage&) = default;
-};
-
 /// The low 32 bits of a symbol, of which 0 and 1 keep their meaning.
 inline std::uint32_t shortened(Symbol symbol) { return static_cast<std::uint32_t>(symbol); }
 
@@ -226,8 +211,8 @@ struct Observation : scheduler::Observation {
   std::uint32_t num_misuses = 0;
 
   // The whole state: where asked for, and not with tokens_only.
-  Reusable<std::vector<KVPage>> gpu_kv;
-  Reusable<std::vector<KVPage>> cpu_kv;
+  Reusable<KVPages> gpu_kv;
+  Reusable<KVPages> cpu_kv;
 
   static void declare(auto& fields) {
     using S = Observation;

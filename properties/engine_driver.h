@@ -589,8 +589,10 @@ class EngineDriver final : public Implementation<EngineTarget> {
     if (setup_.tokens_only) return forget_pages();
     const engine::DeviceOptions& options = setup_.device;
     page_symbols_.resize(options.block_size);
-    Pages gpu(observation_.gpu_kv.emplace());
-    Pages cpu(observation_.cpu_kv.emplace());
+    engine::KVPages& gpu = observation_.gpu_kv.emplace();
+    engine::KVPages& cpu = observation_.cpu_kv.emplace();
+    gpu.clear();
+    cpu.clear();
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       const Device& device = *ranks_[rank].device;
       observe_pages(gpu, rank, options.num_gpu_blocks,
@@ -600,35 +602,14 @@ class EngineDriver final : public Implementation<EngineTarget> {
     }
   }
 
-  /// A list of pages that is written over, so that what it has is used again.
-  class Pages {
-   public:
-    explicit Pages(std::vector<engine::KVPage>& list) : list_(list) {}
-    ~Pages() { list_.resize(size_); }
-    Pages(const Pages&) = delete;
-    Pages& operator=(const Pages&) = delete;
-
-    engine::KVPage& next() {
-      if (size_ == list_.size()) list_.emplace_back();
-      return list_[size_++];
-    }
-
-   private:
-    std::vector<engine::KVPage>& list_;
-    std::size_t size_ = 0;
-  };
-
   /// read(page) fills page_symbols_; false: there is nothing to show.
   template <class Read>
-  void observe_pages(Pages& pages, std::uint32_t rank, std::uint32_t num_pages, Read read) const {
+  void observe_pages(engine::KVPages& pages, std::uint32_t rank, std::uint32_t num_pages,
+                     Read read) const {
     for (std::uint32_t number = 0; number < num_pages; ++number) {
       if (!read(number)) continue;
-      engine::KVPage& page = pages.next();
-      page.rank = rank;
-      page.number = number;
-      if (page.symbols.size() != page_symbols_.size()) page.symbols.resize(page_symbols_.size());
-      std::transform(page_symbols_.begin(), page_symbols_.end(), page.symbols.begin(),
-                     engine::shortened);
+      std::transform(page_symbols_.begin(), page_symbols_.end(),
+                     pages.add(rank, number, page_symbols_.size()).begin(), engine::shortened);
     }
   }
 

@@ -19,14 +19,6 @@ Divergence broken(Rule rule, std::string_view member, const T& expected, const T
   return broken_rule(kInvariants[rule], member, expected, actual);
 }
 
-/// What a rank's page holds; nothing at all if it is not listed.
-KVPage page_at(const std::vector<KVPage>& pages, std::uint32_t rank, std::uint32_t number) {
-  for (const KVPage& page : pages) {
-    if (page.rank == rank && page.number == number) return page;
-  }
-  return {rank, number, {}};
-}
-
 }  // namespace
 
 std::optional<Divergence> TokenOracle::check(const Command& command,
@@ -164,8 +156,8 @@ std::optional<Divergence> Invariants::check_arrival(const Transfer& transfer,
   std::size_t at = 0;
   for (std::size_t group = 0; group < transfer.group_sizes.size(); ++group) {
     for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
-      const KVPage page = page_at(transfer.store ? *observation.cpu_kv : *observation.gpu_kv,
-                                  transfer.rank, pages[at]);
+      const KVPages& shown = transfer.store ? *observation.cpu_kv : *observation.gpu_kv;
+      const KVPage page = shown.find(transfer.rank, pages[at]);
       // A store leaves out what is stored already, so that nothing is known of its later blocks.
       std::optional<std::uint32_t> place;
       if (!transfer.store) place = transfer.block_indices[group] + index;

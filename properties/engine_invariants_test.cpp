@@ -83,6 +83,13 @@ void edit(Reusable<T>& answer, const std::function<void(T&)>& change) {
   answer.emplace() = changed;
 }
 
+void edit_pages(Reusable<KVPages>& answer,
+                const std::function<void(std::vector<KVPage>&)>& change) {
+  std::vector<KVPage> pages = answer->list();
+  change(pages);
+  answer.emplace() = KVPages(pages);
+}
+
 std::optional<Divergence> judge(const std::vector<Shown>& run) {
   Invariants invariants = make_invariants();
   for (std::size_t step = 0; step < run.size(); ++step) {
@@ -183,14 +190,13 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
       {"what_was_stored_is_there",
        [&](Observation& now) {
          if (!has_ended(now, true)) return false;
-         edit<std::vector<KVPage>>(now.cpu_kv,
-                                   [](auto& pages) { ++pages.front().symbols.front(); });
+         edit_pages(now.cpu_kv, [](auto& pages) { ++pages.front().symbols.front(); });
          return true;
        }},
       {"what_was_loaded_is_there",
        [&](Observation& now) {
          if (!has_ended(now, false)) return false;
-         edit<std::vector<KVPage>>(now.gpu_kv, [](auto& pages) {
+         edit_pages(now.gpu_kv, [](auto& pages) {
            for (KVPage& page : pages) ++page.symbols.back();
          });
          return true;

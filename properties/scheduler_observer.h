@@ -303,7 +303,9 @@ class SchedulerObserver {
     keys.resize(num_blocks);
     for (BlockId block = 0; block < num_blocks; ++block) {
       ref_cnts[block] = pool.ref_cnt(block);
-      keys[block].assign(std::string_view(pool.block_key(block)));
+      // Most blocks keep theirs.
+      const auto& key = pool.block_key(block);
+      if (keys[block] != key) keys[block].assign(std::string_view(key));
     }
   }
 

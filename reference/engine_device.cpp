@@ -125,10 +125,13 @@ bool EngineDevice::advance(worker::Stream stream) {
 
 bool EngineDevice::read_page(const std::vector<engine::Symbol>& pages, std::uint32_t page,
                              std::span<engine::Symbol> symbols) const {
-  const auto first = pages.begin() + static_cast<std::ptrdiff_t>(index_of({page, 0}));
-  std::copy_n(first, options_.block_size, symbols.begin());
-  return std::any_of(symbols.begin(), symbols.end(),
-                     [](engine::Symbol symbol) { return symbol != toy_model::kUnwritten; });
+  const engine::Symbol* next = &pages[index_of({page, 0})];
+  bool is_written = false;
+  for (engine::Symbol& symbol : symbols) {
+    symbol = *next++;
+    is_written |= symbol != toy_model::kUnwritten;
+  }
+  return is_written;
 }
 
 worker::Counts EngineDevice::counts() const {

@@ -212,9 +212,9 @@ class EngineTeller {
     }
   }
 
-  void show(const std::vector<engine::KVPage>& pages, bool is_gpu) {
+  void show(const engine::KVPages& pages, bool is_gpu) {
     const std::size_t command = story_.commands.size() - 1;
-    for (const engine::KVPage& page : pages) {
+    for (const engine::KVPage& page : pages.list()) {
       recorders_[page.rank]->show(tokens_.content_of(page, is_gpu, command));
     }
   }
