@@ -23,8 +23,6 @@
 
 #include "contract/check.h"
 #include "contract/connector_target.h"
-#include "contract/file_fault.h"
-#include "contract/file_tier.h"
 #include "contract/implementation.h"
 #include "contract/kv_output_aggregator.h"
 #include "contract/offloading_connector.h"

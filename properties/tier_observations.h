@@ -92,18 +92,23 @@ void show_tier_calls(TierCalls& calls, Reusable<std::vector<tiering::CallRecordO
   calls.clear();
 }
 
+/// What a job and a promotion that is queued have in common.
+template <class State, class Keys, class ShowKeys>
+void show_tier_transfer(const State& state, tiering::TransferOf<Keys>& shown, ShowKeys show_keys) {
+  shown.tier = state.tier;
+  shown.request = state.req_id;
+  show_keys(state.keys, shown.keys);
+  shown.slots = state.slots;
+}
+
 template <class Keys, class ShowKeys>
 void show_tier_jobs(const std::vector<TierJobState>& jobs,
                     std::vector<tiering::TransferOf<Keys>>& shown, ShowKeys show_keys) {
   shown.resize(jobs.size());
   for (std::size_t index = 0; index < jobs.size(); ++index) {
-    const TierJobState& job = jobs[index];
-    shown[index].job = static_cast<std::uint32_t>(job.id);
-    shown[index].tier = job.tier;
-    shown[index].promotion = job.is_promotion;
-    shown[index].request = job.req_id;
-    show_keys(job.keys, shown[index].keys);
-    shown[index].slots = job.slots;
+    show_tier_transfer(jobs[index], shown[index], show_keys);
+    shown[index].job = static_cast<std::uint32_t>(jobs[index].id);
+    shown[index].promotion = jobs[index].is_promotion;
   }
 }
 
@@ -112,13 +117,9 @@ void show_pending_promotions(const std::vector<PendingPromotionState>& promotion
                              std::vector<tiering::TransferOf<Keys>>& shown, ShowKeys show_keys) {
   shown.resize(promotions.size());
   for (std::size_t index = 0; index < promotions.size(); ++index) {
-    const PendingPromotionState& promotion = promotions[index];
+    show_tier_transfer(promotions[index], shown[index], show_keys);
     shown[index].job.reset();
-    shown[index].tier = promotion.tier;
     shown[index].promotion = true;
-    shown[index].request = promotion.req_id;
-    show_keys(promotion.keys, shown[index].keys);
-    shown[index].slots = promotion.slots;
   }
 }
 

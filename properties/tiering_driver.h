@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "contract/check.h"
-#include "contract/file_fault.h"
 #include "contract/implementation.h"
 #include "contract/scripted_tier.h"
 #include "contract/tier_files.h"
