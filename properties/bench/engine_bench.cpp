@@ -185,4 +185,7 @@ BENCHMARK(BM_CommandsReference)->UseManualTime()->Unit(benchmark::kMillisecond);
 }  // namespace
 }  // namespace kvfence
 
-int main(int argc, char** argv) { return kvfence::run_benchmarks("engine_bench", argc, argv); }
+int main(int argc, char** argv) {
+  benchmark::AddCustomContext("allocator", KVFENCE_ALLOCATOR);
+  return kvfence::run_benchmarks("engine_bench", argc, argv);
+}

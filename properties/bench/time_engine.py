@@ -30,16 +30,17 @@ WHAT = {
 COUNTERS = ("ns_per_command", "ns_per_step", "commands_per_step")
 
 
-def run_once(program: pathlib.Path, min_time: float) -> Dict[str, Dict[str, float]]:
+def run_once(program: pathlib.Path, min_time: float) -> dict:
     output = output_of([str(program), f"--benchmark_min_time={min_time}", "--benchmark_format=json"])
-    measured = {}
-    for one in json.loads(output)["benchmarks"]:
+    answer = json.loads(output)
+    measured: Dict[str, Dict[str, float]] = {}
+    for one in answer["benchmarks"]:
         if one.get("error_occurred"):
             raise Failure(f"{one['name']}: {one['error_message']}")
         measured[one["name"].split("/")[0]] = {counter: one[counter] for counter in COUNTERS}
     if set(measured) != set(WHAT):
         raise Failure(f"{program} timed {sorted(measured)}, expected {sorted(WHAT)}")
-    return measured
+    return {"allocator": answer["context"]["allocator"], "measured": measured}
 
 
 def measure(arguments: argparse.Namespace) -> dict:
@@ -50,14 +51,15 @@ def measure(arguments: argparse.Namespace) -> dict:
         rounds.append(run_once(arguments.program, arguments.min_time))
 
     def a_second(name: str, counter: str) -> dict:
-        return summary([1e9 / one[name][counter] for one in rounds])
+        return summary([1e9 / one["measured"][name][counter] for one in rounds])
 
     return {
         "date": arguments.date,
         "machine": machine(),
+        "allocator": rounds[0]["allocator"],
         "load": [round(load_before, 1), round(os.getloadavg()[0], 1)],
         "rounds": arguments.rounds,
-        "commands_per_step": rounds[0]["BM_Campaign"]["commands_per_step"],
+        "commands_per_step": rounds[0]["measured"]["BM_Campaign"]["commands_per_step"],
         "commands_a_second": {name: a_second(name, "ns_per_command") for name in WHAT},
         "steps_a_second": {name: a_second(name, "ns_per_step") for name in WHAT},
     }
@@ -79,7 +81,7 @@ def results_page(results: dict, command: str) -> str:
     return ("# Results: engine\n\n"
             "Written by `time_engine.py`; what the figures mean stands in [README.md](README.md).\n\n"
             f"- command: `{command}`\n"
-            "- build: `cmake --preset release` (-O3 -DNDEBUG)\n"
+            f"- build: `cmake --preset release` (-O3 -DNDEBUG); allocator: {results['allocator']}\n"
             f"- machine: {results['machine']}; load average {results['load'][0]} before, {results['load'][1]} after\n"
             f"- date: {results['date']}\n\n{text_of(results)}")
 
