@@ -16,6 +16,10 @@ constexpr std::size_t kAlignment = 256;
 /// Addresses for the device's names of registered memory: a worker registers a region or two.
 constexpr std::size_t kDeviceNamesBytes = std::size_t{1} << 36;
 
+/// Up to here a device's memory is on the heap, whose pages the kernel need not bring anew for each
+/// of a campaign's short-lived devices.
+constexpr std::size_t kOnHeapBytes = std::size_t{1} << 20;
+
 std::size_t rounded_up(std::size_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
 }
@@ -29,6 +33,14 @@ std::byte* map(std::size_t size, int protection) {
 
 std::uintptr_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
+/// `size` bytes that begin at a multiple of kAlignment.
+std::byte* allocate_aligned(std::size_t size, std::unique_ptr<std::byte[]>& owner) {
+  std::size_t space = size + kAlignment;
+  owner = std::make_unique_for_overwrite<std::byte[]>(space);
+  void* start = owner.get();
+  return static_cast<std::byte*>(std::align(kAlignment, size, start, space));
+}
+
 }  // namespace
 
 AddressSpace::AddressSpace(std::size_t device_memory_bytes,
@@ -38,12 +50,14 @@ AddressSpace::AddressSpace(std::size_t device_memory_bytes,
   KVFENCE_CHECK(device_memory_bytes > 0, "a device has memory");
   // Twice the memory, so that the gaps between allocations never are what runs out first.
   device_addresses_ = {map(2 * device_memory_bytes, PROT_NONE), 2 * device_memory_bytes, 0};
-  device_memory_ = map(2 * device_memory_bytes, PROT_READ | PROT_WRITE);
+  device_memory_ = device_addresses_.size <= kOnHeapBytes
+                       ? allocate_aligned(device_addresses_.size, on_heap_)
+                       : map(device_addresses_.size, PROT_READ | PROT_WRITE);
 }
 
 AddressSpace::~AddressSpace() {
   munmap(device_addresses_.begin, device_addresses_.size);
-  munmap(device_memory_, device_addresses_.size);
+  if (!on_heap_) munmap(device_memory_, device_addresses_.size);
   if (device_names_.begin != nullptr) munmap(device_names_.begin, device_names_.size);
 }
 
@@ -71,11 +85,7 @@ const Allocation* AddressSpace::allocate_device(std::size_t size) {
 }
 
 const Allocation* AddressSpace::allocate_pinned(std::size_t size) {
-  const std::size_t reserved = rounded_up(size) + kAlignment;
-  pinned_.push_back(std::make_unique<std::byte[]>(reserved));
-  void* start = pinned_.back().get();
-  std::size_t space = reserved;
-  auto* bytes = static_cast<std::byte*>(std::align(kAlignment, size, start, space));
+  std::byte* const bytes = allocate_aligned(rounded_up(size), pinned_.emplace_back());
   std::memset(bytes, static_cast<int>(kFreshByte), size);
   return &add(MemoryKind::kPinned, size, number_of(bytes), number_of(bytes), bytes);
 }

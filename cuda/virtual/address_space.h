@@ -96,7 +96,8 @@ class AddressSpace {
   std::size_t num_live_ = 0;
   bool has_own_device_addresses_ = false;
   Reservation device_addresses_;
-  Reservation device_names_;  ///< of registered memory
+  Reservation device_names_;              ///< of registered memory
+  std::unique_ptr<std::byte[]> on_heap_;  ///< what device_memory_ points into, if it is small
   std::byte* device_memory_ = nullptr;
   std::deque<Allocation> allocations_;
   std::deque<Allocation*> freed_device_;
