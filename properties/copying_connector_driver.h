@@ -95,13 +95,11 @@ class CopyingConnectorDriver : public Implementation<TargetType> {
     derived().forget_connector_answer();
     observation_.error = std::visit(
         [&](const auto& alternative) { return derived().run(alternative, world); }, command);
-    observer_.observe_numbers(*scheduler_, observation_);
+    observer_.observe(*scheduler_, observe, observation_);
     derived().observe_connector_numbers();
     if (observe == Observe::kState) {
-      observer_.observe_state(*scheduler_, observation_);
       derived().observe_connector_state();
     } else {
-      Observer::forget_state(observation_);
       derived().forget_connector_state();
     }
     return std::nullopt;

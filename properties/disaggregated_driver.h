@@ -82,12 +82,7 @@ class DisaggregatedDriver final : public Implementation<DisaggregatedTarget> {
     observation_.now = transport_.now();
     for (const EngineRole role : kEngineRoles) {
       Engine& engine = engine_of(role);
-      engine.observer.observe_numbers(*engine.scheduler, observation_.of(role));
-      if (observe == Observe::kState) {
-        engine.observer.observe_state(*engine.scheduler, observation_.of(role));
-      } else {
-        Observer::forget_state(observation_.of(role));
-      }
+      engine.observer.observe(*engine.scheduler, observe, observation_.of(role));
     }
     if (observe == Observe::kState) {
       observe_transport();

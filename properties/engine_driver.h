@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <iterator>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -79,12 +79,13 @@ class EngineDriver final : public Implementation<EngineTarget> {
     forget_answer();
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
+    observer_.observe(*scheduler_, observe, observation_);
     observe_numbers();
-    if (observe == Observe::kState) {
-      observe_state();
+    if (observe == Observe::kState && !setup_.tokens_only) {
+      observe_pages();
     } else {
-      Observer::forget_state(observation_);
-      forget_pages();
+      observation_.gpu_kv.reset();
+      observation_.cpu_kv.reset();
     }
     return std::nullopt;
   }
@@ -237,8 +238,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
     PlannedStep& step = new_step();
     const ErrorCode error = scheduler_->schedule(step.output);
     if (error != ErrorCode::kNone) {
-      spare_.push_back(std::move(in_flight_.back()));
-      in_flight_.pop_back();
+      spare_.splice(spare_.end(), in_flight_, std::prev(in_flight_.end()));
       return error;
     }
     observer_.names_of(step.output.finished, step.finished);
@@ -342,8 +342,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
     output.kv_connector_output = report.empty() ? nullptr : &report;
     const ErrorCode error = scheduler_->update_from_output(step.output, output, outputs_);
     if (error != ErrorCode::kNone) return error;
-    spare_.push_back(std::move(in_flight_.front()));
-    in_flight_.pop_front();
+    spare_.splice(spare_.end(), in_flight_, in_flight_.begin());
     observer_.observe_outputs(outputs_, observation_);
     return ErrorCode::kNone;
   }
@@ -400,10 +399,9 @@ class EngineDriver final : public Implementation<EngineTarget> {
 
   /// Behind those in flight, with the storage of one that is over.
   PlannedStep& new_step() {
-    PlannedStep& step = in_flight_.emplace_back();
-    if (spare_.empty()) return step;
-    step = std::move(spare_.back());
-    spare_.pop_back();
+    if (spare_.empty()) return in_flight_.emplace_back();
+    in_flight_.splice(in_flight_.end(), spare_, spare_.begin());
+    PlannedStep& step = in_flight_.back();
     step.is_executed = false;
     step.is_polled = false;
     step.sampled.clear();
@@ -457,8 +455,9 @@ class EngineDriver final : public Implementation<EngineTarget> {
 
   void enqueue_forward(PlannedStep& step) {
     const auto parts = std::make_shared<std::vector<Part>>();
-    std::vector<engine::Place> reads;
-    std::vector<engine::Place> writes;
+    parts->reserve(step.scheduled.size());
+    reads_.clear();
+    writes_.clear();
     for (const scheduler::ScheduledRequest& entry : step.scheduled) {
       const auto sequence = sequences_.find(entry.request);
       KVFENCE_CHECK(sequence != sequences_.end(), "a step with a request that was told as over");
@@ -468,15 +467,15 @@ class EngineDriver final : public Implementation<EngineTarget> {
       for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
         for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
           const engine::Place place = place_of(part.sequence, group, at);
-          reads.push_back(place);
-          if (at >= first) writes.push_back(place);
+          reads_.push_back(place);
+          if (at >= first) writes_.push_back(place);
         }
       }
     }
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       step.sampled.push_back(std::make_shared<Sampled>());
       ranks_[rank].device->forward(
-          reads, writes,
+          reads_, writes_,
           [this, rank, parts, sampled = step.sampled.back()](engine::KVCells& cells) {
             run_forward(rank, *parts, cells, *sampled);
           });
@@ -564,13 +563,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
     observation_.completed_jobs.reset();
   }
 
-  void forget_pages() {
-    observation_.gpu_kv.reset();
-    observation_.cpu_kv.reset();
-  }
-
   void observe_numbers() {
-    observer_.observe_numbers(*scheduler_, observation_);
     observation_.num_free_slots = connector().num_free_slots();
     observation_.num_steps_in_flight = static_cast<std::uint32_t>(in_flight_.size());
     observation_.num_transfers = 0;
@@ -584,9 +577,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
     }
   }
 
-  void observe_state() {
-    observer_.observe_state(*scheduler_, observation_);
-    if (setup_.tokens_only) return forget_pages();
+  void observe_pages() {
     const engine::DeviceOptions& options = setup_.device;
     page_symbols_.resize(options.block_size);
     engine::KVPages& gpu = observation_.gpu_kv.emplace();
@@ -622,10 +613,12 @@ class EngineDriver final : public Implementation<EngineTarget> {
   std::vector<std::vector<engine::Symbol>> symbols_;  ///< of a forward that runs: by part
   std::vector<engine::Symbol> read_;                  ///< by the part that attends
   std::vector<engine::Symbol> page_symbols_;          ///< of the page that is observed
+  std::vector<engine::Place> reads_;                  ///< of the forward that is enqueued
+  std::vector<engine::Place> writes_;
   std::vector<Rank> ranks_;
   Observer observer_;
-  std::deque<PlannedStep> in_flight_;  ///< oldest first
-  std::vector<PlannedStep> spare_;     ///< that are over
+  std::list<PlannedStep> in_flight_;  ///< oldest first
+  std::list<PlannedStep> spare_;      ///< that are over
   std::map<std::string, Sequence> sequences_;
   EngineCoreOutputs outputs_;
   Observation observation_;

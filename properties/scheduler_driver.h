@@ -56,12 +56,7 @@ class SchedulerDriver final : public Implementation<SchedulerTarget> {
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
     observe_connector_calls();
-    observer_.observe_numbers(*scheduler_, observation_);
-    if (observe == Observe::kState) {
-      observer_.observe_state(*scheduler_, observation_);
-    } else {
-      Observer::forget_state(observation_);
-    }
+    observer_.observe(*scheduler_, observe, observation_);
     return std::nullopt;
   }
 

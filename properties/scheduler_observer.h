@@ -15,6 +15,7 @@
 
 #include "contract/check.h"
 #include "contract/flat_lists.h"
+#include "contract/implementation.h"
 #include "contract/kv_output_aggregator.h"
 #include "contract/scheduler.h"
 #include "contract/scheduler_target.h"
@@ -124,17 +125,6 @@ class SchedulerObserver {
     observation.connector_calls.reset();
   }
 
-  static void forget_state(Observation& observation) {
-    observation.running.reset();
-    observation.waiting.reset();
-    observation.skipped_waiting.reset();
-    observation.requests.reset();
-    observation.free_queue.reset();
-    observation.ref_cnts.reset();
-    observation.keys.reset();
-    observation.tables.reset();
-  }
-
   /// What schedule answered.
   void observe_output(const SchedulerType& scheduler, const SchedulerOutput& output,
                       Observation& observation) const {
@@ -170,31 +160,51 @@ class SchedulerObserver {
                       spec.num_accepted_tokens_per_pos.end());
   }
 
-  /// The numbers, after every command.
-  void observe_numbers(const SchedulerType& scheduler, Observation& observation) {
+  /// After every command: the numbers, and the whole state or nothing of it.
+  void observe(const SchedulerType& scheduler, Observe observe, Observation& observation) {
     scheduler.running(indices_);
-    observation.num_running = static_cast<std::uint32_t>(indices_.size());
+    observe_queue(observe, observation.num_running, observation.running);
     scheduler.waiting(indices_);
-    observation.num_waiting = static_cast<std::uint32_t>(indices_.size());
+    observe_queue(observe, observation.num_waiting, observation.waiting);
     scheduler.skipped_waiting(indices_);
-    observation.num_skipped_waiting = static_cast<std::uint32_t>(indices_.size());
+    observe_queue(observe, observation.num_skipped_waiting, observation.skipped_waiting);
     observation.num_unfinished = scheduler.get_num_unfinished_requests();
     observation.has_finished = scheduler.has_finished_requests();
     const BlockCounts counts = scheduler.kv_cache_manager().block_pool().block_counts();
     observation.num_empty_blocks = counts.empty;
     observation.num_cached_blocks = counts.cached;
     observation.num_referenced_blocks = counts.referenced;
+    if (observe == Observe::kState) {
+      observe_pool(scheduler, observation);
+      observe_requests(scheduler, observation);
+    } else {
+      forget_state(observation);
+    }
   }
 
-  /// The whole state.
-  void observe_state(const SchedulerType& scheduler, Observation& observation) {
-    scheduler.running(indices_);
-    names_of(indices_, observation.running.emplace());
-    scheduler.waiting(indices_);
-    names_of(indices_, observation.waiting.emplace());
-    scheduler.skipped_waiting(indices_);
-    names_of(indices_, observation.skipped_waiting.emplace());
-    observe_pool(scheduler, observation);
+ private:
+  /// Indices from here on stand for names whose request is gone; a scheduler has no such index.
+  static constexpr RequestIndex kGone = 0x8000'0000;
+
+  static void forget_state(Observation& observation) {
+    observation.requests.reset();
+    observation.free_queue.reset();
+    observation.ref_cnts.reset();
+    observation.keys.reset();
+    observation.tables.reset();
+  }
+
+  /// The queue that indices_ holds.
+  void observe_queue(Observe observe, std::uint32_t& length, Reusable<Names>& names) const {
+    length = static_cast<std::uint32_t>(indices_.size());
+    if (observe == Observe::kState) {
+      names_of(indices_, names.emplace());
+    } else {
+      names.reset();
+    }
+  }
+
+  void observe_requests(const SchedulerType& scheduler, Observation& observation) {
     scheduler.requests(indices_);
     auto& requests = observation.requests.emplace();
     auto& tables = observation.tables.emplace();
@@ -213,10 +223,6 @@ class SchedulerObserver {
     }
     tables.resize(num_tables);
   }
-
- private:
-  /// Indices from here on stand for names whose request is gone; a scheduler has no such index.
-  static constexpr RequestIndex kGone = 0x8000'0000;
 
   void observe_scheduled(const SchedulerOutput& output, Observation& observation) const {
     auto& list = observation.scheduled.emplace();

@@ -71,13 +71,12 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
       forget_engine();
       if (auto failure = start_engine()) return failure;
     }
-    observer_.observe_numbers(*scheduler_, observation_);
+    observer_.observe(*scheduler_, observe, observation_);
     observation_.num_engine_starts = num_engine_starts_;
     if (observe == Observe::kState) {
-      observer_.observe_state(*scheduler_, observation_);
       observe_connector_state();
     } else {
-      forget_state();
+      forget_connector_state();
     }
     return std::nullopt;
   }
@@ -159,8 +158,7 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
     observation_.failed.reset();
   }
 
-  void forget_state() {
-    Observer::forget_state(observation_);
+  void forget_connector_state() {
     observation_.filled_requests.reset();
     observation_.folders.reset();
     observation_.files.reset();
