@@ -28,6 +28,8 @@ function(kvfence_precompile target)
       kvfence_hasten_build(${headers})
     elseif(ARG_UNOPTIMIZED)
       kvfence_hasten_build(${headers} UNOPTIMIZED)
+    elseif(ARG_TEST)
+      kvfence_not_fuzzed(${headers})
     endif()
     target_compile_options(${headers} PRIVATE
       "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
@@ -46,9 +48,7 @@ endfunction()
 # kvfence_not_fuzzed(<target>)
 # For code whose coverage tells a fuzzer nothing: tests, reports.
 function(kvfence_not_fuzzed target)
-  if(KVFENCE_ENABLE_FUZZING)
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=fuzzer-no-link>)
-  endif()
+  set_target_properties(${target} PROPERTIES KVFENCE_NOT_FUZZED ON)
 endfunction()
 
 # kvfence_hasten_build(<target> [SANITIZED_ONLY | RELEASE_ONLY] [UNOPTIMIZED])
@@ -201,7 +201,7 @@ endfunction()
 # kvfence_add_fuzz_target(<name> [FINDS_IN <corpus>] SOURCES ... [DEFINITIONS ...] LINKS ...)
 # With KVFENCE_ENABLE_FUZZING the libFuzzer program fuzz_<name>. With the tests the program
 # replay_<name>, and a test that runs it over corpus/<name>, or, with FINDS_IN, that expects it to
-# abort with a report on another target's corpus.
+# abort with a report on another target's corpus. Sources may be objects that both share.
 function(kvfence_add_fuzz_target name)
   cmake_parse_arguments(ARG "" "FINDS_IN" "SOURCES;DEFINITIONS;LINKS" ${ARGN})
   if(KVFENCE_ENABLE_FUZZING)
@@ -209,6 +209,7 @@ function(kvfence_add_fuzz_target name)
     target_compile_definitions(fuzz_${name} PRIVATE ${ARG_DEFINITIONS})
     target_link_libraries(fuzz_${name} PRIVATE kvfence_warnings ${ARG_LINKS})
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(fuzz_${name} PROPERTIES LINKER_LANGUAGE CXX)
   endif()
   if(NOT KVFENCE_BUILD_TESTS)
     return()
@@ -216,6 +217,7 @@ function(kvfence_add_fuzz_target name)
   add_executable(replay_${name} ${ARG_SOURCES} $<TARGET_OBJECTS:fuzz_replay_main>)
   target_compile_definitions(replay_${name} PRIVATE ${ARG_DEFINITIONS})
   target_link_libraries(replay_${name} PRIVATE kvfence_warnings ${ARG_LINKS})
+  set_target_properties(replay_${name} PROPERTIES LINKER_LANGUAGE CXX)
   if(ARG_FINDS_IN)
     add_test(NAME fuzz_${name}
              COMMAND ${CMAKE_COMMAND} -DREPLAY=$<TARGET_FILE:replay_${name}>
