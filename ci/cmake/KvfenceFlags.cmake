@@ -35,9 +35,9 @@ if(KVFENCE_ENABLE_FUZZING)
                         "${CMAKE_CXX_COMPILER_ID}: configure with --preset fuzz")
   endif()
   # A target's own options come before these, so it cannot take this one back: it says so.
-  set(is_fuzzed $<NOT:$<BOOL:$<TARGET_PROPERTY:KVFENCE_NOT_FUZZED>>>)
+  set(kvfence_is_fuzzed $<NOT:$<BOOL:$<TARGET_PROPERTY:KVFENCE_NOT_FUZZED>>>)
   target_compile_options(kvfence_instrumentation INTERFACE
-    $<$<AND:$<COMPILE_LANGUAGE:CXX>,${is_fuzzed}>:-fsanitize=fuzzer-no-link>)
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,${kvfence_is_fuzzed}>:-fsanitize=fuzzer-no-link>)
   target_link_options(kvfence_instrumentation INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
