@@ -22,7 +22,7 @@ BELOW_L3 = ("contract", "reference", "optimized", "cuda", "properties")
 
 # The files of properties/ that belong to L3. Only the first three name an implementation's own headers;
 # the other tests there reach implementations through PLUG, as their contract shows them.
-NAME_IMPLEMENTATIONS = ("properties/*_prop_test.cpp", "properties/prop_test_support.h", "properties/bench/*")
+NAME_IMPLEMENTATIONS = ("properties/*_prop_test.cpp", "properties/core/prop_test_support.h", "properties/bench/*")
 L3 = NAME_IMPLEMENTATIONS + ("properties/*_test.cpp", "fuzz/*", "scenarios/*")
 
 # First match decides: which folders of the repository a file may include.
@@ -37,12 +37,12 @@ MAY_INCLUDE = tuple((pattern, BELOW_L3) for pattern in NAME_IMPLEMENTATIONS) + (
 )
 
 # The exception: where the implementations are plugged together, once for all of L3.
-PLUG = "scenarios/implementations.h"
+PLUG = "scenarios/targets/implementations.h"
 
 # Files that need a compiler and nothing else: the standard library is all they may include besides.
 STD_ONLY = ("contract/*.h", "reference/*", "optimized/*")
 # But for those that make system calls: the file tier's, and the one that asks for huge pages.
-SYSTEM_CALLS = ("optimized/huge_pages.cpp", "optimized/posix_file_operations.cpp")
+SYSTEM_CALLS = ("optimized/base/huge_pages.cpp", "optimized/files/posix_file_operations.cpp")
 PRODUCT = ("contract/*", "reference/*", "optimized/*", "cuda/*", "scenarios/*")
 TEST_FILES = ("*_test.cpp", "*/bench/*")
 TEST_LIBRARIES = ("gtest/", "gmock/", "rapidcheck", "benchmark/")

@@ -58,8 +58,8 @@ STYLE_SAMPLES = {
         ("scenarios/a.cpp", "cudaFoo();\n", "kvfence_cudaFoo();\n"),
     ],
     "stale-path": [
-        ("README.md", "[x](contract/gone.h)\n", "[x](contract/types.h#L3) and [y](https://example.org/z)\n"),
-        ("README.md", "see `contract/gone.h`\n", "see `contract/types.h` and `contract/`\n"),
+        ("README.md", "[x](contract/gone.h)\n", "[x](contract/core/types.h#L3) and [y](https://example.org/z)\n"),
+        ("README.md", "see `contract/gone.h`\n", "see `contract/core/types.h` and `contract/`\n"),
         ("contract/README.md", "see `gone.h`\n", "see `types.h`, `vllm/v1/gone.py`\n"),
     ],
 }
@@ -67,25 +67,25 @@ STYLE_SAMPLES = {
 # rule: (path, include that breaks it, include that does not).
 LAYER_SAMPLES = {
     "layer": [
-        ("contract/a.h", '"reference/pool.h"', '"contract/types.h"'),
+        ("contract/a.h", '"reference/pool.h"', '"contract/core/types.h"'),
         ("reference/a.h", '"optimized/pool.h"', '"reference/pool.h"'),
         ("optimized/a_test.cpp", '"reference/pool.h"', '"optimized/pool.h"'),
-        ("optimized/a_test.cpp", '"properties/lockstep.h"', '"contract/types.h"'),
-        ("cuda/a.cu", '"optimized/pool.h"', '"contract/types.h"'),
-        ("properties/a.h", '"reference/pool.h"', '"properties/lockstep.h"'),
-        ("properties/a_test.cpp", '"optimized/pool.h"', '"contract/types.h"'),
+        ("optimized/a_test.cpp", '"properties/core/lockstep.h"', '"contract/core/types.h"'),
+        ("cuda/a.cu", '"optimized/pool.h"', '"contract/core/types.h"'),
+        ("properties/a.h", '"reference/pool.h"', '"properties/core/lockstep.h"'),
+        ("properties/a_test.cpp", '"optimized/pool.h"', '"contract/core/types.h"'),
         ("properties/a_prop_test.cpp", '"scenarios/run.h"', '"optimized/pool.h"'),
-        ("properties/a.h", '"properties/prop_test_support.h"', '"properties/lockstep.h"'),
-        ("properties/a_test.cpp", '"reference/pool.h"', '"scenarios/implementations.h"'),
-        ("properties/prop_test_support.h", '"fuzz/decoder.h"', '"scenarios/implementations.h"'),
+        ("properties/a.h", '"properties/core/prop_test_support.h"', '"properties/core/lockstep.h"'),
+        ("properties/a_test.cpp", '"reference/pool.h"', '"scenarios/targets/implementations.h"'),
+        ("properties/core/prop_test_support.h", '"fuzz/decoder.h"', '"scenarios/targets/implementations.h"'),
         ("properties/bench/a.cpp", '"fuzz/decoder.h"', '"reference/pool.h"'),
-        ("fuzz/a.cpp", '"scenarios/run.h"', '"scenarios/implementations.h"'),
-        ("properties/b.cpp", '"scenarios/implementations.h"', '"properties/lockstep.h"'),
-        ("scenarios/a.cpp", '"fuzz/decoder.h"', '"properties/lockstep.h"'),
+        ("fuzz/a.cpp", '"scenarios/run.h"', '"scenarios/targets/implementations.h"'),
+        ("properties/b.cpp", '"scenarios/targets/implementations.h"', '"properties/core/lockstep.h"'),
+        ("scenarios/a.cpp", '"fuzz/decoder.h"', '"properties/core/lockstep.h"'),
     ],
     "include-root": [("optimized/a.cpp", '"pool.h"', '"optimized/pool.h"')],
     "foreign-header-in-quotes": [("fuzz/a_test.cpp", '"gtest/gtest.h"', "<gtest/gtest.h>")],
-    "own-header-in-angle-brackets": [("fuzz/a.cpp", "<contract/types.h>", '"contract/types.h"')],
+    "own-header-in-angle-brackets": [("fuzz/a.cpp", "<contract/core/types.h>", '"contract/core/types.h"')],
     "standard-library-only": [
         ("contract/a.h", "<xxhash.h>", "<vector>"),
         ("optimized/a.cpp", "<CLI/CLI.hpp>", "<cstdint>"),
@@ -102,9 +102,9 @@ LAYER_SAMPLES = {
 class WithTree(unittest.TestCase):
     """Runs against a small repository of empty files, in a folder of its own."""
 
-    FILES = ("contract/types.h", "reference/pool.h", "reference/pool.cpp", "optimized/pool.h",
-             "properties/lockstep.h", "properties/prop_test_support.h", "fuzz/decoder.h", "scenarios/run.h",
-             "scenarios/implementations.h")
+    FILES = ("contract/core/types.h", "reference/pool.h", "reference/pool.cpp", "optimized/pool.h",
+             "properties/core/lockstep.h", "properties/core/prop_test_support.h", "fuzz/decoder.h", "scenarios/run.h",
+             "scenarios/targets/implementations.h")
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

@@ -14,16 +14,16 @@
 #include <utility>
 #include <vector>
 
-#include "contract/implementation.h"
-#include "contract/line.h"
-#include "contract/scenario.h"
+#include "contract/core/implementation.h"
+#include "contract/core/line.h"
+#include "contract/core/scenario.h"
 #include "fuzz/corpus_goals.h"
-#include "properties/campaign.h"
-#include "properties/checks.h"
-#include "properties/choices.h"
-#include "properties/divergence.h"
-#include "properties/lockstep.h"
-#include "scenarios/implementations.h"
+#include "properties/core/campaign.h"
+#include "properties/core/checks.h"
+#include "properties/core/choices.h"
+#include "properties/core/divergence.h"
+#include "properties/core/lockstep.h"
+#include "scenarios/targets/implementations.h"
 
 namespace kvfence::fuzz {
 

@@ -9,12 +9,12 @@
 #include <tuple>
 #include <vector>
 
-#include "contract/all_targets.h"
-#include "contract/check.h"
-#include "contract/line.h"
-#include "contract/scenario.h"
+#include "contract/core/all_targets.h"
+#include "contract/core/check.h"
+#include "contract/core/line.h"
+#include "contract/core/scenario.h"
 #include "fuzz/corpus_goals.h"
-#include "properties/all_checks.h"
+#include "properties/core/all_checks.h"
 
 namespace kvfence::fuzz {
 namespace {

@@ -13,7 +13,7 @@
 #include "fuzz/corpus_goals.h"
 #include "fuzz/episodes.h"
 #include "fuzz/planted_bug.h"
-#include "scenarios/implementations.h"
+#include "scenarios/targets/implementations.h"
 
 #include KVFENCE_TARGET_CHECKS
 

@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "fuzz/episodes.h"
-#include "properties/all_checks.h"
-#include "properties/choices.h"
-#include "properties/lockstep.h"
-#include "scenarios/implementations.h"
+#include "properties/core/all_checks.h"
+#include "properties/core/choices.h"
+#include "properties/core/lockstep.h"
+#include "scenarios/targets/implementations.h"
 
 namespace kvfence::fuzz {
 namespace {

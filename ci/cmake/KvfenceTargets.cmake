@@ -1,4 +1,4 @@
-# One way to declare each kind of target. Sources are listed by hand.
+# One way to declare each kind of target. A room is a folder of one component; a new file in it needs no line here.
 
 # kvfence_precompile(<target> [TEST] [HASTENED | UNOPTIMIZED])
 # Under sanitizers the standard library's headers, and with TEST GoogleTest's, are compiled once and
@@ -107,13 +107,26 @@ function(kvfence_add_library layer)
     VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 endfunction()
 
+# kvfence_checks_of(<class> <variable>): the header with the checks of that target.
+function(kvfence_checks_of class variable)
+  set(rooms BlockPool pool KVCache kv_cache Scheduler scheduler Eviction eviction Offload offload
+    Tiering tiering Worker worker Engine engine Connector connectors/offloading
+    SimpleOffload connectors/simple SynchronousConnector connectors/synchronous
+    MultiConnector connectors/multi Disaggregated connectors/disaggregated)
+  string(REGEX REPLACE "Target$" "" stem ${class})
+  list(FIND rooms ${stem} at)
+  math(EXPR at "${at} + 1")
+  list(GET rooms ${at} room)
+  set(${variable} properties/${room}/checks.h PARENT_SCOPE)
+endfunction()
+
 # kvfence_compile_once_a_target(<library> <source> [SELDOM_RUN] LINKS ...)
-# Adds the source to the library once for each class that contract/all_targets.h lists, which it
+# Adds the source to the library once for each class that contract/core/all_targets.h lists, which it
 # finds in KVFENCE_TARGET; KVFENCE_TARGET_CHECKS is the header with its checks. SELDOM_RUN: not worth
 # optimizing, and not at all under sanitizers.
 function(kvfence_compile_once_a_target library source)
   cmake_parse_arguments(ARG "SELDOM_RUN" "" "LINKS" ${ARGN})
-  set(list ${PROJECT_SOURCE_DIR}/contract/all_targets.h)
+  set(list ${PROJECT_SOURCE_DIR}/contract/core/all_targets.h)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
   file(READ ${list} text)
   string(REGEX MATCH "using AllTargets =[ \n]*TargetList<([^>]+)>" found "${text}")
@@ -125,13 +138,9 @@ function(kvfence_compile_once_a_target library source)
   foreach(class IN LISTS classes)
     set(object ${library}_${stem}_${class})
     add_library(${object} OBJECT ${source})
-    # KVCacheTarget is kv_cache.
-    string(REGEX REPLACE "Target$" "" name ${class})
-    string(REGEX REPLACE "([A-Z]+)([A-Z][a-z])" "\\1_\\2" name ${name})
-    string(REGEX REPLACE "([a-z])([A-Z])" "\\1_\\2" name ${name})
-    string(TOLOWER ${name} name)
+    kvfence_checks_of(${class} checks)
     target_compile_definitions(${object} PRIVATE
-      KVFENCE_TARGET=${class} KVFENCE_TARGET_CHECKS="properties/${name}_checks.h")
+      KVFENCE_TARGET=${class} KVFENCE_TARGET_CHECKS="${checks}")
     target_link_libraries(${object} PRIVATE kvfence_warnings ${ARG_LINKS})
     if(ARG_SELDOM_RUN)
       kvfence_hasten_build(${object})
@@ -143,38 +152,70 @@ function(kvfence_compile_once_a_target library source)
   endforeach()
 endfunction()
 
-# kvfence_add_test(<name> [SELDOM_RUN] LABEL <unit|property|fuzz|scenario|lint|canary> SOURCES ... LINKS ...)
-# A GoogleTest program and its ctest entry. SELDOM_RUN: not worth optimizing, as unit tests are not.
+# kvfence_sources(<variable> <room>...)
+# The sources of these rooms, without tests and programs; <variable>_headers receives the headers.
+function(kvfence_sources variable)
+  set(sources "")
+  set(headers "")
+  foreach(room IN LISTS ARGN)
+    file(GLOB found RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${room}/*.cpp)
+    list(FILTER found EXCLUDE REGEX "_(test|canary|main)\\.cpp$")
+    list(APPEND sources ${found})
+    file(GLOB found RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${room}/*.h)
+    list(APPEND headers ${found})
+  endforeach()
+  set(${variable} ${sources} PARENT_SCOPE)
+  set(${variable}_headers ${headers} PARENT_SCOPE)
+endfunction()
+
+# kvfence_add_test(<name> LABEL <unit|property|scenario|gpu> SOURCES ... LINKS ... [TIMEOUT seconds])
+# A GoogleTest program and its ctest entry. Tests take longer to optimize than to run.
 function(kvfence_add_test name)
-  # What is caught or counted is so in the optimized build; it has nothing to do with memory.
-  if(NOT KVFENCE_BUILD_TESTS OR
-     (KVFENCE_SANITIZE AND name MATCHES "(planted_bugs|operation_count|no_allocation)_test$"))
+  if(NOT KVFENCE_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "SELDOM_RUN" "LABEL;TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE
     kvfence_warnings kvfence_instrumentation ${ARG_LINKS} GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 600)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
-  if(name MATCHES "planted_bugs_test$")
-    # Optimized: it draws hundreds of thousands of commands.
-  elseif(ARG_SELDOM_RUN OR ARG_LABEL STREQUAL "unit")
+  if(ARG_LABEL STREQUAL "unit")
     kvfence_hasten_build(${name} UNOPTIMIZED)
     kvfence_precompile(${name} TEST UNOPTIMIZED)
   else()
-    # What others draw runs in the libraries, for the most part.
-    kvfence_hasten_build(${name} RELEASE_ONLY)
-    kvfence_not_fuzzed(${name})
-    if(KVFENCE_SANITIZE)
-      kvfence_precompile(${name} TEST)
-    else()
-      kvfence_precompile(${name} TEST HASTENED)
-    endif()
+    kvfence_hasten_build(${name})
+    kvfence_precompile(${name} TEST HASTENED)
+  endif()
+endfunction()
+
+# kvfence_add_room_tests(<layer> <room> [LABEL <label>] LINKS ... [COUNTED_WITH ...])
+# All tests of a room as the program <layer>_<room>_test. What counts operations, allocations and
+# planted bugs is <layer>_<room>_counted_test, with the sources COUNTED_WITH besides: it has nothing to
+# do with memory errors and stands in the optimized build alone.
+function(kvfence_add_room_tests layer room)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LINKS;COUNTED_WITH;WITHOUT" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  file(GLOB sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${room}/*_test.cpp)
+  list(REMOVE_ITEM sources ${ARG_WITHOUT} "")
+  set(counted ${sources})
+  list(FILTER counted INCLUDE REGEX "(planted_bugs|operation_count|no_allocation)_test\\.cpp$")
+  if(counted)
+    list(REMOVE_ITEM sources ${counted})
+  endif()
+  string(REPLACE "/" "_" name ${layer}_${room})
+  if(sources)
+    kvfence_add_test(${name}_test LABEL ${ARG_LABEL} SOURCES ${sources} LINKS ${ARG_LINKS} TIMEOUT ${ARG_TIMEOUT})
+  endif()
+  if(counted AND NOT KVFENCE_SANITIZE)
+    kvfence_add_test(${name}_counted_test LABEL property
+      SOURCES ${counted} ${ARG_COUNTED_WITH} LINKS ${ARG_LINKS} TIMEOUT ${ARG_TIMEOUT})
   endif()
 endfunction()
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 
 namespace kvfence::virtual_device {
 namespace {

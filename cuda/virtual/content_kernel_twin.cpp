@@ -1,6 +1,6 @@
 /// The kernels that fill and check contents, on the virtual device.
 
-#include "cuda/content_kernel.h"
+#include "cuda/figures/content_kernel.h"
 
 #include <vector>
 

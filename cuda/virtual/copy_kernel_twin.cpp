@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda/copy_kernel.h"
-#include "cuda/host_access.h"
+#include "cuda/copy_paths/copy_kernel.h"
+#include "cuda/figures/host_access.h"
 #include "cuda/virtual/device.h"
 
 namespace kvfence::virtual_device {

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 #include "cuda/virtual/handles.h"
 
 namespace kvfence::virtual_device {

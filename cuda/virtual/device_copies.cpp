@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 #include "cuda/virtual/device.h"
 #include "cuda/virtual/handles.h"
 

@@ -1,6 +1,6 @@
 /// The calls that allocate, register and free.
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 #include "cuda/virtual/device.h"
 
 namespace kvfence::virtual_device {

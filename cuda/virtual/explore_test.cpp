@@ -2,7 +2,7 @@
 /// through, and leaves out nothing that matters when it prunes.
 
 #include "cuda/virtual/explore.h"
-#include "contract/sanitized.h"
+#include "contract/core/sanitized.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <map>
 #include <set>
 
-#include "contract/digest.h"
+#include "contract/core/digest.h"
 #include "cuda/virtual/test_rig.h"
 
 namespace kvfence::virtual_device {

@@ -1,7 +1,7 @@
 /// The kernel that holds a stream, on the virtual device: how long is the schedule's business, and
 /// the words are no data. It touches nothing.
 
-#include "cuda/latch_kernel.h"
+#include "cuda/figures/latch_kernel.h"
 
 #include "cuda/virtual/device.h"
 

@@ -1,6 +1,6 @@
 #include "cuda/virtual/ledger.h"
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 
 namespace kvfence::virtual_device {
 namespace {

@@ -11,7 +11,7 @@
 #include <deque>
 #include <iostream>
 
-#include "contract/sanitized.h"
+#include "contract/core/sanitized.h"
 #include "cuda/virtual/test_rig.h"
 
 namespace kvfence::virtual_device {

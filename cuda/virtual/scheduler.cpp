@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 
 namespace kvfence::virtual_device {
 namespace {

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "contract/check.h"
-#include "contract/content_report.h"
-#include "contract/sanitized.h"
+#include "contract/core/check.h"
+#include "contract/worker/content_report.h"
+#include "contract/core/sanitized.h"
 #include "cuda/virtual/device.h"
 
 namespace kvfence::virtual_device {

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 
 namespace {
 

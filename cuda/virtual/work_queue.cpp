@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 
 namespace kvfence::virtual_device {
 namespace {

@@ -17,13 +17,13 @@
 #include <utility>
 #include <vector>
 
-#include "contract/block_hash.h"
-#include "contract/block_pool.h"
-#include "contract/check.h"
-#include "contract/request.h"
-#include "optimized/block_pool.h"
+#include "contract/pool/block_hash.h"
+#include "contract/pool/block_pool.h"
+#include "contract/core/check.h"
+#include "contract/pool/request.h"
+#include "optimized/pool/block_pool.h"
 #include "properties/bench/timed_passes.h"
-#include "reference/block_pool.h"
+#include "reference/pool/block_pool.h"
 
 namespace kvfence {
 namespace {

@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include "contract/block_hash.h"
-#include "contract/cache_policy.h"
-#include "contract/check.h"
-#include "optimized/cache_policy.h"
+#include "contract/pool/block_hash.h"
+#include "contract/eviction/cache_policy.h"
+#include "contract/core/check.h"
+#include "optimized/eviction/cache_policy.h"
 #include "properties/bench/timed_passes.h"
 
 namespace kvfence {

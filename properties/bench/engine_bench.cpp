@@ -15,19 +15,19 @@
 #include <variant>
 #include <vector>
 
-#include "contract/check.h"
-#include "contract/engine_target.h"
-#include "contract/implementation.h"
-#include "cuda/engine_on_virtual_device.h"
-#include "optimized/kv_output_aggregator.h"
-#include "optimized/offloading_connector.h"
-#include "optimized/scheduler.h"
+#include "contract/core/check.h"
+#include "contract/engine/engine_target.h"
+#include "contract/core/implementation.h"
+#include "cuda/worker/engine_on_virtual_device.h"
+#include "optimized/connectors/kv_output_aggregator.h"
+#include "optimized/connectors/offloading/offloading_connector.h"
+#include "optimized/scheduler/scheduler.h"
 #include "properties/bench/timed_passes.h"
-#include "properties/campaign.h"
-#include "properties/engine_checks.h"
-#include "properties/engine_driver.h"
-#include "reference/engine_device.h"
-#include "scenarios/implementations.h"
+#include "properties/core/campaign.h"
+#include "properties/engine/checks.h"
+#include "properties/engine/driver.h"
+#include "reference/engine/engine_device.h"
+#include "scenarios/targets/implementations.h"
 
 namespace kvfence {
 namespace {

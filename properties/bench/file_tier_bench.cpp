@@ -13,9 +13,9 @@
 
 #include <benchmark/benchmark.h>
 
-#include "optimized/file_tier.h"
-#include "optimized/posix_file_operations.h"
-#include "optimized/test_folder.h"
+#include "optimized/files/file_tier.h"
+#include "optimized/files/posix_file_operations.h"
+#include "optimized/files/test_folder.h"
 
 namespace kvfence {
 namespace {

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "contract/check.h"
-#include "contract/kv_cache_manager.h"
-#include "contract/request.h"
-#include "optimized/kv_cache_manager.h"
+#include "contract/core/check.h"
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/request.h"
+#include "optimized/kv_cache/kv_cache_manager.h"
 #include "properties/bench/timed_passes.h"
-#include "reference/kv_cache_manager.h"
+#include "reference/kv_cache/kv_cache_manager.h"
 
 namespace kvfence {
 namespace {

@@ -21,11 +21,11 @@
 #include <utility>
 #include <vector>
 
-#include "contract/check.h"
-#include "contract/scheduler.h"
-#include "optimized/scheduler.h"
+#include "contract/core/check.h"
+#include "contract/scheduler/scheduler.h"
+#include "optimized/scheduler/scheduler.h"
 #include "properties/bench/timed_passes.h"
-#include "reference/scheduler.h"
+#include "reference/scheduler/scheduler.h"
 
 namespace kvfence {
 namespace {

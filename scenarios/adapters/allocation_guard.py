@@ -1,4 +1,4 @@
-"""Where contract/kv_cache_manager.h and upstream part in allocate_slots: what is refused, and counts too low."""
+"""Where contract/kv_cache/kv_cache_manager.h and upstream part in allocate_slots: what is refused, and counts too low."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class AllocationGuard:
         self._upstream_free(request)
         self.allocated.discard(request.request_id)
 
-    # ---- What kvfence refuses (contract/kv_cache_manager.h) ----
+    # ---- What kvfence refuses (contract/kv_cache/kv_cache_manager.h) ----
 
     def refusal(self, request: Any, num_new_tokens: int, num_hit_tokens: int, hit: Any,
                 num_external_tokens: int) -> Optional[str]:

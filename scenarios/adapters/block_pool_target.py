@@ -1,6 +1,6 @@
 """The target `block_pool` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/block_pool_target.h; session.py says what an implementation is. `minimal_pool.py` is a small one,
+Mirrors contract/pool/block_pool_target.h; session.py says what an implementation is. `minimal_pool.py` is a small one,
 `upstream_pool.py` the real vLLM.
 """
 

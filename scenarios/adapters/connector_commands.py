@@ -1,4 +1,4 @@
-"""The scheduler and the OffloadingConnector of a real vLLM release behind the commands of contract/connector_target.h.
+"""The scheduler and the OffloadingConnector of a real vLLM release behind the commands of contract/connectors/offloading/connector_target.h.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_connector.py says.
 """
@@ -38,7 +38,7 @@ class UpstreamConnector(UpstreamScheduler):
     def _make_connector(self) -> Any:
         return self._connectors.scheduler
 
-    # ---- Commands (contract/connector_target.h) ----
+    # ---- Commands (contract/connectors/offloading/connector_target.h) ----
 
     def add_request(self, name, tokens, max_tokens, priority, arrival_time, cache_salt, skip_reading_prefix_cache,
                     max_offload_tokens) -> str:

@@ -1,6 +1,6 @@
 """The target `connector` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/connector_target.h; session.py says what an implementation is.
+Mirrors contract/connectors/offloading/connector_target.h; session.py says what an implementation is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Upstream's OffloadingConnector, held to contract/offloading_connector.h where it leaves an order open or goes wrong.
+"""Upstream's OffloadingConnector, held to contract/connectors/offloading/offloading_connector.h where it leaves an order open or goes wrong.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out. The orders
 that upstream leaves to sets of keys are those in which the keys were planned.

@@ -1,4 +1,4 @@
-"""Upstream's NIXL connector, held to contract/disaggregated_connector.h where it leaves an order open or goes wrong.
+"""Upstream's NIXL connector, held to contract/connectors/disaggregated/disaggregated_connector.h where it leaves an order open or goes wrong.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out. The orders
 that upstream leaves to sets of names are those in which the names came.

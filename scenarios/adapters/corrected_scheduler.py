@@ -1,4 +1,4 @@
-"""Upstream's Scheduler and AsyncScheduler, held to contract/scheduler.h where they leave an order open or go wrong.
+"""Upstream's Scheduler and AsyncScheduler, held to contract/scheduler/scheduler.h where they leave an order open or go wrong.
 
 Nothing here decides what a sound release decides: each correction of CORRECTIONS is about one place where upstream goes
 wrong, and can be left out, so that the fault shows (`vllm.py --uncorrected NAME`; README.md says with which scenario).

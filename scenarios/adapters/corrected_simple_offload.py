@@ -1,4 +1,4 @@
-"""Upstream's SimpleCPUOffloadConnector, held to contract/simple_cpu_offload.h where it goes wrong.
+"""Upstream's SimpleCPUOffloadConnector, held to contract/connectors/simple/simple_cpu_offload.h where it goes wrong.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out.
 """

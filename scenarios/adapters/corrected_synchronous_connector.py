@@ -1,4 +1,4 @@
-"""Upstream's ExampleConnector, held to contract/synchronous_connector.h where it goes wrong.
+"""Upstream's ExampleConnector, held to contract/connectors/synchronous/synchronous_connector.h where it goes wrong.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out.
 """

@@ -1,4 +1,4 @@
-"""Two schedulers of a real vLLM release, paired by its NIXL connector, behind contract/disaggregated_target.h.
+"""Two schedulers of a real vLLM release, paired by its NIXL connector, behind contract/connectors/disaggregated/disaggregated_target.h.
 
 What scheduler_commands.py says of the scheduler holds for both; of the connector, what corrected_disaggregated.py says.
 """
@@ -128,7 +128,7 @@ class UpstreamDisaggregated:
         self._producer = self._engines["producer"]
         self._consumer = self._engines["consumer"]
 
-    # ---- Commands of the engines (contract/disaggregated_target.h) ----
+    # ---- Commands of the engines (contract/connectors/disaggregated/disaggregated_target.h) ----
 
     def add_request(self, role, name, tokens, do_remote_decode, max_tokens, stop_tokens, priority, arrival_time,
                     cache_salt, skip_reading_prefix_cache) -> str:

@@ -1,6 +1,6 @@
 """The target `disaggregated` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/disaggregated_target.h; session.py says what an implementation is.
+Mirrors contract/connectors/disaggregated/disaggregated_target.h; session.py says what an implementation is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The target `eviction` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/eviction_target.h; session.py says what an implementation is. Keys are numbers.
+Mirrors contract/eviction/eviction_target.h; session.py says what an implementation is. Keys are numbers.
 """
 
 from __future__ import annotations

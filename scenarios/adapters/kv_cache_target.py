@@ -1,6 +1,6 @@
 """The target `kv_cache` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/kv_cache_target.h; session.py says what an implementation is.
+Mirrors contract/kv_cache/kv_cache_target.h; session.py says what an implementation is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ KINDS = ("full", "sliding", "chunked", "mamba", "cross", "sink")
 
 
 class Group(NamedTuple):
-    """The layers of one group (KVCacheSpec in contract/kv_cache_manager.h); 0 and False stand for nothing said."""
+    """The layers of one group (KVCacheSpec in contract/kv_cache/kv_cache_manager.h); 0 and False stand for nothing said."""
 
     kind: str
     block_size: int = 0

@@ -1,4 +1,4 @@
-"""The line language of kvfence in Python: what contract/line.h declares, for adapters.
+"""The line language of kvfence in Python: what contract/core/line.h declares, for adapters.
 
     verb [subject] key=value ... [-> key=value ...]  [# comment]
 
@@ -13,7 +13,7 @@ import decimal
 import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-# contract/limits.h
+# contract/core/limits.h
 LINE_BYTES_MAX = 16 << 20
 VALUE_DEPTH_MAX = 16
 

@@ -18,7 +18,7 @@ DESCRIPTION = (
 
 
 class Refused(Exception):
-    """An error code of contract/status.h."""
+    """An error code of contract/core/status.h."""
 
 
 def refusing(method):

@@ -1,6 +1,6 @@
 """The target `multi_connector` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/multi_connector_target.h; session.py says what an implementation is.
+Mirrors contract/connectors/multi/multi_connector_target.h; session.py says what an implementation is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The target `offload` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/offload_target.h; session.py says what an implementation is. Keys are numbers.
+Mirrors contract/offload/offload_target.h; session.py says what an implementation is. Keys are numbers.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# The release that each profile (contract/rules.h) was pinned to.
+# The release that each profile (contract/core/rules.h) was pinned to.
 RELEASE_OF_PROFILE = {"v0.19": "0.19.0", "v0.23": "0.23.0"}
 
 # dataclass(slots=True) and kw_only, which vLLM uses.

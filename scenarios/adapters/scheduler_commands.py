@@ -1,7 +1,7 @@
-"""The scheduler of a real vLLM release behind the commands of contract/scheduler_target.h.
+"""The scheduler of a real vLLM release behind the commands of contract/scheduler/scheduler_target.h.
 
 Every answer comes from upstream's Scheduler or AsyncScheduler, its KV-cache manager and its requests. The adapter
-itself decides what contract/scheduler.h refuses, and steps in where corrected_scheduler.py and allocation_guard.py say.
+itself decides what contract/scheduler/scheduler.h refuses, and steps in where corrected_scheduler.py and allocation_guard.py say.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class UpstreamScheduler:
         return make_scripted_connector(connector_types().SupportsHMA, self._modules.kv_events.AllBlocksCleared,
                                        self._name_texts)
 
-    # ---- Commands (contract/scheduler_target.h) ----
+    # ---- Commands (contract/scheduler/scheduler_target.h) ----
 
     def add_request(self, name, tokens, max_tokens, min_tokens, eos_token, stop_tokens, priority, arrival_time,
                     lora_name, lora_id, cache_salt, skip_reading_prefix_cache, grammar, *script) -> str:

@@ -1,6 +1,6 @@
 """The target `scheduler` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/scheduler_target.h; session.py says what an implementation is.
+Mirrors contract/scheduler/scheduler_target.h; session.py says what an implementation is.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def config_from_line(line: Line, config_type: Any = Config, kinds: Dict[str, Fie
 
 
 class Script(NamedTuple):
-    """What the connector answers about a request (contract/scripted_connector.h)."""
+    """What the connector answers about a request (contract/scripted/scripted_connector.h)."""
 
     num_external_tokens: int = 0
     load_async: bool = False

@@ -1,4 +1,4 @@
-"""Children of a MultiConnector that answer as they are told and write down their calls: contract/scripted_child.h, for
+"""Children of a MultiConnector that answer as they are told and write down their calls: contract/scripted/scripted_child.h, for
 upstream."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A connector that answers as it is told and writes down its calls: contract/scripted_connector.h, for upstream."""
+"""A connector that answers as it is told and writes down its calls: contract/scripted/scripted_connector.h, for upstream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The KV cache of a layer as symbols, and a model that computes it: what contract/scripted_kv_cache.h declares.
+"""The KV cache of a layer as symbols, and a model that computes it: what contract/scripted/scripted_kv_cache.h declares.
 
 A layer is what upstream's workers take for a tensor of the shape [blocks, 2, block_size]: a symbol stands for the key
 and the value of a slot.

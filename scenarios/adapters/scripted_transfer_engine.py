@@ -1,11 +1,11 @@
-"""A copy engine whose progress is commands: contract/scripted_transfer_engine.h, as upstream's OffloadingHandler."""
+"""A copy engine whose progress is commands: contract/scripted/scripted_transfer_engine.h, as upstream's OffloadingHandler."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List
 
 
-# What a GPU block counts for (contract/scripted_transfer_engine.h).
+# What a GPU block counts for (contract/scripted/scripted_transfer_engine.h).
 _BLOCK_BYTES = 4096
 
 

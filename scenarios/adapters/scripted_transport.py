@@ -1,4 +1,4 @@
-"""What carries KV between two engines, by command: contract/scripted_transport.h, as upstream's NIXL agents see it.
+"""What carries KV between two engines, by command: contract/scripted/scripted_transport.h, as upstream's NIXL agents see it.
 
 A notice is the bytes that upstream sends: `A:2` from one of two ranks that need request A no more, `HB:A,B` to keep A
 and B. An agent is called by its rank.

@@ -1,5 +1,5 @@
 """The scheduler and the SimpleCPUOffloadConnector of a real vLLM release behind the commands of
-contract/simple_offload_target.h.
+contract/connectors/simple/simple_offload_target.h.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_simple_offload.py says.
 """
@@ -27,7 +27,7 @@ class UpstreamSimpleOffload(UpstreamScheduler):
     def _make_connector(self) -> Any:
         return self._connectors.scheduler
 
-    # ---- Commands (contract/simple_offload_target.h) ----
+    # ---- Commands (contract/connectors/simple/simple_offload_target.h) ----
 
     def add_request(self, name, tokens, max_tokens, priority, arrival_time, cache_salt,
                     skip_reading_prefix_cache) -> str:

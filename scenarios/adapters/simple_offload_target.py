@@ -1,6 +1,6 @@
 """The target `simple_offload` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/simple_offload_target.h; session.py says what an implementation is.
+Mirrors contract/connectors/simple/simple_offload_target.h; session.py says what an implementation is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from block_pool_target import HASHED_TEXT
 from line_language import FLAG, INTEGER, INTEGERS, TEXT, CommandReader, Line
 from session import Target
 
-# The rules of contract/rules.h that a configuration may override.
+# The rules of contract/core/rules.h that a configuration may override.
 RULES = ("simple_offload_pins_hits", "simple_offload_skips_stores_under_way", "simple_offload_skips_unhashed_blocks",
          "simple_offload_aligns_stores")
 

@@ -1,5 +1,5 @@
 """The scheduler and a synchronous connector of a real vLLM release behind the commands of
-contract/synchronous_connector_target.h.
+contract/connectors/synchronous/synchronous_connector_target.h.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_synchronous_connector.py says.
 """
@@ -41,7 +41,7 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
     def _make_connector(self) -> Any:
         return self._connectors.scheduler
 
-    # ---- Commands (contract/synchronous_connector_target.h): the engine's ----
+    # ---- Commands (contract/connectors/synchronous/synchronous_connector_target.h): the engine's ----
 
     def add_request(self, name, tokens, max_tokens, skip_reading_prefix_cache) -> str:
         if name in self._names:

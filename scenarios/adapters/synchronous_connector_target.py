@@ -1,6 +1,6 @@
 """The target `synchronous_connector` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/synchronous_connector_target.h; session.py says what an implementation is.
+Mirrors contract/connectors/synchronous/synchronous_connector_target.h; session.py says what an implementation is.
 """
 
 from __future__ import annotations

@@ -1318,7 +1318,7 @@ class Release(Story):
         self.assertEqual(self.ask(right_rule), [{}])
 
     def test_hash_of_one_block(self):
-        """The hashes themselves are pinned by contract/block_hash_test.cpp; here, that the seed reaches them."""
+        """The hashes themselves are pinned by contract/pool/block_hash_test.cpp; here, that the seed reaches them."""
         keys = []
         for seed in ("0", "1"):
             replies = self.ask(

@@ -1,6 +1,6 @@
 """The target `tiering` as an adapter sees it: its configuration and its commands.
 
-Mirrors contract/tiering_target.h; session.py says what an implementation is. Keys are numbers, tiers their place.
+Mirrors contract/tiering/tiering_target.h; session.py says what an implementation is. Keys are numbers, tiers their place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The KV-cache manager of a real vLLM release behind the commands of contract/kv_cache_target.h.
+"""The KV-cache manager of a real vLLM release behind the commands of contract/kv_cache/kv_cache_target.h.
 
 Every answer comes from upstream's KVCacheManager with its coordinator, its managers of single groups and its pool. The
-adapter itself decides only what contract/kv_cache_manager.h refuses and where upstream would break down halfway:
+adapter itself decides only what contract/kv_cache/kv_cache_manager.h refuses and where upstream would break down halfway:
 README.md has the list.
 """
 
@@ -131,7 +131,7 @@ class UpstreamKVCache:
         self._order: Dict[str, int] = {}
         self._name_texts = NameTexts()
 
-    # ---- Commands (contract/kv_cache_target.h) ----
+    # ---- Commands (contract/kv_cache/kv_cache_target.h) ----
 
     def request(self, name, tokens, lora_name, lora_id, cache_salt, mm_features, skip_reading_prefix_cache) -> str:
         if name in self._requests:
@@ -253,7 +253,7 @@ class UpstreamKVCache:
         stats = self._manager.make_prefix_cache_stats()
         return f"error=none stats={stats_text(stats)}"
 
-    # ---- What kvfence refuses (contract/kv_cache_manager.h) ----
+    # ---- What kvfence refuses (contract/kv_cache/kv_cache_manager.h) ----
 
     def _request_as(self, name: str, num_computed_tokens: int, was_preempted: bool) -> Any:
         request = self._requests.get(name)

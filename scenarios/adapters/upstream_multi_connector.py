@@ -1,4 +1,4 @@
-"""The MultiConnector of a real vLLM release behind the commands of contract/multi_connector_target.h, both halves, over
+"""The MultiConnector of a real vLLM release behind the commands of contract/connectors/multi/multi_connector_target.h, both halves, over
 scripted children.
 
 MultiConnector, its metadata and statistics, KVOutputAggregator and KVCacheBlocks are upstream's. What stands in: the

@@ -1,8 +1,8 @@
 """The eviction policies and the offloading manager of a real vLLM release behind the commands of
-contract/eviction_target.h and contract/offload_target.h.
+contract/eviction/eviction_target.h and contract/offload/offload_target.h.
 
-Every decision comes from upstream's classes. The adapter itself decides only what contract/cache_policy.h and
-contract/offloading_manager.h refuse and upstream would not refuse cleanly: README.md has the list. Where upstream does
+Every decision comes from upstream's classes. The adapter itself decides only what contract/eviction/cache_policy.h and
+contract/offload/offloading_manager.h refuse and upstream would not refuse cleanly: README.md has the list. Where upstream does
 refuse by itself, before it has changed anything, it is called and has to.
 """
 
@@ -31,7 +31,7 @@ class KVOffload:
         self.version = modules.release.version
         self.manager = importlib.import_module("vllm.v1.kv_offload.cpu.manager")
         manager = self.manager.CPUOffloadingManager
-        # The rules of contract/rules.h as this release has them.
+        # The rules of contract/core/rules.h as this release has them.
         self.lookup_by_key = "key" in inspect.signature(manager.lookup).parameters
         self.offload_reset = hasattr(manager, "reset_cache")
         self.arc_refuses_with_idle_t1 = self._refuses_with_idle_t1()

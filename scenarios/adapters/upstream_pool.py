@@ -1,6 +1,6 @@
-"""The block pool of a real vLLM release behind the commands of contract/block_pool_target.h.
+"""The block pool of a real vLLM release behind the commands of contract/pool/block_pool_target.h.
 
-Every answer comes from upstream's classes. The adapter itself decides only what contract/block_pool.h refuses and
+Every answer comes from upstream's classes. The adapter itself decides only what contract/pool/block_pool.h refuses and
 upstream would not refuse cleanly: README.md has the list. Where upstream does refuse by itself, before it has changed
 anything, it is called and has to.
 """
@@ -25,7 +25,7 @@ _KEY_TEXTS_MAX = 100_000
 
 
 class UpstreamChanged(Exception):
-    """Upstream took what it was expected to refuse: the release behaves otherwise than contract/block_pool.h says."""
+    """Upstream took what it was expected to refuse: the release behaves otherwise than contract/pool/block_pool.h says."""
 
 
 class Modules:
@@ -45,7 +45,7 @@ class Modules:
         self.kv_cache_interface = importlib.import_module("vllm.v1.kv_cache_interface")
 
         pool = self.block_pool.BlockPool
-        # The rules of contract/rules.h as this release has them.
+        # The rules of contract/core/rules.h as this release has them.
         self.rules = {
             "free_blocks_prepend": "prepend" in inspect.signature(pool.free_blocks).parameters,
             "cache_full_blocks_mask": "block_mask" in inspect.signature(pool.cache_full_blocks).parameters,
@@ -194,7 +194,7 @@ class UpstreamPool:
         self._blocks = self._pool.blocks
         self._requests: Dict[str, Any] = {}
 
-    # ---- Commands (contract/block_pool_target.h) ----
+    # ---- Commands (contract/pool/block_pool_target.h) ----
 
     def request(self, name, tokens, lora_name, lora_id, cache_salt, mm_features) -> str:
         self._requests[name] = self._modules.make_request(
@@ -298,7 +298,7 @@ class UpstreamPool:
     def take_events(self) -> str:
         return f"error=none events={self._view.events(self._pool.take_events())}"
 
-    # ---- What kvfence refuses (contract/block_pool.h) ----
+    # ---- What kvfence refuses (contract/pool/block_pool.h) ----
 
     def _is_block_size(self, block_size: int) -> bool:
         config = self._config

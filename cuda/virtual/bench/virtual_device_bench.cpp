@@ -7,7 +7,7 @@
 #include <array>
 #include <vector>
 
-#include "contract/check.h"
+#include "contract/core/check.h"
 #include "cuda/virtual/device.h"
 
 namespace kvfence::virtual_device {

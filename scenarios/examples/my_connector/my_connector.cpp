@@ -1,6 +1,6 @@
 // A connector for `kvfence check --target connector --connector-library`. It leaves every decision
 // to the connector that kvfence has; replace them by yours, one function after the other. The rules
-// by which it is judged stand in contract/offloading_connector.h.
+// by which it is judged stand in contract/connectors/offloading/offloading_connector.h.
 
 #include <cstdint>
 #include <memory>
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "contract/connector_target.h"
-#include "contract/kv_connector_registry.h"
-#include "optimized/offloading_connector.h"
+#include "contract/connectors/offloading/connector_target.h"
+#include "contract/connectors/kv_connector_registry.h"
+#include "optimized/connectors/offloading/offloading_connector.h"
 
 namespace {
 

@@ -1,0 +1,194 @@
+#pragma once
+
+/// What a disaggregated pair is: a producer engine computes prompts, a consumer engine reads their
+/// KV out of the producer's blocks and decodes. The rules of both connectors' halves stand here,
+/// once; `reference/` and `optimized/` each code them.
+///
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py; v0.23.0
+/// v1/nixl/{scheduler,worker}.py where a rule says so. Upstream has one class for both roles; here
+/// each has its own. Not modelled: both roles in one engine (bidirectional_kv_xfer), host buffers,
+/// handshakes, MLA, several groups, Mamba, engines with unequal block sizes.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/kv_connector.h"
+#include "contract/connectors/kv_connector_worker.h"
+#include "contract/core/rules.h"
+#include "contract/connectors/disaggregated/transport.h"
+
+namespace kvfence {
+
+/// What all four halves are built from.
+struct DisaggregatedSpec {
+  Rules rules;
+  std::string producer_engine_id = "producer";
+  std::uint32_t producer_world_size = 1;
+  std::uint32_t consumer_world_size = 1;
+  std::optional<Seconds> deadline;  ///< how long a producer waits; nothing: for ever
+  friend bool operator==(const DisaggregatedSpec&, const DisaggregatedSpec&) = default;
+};
+
+/// What is wrong with a spec; nothing if halves can be built from it: both world sizes are positive
+/// and one divides the other, a deadline is positive and at most kSecondsMax.
+std::optional<std::string> check_spec(const DisaggregatedSpec& spec);
+
+/// What a producer tells a router of a request that finished: what a consumer has to be given.
+struct RemotePrefill {
+  std::string request;
+  KVTransferParams params;
+  friend bool operator==(const RemotePrefill&, const RemotePrefill&) = default;
+};
+
+/// The producer's scheduler's half tells its workers. Names stand once a list, in the order in
+/// which they came.
+struct ProducerMetadata final : KVConnectorMetadata {
+  struct Send {
+    std::string request;
+    std::optional<Seconds> expires;  ///< when its blocks are given back unread
+    friend bool operator==(const Send&, const Send&) = default;
+  };
+  std::vector<std::string> reqs_in_batch;       ///< got blocks; a consumer may read them later
+  std::vector<std::string> reqs_not_processed;  ///< finished, and no consumer will read them
+  std::vector<Send> reqs_to_send;               ///< finished; held until a consumer has read them
+};
+
+/// The consumer's scheduler's half tells its workers.
+struct ConsumerMetadata final : KVConnectorMetadata {
+  struct Receive {
+    std::string request;
+    std::string remote_request;
+    std::vector<BlockId> local_blocks;   ///< none: nothing to read, the producer is to be told
+    std::vector<BlockId> remote_blocks;  ///< as many
+    friend bool operator==(const Receive&, const Receive&) = default;
+  };
+  std::vector<Receive> reqs_to_recv;    ///< in the order in which they came
+  std::vector<std::string> heartbeats;  ///< the producer's requests whose lease is to be renewed
+};
+
+/// The producer's scheduler's half, as KVConnector. A request is *for a consumer* if its params say
+/// do_remote_decode; of others nothing is known.
+///
+/// get_num_new_matched_tokens      0
+/// update_state_after_alloc        for a consumer: in the next reqs_in_batch. Again for a request
+///                                 that was preempted.
+/// build_connector_meta            what came since the last one
+/// update_connector_output         nothing
+/// request_finished(request)
+///     Not for a consumer: does not hold. It did not finish with kFinishedLengthCapped
+///     (Rules::stopped_requests_are_sent: nor with kFinishedStopped), or has no blocks: it is in
+///     the next reqs_not_processed, and is not held. Else it is in the next reqs_to_send, which
+///     expires at now + deadline, if there is a deadline; its RemotePrefill says
+///     do_remote_prefill, this engine, the request and its blocks; held.
+/// take_events, reset_cache        nothing; succeeds
+class DisaggregatedProducer : public KVConnector {
+ public:
+  /// What time it is from now on; 0 at first.
+  virtual void tell_time(Seconds now) = 0;
+
+  /// Appends what was answered since the last call, oldest first.
+  virtual void take_remote_prefills(std::vector<RemotePrefill>& out) = 0;
+};
+
+/// The consumer's scheduler's half, as KVConnector. A request *wants its prompt* if its params say
+/// do_remote_prefill, name a remote request and have blocks (upstream takes incomplete params for
+/// complete until there are slots, and the request waits for ever), and nothing was received for it
+/// yet. One transfer a request: what was preempted, or failed to load, is computed here.
+///
+/// on_new_request(request)         Rules::kv_lease_heartbeats, and there is a deadline: it wants
+///                                 its prompt: its remote request's lease is renewed from now on
+/// get_num_new_matched_tokens(request, c)
+///     It wants its prompt: prompt - c, asynchronously if more than 0; 0 if the prompt is one token
+///     (upstream loads it, and computes it all the same). Else 0.
+/// update_state_after_alloc(host, request, blocks, n_ext)
+///     It wants its prompt: it is in the next reqs_to_recv, and does not want it any more. With
+///     n_ext > 0: its local blocks are those that are not cached, its remote blocks those at the
+///     same places of the remote request (upstream takes as many from the end, which are others if
+///     the producer has blocks behind the prompt, vllm#50558). With 0: none.
+///     Requires (as upstream asserts): the remote request has a block at each of these places.
+/// build_connector_meta
+///     What came since the last one. Heartbeats: all leases that are renewed, each once, in the
+///     order in which they came, if that never happened or last happened deadline / 6 ago or
+///     longer (rounded down).
+/// update_connector_output         what finished_recving names is not renewed any more
+/// request_finished(request)
+///     Never holds. Not renewed any more. If it still wants its prompt, it was never admitted: it
+///     is in the next reqs_to_recv with no blocks, so that the producer is told.
+/// take_events, reset_cache        nothing; succeeds
+class DisaggregatedConsumer : public KVConnector {
+ public:
+  /// What time it is from now on; 0 at first.
+  virtual void tell_time(Seconds now) = 0;
+};
+
+/// A worker's half: what the model runner of one rank asks of it in each step, in the order in
+/// which the members stand. A value behind an interface, as KVConnector. The transport is that of
+/// the pair, the same in each call; the metadata are those of its scheduler's half.
+///
+/// A consumer's rank reads from rank / (consumers / producers) of the producer where there are at
+/// least as many consumer's ranks, else from the producers / consumers ranks from rank *
+/// (producers / consumers) on. These are *its* producer's ranks.
+///
+/// producer
+/// --------
+///     start_load_kv   reqs_in_batch are expected; reqs_not_processed are not any more;
+///                     reqs_to_send expire then, unless they are not expected any more (with
+///                     run-ahead all readers may have been faster).
+///     get_finished    First the notices, as they came. A heartbeat: what is expected and expires
+///                     later than never expires at now + deadline * 2 / 3 (rounded down) at the
+///                     earliest. Else: an expected request is *done* when each consumer's rank that
+///                     reads from this one has said so; said again it counts once (upstream counts
+///                     notices). Notices of others are passed over: they came twice, or late. Then
+///                     every request that expires now or did before is done as well, wherever it
+///                     stands (upstream stops at the first that does not, vllm#58222).
+///                     Done: not expected any more, closed in the transport (upstream goes on being
+///                     read, from blocks that are somebody else's by then), finished_sending.
+/// consumer
+/// --------
+///     start_load_kv   For each of reqs_to_recv, for each of its producer's ranks: a read; without
+///                     local blocks a notice. Then, for each of its producer's ranks, a heartbeat
+///                     of what is to be renewed, if anything is.
+///     get_finished    The reads that ended. A failed one: the request's local blocks are invalid,
+///                     each once a report. The last one of a request: finished_recving
+///                     (v0.23.0 reports a request at its first failed read, while others still
+///                     write, and fails at the last one, vllm#56104, vllm#54518).
+///
+/// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h), one an engine.
+class DisaggregatedWorker {
+ public:
+  virtual ~DisaggregatedWorker() = default;
+  virtual std::unique_ptr<DisaggregatedWorker> clone() const = 0;
+
+  /// Before the forward pass.
+  virtual void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) = 0;
+
+  /// Last. Replaces out.
+  virtual void get_finished(Transport& transport, KVConnectorWorkerOutput& out) = 0;
+};
+
+/// Owns a worker's half, and copies it.
+class DisaggregatedWorkerHandle {
+ public:
+  explicit DisaggregatedWorkerHandle(std::unique_ptr<DisaggregatedWorker> worker)
+      : worker_(std::move(worker)) {}
+  DisaggregatedWorkerHandle(const DisaggregatedWorkerHandle& other)
+      : worker_(other.worker_->clone()) {}
+  DisaggregatedWorkerHandle& operator=(const DisaggregatedWorkerHandle& other) {
+    if (this != &other) worker_ = other.worker_->clone();
+    return *this;
+  }
+  DisaggregatedWorkerHandle(DisaggregatedWorkerHandle&&) noexcept = default;
+  DisaggregatedWorkerHandle& operator=(DisaggregatedWorkerHandle&&) noexcept = default;
+  ~DisaggregatedWorkerHandle() = default;
+
+  DisaggregatedWorker* operator->() const { return worker_.get(); }
+
+ private:
+  std::unique_ptr<DisaggregatedWorker> worker_;
+};
+
+}  // namespace kvfence

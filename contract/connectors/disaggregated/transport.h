@@ -1,0 +1,80 @@
+#pragma once
+
+/// What carries KV from one engine to another, as the workers of both see it: a consumer's rank
+/// reads blocks of a producer's rank, and tells it when it needs them no more.
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py, what
+/// NixlConnectorWorker asks of its nixl_wrapper and of the clock; close: ours.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "contract/core/types.h"
+
+namespace kvfence {
+
+/// Time since the pair was built, or a span of it.
+using Seconds = std::uint32_t;
+
+/// No time and no span is longer, so that the sum of two fits.
+inline constexpr Seconds kSecondsMax = 1'000'000'000;
+
+/// Names a read; 0, 1, ... in the order of submission, over all ranks.
+using ReadId = std::uint32_t;
+
+/// One rank of a consumer reads from one rank of the producer. The block lists are equally long:
+/// remote_blocks[i] is read into local_blocks[i].
+struct ReadSpec {
+  std::uint32_t rank = 0;         ///< the consumer's, who reads
+  std::uint32_t remote_rank = 0;  ///< the producer's, who is read from
+  std::string request;            ///< the consumer's
+  std::string remote_request;     ///< the producer's
+  std::vector<BlockId> local_blocks;
+  std::vector<BlockId> remote_blocks;
+  friend bool operator==(const ReadSpec&, const ReadSpec&) = default;
+};
+
+struct ReadResult {
+  ReadId read = 0;
+  bool success = true;
+  friend bool operator==(const ReadResult&, const ReadResult&) = default;
+};
+
+/// What a rank of the consumer tells a rank of the producer.
+struct Notice {
+  std::uint32_t rank = 0;             ///< the consumer's, who says it
+  std::uint32_t remote_rank = 0;      ///< the producer's, who is told
+  bool is_heartbeat = false;          ///< keep them; else: they are not needed any more
+  std::vector<std::string> requests;  ///< the producer's; one, unless a heartbeat
+  friend bool operator==(const Notice&, const Notice&) = default;
+};
+
+class Transport {
+ public:
+  /// Never earlier than before.
+  virtual Seconds now() const = 0;
+
+  /// Starts a read. When it succeeded, and only then, a notice that its blocks are not needed any
+  /// more is under way to the producer's rank.
+  virtual ReadId read(const ReadSpec& spec) = 0;
+
+  /// Replaces out by the reads of that consumer's rank that ended since the last call, in the order
+  /// of their ends.
+  virtual void get_finished_reads(std::uint32_t rank, std::vector<ReadResult>& out) = 0;
+
+  /// A notice without a read.
+  virtual void send_notice(const Notice& notice) = 0;
+
+  /// Replaces out by the notices that reached that producer's rank since the last call, in the
+  /// order in which they did.
+  virtual void get_new_notices(std::uint32_t remote_rank, std::vector<Notice>& out) = 0;
+
+  /// Blocks of that request of the producer are not to be read any more on that rank: reads of
+  /// them that are under way fail now, later ones when they start.
+  virtual void close(std::uint32_t remote_rank, const std::string& remote_request) = 0;
+
+ protected:
+  ~Transport() = default;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,193 @@
+#pragma once
+
+/// The scheduler's half of a KV connector: what a scheduler asks and tells whoever brings KV from
+/// elsewhere and takes it there, and in which order.
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/base.py.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/kv_events.h"
+#include "contract/pool/request.h"
+
+namespace kvfence {
+
+struct SchedulerOutput;
+enum class RequestStatus : std::uint8_t;  ///< contract/scheduler/scheduler.h
+
+/// What a client asks of the connectors for one request.
+/// Source: vLLM v0.23.0 kv_transfer_params.
+struct KVTransferParams {
+  std::optional<std::uint32_t> max_offload_tokens;  ///< leading tokens that may be stored
+  bool do_remote_decode = false;   ///< another engine will read the blocks of the prompt
+  bool do_remote_prefill = false;  ///< another engine computed the prompt, as the rest says
+  std::string remote_engine_id{};
+  std::string remote_request_id{};
+  BlocksByGroup remote_block_ids{};  ///< all of the remote request's, by group
+  friend bool operator==(const KVTransferParams&, const KVTransferParams&) = default;
+};
+
+/// A request as a connector sees it, during the call.
+struct ConnectorRequest {
+  RequestIndex index = 0;
+  std::string_view id;
+  const Request& request;  ///< prompt and output tokens, hashes
+  std::uint32_t num_prompt_tokens = 0;
+  std::uint32_t num_computed_tokens = 0;  ///< this step's excluded
+  const KVTransferParams& params;
+  RequestStatus status{};
+};
+
+/// The GPU's block pool, as far as it is lent to a connector that holds blocks of it on its own.
+/// The rules of touch and free_blocks stand in contract/pool/block_pool.h.
+/// Source: vLLM v0.19.0 v1/core/sched/scheduler.py Scheduler.__init__, bind_gpu_block_pool.
+class GpuBlockPool {
+ public:
+  /// The packed key of a block; empty for none. The view holds until the next operation.
+  virtual std::string_view block_key(BlockId block) const = 0;
+
+  /// Requires: known blocks, none of them null.
+  virtual void touch(std::span<const BlockId> blocks) = 0;
+
+  /// To the tail of the free queue. Requires: what the caller touched, each block once.
+  virtual void free_blocks(std::span<const BlockId> blocks) = 0;
+
+  /// Whether nobody holds the block: it stands in the free queue.
+  virtual bool is_free(BlockId block) const = 0;
+
+  /// The block behind a free one in the free queue, or the queue's head; nothing at its end.
+  virtual std::optional<BlockId> next_free_block(std::optional<BlockId> block) const = 0;
+
+ protected:
+  ~GpuBlockPool() = default;
+};
+
+/// What a connector may ask of the engine around it, during the call.
+class ConnectorHost {
+ public:
+  /// Of a request that is there; one that finishes is, during request_finished.
+  virtual ConnectorRequest request(RequestIndex index) const = 0;
+
+  /// Whether the block carries a key, so that a lookup can find it.
+  virtual bool is_cached(BlockId block) const = 0;
+
+  /// Of the request's computed tokens, how many are outputs that are planned and not there.
+  virtual std::uint32_t num_output_placeholders(RequestIndex /*index*/) const { return 0; }
+
+  /// Null where nothing is lent.
+  virtual GpuBlockPool* gpu_block_pool() { return nullptr; }
+
+ protected:
+  ~ConnectorHost() = default;
+};
+
+/// Names a transfer: an offloading connector's, on its scheduler or on one worker.
+using JobId = std::uint32_t;
+
+/// What the scheduler's half tells the workers about one step. Each connector has its own.
+struct KVConnectorMetadata {
+  virtual ~KVConnectorMetadata() = default;
+};
+
+/// Workers that finished a transfer.
+struct CompletedJob {
+  JobId job = 0;
+  std::uint32_t num_workers = 0;  ///< that report it now
+  std::uint32_t num_failed = 0;   ///< of them, those whose transfer failed
+  friend bool operator==(const CompletedJob&, const CompletedJob&) = default;
+};
+
+/// What a lookup found.
+struct MatchedTokens {
+  std::optional<std::uint32_t> num_tokens;  ///< beyond the local hit; nothing: ask again later
+  bool load_async = false;                  ///< only with num_tokens > 0
+};
+
+/// What the workers report with a step's output. Each list names a request or block once.
+struct KVConnectorOutput {
+  std::vector<RequestIndex> finished_recving;  ///< loads that are over, well or badly
+  std::vector<RequestIndex> finished_sending;  ///< held blocks that are not needed any more
+  std::vector<BlockId> invalid_block_ids;      ///< blocks whose load failed
+  std::vector<CompletedJob> completed_jobs;    ///< upstream's worker metadata, each job once
+
+  bool empty() const {
+    return finished_recving.empty() && finished_sending.empty() && invalid_block_ids.empty() &&
+           completed_jobs.empty();
+  }
+};
+
+/// Called by a scheduler, in the order in which the members stand. A connector is a value behind an
+/// interface: copying a scheduler copies its connector by clone().
+class KVConnector {
+ public:
+  virtual ~KVConnector() = default;
+  virtual std::unique_ptr<KVConnector> clone() const = 0;
+
+  /// A request was added (Rules::connector_learns_new_requests).
+  virtual void on_new_request(const ConnectorRequest& request) = 0;
+
+  /// How many tokens behind the local hit can be loaded. Asked at each attempt to admit a request
+  /// of which nothing is computed; may be asked again for the same request.
+  /// The answer is at most num_tokens - num_local_tokens, and one less if the load is not
+  /// asynchronous or the request has one token, since one token has to be computed.
+  virtual MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                                   std::uint32_t num_local_tokens) = 0;
+
+  /// Blocks were allocated: all of the request's, by group. Called at every admission, with 0
+  /// external tokens too, and a second time with 0 when a loaded request is scheduled.
+  virtual void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
+                                        const BlocksByGroup& blocks,
+                                        std::uint32_t num_external_tokens) = 0;
+
+  /// A step is planned; the requests' computed tokens do not count it yet. The answer goes to the
+  /// workers with the step; null: nothing to tell.
+  virtual std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& host, const SchedulerOutput& output) = 0;
+
+  /// The workers reported; the scheduler has not acted on it yet, but for invalid blocks.
+  virtual void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) = 0;
+
+  /// A request is finished and still has these blocks. True: its blocks stay until finished_sending
+  /// or finished_recving names it. Its index may name another request once its blocks are gone.
+  virtual bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks) = 0;
+
+  /// Appends events since the last call, oldest first.
+  virtual void take_events(std::vector<KVCacheEvent>& out) = 0;
+
+  /// False if it failed.
+  virtual bool reset_cache() = 0;
+};
+
+/// Owns a connector, or none, and copies it.
+class KVConnectorHandle {
+ public:
+  KVConnectorHandle() = default;
+  explicit KVConnectorHandle(std::unique_ptr<KVConnector> connector)
+      : connector_(std::move(connector)) {}
+  KVConnectorHandle(const KVConnectorHandle& other)
+      : connector_(other.connector_ ? other.connector_->clone() : nullptr) {}
+  KVConnectorHandle& operator=(const KVConnectorHandle& other) {
+    if (this != &other) connector_ = other.connector_ ? other.connector_->clone() : nullptr;
+    return *this;
+  }
+  KVConnectorHandle(KVConnectorHandle&&) noexcept = default;
+  KVConnectorHandle& operator=(KVConnectorHandle&&) noexcept = default;
+  ~KVConnectorHandle() = default;
+
+  explicit operator bool() const { return connector_ != nullptr; }
+  KVConnector* operator->() const { return connector_.get(); }
+  KVConnector* get() const { return connector_.get(); }
+
+ private:
+  std::unique_ptr<KVConnector> connector_;
+};
+
+}  // namespace kvfence

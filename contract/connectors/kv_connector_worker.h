@@ -1,0 +1,73 @@
+#pragma once
+
+/// The worker's half of a KV connector: what the model runner of one rank asks of it in each step,
+/// in the order in which the members stand.
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/base.py,
+/// v1/worker/kv_connector_model_runner_mixin.py.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/kv_connector.h"
+#include "contract/connectors/kv_connector_stats.h"
+#include "contract/connectors/disaggregated/transfer_engine.h"
+
+namespace kvfence {
+
+/// What one rank reports with a step. Each list names a request, block or job once.
+struct KVConnectorWorkerOutput {
+  std::vector<std::string> finished_sending;
+  std::vector<std::string> finished_recving;
+  std::vector<BlockId> invalid_block_ids;
+  std::vector<TransferResult> completed_jobs;  ///< whether they succeeded; not how long they took
+  std::vector<TransferOperations> stats = {};  ///< OffloadingConnectorStats, of this step
+  std::vector<TransferOperationsOfClass> stats_of_children = {};  ///< of a MultiConnector, instead
+  friend bool operator==(const KVConnectorWorkerOutput&, const KVConnectorWorkerOutput&) = default;
+};
+
+/// A value behind an interface, as KVConnector. The engine is that of its rank, the same in each
+/// call.
+class KVConnectorWorker {
+ public:
+  virtual ~KVConnectorWorker() = default;
+  virtual std::unique_ptr<KVConnectorWorker> clone() const = 0;
+
+  /// Before anything of the step touches the KV cache.
+  virtual void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) = 0;
+
+  /// Before the forward pass.
+  virtual void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) = 0;
+
+  /// Behind the forward pass; not called in a step without tokens.
+  virtual void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) = 0;
+
+  /// Last, with the requests that the step told as finished. Replaces out.
+  virtual void get_finished(const KVConnectorMetadata& metadata,
+                            std::span<const std::string> finished_requests, TransferEngine& engine,
+                            KVConnectorWorkerOutput& out) = 0;
+};
+
+/// Owns a worker's half, and copies it.
+class KVConnectorWorkerHandle {
+ public:
+  explicit KVConnectorWorkerHandle(std::unique_ptr<KVConnectorWorker> worker)
+      : worker_(std::move(worker)) {}
+  KVConnectorWorkerHandle(const KVConnectorWorkerHandle& other) : worker_(other.worker_->clone()) {}
+  KVConnectorWorkerHandle& operator=(const KVConnectorWorkerHandle& other) {
+    if (this != &other) worker_ = other.worker_->clone();
+    return *this;
+  }
+  KVConnectorWorkerHandle(KVConnectorWorkerHandle&&) noexcept = default;
+  KVConnectorWorkerHandle& operator=(KVConnectorWorkerHandle&&) noexcept = default;
+  ~KVConnectorWorkerHandle() = default;
+
+  KVConnectorWorker* operator->() const { return worker_.get(); }
+
+ private:
+  std::unique_ptr<KVConnectorWorker> worker_;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,45 @@
+#pragma once
+
+/// Makes one report of those of all ranks.
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator;
+/// v1/.../offloading/common.py OffloadingWorkerMetadata.aggregate.
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/connectors/kv_connector.h"
+#include "contract/connectors/kv_connector_stats.h"
+#include "contract/connectors/kv_connector_worker.h"
+
+namespace kvfence {
+
+/// What the ranks together report.
+struct AggregatedOutput {
+  std::vector<std::string> finished_sending;
+  std::vector<std::string> finished_recving;
+  std::vector<BlockId> invalid_block_ids;    ///< ascending
+  std::vector<CompletedJob> completed_jobs;  ///< ascending by job
+  std::vector<TransferOperations> stats = {};
+  std::vector<TransferOperationsOfClass> stats_of_children = {};
+  friend bool operator==(const AggregatedOutput&, const AggregatedOutput&) = default;
+};
+
+/// KVOutputAggregator(num_workers).
+///
+/// aggregate(outputs, out)
+///     outputs: one a rank, rank 0 first. A request is finished when num_workers ranks have
+///     reported it, in this step and before; it stands where the report that completes it does.
+///     Then it can be reported anew. Invalid blocks: those of any rank. Completed jobs: summed over
+///     this step. Statistics: aggregated, rank 0 first; those of children class by class, new ones
+///     last.
+template <class A>
+concept KVOutputAggregator = std::copyable<A> && std::constructible_from<A, std::uint32_t> &&
+    requires(A aggregator, std::span<const KVConnectorWorkerOutput> outputs,
+             AggregatedOutput& out) {
+  { aggregator.aggregate(outputs, out) } -> std::same_as<void>;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,105 @@
+#pragma once
+
+/// Offloading specs by name: what a connector is told as `key=value` becomes an OffloadingSpec.
+/// Source: vLLM v0.19.0 and v0.23.0 v1/kv_offload/factory.py OffloadingSpecFactory.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contract/core/line.h"
+#include "contract/connectors/offloading/offloading_connector.h"
+
+namespace kvfence {
+
+/// What a spec learns from the engine around it. Rules, groups, the number of GPU blocks and
+/// whether there are events are those of kv_cache.
+struct OffloadingSpecContext {
+  KVCacheManagerConfig kv_cache;
+  std::uint32_t world_size = 1;
+  std::vector<std::uint64_t> page_size_bytes;   ///< by group: a block in one of its tensors
+  std::vector<std::uint64_t> kv_cache_tensors;  ///< bytes of each, on one worker
+};
+
+/// Builds a spec from settings.
+/// Errors: each names the setting, at its position in `file`.
+using OffloadingSpecBuilder = std::function<Parsed<OffloadingSpec>(
+    const std::vector<Field>& settings, const OffloadingSpecContext& context,
+    const std::string& file)>;
+
+/// Where no spec_name is set.
+inline constexpr const char* kDefaultOffloadingSpec = "CPUOffloadingSpec";
+inline constexpr const char* kTieringOffloadingSpec = "TieringOffloadingSpec";
+
+/// CPUOffloadingSpec:
+///
+///   cpu_bytes_to_use     for all workers; required, positive
+///   block_size           tokens of an offloaded block; a multiple of the groups' one block size
+///   block_size_factor    the same as a factor; one of the two, 1 where none is set (ours)
+///   eviction_policy      lru or arc; lru
+///   store_threshold      0
+///   max_tracker_size     64000
+///   offload_prompt_only  true or false; true (hold: has no effect)
+///
+/// Slots: cpu_bytes_to_use, divided by the bytes of an offloaded block of all workers, rounded
+/// down. These are block_size_factor * world_size times
+///   hold   the groups' one page size * the number of tensors;
+///   fence  the sum of the tensors / num_gpu_blocks, rounded down.
+///
+/// As Python's int(): a decimal is cut, and a string of digits is a number. A setting that there is
+/// not is an error, where upstream passes it over; so are a string for a flag, which upstream takes
+/// for true, and less memory than one slot takes.
+/// Source: vLLM v0.19.0 v1/kv_offload/{spec,cpu/spec}.py; v0.23.0 {base,cpu/spec}.py.
+Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& settings,
+                                                const OffloadingSpecContext& context,
+                                                const std::string& file = {});
+
+/// TieringOffloadingSpec: the settings of CPUOffloadingSpec, for a manager above secondary tiers,
+/// and
+///
+///   secondary_tiers      [(type key=value ...) ...], in order; none
+///
+/// from which a SecondaryTierFactory makes the tiers once there is a primary one. Errors, besides:
+/// a profile without tiers; store_threshold of 2 and more.
+/// Source: vLLM v0.23.0 v1/kv_offload/tiering/spec.py.
+Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& settings,
+                                                    const OffloadingSpecContext& context,
+                                                    const std::string& file = {});
+
+/// What a shared library has to have under the name of the spec, as `extern "C"`.
+using OffloadingSpecEntry = void(OffloadingSpecBuilder& builder);
+
+/// A value. Knows nothing at first; built_in_offloading_specs() has the two above.
+class OffloadingSpecFactory {
+ public:
+  using Loader = std::function<Parsed<OffloadingSpecBuilder>()>;
+
+  /// The loader runs when the name is first asked for; again, if it failed.
+  /// Errors: the name is taken.
+  std::optional<InputError> register_spec(const std::string& name, Loader loader);
+
+  /// Asks the spec that `spec_name` names, CPUOffloadingSpec without it; if that is not registered,
+  /// the symbol of this name in the shared library `spec_module_path`. The spec gets the other
+  /// settings.
+  /// Errors: a setting given twice; no such spec (`expected` lists the ones there are); no such
+  /// library or symbol; the spec's own.
+  Parsed<OffloadingSpec> create_spec(const std::vector<Field>& settings,
+                                     const OffloadingSpecContext& context,
+                                     const std::string& file = {});
+
+ private:
+  struct Entry {
+    Loader load;
+    std::optional<OffloadingSpecBuilder> loaded;
+  };
+  Parsed<OffloadingSpecBuilder> builder_of(const std::string& name, const Field* name_field,
+                                           const Field* path_field, const std::string& file);
+  std::map<std::string, Entry> entries_;
+};
+
+OffloadingSpecFactory built_in_offloading_specs();
+
+}  // namespace kvfence

@@ -1,0 +1,42 @@
+#include "contract/connectors/simple/simple_cpu_offload.h"
+
+#include <algorithm>
+
+namespace kvfence {
+
+std::optional<std::string> check_spec(const SimpleCPUOffloadSpec& spec) {
+  if (!spec.kv_cache.pool.enable_caching) return "prefix caching, without which nothing is stored";
+  if (spec.num_cpu_blocks == 0) return "a positive num_cpu_blocks";
+  if (spec.num_workers == 0) return "a positive world_size";
+  const std::vector<KVCacheSpec>& groups = spec.kv_cache.groups;
+  const bool all_known = std::all_of(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
+    return group.kind == KVCacheSpecKind::kFullAttention ||
+           group.kind == KVCacheSpecKind::kSlidingWindow || group.kind == KVCacheSpecKind::kMamba;
+  });
+  if (!all_known) return "groups of full attention, sliding window or mamba";
+  const auto reference = std::find_if(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
+    return group.kind == KVCacheSpecKind::kFullAttention;
+  });
+  if (reference == groups.end()) return "a group of full attention";
+  if (spec.kv_cache.pool.rules.simple_offload_pins_hits) return std::nullopt;
+  if (reference->block_size != spec.kv_cache.pool.hash.hash_block_size) {
+    return "a first group of full attention with blocks of hash_block_size";
+  }
+  const bool has_narrow_window =
+      std::any_of(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
+        return group.kind == KVCacheSpecKind::kSlidingWindow && group.sliding_window < 2;
+      });
+  if (has_narrow_window) return "sliding windows of at least 2 tokens";
+  return std::nullopt;
+}
+
+KVCacheManagerConfig cpu_kv_cache_config(const SimpleCPUOffloadSpec& spec) {
+  KVCacheManagerConfig config = spec.kv_cache;
+  config.pool.num_gpu_blocks = spec.num_cpu_blocks;
+  config.pool.enable_kv_cache_events = false;
+  config.use_eagle = false;
+  config.eagle_groups.clear();
+  return config;
+}
+
+}  // namespace kvfence

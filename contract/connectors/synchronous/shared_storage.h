@@ -1,0 +1,93 @@
+#pragma once
+
+/// What the ExampleConnector keeps KV in: folders by name, each with one file a layer. It outlives
+/// the engine, and other engines use it too. Its rules stand here, once; `reference/` (in memory)
+/// and `optimized/` (on files) each code them.
+///
+/// Source: vLLM v0.19.0 and v0.23.0
+/// distributed/kv_transfer/kv_connector/v1/example_connector.py _generate_foldername_debug,
+/// _generate_filename_debug; safetensors.torch save_file, load_file.
+///
+/// A file is *whole* if it ends where it was meant to. One that is not can not be loaded; of what
+/// it holds nothing is known.
+///
+/// save(folder, layer, symbols)
+///     kMakeFolder: the folder is made, if it is not there. kCreate: what has the file's name goes,
+///     and an empty file comes. kWrite: it gets the symbols, in order, and is whole.
+///     False: an operation failed, and those behind it are left out. Failing, kMakeFolder does
+///     nothing; kCreate leaves no file of that name; kWrite leaves a file that is not whole.
+///
+/// load(folder, layer, symbols)
+///     kMakeFolder, as above: upstream names a file by making its folder, also to read it. kOpen:
+///     the file has to be there. kRead: its symbols, in order; what is not whole shows here.
+///     False: an operation failed, and those behind it are left out; the file is not there, is not
+///     whole, or does not hold as many symbols as are asked for. Then symbols are what they
+///     were, and so is storage, but for the folder.
+///
+/// folder_exists(folder)
+///     Whether it is there, with or without files. Does not fail.
+///
+/// What goes wrong is told beforehand: fail_next(layer, operation) makes the next such operation on
+/// a file of that layer fail, whatever its folder, once; told twice before that is told once.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/tiering/file_fault.h"
+#include "contract/scripted/scripted_kv_cache.h"
+
+namespace kvfence {
+
+/// A file as an observer finds it.
+struct StoredFile {
+  std::string folder;
+  std::uint32_t layer = 0;
+  bool whole = true;
+  std::vector<KVSymbol> symbols;  ///< by token; empty if it is not whole
+  friend bool operator==(const StoredFile&, const StoredFile&) = default;
+};
+
+/// What can go wrong with a file, in the order in which saving and loading come to it.
+inline constexpr std::array<FileOperation, 5> kStorageOperations = {
+    FileOperation::kMakeFolder, FileOperation::kCreate, FileOperation::kWrite, FileOperation::kOpen,
+    FileOperation::kRead};
+
+/// The name of a layer's file in its folder: "model.layers.<layer>.self_attn.attn.safetensors".
+std::string layer_file_name(std::uint32_t layer);
+
+class SharedStorage {
+ public:
+  virtual ~SharedStorage() = default;
+
+  // ---- For the connector ----
+  virtual bool folder_exists(std::string_view folder) const = 0;
+  virtual bool save(std::string_view folder, std::uint32_t layer,
+                    std::span<const KVSymbol> symbols) = 0;
+  virtual bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) = 0;
+
+  // ---- The world around it ----
+  virtual void fail_next(std::uint32_t layer, FileOperation operation) = 0;
+
+  /// Another engine's: as save does it, except that nothing is made to fail.
+  virtual void make_folder(std::string_view folder) = 0;
+  virtual void put_file(std::string_view folder, std::uint32_t layer,
+                        std::span<const KVSymbol> symbols) = 0;
+
+  /// With its files. False, here and below: it is not there.
+  virtual bool remove_folder(std::string_view folder) = 0;
+  virtual bool remove_file(std::string_view folder, std::uint32_t layer) = 0;
+  /// The file is not whole any more.
+  virtual bool truncate_file(std::string_view folder, std::uint32_t layer) = 0;
+
+  // ---- For an observer ----
+  /// Replaces names by those of the folders, ascending.
+  virtual void folders(std::vector<std::string>& names) const = 0;
+  /// Replaces files, ascending by folder, then layer.
+  virtual void files(std::vector<StoredFile>& files) const = 0;
+};
+
+}  // namespace kvfence

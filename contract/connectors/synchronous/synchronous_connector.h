@@ -1,0 +1,251 @@
+#pragma once
+
+/// What the two synchronous connectors are: the ExampleConnector, which keeps prompts in files, and
+/// the DecodeBenchConnector, which fills blocks with dummies as if another engine had computed
+/// them. Both do their work within the step that needs it. The rules of their two halves stand
+/// here, once; `reference/` and `optimized/` each code them.
+///
+/// Source: vLLM v0.19.0 and v0.23.0
+/// distributed/kv_transfer/kv_connector/v1/{example_connector,decode_bench_connector}.py.
+///
+/// Ranks are stages of a pipeline: each has layers of its own. (Ranks of tensor parallelism would
+/// write files of the same names over each other's.) The KV cache of a layer has the blocks as its
+/// first dimension. (With v0.19.0's layout of FlashAttention, whose first dimension is keys and
+/// values, the DecodeBenchConnector takes block 1 for all values.)
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/connectors/kv_connector.h"
+#include "contract/scripted/scripted_kv_cache.h"
+#include "contract/connectors/synchronous/shared_storage.h"
+
+namespace kvfence {
+
+enum class SynchronousConnectorKind : std::uint8_t { kExample, kDecodeBench };
+
+/// "example", "decode_bench".
+std::string_view to_text(SynchronousConnectorKind kind);
+std::optional<SynchronousConnectorKind> synchronous_connector_kind_from_text(std::string_view text);
+
+/// What a synchronous connector is built from.
+struct SynchronousConnectorSpec {
+  KVCacheManagerConfig kv_cache;  ///< the GPU's, with the rules
+  SynchronousConnectorKind kind = SynchronousConnectorKind::kExample;
+  std::uint32_t num_workers = 1;
+  std::uint32_t num_layers = 1;  ///< a rank
+
+  std::uint32_t block_size() const { return kv_cache.groups.front().block_size; }
+  std::uint32_t num_all_layers() const { return num_workers * num_layers; }
+  friend bool operator==(const SynchronousConnectorSpec&,
+                         const SynchronousConnectorSpec&) = default;
+};
+
+/// What is wrong with a spec; nothing if a connector can be built from it:
+///   - num_workers and num_layers are positive;
+///   - groups of full attention or sliding window, of one block size (the connectors know one);
+///   - example: one group of full attention (with a window, files would get what is not kept);
+///   - decode_bench: one group before Rules::decode_bench_hma.
+std::optional<std::string> check_spec(const SynchronousConnectorSpec& spec);
+
+/// n tokens without the last one, rounded down to whole blocks: of what is asked for in a step, so
+/// many tokens are kept in files. 0 of no token. (Upstream: -block_size.)
+/// Source: vLLM v0.19.0 example_connector.py align_to_block_size.
+constexpr std::uint32_t align_to_block_size(std::uint32_t num_tokens, std::uint32_t block_size) {
+  return num_tokens == 0 ? 0 : (num_tokens - 1) / block_size * block_size;
+}
+
+/// The folder of a list of tokens: the MD5 of their bytes, 8 each, little-endian, and of the
+/// identifiers of the multimodal items with "-" between; as 32 hex digits.
+/// Source: vLLM v0.19.0 example_connector.py _generate_foldername_debug, utils/hashing.py
+/// safe_hash.
+std::string folder_name(std::span<const TokenId> tokens,
+                        std::span<const MmFeature> mm_features = {});
+
+/// What the scheduler's half tells the workers about a step.
+struct SynchronousConnectorMetadata final : KVConnectorMetadata {
+  /// ExampleConnector: a request whose files are read or written. Upstream's ReqMeta.
+  struct Transfer {
+    RequestIndex request = 0;
+    bool is_store = false;
+    std::string folder;            ///< of its first num_tokens tokens
+    std::uint32_t num_tokens = 0;  ///< whole blocks
+    std::vector<BlockId> blocks;   ///< [num_tokens / block_size]; upstream: all of their slots
+    friend bool operator==(const Transfer&, const Transfer&) = default;
+  };
+
+  /// DecodeBenchConnector: upstream's reqs_to_fill.
+  struct Fill {
+    RequestIndex request = 0;
+    std::uint32_t num_tokens = 0;
+    BlocksByGroup blocks;
+    friend bool operator==(const Fill&, const Fill&) = default;
+  };
+
+  std::vector<Transfer> transfers;
+  std::vector<Fill> fills;
+};
+
+/// The scheduler's half, as KVConnector, with what an observer reads. b: tokens of a block; m: the
+/// first group's blocks of a request.
+///
+/// on_new_request, update_connector_output, take_events: nothing. reset_cache: succeeds, and does
+/// nothing. (Upstream's base classes have none, which its scheduler takes for success.)
+///
+/// ExampleConnector. Let p be the prompt's tokens, without outputs, n their number. The *match* of
+/// a prompt is the folder of its first align_to_block_size(n - 1, b) tokens; it is *found* if that
+/// folder exists, whatever is in it. What is kept of a prompt is align_to_block_size(n, b) tokens,
+/// in the folder of these: with n = k * b + 1 that is one block more, so such a prompt does not
+/// find what it kept itself, and, finding a shorter one's folder, does not find its own file.
+/// Salts and adapters do not count.
+///
+/// get_num_new_matched_tokens(request, c)
+///     0 if the match is not found; else align_to_block_size(n - 1, b) - c, not below 0.
+///     Synchronously. (Upstream's answer can be negative: its scheduler then computes blocks anew
+///     that it had found, or, with a prompt of one token, tokens before the prompt. vllm#53495
+///     comes to it by a prompt of embeddings.)
+///
+/// update_state_after_alloc(request, blocks, n_ext)
+///     With n_ext > 0: the request needs a load in the step that is being planned.
+///
+/// build_connector_meta(output)
+///     Transfers, first of the new requests of the step, in order:
+///       it needs a load            a load of the first align_to_block_size(n, b) prompt tokens
+///       else, the match of its     a store of as many tokens; if this step computes up to them at
+///       prompt is not found        least: num_computed_tokens + its tokens of the step reach that
+///                                  far. (Upstream stores also what is not computed yet: under the
+///                                  whole prompt's name as many blocks as the request has.)
+///     then of the cached ones, in order, that are resumed and need a load: a load of the first
+///     align_to_block_size(t, b) tokens, t = num_computed_tokens + its tokens of the step, outputs
+///     included: no folder that was found, but with its last block or outputs behind it.
+///     Blocks: the first ones of m. No request needs a load any more.
+///     Requires: each request that needs a load is one of these (upstream asserts).
+///
+/// request_finished(request): nothing; never holds.
+///
+/// DecodeBenchConnector. A request is *filled* from its first update_state_after_alloc with
+/// n_ext > 0 to its request_finished.
+///
+/// get_num_new_matched_tokens(request, c)
+///     0 if the request is filled; else num_tokens - c - 1, outputs included, not below 0.
+///     Synchronously. Not whole blocks.
+///
+/// update_state_after_alloc(request, blocks, n_ext)
+///     With n_ext > 0: a fill of n_ext tokens: of each group the first ceil(n_ext / b) blocks of
+///     the request, also where the local hit has these already and the tokens are behind. It is
+///     filled from now on.
+///
+/// build_connector_meta(output)
+///     The fills since the last call, in the order of their update_state_after_alloc.
+///
+/// request_finished(request): it is not filled any more. Never holds.
+///
+/// A resumed request is not filled again: it computes what it lost.
+class SynchronousConnectorScheduler : public KVConnector {
+ public:
+  /// What an observer reads: the requests that are filled, in the order in which they came to be.
+  /// ExampleConnector: none.
+  virtual void filled_requests(std::vector<RequestIndex>& out) const = 0;
+};
+
+/// What one rank did in a step, in the order in which it did it.
+struct SynchronousWorkerReport {
+  /// A file that was read into blocks, or written from them.
+  struct File {
+    RequestIndex request = 0;
+    std::uint32_t layer = 0;
+    std::string folder;
+    std::vector<BlockId> blocks;
+    std::vector<KVSymbol> symbols;  ///< [blocks * block_size], by token
+    friend bool operator==(const File&, const File&) = default;
+  };
+  struct Filled {
+    RequestIndex request = 0;
+    std::uint32_t layer = 0;
+    std::vector<BlockId> blocks;
+    friend bool operator==(const Filled&, const Filled&) = default;
+  };
+  /// The file over which upstream raises.
+  struct Failed {
+    RequestIndex request = 0;
+    std::uint32_t layer = 0;
+    std::string folder;
+    bool is_store = false;
+    friend bool operator==(const Failed&, const Failed&) = default;
+  };
+
+  std::vector<File> loaded;
+  std::vector<File> saved;
+  std::vector<Filled> filled;
+  std::optional<Failed> failed;
+
+  void clear() {
+    loaded.clear();
+    saved.clear();
+    filled.clear();
+    failed.reset();
+  }
+};
+
+/// The worker's half of one rank. Calls come in this order in each step: start_load_kv; then, if
+/// the step has tokens, for each layer of the rank, ascending, the model computes it and
+/// save_kv_layer is called. Both append to report. The metadata's requests are passed on as they
+/// are: they need not be there any more.
+///
+/// ExampleConnector:
+///     start_load_kv   for each load, in order, for each layer of the rank, ascending: load of its
+///                     file, and its symbols into the slots of the transfer's blocks, in order,
+///                     also those that hold the same already, or are computed in this step.
+///     save_kv_layer   for each store, in order: save of what the slots of its blocks hold
+///                     in the layer.
+///     Where storage fails, the half ends at once, with `failed`, and is not called again. What was
+///     done before stays done.
+/// DecodeBenchConnector:
+///     start_load_kv   for each fill, in order, for each layer of the rank, ascending: the blocks
+///                     of group 0 get kFilledWithDummies in each slot, the null block too. Those
+///                     of other groups get nothing: upstream knows the layers of group 0 alone,
+///                     and takes all layers for these.
+///     save_kv_layer   nothing
+///
+/// What becomes of a failure. Upstream raises out of the worker, and its engine dies. So here: the
+/// step ends at the first rank that fails, in order, and with it the engine. A new one starts over
+/// the same storage: no request, no cache, nothing computed.
+class SynchronousConnectorWorker {
+ public:
+  virtual ~SynchronousConnectorWorker() = default;
+  virtual void start_load_kv(const SynchronousConnectorMetadata& metadata,
+                             ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) = 0;
+  virtual void save_kv_layer(const SynchronousConnectorMetadata& metadata, std::uint32_t layer,
+                             const ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) = 0;
+};
+
+/// What makes the parts of an implementation. Storage is made first, outlives all others, and is
+/// empty; all halves of a storage see it as it is. The scheduler's half is copied with clone(),
+/// which sees the same storage. Both make_connector and make_worker are called again with the same
+/// storage when an engine starts anew.
+///   make_storage(spec)                      what the files of the ExampleConnector are kept in
+///   make_connector(spec, storage)           the half that spec.kind names
+///   make_worker(spec, rank, storage)        the same, with the rank's layers: from rank *
+///                                           spec.num_layers on
+/// Null, which a connector from elsewhere may give, is a failure of the implementation.
+/// Requires: check_spec(spec) finds nothing wrong.
+template <class F>
+concept SynchronousConnectorFactory = requires(F& factory, const SynchronousConnectorSpec& spec,
+                                               std::uint32_t rank, SharedStorage& storage) {
+  { factory.make_storage(spec) } -> std::same_as<std::unique_ptr<SharedStorage>>;
+  {
+    factory.make_connector(spec, storage)
+    } -> std::same_as<std::unique_ptr<SynchronousConnectorScheduler>>;
+  {
+    factory.make_worker(spec, rank, storage)
+    } -> std::same_as<std::unique_ptr<SynchronousConnectorWorker>>;
+};
+
+}  // namespace kvfence

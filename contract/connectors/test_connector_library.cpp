@@ -1,0 +1,73 @@
+// What kv_connector_registry_test.cpp and offloading_spec_factory_test.cpp open: a connector that
+// never knows anything, half a connector, and a spec.
+
+#include <memory>
+
+#include "contract/connectors/kv_connector_registry.h"
+#include "contract/connectors/offloading/offloading_spec_factory.h"
+
+namespace kvfence {
+namespace {
+
+class KnowsNothing final : public KVConnector {
+ public:
+  std::unique_ptr<KVConnector> clone() const override {
+    return std::make_unique<KnowsNothing>(*this);
+  }
+  void on_new_request(const ConnectorRequest&) override {}
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest&, std::uint32_t) override {
+    return {0, false};
+  }
+  void update_state_after_alloc(ConnectorHost&, const ConnectorRequest&, const BlocksByGroup&,
+                                std::uint32_t) override {}
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(ConnectorHost&,
+                                                                  const SchedulerOutput&) override {
+    return nullptr;
+  }
+  void update_connector_output(ConnectorHost&, const KVConnectorOutput&) override {}
+  bool request_finished(ConnectorHost&, const ConnectorRequest&, const BlocksByGroup&) override {
+    return false;
+  }
+  void take_events(std::vector<KVCacheEvent>&) override {}
+  bool reset_cache() override { return true; }
+};
+
+class DoesNothing final : public KVConnectorWorker {
+ public:
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<DoesNothing>(*this);
+  }
+  void handle_preemptions(const KVConnectorMetadata&, TransferEngine&) override {}
+  void start_load_kv(const KVConnectorMetadata&, TransferEngine&) override {}
+  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
+  void get_finished(const KVConnectorMetadata&, std::span<const std::string>, TransferEngine&,
+                    KVConnectorWorkerOutput&) override {}
+};
+
+}  // namespace
+}  // namespace kvfence
+
+extern "C" void kvfence_connector(kvfence::KVConnectorClass& connector) {
+  connector.make_scheduler = [](const kvfence::ConnectorSetup&) {
+    return std::make_unique<kvfence::KnowsNothing>();
+  };
+  connector.make_worker = [](const kvfence::ConnectorSetup&, std::uint32_t) {
+    return std::make_unique<kvfence::DoesNothing>();
+  };
+}
+
+extern "C" void half_a_connector(kvfence::KVConnectorClass& connector) {
+  connector.make_scheduler = [](const kvfence::ConnectorSetup&) {
+    return std::make_unique<kvfence::KnowsNothing>();
+  };
+}
+
+extern "C" void OneSlotSpec(kvfence::OffloadingSpecBuilder& builder) {
+  builder = [](const std::vector<kvfence::Field>&, const kvfence::OffloadingSpecContext& context,
+               const std::string&) {
+    kvfence::OffloadingSpec spec;
+    spec.manager.cache.capacity = 1;
+    spec.num_workers = context.world_size;
+    return kvfence::Parsed<kvfence::OffloadingSpec>(spec);
+  };
+}

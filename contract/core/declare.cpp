@@ -1,0 +1,214 @@
+#include "contract/core/declare.h"
+
+#include <limits>
+
+namespace kvfence {
+namespace {
+
+/// A value as it would stand in a message: canonical text, cut where it grows long.
+std::string quote(const Value& value) {
+  constexpr std::size_t kShownMax = 40;
+  std::string text = print(value);
+  if (text.size() > kShownMax) text = text.substr(0, kShownMax) + "...";
+  return text;
+}
+
+}  // namespace
+
+std::string_view to_text(Domain domain) {
+  switch (domain) {
+    case Domain::kFlag:
+      return "true or false";
+    case Domain::kCount:
+      return "a count";
+    case Domain::kBlocks:
+      return "block ids";
+    case Domain::kTokens:
+      return "token ids";
+    case Domain::kRequest:
+      return "a request";
+    case Domain::kGroup:
+      return "a group id";
+    case Domain::kGroups:
+      return "group ids";
+    case Domain::kBlockSize:
+      return "tokens a block";
+    case Domain::kHashIndex:
+      return "a block index";
+    case Domain::kBlockCount:
+      return "a number of blocks";
+    case Domain::kMask:
+      return "one flag a block";
+    case Domain::kTokenCount:
+      return "a number of tokens";
+    case Domain::kRequests:
+      return "names of requests";
+    case Domain::kChoice:
+      return "a word";
+    case Domain::kSamples:
+      return "(sample request tokens)";
+    case Domain::kKey:
+      return "the number of an offload key";
+    case Domain::kKeys:
+      return "numbers of offload keys";
+    case Domain::kText:
+      return "text";
+    case Domain::kAnswers:
+      return "answers";
+    case Domain::kMultimodal:
+      return "items";
+    case Domain::kSetting:
+      return "a setting";
+    case Domain::kResult:
+      return "answer";
+    case Domain::kState:
+      return "state";
+  }
+  return "";
+}
+
+Value to_value(bool member) { return Value::Variant(member); }
+Value to_value(std::uint32_t member) { return Value::Variant(std::int64_t{member}); }
+Value to_value(double member) { return Value::Variant(member); }
+Value to_value(const std::string& member) { return Value::Variant(member); }
+
+Value to_value(const std::vector<std::uint32_t>& member) {
+  Value::List list;
+  list.reserve(member.size());
+  for (std::uint32_t element : member) list.push_back(to_value(element));
+  return Value::Variant(std::move(list));
+}
+
+Value to_value(const std::vector<bool>& member) {
+  Value::List list;
+  list.reserve(member.size());
+  for (bool element : member) list.push_back(to_value(element));
+  return Value::Variant(std::move(list));
+}
+
+Value to_value(const std::vector<std::string>& member) {
+  Value::List list;
+  list.reserve(member.size());
+  for (const std::string& element : member) list.push_back(to_value(element));
+  return Value::Variant(std::move(list));
+}
+
+bool from_value(const Value& value, bool& member, std::string& expected) {
+  const bool* found = value.get_if<bool>();
+  if (!found) {
+    expected = "true or false";
+    return false;
+  }
+  member = *found;
+  return true;
+}
+
+bool from_value(const Value& value, std::uint32_t& member, std::string& expected) {
+  const std::int64_t* found = value.get_if<std::int64_t>();
+  if (!found || *found < 0 || *found > std::numeric_limits<std::uint32_t>::max()) {
+    expected = "an integer from 0 to 4294967295";
+    return false;
+  }
+  member = static_cast<std::uint32_t>(*found);
+  return true;
+}
+
+bool from_value(const Value& value, double& member, std::string& expected) {
+  const double* found = value.get_if<double>();
+  if (!found) {
+    expected = "a decimal such as 0.5";
+    return false;
+  }
+  member = *found;
+  return true;
+}
+
+bool from_value(const Value& value, std::string& member, std::string& expected) {
+  const std::string* found = value.get_if<std::string>();
+  if (!found) {
+    expected = "a word or a quoted string";
+    return false;
+  }
+  member = *found;
+  return true;
+}
+
+bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected) {
+  const Value::List* list = value.get_if<Value::List>();
+  if (!list) {
+    expected = "a list of integers such as [1 2 3]";
+    return false;
+  }
+  member.resize(list->size());
+  for (std::size_t index = 0; index < list->size(); ++index) {
+    if (!from_value((*list)[index], member[index], expected)) {
+      expected = "a list of integers from 0 to 4294967295";
+      return false;
+    }
+  }
+  return true;
+}
+
+bool from_value(const Value& value, std::vector<bool>& member, std::string& expected) {
+  const Value::List* list = value.get_if<Value::List>();
+  member.clear();
+  if (list) {
+    for (const Value& element : *list) {
+      const bool* flag = element.get_if<bool>();
+      if (!flag) break;
+      member.push_back(*flag);
+    }
+  }
+  if (!list || member.size() != list->size()) {
+    expected = "a list of flags such as [true false]";
+    return false;
+  }
+  return true;
+}
+
+bool from_value(const Value& value, std::vector<std::string>& member, std::string& expected) {
+  expected = "a list of names such as [A B]";
+  const Value::List* list = value.get_if<Value::List>();
+  if (!list) return false;
+  member.clear();
+  for (const Value& element : *list) {
+    const std::string* name = element.get_if<std::string>();
+    if (!name) return false;
+    member.push_back(*name);
+  }
+  return true;
+}
+
+namespace detail {
+
+InputError wrong_value(std::string_view file, const Field& field, std::string expected) {
+  return {std::string(file), field.position, field.key + "=" + quote(field.value),
+          std::move(expected)};
+}
+
+InputError unknown_key(std::string_view file, const Field& field, std::string expected) {
+  return {std::string(file), field.position, "key '" + field.key + "'", std::move(expected)};
+}
+
+InputError missing_key(std::string_view file, Position position, std::string_view owner,
+                       std::string_view key) {
+  return {std::string(file), position, std::string(owner) + " without " + std::string(key),
+          std::string(key) + "=..."};
+}
+
+InputError unexpected_subject(std::string_view file, const Line& line) {
+  return {std::string(file), line.position, "'" + line.verb + " " + line.subject + "'",
+          line.verb + " with key=value arguments"};
+}
+
+std::string one_of(const std::vector<std::string_view>& names) {
+  std::string text = names.size() == 1 ? "" : "one of ";
+  for (std::size_t index = 0; index < names.size(); ++index) {
+    if (index > 0) text += ", ";
+    text += names[index];
+  }
+  return names.empty() ? "no key" : text;
+}
+
+}  // namespace detail
+}  // namespace kvfence

@@ -1,0 +1,413 @@
+#pragma once
+
+/// How a target declares its commands and observations: once, as structs with a list of named
+/// members.
+///
+/// Parser, printer, wire protocol, generators, fuzz decoder, shrinker, --help and the reference
+/// documentation all derive from these declarations. A declared struct has
+///
+///     static void declare(auto& fields) {
+///       fields.add("name", &Struct::member, Domain::kX, "doc");
+///       fields.add("other", &Struct::other, Domain::kY, "doc").optional();
+///     }
+///
+/// and a command has `kVerb` and `kDoc` besides. An optional member is left out of the text where
+/// it equals the default.
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/core/declared_object.h"
+#include "contract/core/line.h"
+
+namespace kvfence {
+
+/// What an argument means: a generator draws by it, a shrinker simplifies by it, the documentation
+/// names it.
+enum class Domain : unsigned char {
+  kFlag,        ///< true or false
+  kCount,       ///< how many
+  kBlocks,      ///< block ids, any order, repeats allowed
+  kTokens,      ///< token ids
+  kRequest,     ///< the name of a request
+  kGroup,       ///< a KV-cache group id
+  kGroups,      ///< KV-cache group ids
+  kBlockSize,   ///< tokens a block of a group holds
+  kHashIndex,   ///< index of a block within a request
+  kBlockCount,  ///< number of leading blocks of a request
+  kMask,        ///< one flag a block
+  kTokenCount,  ///< how many tokens
+  kText,        ///< free text
+  kRequests,    ///< names of requests
+  kChoice,      ///< one word of a few
+  kSamples,     ///< (sample request tokens) records
+  kKey,         ///< the number of an offload key
+  kKeys,        ///< numbers of offload keys, any order, repeats allowed
+  kMultimodal,  ///< (item identifier offset length) records
+  kAnswers,     ///< what parts that are scripted answer, in their order
+  kSetting,     ///< part of a configuration; drawn by the target itself
+  kResult,      ///< part of an observation: what the command answered
+  kState,       ///< part of an observation: what the implementation holds after the command
+};
+
+/// The domain's name in the documentation.
+std::string_view to_text(Domain domain);
+
+namespace detail {
+
+/// Takes a struct's declarations and passes each on, with its type.
+template <class Visit>
+struct FieldVisitor {
+  struct Added {
+    void optional() const {}
+  };
+  Visit& visit;
+
+  template <class Owner, class T>
+  Added add(std::string_view /*name*/, T Owner::*member, Domain domain, std::string_view /*doc*/) {
+    visit(member, domain);
+    return {};
+  }
+};
+
+}  // namespace detail
+
+/// Calls visit(pointer to member, domain) for each declared member of Struct, in order.
+template <class Struct, class Visit>
+void for_each_field(Visit&& visit) {
+  detail::FieldVisitor<Visit> fields{visit};
+  Struct::declare(fields);
+}
+
+/// Calls visit(std::type_identity<Alternative>{}) for each alternative of a command variant, in
+/// order.
+template <class Command, class Visit>
+constexpr void for_each_command(Visit&& visit) {
+  [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+    (visit(std::type_identity<std::variant_alternative_t<kIndex, Command>>{}), ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<Command>>{});
+}
+
+/// A value that may be absent and keeps its storage while it is: observations are refilled millions
+/// of times a second. One that is moved takes the other's storage in exchange.
+template <class T>
+class Reusable {
+ public:
+  Reusable() = default;
+  ~Reusable() = default;
+  Reusable(const Reusable& other) : present_(other.present_) {
+    if (present_) value_ = other.value_;
+  }
+  Reusable(Reusable&& other) noexcept : present_(other.present_) {
+    if (present_) std::swap(value_, other.value_);
+  }
+  Reusable& operator=(const Reusable& other) {
+    present_ = other.present_;
+    if (present_) value_ = other.value_;
+    return *this;
+  }
+  Reusable& operator=(Reusable&& other) noexcept {
+    present_ = other.present_;
+    if (present_) std::swap(value_, other.value_);
+    return *this;
+  }
+
+  bool has_value() const { return present_; }
+  const T& operator*() const { return value_; }
+  const T* operator->() const { return &value_; }
+
+  /// Makes it present and hands out the storage, with whatever it held before.
+  T& emplace() {
+    present_ = true;
+    return value_;
+  }
+  void reset() { present_ = false; }
+
+  friend bool operator==(const Reusable& a, const Reusable& b) {
+    return a.present_ == b.present_ && (!a.present_ || a.value_ == b.value_);
+  }
+
+ private:
+  bool present_ = false;
+  T value_{};
+};
+
+// ---- Members <-> values. One pair of overloads a type; from_value says in `expected` what it
+// wanted. ----
+
+Value to_value(bool member);
+Value to_value(std::uint32_t member);
+Value to_value(double member);
+Value to_value(const std::string& member);
+Value to_value(const std::vector<std::uint32_t>& member);
+Value to_value(const std::vector<bool>& member);
+Value to_value(const std::vector<std::string>& member);
+
+bool from_value(const Value& value, bool& member, std::string& expected);
+bool from_value(const Value& value, std::uint32_t& member, std::string& expected);
+bool from_value(const Value& value, double& member, std::string& expected);
+bool from_value(const Value& value, std::string& member, std::string& expected);
+bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected);
+bool from_value(const Value& value, std::vector<bool>& member, std::string& expected);
+bool from_value(const Value& value, std::vector<std::string>& member, std::string& expected);
+
+/// A declared struct that is an element of a list: `(word key=value ...)`, with kWord for the word.
+template <class T>
+concept DeclaredRecord = requires {
+  { T::kWord } -> std::convertible_to<std::string_view>;
+};
+
+template <DeclaredRecord T>
+Value to_value(const std::vector<T>& member);
+template <DeclaredRecord T>
+bool from_value(const Value& value, std::vector<T>& member, std::string& expected);
+
+template <class T>
+Value to_value(const std::optional<T>& member) {
+  return member ? to_value(*member) : Value();
+}
+
+template <class T>
+bool from_value(const Value& value, std::optional<T>& member, std::string& expected) {
+  if (value.get_if<None>()) {
+    member.reset();
+    return true;
+  }
+  if (from_value(value, member.emplace(), expected)) return true;
+  expected += " or none";
+  return false;
+}
+
+template <class T>
+Value to_value(const Reusable<T>& member) {
+  return member.has_value() ? to_value(*member) : Value();
+}
+
+template <class T>
+bool from_value(const Value& value, Reusable<T>& member, std::string& expected) {
+  return from_value(value, member.emplace(), expected);
+}
+
+/// Whether a member stands in the text at all.
+template <class T>
+bool is_present(const T&) {
+  return true;
+}
+template <class T>
+bool is_present(const Reusable<T>& member) {
+  return member.has_value();
+}
+
+namespace detail {
+
+/// `found` for a value of the wrong kind.
+InputError wrong_value(std::string_view file, const Field& field, std::string expected);
+InputError unknown_key(std::string_view file, const Field& field, std::string expected);
+InputError missing_key(std::string_view file, Position position, std::string_view owner,
+                       std::string_view key);
+InputError unexpected_subject(std::string_view file, const Line& line);
+/// "one of a, b, c".
+std::string one_of(const std::vector<std::string_view>& names);
+
+}  // namespace detail
+
+namespace detail {
+
+/// The MemberType of T. One object a type, so that its address names the type.
+template <class T>
+struct MemberTypeOf {
+  static bool is_present_at(const void* member) {
+    return is_present(*static_cast<const T*>(member));
+  }
+  static bool equal(const void* a, const void* b) {
+    return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+  }
+  static Value value_at(const void* member) { return to_value(*static_cast<const T*>(member)); }
+  static bool assign(const Value& value, void* member, std::string& expected) {
+    return from_value(value, *static_cast<T*>(member), expected);
+  }
+  static bool reset([[maybe_unused]] void* member) {
+    if constexpr (requires(T & object) { object.reset(); }) {
+      static_cast<T*>(member)->reset();
+      return true;
+    }
+    return false;
+  }
+  static std::vector<DeclaredObject> elements(void* member);
+
+  static constexpr MemberType kType{&is_present_at, &equal, &value_at, &assign, &reset, &elements};
+};
+
+/// Takes the declarations of a struct's members as they are without their types.
+template <class Struct>
+class FieldCollector {
+ public:
+  FieldCollector(const Struct& defaults, std::vector<DeclaredMember>& members)
+      : defaults_(defaults), members_(members) {}
+
+  template <class Owner, class T>
+  DeclaredMember& add(std::string_view name, T Owner::*member, Domain domain,
+                      std::string_view doc) {
+    const auto* const object = reinterpret_cast<const char*>(&defaults_);
+    const auto* const address = reinterpret_cast<const char*>(&(defaults_.*member));
+    members_.push_back({std::string(name), doc, domain, false, &MemberTypeOf<T>::kType,
+                        static_cast<std::size_t>(address - object)});
+    return members_.back();
+  }
+
+ private:
+  const Struct& defaults_;
+  std::vector<DeclaredMember>& members_;
+};
+
+}  // namespace detail
+
+template <class Struct>
+const DeclaredStruct& declared_struct() {
+  static const Struct defaults{};
+  static const DeclaredStruct type = [] {
+    DeclaredStruct made;
+    made.defaults = &defaults;
+    detail::FieldCollector<Struct> fields(defaults, made.members);
+    Struct::declare(fields);
+    return made;
+  }();
+  return type;
+}
+
+template <class Struct>
+DeclaredObject object_of(Struct& object) {
+  return {declared_struct<Struct>(), &object};
+}
+
+/// To look at only.
+template <class Struct>
+DeclaredObject object_of(const Struct& object) {
+  return {declared_struct<Struct>(), const_cast<Struct*>(&object)};
+}
+
+template <class T>
+std::vector<DeclaredObject> detail::MemberTypeOf<T>::elements([[maybe_unused]] void* member) {
+  std::vector<DeclaredObject> found;
+  if constexpr (requires(T & list) { requires DeclaredRecord<typename T::value_type>; }) {
+    for (auto& element : *static_cast<T*>(member)) found.push_back(object_of(element));
+  }
+  return found;
+}
+
+/// The member, if it is a T.
+template <class T>
+T* get_if(const MemberRef& member) {
+  if (member.declaration().type != &detail::MemberTypeOf<T>::kType) return nullptr;
+  return static_cast<T*>(member.address());
+}
+
+/// The declared members as fields, in declaration order.
+template <class Struct>
+std::vector<Field> to_fields(const Struct& object) {
+  return fields_of(object_of(object));
+}
+
+/// The names of a struct's declared members.
+template <class Struct>
+std::vector<std::string_view> field_names() {
+  return names_of(declared_struct<Struct>());
+}
+
+/// Overwrites the declared members that the fields name.
+///
+/// Errors: an unknown key, a value of the wrong kind.
+template <class Struct>
+std::optional<InputError> assign_fields(Struct& object, const std::vector<Field>& fields,
+                                        std::string_view file) {
+  return assign_fields_of(object_of(object), fields, file);
+}
+
+/// Reads declared members from fields; absent optional members keep their default.
+///
+/// Errors: an unknown key, a value of the wrong kind, a missing key that is not optional. `owner`
+/// is the verb or word
+///         that a message names; require_all=false lets any key be absent (configurations,
+///         replies).
+template <class Struct>
+Parsed<Struct> from_fields(const std::vector<Field>& fields, std::string_view owner,
+                           std::string_view file, Position position, bool require_all = true) {
+  Struct object{};
+  const auto error = require_all ? read_fields_of(object_of(object), fields, owner, file, position)
+                                 : assign_fields(object, fields, file);
+  if (error) return *error;
+  return object;
+}
+
+template <DeclaredRecord T>
+Value to_value(const std::vector<T>& member) {
+  Value::List list;
+  for (const T& element : member) {
+    list.emplace_back(Value::Variant(Record{std::string(T::kWord), to_fields(element)}));
+  }
+  return Value(Value::Variant(std::move(list)));
+}
+
+template <DeclaredRecord T>
+bool from_value(const Value& value, std::vector<T>& member, std::string& expected) {
+  expected = "records such as [(" + std::string(T::kWord);
+  for (std::string_view name : field_names<T>()) expected += " " + std::string(name) + "=...";
+  expected += ")]";
+  const auto* list = value.get_if<Value::List>();
+  if (!list) return false;
+  member.clear();
+  for (const Value& element : *list) {
+    const auto* record = element.get_if<Record>();
+    if (!record || record->verb != T::kWord) return false;
+    Parsed<T> parsed = from_fields<T>(record->fields, T::kWord, {}, {});
+    if (!parsed) return false;
+    member.push_back(std::move(*parsed));
+  }
+  return true;
+}
+
+/// A command as a line, without expectation.
+template <class Command>
+Line to_line(const Command& command) {
+  return std::visit(
+      [](const auto& alternative) {
+        using Alternative = std::decay_t<decltype(alternative)>;
+        Line line;
+        line.verb = Alternative::kVerb;
+        line.fields = to_fields(alternative);
+        return line;
+      },
+      command);
+}
+
+/// The command that a line spells; its expectation and comment are not looked at.
+template <class Command>
+Parsed<Command> command_from_line(const Line& line, std::string_view file = {}) {
+  if (!line.subject.empty()) return detail::unexpected_subject(file, line);
+  Command command;
+  bool is_known = false;
+  std::optional<InputError> error;
+  std::vector<std::string_view> verbs;
+  for_each_command<Command>([&](auto type) {
+    using Alternative = typename decltype(type)::type;
+    verbs.push_back(Alternative::kVerb);
+    if (is_known || line.verb != Alternative::kVerb) return;
+    is_known = true;
+    error = read_fields_of(object_of(command.template emplace<Alternative>()), line.fields,
+                           Alternative::kVerb, file, line.position);
+  });
+  if (error) return *error;
+  if (is_known) return command;
+  return InputError{std::string(file), line.position, "'" + line.verb + "'",
+                    "a command, " + detail::one_of(verbs)};
+}
+
+}  // namespace kvfence

@@ -1,0 +1,124 @@
+#pragma once
+
+/// What an engine's rank computes and copies on: a KV cache of which each token has a place of its
+/// own, and copies between it and CPU memory. Its progress is commanded. Groups of layers share
+/// the pages of blocks, each of which is one group's at a time; a group of smaller blocks leaves
+/// the rest of its pages alone.
+///
+/// Three streams, each first in, first out, as those of contract/worker/worker.h:
+///
+///   transfer_async  Enqueues a copy of whole blocks behind the forwards enqueued so far.
+///   get_finished    Appends what is over: stores, then loads, each in the order of submission,
+///                   once. Runs nothing.
+///   wait            Runs what these transfers need, in order, and nothing else. Unknown ones are
+///                   ignored.
+///   forward         Enqueues a kernel on the compute stream. It reads and writes these places and
+///                   no others.
+///   advance         Runs the next work of a stream, if it waits for nobody.
+///   fail_next       The next transfer of a direction meets a fault, as contract/worker/worker.h says it:
+///                   kCopy, kWait or kRecord. It ends, and is reported as one that failed.
+///
+///   gpu_page        What a GPU block, or the page of CPU memory that takes one, holds: writes over
+///   cpu_page        the symbols, one a token. False: nothing was ever written there.
+///
+/// A transfer without pages, or whose copies could not be enqueued, ends when its turn comes.
+///
+/// Nothing is refused: that no transfer touches what others use is what an engine owes.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "contract/engine/toy_model.h"
+#include "contract/core/types.h"
+#include "contract/worker/worker.h"
+
+namespace kvfence::engine {
+
+using toy_model::Symbol;
+
+/// Where a token's KV lies.
+struct Place {
+  BlockId block = 0;
+  std::uint32_t offset = 0;  ///< tokens, from the block's first
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+/// The KV cache, for a kernel that runs.
+class KVCells {
+ public:
+  virtual Symbol read(Place place) const = 0;
+  virtual void write(Place place, Symbol symbol) = 0;
+
+ protected:
+  ~KVCells() = default;
+};
+
+using Kernel = std::function<void(KVCells&)>;
+
+struct DeviceOptions {
+  std::uint32_t num_gpu_blocks = 8;
+  std::uint32_t num_cpu_blocks = 4;
+  std::uint32_t block_size = 4;  ///< tokens that a page takes
+  std::uint32_t block_size_factor = 1;
+  std::uint32_t num_groups = 1;
+  bool looks_for_races = true;
+};
+
+/// What a device is asked to copy.
+struct Copy {
+  std::uint32_t job_id = 0;
+  worker::Direction direction = worker::Direction::kStore;
+  std::vector<std::uint32_t> gpu_blocks = {};     ///< group after group
+  std::vector<std::uint32_t> cpu_blocks = {};     ///< likewise
+  std::vector<std::uint32_t> group_sizes = {};    ///< GPU blocks, by group
+  std::vector<std::uint32_t> block_indices = {};  ///< by group: its first GPU block's place
+};
+
+/// The pages of CPU memory, one a GPU block. Requires: counts that fit.
+inline std::vector<std::uint32_t> cpu_pages_of(const Copy& copy, std::uint32_t block_size_factor) {
+  std::vector<std::uint32_t> pages;
+  std::size_t gpu_begin = 0;
+  std::size_t cpu_begin = 0;
+  for (std::size_t group = 0; group < copy.group_sizes.size(); ++group) {
+    const std::uint32_t size = copy.group_sizes[group];
+    if (size == 0) continue;
+    const std::uint32_t index = copy.block_indices[group];
+    const std::size_t num_slots =
+        (index % block_size_factor + size + block_size_factor - 1) / block_size_factor;
+    const auto gpu = copy.gpu_blocks.begin() + static_cast<std::ptrdiff_t>(gpu_begin);
+    const auto cpu = copy.cpu_blocks.begin() + static_cast<std::ptrdiff_t>(cpu_begin);
+    const std::vector<std::uint32_t> own =
+        worker::cpu_pages_of({.gpu_blocks = {gpu, gpu + size},
+                              .cpu_blocks = {cpu, cpu + static_cast<std::ptrdiff_t>(num_slots)},
+                              .block_index = index},
+                             block_size_factor);
+    pages.insert(pages.end(), own.begin(), own.end());
+    gpu_begin += size;
+    cpu_begin += num_slots;
+  }
+  return pages;
+}
+
+// clang-format off
+template <class T>
+concept EngineDevice = requires(T device, const T& shown, const Copy& copy,
+                                std::vector<worker::Ended>& ended, Kernel kernel,
+                                std::span<const std::uint32_t> jobs,
+                                const std::vector<Place>& places, std::span<Symbol> symbols) {
+  device.transfer_async(copy);
+  device.get_finished(ended);
+  device.wait(jobs);
+  device.forward(places, places, kernel);  // reads, writes
+  { device.advance(worker::Stream::kCompute) } -> std::same_as<bool>;  // whether anything ran
+  device.fail_next(worker::Direction::kLoad, worker::Fault::kCopy);
+  { shown.counts() } -> std::same_as<worker::Counts>;
+  { shown.gpu_page(std::uint32_t{}, symbols) } -> std::same_as<bool>;
+  { shown.cpu_page(std::uint32_t{}, symbols) } -> std::same_as<bool>;
+};
+// clang-format on
+
+}  // namespace kvfence::engine

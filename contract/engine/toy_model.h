@@ -1,0 +1,107 @@
+#pragma once
+
+/// A model small enough to be run without a cache: what it writes for a token depends on all tokens
+/// before it, and what it samples depends on everything that it reads.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/worker/content_pattern.h"
+#include "contract/core/types.h"
+
+namespace kvfence::toy_model {
+
+/// What the KV of one token is.
+using Symbol = std::uint64_t;
+
+/// Of a place that nothing was written to; no token has it.
+inline constexpr Symbol kUnwritten = 0;
+/// Of bytes that are nobody's; no token has it.
+inline constexpr Symbol kTorn = 1;
+
+/// What the symbols of a request begin with. The salt counts: who has another one shares nothing.
+inline Symbol first_symbol(const std::optional<std::string>& cache_salt) {
+  Symbol symbol = content::fmix64(3);
+  if (!cache_salt) return symbol;
+  for (const char character : *cache_salt) {
+    symbol = content::fmix64(symbol ^ (static_cast<unsigned char>(character) + 256U));
+  }
+  return symbol;
+}
+
+/// The KV of a token behind one of which it is `before`.
+inline Symbol next_symbol(Symbol before, TokenId token) {
+  const Symbol symbol = content::fmix64(before + content::fmix64(token + 1ULL));
+  return symbol > kTorn ? symbol : symbol + 2;
+}
+
+/// The KV of each token; replaces symbols.
+inline void symbols_of(const std::optional<std::string>& cache_salt,
+                       std::span<const TokenId> tokens, std::vector<Symbol>& symbols) {
+  symbols.clear();
+  symbols.reserve(tokens.size());
+  Symbol symbol = first_symbol(cache_salt);
+  for (const TokenId token : tokens) symbols.push_back(symbol = next_symbol(symbol, token));
+}
+
+inline std::vector<Symbol> symbols_of(const std::optional<std::string>& cache_salt,
+                                      std::span<const TokenId> tokens) {
+  std::vector<Symbol> symbols;
+  symbols_of(cache_salt, tokens, symbols);
+  return symbols;
+}
+
+/// What a group of layers keeps of a token of which the first one keeps `symbol`.
+inline Symbol symbol_of_group(Symbol symbol, std::size_t group) {
+  if (group == 0) return symbol;
+  const Symbol own = content::fmix64(symbol + group);
+  return own > kTorn ? own : own + 2;
+}
+
+/// The first position that a token at `position` reads in a group of that window; 0: of all tokens.
+inline std::uint32_t first_read(std::uint32_t position, std::uint32_t window) {
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
+
+/// The token that comes of what was read, which is, group after group, of each position in order.
+inline TokenId sample(std::span<const Symbol> read) {
+  std::uint64_t hash = content::fmix64(read.size());
+  for (const Symbol symbol : read) hash = content::fmix64(hash ^ symbol);
+  return static_cast<TokenId>(hash & 0xFF'FFFF);
+}
+
+/// The windows of a model with one group.
+inline constexpr std::array<std::uint32_t, 1> kFullAttention = {0};
+
+/// What a run without a cache says after these tokens, of which there are some. windows: by group.
+inline TokenId sample_without_cache(const std::optional<std::string>& cache_salt,
+                                    std::span<const TokenId> tokens,
+                                    std::span<const std::uint32_t> windows = kFullAttention) {
+  const std::vector<Symbol> symbols = symbols_of(cache_salt, tokens);
+  const auto end = static_cast<std::uint32_t>(symbols.size());
+  std::vector<Symbol> read;
+  for (std::size_t group = 0; group < windows.size(); ++group) {
+    for (std::uint32_t at = first_read(end - 1, windows[group]); at < end; ++at) {
+      read.push_back(symbol_of_group(symbols[at], group));
+    }
+  }
+  return sample(read);
+}
+
+/// Not a token: what ranks say that sampled different ones.
+inline constexpr TokenId kDisagreement = 0x100'0000;
+
+/// What all ranks say together, each of which has sampled by its own KV. Requires: some ranks.
+inline TokenId agreed(std::span<const TokenId> sampled) {
+  for (const TokenId token : sampled) {
+    if (token != sampled.front()) return kDisagreement;
+  }
+  return sampled.front();
+}
+
+}  // namespace kvfence::toy_model

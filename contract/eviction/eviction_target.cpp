@@ -1,0 +1,34 @@
+#include "contract/eviction/eviction_target.h"
+
+#include <utility>
+
+#include "contract/core/rules.h"
+
+namespace kvfence {
+
+Parsed<CachePolicyConfig> make_cache_policy_config(const eviction::Config& config,
+                                                   std::string_view file, Position position) {
+  const auto error = [&](std::string found, std::string expected) {
+    return InputError{std::string(file), position, std::move(found), std::move(expected)};
+  };
+  const auto policy = eviction_policy_from_text(config.policy);
+  if (!policy) return error("policy=" + config.policy, "lru or arc");
+  if (config.capacity == 0) return error("capacity=0", "at least one block");
+  const auto profile = profile_from_text(config.profile);
+  if (!profile) return error("profile=" + config.profile, "v0.19 or v0.23");
+  CachePolicyConfig result;
+  result.policy = *policy;
+  result.capacity = config.capacity;
+  result.arc_refuses_with_idle_t1 =
+      config.arc_refuses_with_idle_t1.value_or(rules_of(*profile).arc_refuses_with_idle_t1);
+  return result;
+}
+
+std::optional<InputError> EvictionTarget::validate(const Config& config, std::string_view file,
+                                                   Position position) {
+  const Parsed<CachePolicyConfig> parsed = make_cache_policy_config(config, file, position);
+  if (parsed) return std::nullopt;
+  return parsed.error();
+}
+
+}  // namespace kvfence

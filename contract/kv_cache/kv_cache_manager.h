@@ -1,0 +1,260 @@
+#pragma once
+
+/// What a KV-cache manager is: groups of layers with different attention, a block table a request
+/// and group, and one pool below them. The rules of each operation stand here, once; `reference/`
+/// and `optimized/` each code them.
+///
+/// Source of all of them, unless a line says otherwise: vLLM v0.19.0 v1/core/kv_cache_manager.py,
+/// kv_cache_coordinator.py, single_type_kv_cache_manager.py; semantics digest by name of the
+/// functions there.
+///
+/// Common to all operations:
+///   - A refused operation changes nothing, its outputs included. Codes are looked for in the order
+///     given (contract/core/status.h).
+///   - A manager is a value: copyable, no clocks, no globals, no threads.
+///   - "blocks by group" is a list of lists: a list of block ids for each group, in group order.
+///     The null block stands for a place whose content is not needed.
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/pool/block_pool.h"
+#include "contract/pool/kv_events.h"
+#include "contract/pool/request.h"
+#include "contract/core/status.h"
+#include "contract/core/types.h"
+
+namespace kvfence {
+
+/// Which request a manager is asked about: a small dense number that its owner gives out, and takes
+/// back after free.
+using RequestIndex = std::uint32_t;
+
+/// One list of block ids a group.
+using BlocksByGroup = std::vector<std::vector<BlockId>>;
+
+/// How the layers of a group attend, which decides what of a request they keep.
+enum class KVCacheSpecKind : std::uint8_t {
+  kFullAttention,      ///< everything
+  kSlidingWindow,      ///< the last sliding_window tokens
+  kChunkedLocal,       ///< the current chunk of attention_chunk_size tokens
+  kMamba,              ///< one state, at block boundaries
+  kCrossAttention,     ///< the encoder's tokens, once; never cached
+  kSinkFullAttention,  ///< everything, and sink_len tokens of every request in blocks taken at
+                       ///< construction
+};
+
+/// "full", "sliding", "chunked", "mamba", "cross", "sink".
+std::string_view to_text(KVCacheSpecKind kind);
+std::optional<KVCacheSpecKind> kv_cache_spec_kind_from_text(std::string_view text);
+
+/// Upstream's name of a kind, as BlockStored carries it (Rules::events_carry_spec).
+/// Source: vLLM v0.23.0 v1/kv_cache_interface.py KVCacheSpecKind.
+std::string_view event_name(KVCacheSpecKind kind);
+
+/// The layers of one group. Equal specs make equal groups.
+struct KVCacheSpec {
+  KVCacheSpecKind kind = KVCacheSpecKind::kFullAttention;
+  std::uint32_t block_size = 0;              ///< tokens
+  std::uint32_t sliding_window = 0;          ///< tokens; kSlidingWindow
+  std::uint32_t attention_chunk_size = 0;    ///< tokens; kChunkedLocal
+  bool mamba_align = false;                  ///< kMamba: mamba_cache_mode "align", else "all"
+  std::uint32_t num_speculative_blocks = 0;  ///< kMamba
+  std::uint32_t sink_len = 0;  ///< tokens, a multiple of block_size; kSinkFullAttention
+
+  /// Full attention and its subclass with a sink: what the hybrid coordinator puts first.
+  bool is_full_attention() const {
+    return kind == KVCacheSpecKind::kFullAttention || kind == KVCacheSpecKind::kSinkFullAttention;
+  }
+  friend bool operator==(const KVCacheSpec&, const KVCacheSpec&) = default;
+};
+
+struct KVCacheManagerConfig {
+  BlockPoolConfig pool;  ///< max_block_size is at least every group's block size
+  std::vector<KVCacheSpec> groups;
+  std::uint32_t max_model_len = 0;  ///< tokens
+  std::uint32_t max_num_batched_tokens =
+      0;  ///< tokens; Rules::full_sequence_gate_in_allocate_slots
+  bool use_eagle = false;
+  /// The groups with draft layers; empty stands for all groups. Rules::eagle_by_group.
+  std::vector<GroupId> eagle_groups;
+  /// Tokens; VLLM_PREFIX_CACHE_RETENTION_INTERVAL. Rules::sliding_window_mask.
+  std::optional<std::uint32_t> retention_interval;
+
+  /// Least common multiple of the groups' block sizes: what hits of several groups are aligned to.
+  std::uint32_t scheduler_block_size() const;
+
+  /// Blocks that requests can hold: all but the null block and those of sinks.
+  std::uint32_t num_usable_blocks() const;
+
+  /// Whether lookups of that group drop a block for the draft layers.
+  bool is_eagle_group(GroupId group) const;
+
+  friend bool operator==(const KVCacheManagerConfig&, const KVCacheManagerConfig&) = default;
+};
+
+/// What is wrong with a configuration; nothing if a manager can be built from it. Refuses what
+/// upstream asserts at construction or at the first lookup: no group, or more than one with caching
+/// and fewer than two distinct specs; a block size that is no multiple of hash_block_size; a single
+/// group with caching whose block size is not hash_block_size; cross attention with caching;
+/// chunked local attention with eagle, or with a block size other than scheduler_block_size; before
+/// Rules::eagle_by_group a sliding window with eagle and such a block size; a sink that is no
+/// positive multiple of its block size, or sinks that take more blocks than the pool has; a
+/// retention interval without a sliding-window group, or not a multiple of scheduler_block_size.
+std::optional<std::string> check_config(const KVCacheManagerConfig& config);
+
+/// What a manager reads of a request. Its owner keeps it up to date.
+struct KVRequest {
+  RequestIndex index = 0;
+  const Request& request;                 ///< tokens and hashes
+  std::uint32_t num_computed_tokens = 0;  ///< tokens whose KV is there, this step's excluded
+  std::uint32_t num_prompt_tokens = 0;    ///< tokens
+  bool skip_reading_prefix_cache = false;
+  bool was_preempted = false;
+};
+
+/// A prefix hit.
+struct ComputedBlocks {
+  BlocksByGroup blocks;
+  std::uint32_t num_tokens = 0;
+};
+
+/// Prefix-cache statistics since they were last taken; a preempted request's lookups are counted
+/// apart. Source: vLLM v0.19.0 v1/metrics/stats.py PrefixCacheStats.
+struct PrefixCacheStats {
+  bool reset = false;
+  std::uint64_t requests = 0;
+  std::uint64_t queries = 0;  ///< tokens asked for
+  std::uint64_t hits = 0;     ///< tokens found
+  std::uint64_t preempted_requests = 0;
+  std::uint64_t preempted_queries = 0;
+  std::uint64_t preempted_hits = 0;
+  friend bool operator==(const PrefixCacheStats&, const PrefixCacheStats&) = default;
+};
+
+struct AllocateSlotsArgs {
+  const KVRequest& request;
+  std::uint32_t num_new_tokens = 0;
+  /// The answer of get_computed_blocks for this request, with nothing in between; null for none.
+  const ComputedBlocks* hit = nullptr;
+  std::uint32_t num_lookahead_tokens = 0;
+  std::uint32_t num_external_tokens = 0;  ///< tokens that a connector brings
+  bool delay_cache_blocks = false;
+  std::uint32_t num_encoder_tokens = 0;
+  bool full_sequence_must_fit = false;  ///< Rules::full_sequence_gate_in_allocate_slots
+  std::uint32_t reserved_blocks = 0;    ///< Rules::full_sequence_gate_in_allocate_slots
+};
+
+/// KVCacheManager: what a scheduler talks to.
+///
+/// A request is *allocated* from its first allocate_slots that succeeds until free.
+///
+/// get_computed_blocks(request, out)
+///     The longest prefix of at most num_tokens - 1 tokens that every group has, by the
+///     coordinator's algorithm. No blocks and 0 tokens without caching, with
+///     skip_reading_prefix_cache, or for a request without tokens. Touches nothing. Counted in the
+///     stats, unless caching is off or reading is skipped.
+///     A second kind of full attention keeps its own, longer hit, as upstream does.
+///
+/// can_fit_full_sequence(request, hit, num_external_tokens, num_encoder_tokens, fits)
+///     Whether the whole sequence fits into the free blocks. Changes nothing.
+///     Errors:
+///       kNotInProfile       with Rules::full_sequence_gate_in_allocate_slots
+///       kAlreadyAllocated   as for allocate_slots
+///
+/// allocate_slots(args, allocated, out)
+///     Slots for num_new_tokens behind what is computed: num_computed_tokens, the hit, external
+///     tokens. In this order: with full_sequence_must_fit, allocated is false if the whole sequence
+///     does not fit; blocks that no group needs any more are freed, also if the rest fails;
+///     allocated is false if the free blocks do not suffice, and nothing else has changed;
+///     hit blocks are touched; external and new blocks are taken; full blocks are cached, unless
+///     delay_cache_blocks. out has the new blocks, without hits and external ones; one empty list
+///     a group where allocated is false.
+///     A hit without a block in any group is no hit.
+///     Taking external blocks for one group may evict the hit of a later one, which is not touched
+///     yet: as upstream does (vllm#33775).
+///     Upstream's count of the blocks needed can be too small (computed tokens without slots in a
+///     window group; Mamba align): it then raises half-way. Here allocated is false.
+///     Errors:
+///       kNotInProfile       full_sequence_must_fit or reserved_blocks, without
+///                           Rules::full_sequence_gate_in_allocate_slots
+///       kNoTokens           neither new nor external tokens
+///       kBeyondModelLength  computed, hit, external and new tokens are more than max_model_len
+///       kAlreadyAllocated   a hit or external tokens for a request that is allocated; a hit with
+///                           num_computed_tokens > 0
+///       kTableShrinks       Mamba align needs fewer blocks than the request has, without
+///                           Rules::mamba_align_keeps_blocks
+///
+/// get_num_remaining_blocks(request) -> count
+///     Blocks that the request would still take for its whole sequence, min(num_tokens,
+///     max_model_len) tokens, without a hit and counted as full_sequence_must_fit counts them. 0
+///     without Rules::full_sequence_gate_in_allocate_slots. Changes nothing.
+///     Source: vLLM v0.23.0 v1/core/sched/scheduler.py _request_remaining_blocks.
+///
+/// free(request)
+///     All blocks, group by group, the last block of each first. Nothing for a request without any.
+///
+/// remove_skipped_blocks(request, total_computed_tokens)
+///     Frees what no group needs any more.
+///
+/// cache_blocks(request, num_computed_tokens)
+///     Makes full blocks findable. Nothing, and no check, without caching.
+///     Errors:
+///       kMissingHash        num_computed_tokens are more than the request's tokens
+///       kBadRange           some group has not that many blocks, the speculative ones of Mamba
+///                           align not counted
+///
+/// evict_blocks(blocks), reset_prefix_cache(), take_events(out)
+///     As the pool's. A reset is marked in the stats; with Rules::events_carry_spec, BlockStored
+///     carries kind and window of its group.
+///
+/// get_num_common_prefix_blocks(request, out)
+///     One count a group: full attention's leading blocks that every allocated request holds.
+///     Errors: kNotAllocated (upstream's table would gain an entry, and later counts would be off)
+///
+/// get_block_ids(request, out)
+///     Blocks by group; empty lists for a request without blocks.
+///
+/// take_new_block_ids(out)
+///     Blocks taken by groups of kind kFullAttention since the last call, group by group.
+///
+/// take_prefix_cache_stats() -> PrefixCacheStats
+///     Since the last call.
+///
+/// new_step_starts()
+///     What Mamba groups cached in the step before may be hit from now on.
+template <class M>
+concept KVCacheManager = std::copyable<M> &&
+    std::constructible_from<M, const KVCacheManagerConfig&> &&
+    requires(M manager, const M& const_manager, const KVRequest& request, ComputedBlocks& hit,
+             const ComputedBlocks* maybe_hit, const AllocateSlotsArgs& args, bool& flag,
+             BlocksByGroup& blocks, RequestIndex index, std::uint32_t tokens,
+             std::span<const BlockId> ids, std::vector<std::uint32_t>& list,
+             std::vector<KVCacheEvent>& events) {
+  { manager.get_computed_blocks(request, hit) } -> std::same_as<void>;
+  {
+    manager.can_fit_full_sequence(request, maybe_hit, tokens, tokens, flag)
+    } -> std::same_as<ErrorCode>;
+  { manager.allocate_slots(args, flag, blocks) } -> std::same_as<ErrorCode>;
+  { const_manager.get_num_remaining_blocks(request) } -> std::same_as<std::uint32_t>;
+  { manager.free(index) } -> std::same_as<void>;
+  { manager.remove_skipped_blocks(index, tokens) } -> std::same_as<void>;
+  { manager.cache_blocks(request, tokens) } -> std::same_as<ErrorCode>;
+  { manager.evict_blocks(ids) } -> std::same_as<ErrorCode>;
+  { manager.reset_prefix_cache() } -> std::same_as<bool>;
+  { const_manager.get_num_common_prefix_blocks(index, list) } -> std::same_as<ErrorCode>;
+  { const_manager.get_block_ids(index, blocks) } -> std::same_as<void>;
+  { manager.take_new_block_ids(list) } -> std::same_as<void>;
+  { manager.take_events(events) } -> std::same_as<void>;
+  { manager.take_prefix_cache_stats() } -> std::same_as<PrefixCacheStats>;
+  { manager.new_step_starts() } -> std::same_as<void>;
+  { const_manager.config() } -> std::same_as<const KVCacheManagerConfig&>;
+  const_manager.block_pool();
+};
+
+}  // namespace kvfence

@@ -1,0 +1,409 @@
+#pragma once
+
+/// The `kv_cache` target: its configuration line, its commands, its observations. Everything that
+/// reads or writes them derives from the declarations here (contract/core/declare.h).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "contract/pool/block_pool_target.h"
+#include "contract/core/declare.h"
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/kv_events.h"
+#include "contract/pool/request.h"
+#include "contract/pool/request_table.h"
+#include "contract/core/shared_fields.h"
+#include "contract/core/status.h"
+
+namespace kvfence {
+
+namespace kv_cache {
+
+/// A request's block table, by group.
+struct RequestBlocks {
+  std::string request;
+  BlocksByGroup blocks;
+  friend bool operator==(const RequestBlocks&, const RequestBlocks&) = default;
+};
+
+// Members of this target's structs as values (kv_cache_target.cpp). These stand in the namespace of
+// their types, where generic code finds them.
+Value to_value(const RequestBlocks& member);
+Value to_value(const std::vector<RequestBlocks>& member);
+bool from_value(const Value& value, std::vector<RequestBlocks>& member, std::string& expected);
+
+/// Blocks a group, as a value of its own kind: [[1 2] [3]].
+struct BlockLists : BlocksByGroup {
+  using BlocksByGroup::BlocksByGroup;
+};
+Value to_value(const BlockLists& member);
+bool from_value(const Value& value, BlockLists& member, std::string& expected);
+
+/// The groups of a configuration: [(full block_size=4) (sliding block_size=4 window=8)].
+struct GroupList : std::vector<KVCacheSpec> {
+  using std::vector<KVCacheSpec>::vector;
+};
+Value to_value(const GroupList& member);
+bool from_value(const Value& value, GroupList& member, std::string& expected);
+
+/// Declares a request. A name is used once: a manager may hold blocks for it.
+struct DeclareRequest {
+  static constexpr std::string_view kVerb = "request";
+  static constexpr std::string_view kDoc = "declares a request: its tokens decide its hashes";
+  std::string id;
+  std::vector<TokenId> tokens;
+  std::optional<std::string> lora_name;
+  std::uint32_t lora_id = 0;
+  std::optional<std::string> cache_salt;
+  std::vector<MmFeature> mm_features;
+  bool skip_reading_prefix_cache = false;
+  static void declare(auto& fields) {
+    using S = DeclareRequest;
+    add_request_fields<S>(fields);
+    fields
+        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+             "its lookups find nothing")
+        .optional();
+  }
+  friend bool operator==(const DeclareRequest&, const DeclareRequest&) = default;
+};
+
+using block_pool::AppendTokens;
+
+struct NewStepStarts {
+  static constexpr std::string_view kVerb = "new_step_starts";
+  static constexpr std::string_view kDoc = "a scheduler step begins";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const NewStepStarts&, const NewStepStarts&) = default;
+};
+
+struct GetComputedBlocks {
+  static constexpr std::string_view kVerb = "get_computed_blocks";
+  static constexpr std::string_view kDoc = "looks for the longest cached prefix of a request";
+  std::string request;
+  bool was_preempted = false;
+  static void declare(auto& fields) {
+    using S = GetComputedBlocks;
+    fields.add("request", &S::request, Domain::kRequest, "whose prefix");
+    fields.add("was_preempted", &S::was_preempted, Domain::kFlag, "counted apart in the statistics")
+        .optional();
+  }
+  friend bool operator==(const GetComputedBlocks&, const GetComputedBlocks&) = default;
+};
+
+// from_cache looks the request's prefix up first, as a scheduler does before it asks for slots. The
+// lookup is counted in the statistics also where the command itself is then refused.
+
+struct CanFitFullSequence {
+  static constexpr std::string_view kVerb = "can_fit_full_sequence";
+  static constexpr std::string_view kDoc =
+      "asks whether the whole sequence fits into the free blocks";
+  std::string request;
+  std::uint32_t num_computed_tokens = 0;
+  bool from_cache = false;
+  std::uint32_t num_external_tokens = 0;
+  std::uint32_t num_encoder_tokens = 0;
+  static void declare(auto& fields) {
+    using S = CanFitFullSequence;
+    fields.add("request", &S::request, Domain::kRequest, "whose sequence");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount, "there already")
+        .optional();
+    fields
+        .add("from_cache", &S::from_cache, Domain::kFlag, "with what get_computed_blocks finds now")
+        .optional();
+    fields
+        .add("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
+             "tokens that a connector brings")
+        .optional();
+    fields
+        .add("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
+             "what cross attention holds")
+        .optional();
+  }
+  friend bool operator==(const CanFitFullSequence&, const CanFitFullSequence&) = default;
+};
+
+struct AllocateSlots {
+  static constexpr std::string_view kVerb = "allocate_slots";
+  static constexpr std::string_view kDoc =
+      "slots for a request's next tokens; full blocks are cached";
+  std::string request;
+  std::uint32_t num_computed_tokens = 0;
+  std::uint32_t num_new_tokens = 0;
+  bool from_cache = false;
+  std::uint32_t num_lookahead_tokens = 0;
+  std::uint32_t num_external_tokens = 0;
+  bool delay_cache_blocks = false;
+  std::uint32_t num_encoder_tokens = 0;
+  bool full_sequence_must_fit = false;
+  std::uint32_t reserved_blocks = 0;
+  bool was_preempted = false;
+  static void declare(auto& fields) {
+    using S = AllocateSlots;
+    fields.add("request", &S::request, Domain::kRequest, "for whom");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
+               "there already");
+    fields.add("num_new_tokens", &S::num_new_tokens, Domain::kTokenCount, "to be computed now");
+    fields
+        .add("from_cache", &S::from_cache, Domain::kFlag, "with what get_computed_blocks finds now")
+        .optional();
+    fields
+        .add("num_lookahead_tokens", &S::num_lookahead_tokens, Domain::kTokenCount,
+             "slots for speculation, not cached")
+        .optional();
+    fields
+        .add("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
+             "tokens that a connector brings")
+        .optional();
+    fields.add("delay_cache_blocks", &S::delay_cache_blocks, Domain::kFlag, "caches nothing yet")
+        .optional();
+    fields
+        .add("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
+             "what cross attention holds")
+        .optional();
+    fields
+        .add("full_sequence_must_fit", &S::full_sequence_must_fit, Domain::kFlag,
+             "rule full_sequence_gate_in_allocate_slots")
+        .optional();
+    fields
+        .add("reserved_blocks", &S::reserved_blocks, Domain::kCount,
+             "free blocks to leave alone (rule full_sequence_gate_in_allocate_slots)")
+        .optional();
+    fields.add("was_preempted", &S::was_preempted, Domain::kFlag, "counted apart in the statistics")
+        .optional();
+  }
+  friend bool operator==(const AllocateSlots&, const AllocateSlots&) = default;
+};
+
+struct CacheBlocks {
+  static constexpr std::string_view kVerb = "cache_blocks";
+  static constexpr std::string_view kDoc = "makes a request's full blocks findable (after a load)";
+  std::string request;
+  std::uint32_t num_computed_tokens = 0;
+  static void declare(auto& fields) {
+    using S = CacheBlocks;
+    fields.add("request", &S::request, Domain::kRequest, "whose blocks");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
+               "that are there");
+  }
+  friend bool operator==(const CacheBlocks&, const CacheBlocks&) = default;
+};
+
+struct Free {
+  static constexpr std::string_view kVerb = "free";
+  static constexpr std::string_view kDoc = "gives all blocks of a request back, the last first";
+  std::string request;
+  static void declare(auto& fields) {
+    fields.add("request", &Free::request, Domain::kRequest, "whose blocks");
+  }
+  friend bool operator==(const Free&, const Free&) = default;
+};
+
+struct RemoveSkippedBlocks {
+  static constexpr std::string_view kVerb = "remove_skipped_blocks";
+  static constexpr std::string_view kDoc =
+      "gives blocks back that no group of the request needs any more";
+  std::string request;
+  std::uint32_t total_computed_tokens = 0;
+  static void declare(auto& fields) {
+    using S = RemoveSkippedBlocks;
+    fields.add("request", &S::request, Domain::kRequest, "whose blocks");
+    fields.add("total_computed_tokens", &S::total_computed_tokens, Domain::kTokenCount,
+               "with local and external ones");
+  }
+  friend bool operator==(const RemoveSkippedBlocks&, const RemoveSkippedBlocks&) = default;
+};
+
+using block_pool::EvictBlocks;
+using block_pool::ResetPrefixCache;
+using block_pool::TakeEvents;
+
+struct GetNumCommonPrefixBlocks {
+  static constexpr std::string_view kVerb = "get_num_common_prefix_blocks";
+  static constexpr std::string_view kDoc =
+      "leading blocks that every allocated request holds, by group";
+  std::string request;
+  static void declare(auto& fields) {
+    fields.add("request", &GetNumCommonPrefixBlocks::request, Domain::kRequest, "whose blocks");
+  }
+  friend bool operator==(const GetNumCommonPrefixBlocks&,
+                         const GetNumCommonPrefixBlocks&) = default;
+};
+
+struct TakeNewBlockIds {
+  static constexpr std::string_view kVerb = "take_new_block_ids";
+  static constexpr std::string_view kDoc =
+      "takes the blocks that full attention took since the last call";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const TakeNewBlockIds&, const TakeNewBlockIds&) = default;
+};
+
+struct TakePrefixCacheStats {
+  static constexpr std::string_view kVerb = "take_prefix_cache_stats";
+  static constexpr std::string_view kDoc = "takes the lookup statistics since the last call";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const TakePrefixCacheStats&, const TakePrefixCacheStats&) = default;
+};
+
+using Command =
+    std::variant<DeclareRequest, AppendTokens, NewStepStarts, GetComputedBlocks, CanFitFullSequence,
+                 AllocateSlots, CacheBlocks, Free, RemoveSkippedBlocks, EvictBlocks,
+                 ResetPrefixCache, GetNumCommonPrefixBlocks, TakeNewBlockIds, TakeEvents,
+                 TakePrefixCacheStats>;
+
+/// The configuration as it stands on the config line; KVCacheManagerConfig is what a manager is
+/// built from.
+struct Config {
+  std::uint32_t num_gpu_blocks = 16;
+  bool enable_caching = true;
+  bool enable_kv_cache_events = true;
+  std::uint32_t hash_block_size = 4;
+  std::string hash_algorithm = "sha256_cbor";
+  std::string hash_seed = "0";
+  std::string profile = "v0.19";
+  GroupList groups = {KVCacheSpec{.block_size = 4}};
+  std::uint32_t max_model_len = 64;
+  std::uint32_t max_num_batched_tokens = 64;
+  bool use_eagle = false;
+  std::vector<GroupId> eagle_groups;
+  std::optional<std::uint32_t> retention_interval;
+  static void declare(auto& fields) {
+    using S = Config;
+    add_pool_fields<S>(fields);
+    add_hash_and_profile_fields<S>(fields);
+    fields.add("groups", &S::groups, Domain::kSetting,
+               "(full|sliding|chunked|mamba|cross|sink block_size=... window=... "
+               "chunk=... align=... spec_blocks=... sink_len=...)");
+    fields.add("max_model_len", &S::max_model_len, Domain::kSetting, "tokens");
+    fields.add("max_num_batched_tokens", &S::max_num_batched_tokens, Domain::kSetting,
+               "tokens; rule full_sequence_gate_in_allocate_slots");
+    fields
+        .add("use_eagle", &S::use_eagle, Domain::kSetting,
+             "draft layers need the last hit block anew")
+        .optional();
+    fields
+        .add("eagle_groups", &S::eagle_groups, Domain::kSetting,
+             "with use_eagle: which groups; empty for all (rule eagle_by_group)")
+        .optional();
+    fields
+        .add("retention_interval", &S::retention_interval, Domain::kSetting,
+             "tokens (rule sliding_window_mask)")
+        .optional();
+  }
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+/// What a manager owes its caller after a command.
+struct Observation {
+  ErrorCode error = ErrorCode::kNone;
+
+  // The answer: only what the command returns is present.
+  Reusable<bool> allocated;                     ///< allocate_slots
+  Reusable<bool> fits;                          ///< can_fit_full_sequence
+  Reusable<BlockLists> blocks;                  ///< new blocks; get_computed_blocks: the hit
+  Reusable<std::uint32_t> num_hit_tokens;       ///< get_computed_blocks
+  Reusable<bool> success;                       ///< reset_prefix_cache
+  Reusable<std::vector<std::uint32_t>> counts;  ///< get_num_common_prefix_blocks
+  Reusable<std::vector<BlockId>> block_ids;     ///< take_new_block_ids
+  Reusable<std::vector<KVCacheEvent>> events;   ///< take_events
+  /// take_prefix_cache_stats: reset (0 or 1), requests, queries, hits, and the last three of
+  /// preempted requests.
+  Reusable<std::vector<std::uint32_t>> stats;
+
+  // The numbers: after every command.
+  std::uint32_t num_free_blocks = 0;
+  std::uint32_t num_cached_keys = 0;
+  double usage = 0;
+
+  // The whole state: where asked for.
+  Reusable<std::vector<BlockId>> free_queue;      ///< head to tail
+  Reusable<std::vector<std::uint32_t>> ref_cnts;  ///< by block id; 0 for the null block
+  Reusable<KeyList> keys;                         ///< packed keys by block id; empty for none
+  Reusable<std::vector<RequestBlocks>>
+      tables;  ///< of requests with an entry, in order of declaration
+
+  static void declare(auto& fields) {
+    using S = Observation;
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("allocated", &S::allocated, Domain::kResult, "whether the free blocks sufficed");
+    fields.add("fits", &S::fits, Domain::kResult, "whether the free blocks suffice");
+    fields.add("blocks", &S::blocks, Domain::kResult, "new or hit blocks, by group");
+    fields.add("num_hit_tokens", &S::num_hit_tokens, Domain::kResult, "length of the hit");
+    fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
+    fields.add("counts", &S::counts, Domain::kResult, "common prefix blocks, by group");
+    fields.add("block_ids", &S::block_ids, Domain::kResult, "taken since the last call");
+    fields.add("events", &S::events, Domain::kResult, "oldest first");
+    fields.add("stats", &S::stats, Domain::kResult,
+               "[reset requests queries hits preempted_requests preempted_queries preempted_hits]");
+    fields.add("num_free_blocks", &S::num_free_blocks, Domain::kState, "length of the free queue");
+    fields.add("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache");
+    fields.add("usage", &S::usage, Domain::kState, "the pool's get_usage()");
+    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
+    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
+    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
+    fields.add("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])");
+  }
+  friend bool operator==(const Observation&, const Observation&) = default;
+};
+
+/// What commands declare and no manager owns: the requests.
+class World {
+ public:
+  World() = default;
+  explicit World(const HashConfig& config) : requests_(config) {}
+
+  /// Takes in DeclareRequest (of a new name) and AppendTokens; every other command leaves the world
+  /// as it is.
+  void apply(const Command& command);
+
+  const RequestTable& requests() const { return requests_; }
+
+  /// What only this target knows of a request; null for an unknown name.
+  struct Entry {
+    RequestIndex index = 0;
+    std::string name;
+    std::uint32_t num_prompt_tokens = 0;
+    bool skip_reading_prefix_cache = false;
+    bool is_new = false;  ///< declared by the last command
+  };
+  const Entry* find(const std::string& name) const;
+
+  /// In order of declaration: entries()[index].index == index.
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  RequestTable requests_;
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string, RequestIndex> index_of_;
+};
+
+}  // namespace kv_cache
+
+/// What a manager is built from, or what is wrong with the configuration (position: the config
+/// line).
+Parsed<KVCacheManagerConfig> make_kv_cache_manager_config(const kv_cache::Config& config,
+                                                          std::string_view file = {},
+                                                          Position position = {});
+
+/// What generic code knows of the target.
+struct KVCacheTarget {
+  static constexpr std::string_view kName = "kv_cache";
+  static constexpr std::string_view kDoc =
+      "KV-cache manager: coordinators, attention groups, slots, prefix hits";
+  using Config = kv_cache::Config;
+  using Command = kv_cache::Command;
+  using Observation = kv_cache::Observation;
+  using World = kv_cache::World;
+
+  static std::optional<InputError> validate(const Config& config, std::string_view file,
+                                            Position position);
+  /// Requires: a valid configuration.
+  static World make_world(const Config& config);
+};
+
+}  // namespace kvfence

@@ -1,0 +1,206 @@
+#pragma once
+
+/// The `offload` target: its configuration line, its commands, its observations. Everything that
+/// reads or writes them derives from the declarations here (contract/core/declare.h). Keys are numbers
+/// (contract/offload/offload_key_number.h).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "contract/core/declare.h"
+#include "contract/eviction/eviction_target.h"
+#include "contract/offload/offloading_manager.h"
+#include "contract/core/status.h"
+
+namespace kvfence {
+
+// Words of this target as values (offload_target.cpp).
+Value to_value(LookupResult member);
+bool from_value(const Value& value, LookupResult& member, std::string& expected);
+
+namespace offload {
+
+/// A command about a list of keys.
+template <class S>
+void add_keys_field(auto& fields) {
+  fields.add("keys", &S::keys, Domain::kKeys, "which blocks, in order");
+}
+
+struct Lookup {
+  static constexpr std::string_view kVerb = "lookup";
+  static constexpr std::string_view kDoc = "how many leading blocks can be read";
+  std::vector<std::uint32_t> keys;
+  static void declare(auto& fields) { add_keys_field<Lookup>(fields); }
+  friend bool operator==(const Lookup&, const Lookup&) = default;
+};
+
+struct LookupKey {
+  static constexpr std::string_view kVerb = "lookup_key";
+  static constexpr std::string_view kDoc = "whether a block can be read (rule lookup_by_key)";
+  std::uint32_t key = 0;
+  static void declare(auto& fields) { eviction::add_key_field<LookupKey>(fields); }
+  friend bool operator==(const LookupKey&, const LookupKey&) = default;
+};
+
+using eviction::Touch;
+
+struct PrepareLoad {
+  static constexpr std::string_view kVerb = "prepare_load";
+  static constexpr std::string_view kDoc = "blocks are about to be read";
+  std::vector<std::uint32_t> keys;
+  static void declare(auto& fields) { add_keys_field<PrepareLoad>(fields); }
+  friend bool operator==(const PrepareLoad&, const PrepareLoad&) = default;
+};
+
+struct CompleteLoad {
+  static constexpr std::string_view kVerb = "complete_load";
+  static constexpr std::string_view kDoc = "blocks have been read";
+  std::vector<std::uint32_t> keys;
+  static void declare(auto& fields) { add_keys_field<CompleteLoad>(fields); }
+  friend bool operator==(const CompleteLoad&, const CompleteLoad&) = default;
+};
+
+struct PrepareStore {
+  static constexpr std::string_view kVerb = "prepare_store";
+  static constexpr std::string_view kDoc = "slots for blocks that are not held; others may go";
+  std::vector<std::uint32_t> keys;
+  static void declare(auto& fields) { add_keys_field<PrepareStore>(fields); }
+  friend bool operator==(const PrepareStore&, const PrepareStore&) = default;
+};
+
+struct CompleteStore {
+  static constexpr std::string_view kVerb = "complete_store";
+  static constexpr std::string_view kDoc = "blocks have been written, or could not be";
+  std::vector<std::uint32_t> keys;
+  bool success = true;
+  static void declare(auto& fields) {
+    add_keys_field<CompleteStore>(fields);
+    fields.add("success", &CompleteStore::success, Domain::kFlag, "false: forgets them").optional();
+  }
+  friend bool operator==(const CompleteStore&, const CompleteStore&) = default;
+};
+
+struct ResetCache {
+  static constexpr std::string_view kVerb = "reset_cache";
+  static constexpr std::string_view kDoc = "forgets everything (rule offload_reset)";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const ResetCache&, const ResetCache&) = default;
+};
+
+struct TakeEvents {
+  static constexpr std::string_view kVerb = "take_events";
+  static constexpr std::string_view kDoc = "takes the events since the last call";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const TakeEvents&, const TakeEvents&) = default;
+};
+
+using Command = std::variant<Lookup, LookupKey, Touch, PrepareLoad, CompleteLoad, PrepareStore,
+                             CompleteStore, ResetCache, TakeEvents>;
+
+struct Config : eviction::Config {
+  bool enable_events = true;
+  std::uint32_t store_threshold = 0;
+  std::uint32_t max_tracker_size = 64'000;
+  static void declare(auto& fields) {
+    using S = Config;
+    eviction::Config::declare(fields);
+    fields.add("enable_events", &S::enable_events, Domain::kSetting, "events");
+    fields
+        .add("store_threshold", &S::store_threshold, Domain::kSetting,
+             "lookups before a block may be stored; below 2: no filter")
+        .optional();
+    fields
+        .add("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
+             "keys whose lookups are counted")
+        .optional();
+  }
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+/// An OffloadingEvent.
+struct Event {
+  static constexpr std::string_view kWord = "event";
+  std::vector<std::uint32_t> keys;
+  bool removed = false;
+  static void declare(auto& fields) {
+    fields.add("keys", &Event::keys, Domain::kResult, "which blocks");
+    fields.add("removed", &Event::removed, Domain::kResult, "gone, else stored").optional();
+  }
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+/// What a manager owes its caller after a command.
+struct Observation {
+  ErrorCode error = ErrorCode::kNone;
+  Reusable<std::uint32_t> num_hits;
+  Reusable<LookupResult> result;
+  Reusable<std::vector<SlotId>> slots;
+  Reusable<bool> stored;
+  Reusable<std::vector<std::uint32_t>> keys_to_store;
+  Reusable<std::vector<eviction::Victim>> evicted;
+  Reusable<std::vector<Event>> events;
+
+  std::uint32_t size = 0;
+  std::uint32_t num_free_slots = 0;
+  double target_t1_size = 0;
+
+  Reusable<std::vector<eviction::Entry>> t1;
+  Reusable<std::vector<eviction::Entry>> t2;
+  Reusable<std::vector<std::uint32_t>> b1;
+  Reusable<std::vector<std::uint32_t>> b2;
+
+  static void declare(auto& fields) {
+    using S = Observation;
+    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
+    fields.add("num_hits", &S::num_hits, Domain::kResult, "leading blocks that can be read");
+    fields.add("result", &S::result, Domain::kResult, "miss, pending or hit");
+    fields.add("slots", &S::slots, Domain::kResult, "of the keys to load, or to store");
+    fields.add("stored", &S::stored, Domain::kResult, "false: what is there cannot go");
+    fields.add("keys_to_store", &S::keys_to_store, Domain::kResult, "those not held");
+    fields.add("evicted", &S::evicted, Domain::kResult, "what had to go");
+    fields.add("events", &S::events, Domain::kResult, "oldest first");
+    fields.add("size", &S::size, Domain::kState, "blocks held");
+    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
+    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
+    fields.add("t2", &S::t2, Domain::kState, "oldest first");
+    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
+    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+  }
+  friend bool operator==(const Observation&, const Observation&) = default;
+};
+
+/// Nothing is declared.
+class World {
+ public:
+  void apply(const Command&) {}
+};
+
+}  // namespace offload
+
+/// What a manager is built from, or what is wrong with the configuration (position: the config
+/// line).
+Parsed<OffloadingManagerConfig> make_offloading_manager_config(const offload::Config& config,
+                                                               std::string_view file = {},
+                                                               Position position = {});
+
+/// What generic code knows of the target.
+struct OffloadTarget {
+  static constexpr std::string_view kName = "offload";
+  static constexpr std::string_view kDoc =
+      "CPU offloading manager: slots, loads, stores, eviction, reuse filter";
+  using Config = offload::Config;
+  using Command = offload::Command;
+  using Observation = offload::Observation;
+  using World = offload::World;
+
+  static std::optional<InputError> validate(const Config& config, std::string_view file,
+                                            Position position);
+  static World make_world(const Config&) { return {}; }
+};
+
+}  // namespace kvfence

@@ -1,0 +1,214 @@
+#pragma once
+
+/// What a block pool is: its configuration, its operations, and the C++20 concepts that an
+/// implementation satisfies.
+///
+/// The rules of each operation stand here, once; `reference/` and `optimized/` each code them on
+/// their own. Source of all of them, unless a line says otherwise: vLLM v0.19.0
+/// v1/core/block_pool.py and kv_cache_utils.py.
+///
+/// Common to all operations:
+///   - A refused operation changes nothing. Codes are looked for in the order given
+///   (contract/core/status.h).
+///   - The null block (id 0) may stand in any list of blocks and is passed over, except where a
+///   line says otherwise.
+///   - A pool is a value: copyable, no clocks, no globals, no threads.
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "contract/pool/block_hash.h"
+#include "contract/pool/kv_events.h"
+#include "contract/pool/request.h"
+#include "contract/core/rules.h"
+#include "contract/core/status.h"
+#include "contract/core/types.h"
+
+namespace kvfence {
+
+struct BlockPoolConfig {
+  std::uint32_t num_gpu_blocks = 8;  ///< with the null block; at least 1
+  bool enable_caching = true;
+  bool enable_kv_cache_events = false;
+  HashConfig hash;
+  /// Largest block size (tokens) that any group uses; a multiple of hash.hash_block_size. Bounds
+  /// the length of a key.
+  std::uint32_t max_block_size = 4;
+  Profile profile = Profile::kV019;
+  Rules rules = rules_of(Profile::kV019);
+
+  /// Bytes of the longest packed key.
+  std::size_t key_bytes_max() const {
+    return hash_bytes(hash.algorithm) * (max_block_size / hash.hash_block_size) + kGroupIdBytes;
+  }
+
+  friend bool operator==(const BlockPoolConfig&, const BlockPoolConfig&) = default;
+};
+
+/// The three numbers that people should read instead of `free` (seed 004, section 8): empty +
+/// cached + referenced = num_gpu_blocks, and empty + cached = get_num_free_blocks().
+struct BlockCounts {
+  std::uint32_t empty = 0;       ///< in the free queue, no hash
+  std::uint32_t cached = 0;      ///< in the free queue, still findable: evictable content
+  std::uint32_t referenced = 0;  ///< not in the free queue; the null block counts here
+  friend bool operator==(const BlockCounts&, const BlockCounts&) = default;
+};
+
+/// Where freed blocks join the free queue. `kHead` needs Rules::free_blocks_prepend.
+enum class FreeTo : bool { kTail = false, kHead = true };
+
+/// The arguments of cache_full_blocks.
+struct CacheFullBlocksArgs {
+  const Request& request;
+  std::span<const BlockId> blocks;  ///< all blocks of the request in this group, from its start
+  std::uint32_t num_cached_blocks = 0;
+  std::uint32_t num_full_blocks = 0;
+  std::uint32_t block_size = 0;  ///< tokens
+  GroupId kv_cache_group_id = 0;
+  /// One entry a block of [num_cached_blocks, num_full_blocks); false passes the block over.
+  std::optional<std::span<const std::uint8_t>> block_mask;
+};
+
+/// FreeKVCacheBlockQueue: the blocks nobody references, in eviction order (head goes first).
+///
+/// A queue over ids 0 .. num_blocks-1, which starts with all of them in ascending order.
+///   popleft(out)         the head leaves
+///                        Errors: kQueueEmpty
+///   popleft_n(out)       out.size() blocks leave, head first
+///                        Errors: kQueueEmpty (fewer are queued)
+///   remove(block)        leaves from wherever it stands
+///                        Errors: kUnknownBlock, kNotQueued
+///   append(block)        joins at the tail
+///                        Errors: kUnknownBlock, kAlreadyQueued
+///   append_n(blocks)     join at the tail, in order
+///                        Errors: kUnknownBlock, kAlreadyQueued
+///   prepend_n(blocks)    join at the head; blocks[0] becomes the head
+///                        Errors: kUnknownBlock, kAlreadyQueued
+///   get_all_free_blocks  head to tail, into a vector that is overwritten
+/// Upstream raises RuntimeError for kNotQueued, and silently corrupts its links for kAlreadyQueued.
+template <class Q>
+concept FreeKVCacheBlockQueue = std::copyable<Q> && std::constructible_from<Q, std::uint32_t> &&
+    requires(Q queue, const Q& const_queue, BlockId block, BlockId& out, std::span<BlockId> out_n,
+             std::span<const BlockId> blocks, std::vector<BlockId>& all) {
+  { queue.popleft(out) } -> std::same_as<ErrorCode>;
+  { queue.popleft_n(out_n) } -> std::same_as<ErrorCode>;
+  { queue.remove(block) } -> std::same_as<ErrorCode>;
+  { queue.append(block) } -> std::same_as<ErrorCode>;
+  { queue.append_n(blocks) } -> std::same_as<ErrorCode>;
+  { queue.prepend_n(blocks) } -> std::same_as<ErrorCode>;
+  { const_queue.num_free_blocks() } -> std::same_as<std::uint32_t>;
+  { const_queue.get_all_free_blocks(all) } -> std::same_as<void>;
+};
+
+/// BlockHashToBlockMap: packed key -> the blocks that carry it, in the order of their insertion.
+///
+/// For ids 0 .. num_blocks-1 and keys of at most key_bytes_max bytes. A block has one key at most.
+///   get_one_block(key)   the first inserted surviving block; nothing if the key is absent
+///   insert(key, block)   duplicates of a key are kept side by side, never merged
+///                        Errors: kUnknownBlock, kAlreadyHashed (the block is in the map)
+///   pop(key, block)      true if the block carried this key and was removed; false leaves the map
+///                        as it was
+///   size                 counts keys, not blocks
+template <class M>
+concept BlockHashToBlockMap = std::copyable<M> &&
+    std::constructible_from<M, std::uint32_t, std::size_t> &&
+    requires(M map, const M& const_map, std::string_view key, BlockId block) {
+  { const_map.get_one_block(key) } -> std::same_as<std::optional<BlockId>>;
+  { map.insert(key, block) } -> std::same_as<ErrorCode>;
+  { map.pop(key, block) } -> std::same_as<bool>;
+  { map.clear() } -> std::same_as<void>;
+  { const_map.size() } -> std::same_as<std::uint32_t>;
+};
+
+/// BlockPool: blocks, free queue, prefix cache and event log under one roof.
+///
+/// get_cached_block(hash, group_ids, out) -> bool
+///     One block a group, in the order of the groups, written to out (as long as group_ids); false
+///     if any group misses, and out is then unspecified. Of several blocks of a key the first
+///     inserted surviving one. No side effect: no touch, no movement in the queue.
+///
+/// get_new_blocks(out)
+///     out.size() blocks from the head, in order. With caching, a block that carries a hash is
+///     evicted at that moment: its key leaves the map, its hash is cleared, one BlockRemoved. Then
+///     its ref_cnt becomes 1.
+///     Errors: kNoFreeBlocks
+///
+/// touch(blocks)
+///     In order: a block with ref_cnt 0 leaves the free queue; its ref_cnt rises by one. A block
+///     that is listed twice gets two.
+///     Errors: kUnknownBlock
+///
+/// cache_full_blocks(args)
+///     num_cached_blocks >= num_full_blocks: nothing, no event. Else for each block of the range,
+///     ascending: null and masked-out blocks are passed over; the others get the key (hash of the
+///     request at this block, group) and enter the map. With events: exactly one BlockStored
+///     (kv_events.h). Blocks outside the range are not looked at.
+///     Errors:
+///       kNotInProfile     a mask without Rules::cache_full_blocks_mask, also for an empty range
+///       kCachingDisabled  upstream caches all the same, and hands such a block out with its hash
+///       kBadBlockSize     0, no multiple of hash_block_size, or above max_block_size
+///       kBadRange         num_full_blocks is beyond the list of blocks
+///       kBadMask          not as long as the range
+///       kMissingHash      num_full_blocks is beyond the request's hashes at this block size
+///       kUnknownBlock     in the range, masked out or not
+///       kAlreadyHashed    a block not passed over carries a hash, or stands twice in the range
+///
+/// free_blocks(blocks, to)
+///     Two phases: every ref_cnt falls by one; then those that reached 0 join the queue in the
+///     given order, at the tail, or as a whole at the head (blocks[0] of them is then the next to
+///     be handed out). Hashes stay.
+///     Errors:
+///       kNotInProfile     kHead without Rules::free_blocks_prepend
+///       kUnknownBlock
+///       kDoubleFree       some ref_cnt would fall below 0, or a block that is listed more than
+///                         once would reach 0: upstream queues it twice, silently
+///
+/// evict_blocks(blocks)
+///     In the given order: a block that carries a hash loses it, with one BlockRemoved; ref_cnt and
+///     queue position stay. Upstream iterates a set here and leaves the order open; the order of
+///     kvfence is the caller's.
+///     Errors: kUnknownBlock
+///
+/// reset_prefix_cache() -> bool
+///     Only if no block but the null block is referenced: empties the map, clears every hash,
+///     AllBlocksCleared. The order of the free queue stays. Else false and no change.
+///
+/// take_events(out)
+///     Overwrites out with the events since the last call, oldest first.
+///
+/// get_usage() -> double
+///     0 if the pool has only the null block, else 1 - free / (num_gpu_blocks - 1), computed in
+///     this form in IEEE doubles.
+///
+/// ref_cnt(block), block_key(block), get_all_free_blocks(out), num_cached_keys(), block_counts()
+///     What an observer reads. block_key is the packed key, empty for none; the null block's
+///     ref_cnt reads 0.
+template <class P>
+concept BlockPool = std::copyable<P> && std::constructible_from<P, const BlockPoolConfig&> &&
+    requires(P pool, const P& const_pool, BlockHashView hash, std::span<const GroupId> group_ids,
+             std::span<BlockId> out, std::span<const BlockId> blocks, FreeTo to, BlockId block,
+             const CacheFullBlocksArgs& args, std::vector<BlockId>& all,
+             std::vector<KVCacheEvent>& events) {
+  { const_pool.get_cached_block(hash, group_ids, out) } -> std::same_as<bool>;
+  { pool.get_new_blocks(out) } -> std::same_as<ErrorCode>;
+  { pool.touch(blocks) } -> std::same_as<ErrorCode>;
+  { pool.cache_full_blocks(args) } -> std::same_as<ErrorCode>;
+  { pool.free_blocks(blocks, to) } -> std::same_as<ErrorCode>;
+  { pool.evict_blocks(blocks) } -> std::same_as<ErrorCode>;
+  { pool.reset_prefix_cache() } -> std::same_as<bool>;
+  { pool.take_events(events) } -> std::same_as<void>;
+  { const_pool.get_num_free_blocks() } -> std::same_as<std::uint32_t>;
+  { const_pool.get_usage() } -> std::same_as<double>;
+  { const_pool.num_cached_keys() } -> std::same_as<std::uint32_t>;
+  { const_pool.block_counts() } -> std::same_as<BlockCounts>;
+  { const_pool.ref_cnt(block) } -> std::same_as<std::uint32_t>;
+  { const_pool.block_key(block) } -> std::convertible_to<std::string_view>;
+  { const_pool.get_all_free_blocks(all) } -> std::same_as<void>;
+  { const_pool.config() } -> std::same_as<const BlockPoolConfig&>;
+};
+
+}  // namespace kvfence

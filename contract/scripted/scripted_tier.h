@@ -1,0 +1,116 @@
+#pragma once
+
+/// A secondary tier whose answers and progress are commands and whose calls are observed: the world
+/// below a tiering manager in scenarios and campaigns. It knows keys alone, or is a file tier
+/// (contract/tiering/tier_files.h): then what its jobs move, and whether they could, is decided by files.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/tiering/secondary_tier.h"
+#include "contract/tiering/tier_files.h"
+
+namespace kvfence {
+
+/// One call that a manager made on a tier, with what was passed and what was answered.
+struct TierCall {
+  std::string method;      ///< upstream's name
+  std::uint32_t tier = 0;  ///< its place in the order
+  std::string request;     ///< empty where the call is about none
+  TierJobId job_id = 0;    ///< of submit_store and submit_load
+  std::vector<OffloadKey> keys;
+  std::vector<SlotId> slots;       ///< of submit_store and submit_load
+  std::string answer;              ///< "hit", "miss", "pending"; "request_level", "block_level"
+  std::vector<JobResult> results;  ///< of get_finished_jobs
+  friend bool operator==(const TierCall&, const TierCall&) = default;
+};
+
+/// The calls on all tiers of one manager, oldest first.
+using TierCalls = std::vector<TierCall>;
+
+/// A value, but for the list of calls, which it shares with the other tiers and with whoever reads
+/// it. One that has files cannot be copied: copying it aborts.
+class ScriptedTier {
+ public:
+  /// Knows keys alone. Given slots that are not empty, a load writes its blocks there, as they have
+  /// to be, and nothing else moves.
+  ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls, PrimaryKvView primary = {});
+  /// A file tier.
+  ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls, PrimaryKvView primary,
+               std::unique_ptr<TierFiles> files);
+  ScriptedTier(const ScriptedTier& other);
+  ScriptedTier& operator=(const ScriptedTier& other);
+  ScriptedTier(ScriptedTier&&) noexcept = default;
+  ScriptedTier& operator=(ScriptedTier&&) noexcept = default;
+  ~ScriptedTier() = default;
+
+  // What is commanded. It shows in the answers to later calls.
+
+  /// A job is over. Of a store that succeeded, the tier holds the keys from now on. A job that the
+  /// tier does not have is reported as well, as a tier with a bug would; but not where slots have
+  /// bytes, which such a tier would spoil. A file tier carries the job out now, and reports what
+  /// became of it; without success it is given up before it began.
+  void finish(TierJobId job_id, bool success);
+  /// So many lookups of the key are answered with kPending, first; instead of what was said before.
+  void ask_again(OffloadKeyView key, std::uint32_t times);
+  /// Blocks that someone else stored in the place that the tier stands for.
+  void add(OffloadKeyView key);
+  /// Blocks that the tier evicted, or lost.
+  void drop(OffloadKeyView key);
+  /// The answer of on_new_request from now on.
+  void want(OffloadPolicy policy) { policy_ = policy; }
+
+  /// The list that was given.
+  const std::shared_ptr<TierCalls>& calls() const { return calls_; }
+
+  /// Null if it knows keys alone.
+  TierFiles* files() { return files_.get(); }
+
+  /// In ascending order. Of a file tier those that have a file, whatever is in it.
+  std::vector<OffloadKey> held() const;
+
+  // What a manager calls.
+
+  /// kPending while it was told to, then whether it holds the key.
+  LookupResult lookup(OffloadKeyView key, const RequestContext& request);
+  void submit_store(const TierJob& job);
+  void submit_load(const TierJob& job);
+  void get_finished_jobs(std::vector<JobResult>& out);
+  void touch(std::span<const OffloadKeyView> keys, const RequestContext& request);
+  OffloadPolicy on_new_request(const RequestContext& request);
+  void on_request_finished(const RequestContext& request);
+  void on_schedule_end();
+  void shutdown() {}
+  std::string_view tier_type() const { return "scripted"; }
+
+ private:
+  struct Job {
+    bool is_load = false;
+    std::vector<OffloadKey> keys;
+    std::vector<SlotId> slots;
+    std::string req_id;
+  };
+
+  TierCall& note(std::string_view method, std::string_view request = {});
+  void note_job(const TierJob& job, bool is_load);
+  bool carry_out(TierJobId job_id, const Job& job);
+
+  std::uint32_t place_;
+  std::shared_ptr<TierCalls> calls_;
+  PrimaryKvView primary_;
+  std::unique_ptr<TierFiles> files_;
+  std::set<OffloadKey> held_;
+  std::map<OffloadKey, std::uint32_t> ask_again_;
+  std::map<TierJobId, Job> jobs_;    ///< under way
+  std::vector<JobResult> finished_;  ///< not yet reported
+  OffloadPolicy policy_ = OffloadPolicy::kBlockLevel;
+};
+
+static_assert(SecondaryTier<ScriptedTier>);
+
+}  // namespace kvfence

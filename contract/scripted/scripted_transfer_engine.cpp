@@ -1,0 +1,82 @@
+#include "contract/scripted/scripted_transfer_engine.h"
+
+#include <algorithm>
+#include <array>
+
+namespace kvfence {
+namespace {
+
+constexpr std::array<std::string_view, 4> kProgressTexts = {"submitted", "part", "finished",
+                                                            "failed"};
+
+bool is_under_way(const ScriptedTransferEngine::Transfer& transfer) {
+  return transfer.progress == TransferProgress::kSubmitted ||
+         transfer.progress == TransferProgress::kPart;
+}
+
+}  // namespace
+
+std::string_view to_text(TransferProgress progress) {
+  return kProgressTexts[static_cast<std::size_t>(progress)];
+}
+
+std::optional<TransferProgress> transfer_progress_from_text(std::string_view text) {
+  const auto* const at = std::find(kProgressTexts.begin(), kProgressTexts.end(), text);
+  if (at == kProgressTexts.end()) return std::nullopt;
+  return static_cast<TransferProgress>(at - kProgressTexts.begin());
+}
+
+void ScriptedTransferEngine::transfer_async(const TransferJob& job) {
+  transfers_.push_back({job, TransferProgress::kSubmitted});
+  if (on_progress_) on_progress_(transfers_.back());
+}
+
+void ScriptedTransferEngine::get_finished(std::vector<TransferResult>& out) {
+  out.clear();
+  for (const TransferResult& result : ended_) {
+    out.push_back(result);
+    const auto has_that_job = [&](const Transfer& transfer) {
+      return transfer.job.job == result.job;
+    };
+    const auto at = std::find_if(transfers_.begin(), transfers_.end(), has_that_job);
+    if (at == transfers_.end()) continue;  // reported again
+    transfers_.erase(at);
+    reported_.push_back(result);
+  }
+  ended_.clear();
+}
+
+void ScriptedTransferEngine::wait(std::span<const JobId> jobs) {
+  for (Transfer& transfer : transfers_) {
+    const bool is_awaited = std::find(jobs.begin(), jobs.end(), transfer.job.job) != jobs.end();
+    if (is_awaited && is_under_way(transfer)) {
+      advance(transfer.job.job, TransferProgress::kFinished);
+    }
+  }
+}
+
+bool ScriptedTransferEngine::advance(JobId job, TransferProgress progress,
+                                     std::uint32_t microseconds) {
+  for (Transfer& transfer : transfers_) {
+    if (transfer.job.job != job || !is_under_way(transfer)) continue;
+    transfer.progress = progress;
+    if (on_progress_) on_progress_(transfer);
+    if (progress != TransferProgress::kPart) {
+      ended_.push_back({job, progress == TransferProgress::kFinished,
+                        kScriptedBlockBytes * transfer.job.spec.gpu_blocks.size(),
+                        microseconds / 1e6});
+    }
+    return true;
+  }
+  return false;
+}
+
+bool ScriptedTransferEngine::report_again(JobId job) {
+  const auto at = std::find_if(reported_.begin(), reported_.end(),
+                               [&](const TransferResult& result) { return result.job == job; });
+  if (at == reported_.end()) return false;
+  ended_.push_back(*at);
+  return true;
+}
+
+}  // namespace kvfence

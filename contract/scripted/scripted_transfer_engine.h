@@ -1,0 +1,76 @@
+#pragma once
+
+/// A copy engine whose progress is commands: the world around the worker's half of a connector in
+/// scenarios and campaigns.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/disaggregated/transfer_engine.h"
+
+namespace kvfence {
+
+/// How far a transfer has come.
+enum class TransferProgress : std::uint8_t {
+  kSubmitted,
+  kPart,      ///< some of its bytes are copied
+  kFinished,  ///< all are; not reported yet
+  kFailed,    ///< it ended and something is missing; not reported yet
+};
+
+/// "submitted", "part", "finished", "failed".
+std::string_view to_text(TransferProgress progress);
+std::optional<TransferProgress> transfer_progress_from_text(std::string_view text);
+
+/// What a GPU block counts for in TransferResult::num_bytes.
+inline constexpr std::uint64_t kScriptedBlockBytes = 4096;
+
+class ScriptedTransferEngine final : public TransferEngine {
+ public:
+  struct Transfer {
+    TransferJob job;
+    TransferProgress progress = TransferProgress::kSubmitted;
+    friend bool operator==(const Transfer&, const Transfer&) = default;
+  };
+
+  void transfer_async(const TransferJob& job) override;
+  /// Those that ended, in the order in which they did; reported ones that are to be reported again
+  /// among them.
+  void get_finished(std::vector<TransferResult>& out) override;
+  /// What is under way of these finishes, in the order of submission.
+  void wait(std::span<const JobId> jobs) override;
+
+  /// Whether there is a transfer of that number that has not ended; then it is so far now, and says
+  /// that it took that long if this is its end.
+  /// Requires: kPart, kFinished or kFailed.
+  bool advance(JobId job, TransferProgress progress, std::uint32_t microseconds = 0);
+
+  /// Whether a transfer of that number was reported; then it will be once more.
+  bool report_again(JobId job);
+
+  /// Calls it with each transfer that was submitted or came further, from now on: where copies are
+  /// to be seen in memory.
+  void watch(std::function<void(const Transfer&)> on_progress) {
+    on_progress_ = std::move(on_progress);
+  }
+
+  /// In the order of submission; reported ones are gone.
+  const std::vector<Transfer>& transfers() const { return transfers_; }
+
+  friend bool operator==(const ScriptedTransferEngine& a, const ScriptedTransferEngine& b) {
+    return a.transfers_ == b.transfers_ && a.ended_ == b.ended_ && a.reported_ == b.reported_;
+  }
+
+ private:
+  std::vector<Transfer> transfers_;
+  std::vector<TransferResult> ended_;     ///< not reported yet, in order
+  std::vector<TransferResult> reported_;  ///< in order
+  std::function<void(const Transfer&)> on_progress_;
+};
+
+}  // namespace kvfence

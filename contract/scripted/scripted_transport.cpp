@@ -1,0 +1,129 @@
+#include "contract/scripted/scripted_transport.h"
+
+#include <algorithm>
+
+namespace kvfence {
+namespace {
+
+bool has_ended(const ScriptedTransport::Read& read) {
+  return read.progress == TransferProgress::kFinished || read.progress == TransferProgress::kFailed;
+}
+
+template <class Notices>
+auto find_notice(Notices& notices, NoticeId number) {
+  return std::find_if(notices.begin(), notices.end(),
+                      [number](const auto& sent) { return sent.number == number; });
+}
+
+}  // namespace
+
+ReadId ScriptedTransport::read(const ReadSpec& spec) {
+  const ReadId number = num_reads_++;
+  Read& read = reads_.emplace_back();
+  read.read = number;
+  read.spec = spec;
+  if (closed_.count({spec.remote_rank, spec.remote_request}) > 0) end(read, /*success=*/false);
+  return number;
+}
+
+void ScriptedTransport::get_finished_reads(std::uint32_t rank, std::vector<ReadResult>& out) {
+  out.clear();
+  std::vector<ReadId> of_others;
+  for (const ReadId number : ended_) {
+    const auto at = std::find_if(reads_.begin(), reads_.end(),
+                                 [number](const Read& read) { return read.read == number; });
+    if (at->spec.rank != rank) {
+      of_others.push_back(number);
+      continue;
+    }
+    out.push_back({number, at->progress == TransferProgress::kFinished});
+    reads_.erase(at);
+  }
+  ended_.swap(of_others);
+}
+
+void ScriptedTransport::send_notice(const Notice& notice) {
+  notices_.push_back({num_notices_++, notice, /*is_delivered=*/false});
+}
+
+void ScriptedTransport::get_new_notices(std::uint32_t remote_rank, std::vector<Notice>& out) {
+  out.clear();
+  std::vector<NoticeId> of_others;
+  for (const NoticeId number : delivered_) {
+    const auto at = find_notice(notices_, number);
+    if (at->notice.remote_rank != remote_rank) {
+      of_others.push_back(number);
+      continue;
+    }
+    out.push_back(at->notice);
+    seen_.push_back(*at);
+    notices_.erase(at);
+  }
+  delivered_.swap(of_others);
+}
+
+void ScriptedTransport::close(std::uint32_t remote_rank, const std::string& remote_request) {
+  closed_.emplace(remote_rank, remote_request);
+  for (Read& read : reads_) {
+    const bool is_of_it =
+        read.spec.remote_rank == remote_rank && read.spec.remote_request == remote_request;
+    if (is_of_it && !has_ended(read)) end(read, /*success=*/false);
+  }
+}
+
+bool ScriptedTransport::advance_clock(Seconds seconds) {
+  if (seconds > kSecondsMax - now_) return false;
+  now_ += seconds;
+  return true;
+}
+
+bool ScriptedTransport::advance(ReadId read, TransferProgress progress) {
+  const auto at = std::find_if(reads_.begin(), reads_.end(), [read](const Read& candidate) {
+    return candidate.read == read && !has_ended(candidate);
+  });
+  if (at == reads_.end()) return false;
+  if (progress == TransferProgress::kPart) {
+    at->progress = progress;
+  } else {
+    end(*at, progress == TransferProgress::kFinished);
+  }
+  return true;
+}
+
+bool ScriptedTransport::deliver(NoticeId notice) {
+  const auto at = find_notice(notices_, notice);
+  if (at == notices_.end() || at->is_delivered) return false;
+  at->is_delivered = true;
+  delivered_.push_back(notice);
+  return true;
+}
+
+bool ScriptedTransport::lose(NoticeId notice) {
+  const auto at = find_notice(notices_, notice);
+  if (at == notices_.end() || at->is_delivered) return false;
+  notices_.erase(at);
+  return true;
+}
+
+bool ScriptedTransport::repeat(NoticeId notice) {
+  const auto waiting = find_notice(notices_, notice);
+  const auto seen = find_notice(seen_, notice);
+  const bool waits = waiting != notices_.end() && waiting->is_delivered;
+  if (!waits && seen == seen_.end()) return false;
+  const Notice again = waits ? waiting->notice : seen->notice;
+  send_notice(again);
+  return true;
+}
+
+void ScriptedTransport::end(Read& read, bool success) {
+  read.progress = success ? TransferProgress::kFinished : TransferProgress::kFailed;
+  ended_.push_back(read.read);
+  if (success) {
+    send_notice({read.spec.rank,
+                 read.spec.remote_rank,
+                 /*is_heartbeat=*/false,
+                 {read.spec.remote_request}});
+  }
+}
+
+}  // namespace kvfence

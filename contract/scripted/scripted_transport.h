@@ -1,0 +1,78 @@
+#pragma once
+
+/// A transport whose progress, faults and clock are commands: the world between the two engines of
+/// a pair in scenarios and campaigns.
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/scripted/scripted_transfer_engine.h"
+#include "contract/connectors/disaggregated/transport.h"
+
+namespace kvfence {
+
+/// Names a notice; 0, 1, ... in the order in which they were sent.
+using NoticeId = std::uint32_t;
+
+class ScriptedTransport final : public Transport {
+ public:
+  struct Read {
+    ReadId read = 0;
+    ReadSpec spec;
+    TransferProgress progress = TransferProgress::kSubmitted;
+    friend bool operator==(const Read&, const Read&) = default;
+  };
+
+  struct SentNotice {
+    NoticeId number = 0;
+    Notice notice;
+    bool is_delivered = false;  ///< it waits for the producer's rank to look
+    friend bool operator==(const SentNotice&, const SentNotice&) = default;
+  };
+
+  Seconds now() const override { return now_; }
+  ReadId read(const ReadSpec& spec) override;
+  void get_finished_reads(std::uint32_t rank, std::vector<ReadResult>& out) override;
+  void send_notice(const Notice& notice) override;
+  void get_new_notices(std::uint32_t remote_rank, std::vector<Notice>& out) override;
+  void close(std::uint32_t remote_rank, const std::string& remote_request) override;
+
+  /// False, and nothing happens: beyond kSecondsMax.
+  bool advance_clock(Seconds seconds);
+
+  /// Whether there is a read of that number that has not ended; then it is so far now.
+  /// Requires: kPart, kFinished or kFailed.
+  bool advance(ReadId read, TransferProgress progress);
+
+  /// Whether a notice of that number is under way; then it is not any more.
+  bool deliver(NoticeId notice);
+  bool lose(NoticeId notice);
+
+  /// Whether a notice of that number was delivered, seen or not; then it is under way once more,
+  /// under a number of its own.
+  bool repeat(NoticeId notice);
+
+  /// In the order of submission; those that a rank was told of are gone.
+  const std::vector<Read>& reads() const { return reads_; }
+
+  /// In the order of sending; those that were lost or seen are gone.
+  const std::vector<SentNotice>& notices() const { return notices_; }
+
+ private:
+  void end(Read& read, bool success);
+
+  Seconds now_ = 0;
+  ReadId num_reads_ = 0;
+  NoticeId num_notices_ = 0;
+  std::vector<Read> reads_;
+  std::vector<ReadId> ended_;  ///< ranks are not told yet; in the order of the ends
+  std::vector<SentNotice> notices_;
+  std::vector<NoticeId> delivered_;  ///< ranks have not looked yet; in the order of delivery
+  std::vector<SentNotice> seen_;     ///< in the order in which ranks looked
+  std::set<std::pair<std::uint32_t, std::string>> closed_;
+};
+
+}  // namespace kvfence

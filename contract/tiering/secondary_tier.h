@@ -1,0 +1,236 @@
+#pragma once
+
+/// What a tier below the CPU cache is: a place that keeps copies of offloaded blocks, and moves
+/// them to and from slots of the primary tier in jobs of its own pace. The GPU is never seen from
+/// here: a block goes GPU -> slot -> tier, and comes back the same way.
+///
+/// Source: vLLM v0.23.0 v1/kv_offload/tiering/base.py (SecondaryTierManager), base.py
+/// (RequestOffloadingContext, ReqContext).
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "contract/eviction/cache_policy.h"
+#include "contract/core/check.h"
+#include "contract/offload/offloading_manager.h"
+
+namespace kvfence {
+
+/// A transfer between the primary tier and one secondary tier. The manager numbers its jobs 0, 1,
+/// ... over all of its tiers.
+using TierJobId = std::uint64_t;
+
+/// The request on whose behalf a tier is asked. Valid during the call.
+struct RequestContext {
+  std::string_view req_id;
+};
+
+/// Which blocks of a request a tier wants.
+enum class OffloadPolicy : std::uint8_t {
+  kBlockLevel,    ///< those that were newly stored in the primary tier
+  kRequestLevel,  ///< those that the primary tier already held, too
+};
+
+/// The memory of the primary tier, as a tier reaches it: num_slots slots of slot_bytes bytes each,
+/// back to back. A block fills its slot, so slot_bytes is the block size of the tier, too.
+/// Whoever builds the tiers owns the memory and keeps it, at its place, until each has been shut
+/// down or destroyed. A tier that moves no bytes may be given an empty view.
+struct PrimaryKvView {
+  std::byte* base = nullptr;
+  std::size_t slot_bytes = 0;  ///< also the distance from one slot to the next
+  std::uint32_t num_slots = 0;
+
+  /// The bytes of a slot. slot < num_slots.
+  std::span<std::byte> slot(SlotId slot) const {
+    KVFENCE_CHECK(slot < num_slots, "no such slot of the primary tier");
+    return {base + slot * slot_bytes, slot_bytes};
+  }
+};
+
+/// A job to submit: keys[i] is (store) or comes to be (load) in slots[i]. Views of the caller's,
+/// valid during the call: a tier copies what it needs later. The slots themselves belong to the
+/// tier until it has reported the job: for a store nobody writes them, for a load nobody else
+/// touches them.
+struct TierJob {
+  TierJobId job_id = 0;
+  std::span<const OffloadKeyView> keys;
+  std::span<const SlotId> slots;  ///< as many as keys
+  RequestContext request;
+};
+
+/// A job that is over.
+struct JobResult {
+  TierJobId job_id = 0;
+  bool success = false;  ///< every block of the job was moved; of a failed job, any subset was
+  friend bool operator==(const JobResult&, const JobResult&) = default;
+};
+
+/// SecondaryTier.
+///
+/// Every member is called from one thread, the scheduler's, and none waits for a transfer, but
+/// shutdown. Submitting cannot be refused: what goes wrong with a transfer is told by its result.
+///
+/// lookup(key, request) -> what the tier knows of the block
+///     kHit: it can be loaded. kMiss: it is not here. kPending: ask again later. A hit is no
+///     promise: the load may fail, and a later lookup then has to say so, or the block would be
+///     promoted for ever.
+///
+/// submit_store(job)
+///     Copies the slots of the primary tier into this tier, some time. Blocks that are here already
+///     may be passed over; they count as moved.
+///
+/// submit_load(job)
+///     Copies blocks of this tier into the slots, some time. The bytes that were stored under the
+///     key, whole, or the job fails. After a failed load, the bytes of its slots are anything.
+///
+/// get_finished_jobs(out)
+///     Appends the jobs that came to an end since the last call, in the order in which they did.
+///     Each job that was submitted is reported once, never before its submission returned. A job
+///     without keys succeeds.
+///
+/// touch(keys, request)
+///     The blocks were used; a tier that evicts may want to know. Keys that are not here are passed
+///     over.
+///
+/// on_new_request(request) -> what the tier wants of it
+///
+/// on_request_finished(request)
+///     Once a request. Promotions that were queued and stores that end later still name it.
+///
+/// on_schedule_end()
+///     Once a step, after the step's jobs were submitted.
+///
+/// shutdown()
+///     Returns when no transfer touches a slot any more. Transfers that have not begun do not begin
+///     and fail; get_finished_jobs reports what is left, and may be called as before. Nothing else
+///     is called afterwards, but shutdown, which then does nothing.
+///     (Upstream's file tier forgets the jobs that had not begun, and a job without keys.)
+///
+/// tier_type() -> the name of this kind of tier, e.g. "fs"
+template <class T>
+concept SecondaryTier = std::movable<T> &&
+    requires(T tier, const T& const_tier, OffloadKeyView key, const RequestContext& request,
+             const TierJob& job, std::span<const OffloadKeyView> keys,
+             std::vector<JobResult>& out) {
+  { tier.lookup(key, request) } -> std::same_as<LookupResult>;
+  { tier.submit_store(job) } -> std::same_as<void>;
+  { tier.submit_load(job) } -> std::same_as<void>;
+  { tier.get_finished_jobs(out) } -> std::same_as<void>;
+  { tier.touch(keys, request) } -> std::same_as<void>;
+  { tier.on_new_request(request) } -> std::same_as<OffloadPolicy>;
+  { tier.on_request_finished(request) } -> std::same_as<void>;
+  { tier.on_schedule_end() } -> std::same_as<void>;
+  { tier.shutdown() } -> std::same_as<void>;
+  { const_tier.tier_type() } -> std::same_as<std::string_view>;
+};
+
+/// A tier of any kind, so that a manager can own several kinds side by side. Itself a
+/// SecondaryTier. Copies what it holds; a tier that cannot be copied (one with threads) makes
+/// copying abort, so a manager with such a tier is to be moved.
+class SecondaryTierHandle {
+ public:
+  template <class T>
+  requires(!std::same_as<T, SecondaryTierHandle>) &&
+      SecondaryTier<T> explicit SecondaryTierHandle(T tier)
+      : tier_(std::make_unique<Holder<T>>(std::move(tier))) {}
+  SecondaryTierHandle(const SecondaryTierHandle& other) : tier_(other.tier_->clone()) {}
+  SecondaryTierHandle& operator=(const SecondaryTierHandle& other) {
+    if (this != &other) tier_ = other.tier_->clone();
+    return *this;
+  }
+  SecondaryTierHandle(SecondaryTierHandle&&) noexcept = default;
+  SecondaryTierHandle& operator=(SecondaryTierHandle&&) noexcept = default;
+  ~SecondaryTierHandle() = default;
+
+  LookupResult lookup(OffloadKeyView key, const RequestContext& request) {
+    return tier_->lookup(key, request);
+  }
+  void submit_store(const TierJob& job) { tier_->submit_store(job); }
+  void submit_load(const TierJob& job) { tier_->submit_load(job); }
+  void get_finished_jobs(std::vector<JobResult>& out) { tier_->get_finished_jobs(out); }
+  void touch(std::span<const OffloadKeyView> keys, const RequestContext& request) {
+    tier_->touch(keys, request);
+  }
+  OffloadPolicy on_new_request(const RequestContext& request) {
+    return tier_->on_new_request(request);
+  }
+  void on_request_finished(const RequestContext& request) { tier_->on_request_finished(request); }
+  void on_schedule_end() { tier_->on_schedule_end(); }
+  void shutdown() { tier_->shutdown(); }
+  std::string_view tier_type() const { return tier_->tier_type(); }
+
+  /// The tier inside, or nullptr if it is of another type: for a test that drives it.
+  template <SecondaryTier T>
+  T* get_if() {
+    return tier_->type() == typeid(T) ? &static_cast<Holder<T>&>(*tier_).tier : nullptr;
+  }
+  template <SecondaryTier T>
+  const T* get_if() const {
+    return tier_->type() == typeid(T) ? &static_cast<const Holder<T>&>(*tier_).tier : nullptr;
+  }
+
+ private:
+  class Base {
+   public:
+    virtual ~Base() = default;
+    virtual std::unique_ptr<Base> clone() const = 0;
+    virtual const std::type_info& type() const = 0;
+    virtual LookupResult lookup(OffloadKeyView key, const RequestContext& request) = 0;
+    virtual void submit_store(const TierJob& job) = 0;
+    virtual void submit_load(const TierJob& job) = 0;
+    virtual void get_finished_jobs(std::vector<JobResult>& out) = 0;
+    virtual void touch(std::span<const OffloadKeyView> keys, const RequestContext& request) = 0;
+    virtual OffloadPolicy on_new_request(const RequestContext& request) = 0;
+    virtual void on_request_finished(const RequestContext& request) = 0;
+    virtual void on_schedule_end() = 0;
+    virtual void shutdown() = 0;
+    virtual std::string_view tier_type() const = 0;
+  };
+
+  template <class T>
+  class Holder final : public Base {
+   public:
+    explicit Holder(T held) : tier(std::move(held)) {}
+    std::unique_ptr<Base> clone() const override {
+      if constexpr (std::copyable<T>) {
+        return std::make_unique<Holder<T>>(tier);
+      } else {
+        check_failed(__FILE__, __LINE__, "std::copyable<T>", "this tier cannot be copied");
+      }
+    }
+    const std::type_info& type() const override { return typeid(T); }
+    LookupResult lookup(OffloadKeyView key, const RequestContext& request) override {
+      return tier.lookup(key, request);
+    }
+    void submit_store(const TierJob& job) override { tier.submit_store(job); }
+    void submit_load(const TierJob& job) override { tier.submit_load(job); }
+    void get_finished_jobs(std::vector<JobResult>& out) override { tier.get_finished_jobs(out); }
+    void touch(std::span<const OffloadKeyView> keys, const RequestContext& request) override {
+      tier.touch(keys, request);
+    }
+    OffloadPolicy on_new_request(const RequestContext& request) override {
+      return tier.on_new_request(request);
+    }
+    void on_request_finished(const RequestContext& request) override {
+      tier.on_request_finished(request);
+    }
+    void on_schedule_end() override { tier.on_schedule_end(); }
+    void shutdown() override { tier.shutdown(); }
+    std::string_view tier_type() const override { return tier.tier_type(); }
+
+    T tier;
+  };
+
+  std::unique_ptr<Base> tier_;
+};
+
+static_assert(SecondaryTier<SecondaryTierHandle> && std::copyable<SecondaryTierHandle>);
+
+}  // namespace kvfence

@@ -1,0 +1,94 @@
+#pragma once
+
+/// What a scripted tier (contract/scripted/scripted_tier.h) keeps its blocks in when it is a file tier: one
+/// file a block, by the rules of contract/tiering/file_tier.h. A job is carried out at once, when the
+/// script says so, with one thread: so a plan of faults counts the same calls on every
+/// implementation.
+///
+/// Beside it stands what GPU and tiers would have written: the bytes of a block follow from its
+/// key.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/tiering/file_fault.h"
+#include "contract/tiering/file_tier.h"
+#include "contract/tiering/secondary_tier.h"
+
+namespace kvfence {
+
+/// Not copyable: a folder is one place. A tier that has files is moved, as one with threads is.
+class TierFiles {
+ public:
+  TierFiles() = default;
+  TierFiles(const TierFiles&) = delete;
+  TierFiles& operator=(const TierFiles&) = delete;
+  virtual ~TierFiles() = default;
+
+  /// As the file tier's lookup.
+  virtual LookupResult lookup(OffloadKeyView key) = 0;
+  /// Carry a job out; whether it succeeded.
+  virtual bool store(const TierJob& job) = 0;
+  virtual bool load(const TierJob& job) = 0;
+
+  /// A plan of faults begins: calls are counted from 0. Requires: the plan has no kList, no kLock
+  /// and no kCreate that fails with ENOENT, which are about the folder of writers.
+  virtual void begin(FaultPlan plan) = 0;
+
+  // What other processes do to files, none of it by plan. A file that is not there stays so.
+
+  /// Stores a block as another engine's tier does. block has the bytes of a slot.
+  virtual void add(OffloadKeyView key, std::span<const std::byte> block) = 0;
+  virtual void delete_file(OffloadKeyView key) = 0;
+  virtual void flip_bit(OffloadKeyView key, std::uint64_t bit) = 0;  ///< modulo the file's bits
+  /// Requires: not to the right size.
+  virtual void resize_file(OffloadKeyView key, std::uint64_t bytes) = 0;
+  /// In place of what is there.
+  virtual void copy_file(OffloadKeyView from, OffloadKeyView to) = 0;
+
+  // What can be seen.
+
+  /// Those that have a file, whatever is in it, ascending.
+  virtual std::vector<OffloadKey> keys_with_file() = 0;
+  virtual std::uint32_t num_temporary_files() = 0;
+};
+
+/// Makes the files of one tier, for slots that outlive them.
+using MakeTierFiles = std::function<std::unique_ptr<TierFiles>(PrimaryKvView primary)>;
+
+/// The configuration that both sides use, with one thread: calls are counted alike.
+inline FileTierConfig tier_files_config(const std::string& root_dir) {
+  FileTierConfig config;
+  config.files.root_dir = root_dir;
+  config.files.model_name = "model";
+  config.files.hash_block_size = 16;
+  config.files.dtype = "auto";
+  config.n_read_threads = 1;
+  config.n_write_threads = 0;
+  return config;
+}
+
+/// The byte at a place of a block.
+inline std::byte block_byte(OffloadKeyView key, std::size_t place) {
+  return static_cast<std::byte>(static_cast<unsigned char>(key[place % key.size()]) + place);
+}
+
+/// Writes the block of a key. Requires: the key is not empty.
+inline void fill_block(OffloadKeyView key, std::span<std::byte> block) {
+  for (std::size_t place = 0; place < block.size(); ++place) block[place] = block_byte(key, place);
+}
+
+/// Whether these are the bytes of the key's block.
+inline bool holds_block(OffloadKeyView key, std::span<const std::byte> block) {
+  for (std::size_t place = 0; place < block.size(); ++place) {
+    if (block[place] != block_byte(key, place)) return false;
+  }
+  return true;
+}
+
+}  // namespace kvfence

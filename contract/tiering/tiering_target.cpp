@@ -1,0 +1,116 @@
+#include "contract/tiering/tiering_target.h"
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+namespace kvfence {
+namespace {
+
+constexpr std::array<std::string_view, kNumFileErrors> kFileErrorNames = {
+    "none", "EACCES", "EINTR", "EIO", "EMFILE", "ENOENT", "ENOSPC", "EROFS"};
+
+/// Words are those of the first `size` values of an enumeration.
+template <class Word>
+bool word_from_value(const Value& value, std::size_t size, Word& member, std::string& expected) {
+  const auto* text = value.get_if<std::string>();
+  expected = "one of ";
+  for (std::size_t index = 0; index < size; ++index) {
+    const auto word = static_cast<Word>(index);
+    expected += (index > 0 ? ", " : "") + std::string(to_text(word));
+    if (!text || *text != to_text(word)) continue;
+    member = word;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view to_text(FileError error) {
+  return kFileErrorNames[static_cast<std::size_t>(error)];
+}
+
+std::string_view to_text(FileDamage damage) {
+  constexpr std::array<std::string_view, kFileDamages.size()> kNames = {"flip", "truncate", "grow",
+                                                                        "replace"};
+  return kNames[static_cast<std::size_t>(damage)];
+}
+
+Value to_value(FileOperation member) { return Value::Variant(std::string(to_text(member))); }
+Value to_value(FileError member) {
+  return member == FileError::kNone ? Value() : Value::Variant(std::string(to_text(member)));
+}
+Value to_value(FileDamage member) { return Value::Variant(std::string(to_text(member))); }
+
+bool from_value(const Value& value, FileOperation& member, std::string& expected) {
+  return word_from_value(value, kNumFileOperations, member, expected);
+}
+bool from_value(const Value& value, FileError& member, std::string& expected) {
+  // The word that stands for nothing is no string.
+  if (value.get_if<None>()) {
+    member = FileError::kNone;
+    return true;
+  }
+  return word_from_value(value, kNumFileErrors, member, expected);
+}
+bool from_value(const Value& value, FileDamage& member, std::string& expected) {
+  return word_from_value(value, kFileDamages.size(), member, expected);
+}
+
+std::optional<FileFault> tiering::file_fault_of(const Fault& planned) {
+  constexpr std::array<int, kNumFileErrors> kErrors = {0,      EACCES, EINTR,  EIO,
+                                                       EMFILE, ENOENT, ENOSPC, EROFS};
+  FileFault fault;
+  fault.operation = planned.operation;
+  fault.call = planned.call;
+  fault.error = kErrors[static_cast<std::size_t>(planned.fails_with)];
+  fault.num_bytes = planned.num_bytes;
+  const bool moves =
+      fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
+  const bool is_of_writers = fault.operation == FileOperation::kList ||
+                             fault.operation == FileOperation::kLock ||
+                             (fault.operation == FileOperation::kCreate && fault.error == ENOENT);
+  if (is_of_writers || (fault.error == 0 && !moves)) return std::nullopt;
+  return fault;
+}
+
+Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& config,
+                                                    std::string_view file, Position position) {
+  const auto error = [&](std::string found, std::string expected) {
+    return InputError{std::string(file), position, std::move(found), std::move(expected)};
+  };
+  const Parsed<CachePolicyConfig> cache = make_cache_policy_config(config, file, position);
+  if (!cache) return cache.error();
+  OffloadingManagerConfig result;
+  result.cache = *cache;
+  result.enable_events = config.enable_events;
+  result.rules = rules_of(*profile_from_text(config.profile));
+  if (!result.rules.tiering) {
+    return error("profile=" + config.profile, "a profile with the rule tiering: v0.23");
+  }
+  if (config.num_tiers > tiering::kNumTiersMax) {
+    return error("num_tiers=" + std::to_string(config.num_tiers),
+                 "at most " + std::to_string(tiering::kNumTiersMax));
+  }
+  for (std::size_t index = 0; index < config.file_tiers.size(); ++index) {
+    const std::uint32_t place = config.file_tiers[index];
+    if (place < config.num_tiers && (index == 0 || config.file_tiers[index - 1] < place)) continue;
+    return error(
+        "file_tiers with " + std::to_string(place),
+        "places below num_tiers=" + std::to_string(config.num_tiers) + ", ascending, each once");
+  }
+  if (auto expected = check_tiering_config(result)) {
+    return error("this configuration", std::move(*expected));
+  }
+  return result;
+}
+
+std::optional<InputError> TieringTarget::validate(const Config& config, std::string_view file,
+                                                  Position position) {
+  const Parsed<OffloadingManagerConfig> parsed = make_tiering_config(config, file, position);
+  if (parsed) return std::nullopt;
+  return parsed.error();
+}
+
+}  // namespace kvfence

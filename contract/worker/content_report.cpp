@@ -1,0 +1,178 @@
+#include "contract/worker/content_report.h"
+
+#include <cstring>
+
+#include "contract/core/check.h"
+
+namespace kvfence::content {
+namespace {
+
+using Bytes = std::array<std::byte, kGranuleBytes>;
+
+Granule load(const std::byte* bytes) {
+  Granule granule;
+  std::memcpy(&granule, bytes, sizeof granule);
+  return granule;
+}
+
+std::uint64_t num_granules_of(std::size_t num_bytes) {
+  KVFENCE_CHECK(num_bytes % kGranuleBytes == 0, "content comes in granules of 16 bytes");
+  return num_bytes / kGranuleBytes;
+}
+
+/// How far behind the expected generation a part of a torn granule is looked for.
+constexpr std::uint32_t kGenerationsBack = 4;
+
+/// Looks for a place where `granule` changes from one owner to another, one of them `expected` and
+/// the other an earlier generation, the next one, or poison. Returns the byte, or 0.
+std::uint32_t find_tear(const Universe& universe, const Owner& expected, const Granule& granule,
+                        Owner& second) {
+  std::array<Tag, kGenerationsBack + 2> others;
+  std::size_t num_others = 0;
+  others[num_others++] = {kPoisonBlock, 0};
+  if (expected.tag.generation < universe.generation_max) {
+    others[num_others++] = {expected.tag.block_id, expected.tag.generation + 1};
+  }
+  for (std::uint32_t back = 1; back <= kGenerationsBack; ++back) {
+    if (expected.tag.generation < back) break;
+    others[num_others++] = {expected.tag.block_id, expected.tag.generation - back};
+  }
+  Bytes actual;
+  Bytes right;
+  const Granule right_granule = encode(universe.run_seed, expected);
+  std::memcpy(actual.data(), &granule, kGranuleBytes);
+  std::memcpy(right.data(), &right_granule, kGranuleBytes);
+  for (std::size_t index = 0; index < num_others; ++index) {
+    const Owner other_owner{others[index], expected.granule_index};
+    const Granule other_granule = encode(universe.run_seed, other_owner);
+    Bytes other;
+    std::memcpy(other.data(), &other_granule, kGranuleBytes);
+    for (std::uint32_t at = 1; at < kGranuleBytes; ++at) {
+      const auto is = [&](const Bytes& head, const Bytes& tail) {
+        return std::memcmp(actual.data(), head.data(), at) == 0 &&
+               std::memcmp(actual.data() + at, tail.data() + at, kGranuleBytes - at) == 0;
+      };
+      if (is(right, other)) {
+        second = other_owner;
+        return at;
+      }
+      if (is(other, right)) {
+        second = expected;
+        return at;
+      }
+    }
+  }
+  return 0;
+}
+
+Verdict sum_up(const BlockReport& report) {
+  const auto num = [&](Verdict verdict) {
+    return report.num_by_verdict[static_cast<std::size_t>(verdict)];
+  };
+  if (num(Verdict::kForeign) > 0) return Verdict::kForeign;
+  for (int index = 0; index < kNumVerdicts; ++index) {
+    const auto verdict = static_cast<Verdict>(index);
+    if (num(verdict) == report.num_granules) return verdict;
+  }
+  return Verdict::kTorn;
+}
+
+}  // namespace
+
+void fill(std::span<std::byte> bytes, Tag tag, std::uint64_t run_seed) {
+  const std::uint64_t num_granules = num_granules_of(bytes.size());
+  for (std::uint64_t index = 0; index < num_granules; ++index) {
+    const Granule granule = encode(run_seed, {tag, index});
+    std::memcpy(bytes.data() + index * kGranuleBytes, &granule, kGranuleBytes);
+  }
+}
+
+void fill_poison(std::span<std::byte> bytes, std::uint64_t run_seed, std::uint32_t generation) {
+  fill(bytes, {kPoisonBlock, generation}, run_seed);
+}
+
+void fill_canary(std::span<std::byte> bytes, std::uint64_t run_seed, std::uint32_t generation) {
+  fill(bytes, {kCanaryBlock, generation}, run_seed);
+}
+
+BlockReport check_block(std::span<const std::byte> bytes, Tag expected, const Universe& universe) {
+  BlockReport report;
+  report.expected = expected;
+  report.num_granules = num_granules_of(bytes.size());
+  for (std::uint64_t index = 0; index < report.num_granules; ++index) {
+    const Granule granule = load(bytes.data() + index * kGranuleBytes);
+    const Owner owner{expected, index};
+    Verdict verdict = classify(universe, owner, granule);
+    Owner found = decode(universe.run_seed, granule);
+    std::uint32_t torn_at_byte = 0;
+    if (verdict == Verdict::kForeign) {
+      torn_at_byte = find_tear(universe, owner, granule, found);
+      if (torn_at_byte != 0) verdict = Verdict::kTorn;
+    }
+    ++report.num_by_verdict[static_cast<std::size_t>(verdict)];
+    if (verdict != Verdict::kRight && report.first_wrong_verdict == Verdict::kRight) {
+      report.first_wrong_index = index;
+      report.first_wrong_verdict = verdict;
+      report.first_wrong_owner = found;
+      report.torn_at_byte = torn_at_byte;
+    }
+  }
+  report.verdict = sum_up(report);
+  return report;
+}
+
+const char* to_text(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kRight:
+      return "right";
+    case Verdict::kStale:
+      return "stale";
+    case Verdict::kOtherBlock:
+      return "other block";
+    case Verdict::kShifted:
+      return "shifted";
+    case Verdict::kTorn:
+      return "torn";
+    case Verdict::kPoison:
+      return "poison";
+    case Verdict::kCanary:
+      return "canary";
+    case Verdict::kForeign:
+      return "foreign";
+  }
+  return "unknown";
+}
+
+std::string to_text(const Tag& tag) {
+  const std::string generation = " generation " + std::to_string(tag.generation);
+  if (tag.block_id == kPoisonBlock) return "poison" + generation;
+  if (tag.block_id == kCanaryBlock) return "canary" + generation;
+  return "block " + std::to_string(tag.block_id) + generation;
+}
+
+std::string to_text(const BlockReport& report) {
+  std::string text = "expected " + to_text(report.expected) + ": " + to_text(report.verdict);
+  if (report.is_right()) return text;
+  const std::uint64_t num_wrong = report.num_granules - report.num_by_verdict[0];
+  text += ", " + std::to_string(num_wrong) + " of " + std::to_string(report.num_granules) +
+          " granules wrong (";
+  const char* separator = "";
+  for (int index = 1; index < kNumVerdicts; ++index) {
+    const std::uint64_t num = report.num_by_verdict[static_cast<std::size_t>(index)];
+    if (num == 0) continue;
+    text += separator + std::to_string(num) + " " + to_text(static_cast<Verdict>(index));
+    separator = ", ";
+  }
+  text += "); first at byte " + std::to_string(report.first_wrong_index * kGranuleBytes) + ": " +
+          to_text(report.first_wrong_verdict);
+  if (report.first_wrong_verdict == Verdict::kForeign) return text;
+  if (report.first_wrong_verdict == Verdict::kTorn) {
+    text += " at its byte " + std::to_string(report.torn_at_byte) + ", the rest is of";
+  } else {
+    text += ",";
+  }
+  return text + " " + to_text(report.first_wrong_owner.tag) + " granule " +
+         std::to_string(report.first_wrong_owner.granule_index);
+}
+
+}  // namespace kvfence::content

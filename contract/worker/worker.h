@@ -1,0 +1,181 @@
+#pragma once
+
+/// What the copy workers of all ranks owe their caller, each on a device of its own.
+///
+/// A device has three streams, each first in, first out: `compute`, whose work are forwards, and
+/// one for each direction of transfers. A CPU block is block_size_factor pages, each as large as a
+/// GPU block. All ranks are told the same; progress and faults are those of one rank.
+///
+///   transfer_async   A load is enqueued behind the forwards enqueued so far. A store is deferred.
+///                    Refused, in this order: kShutDown; kJobInFlight; kUnknownBlock;
+///                    kCountsDiffer; kListedTwice, a page is written twice; kBlockInFlight, a
+///                    page is touched by an unreported transfer of the other direction, and one of
+///                    the two writes it; kNotOrdered, a load that waits for nobody. Unreported is
+///                    what any rank has not reported; the first rank that refuses says why.
+///   start_kv_transfers  Enqueues the deferred stores, behind the forwards enqueued so far.
+///   get_finished     Stores, then loads, each in the order of submission, once, as far as all
+///                    ranks know their ends. A success where each rank has one. Runs nothing.
+///   wait             Runs what these transfers need, in order, and nothing else; a deferred one
+///                    among them enqueues all that are deferred. Unknown jobs are ignored.
+///   shutdown         Enqueues, runs and reports all transfers.
+///   forward          Reads blocks, then writes others; each write has a generation of its own.
+///                    Refused: kUnknownBlock; kListedTwice; kBlockInFlight, it writes what an
+///                    unreported transfer touches, or reads what an unreported load writes.
+///   advance          Runs the next work of a stream, if it waits for nobody. With `steps`, only
+///                    a part of the next transfer: up to so many reads and writes of its pieces,
+///                    in any order, and not the last of them. From then on until it is over, what
+///                    the pages hold that it writes is kUndefined. A forward has no parts.
+///   fail_next        The next transfer that is enqueued meets a fault.
+///
+/// A transfer without pages, or whose copies could not be enqueued, ends when its turn comes.
+///
+/// Schedules other than kCommanded leave it to the device when its work runs, down to the pieces
+/// of copies and between any two calls of the runtime. Then only what the host can know is shown,
+/// which the commands decide: `advance` gives the device a turn and says nothing; get_finished asks
+/// until all that is enqueued is over; a page is kUndefined unless the host knows that its last
+/// write is over; what a forward saw is shown when the host knows that the forward is over.
+///
+/// Source: off/worker.py, off/connector.py (v0.19.0, v0.23.0); cuda/worker/worker.h; of ranks:
+/// distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/status.h"
+
+namespace kvfence::worker {
+
+enum class Direction : std::uint8_t { kStore, kLoad };
+inline constexpr std::size_t kNumDirections = 2;
+
+enum class Stream : std::uint8_t { kCompute, kStore, kLoad };
+
+/// How the pages of blocks lie in the tensors of the layers.
+enum class Layout : std::uint8_t { kBlocksFirst, kKVFirst, kCrossLayers, kMamba, kPadded };
+
+/// Which calls of the runtime copy.
+enum class Path : std::uint8_t { kBatched, kLooped, kStrided, kKernel };
+
+/// Who decides when a device runs what. All but kCommanded: cuda/virtual/options.h.
+enum class Schedule : std::uint8_t { kCommanded, kEager, kLazy, kRandom, kPriority };
+
+/// What can go wrong with a transfer. In each case but kLate it fails.
+enum class Fault : std::uint8_t {
+  kNone,
+  kCopy,     ///< the first call that copies: nothing is copied; a transfer without pages passes
+  kWait,     ///< the call that makes its stream wait: nothing is copied, and it waits for nobody
+  kRecord,   ///< the end cannot be recorded: it is known when its whole stream has come to an end
+  kLate,     ///< the end is denied by kNumLatePolls questions
+  kPartial,  ///< the first call that copies fails behind a part of its copies, and nobody can say
+             ///< which: in its turn all that the transfer writes becomes kTorn
+  kSticky,   ///< as kPartial, but the error is the device's, and comes in that turn: the device is
+             ///< lost. It runs nothing any more, every call fails, and so does each transfer whose
+             ///< end a wait has not told before. Of commanded devices only.
+};
+inline constexpr std::uint32_t kNumLatePolls = 2;
+
+std::string_view to_text(Direction direction);
+std::string_view to_text(Stream stream);
+std::string_view to_text(Layout layout);
+std::string_view to_text(Path path);
+std::string_view to_text(Schedule schedule);
+std::string_view to_text(Fault fault);
+std::optional<Direction> direction_from_text(std::string_view text);
+std::optional<Stream> stream_from_text(std::string_view text);
+std::optional<Layout> layout_from_text(std::string_view text);
+std::optional<Path> path_from_text(std::string_view text);
+std::optional<Schedule> schedule_from_text(std::string_view text);
+std::optional<Fault> fault_from_text(std::string_view text);
+
+struct Options {
+  Layout layout = Layout::kBlocksFirst;
+  Path path = Path::kBatched;
+  std::uint32_t num_gpu_blocks = 8;
+  std::uint32_t num_cpu_blocks = 4;
+  std::uint32_t block_size_factor = 1;
+  std::uint32_t batch_entries_max = 64;  ///< the device refuses larger batches
+  bool host_address_differs = false;     ///< the device knows pinned memory by another address
+  Schedule schedule = Schedule::kCommanded;
+  std::uint32_t seed = 1;  ///< of what the devices choose; a rank's is this and its number
+  std::uint32_t num_ranks = 1;
+
+  bool is_commanded() const { return schedule == Schedule::kCommanded; }
+};
+
+struct Transfer {
+  std::uint32_t job_id = 0;
+  Direction direction = Direction::kStore;
+  std::vector<std::uint32_t> gpu_blocks = {};
+  std::vector<std::uint32_t> cpu_blocks = {};
+  std::uint32_t block_index = 0;  ///< of the first GPU block in its request
+  bool has_event = true;          ///< of a load: the last readers of its blocks are known
+};
+
+/// The pages of a transfer, one a GPU block. Requires: counts that fit.
+std::vector<std::uint32_t> cpu_pages_of(const Transfer& transfer, std::uint32_t block_size_factor);
+
+/// Whether the CPU blocks are as many as the GPU blocks take.
+bool counts_fit(const Transfer& transfer, std::uint32_t block_size_factor);
+
+struct Ended {
+  std::uint32_t job_id = 0;
+  Direction direction = Direction::kStore;
+  bool succeeded = false;
+  friend bool operator==(const Ended&, const Ended&) = default;
+};
+
+/// What all bytes of a page are: one write of one GPU block, or nothing yet, or neither; or a write
+/// is under way, and they are nobody's business.
+struct Content {
+  enum class Kind : std::uint8_t { kUnwritten, kWritten, kTorn, kUndefined };
+  Kind kind = Kind::kUnwritten;
+  std::uint32_t block = 0;       ///< of kWritten: the GPU block that a forward wrote
+  std::uint32_t generation = 0;  ///< of kWritten: which forward, from 1
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+/// What a forward found in a block that it read.
+struct Seen {
+  std::uint32_t gpu_block = 0;
+  Content content = {};
+  std::uint32_t rank = 0;
+  friend bool operator==(const Seen&, const Seen&) = default;
+};
+
+struct Counts {
+  std::uint32_t num_deferred = 0;
+  std::uint32_t num_in_flight = 0;  ///< enqueued, not reported
+  // None of these is allowed; of all ranks.
+  std::uint32_t num_races = 0;    ///< accesses to the same bytes that nothing orders
+  std::uint32_t num_misuses = 0;  ///< calls that the runtime's documentation forbids
+  Fault next_fault = Fault::kNone;
+};
+
+// clang-format off
+template <class T>
+concept CopyWorkers = requires(T workers, const T& shown, const Transfer& transfer,
+                               std::span<const std::uint32_t> numbers, std::vector<Ended>& ended,
+                               std::vector<Seen>& seen, std::uint32_t rank, std::uint32_t number) {
+  { workers.transfer_async(transfer) } -> std::same_as<ErrorCode>;
+  workers.start_kv_transfers();
+  workers.get_finished(ended);  // appends
+  workers.wait(numbers);
+  workers.shutdown(ended);      // appends
+  { workers.forward(numbers, numbers) } -> std::same_as<ErrorCode>;  // reads, writes
+  // Steps; 0: all of it. Whether anything ran.
+  { workers.advance(rank, Stream::kCompute, number) } -> std::same_as<bool>;
+  workers.fail_next(rank, Fault::kNone);  // no other rank's any more
+  workers.take_seen(seen);      // overwrites: by the forwards that ran since, rank by rank
+  { shown.counts() } -> std::same_as<Counts>;
+  { shown.gpu_content(rank, number) } -> std::same_as<Content>;
+  { shown.cpu_content(rank, number) } -> std::same_as<Content>;  // of a page
+  { shown.num_stray_bytes() } -> std::same_as<std::uint32_t>;    // changed outside of pages
+};
+// clang-format on
+
+}  // namespace kvfence::worker

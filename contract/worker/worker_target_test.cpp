@@ -1,0 +1,124 @@
+// A worker's configuration line: what is built from it, and what is wrong with others.
+#include "contract/worker/worker_target.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace kvfence {
+namespace {
+
+using worker::Config;
+
+/// What is found and what is expected in its place; empty for nothing.
+std::string error_of(const Config& config) {
+  const auto options = make_worker_options(config);
+  return options ? "" : options.error().to_text();
+}
+
+TEST(WorkerOptions, AreThoseOfTheConfiguration) {
+  Config config;
+  config.layout = "kv_first";
+  config.path = "strided";
+  config.num_gpu_blocks = 64;
+  config.num_cpu_blocks = 1;
+  config.block_size_factor = 8;
+  config.batch_entries_max = 1;
+  config.host_address_differs = true;
+
+  const auto options = make_worker_options(config);
+
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->layout, worker::Layout::kKVFirst);
+  EXPECT_EQ(options->path, worker::Path::kStrided);
+  EXPECT_EQ(options->num_gpu_blocks, 64U);
+  EXPECT_EQ(options->num_cpu_blocks, 1U);
+  EXPECT_EQ(options->block_size_factor, 8U);
+  EXPECT_EQ(options->batch_entries_max, 1U);
+  EXPECT_TRUE(options->host_address_differs);
+}
+
+TEST(WorkerOptions, HaveAWordForEachLayoutAndPath) {
+  for (const char* const layout : {"blocks_first", "kv_first", "cross_layers", "mamba", "padded"}) {
+    Config config;
+    config.layout = layout;
+    EXPECT_EQ(error_of(config), "");
+    EXPECT_EQ(worker::to_text(make_worker_options(config)->layout), layout);
+  }
+  for (const char* const path : {"batched", "looped", "strided", "kernel"}) {
+    Config config;
+    config.path = path;
+    EXPECT_EQ(error_of(config), "");
+    EXPECT_EQ(worker::to_text(make_worker_options(config)->path), path);
+  }
+}
+
+TEST(WorkerOptions, SayWhatIsWrong) {
+  const auto wrong = [](auto spoil) {
+    Config config;
+    spoil(config);
+    return error_of(config);
+  };
+  EXPECT_EQ(wrong([](Config& c) { c.layout = "columns"; }),
+            "found layout=columns, expected blocks_first, kv_first, cross_layers, mamba, padded");
+  EXPECT_EQ(wrong([](Config& c) { c.path = ""; }),
+            "found path=, expected batched, looped, strided, kernel");
+  EXPECT_EQ(wrong([](Config& c) { c.num_gpu_blocks = 0; }),
+            "found num_gpu_blocks=0, expected 1 to 64");
+  EXPECT_EQ(wrong([](Config& c) { c.num_gpu_blocks = 65; }),
+            "found num_gpu_blocks=65, expected 1 to 64");
+  EXPECT_EQ(wrong([](Config& c) { c.num_cpu_blocks = 0; }),
+            "found num_cpu_blocks=0, expected 1 to 64");
+  EXPECT_EQ(wrong([](Config& c) { c.num_cpu_blocks = 65; }),
+            "found num_cpu_blocks=65, expected 1 to 64");
+  EXPECT_EQ(wrong([](Config& c) { c.block_size_factor = 0; }),
+            "found block_size_factor=0, expected 1 to 8");
+  EXPECT_EQ(wrong([](Config& c) { c.block_size_factor = 9; }),
+            "found block_size_factor=9, expected 1 to 8");
+  EXPECT_EQ(wrong([](Config& c) { c.batch_entries_max = 0; }),
+            "found batch_entries_max=0, expected at least one entry");
+}
+
+TEST(WorkerOptions, NameThePlace) {
+  Config config;
+  config.path = "warp";
+
+  const auto wrong = WorkerTarget::validate(config, "a.kvs", {2, 8});
+
+  ASSERT_TRUE(wrong);
+  EXPECT_EQ(wrong->to_text(),
+            "a.kvs:2:8: found path=warp, expected batched, looped, strided, kernel");
+}
+
+TEST(WorkerWords, ReadAsWhatTheyStandFor) {
+  EXPECT_EQ(worker::direction_from_text("load"), worker::Direction::kLoad);
+  EXPECT_EQ(worker::stream_from_text("compute"), worker::Stream::kCompute);
+  EXPECT_EQ(worker::fault_from_text("late"), worker::Fault::kLate);
+  for (const std::string_view other : {"", "Load", "loads"}) {
+    EXPECT_FALSE(worker::direction_from_text(other));
+    EXPECT_FALSE(worker::stream_from_text(other));
+    EXPECT_FALSE(worker::layout_from_text(other));
+    EXPECT_FALSE(worker::path_from_text(other));
+    EXPECT_FALSE(worker::fault_from_text(other));
+  }
+}
+
+TEST(WorkerTransfer, HasPagesBehindThoseOfEarlierBlocks) {
+  worker::Transfer transfer{.gpu_blocks = {7, 8, 9}, .cpu_blocks = {4, 1}, .block_index = 3};
+  EXPECT_TRUE(worker::counts_fit(transfer, 2));
+  EXPECT_EQ(worker::cpu_pages_of(transfer, 2), (std::vector<std::uint32_t>{9, 2, 3}));
+  EXPECT_FALSE(worker::counts_fit(transfer, 3));
+  transfer.block_index = 2;
+  EXPECT_TRUE(worker::counts_fit(transfer, 2));
+  transfer.cpu_blocks = {4};
+  EXPECT_FALSE(worker::counts_fit(transfer, 2));
+  transfer.gpu_blocks = {};
+  transfer.cpu_blocks = {};
+  EXPECT_TRUE(worker::counts_fit(transfer, 2));
+}
+
+}  // namespace
+}  // namespace kvfence

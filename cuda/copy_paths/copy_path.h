@@ -1,0 +1,61 @@
+#pragma once
+
+/// The ways to move a list of pieces between GPU and pinned host memory. Which one is taken must
+/// not be visible in what arrives.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cuda/copy_paths/pinned_memory.h"
+#include "cuda/copy_paths/transfer_plan.h"
+
+namespace kvfence::cuda {
+
+enum class CopyPathKind : std::uint8_t {
+  kBatched,  ///< cudaMemcpyBatchAsync
+  kLooped,   ///< a cudaMemcpyAsync each
+  kStrided,  ///< cudaMemcpy2DAsync where pieces lie equally far apart
+  kKernel,   ///< the GPU's own threads read and write
+};
+inline constexpr std::size_t kNumCopyPaths = 4;
+
+const char* to_text(CopyPathKind kind);
+
+struct CopyPathOptions {
+  /// A batch of more entries is cut: other runtimes give up above this many, and CUDA 13.0 was
+  /// reported to crash at 51,828 (vllm#49276).
+  std::size_t batch_entries_max = 4096;
+  /// Anything but Stream reads sources before what the stream waits for: an experiment.
+  cudaMemcpySrcAccessOrder source_order = cudaMemcpySrcAccessOrderStream;
+  /// Off, as a planted bug: what fails is followed by the rest, and the last code is returned.
+  bool stops_at_error = true;
+};
+
+class CopyPath {
+ public:
+  virtual ~CopyPath() = default;
+  virtual CopyPathKind kind() const = 0;
+  /// Whether alignment lets this path take them. Cost: O(copies).
+  virtual bool can_copy(std::span<const CopyDescriptor> copies) const;
+  /// Enqueues all copies in the stream, never the NULL one; the copies have no order among
+  /// themselves. `held` gets the host memory that has to stay as it is until they are over.
+  /// Errors: the first code that is not cudaSuccess; part of the copies may have been enqueued, so
+  /// every destination is undefined, and none is at rest before the stream has come to this point.
+  virtual cudaError_t enqueue(std::span<const CopyDescriptor> copies, cudaStream_t stream,
+                              PinnedPool& pool, std::vector<PinnedMemory>& held) = 0;
+};
+
+std::unique_ptr<CopyPath> make_copy_path(CopyPathKind kind, const CopyPathOptions& options = {});
+
+// One file each.
+std::unique_ptr<CopyPath> make_batched_copy_path(const CopyPathOptions& options);
+std::unique_ptr<CopyPath> make_looped_copy_path(const CopyPathOptions& options);
+std::unique_ptr<CopyPath> make_strided_copy_path();
+std::unique_ptr<CopyPath> make_kernel_copy_path();
+
+}  // namespace kvfence::cuda

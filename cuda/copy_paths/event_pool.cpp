@@ -1,0 +1,32 @@
+#include "cuda/copy_paths/event_pool.h"
+
+namespace kvfence::cuda {
+
+EventPool::~EventPool() {
+  for (cudaEvent_t event : unused_) static_cast<void>(cudaEventDestroy(event));
+}
+
+cudaError_t EventPool::record(cudaStream_t stream, cudaEvent_t& event) {
+  event = nullptr;
+  cudaEvent_t taken = nullptr;
+  if (unused_.empty()) {
+    const cudaError_t code = cudaEventCreateWithFlags(&taken, cudaEventDisableTiming);
+    if (code != cudaSuccess) return code;
+  } else {
+    taken = unused_.back();
+    unused_.pop_back();
+  }
+  const cudaError_t code = cudaEventRecord(taken, stream);
+  if (code != cudaSuccess) {
+    unused_.push_back(taken);
+    return code;
+  }
+  event = taken;
+  return cudaSuccess;
+}
+
+void EventPool::give(cudaEvent_t event) {
+  if (event != nullptr) unused_.push_back(event);
+}
+
+}  // namespace kvfence::cuda

@@ -1,0 +1,230 @@
+#include "cuda/copy_paths/transfer_plan.h"
+
+#include <algorithm>
+
+namespace kvfence::cuda {
+namespace {
+
+/// One side of a group's copies: GPU blocks, some at the start left out, in rows of `factor`.
+struct Side {
+  const KVLayout* layout = nullptr;
+  std::span<const std::uint32_t> blocks = {};
+  std::size_t factor = 1;
+  std::size_t num_skipped = 0;
+
+  std::uintptr_t address(std::size_t tensor, std::size_t index, std::size_t page_bytes) const {
+    const std::size_t place = num_skipped + index;
+    const PageTensor& rows = layout->tensors[tensor];
+    return rows.address + blocks[place / factor] * rows.block_stride + place % factor * page_bytes;
+  }
+};
+
+std::size_t num_rows(std::size_t num_pages, std::size_t factor) {
+  return (num_pages + factor - 1) / factor;
+}
+
+std::string check_blocks(std::span<const std::uint32_t> blocks, const KVLayout& layout,
+                         const char* name) {
+  const std::size_t num_blocks = layout.tensors.empty() ? 0 : layout.tensors.front().num_blocks;
+  for (const std::uint32_t block : blocks) {
+    if (block >= num_blocks) {
+      return std::string(name) + " block " + std::to_string(block) + " of " +
+             std::to_string(num_blocks);
+    }
+  }
+  return {};
+}
+
+std::string wrong_count(const char* what, std::size_t found, std::size_t expected) {
+  return std::string(what) + ": " + std::to_string(found) + ", expected " +
+         std::to_string(expected);
+}
+
+/// A group's copies. `pads`: whole pages, as v0.19 copies them.
+void add_group(const Side& src, const Side& dst, const KVLayout& gpu, std::size_t group,
+               std::size_t num_pages, bool pads, std::vector<CopyDescriptor>& copies) {
+  for (const PageRef& ref : gpu.groups[group]) {
+    const std::size_t page = gpu.tensors[ref.tensor_index].page_bytes;
+    const std::size_t size = pads ? page : ref.unpadded_page_bytes;
+    for (std::size_t index = 0; index < num_pages; ++index) {
+      copies.push_back({dst.address(ref.tensor_index, index, page),
+                        src.address(ref.tensor_index, index, page), size});
+    }
+  }
+}
+
+std::string expand_by_count(Side src, Side dst, const KVLayout& gpu,
+                            std::vector<CopyDescriptor>& copies) {
+  if (gpu.groups.size() != 1) return wrong_count("groups", gpu.groups.size(), 1);
+  const std::size_t num_pages = dst.blocks.size() * dst.factor;
+  src.num_skipped = (src.factor - dst.blocks.size() % src.factor) % src.factor;
+  if (num_pages + src.num_skipped != src.blocks.size() * src.factor) {
+    return wrong_count("source blocks", src.blocks.size(),
+                       num_rows(num_pages + src.num_skipped, src.factor));
+  }
+  add_group(src, dst, gpu, 0, num_pages, true, copies);
+  return {};
+}
+
+std::string expand_by_index(Side src, Side dst, const KVLayout& gpu, const TransferSpec& spec,
+                            std::vector<CopyDescriptor>& copies) {
+  const std::size_t num_groups = gpu.groups.size();
+  if (spec.group_sizes.size() != num_groups) {
+    return wrong_count("group sizes", spec.group_sizes.size(), num_groups);
+  }
+  if (spec.block_indices.size() != num_groups) {
+    return wrong_count("block indices", spec.block_indices.size(), num_groups);
+  }
+  std::size_t src_begin = 0;
+  std::size_t dst_begin = 0;
+  const auto take = [](Side side, std::size_t& begin, std::size_t num_pages, std::size_t index) {
+    side.num_skipped = index % side.factor;
+    const std::size_t count = num_rows(num_pages + side.num_skipped, side.factor);
+    const std::size_t left = side.blocks.size() - std::min(begin, side.blocks.size());
+    side.blocks = side.blocks.subspan(side.blocks.size() - left, std::min(count, left));
+    begin += count;
+    return side;
+  };
+  for (std::size_t group = 0; group < num_groups; ++group) {
+    const std::size_t num_pages = spec.group_sizes[group];
+    if (num_pages == 0) continue;
+    const Side group_src = take(src, src_begin, num_pages, spec.block_indices[group]);
+    const Side group_dst = take(dst, dst_begin, num_pages, spec.block_indices[group]);
+    if (src_begin > src.blocks.size() || dst_begin > dst.blocks.size()) break;
+    add_group(group_src, group_dst, gpu, group, num_pages, false, copies);
+  }
+  if (src_begin != src.blocks.size()) {
+    return wrong_count("source blocks", src.blocks.size(), src_begin);
+  }
+  if (dst_begin != dst.blocks.size()) {
+    return wrong_count("destination blocks", dst.blocks.size(), dst_begin);
+  }
+  return {};
+}
+
+std::vector<ByteInterval> sources_of(std::span<const CopyDescriptor> copies) {
+  std::vector<ByteInterval> sources;
+  sources.reserve(copies.size());
+  for (const CopyDescriptor& copy : copies) sources.push_back({copy.src, copy.src + copy.size});
+  std::sort(sources.begin(), sources.end(),
+            [](const ByteInterval& a, const ByteInterval& b) { return a.begin < b.begin; });
+  std::size_t num_kept = 0;
+  for (const ByteInterval& source : sources) {
+    if (num_kept > 0 && source.begin <= sources[num_kept - 1].end) {
+      sources[num_kept - 1].end = std::max(sources[num_kept - 1].end, source.end);
+    } else {
+      sources[num_kept++] = source;
+    }
+  }
+  sources.resize(num_kept);
+  return sources;
+}
+
+std::vector<ByteInterval> destinations_of(std::span<const CopyDescriptor> copies) {
+  std::vector<ByteInterval> destinations;
+  destinations.reserve(copies.size());
+  for (const CopyDescriptor& copy : copies) {
+    destinations.push_back({copy.dst, copy.dst + copy.size});
+  }
+  return destinations;
+}
+
+/// Of two lists by rising address.
+bool share_bytes(std::span<const ByteInterval> a, std::span<const ByteInterval> b) {
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (a[i].end <= b[j].begin) {
+      ++i;
+    } else if (b[j].end <= a[i].begin) {
+      ++j;
+    } else {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_before(const CopyDescriptor& a, const CopyDescriptor& b) {
+  return a.dst != b.dst ? a.dst < b.dst : a.src < b.src;
+}
+
+}  // namespace
+
+const char* to_text(Direction direction) {
+  return direction == Direction::kStore ? "store" : "load";
+}
+
+std::vector<CopyDescriptor> merge_copies(std::vector<CopyDescriptor> copies) {
+  if (!std::is_sorted(copies.begin(), copies.end(), is_before)) {
+    std::sort(copies.begin(), copies.end(), is_before);
+  }
+  std::size_t num_kept = 0;
+  for (const CopyDescriptor& copy : copies) {
+    if (num_kept > 0) {
+      CopyDescriptor& last = copies[num_kept - 1];
+      if (last.dst + last.size == copy.dst && last.src + last.size == copy.src) {
+        last.size += copy.size;
+        continue;
+      }
+    }
+    copies[num_kept++] = copy;
+  }
+  copies.resize(num_kept);
+  return copies;
+}
+
+std::string find_overlap(std::span<const CopyDescriptor> copies) {
+  std::vector<ByteInterval> destinations = destinations_of(copies);
+  std::sort(destinations.begin(), destinations.end(),
+            [](const ByteInterval& a, const ByteInterval& b) { return a.begin < b.begin; });
+  for (std::size_t index = 1; index < destinations.size(); ++index) {
+    if (destinations[index].begin < destinations[index - 1].end) {
+      return "two copies have destinations that overlap";
+    }
+  }
+  if (share_bytes(destinations, sources_of(copies))) return "a destination overlaps a source";
+  return {};
+}
+
+bool conflict(const TransferPlan& a, const TransferPlan& b) {
+  const std::vector<ByteInterval> a_written = destinations_of(a.copies);
+  const std::vector<ByteInterval> b_written = destinations_of(b.copies);
+  return share_bytes(a_written, b_written) || share_bytes(a_written, b.sources) ||
+         share_bytes(a.sources, b_written);
+}
+
+PlannedTransfer plan_transfer(const KVLayout& gpu, const KVLayout& cpu, Direction direction,
+                              const TransferSpec& spec, const PlanOptions& options) {
+  PlannedTransfer planned;
+  const Side on_gpu{.layout = &gpu, .blocks = spec.gpu_blocks};
+  const Side on_cpu{.layout = &cpu, .blocks = spec.cpu_blocks, .factor = options.block_size_factor};
+  const bool is_store = direction == Direction::kStore;
+  const Side& src = is_store ? on_gpu : on_cpu;
+  const Side& dst = is_store ? on_cpu : on_gpu;
+  std::vector<CopyDescriptor> copies;
+  for (std::string& refusal : std::vector<std::string>{check_blocks(spec.gpu_blocks, gpu, "GPU"),
+                                                       check_blocks(spec.cpu_blocks, cpu, "CPU")}) {
+    if (refusal.empty()) continue;
+    return {.plan = {}, .refusal = std::move(refusal), .code = ErrorCode::kUnknownBlock};
+  }
+  planned.refusal = options.first_block_rule == FirstBlockRule::kByCount
+                        ? expand_by_count(src, dst, gpu, copies)
+                        : expand_by_index(src, dst, gpu, spec, copies);
+  if (!planned.refusal.empty()) {
+    planned.code = ErrorCode::kCountsDiffer;
+    return planned;
+  }
+  if (options.refuses_overlap) planned.refusal = find_overlap(copies);
+  if (!planned.refusal.empty()) {
+    planned.code = ErrorCode::kListedTwice;
+    return planned;
+  }
+  planned.plan.num_pages = copies.size();
+  planned.plan.copies = merge_copies(std::move(copies));
+  planned.plan.sources = sources_of(planned.plan.copies);
+  for (const CopyDescriptor& copy : planned.plan.copies) planned.plan.num_bytes += copy.size;
+  return planned;
+}
+
+}  // namespace kvfence::cuda

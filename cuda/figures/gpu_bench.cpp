@@ -1,0 +1,99 @@
+/// `kvfence_gpu_bench`: what copies cost on this machine's GPU. ci/gpu runs it.
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "cuda/figures/devices.h"
+#include "cuda/figures/gpu_figures.h"
+
+namespace {
+
+constexpr const char* kUsage =
+    R"(kvfence_gpu_bench [--json FILE] [--seconds N] [--calibration]
+
+  --json FILE    writes every figure to FILE too
+  --seconds N    begins no further row of copies after N seconds (default 240)
+  --calibration  prints the table that chooses a copy path, and nothing else
+
+Tables, on the standard output:
+  races    id path barrier corrupt early what   the copy worker's races, compute held behind a latch;
+           the arm without a barrier has to be corrupt (M3 may be), the one with it never
+  kernels  fill check copy, GB/s   the GPU's own memory: contents written, contents read, and what a
+           copy within it reads and writes together
+  calibration  microseconds of each path by direction, size and count; * marks the cheapest
+  copies   block_bytes num_blocks direction path us GB/s ceiling us_calls wrong
+           us: by events, the median of 7; ceiling: GB/s over one large copy's in the same direction;
+           us_calls: the host's time in the calls; wrong: bytes that are not what they should be
+
+GB are 10^9 bytes. batched_any is the batch in Any order, for loads alone; strided gets blocks that
+are equally far apart, the others blocks in another order.
+
+Exit codes: 0 measured, nothing wrong; 1 wrong bytes, a race that is not as expected, or an error of
+the runtime; 2 usage; 77 no GPU, with the reason.
+)";
+
+int usage(const std::string& what) {
+  std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
+  return 2;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  using namespace kvfence::cuda;
+  FigureOptions options;
+  std::string json;
+  bool only_calibration = false;
+  for (int index = 1; index < count; ++index) {
+    const std::string argument = arguments[index];
+    const std::string value = index + 1 < count ? arguments[index + 1] : "";
+    if (argument == "--help") {
+      std::printf("%s", kUsage);
+      return 0;
+    }
+    if (argument == "--calibration") {
+      only_calibration = true;
+      continue;
+    }
+    if (argument != "--json" && argument != "--seconds") return usage(argument + ": unknown");
+    if (value.empty()) return usage(argument + ": expected a value");
+    ++index;
+    if (argument == "--json") json = value;
+    if (argument == "--seconds") {
+      char* end = nullptr;
+      options.seconds_max = std::strtod(value.c_str(), &end);
+      if (*end != '\0' || options.seconds_max < 0) {
+        return usage("--seconds: expected a number of seconds, found '" + value + "'");
+      }
+    }
+  }
+
+  const Devices found = find_devices();
+  if (found.devices.empty()) {
+    std::printf("cannot run here: %s\n", found.none_because.c_str());
+    return found.has_failed ? 1 : 77;
+  }
+  const std::string& name = found.devices[0].name;
+  std::printf("%s\n", name.c_str());
+  if (only_calibration) {
+    CopyCalibration calibration;
+    const cudaError_t code = measure_copy_costs(options.calibration, calibration);
+    std::printf("%s", code == cudaSuccess ? calibration.to_text().c_str() : cudaGetErrorName(code));
+    return code == cudaSuccess ? 0 : 1;
+  }
+  Figures figures;
+  const cudaError_t code = measure_gpu(options, figures);
+  std::printf("%s", to_tables(figures).c_str());
+  if (code != cudaSuccess) std::printf("ended by %s\n", cudaGetErrorName(code));
+  if (!json.empty()) {
+    std::ofstream file(json);
+    file << to_json(figures, name);
+    if (!file.flush()) {
+      std::fprintf(stderr, "--json: %s cannot be written\n", json.c_str());
+      return 1;
+    }
+  }
+  return code == cudaSuccess && figures.num_failures() == 0 ? 0 : 1;
+}

@@ -1,0 +1,414 @@
+#include "cuda/figures/held_races.h"
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "contract/worker/content_report.h"
+#include "cuda/figures/content_kernel.h"
+#include "cuda/figures/host_access.h"
+#include "cuda/figures/latch.h"
+#include "cuda/worker/worker.h"
+
+namespace kvfence::cuda {
+namespace {
+
+constexpr std::size_t kNumBlocks = 4;
+constexpr std::size_t kChecksMax = 8;
+constexpr std::uint64_t kRunSeed = 11;
+constexpr content::Tag kPoison{content::kPoisonBlock, 0};
+// What blocks hold in turn.
+constexpr content::Tag kBefore{1, 1};
+constexpr content::Tag kAfter{1, 2};
+constexpr content::Tag kOther{2, 1};
+
+}  // namespace
+
+/// A worker, a compute stream that can be held, and blocks on both sides.
+class RaceStage {
+ public:
+  explicit RaceStage(std::size_t page_bytes) : page_bytes_(page_bytes) {}
+  ~RaceStage() {
+    latch_.open();
+    worker_.reset();
+    for (const cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
+    for (const cudaStream_t stream : {compute_, loads_}) {
+      if (stream == nullptr) continue;
+      static_cast<void>(cudaStreamSynchronize(stream));
+      static_cast<void>(cudaStreamDestroy(stream));
+    }
+    if (gpu_ != nullptr) static_cast<void>(cudaFree(gpu_));
+  }
+  RaceStage(const RaceStage&) = delete;
+  RaceStage& operator=(const RaceStage&) = delete;
+
+  void open(PlantedWorkerBug bug, CopyPathKind path) {
+    ok(latch_.make());
+    ok(cudaMalloc(&gpu_, kNumBlocks * page_bytes_));
+    ok(PinnedMemory::allocate(kChecksMax * sizeof(content::Mismatch), found_));
+    ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
+    ok(cudaStreamCreateWithFlags(&loads_, cudaStreamNonBlocking));
+    for (cudaEvent_t& event : events_) {
+      ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    }
+    if (!is_ok()) return;
+    PlantedWorker::Opened opened =
+        PlantedWorker::open({.gpu_layout = {.tensors = {{reinterpret_cast<std::uintptr_t>(gpu_),
+                                                         kNumBlocks, page_bytes_, page_bytes_}},
+                                            .groups = {{{0, page_bytes_}}}},
+                             .num_cpu_blocks = kNumBlocks,
+                             .compute_stream = compute_,
+                             .only_path = path},
+                            {bug});
+    worker_ = std::move(opened.worker);
+    if (outcome_.refusal.empty()) outcome_.refusal = opened.refusal;
+  }
+
+  /// The latch stays open in a rehearsal; all that is found there is forgotten.
+  void begin(bool is_rehearsal) {
+    outcome_ = {};
+    num_checks_ = 0;
+    latch_.close();
+    if (is_rehearsal) latch_.open();
+  }
+  RaceOutcome end() {
+    outcome_.has_timed_out = latch_.has_timed_out();
+    return std::move(outcome_);
+  }
+  bool is_ok() const { return outcome_.code == cudaSuccess && outcome_.refusal.empty(); }
+  void ok(cudaError_t code) {
+    if (outcome_.code == cudaSuccess) outcome_.code = code;
+  }
+  void ok(const std::string& refusal) {
+    if (outcome_.refusal.empty()) outcome_.refusal = refusal;
+  }
+
+  // What blocks hold before anything is held.
+
+  void put_gpu(std::size_t block, content::Tag tag) {
+    compute(block, tag);
+    ok(cudaStreamSynchronize(compute_));
+  }
+  void put_cpu(std::size_t row, content::Tag tag) { put(cpu(row), tag); }
+  void put(std::byte* bytes, content::Tag tag) {
+    kvfence_host_write(bytes, page_bytes_);
+    content::fill({bytes, page_bytes_}, tag, kRunSeed);
+  }
+
+  // Compute: kernels that write a block, and that read one and say what they found.
+
+  void hold_compute() { ok(latch_.hold(compute_)); }
+  void compute(std::size_t block, content::Tag tag) {
+    const ContentSlots slots = slots_of(block, tag);
+    ok(kvfence_launch_fill_kernel(&slots, compute_));
+  }
+  void attend(std::size_t block, content::Tag expected) {
+    const ContentSlots slots = slots_of(block, expected);
+    auto* const found = reinterpret_cast<content::Mismatch*>(found_.device_address());
+    ok(kvfence_launch_check_kernel(&slots, found + num_checks_, compute_));
+    expected_[num_checks_++] = {block, expected};
+  }
+  /// An event behind all compute so far; the stage has two.
+  cudaEvent_t record_compute(std::size_t event = 0) { return record(event, compute_); }
+  cudaEvent_t record_loads(std::size_t event) { return record(event, loads_); }
+
+  // Transfers of the worker's, a block each.
+
+  void store(JobId job_id, std::uint32_t block, std::uint32_t row) {
+    ok(worker_->store(job_id, spec(block, row)));
+    worker_->begin_step();
+  }
+  void load(JobId job_id, std::uint32_t row, std::uint32_t block,
+            std::span<const cudaEvent_t> after) {
+    ok(worker_->load(job_id, spec(block, row), after));
+  }
+  /// Where nothing orders it the job ends now, which is waited for; else it must not.
+  void end_early(JobId job_id, bool can) {
+    const JobId jobs[] = {job_id};
+    if (can) ok(worker_->wait(jobs));
+    take_results();
+    outcome_.is_early = num_results_ > 0;
+  }
+
+  // Transfers beside the worker, on a stream that can be held too.
+
+  void hold_loads() { ok(latch_.hold(loads_)); }
+  void load_from(const std::byte* host_bytes, std::size_t block) {
+    ok(cudaMemcpyAsync(static_cast<std::byte*>(gpu_) + block * page_bytes_, host_bytes, page_bytes_,
+                       cudaMemcpyHostToDevice, loads_));
+  }
+  void end_loads() {
+    latch_.open();
+    ok(cudaStreamSynchronize(loads_));
+  }
+  /// A buffer for one block, from a pool.
+  void take_staging() { ok(staging_pool_.take(page_bytes_, staging_)); }
+  std::byte* staging() const { return staging_.host_address(); }
+  void give_staging() { staging_pool_.give(std::move(staging_)); }
+  bool has_staging() const { return staging_.host_address() != nullptr; }
+
+  /// Lets go what is held, and waits for all of it.
+  void end_all(std::span<const JobId> jobs) {
+    latch_.open();
+    ok(worker_->wait(jobs));
+    take_results();
+    ok(cudaStreamSynchronize(loads_));
+    ok(cudaStreamSynchronize(compute_));
+  }
+  void expect_cpu(std::size_t row, content::Tag expected) {
+    kvfence_host_read(cpu(row), page_bytes_);
+    const content::BlockReport report =
+        content::check_block({cpu(row), page_bytes_}, expected, universe());
+    if (!report.is_right()) wrong("CPU", row, content::to_text(report));
+  }
+  /// What the kernels of attend() have found. Requires end_all().
+  void expect_attended() {
+    if (num_checks_ == 0) return;
+    const std::size_t size = num_checks_ * sizeof(content::Mismatch);
+    kvfence_host_read(found_.host_address(), size);
+    std::array<content::Mismatch, kChecksMax> found;
+    std::memcpy(found.data(), found_.host_address(), size);
+    for (std::size_t check = 0; check < num_checks_; ++check) {
+      const auto& [block, expected] = expected_[check];
+      if (found[check].num_wrong == 0) continue;
+      const content::Owner owner = content::decode(kRunSeed, found[check].first_wrong);
+      wrong("GPU", block,
+            "expected " + content::to_text(expected) + ": " +
+                std::to_string(found[check].num_wrong) + " granules wrong, first of " +
+                content::to_text(owner.tag));
+    }
+  }
+  /// Of a block, when all is over.
+  void expect_gpu(std::size_t block, content::Tag expected) {
+    attend(block, expected);
+    ok(cudaStreamSynchronize(compute_));
+  }
+
+ private:
+  std::byte* cpu(std::size_t row) const {
+    const PageTensor& rows = worker_->cpu_layout().tensors[0];
+    return reinterpret_cast<std::byte*>(rows.address + row * rows.block_stride);
+  }
+  ContentSlots slots_of(std::size_t block, content::Tag tag) const {
+    return {.address = reinterpret_cast<std::uintptr_t>(gpu_) + block * page_bytes_,
+            .stride_bytes = page_bytes_,
+            .granules_per_slot = page_bytes_ / content::kGranuleBytes,
+            .num_slots = 1,
+            .first = tag,
+            .run_seed = kRunSeed};
+  }
+  content::Universe universe() const {
+    return {kRunSeed, 8, 8, page_bytes_ / content::kGranuleBytes};
+  }
+  static TransferSpec spec(std::uint32_t block, std::uint32_t row) {
+    return {.gpu_blocks = {block}, .cpu_blocks = {row}, .group_sizes = {1}, .block_indices = {0}};
+  }
+  cudaEvent_t record(std::size_t event, cudaStream_t stream) {
+    ok(cudaEventRecord(events_[event], stream));
+    return events_[event];
+  }
+  void take_results() {
+    std::vector<TransferResult> results;
+    worker_->poll(results);
+    num_results_ = results.size();
+    for (const TransferResult& result : results) ok(result.code);
+  }
+  void wrong(const char* where, std::size_t block, const std::string& what) {
+    outcome_.wrong.push_back(std::string(where) + " block " + std::to_string(block) + ": " + what);
+  }
+
+  std::size_t page_bytes_;
+  RaceOutcome outcome_;
+  void* gpu_ = nullptr;
+  cudaStream_t compute_ = nullptr;
+  cudaStream_t loads_ = nullptr;
+  std::array<cudaEvent_t, 2> events_ = {};
+  PinnedMemory found_;
+  PinnedMemory staging_;
+  PinnedPool staging_pool_;
+  std::array<std::pair<std::size_t, content::Tag>, kChecksMax> expected_ = {};
+  std::size_t num_checks_ = 0;
+  std::size_t num_results_ = 0;
+  Latch latch_;
+  std::unique_ptr<PlantedWorker> worker_;
+};
+
+namespace {
+
+constexpr JobId kJob = 1;
+constexpr JobId kNextJob = 2;
+constexpr JobId kJobs[] = {kJob, kNextJob};
+
+/// M1, M7: the store has to wait for the forward that writes its block.
+void store_behind_compute(RaceStage& stage, bool has_barrier) {
+  stage.put_gpu(0, kBefore);
+  stage.put_cpu(0, kPoison);
+  stage.hold_compute();
+  stage.compute(0, kAfter);
+  stage.store(kJob, 0, 0);
+  stage.end_early(kJob, !has_barrier);
+  stage.end_all(kJobs);
+  stage.expect_cpu(0, kAfter);
+}
+
+/// M3: it waits, and its source may be read before all the same.
+void store_reads_behind_wait(RaceStage& stage, bool) {
+  stage.put_gpu(0, kBefore);
+  stage.put_cpu(0, kPoison);
+  stage.hold_compute();
+  stage.compute(0, kAfter);
+  stage.store(kJob, 0, 0);
+  stage.end_early(kJob, false);
+  stage.end_all(kJobs);
+  stage.expect_cpu(0, kAfter);
+}
+
+/// M2: the load has to wait for the forward that still reads its block.
+void load_behind_reader(RaceStage& stage, bool has_barrier) {
+  stage.put_gpu(0, kBefore);
+  stage.put_cpu(0, kOther);
+  stage.hold_compute();
+  stage.attend(0, kBefore);
+  const cudaEvent_t after[] = {stage.record_compute()};
+  stage.load(kJob, 0, 0, after);
+  stage.end_early(kJob, !has_barrier);
+  stage.end_all(kJobs);
+  stage.expect_gpu(0, kOther);
+  stage.expect_attended();
+}
+
+/// M6: of two events the second is the one that matters.
+void load_behind_second_event(RaceStage& stage, bool has_barrier) {
+  stage.put_gpu(0, kBefore);
+  stage.put_cpu(0, kOther);
+  stage.hold_compute();
+  stage.attend(0, kBefore);
+  const cudaEvent_t after[] = {stage.record_loads(1), stage.record_compute()};
+  stage.load(kJob, 0, 0, after);
+  stage.end_early(kJob, !has_barrier);
+  stage.end_all(kJobs);
+  stage.expect_gpu(0, kOther);
+  stage.expect_attended();
+}
+
+/// M4: a kernel's descriptors are its own until it has read them.
+void descriptors_kept(RaceStage& stage, bool) {
+  stage.put_gpu(0, kPoison);
+  stage.put_gpu(1, kPoison);
+  stage.put_cpu(0, kBefore);
+  stage.put_cpu(1, kOther);
+  stage.hold_compute();
+  const cudaEvent_t after[] = {stage.record_compute()};
+  stage.load(kJob, 0, 0, after);
+  stage.load(kNextJob, 1, 1, after);
+  stage.end_early(kJob, false);
+  stage.end_all(kJobs);
+  stage.expect_gpu(0, kBefore);
+  stage.expect_gpu(1, kOther);
+  stage.expect_attended();
+}
+
+/// M4: staging is rewritten when its load is over.
+void staging_rewritten(RaceStage& stage, bool has_barrier) {
+  if (!stage.has_staging()) stage.take_staging();
+  if (!stage.is_ok()) return;
+  stage.put_gpu(0, kPoison);
+  stage.put(stage.staging(), kBefore);
+  stage.hold_loads();
+  stage.load_from(stage.staging(), 0);
+  if (has_barrier) stage.end_loads();
+  stage.put(stage.staging(), kAfter);
+  stage.end_all({});
+  stage.expect_gpu(0, kBefore);
+  stage.expect_attended();
+}
+
+/// M5: staging is given back, and another's, when its load is over.
+void staging_given_back(RaceStage& stage, bool has_barrier) {
+  if (!stage.has_staging()) stage.take_staging();
+  if (!stage.is_ok()) return;
+  stage.put_gpu(0, kPoison);
+  stage.put_gpu(1, kPoison);
+  stage.put(stage.staging(), kBefore);
+  stage.hold_loads();
+  stage.load_from(stage.staging(), 0);
+  if (has_barrier) stage.end_loads();
+  stage.give_staging();
+  stage.take_staging();
+  stage.put(stage.staging(), kOther);
+  stage.load_from(stage.staging(), 1);
+  stage.end_all({});
+  stage.expect_gpu(0, kBefore);
+  stage.expect_gpu(1, kOther);
+  stage.expect_attended();
+}
+
+using Bug = PlantedWorkerBug;
+using Kind = CopyPathKind;
+
+}  // namespace
+
+std::span<const HeldRace> held_races() {
+  const std::vector<Kind> all = {Kind::kBatched, Kind::kLooped, Kind::kStrided, Kind::kKernel};
+  static const std::vector<HeldRace> races = {
+      {.id = "M1",
+       .name = "store does not wait for compute",
+       .bug = Bug::kStoreIgnoresCompute,
+       .paths = all,
+       .is_early = true,
+       .program = store_behind_compute},
+      {.id = "M2",
+       .name = "load into a block that is still read",
+       .bug = Bug::kLoadIgnoresReaders,
+       .paths = all,
+       .is_early = true,
+       .program = load_behind_reader},
+      {.id = "M3",
+       .name = "store in Any order behind a wait",
+       .bug = Bug::kStoreReadsInAnyOrder,
+       .paths = {Kind::kBatched},
+       .must_corrupt = false,
+       .program = store_reads_behind_wait},
+      {.id = "M4",
+       .name = "descriptors rewritten before the kernel has read them",
+       .bug = Bug::kDescriptorsReusedInFlight,
+       .paths = {Kind::kKernel},
+       .program = descriptors_kept},
+      {.id = "M4",
+       .name = "staging rewritten while it is loaded",
+       .paths = {Kind::kLooped},
+       .program = staging_rewritten},
+      {.id = "M5",
+       .name = "staging given back while it is loaded",
+       .paths = {Kind::kLooped},
+       .program = staging_given_back},
+      {.id = "M6",
+       .name = "second event not waited for",
+       .bug = Bug::kOnlyFirstEventAwaited,
+       .paths = all,
+       .is_early = true,
+       .program = load_behind_second_event},
+      {.id = "M7",
+       .name = "event recorded again before the wait",
+       .bug = Bug::kEventRecordedAgainBeforeWait,
+       .paths = all,
+       .is_early = true,
+       .program = store_behind_compute},
+  };
+  return races;
+}
+
+RaceOutcome run_race(const HeldRace& race, CopyPathKind path, bool has_barrier,
+                     std::size_t page_bytes) {
+  RaceStage stage(page_bytes);
+  stage.open(has_barrier ? Bug::kNone : race.bug, path);
+  for (const bool is_rehearsal : {true, false}) {
+    if (!stage.is_ok()) break;
+    stage.begin(is_rehearsal);
+    race.program(stage, has_barrier);
+  }
+  return stage.end();
+}
+
+}  // namespace kvfence::cuda

@@ -1,0 +1,46 @@
+#pragma once
+
+/// Holds streams until the host says go, so that a race on a GPU has one outcome and not a
+/// likely one.
+///
+/// Nothing that might wait for the whole GPU (allocations, a kernel's first launch) may happen
+/// while a stream is held: do everything once with the latch open before. A held stream goes on by
+/// itself after a time, so that a mistake ends.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/figures/latch_kernel.h"
+#include "cuda/copy_paths/pinned_memory.h"
+
+namespace kvfence::cuda {
+
+class Latch {
+ public:
+  Latch() = default;
+  /// Opens it and waits for the whole device.
+  ~Latch();
+  Latch(const Latch&) = delete;
+  Latch& operator=(const Latch&) = delete;
+
+  /// Closed. Errors: of allocating its words.
+  cudaError_t make();
+  /// What is enqueued in the stream from now on waits until the latch is open.
+  cudaError_t hold(cudaStream_t stream);
+  /// Nothing happens where there are no words.
+  void open();
+  /// Closed again. Requires that no stream is held.
+  void close();
+  /// Whether a stream went on before the latch was open, since it was closed. Read when the held
+  /// streams are over.
+  bool has_timed_out() const;
+
+ private:
+  /// Null before make().
+  LatchWords* words() const { return reinterpret_cast<LatchWords*>(memory_.host_address()); }
+
+  PinnedMemory memory_;
+};
+
+}  // namespace kvfence::cuda

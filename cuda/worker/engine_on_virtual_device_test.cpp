@@ -1,0 +1,123 @@
+/// Goal: the engine's device keeps symbols over a store and a load, of each group, runs nothing
+/// that waits, tells of transfers that met a fault, and sees what races.
+/// Method: a few forwards and copies, by hand.
+
+#include "cuda/worker/engine_on_virtual_device.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kvfence::cuda {
+namespace {
+
+using engine::Place;
+
+constexpr engine::DeviceOptions kOptions = {
+    .num_gpu_blocks = 4, .num_cpu_blocks = 2, .block_size = 2, .block_size_factor = 2};
+
+/// Writes two symbols into a block.
+template <class Device>
+void fill(Device& device, BlockId block, engine::Symbol symbol) {
+  const std::vector<Place> places = {{block, 0}, {block, 1}};
+  device.forward(places, places, [places, symbol](engine::KVCells& cells) {
+    for (const Place place : places) cells.write(place, symbol + place.offset);
+  });
+}
+
+engine::Copy transfer(std::uint32_t job, worker::Direction direction, BlockId block) {
+  return {.job_id = job,
+          .direction = direction,
+          .gpu_blocks = {block},
+          .cpu_blocks = {1},
+          .group_sizes = {1},
+          .block_indices = {1}};
+}
+
+std::vector<engine::Symbol> gpu_page(const EngineOnVirtualDevice& device, std::uint32_t block) {
+  std::vector<engine::Symbol> symbols(kOptions.block_size);
+  device.gpu_page(block, symbols);
+  return symbols;
+}
+
+std::vector<engine::Symbol> cpu_page(const EngineOnVirtualDevice& device, std::uint32_t page) {
+  std::vector<engine::Symbol> symbols(kOptions.block_size);
+  device.cpu_page(page, symbols);
+  return symbols;
+}
+
+TEST(EngineOnVirtualDevice, SymbolsComeBack) {
+  EngineOnVirtualDevice device(kOptions);
+  fill(device, 2, 100);
+  device.transfer_async(transfer(7, worker::Direction::kStore, 2));
+  EXPECT_FALSE(device.advance(worker::Stream::kStore));  // behind the forward
+  EXPECT_TRUE(device.advance(worker::Stream::kCompute));
+  EXPECT_TRUE(device.advance(worker::Stream::kStore));
+  std::vector<worker::Ended> ended;
+  device.get_finished(ended);
+  EXPECT_EQ(ended, (std::vector<worker::Ended>{{7, worker::Direction::kStore, true}}));
+  EXPECT_EQ(cpu_page(device, 2)[0], toy_model::kUnwritten);
+  EXPECT_EQ(cpu_page(device, 3)[0], 100U);
+  EXPECT_EQ(cpu_page(device, 3)[1], 101U);
+  device.transfer_async(transfer(8, worker::Direction::kLoad, 0));
+  device.wait(std::vector<std::uint32_t>{8});
+  EXPECT_EQ(gpu_page(device, 0)[1], 101U);
+  EXPECT_EQ(gpu_page(device, 1)[0], toy_model::kUnwritten);
+  EXPECT_EQ(device.counts().num_races, 0U);
+}
+
+TEST(EngineOnVirtualDevice, ABlockWrittenUnderAStoreIsARaceAndShowsInItsSlot) {
+  EngineOnVirtualDevice device(kOptions);
+  fill(device, 2, 100);
+  device.transfer_async(transfer(7, worker::Direction::kStore, 2));
+  fill(device, 2, 200);
+  EXPECT_TRUE(device.advance(worker::Stream::kCompute));
+  EXPECT_TRUE(device.advance(worker::Stream::kCompute));
+  EXPECT_TRUE(device.advance(worker::Stream::kStore));
+  EXPECT_GT(device.counts().num_races, 0U);
+  EXPECT_EQ(cpu_page(device, 3)[0], 200U);
+}
+
+TEST(EngineOnVirtualDevice, WhatMeetsAFaultIsReportedAsFailedAndTheNextIsNot) {
+  for (const worker::Fault fault :
+       {worker::Fault::kCopy, worker::Fault::kWait, worker::Fault::kRecord}) {
+    EngineOnVirtualDevice device(kOptions);
+    fill(device, 2, 100);
+    device.fail_next(worker::Direction::kStore, fault);
+    device.transfer_async(transfer(7, worker::Direction::kStore, 2));
+    device.wait(std::vector<std::uint32_t>{7});
+    EXPECT_EQ(cpu_page(device, 3)[0],
+              fault == worker::Fault::kRecord ? 100U : toy_model::kUnwritten);
+    device.transfer_async(transfer(8, worker::Direction::kStore, 2));
+    device.wait(std::vector<std::uint32_t>{8});
+    EXPECT_EQ(cpu_page(device, 3)[0], 100U);
+    std::vector<worker::Ended> ended;
+    device.get_finished(ended);
+    EXPECT_EQ(ended, (std::vector<worker::Ended>{{7, worker::Direction::kStore, false},
+                                                 {8, worker::Direction::kStore, true}}));
+    EXPECT_EQ(device.counts().num_races, 0U);
+    EXPECT_EQ(device.counts().num_misuses, 0U);
+  }
+}
+
+TEST(EngineOnVirtualDevice, GroupsShareThePagesOfBlocks) {
+  engine::DeviceOptions options = kOptions;
+  options.num_groups = 2;
+  EngineOnVirtualDevice device(options);
+  fill(device, 1, 100);
+  fill(device, 2, 200);
+  // One block of the first group, the second of its slot; then two of the other, a whole slot.
+  device.transfer_async({.job_id = 1,
+                         .gpu_blocks = {1, 2, 1},
+                         .cpu_blocks = {0, 1},
+                         .group_sizes = {1, 2},
+                         .block_indices = {3, 2}});
+  device.wait(std::vector<std::uint32_t>{1});
+  EXPECT_EQ(cpu_page(device, 0)[0], toy_model::kUnwritten);
+  EXPECT_EQ(cpu_page(device, 1)[0], 100U);
+  EXPECT_EQ(cpu_page(device, 2)[0], 200U);
+  EXPECT_EQ(cpu_page(device, 3)[1], 101U);
+}
+
+}  // namespace
+}  // namespace kvfence::cuda

@@ -1,0 +1,404 @@
+#include "cuda/worker/worker.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace kvfence::cuda {
+namespace {
+
+/// Between the host's tensors, so that kernels find their pages aligned.
+constexpr std::size_t kAlignment = 256;
+
+std::string failed(const char* what, cudaError_t code) {
+  return std::string(what) + ": " + cudaGetErrorName(code);
+}
+
+/// The host's tensors one after the other; `address` of the first.
+KVLayout lay_out_cpu(const KVLayout& gpu, std::size_t num_cpu_blocks, std::size_t factor,
+                     std::uintptr_t address) {
+  KVLayout cpu{.tensors = {}, .groups = gpu.groups};
+  for (const PageTensor& tensor : gpu.tensors) {
+    const std::size_t row = tensor.page_bytes * factor;
+    cpu.tensors.push_back({address, num_cpu_blocks, row, row});
+    address += (num_cpu_blocks * row + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return cpu;
+}
+
+std::string check(const WorkerOptions& options) {
+  if (options.gpu_layout.tensors.empty()) return "a layout without tensors";
+  if (options.num_cpu_blocks == 0) return "no host blocks";
+  if (options.plan.block_size_factor == 0) return "block_size_factor is 0";
+  if (options.copy.batch_entries_max == 0) return "batch_entries_max is 0";
+  if (reinterpret_cast<std::uintptr_t>(options.compute_stream) <= 2) {
+    return "the compute stream is a default stream: expected one of its own";
+  }
+  const std::size_t needed =
+      cpu_memory_bytes(options.gpu_layout, options.num_cpu_blocks, options.plan.block_size_factor);
+  if (!options.cpu_memory.empty() && options.cpu_memory.size() < needed) {
+    return "host memory of " + std::to_string(options.cpu_memory.size()) + " bytes, expected " +
+           std::to_string(needed);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::size_t cpu_memory_bytes(const KVLayout& gpu_layout, std::size_t num_cpu_blocks,
+                             std::size_t block_size_factor) {
+  const KVLayout cpu = lay_out_cpu(gpu_layout, num_cpu_blocks, block_size_factor, 0);
+  if (cpu.tensors.empty()) return 0;
+  const PageTensor& last = cpu.tensors.back();
+  return last.address + last.num_blocks * last.block_stride;
+}
+
+template <class I>
+BasicWorker<I>::BasicWorker(WorkerOptions options, I instrumentation)
+    : options_(std::move(options)), instrumentation_(instrumentation) {
+  if (has(PlantedWorkerBug::kBatchNotCut)) {
+    options_.copy.batch_entries_max = std::numeric_limits<std::size_t>::max();
+  }
+  if (has(PlantedWorkerBug::kStoreReadsInAnyOrder)) {
+    options_.copy.source_order = cudaMemcpySrcAccessOrderAny;
+  }
+  options_.copy.stops_at_error = !has(PlantedWorkerBug::kOnlyLastCodeCounts);
+  if (has(PlantedWorkerBug::kOverlapAccepted)) options_.plan.refuses_overlap = false;
+  for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
+    paths_[path] = make_copy_path(static_cast<CopyPathKind>(path), options_.copy);
+  }
+}
+
+template <class I>
+typename BasicWorker<I>::Opened BasicWorker<I>::open(WorkerOptions options, I instrumentation) {
+  Opened opened;
+  opened.refusal = check(options);
+  if (!opened.refusal.empty()) return opened;
+  opened.worker.reset(new BasicWorker(std::move(options), instrumentation));
+  opened.refusal = opened.worker->open_memory();
+  if (opened.refusal.empty()) opened.refusal = opened.worker->open_streams();
+  if (!opened.refusal.empty()) opened.worker.reset();
+  return opened;
+}
+
+template <class I>
+std::string BasicWorker<I>::open_memory() {
+  const std::size_t factor = options_.plan.block_size_factor;
+  const std::size_t size = cpu_memory_bytes(options_.gpu_layout, options_.num_cpu_blocks, factor);
+  const bool is_given = !options_.cpu_memory.empty();
+  const cudaError_t code = is_given
+                               ? PinnedMemory::pin(options_.cpu_memory.data(), size, cpu_memory_)
+                               : PinnedMemory::allocate(size, cpu_memory_);
+  const bool goes_on = is_given && has(PlantedWorkerBug::kPinFailureIgnored);
+  if (code != cudaSuccess && !goes_on) {
+    return failed("host memory could not be pinned", code);
+  }
+  const auto host = reinterpret_cast<std::uintptr_t>(is_given ? options_.cpu_memory.data()
+                                                              : cpu_memory_.host_address());
+  const bool is_translated = code == cudaSuccess && !has(PlantedWorkerBug::kHostAddressForDevice);
+  cpu_host_layout_ = lay_out_cpu(options_.gpu_layout, options_.num_cpu_blocks, factor, host);
+  cpu_layout_ = lay_out_cpu(options_.gpu_layout, options_.num_cpu_blocks, factor,
+                            is_translated ? cpu_memory_.device_address() : host);
+  return {};
+}
+
+template <class I>
+std::string BasicWorker<I>::open_streams() {
+  for (cudaStream_t& stream : streams_) {
+    const cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (code != cudaSuccess) {
+      stream = nullptr;
+      return failed("a stream could not be made", code);
+    }
+  }
+  return {};
+}
+
+template <class I>
+BasicWorker<I>::~BasicWorker() {
+  static_cast<void>(shutdown());
+}
+
+template <class I>
+cudaStream_t BasicWorker<I>::stream_of(Direction direction) const {
+  if (has(PlantedWorkerBug::kLegacyStream)) return nullptr;
+  return streams_[static_cast<std::size_t>(direction)];
+}
+
+template <class I>
+std::string BasicWorker<I>::prepare(JobId job_id, Direction direction, const TransferSpec& spec,
+                                    Transfer& transfer) {
+  refusal_code_ = ErrorCode::kShutDown;
+  if (is_shut_down_) return "the worker is shut down";
+  refusal_code_ = ErrorCode::kJobInFlight;
+  if (job_ids_.contains(job_id)) return "job " + std::to_string(job_id) + " is in flight";
+  PlannedTransfer planned;
+  if (has(PlantedWorkerBug::kFirstBlockNotSkipped) || has(PlantedWorkerBug::kPaddingCopied)) {
+    TransferSpec changed = spec;
+    KVLayout layout = options_.gpu_layout;
+    if (has(PlantedWorkerBug::kFirstBlockNotSkipped)) {
+      std::fill(changed.block_indices.begin(), changed.block_indices.end(), 0U);
+    } else {
+      for (auto& refs : layout.groups) {
+        for (PageRef& ref : refs) {
+          ref.unpadded_page_bytes = layout.tensors[ref.tensor_index].page_bytes;
+        }
+      }
+    }
+    planned = plan_transfer(layout, cpu_layout_, direction, changed, options_.plan);
+  } else {
+    planned = plan_transfer(options_.gpu_layout, cpu_layout_, direction, spec, options_.plan);
+  }
+  refusal_code_ = planned.code;
+  if (!planned.refusal.empty()) return std::move(planned.refusal);
+  transfer = {.job_id = job_id, .direction = direction, .plan = std::move(planned.plan)};
+  if (options_.refuses_conflicts && !has(PlantedWorkerBug::kConflictAccepted) &&
+      has_conflict(transfer)) {
+    refusal_code_ = ErrorCode::kBlockInFlight;
+    return "it touches what a transfer of the other direction touches";
+  }
+  return {};
+}
+
+template <class I>
+ErrorCode BasicWorker<I>::refusal_of(JobId job_id, Direction direction, const TransferSpec& spec) {
+  Transfer transfer;
+  static_cast<void>(prepare(job_id, direction, spec, transfer));
+  return refusal_code_;
+}
+
+template <class I>
+bool BasicWorker<I>::has_conflict(const Transfer& transfer) const {
+  const bool is_store = transfer.direction == Direction::kStore;
+  const auto conflicts = [&](const Transfer& other) { return conflict(transfer.plan, other.plan); };
+  const auto& others = in_flight_[is_store ? 1 : 0];
+  if (std::any_of(others.begin(), others.end(), conflicts)) return true;
+  return !is_store && std::any_of(deferred_.begin(), deferred_.end(), conflicts);
+}
+
+template <class I>
+std::string BasicWorker<I>::store(JobId job_id, const TransferSpec& spec) {
+  Transfer transfer;
+  std::string refusal = prepare(job_id, Direction::kStore, spec, transfer);
+  if (!refusal.empty()) {
+    ++counters_.num_refused;
+    return refusal;
+  }
+  job_ids_.insert(job_id);
+  deferred_.push_back(std::move(transfer));
+  if (has(PlantedWorkerBug::kStoreNotDeferred)) begin_step();
+  return {};
+}
+
+template <class I>
+std::string BasicWorker<I>::load(JobId job_id, const TransferSpec& spec,
+                                 std::span<const cudaEvent_t> load_after) {
+  Transfer transfer;
+  std::string refusal = prepare(job_id, Direction::kLoad, spec, transfer);
+  if (refusal.empty() &&
+      (load_after.empty() || std::count(load_after.begin(), load_after.end(), nullptr) > 0)) {
+    refusal = "a load has to wait for the last readers of its blocks: expected their events";
+    refusal_code_ = ErrorCode::kNotOrdered;
+  }
+  if (!refusal.empty()) {
+    ++counters_.num_refused;
+    return refusal;
+  }
+  if (has(PlantedWorkerBug::kLoadIgnoresReaders)) load_after = {};
+  if (has(PlantedWorkerBug::kOnlyFirstEventAwaited)) load_after = load_after.first(1);
+  cudaError_t ordered = cudaSuccess;
+  for (const cudaEvent_t event : load_after) {
+    ordered = cudaStreamWaitEvent(stream_of(Direction::kLoad), event, 0);
+    if (ordered != cudaSuccess) break;
+  }
+  job_ids_.insert(job_id);
+  submit(std::move(transfer), ordered);
+  return {};
+}
+
+template <class I>
+void BasicWorker<I>::begin_step() {
+  while (!deferred_.empty()) {
+    Transfer transfer = std::move(deferred_.front());
+    deferred_.pop_front();
+    const cudaError_t ordered = wait_for_compute(stream_of(Direction::kStore));
+    submit(std::move(transfer), ordered);
+  }
+}
+
+template <class I>
+cudaError_t BasicWorker<I>::wait_for_compute(cudaStream_t stream) {
+  if (has(PlantedWorkerBug::kStoreIgnoresCompute)) return cudaSuccess;
+  cudaEvent_t event = nullptr;
+  cudaError_t code = events_.record(options_.compute_stream, event);
+  if (code != cudaSuccess) return code;
+  if (has(PlantedWorkerBug::kEventRecordedAgainBeforeWait)) {
+    static_cast<void>(cudaEventRecord(event, stream));
+  }
+  code = cudaStreamWaitEvent(stream, event, 0);
+  // The wait is bound to this record: the event may be recorded anew.
+  events_.give(event);
+  return code;
+}
+
+template <class I>
+CopyPath& BasicWorker<I>::choose_path(const Transfer& transfer) {
+  const TransferPlan& plan = transfer.plan;
+  std::array<bool, kNumCopyPaths> usable{};
+  for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
+    usable[path] = paths_[path]->can_copy(plan.copies);
+  }
+  std::size_t chosen = 0;
+  if (options_.only_path && usable[static_cast<std::size_t>(*options_.only_path)]) {
+    chosen = static_cast<std::size_t>(*options_.only_path);
+  } else {
+    chosen = static_cast<std::size_t>(options_.calibration.choose(
+        transfer.direction, plan.num_bytes / plan.copies.size(), plan.copies.size(), usable));
+  }
+  ++counters_.num_by_path[chosen];
+  return *paths_[chosen];
+}
+
+template <class I>
+void BasicWorker<I>::submit(Transfer transfer, cudaError_t ordered) {
+  const cudaStream_t stream = stream_of(transfer.direction);
+  ++counters_.num_submitted;
+  counters_.num_pages += transfer.plan.num_pages;
+  counters_.num_copies += transfer.plan.copies.size();
+  cudaError_t recorded = cudaSuccess;
+  const bool records_early = has(PlantedWorkerBug::kEndEventBeforeCopy);
+  if (records_early) recorded = events_.record(stream, transfer.end);
+  transfer.code = ordered;
+  if (transfer.code == cudaSuccess && !transfer.plan.copies.empty()) {
+    transfer.code =
+        choose_path(transfer).enqueue(transfer.plan.copies, stream, descriptors_, transfer.held);
+  }
+  // Also of a transfer that failed: part of it may be under way, and is reported when it is not.
+  if (!records_early) recorded = events_.record(stream, transfer.end);
+  if (recorded != cudaSuccess && has(PlantedWorkerBug::kRecordErrorIgnored)) {
+    static_cast<void>(cudaEventCreateWithFlags(&transfer.end, cudaEventDisableTiming));
+    recorded = cudaSuccess;
+  }
+  if (transfer.code == cudaSuccess) transfer.code = recorded;
+  if (has(PlantedWorkerBug::kErrorsIgnored)) transfer.code = cudaSuccess;
+  if (has(PlantedWorkerBug::kFailureReportedInFlight)) {
+    transfer.is_over = transfer.code != cudaSuccess;
+  }
+  if (has(PlantedWorkerBug::kDescriptorsReusedInFlight)) {
+    for (PinnedMemory& memory : transfer.held) descriptors_.give(std::move(memory));
+    transfer.held.clear();
+  }
+  in_flight_[static_cast<std::size_t>(transfer.direction)].push_back(std::move(transfer));
+}
+
+template <class I>
+cudaError_t BasicWorker<I>::ask(Transfer& transfer) {
+  if (transfer.is_over) return cudaSuccess;
+  if (transfer.end != nullptr) {
+    const cudaError_t code = cudaEventQuery(transfer.end);
+    if (code == cudaSuccess || code == cudaErrorNotReady) return code;
+    if (has(PlantedWorkerBug::kQueryErrorTakenForEnd)) return cudaSuccess;
+    // An error of this call, or of any before: the transfer has failed, and the event says nothing
+    // about whether its copies are over.
+    if (!has(PlantedWorkerBug::kErrorsIgnored)) {
+      if (transfer.code == cudaSuccess) transfer.code = code;
+      events_.give(std::exchange(transfer.end, nullptr));
+    }
+  }
+  const cudaError_t code = cudaStreamQuery(stream_of(transfer.direction));
+  if (code == cudaErrorNotReady) return code;
+  if (code != cudaSuccess && !has(PlantedWorkerBug::kErrorsIgnored)) {
+    if (transfer.code == cudaSuccess) transfer.code = code;
+    transfer.is_at_rest = false;
+  }
+  return cudaSuccess;
+}
+
+template <class I>
+TransferResult BasicWorker<I>::finish(Transfer& transfer) {
+  events_.give(transfer.end);
+  if (transfer.is_at_rest) {
+    for (PinnedMemory& memory : transfer.held) descriptors_.give(std::move(memory));
+  } else {
+    for (PinnedMemory& memory : transfer.held) memory.abandon();
+  }
+  job_ids_.erase(transfer.job_id);
+  const bool succeeded = transfer.code == cudaSuccess;
+  if (!succeeded) ++counters_.num_failed;
+  return {.job_id = transfer.job_id,
+          .direction = transfer.direction,
+          .code = transfer.code,
+          .is_at_rest = transfer.is_at_rest,
+          .num_bytes = succeeded ? transfer.plan.num_bytes : 0,
+          .num_copies = transfer.plan.copies.size()};
+}
+
+template <class I>
+void BasicWorker<I>::poll(std::vector<TransferResult>& results) {
+  for (std::deque<Transfer>& transfers : in_flight_) {
+    while (!transfers.empty() && ask(transfers.front()) != cudaErrorNotReady) {
+      results.push_back(finish(transfers.front()));
+      transfers.pop_front();
+    }
+  }
+}
+
+template <class I>
+cudaError_t BasicWorker<I>::wait(std::span<const JobId> job_ids) {
+  const auto is_meant = [job_ids](const Transfer& transfer) {
+    return std::find(job_ids.begin(), job_ids.end(), transfer.job_id) != job_ids.end();
+  };
+  if (std::any_of(deferred_.begin(), deferred_.end(), is_meant)) begin_step();
+  cudaError_t first_error = cudaSuccess;
+  for (std::deque<Transfer>& transfers : in_flight_) {
+    for (Transfer& transfer : transfers) {
+      if (!is_meant(transfer) || transfer.is_over) continue;
+      transfer.is_over = true;
+      if (has(PlantedWorkerBug::kWaitReturnsAtOnce)) continue;
+      const cudaError_t code = transfer.end != nullptr
+                                   ? cudaEventSynchronize(transfer.end)
+                                   : cudaStreamSynchronize(stream_of(transfer.direction));
+      if (code == cudaSuccess || has(PlantedWorkerBug::kWaitErrorIgnored)) continue;
+      if (transfer.code == cudaSuccess) transfer.code = code;
+      transfer.is_at_rest = false;
+      if (first_error == cudaSuccess) first_error = code;
+    }
+  }
+  return first_error;
+}
+
+template <class I>
+std::vector<TransferResult> BasicWorker<I>::shutdown() {
+  std::vector<TransferResult> results;
+  if (is_shut_down_) return results;
+  if (streams_[0] != nullptr && streams_[1] != nullptr) begin_step();
+  is_shut_down_ = true;
+  bool is_at_rest = true;
+  for (std::size_t direction = 0; direction < kNumDirections; ++direction) {
+    if (streams_[direction] == nullptr) continue;
+    const cudaError_t code = has(PlantedWorkerBug::kHostMemoryFreedInFlight)
+                                 ? cudaSuccess
+                                 : cudaStreamSynchronize(streams_[direction]);
+    for (Transfer& transfer : in_flight_[direction]) {
+      if (code != cudaSuccess && !transfer.is_over) {
+        if (transfer.code == cudaSuccess) transfer.code = code;
+        transfer.is_at_rest = false;
+      }
+      results.push_back(finish(transfer));
+    }
+    is_at_rest = is_at_rest && code == cudaSuccess;
+    in_flight_[direction].clear();
+    static_cast<void>(cudaStreamDestroy(std::exchange(streams_[direction], nullptr)));
+  }
+  if (is_at_rest) {
+    static_cast<void>(cpu_memory_.release());
+  } else {
+    cpu_memory_.abandon();
+  }
+  return results;
+}
+
+template class BasicWorker<NoWorkerInstrumentation>;
+template class BasicWorker<PlantedWorkerInstrumentation>;
+
+}  // namespace kvfence::cuda

@@ -1,0 +1,177 @@
+#pragma once
+
+/// The copy worker: moves KV blocks between the GPU and pinned host memory, and says when.
+///
+/// One stream a direction, so that transfers of a direction are in the order of their submission;
+/// between directions there is no order but what the caller's events and this worker's results
+/// give. Stores wait for the compute stream as it is when they are enqueued; loads wait for the
+/// events that they are given. One thread.
+///
+/// Source: off/worker.py, kvo/worker/cpu_gpu.py (v0.19.0), kvo/cpu/gpu_worker.py (v0.23.0).
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "contract/core/status.h"
+#include "cuda/copy_paths/copy_calibration.h"
+#include "cuda/copy_paths/copy_path.h"
+#include "cuda/copy_paths/event_pool.h"
+#include "cuda/copy_paths/kv_layout.h"
+#include "cuda/copy_paths/pinned_memory.h"
+#include "cuda/worker/planted_worker_bugs.h"
+#include "cuda/copy_paths/transfer_plan.h"
+
+namespace kvfence::cuda {
+
+using JobId = std::uint64_t;
+
+struct WorkerOptions {
+  KVLayout gpu_layout = {};
+  std::size_t num_cpu_blocks = 0;
+  cudaStream_t compute_stream = nullptr;  ///< what stores wait for; not the NULL one
+  PlanOptions plan = {};
+  CopyPathOptions copy = {};
+  CopyCalibration calibration = {};
+  std::optional<CopyPathKind> only_path = {};  ///< instead of what the calibration says
+  /// The host blocks, cpu_memory_bytes() of them, pinned by the worker; without, it allocates.
+  std::span<std::byte> cpu_memory = {};
+  /// A transfer that reads or writes what one of the other direction, deferred or in flight,
+  /// writes (or writes what that reads) is refused. Off, the caller has to see to it.
+  bool refuses_conflicts = true;
+};
+
+struct TransferResult {
+  JobId job_id = 0;
+  Direction direction = Direction::kStore;
+  cudaError_t code = cudaSuccess;  ///< the first that was not cudaSuccess
+  /// Nothing enqueued touches the memory of the transfer any more. False only where the runtime
+  /// could not tell: then that memory must not be used again.
+  bool is_at_rest = true;
+  std::size_t num_bytes = 0;   ///< copied; 0 of a transfer that failed
+  std::size_t num_copies = 0;  ///< after merging
+
+  bool succeeded() const { return code == cudaSuccess; }
+};
+
+/// Bytes of host memory that a worker needs.
+std::size_t cpu_memory_bytes(const KVLayout& gpu_layout, std::size_t num_cpu_blocks,
+                             std::size_t block_size_factor);
+
+template <class Instrumentation>
+class BasicWorker {
+ public:
+  struct Opened {
+    std::unique_ptr<BasicWorker> worker = {};
+    std::string refusal = {};  ///< why there is none
+  };
+  struct Counters {
+    std::uint64_t num_refused = 0;
+    std::uint64_t num_submitted = 0;
+    std::uint64_t num_failed = 0;
+    std::uint64_t num_pages = 0;   ///< submitted, before merging
+    std::uint64_t num_copies = 0;  ///< after
+    std::array<std::uint64_t, kNumCopyPaths> num_by_path = {};
+  };
+
+  /// Refuses options that make no sense, memory that cannot be pinned, streams that cannot be made.
+  static Opened open(WorkerOptions options, Instrumentation instrumentation = {});
+  ~BasicWorker();
+  BasicWorker(const BasicWorker&) = delete;
+  BasicWorker& operator=(const BasicWorker&) = delete;
+
+  // Refusals: empty where the transfer is taken; else why not, and nothing has changed.
+
+  /// Deferred to the next begin_step, so that it does not delay what the present step still sends.
+  std::string store(JobId job_id, const TransferSpec& spec);
+  /// Enqueued now, behind what `load_after` stands for: the last readers of the GPU blocks, and
+  /// whoever else writes the host blocks. At least one, each recorded by the caller.
+  std::string load(JobId job_id, const TransferSpec& spec, std::span<const cudaEvent_t> load_after);
+  /// What a store or a load with events would be refused with.
+  ErrorCode refusal_of(JobId job_id, Direction direction, const TransferSpec& spec);
+  /// Of the last store, load or refusal_of: kNone if it was taken; kShutDown, kJobInFlight,
+  /// kUnknownBlock, kCountsDiffer, kListedTwice, kBlockInFlight or kNotOrdered.
+  ErrorCode refusal_code() const { return refusal_code_; }
+
+  /// Enqueues the deferred stores, behind the compute stream as it is now.
+  void begin_step();
+  /// Appends what is over, each transfer once: stores, then loads, each in the order of
+  /// submission. Never blocks. An error is in the result.
+  void poll(std::vector<TransferResult>& results);
+  /// Blocks until these transfers are over; unknown ids are ignored. Deferred stores are enqueued
+  /// first if one is among them. poll() reports them. Returns the first error of waiting.
+  cudaError_t wait(std::span<const JobId> job_ids);
+  /// Enqueues and ends everything, and gives all back: nothing can be done any more. Host memory
+  /// that is not at rest is not given back.
+  std::vector<TransferResult> shutdown();
+
+  /// The host blocks, by the host's addresses.
+  const KVLayout& cpu_layout() const { return cpu_host_layout_; }
+  std::size_t num_deferred() const { return deferred_.size(); }
+  std::size_t num_in_flight() const { return in_flight_[0].size() + in_flight_[1].size(); }
+  const Counters& counters() const { return counters_; }
+  const CopyCalibration& calibration() const { return options_.calibration; }
+
+ private:
+  struct Transfer {
+    JobId job_id = 0;
+    Direction direction = Direction::kStore;
+    TransferPlan plan = {};
+    cudaError_t code = cudaSuccess;
+    cudaEvent_t end = nullptr;  ///< null: the whole stream is asked instead
+    bool is_over = false;       ///< known from wait()
+    bool is_at_rest = true;
+    std::vector<PinnedMemory> held = {};
+  };
+
+  BasicWorker(WorkerOptions options, Instrumentation instrumentation);
+  std::string open_memory();
+  std::string open_streams();
+  bool has(PlantedWorkerBug bug) const { return instrumentation_.has(bug); }
+  cudaStream_t stream_of(Direction direction) const;
+  /// A transfer ready to be enqueued, or the reason why not.
+  std::string prepare(JobId job_id, Direction direction, const TransferSpec& spec,
+                      Transfer& transfer);
+  bool has_conflict(const Transfer& transfer) const;
+  cudaError_t wait_for_compute(cudaStream_t stream);
+  CopyPath& choose_path(const Transfer& transfer);
+  /// `ordered`: of what makes the stream wait; the copies are enqueued only if it is cudaSuccess.
+  void submit(Transfer transfer, cudaError_t ordered);
+  /// cudaErrorNotReady, or the transfer is over, and its code final.
+  cudaError_t ask(Transfer& transfer);
+  TransferResult finish(Transfer& transfer);
+
+  WorkerOptions options_;
+  [[no_unique_address]] Instrumentation instrumentation_;
+  PinnedMemory cpu_memory_;
+  KVLayout cpu_host_layout_;
+  KVLayout cpu_layout_;  ///< by the device's addresses
+  std::array<cudaStream_t, kNumDirections> streams_ = {};
+  std::array<std::unique_ptr<CopyPath>, kNumCopyPaths> paths_;
+  EventPool events_;
+  PinnedPool descriptors_;
+  std::deque<Transfer> deferred_;
+  std::array<std::deque<Transfer>, kNumDirections> in_flight_;
+  std::unordered_set<JobId> job_ids_;  ///< deferred or in flight
+  bool is_shut_down_ = false;
+  ErrorCode refusal_code_ = ErrorCode::kNone;
+  Counters counters_;
+};
+
+extern template class BasicWorker<NoWorkerInstrumentation>;
+extern template class BasicWorker<PlantedWorkerInstrumentation>;
+
+using Worker = BasicWorker<NoWorkerInstrumentation>;
+/// For the tests of the harness itself.
+using PlantedWorker = BasicWorker<PlantedWorkerInstrumentation>;
+
+}  // namespace kvfence::cuda

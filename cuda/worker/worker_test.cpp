@@ -1,0 +1,287 @@
+/// Goal: whatever the layout, the copy path, the factor and the schedule, exactly the right bytes
+/// arrive: neighbours, padding and sources stay as they were, and nothing races.
+
+#include "cuda/worker/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <iostream>
+
+#include "cuda/worker/worker_random_program.h"
+#include "cuda/worker/worker_test_rig.h"
+
+namespace kvfence::cuda {
+namespace {
+
+using virtual_device::Schedule;
+
+constexpr std::size_t kSteps = 30;  // of a program
+constexpr std::uint64_t kSeeds = 4;
+
+void run(const RigOptions& options, std::uint64_t seed, Reached& reached) {
+  ASSERT_EQ(run_random_program(options, seed, kSteps, reached), "");
+}
+
+TEST(Worker, BytesAreExactForEveryLayoutPathFactorAndSchedule) {
+  const auto begin = std::chrono::steady_clock::now();
+  Reached reached;
+  const std::size_t num_layouts = all_layouts(0).size();
+  for (std::size_t layout = 0; layout < num_layouts; ++layout) {
+    for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
+      for (const std::size_t factor : {1U, 2U, 3U}) {
+        for (const Schedule schedule : kAllSchedules) {
+          for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+            SCOPED_TRACE(all_layouts(0)[layout].name + ", " +
+                         to_text(static_cast<CopyPathKind>(path)) + ", factor " +
+                         std::to_string(factor) + ", " + virtual_device::to_text(schedule) +
+                         ", seed " + std::to_string(seed));
+            RigOptions options;
+            options.device.schedule = schedule;
+            options.device.seed = seed;
+            options.layout = layout;
+            options.worker.only_path = static_cast<CopyPathKind>(path);
+            options.worker.plan.block_size_factor = factor;
+            options.worker.copy.batch_entries_max = seed;
+            run(options, seed * 1000 + layout * 100 + path * 10 + factor, reached);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+  for (const std::uint64_t num_transfers : reached.num_by_path) EXPECT_GT(num_transfers, 1000U);
+  EXPECT_GT(reached.num_partial, 1000U);
+  EXPECT_LT(reached.num_copies, reached.num_pages);  // some were merged
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::cout << reached.num_programs << " programs, " << reached.num_stores << " stores, "
+            << reached.num_loads << " loads (" << reached.num_partial << " from inside a block), "
+            << reached.num_pages << " pages in " << reached.num_copies << " copies; "
+            << static_cast<std::uint64_t>(static_cast<double>(reached.num_copies) / seconds)
+            << " copies/s with everything checked\n";
+}
+
+TEST(Worker, BytesAreExactWithTheFirstBlockRuleOfV19) {
+  Reached reached;
+  for (const std::size_t layout : {0U, 1U, 2U, 3U, 4U}) {
+    for (const std::size_t factor : {1U, 2U, 3U}) {
+      for (const Schedule schedule : kAllSchedules) {
+        RigOptions options;
+        options.device.schedule = schedule;
+        options.device.seed = factor;
+        options.layout = layout;
+        options.worker.plan = {.block_size_factor = factor,
+                               .first_block_rule = FirstBlockRule::kByCount};
+        run(options, 17 * layout + factor, reached);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(reached.num_partial, 100U);
+}
+
+TEST(Worker, TheDeviceAddressOfRegisteredMemoryIsUsed) {
+  Reached reached;
+  for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
+    for (const Schedule schedule : {Schedule::kLazy, Schedule::kRandom}) {
+      SCOPED_TRACE(to_text(static_cast<CopyPathKind>(path)));
+      RigOptions options;
+      options.device.schedule = schedule;
+      options.device.registered_memory_has_own_device_address = true;
+      options.worker.only_path = static_cast<CopyPathKind>(path);
+      run(options, path, reached);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Worker, TheCalibrationChoosesThePath) {
+  RigOptions options;
+  options.worker.calibration = CopyCalibration({
+      {Direction::kStore, 64, 1, {9, 1, 9, 9}},
+      {Direction::kStore, 64, 8, {9, 9, 9, 1}},
+      {Direction::kLoad, 64, 1, {9, 9, 1, 9}},
+      {Direction::kLoad, 64, 8, {1, 9, 9, 9}},
+  });
+  WorkerRig rig(options);
+  ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  ASSERT_EQ(rig.store(2, WorkerRig::spec({0, 2, 4, 6}, {1, 3, 5, 2})), "");
+  rig.worker().begin_step();
+  ASSERT_EQ(rig.poll(2).size(), 2U);
+  const cudaEvent_t after = rig.record(rig.compute_stream());
+  ASSERT_EQ(rig.load(3, WorkerRig::spec({1}, {0}), {after}), "");
+  ASSERT_EQ(rig.load(4, WorkerRig::spec({0, 2, 4, 6}, {1, 3, 5, 2}), {after}), "");
+  ASSERT_EQ(rig.poll(2).size(), 2U);
+  EXPECT_EQ(rig.worker().counters().num_by_path,
+            (std::array<std::uint64_t, kNumCopyPaths>{1, 1, 1, 1}));
+  rig.check_all();
+  EXPECT_TRUE(rig.wrong().empty());
+}
+
+TEST(Worker, ABlockMayBeStoredTwice) {
+  for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
+    RigOptions options;
+    options.worker.only_path = static_cast<CopyPathKind>(path);
+    WorkerRig rig(options);
+    // Equally far apart at the destination, and not at all at the source.
+    ASSERT_EQ(rig.store(1, WorkerRig::spec({3, 3, 3}, {0, 2, 4})), "");
+    const auto results = rig.worker().shutdown();
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_TRUE(results[0].succeeded()) << to_text(static_cast<CopyPathKind>(path));
+    rig.check_all();
+    EXPECT_TRUE(rig.wrong().empty());
+  }
+}
+
+TEST(Worker, KernelsTakeOnlyWhatIsAligned) {
+  const auto kernel = make_copy_path(CopyPathKind::kKernel);
+  const auto can_copy = [&](CopyDescriptor copy) {
+    const CopyDescriptor copies[] = {{4096, 8192, 32}, copy};
+    return kernel->can_copy(copies);
+  };
+  EXPECT_TRUE(can_copy({4096 + 64, 8192 + 64, 48}));
+  EXPECT_FALSE(can_copy({4096 + 64, 8192 + 64, 40}));
+  EXPECT_FALSE(can_copy({4096 + 72, 8192 + 64, 48}));
+  EXPECT_FALSE(can_copy({4096 + 64, 8192 + 72, 48}));
+}
+
+TEST(Worker, BuffersAreUsedAgainWhereTheyAreLargeEnough) {
+  virtual_device::Device device{virtual_device::Options{}};
+  const virtual_device::Installed installed(device);
+  PinnedPool pool;
+  PinnedMemory small;
+  PinnedMemory large;
+  ok(pool.take(100, small));
+  const std::byte* address = small.host_address();
+  pool.give(std::move(small));
+  ok(pool.take(10000, large));
+  EXPECT_GE(large.size(), 10000U);
+  EXPECT_EQ(pool.num_unused(), 1U);
+  ok(pool.take(200, small));
+  EXPECT_EQ(small.host_address(), address);
+  EXPECT_EQ(pool.num_unused(), 0U);
+}
+
+TEST(Worker, WaitIsForNoOtherTransfer) {
+  RigOptions options;
+  options.device.schedule = Schedule::kLazy;
+  WorkerRig rig(options);
+  ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  ASSERT_EQ(rig.load(2, WorkerRig::spec({3}, {3}), {rig.record(rig.compute_stream())}), "");
+  const JobId job_ids[] = {1};
+  ok(rig.worker().wait(job_ids));
+  std::vector<TransferResult> results;
+  rig.worker().poll(results);
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].job_id, 1U);
+  EXPECT_EQ(rig.poll(1).size(), 1U);
+}
+
+TEST(Worker, BatchesAreCut) {
+  using virtual_device::Function;
+  for (const std::size_t entries_max : {1U, 2U, 3U, 8U}) {
+    RigOptions options;
+    options.worker.only_path = CopyPathKind::kBatched;
+    options.worker.copy.batch_entries_max = entries_max;
+    options.device.batch_entries_max = entries_max;
+    WorkerRig rig(options);
+    // Two tensors, four blocks apart from each other.
+    ASSERT_EQ(rig.store(1, WorkerRig::spec({0, 2, 4, 6}, {1, 3, 5, 2})), "");
+    rig.worker().begin_step();
+    const auto results = rig.poll(1);
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_TRUE(results[0].succeeded());
+    EXPECT_EQ(results[0].num_copies, 8U);
+    EXPECT_EQ(results[0].num_bytes, 8 * 64U);
+    const auto calls = rig.device().counters().num_calls;
+    EXPECT_EQ(calls[static_cast<std::size_t>(Function::kMemcpyBatchAsync)],
+              (8 + entries_max - 1) / entries_max);
+  }
+}
+
+TEST(Worker, RefusesAndNothingHasChanged) {
+  WorkerRig rig(RigOptions{});
+  const cudaEvent_t after = rig.record(rig.compute_stream());
+  ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+  const TransferSpec other = WorkerRig::spec({3}, {3});
+  EXPECT_EQ(rig.worker().store(1, other), "job 1 is in flight");
+  EXPECT_NE(rig.worker().load(2, other, {}), "");
+  const cudaEvent_t with_none[] = {after, nullptr};
+  EXPECT_NE(rig.worker().load(2, other, with_none), "");
+  const cudaEvent_t events[] = {after};
+  // Over what a deferred store is going to read, and of what it is going to write.
+  EXPECT_NE(rig.worker().load(2, WorkerRig::spec({0}, {3}), events), "");
+  EXPECT_NE(rig.worker().load(2, WorkerRig::spec({3}, {0}), events), "");
+  EXPECT_EQ(rig.worker().store(2, WorkerRig::spec({8}, {0})), "GPU block 8 of 8");
+  EXPECT_EQ(rig.worker().counters().num_refused, 6U);
+  EXPECT_EQ(rig.worker().num_deferred(), 1U);
+  EXPECT_EQ(rig.worker().num_in_flight(), 0U);
+  rig.worker().begin_step();
+  EXPECT_EQ(rig.poll(1).size(), 1U);
+  // An id and blocks that are free again.
+  EXPECT_EQ(rig.load(1, WorkerRig::spec({3}, {0}), {after}), "");
+  EXPECT_EQ(rig.worker().shutdown().size(), 1U);
+  EXPECT_EQ(rig.worker().store(5, other), "the worker is shut down");
+  EXPECT_TRUE(rig.worker().shutdown().empty());
+  rig.check_all();
+  EXPECT_TRUE(rig.wrong().empty());
+  EXPECT_TRUE(rig.device().is_clean()) << rig.device().report();
+}
+
+TEST(Worker, AllIsGivenBack) {
+  for (const bool has_given_memory : {false, true}) {
+    RigOptions options;
+    options.has_given_memory = has_given_memory;
+    options.worker.only_path = CopyPathKind::kKernel;
+    WorkerRig rig(options);
+    const std::size_t num_streams = rig.device().num_streams();
+    for (JobId job_id = 1; job_id <= 3; ++job_id) {
+      const auto block = static_cast<std::uint32_t>(job_id);
+      ASSERT_EQ(rig.store(job_id, WorkerRig::spec({block}, {block})), "");
+    }
+    EXPECT_EQ(rig.worker().shutdown().size(), 3U);
+    EXPECT_EQ(rig.device().num_streams(), num_streams - 2);
+    // The GPU's memory is the rig's; descriptors are kept until the worker goes.
+    rig.close();
+    EXPECT_EQ(rig.device().num_allocations(), 1U);
+    EXPECT_EQ(rig.device().num_events(), 0U);
+    EXPECT_TRUE(rig.device().is_clean()) << rig.device().report();
+  }
+}
+
+TEST(Worker, OptionsThatMakeNoSenseAreRefused) {
+  const auto refusal = [](auto change) {
+    RigOptions options;
+    change(options.worker);
+    return WorkerRig(options).refusal();
+  };
+  EXPECT_EQ(refusal([](WorkerOptions& o) { o.copy.batch_entries_max = 0; }),
+            "batch_entries_max is 0");
+  virtual_device::Device device{virtual_device::Options{}};
+  const virtual_device::Installed installed(device);
+  const KVLayout layout{.tensors = {{4096, 8, 64, 64}}, .groups = {{{0, 64}}}};
+  cudaStream_t stream = nullptr;
+  ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  const WorkerOptions right{.gpu_layout = layout, .num_cpu_blocks = 2, .compute_stream = stream};
+  EXPECT_EQ(Worker::open(right).refusal, "");
+  WorkerOptions wrong = right;
+  wrong.compute_stream = nullptr;
+  EXPECT_NE(Worker::open(wrong).refusal.find("default stream"), std::string::npos);
+  wrong = right;
+  wrong.gpu_layout = {};
+  EXPECT_EQ(Worker::open(wrong).refusal, "a layout without tensors");
+  wrong = right;
+  wrong.num_cpu_blocks = 0;
+  EXPECT_EQ(Worker::open(wrong).refusal, "no host blocks");
+  wrong = right;
+  wrong.plan.block_size_factor = 0;
+  EXPECT_EQ(Worker::open(wrong).refusal, "block_size_factor is 0");
+  wrong = right;
+  std::array<std::byte, 100> memory{};
+  wrong.cpu_memory = memory;
+  EXPECT_EQ(Worker::open(wrong).refusal, "host memory of 100 bytes, expected 128");
+}
+
+}  // namespace
+}  // namespace kvfence::cuda

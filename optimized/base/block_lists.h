@@ -1,0 +1,81 @@
+#pragma once
+
+/// BlockLists: an unordered list of values for each block, in one pool of nodes. What stands in a
+/// list is looked through when its block is allocated again, and drops out then if it is over, so
+/// that nothing has to be taken out of the middle.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "contract/core/types.h"
+
+namespace kvfence::optimized {
+
+template <class T>
+class BlockLists {
+ public:
+  explicit BlockLists(std::uint32_t num_blocks) : heads_(num_blocks, kNone) {}
+
+  /// Cost: O(1), amortized while the pool grows.
+  void push(BlockId block, const T& value) {
+    KVFENCE_CHECK(block < heads_.size(), "a block beyond the pool");
+    std::uint32_t node = first_free_;
+    if (node == kNone) {
+      node = static_cast<std::uint32_t>(nodes_.size());
+      nodes_.emplace_back();
+    } else {
+      first_free_ = nodes_[node].next;
+    }
+    nodes_[node] = {value, heads_[block]};
+    heads_[block] = node;
+    ++size_;
+  }
+
+  /// Asks keep(value) of each value of the block, the newest first, and drops those that it denies.
+  /// Cost: O(values of the block).
+  template <class Keep>
+  void filter(BlockId block, const Keep& keep) {
+    KVFENCE_CHECK(block < heads_.size(), "a block beyond the pool");
+    std::uint32_t previous = kNone;
+    for (std::uint32_t node = heads_[block]; node != kNone;) {
+      const std::uint32_t next = nodes_[node].next;
+      if (keep(nodes_[node].value)) {
+        previous = node;
+      } else {
+        (previous == kNone ? heads_[block] : nodes_[previous].next) = next;
+        nodes_[node].next = first_free_;
+        first_free_ = node;
+        --size_;
+      }
+      node = next;
+    }
+  }
+
+  /// Values in all lists.
+  std::size_t size() const { return size_; }
+
+  /// Cost: O(blocks).
+  void clear() {
+    heads_.assign(heads_.size(), kNone);
+    nodes_.clear();
+    first_free_ = kNone;
+    size_ = 0;
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
+
+  struct Node {
+    T value;
+    std::uint32_t next = kNone;  ///< in the list, or of the free nodes
+  };
+
+  std::vector<std::uint32_t> heads_;  ///< [block]
+  std::vector<Node> nodes_;
+  std::uint32_t first_free_ = kNone;
+  std::size_t size_ = 0;
+};
+
+}  // namespace kvfence::optimized

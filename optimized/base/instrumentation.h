@@ -1,0 +1,142 @@
+#pragma once
+
+/// What watches, or breaks, the optimized code from inside: a value that the pool, its queue, its
+/// map, and the parts of KV-cache manager, scheduler, offloading managers and connectors each hold.
+///
+/// An instrumentation has the members of NoInstrumentation; production builds use that one,
+/// which is empty and whose hooks fold to nothing.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "optimized/pool/planted_bugs.h"
+#include "optimized/connectors/offloading/planted_connector_bugs.h"
+#include "optimized/connectors/disaggregated/planted_disaggregated_bugs.h"
+#include "optimized/connectors/multi/planted_multi_connector_bugs.h"
+#include "optimized/offload/planted_offloading_bugs.h"
+#include "optimized/connectors/simple/planted_simple_offload_bugs.h"
+#include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
+#include "optimized/tiering/planted_tiering_bugs.h"
+
+namespace kvfence::optimized {
+
+struct NoInstrumentation {
+  /// Whether planted() can be true; guards of structures that only a planted bug can break ask for
+  /// it.
+  static constexpr bool kPlants = false;
+  constexpr bool planted(PlantedBug) const { return false; }
+  constexpr bool planted(PlantedKVCacheBug) const { return false; }
+  constexpr bool planted(PlantedSchedulerBug) const { return false; }
+  constexpr bool planted(PlantedCachePolicyBug) const { return false; }
+  constexpr bool planted(PlantedOffloadingBug) const { return false; }
+  constexpr bool planted(PlantedTieringBug) const { return false; }
+  constexpr bool planted(PlantedConnectorBug) const { return false; }
+  constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
+  constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
+  constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
+  constexpr bool planted(PlantedSynchronousConnectorBug) const { return false; }
+  /// That many nodes of a linked list were read or written.
+  constexpr void on_links(std::uint32_t) const {}
+  /// One slot of the hash table was looked at.
+  constexpr void on_probe() const {}
+  /// That many entries of a block table were read or written.
+  constexpr void on_table_entries(std::size_t) const {}
+  /// That many requests were looked at.
+  constexpr void on_requests(std::uint32_t) const {}
+  /// That many words of a place set, or places of a timeline, were read or written.
+  constexpr void on_words(std::size_t) const {}
+};
+
+/// Counts the work of data structures: the O(1) claim is a test about these numbers.
+class CountingInstrumentation {
+ public:
+  static constexpr bool kPlants = false;
+  constexpr bool planted(PlantedBug) const { return false; }
+  constexpr bool planted(PlantedKVCacheBug) const { return false; }
+  constexpr bool planted(PlantedSchedulerBug) const { return false; }
+  constexpr bool planted(PlantedCachePolicyBug) const { return false; }
+  constexpr bool planted(PlantedOffloadingBug) const { return false; }
+  constexpr bool planted(PlantedTieringBug) const { return false; }
+  constexpr bool planted(PlantedConnectorBug) const { return false; }
+  constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
+  constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
+  constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
+  constexpr bool planted(PlantedSynchronousConnectorBug) const { return false; }
+  void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
+  void on_probe() const { ++num_probes_; }
+  void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
+  void on_requests(std::uint32_t num_requests) const { num_requests_ += num_requests; }
+  void on_words(std::size_t num_words) const { num_words_ += num_words; }
+
+  std::uint64_t num_links() const { return num_links_; }
+  std::uint64_t num_probes() const { return num_probes_; }
+  std::uint64_t num_table_entries() const { return num_table_entries_; }
+  std::uint64_t num_requests() const { return num_requests_; }
+  std::uint64_t num_words() const { return num_words_; }
+
+ private:
+  // Lookups are const and count too.
+  mutable std::uint64_t num_links_ = 0;
+  mutable std::uint64_t num_probes_ = 0;
+  mutable std::uint64_t num_table_entries_ = 0;
+  mutable std::uint64_t num_requests_ = 0;
+  mutable std::uint64_t num_words_ = 0;
+};
+
+/// Switches one planted bug on; kNone behaves like production.
+class PlantedInstrumentation {
+ public:
+  static constexpr bool kPlants = true;
+
+  PlantedInstrumentation() = default;
+  // Implicit, so that a pool is built from (config, PlantedBug), a manager from (config,
+  // PlantedKVCacheBug), a scheduler from (config, connector, PlantedSchedulerBug), a policy from
+  // (config, PlantedCachePolicyBug), half a connector from (spec, PlantedConnectorBug) or (spec,
+  // PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug) or (spec, storage,
+  // PlantedSynchronousConnectorBug); or with the bug in a part further down.
+  PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
+  PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
+  PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
+  PlantedInstrumentation(PlantedCachePolicyBug bug) : cache_policy_bug_(bug) {}
+  PlantedInstrumentation(PlantedOffloadingBug bug) : offloading_bug_(bug) {}
+  PlantedInstrumentation(PlantedTieringBug bug) : tiering_bug_(bug) {}
+  PlantedInstrumentation(PlantedConnectorBug bug) : connector_bug_(bug) {}
+  PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
+  PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
+  PlantedInstrumentation(PlantedSimpleOffloadBug bug) : simple_offload_bug_(bug) {}
+  PlantedInstrumentation(PlantedSynchronousConnectorBug bug) : synchronous_connector_bug_(bug) {}
+
+  bool planted(PlantedBug bug) const { return bug == bug_; }
+  bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
+  bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
+  bool planted(PlantedCachePolicyBug bug) const { return bug == cache_policy_bug_; }
+  bool planted(PlantedOffloadingBug bug) const { return bug == offloading_bug_; }
+  bool planted(PlantedTieringBug bug) const { return bug == tiering_bug_; }
+  bool planted(PlantedConnectorBug bug) const { return bug == connector_bug_; }
+  bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
+  bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
+  bool planted(PlantedSimpleOffloadBug bug) const { return bug == simple_offload_bug_; }
+  bool planted(PlantedSynchronousConnectorBug bug) const {
+    return bug == synchronous_connector_bug_;
+  }
+  void on_links(std::uint32_t) const {}
+  void on_probe() const {}
+  void on_table_entries(std::size_t) const {}
+  void on_requests(std::uint32_t) const {}
+  void on_words(std::size_t) const {}
+
+ private:
+  PlantedBug bug_ = PlantedBug::kNone;
+  PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
+  PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
+  PlantedCachePolicyBug cache_policy_bug_ = PlantedCachePolicyBug::kNone;
+  PlantedOffloadingBug offloading_bug_ = PlantedOffloadingBug::kNone;
+  PlantedTieringBug tiering_bug_ = PlantedTieringBug::kNone;
+  PlantedConnectorBug connector_bug_ = PlantedConnectorBug::kNone;
+  PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
+  PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;
+  PlantedSimpleOffloadBug simple_offload_bug_ = PlantedSimpleOffloadBug::kNone;
+  PlantedSynchronousConnectorBug synchronous_connector_bug_ = PlantedSynchronousConnectorBug::kNone;
+};
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,83 @@
+#pragma once
+
+/// KeySet: packed keys of one length, emptied in O(1).
+///
+/// An open-addressing table of indices into an arena of key bytes. A slot belongs to the set only
+/// if it carries the current epoch, so clear() touches no slot; storage is kept.
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/check.h"
+
+namespace kvfence::optimized {
+
+class KeySet {
+ public:
+  /// Requires: key is at least 8 bytes, as long as every other key of the set, and starts with the
+  /// bytes of a digest. Cost: O(1) expected.
+  void insert(std::string_view key) {
+    KVFENCE_CHECK(key.size() >= sizeof(std::uint64_t), "a packed key starts with a hash");
+    key_bytes_ = key.size();
+    if (2 * (num_keys_ + 1) > slots_.size()) grow();
+    Slot& slot = slots_[find_slot(key)];
+    if (slot.epoch == epoch_) return;
+    slot = {.epoch = epoch_, .index = num_keys_++};
+    bytes_.append(key);
+  }
+
+  bool contains(std::string_view key) const {
+    return num_keys_ > 0 && key.size() == key_bytes_ && slots_[find_slot(key)].epoch == epoch_;
+  }
+
+  void clear() {
+    bytes_.clear();
+    num_keys_ = 0;
+    if (++epoch_ != 0) return;
+    slots_.assign(slots_.size(), Slot{});
+    epoch_ = 1;
+  }
+
+ private:
+  static constexpr std::size_t kNumSlotsMin = 16;
+
+  struct Slot {
+    std::uint32_t epoch = 0;
+    std::uint32_t index = 0;
+  };
+
+  std::string_view key_at(std::uint32_t index) const {
+    return std::string_view(bytes_).substr(index * key_bytes_, key_bytes_);
+  }
+
+  /// The slot of the key, or the empty one where it belongs.
+  std::size_t find_slot(std::string_view key) const {
+    std::array<char, sizeof(std::uint64_t)> head{};
+    key.copy(head.data(), head.size());
+    const auto home = std::bit_cast<std::uint64_t>(head);
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t at = home & mask;
+    while (slots_[at].epoch == epoch_ && key_at(slots_[at].index) != key) at = (at + 1) & mask;
+    return at;
+  }
+
+  void grow() {
+    slots_.assign(slots_.empty() ? kNumSlotsMin : 2 * slots_.size(), Slot{});
+    for (std::uint32_t index = 0; index < num_keys_; ++index) {
+      slots_[find_slot(key_at(index))] = {.epoch = epoch_, .index = index};
+    }
+  }
+
+  std::vector<Slot> slots_;  ///< a power of two of them, at most half in use
+  std::string bytes_;        ///< [num_keys][key_bytes]
+  std::size_t key_bytes_ = 0;
+  std::uint32_t num_keys_ = 0;
+  std::uint32_t epoch_ = 1;
+};
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,98 @@
+#include "optimized/base/place_set.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <set>
+
+#include "optimized/base/instrumentation.h"
+
+namespace kvfence::optimized {
+namespace {
+
+using PlaceSet = BasicPlaceSet<NoInstrumentation>;
+
+class PlaceSetOfSize : public testing::TestWithParam<std::uint32_t> {};
+
+void compare_with_std_set(std::uint32_t num_places, PlaceOrder order) {
+  PlaceSet places(num_places, order);
+  std::set<Place> expected;
+  std::mt19937 random(1);
+  for (int step = 0; step < 20'000; ++step) {
+    // Close together for a while, so that words fill and fall to zero.
+    const Place place =
+        static_cast<Place>(step / 500 * 7919 + static_cast<int>(random() % 100)) % num_places;
+    switch (random() % 8) {
+      case 0:
+        if (expected.empty()) break;
+        ASSERT_EQ(places.pop_first(), *expected.begin());
+        expected.erase(expected.begin());
+        break;
+      case 1: {
+        const std::uint64_t word = places.word(place / 64);
+        ASSERT_EQ(places.take_word(place / 64), word);
+        const auto begin = expected.lower_bound(place / 64 * 64);
+        expected.erase(begin, expected.lower_bound(place / 64 * 64 + 64));
+        break;
+      }
+      case 2: {
+        // What a run may not meet goes first.
+        const std::uint64_t low = random();
+        const std::uint64_t bits = low | std::uint64_t{random()} << 32;
+        for (Place i = 0; i < 64 && place + i < num_places; ++i) {
+          places.erase(place + i);
+          expected.erase(place + i);
+        }
+        const std::uint64_t fitting = num_places - place >= 64
+                                          ? bits
+                                          : bits & ((std::uint64_t{1} << (num_places - place)) - 1);
+        places.insert_run(place, fitting);
+        for (Place i = 0; i < 64; ++i) {
+          if ((fitting >> i & 1) != 0) expected.insert(place + i);
+        }
+        break;
+      }
+      case 3:
+      case 4:
+        places.erase(place);
+        expected.erase(place);
+        break;
+      default:
+        places.insert(place);
+        expected.insert(place);
+    }
+    ASSERT_EQ(places.size(), expected.size());
+    ASSERT_EQ(places.contains(place), expected.count(place) == 1);
+    ASSERT_EQ(places.first(), expected.empty() ? PlaceSet::kNone : *expected.begin());
+    const auto from = static_cast<Place>(random() % num_places);
+    const auto next = expected.lower_bound(from);
+    ASSERT_EQ(places.next(from), next == expected.end() ? PlaceSet::kNone : *next);
+  }
+  EXPECT_FALSE(expected.empty());
+  places.clear();
+  EXPECT_EQ(places.size(), 0U);
+  EXPECT_EQ(places.first(), PlaceSet::kNone);
+  EXPECT_EQ(places.next(0), PlaceSet::kNone);
+}
+
+TEST_P(PlaceSetOfSize, AnswersAsAStdSet) { compare_with_std_set(GetParam(), PlaceOrder::kOrdered); }
+
+TEST_P(PlaceSetOfSize, AnswersAsAStdSetWithoutSummaries) {
+  compare_with_std_set(GetParam(), PlaceOrder::kPlain);
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, PlaceSetOfSize,
+                         testing::Values(64, 128, 4096, 4160, 262'144, 262'208));
+
+TEST(PlaceSet, InsertionsOfNeighboursTouchTheLowestLevelOnly) {
+  BasicPlaceSet<CountingInstrumentation> places(10'000'000, PlaceOrder::kOrdered);
+  places.insert(5'000'000);
+  const std::uint64_t before = places.instrumentation().num_words();
+  places.insert(5'000'001);
+  places.erase(5'000'000);
+  EXPECT_EQ(places.instrumentation().num_words() - before, 2U);
+}
+
+}  // namespace
+}  // namespace kvfence::optimized

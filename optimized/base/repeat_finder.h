@@ -1,0 +1,58 @@
+#pragma once
+
+/// RepeatFinder: whether a list of keys names one twice.
+///
+/// An open-addressing table of places in the list. A slot counts only if it carries the number of
+/// this search, so that a new search clears nothing; storage is kept.
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "contract/eviction/cache_policy.h"
+#include "optimized/base/key_table.h"
+
+namespace kvfence::optimized {
+
+class RepeatFinder {
+ public:
+  /// Cost: O(keys) expected.
+  bool has_repeat(std::span<const OffloadKeyView> keys) {
+    if (keys.size() < 2) return false;
+    begin(keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const std::uint32_t tag = tag_of(keys[i]);
+      std::size_t at = tag & (slots_.size() - 1);
+      for (; slots_[at].search == search_; at = (at + 1) & (slots_.size() - 1)) {
+        if (slots_[at].tag == tag && keys[slots_[at].index] == keys[i]) return true;
+      }
+      slots_[at] = {.search = search_, .tag = tag, .index = i};
+    }
+    return false;
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t search = 0;
+    std::uint32_t tag = 0;
+    std::size_t index = 0;
+  };
+
+  void begin(std::size_t num_keys) {
+    const bool is_last = search_ == std::numeric_limits<std::uint32_t>::max();
+    if (slots_.size() < 2 * num_keys || is_last) {
+      slots_.assign(std::max(slots_.size(), std::bit_ceil(2 * num_keys)), Slot{});
+      search_ = 0;
+    }
+    ++search_;
+  }
+
+  std::vector<Slot> slots_;  ///< a power of two of them, at most half in use
+  std::uint32_t search_ = 0;
+};
+
+}  // namespace kvfence::optimized

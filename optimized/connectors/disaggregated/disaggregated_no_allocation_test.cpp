@@ -1,0 +1,207 @@
+// Goal: the halves of a pair allocate nothing once they have seen their largest load, but the
+// metadata of steps that have something to tell, and what a router is told. Method: this program
+// counts every call of operator new. Request ids are short enough to be kept in the string itself.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/scheduler/scheduler.h"
+#include "optimized/base/counted_allocations.h"
+#include "optimized/connectors/disaggregated/disaggregated_connector.h"
+#include "optimized/connectors/kv_output_aggregator.h"
+
+namespace kvfence::optimized {
+namespace {
+
+constexpr RequestIndex kNumRequests = 8;
+
+/// Each read has ended when its rank looks, each notice is there at once.
+class BriskTransport final : public Transport {
+ public:
+  Seconds now() const override { return now_; }
+  ReadId read(const ReadSpec& spec) override {
+    ended_.push_back({next_read_, next_read_ % 4 != 0});
+    if (ended_.back().success) tell(/*is_heartbeat=*/false, spec.remote_request);
+    return next_read_++;
+  }
+  void get_finished_reads(std::uint32_t, std::vector<ReadResult>& out) override {
+    out.clear();
+    out.swap(ended_);
+  }
+  void send_notice(const Notice& notice) override {
+    for (const std::string& request : notice.requests) tell(notice.is_heartbeat, request);
+  }
+  void get_new_notices(std::uint32_t, std::vector<Notice>& out) override {
+    const std::size_t before = num_allocations();
+    out = notices_;
+    notices_.clear();
+    num_allocated += num_allocations() - before;
+  }
+  void close(std::uint32_t, const std::string&) override { ++num_closed; }
+
+  void advance_clock() { ++now_; }
+
+  std::size_t num_closed = 0;
+  std::size_t num_allocated = 0;  ///< by what is said here, not by who says it
+
+ private:
+  void tell(bool is_heartbeat, const std::string& request) {
+    const std::size_t before = num_allocations();
+    notices_.push_back({0, 0, is_heartbeat, {request}});
+    num_allocated += num_allocations() - before;
+  }
+
+  Seconds now_ = 0;
+  ReadId next_read_ = 0;
+  std::vector<ReadResult> ended_;
+  std::vector<Notice> notices_;
+};
+
+/// What allocations cost, by what is called.
+struct Cost {
+  std::size_t of_telling = 0;     ///< metadata that are not empty, and what a router is told
+  std::size_t of_idle_steps = 0;  ///< of steps that have nothing to tell
+  std::size_t of_the_rest = 0;    ///< of the schedulers' halves
+  std::size_t of_workers = 0;     ///< and of the aggregators
+};
+
+/// The same requests over and over, with all that concerns them.
+class World final : private ConnectorHost {
+ public:
+  explicit World(const DisaggregatedSpec& spec)
+      : producer_(make_disaggregated_producer(spec)),
+        consumer_(make_disaggregated_consumer(spec)),
+        workers_{make_disaggregated_producer_worker(spec, 0),
+                 make_disaggregated_consumer_worker(spec, 0)} {
+    report_.finished_recving.resize(1);
+  }
+
+  /// Each request is computed, offered, read or given up, decoded and gone.
+  Cost life() {
+    Cost cost;
+    for (RequestIndex index = 0; index < kNumRequests; ++index) {
+      id_ = static_cast<char>('A' + index);
+      add([&] { producer_->update_state_after_alloc(*this, prefill(index), blocks_, 0); },
+          cost.of_telling);
+      step(*producer_, 0, /*tells=*/true, cost);
+      status_ = RequestStatus::kFinishedLengthCapped;
+      add([&] { is_held_ = producer_->request_finished(*this, prefill(index), blocks_); },
+          cost.of_telling);
+      EXPECT_TRUE(is_held_);
+      prefills_.clear();
+      add([&] { producer_->take_remote_prefills(prefills_); }, cost.of_telling);
+      step(*producer_, 0, /*tells=*/true, cost);
+      step(*producer_, 0, /*tells=*/false, cost);
+      read(index, cost);
+      transport_.advance_clock();
+      step(*producer_, 0, /*tells=*/false, cost);
+    }
+    return cost;
+  }
+
+  BriskTransport& transport() { return transport_; }
+
+ private:
+  template <class Operation>
+  static void add(Operation operation, std::size_t& cost) {
+    const std::size_t before = num_allocations();
+    operation();
+    cost += num_allocations() - before;
+  }
+
+  void read(RequestIndex index, Cost& cost) {
+    const ConnectorRequest reader = view(index, prefills_.back().params);
+    add([&] { consumer_->on_new_request(reader); }, cost.of_the_rest);
+    step(*consumer_, 1, /*tells=*/true, cost);
+    add([&] { matched_ = consumer_->get_num_new_matched_tokens(reader, 0); }, cost.of_the_rest);
+    EXPECT_TRUE(matched_.load_async);
+    if (index % 3 != 0) {
+      add([&] { consumer_->update_state_after_alloc(*this, reader, blocks_, 8); }, cost.of_telling);
+    }
+    step(*consumer_, 1, /*tells=*/true, cost);
+    report_.finished_recving.front() = index;
+    add([&] { consumer_->update_connector_output(*this, report_); }, cost.of_the_rest);
+    add([&] { consumer_->request_finished(*this, reader, blocks_); },
+        index % 3 != 0 ? cost.of_the_rest : cost.of_telling);
+    step(*consumer_, 1, /*tells=*/index % 3 == 0, cost);
+    step(*consumer_, 1, /*tells=*/false, cost);
+  }
+
+  void step(KVConnector& half, std::size_t role, bool tells, Cost& cost) {
+    add([&] { metadata_ = half.build_connector_meta(*this, nothing_planned_); },
+        tells ? cost.of_telling : cost.of_idle_steps);
+    transport_.num_allocated = 0;
+    add(
+        [&] {
+          workers_[role]->start_load_kv(*metadata_, transport_);
+          workers_[role]->get_finished(transport_, reports_[role]);
+          aggregators_[role].aggregate(std::span(&reports_[role], 1), aggregated_);
+        },
+        cost.of_workers);
+    cost.of_workers -= transport_.num_allocated;
+  }
+
+  ConnectorRequest prefill(RequestIndex index) const { return view(index, prefill_params_); }
+  ConnectorRequest view(RequestIndex index, const KVTransferParams& params) const {
+    return {index, id_, request_, 8, 0, params, status_};
+  }
+  ConnectorRequest request(RequestIndex index) const override { return prefill(index); }
+  bool is_cached(BlockId) const override { return false; }
+
+  std::unique_ptr<DisaggregatedProducer> producer_;
+  std::unique_ptr<DisaggregatedConsumer> consumer_;
+  std::array<std::unique_ptr<DisaggregatedWorker>, 2> workers_;
+  std::array<KVOutputAggregator, 2> aggregators_{KVOutputAggregator(1), KVOutputAggregator(1)};
+  BriskTransport transport_;
+  Request request_{RequestSpec{}, HashConfig{}};
+  KVTransferParams prefill_params_{std::nullopt, /*do_remote_decode=*/true};
+  BlocksByGroup blocks_ = {{1, 2}};
+  std::string id_;
+  RequestStatus status_{};
+  bool is_held_ = false;
+  MatchedTokens matched_;
+  SchedulerOutput nothing_planned_;
+  std::vector<RemotePrefill> prefills_;
+  std::shared_ptr<const KVConnectorMetadata> metadata_;
+  std::array<KVConnectorWorkerOutput, 2> reports_;
+  AggregatedOutput aggregated_;
+  KVConnectorOutput report_;
+};
+
+class DisaggregatedNoAllocation : public testing::TestWithParam<Profile> {};
+
+TEST_P(DisaggregatedNoAllocation, ButWhatIsTold) {
+  DisaggregatedSpec spec;
+  spec.rules = rules_of(GetParam());
+  spec.deadline = 5;
+  World world(spec);
+  const std::size_t before = num_allocations();
+  for (int i = 0; i < 10; ++i) world.life();
+  ASSERT_GT(num_allocations(), before);  // the counter counts
+  const std::size_t num_closed = world.transport().num_closed;
+  for (int i = 0; i < 100; ++i) {
+    const Cost cost = world.life();
+    EXPECT_EQ(cost.of_idle_steps, 0U);
+    EXPECT_EQ(cost.of_the_rest, 0U);
+    EXPECT_EQ(cost.of_workers, 0U);
+    EXPECT_GT(cost.of_telling, 0U);
+    // Metadata, their lists, lists of blocks, and what a router is told.
+    EXPECT_LE(cost.of_telling, kNumRequests * 20U);
+  }
+  // By a notice or by the deadline, each was given back.
+  EXPECT_EQ(world.transport().num_closed, num_closed + 100 * kNumRequests);
+}
+
+INSTANTIATE_TEST_SUITE_P(Profiles, DisaggregatedNoAllocation, testing::ValuesIn(kProfiles),
+                         [](const auto& param) {
+                           return param.param == Profile::kV019 ? "v019" : "v023";
+                         });
+
+}  // namespace
+}  // namespace kvfence::optimized

@@ -1,0 +1,153 @@
+#pragma once
+
+/// The workers' halves of a disaggregated pair. The rules stand in
+/// contract/connectors/disaggregated/disaggregated_connector.h. Neither allocates once it has seen its largest load.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/connectors/offloading/job_map.h"
+#include "optimized/scheduler/request_heap.h"
+#include "optimized/base/request_ids.h"
+
+namespace kvfence::optimized {
+
+/// The ranks of the other engine that a rank has to do with: a run of them.
+struct PeerRanks {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+
+  bool contains(std::uint32_t rank) const { return rank >= first && rank - first < count; }
+};
+
+/// Of a rank of an engine with world_size ranks. Requires: one size divides the other.
+PeerRanks peer_ranks(std::uint32_t rank, std::uint32_t world_size, std::uint32_t other_world_size);
+
+/// A step costs the requests that it names, the notices that came, and O(log n) for each deadline
+/// that is set, renewed, dropped or passed, of the n that are waited for.
+template <class Instrumentation>
+class BasicDisaggregatedProducerWorker final : public DisaggregatedWorker {
+ public:
+  /// Requires: check_spec(spec) finds nothing, and rank is one of the producer.
+  BasicDisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank,
+                                   Instrumentation instrumentation = {});
+
+  std::unique_ptr<DisaggregatedWorker> clone() const override {
+    return std::make_unique<BasicDisaggregatedProducerWorker>(*this);
+  }
+  void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override;
+  void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override;
+
+  const Instrumentation& instrumentation() const { return instrumentation_; }
+
+ private:
+  /// A request that is expected, in a slot that another one takes over later.
+  struct Expected {
+    std::string id;
+    std::uint32_t num_missing = 0;  ///< readers that are not done with it
+    Seconds expires = 0;            ///< if it is in the heap
+    std::uint64_t number = 0;       ///< of its deadline, in the order in which they were set
+  };
+
+  bool planted(PlantedDisaggregatedBug bug) const { return instrumentation_.planted(bug); }
+
+  std::optional<std::uint32_t> find(std::string_view id) const;
+  std::uint32_t find_or_add(const std::string& id);
+  void forget(std::uint32_t slot);
+  void expire_at(std::uint32_t slot, Seconds expires);
+  void renew(std::uint32_t slot, Seconds now);
+  bool is_last_word(std::uint32_t slot, std::uint32_t rank);
+  void take_notice(const Notice& notice, Transport& transport, KVConnectorWorkerOutput& out);
+  bool has_expired(std::uint32_t slot, Seconds now) const;
+
+  /// The order of the heap.
+  auto sooner() const {
+    return [this](std::uint32_t left, std::uint32_t right) {
+      instrumentation_.on_links(1);
+      const Expected& a = expected_[left];
+      const Expected& b = expected_[right];
+      if (a.expires != b.expires && !planted(PlantedDisaggregatedBug::kReaperStopsAtUnexpired)) {
+        return a.expires < b.expires;
+      }
+      return a.number < b.number;
+    };
+  }
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  std::uint32_t rank_;
+  PeerRanks readers_;
+  std::size_t num_words_;    ///< of has_said_, a request
+  Seconds renewed_for_ = 0;  ///< by a heartbeat
+
+  std::vector<Expected> expected_;
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<std::uint64_t> has_said_;  ///< [slot][num_words_], a bit a reader
+  RequestIds slot_of_id_;
+  RequestHeap deadlines_;  ///< slots, the soonest on top
+  std::uint64_t num_deadlines_set_ = 0;
+
+  std::vector<Notice> notices_;  ///< of the call that runs
+};
+
+/// A step costs the reads that it starts and those that ended, with their blocks.
+template <class Instrumentation>
+class BasicDisaggregatedConsumerWorker final : public DisaggregatedWorker {
+ public:
+  /// Requires: check_spec(spec) finds nothing, and rank is one of the consumer.
+  BasicDisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank,
+                                   Instrumentation instrumentation = {});
+
+  std::unique_ptr<DisaggregatedWorker> clone() const override {
+    return std::make_unique<BasicDisaggregatedConsumerWorker>(*this);
+  }
+  void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override;
+  void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override;
+
+  const Instrumentation& instrumentation() const { return instrumentation_; }
+
+ private:
+  /// A request that is read, in a slot that another one takes over later.
+  struct Receiving {
+    std::string request;
+    std::vector<BlockId> local_blocks;
+    std::uint32_t num_reads = 0;  ///< that have not ended
+    bool has_failed = false;      ///< one of them
+    bool is_reported = false;     ///< only by a planted bug before the last read has ended
+  };
+
+  bool planted(PlantedDisaggregatedBug bug) const { return instrumentation_.planted(bug); }
+  void start_reads(const ConsumerMetadata::Receive& receive, Transport& transport);
+  void send_notices(const ConsumerMetadata::Receive& receive, Transport& transport);
+  void send_heartbeats(const std::vector<std::string>& requests, Transport& transport);
+  std::uint32_t add(const ConsumerMetadata::Receive& receive);
+  void end_read(std::uint32_t slot, bool success, KVConnectorWorkerOutput& out);
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  std::uint32_t rank_;
+  PeerRanks producers_;
+
+  std::vector<Receiving> receiving_;
+  std::vector<std::uint32_t> free_slots_;
+  JobMap slot_of_read_;
+
+  // Storage of single calls, kept for the next one.
+  ReadSpec read_;
+  Notice notice_;
+  std::vector<ReadResult> results_;
+};
+
+extern template class BasicDisaggregatedProducerWorker<NoInstrumentation>;
+extern template class BasicDisaggregatedProducerWorker<CountingInstrumentation>;
+extern template class BasicDisaggregatedProducerWorker<PlantedInstrumentation>;
+extern template class BasicDisaggregatedConsumerWorker<NoInstrumentation>;
+extern template class BasicDisaggregatedConsumerWorker<CountingInstrumentation>;
+extern template class BasicDisaggregatedConsumerWorker<PlantedInstrumentation>;
+
+}  // namespace kvfence::optimized

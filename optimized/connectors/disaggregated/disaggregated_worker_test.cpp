@@ -1,0 +1,331 @@
+// Goal: the workers' halves of a pair read, tell, wait and report as
+// contract/connectors/disaggregated/disaggregated_connector.h says. Method: single ranks with a scripted transport, step by
+// step.
+
+#include "optimized/connectors/disaggregated/disaggregated_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/scripted/scripted_transport.h"
+#include "optimized/connectors/disaggregated/disaggregated_connector.h"
+
+namespace kvfence::optimized {
+namespace {
+
+using Names = std::vector<std::string>;
+
+DisaggregatedSpec spec_of(std::uint32_t producers, std::uint32_t consumers) {
+  DisaggregatedSpec spec;
+  spec.producer_world_size = producers;
+  spec.consumer_world_size = consumers;
+  spec.deadline = 30;
+  return spec;
+}
+
+KVConnectorWorkerOutput run(DisaggregatedWorker& worker, const KVConnectorMetadata& metadata,
+                            ScriptedTransport& transport) {
+  worker.start_load_kv(metadata, transport);
+  KVConnectorWorkerOutput out;
+  out.finished_sending = {"left over"};
+  out.invalid_block_ids = {9};
+  worker.get_finished(transport, out);
+  return out;
+}
+
+TEST(PeerRanks, AreARunOfTheOtherEngine) {
+  const auto peers = [](std::uint32_t rank, std::uint32_t own, std::uint32_t other) {
+    const PeerRanks ranks = peer_ranks(rank, own, other);
+    return std::pair(ranks.first, ranks.count);
+  };
+  EXPECT_EQ(peers(1, 2, 2), std::pair(1U, 1U));
+  EXPECT_EQ(peers(3, 4, 2), std::pair(1U, 1U));
+  EXPECT_EQ(peers(1, 2, 6), std::pair(3U, 3U));
+}
+
+// ---- Producer ----
+
+class ProducerRank {
+ public:
+  explicit ProducerRank(const DisaggregatedSpec& spec, std::uint32_t rank = 0)
+      : worker_(make_disaggregated_producer_worker(spec, rank)) {}
+
+  /// The requests that a step reports.
+  Names step(const ProducerMetadata& metadata = {}) {
+    const KVConnectorWorkerOutput out = run(*worker_, metadata, transport_);
+    EXPECT_TRUE(out.finished_recving.empty());
+    EXPECT_TRUE(out.invalid_block_ids.empty());
+    return out.finished_sending;
+  }
+
+  Names expect(const Names& requests) {
+    ProducerMetadata metadata;
+    metadata.reqs_in_batch = requests;
+    return step(metadata);
+  }
+
+  Names send(const std::string& request, std::optional<Seconds> expires) {
+    ProducerMetadata metadata;
+    metadata.reqs_in_batch = {request};
+    metadata.reqs_to_send = {{request, expires}};
+    return step(metadata);
+  }
+
+  void notice(const std::string& request, std::uint32_t rank = 0) {
+    tell({rank, 0, false, {request}});
+  }
+  void heartbeat(const Names& requests) { tell({0, 0, true, requests}); }
+  void tell(const Notice& notice) {
+    transport_.send_notice(notice);
+    EXPECT_TRUE(transport_.deliver(num_notices_++));
+  }
+
+  ScriptedTransport& transport() { return transport_; }
+  DisaggregatedWorker& worker() { return *worker_; }
+
+ private:
+  std::unique_ptr<DisaggregatedWorker> worker_;
+  ScriptedTransport transport_;
+  NoticeId num_notices_ = 0;
+};
+
+TEST(DisaggregatedProducerWorker, ANoticeEndsAnExpectedRequest) {
+  ProducerRank rank(spec_of(1, 1));
+  EXPECT_TRUE(rank.send("A", 30).empty());
+  EXPECT_TRUE(rank.expect({"B"}).empty());
+  rank.notice("B");
+  rank.notice("A");
+  rank.notice("C");
+  EXPECT_EQ(rank.step(), (Names{"B", "A"}));
+  rank.notice("A");
+  rank.transport().advance_clock(40);
+  EXPECT_TRUE(rank.step().empty());
+}
+
+TEST(DisaggregatedProducerWorker, AllItsReadersHaveToSaySo) {
+  ProducerRank rank(spec_of(2, 6), 1);
+  rank.expect({"A"});
+  for (const std::uint32_t reader : {3U, 5U, 3U, 0U}) rank.tell({reader, 1, false, {"A"}});
+  EXPECT_TRUE(rank.step().empty());
+  rank.tell({4, 1, false, {"A"}});
+  EXPECT_EQ(rank.step(), Names{"A"});
+  // A slot that was used before has heard nothing.
+  rank.expect({"B"});
+  rank.tell({4, 1, false, {"B"}});
+  EXPECT_TRUE(rank.step().empty());
+}
+
+TEST(DisaggregatedProducerWorker, KnowsMoreReadersThanAWordHasBits) {
+  ProducerRank rank(spec_of(1, 130));
+  rank.expect({"A", "B"});
+  for (std::uint32_t reader = 0; reader < 129; ++reader) rank.notice("A", reader);
+  EXPECT_TRUE(rank.step().empty());
+  rank.notice("A", 129);
+  EXPECT_EQ(rank.step(), Names{"A"});
+}
+
+TEST(DisaggregatedProducerWorker, WhatWillNotBeReadIsForgotten) {
+  ProducerRank rank(spec_of(1, 1));
+  rank.expect({"A"});
+  ProducerMetadata metadata;
+  metadata.reqs_not_processed = {"A", "B"};
+  rank.step(metadata);
+  rank.notice("A");
+  EXPECT_TRUE(rank.step().empty());
+}
+
+TEST(DisaggregatedProducerWorker, WhatExpiresIsOverWhereverItStands) {
+  ProducerRank rank(spec_of(1, 1));
+  rank.send("A", 40);
+  rank.send("B", 20);
+  rank.send("C", 30);
+  rank.send("D", std::nullopt);
+  rank.transport().advance_clock(19);
+  EXPECT_TRUE(rank.step().empty());
+  rank.transport().advance_clock(1);
+  EXPECT_EQ(rank.step(), Names{"B"});
+  rank.transport().advance_clock(100);
+  EXPECT_EQ(rank.step(), (Names{"C", "A"}));
+  rank.notice("D");
+  EXPECT_EQ(rank.step(), Names{"D"});
+}
+
+TEST(DisaggregatedProducerWorker, WhatIsOverIsClosed) {
+  ProducerRank rank(spec_of(1, 1));
+  rank.send("A", 10);
+  rank.send("B", 40);
+  rank.transport().advance_clock(10);
+  for (const char* const request : {"A", "B"}) {
+    rank.transport().read({0, 0, "R", request, {1}, {2}});
+  }
+  EXPECT_EQ(rank.step(), Names{"A"});
+  EXPECT_EQ(rank.transport().reads().at(0).progress, TransferProgress::kFailed);
+  EXPECT_EQ(rank.transport().reads().at(1).progress, TransferProgress::kSubmitted);
+  rank.notice("B");
+  EXPECT_EQ(rank.step(), Names{"B"});
+  EXPECT_EQ(rank.transport().reads().at(1).progress, TransferProgress::kFailed);
+}
+
+TEST(DisaggregatedProducerWorker, ANoticeAtTheDeadlineFinishesOnce) {
+  ProducerRank rank(spec_of(1, 1));
+  rank.send("A", 30);
+  rank.notice("A");
+  rank.transport().advance_clock(30);
+  EXPECT_EQ(rank.step(), Names{"A"});
+  EXPECT_TRUE(rank.step().empty());
+}
+
+TEST(DisaggregatedProducerWorker, ReadersMayBeFasterThanTheProducer) {
+  ProducerRank rank(spec_of(1, 1));
+  rank.expect({"A"});
+  rank.notice("A");
+  EXPECT_EQ(rank.step(), Names{"A"});
+  ProducerMetadata metadata;
+  metadata.reqs_to_send = {{"A", 30}};
+  rank.step(metadata);
+  rank.transport().advance_clock(60);
+  EXPECT_TRUE(rank.step().empty());
+}
+
+TEST(DisaggregatedProducerWorker, AHeartbeatProlongsALease) {
+  ProducerRank rank(spec_of(1, 1));  // by 20 seconds
+  rank.send("A", 30);
+  rank.send("B", 31);
+  rank.send("C", 30);
+  rank.expect({"D"});
+  rank.transport().advance_clock(5);
+  rank.heartbeat({"A"});  // 25 is not later
+  EXPECT_TRUE(rank.step().empty());
+  rank.transport().advance_clock(25);
+  rank.heartbeat({"A", "D", "E"});  // before the deadlines are looked at
+  EXPECT_EQ(rank.step(), Names{"C"});
+  rank.transport().advance_clock(19);
+  EXPECT_EQ(rank.step(), Names{"B"});
+  rank.transport().advance_clock(1);
+  EXPECT_EQ(rank.step(), Names{"A"});
+}
+
+TEST(DisaggregatedProducerWorker, AHeartbeatGivesNoDeadline) {
+  ProducerRank rank(spec_of(1, 1));
+  rank.expect({"A"});
+  rank.heartbeat({"A"});
+  rank.step();
+  rank.transport().advance_clock(100);
+  EXPECT_TRUE(rank.step().empty());
+}
+
+TEST(DisaggregatedProducerWorker, ACloneGoesItsOwnWay) {
+  ProducerRank rank(spec_of(1, 1));
+  rank.send("A", 30);
+  const std::unique_ptr<DisaggregatedWorker> copy = rank.worker().clone();
+  ScriptedTransport transport = rank.transport();
+  rank.notice("A");
+  EXPECT_EQ(rank.step(), Names{"A"});
+  EXPECT_TRUE(run(*copy, ProducerMetadata(), transport).finished_sending.empty());
+  transport.advance_clock(30);
+  EXPECT_EQ(run(*copy, ProducerMetadata(), transport).finished_sending, Names{"A"});
+}
+
+// ---- Consumer ----
+
+class ConsumerRank {
+ public:
+  explicit ConsumerRank(const DisaggregatedSpec& spec, std::uint32_t rank = 0)
+      : worker_(make_disaggregated_consumer_worker(spec, rank)) {}
+
+  KVConnectorWorkerOutput step(const ConsumerMetadata& metadata = {}) {
+    const KVConnectorWorkerOutput out = run(*worker_, metadata, transport_);
+    EXPECT_TRUE(out.finished_sending.empty());
+    return out;
+  }
+
+  KVConnectorWorkerOutput receive(std::vector<ConsumerMetadata::Receive> list) {
+    ConsumerMetadata metadata;
+    metadata.reqs_to_recv = std::move(list);
+    return step(metadata);
+  }
+
+  void end(ReadId read, bool success = true) {
+    EXPECT_TRUE(transport_.advance(
+        read, success ? TransferProgress::kFinished : TransferProgress::kFailed));
+  }
+
+  ScriptedTransport& transport() { return transport_; }
+
+ private:
+  std::unique_ptr<DisaggregatedWorker> worker_;
+  ScriptedTransport transport_;
+};
+
+TEST(DisaggregatedConsumerWorker, ReadsFromEachOfItsProducersRanks) {
+  ConsumerRank rank(spec_of(4, 2), 1);
+  rank.receive({{"B", "A", {1, 2}, {11, 12}}});
+  ASSERT_EQ(rank.transport().reads().size(), 2U);
+  EXPECT_EQ(rank.transport().reads()[0].spec, (ReadSpec{1, 2, "B", "A", {1, 2}, {11, 12}}));
+  EXPECT_EQ(rank.transport().reads()[1].spec, (ReadSpec{1, 3, "B", "A", {1, 2}, {11, 12}}));
+  rank.end(1);
+  EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
+  rank.end(0);
+  EXPECT_EQ(rank.step().finished_recving, Names{"B"});
+  EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
+}
+
+TEST(DisaggregatedConsumerWorker, WithoutBlocksItTellsEachOfItsProducersRanks) {
+  ConsumerRank rank(spec_of(4, 2), 1);
+  EXPECT_EQ(rank.receive({{"B", "A", {}, {}}}), KVConnectorWorkerOutput());
+  EXPECT_TRUE(rank.transport().reads().empty());
+  ASSERT_EQ(rank.transport().notices().size(), 2U);
+  EXPECT_EQ(rank.transport().notices()[0].notice, (Notice{1, 2, false, {"A"}}));
+  EXPECT_EQ(rank.transport().notices()[1].notice, (Notice{1, 3, false, {"A"}}));
+}
+
+TEST(DisaggregatedConsumerWorker, HeartbeatsComeBehindWhatIsReceived) {
+  ConsumerRank rank(spec_of(2, 1));
+  ConsumerMetadata metadata;
+  metadata.reqs_to_recv = {{"B", "A", {}, {}}};
+  metadata.heartbeats = {"X", "Y"};
+  rank.step(metadata);
+  ASSERT_EQ(rank.transport().notices().size(), 4U);
+  EXPECT_EQ(rank.transport().notices()[2].notice, (Notice{0, 0, true, {"X", "Y"}}));
+  EXPECT_EQ(rank.transport().notices()[3].notice, (Notice{0, 1, true, {"X", "Y"}}));
+  rank.receive({{"C", "A", {}, {}}});
+  EXPECT_EQ(rank.transport().notices().at(4).notice, (Notice{0, 0, false, {"A"}}));
+}
+
+TEST(DisaggregatedConsumerWorker, AFailedReadMakesBlocksInvalidAndTheLastOneEndsTheRequest) {
+  ConsumerRank rank(spec_of(2, 1));
+  rank.receive({{"B", "A", {4, 3}, {11, 12}}, {"C", "A", {5}, {11}}});
+  rank.end(0, /*success=*/false);
+  KVConnectorWorkerOutput out = rank.step();
+  EXPECT_TRUE(out.finished_recving.empty());
+  EXPECT_EQ(out.invalid_block_ids, (std::vector<BlockId>{3, 4}));
+  rank.end(2, /*success=*/false);
+  rank.end(3, /*success=*/false);
+  rank.end(1);
+  out = rank.step();
+  EXPECT_EQ(out.finished_recving, (Names{"C", "B"}));
+  EXPECT_EQ(out.invalid_block_ids, std::vector<BlockId>{5});  // once
+  // A slot that was used before has not failed.
+  rank.receive({{"D", "A", {6}, {11}}});
+  rank.end(4);
+  rank.end(5);
+  out = rank.step();
+  EXPECT_EQ(out.finished_recving, Names{"D"});
+  EXPECT_TRUE(out.invalid_block_ids.empty());
+}
+
+TEST(DisaggregatedConsumerWorker, AReadThatFailsAtItsStartEndsInTheSameStep) {
+  ConsumerRank rank(spec_of(1, 1));
+  rank.transport().close(0, "A");
+  const KVConnectorWorkerOutput out = rank.receive({{"B", "A", {1}, {11}}});
+  EXPECT_EQ(out.finished_recving, Names{"B"});
+  EXPECT_EQ(out.invalid_block_ids, std::vector<BlockId>{1});
+}
+
+}  // namespace
+}  // namespace kvfence::optimized

@@ -1,0 +1,174 @@
+#pragma once
+
+/// KVOutputAggregator: one report of those of all ranks. The rules stand in
+/// contract/connectors/kv_output_aggregator.h.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/kv_output_aggregator.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/connectors/kv_connector_stats.h"
+#include "optimized/base/request_ids.h"
+
+namespace kvfence::optimized {
+
+/// How many ranks have yet to report each request that some have.
+class MissingReports {
+ public:
+  /// One rank reports it. Whether it was the last one.
+  bool count(std::string_view id, std::uint32_t num_workers) {
+    const std::optional<std::uint32_t> found = slot_of_id_.find(
+        id, [this](std::uint32_t slot) { return std::string_view(entries_[slot].id); });
+    if (!found) {
+      if (num_workers > 1) add(id, num_workers - 1);
+      return num_workers <= 1;
+    }
+    if (--entries_[*found].num_missing > 0) return false;
+    slot_of_id_.erase(id, *found);
+    free_slots_.push_back(*found);
+    return true;
+  }
+
+ private:
+  struct Entry {
+    std::string id;
+    std::uint32_t num_missing = 0;
+  };
+
+  void add(std::string_view id, std::uint32_t num_missing) {
+    std::uint32_t slot = static_cast<std::uint32_t>(entries_.size());
+    if (free_slots_.empty()) {
+      entries_.emplace_back();
+    } else {
+      slot = free_slots_.back();
+      free_slots_.pop_back();
+    }
+    entries_[slot].id = id;
+    entries_[slot].num_missing = num_missing;
+    slot_of_id_.insert(id, slot);
+  }
+
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_slots_;
+  RequestIds slot_of_id_;
+};
+
+template <class Instrumentation>
+class BasicKVOutputAggregator {
+ public:
+  /// Requires: num_workers > 0.
+  BasicKVOutputAggregator(std::uint32_t num_workers, Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation), num_workers_(num_workers) {}
+
+  /// Cost: O(what is reported), and sorting invalid blocks and jobs.
+  void aggregate(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) {
+    out.finished_sending.clear();
+    out.finished_recving.clear();
+    out.invalid_block_ids.clear();
+    out.completed_jobs.clear();
+    stats_.reset();
+    stats_of_children_.clear();
+    if (planted(PlantedConnectorBug::kFinishedAtOneStepOnly)) sending_ = recving_ = {};
+    for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
+      const KVConnectorWorkerOutput& output = outputs[rank];
+      count(rank, output.finished_sending, sending_, out.finished_sending);
+      count(rank, output.finished_recving, recving_, out.finished_recving);
+      if (rank == 0 || !planted(PlantedConnectorBug::kInvalidBlocksOfRank0)) {
+        out.invalid_block_ids.insert(out.invalid_block_ids.end(), output.invalid_block_ids.begin(),
+                                     output.invalid_block_ids.end());
+      }
+      for (const TransferResult& result : output.completed_jobs) {
+        out.completed_jobs.push_back({result.job, 1, result.success ? 0U : 1U});
+      }
+      if (rank == 0 || !planted(PlantedConnectorBug::kStatsOfRank0)) {
+        stats_.aggregate(std::span<const TransferOperations>(output.stats));
+        for (const TransferOperationsOfClass& child : output.stats_of_children) add(child);
+      }
+    }
+    std::sort(out.invalid_block_ids.begin(), out.invalid_block_ids.end());
+    out.invalid_block_ids.erase(
+        std::unique(out.invalid_block_ids.begin(), out.invalid_block_ids.end()),
+        out.invalid_block_ids.end());
+    add_up(out.completed_jobs);
+    stats_.move_to(out.stats);
+    out.stats_of_children.resize(stats_of_children_.size());
+    for (std::size_t at = 0; at < stats_of_children_.size(); ++at) {
+      out.stats_of_children[at].connector_class = std::move(stats_of_children_[at].connector_class);
+      stats_of_children_[at].stats.move_to(out.stats_of_children[at].stats);
+    }
+  }
+
+ private:
+  struct StatsOfChild {
+    std::string connector_class;
+    OffloadingConnectorStats stats;
+  };
+
+  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
+
+  void count(std::size_t rank, const std::vector<std::string>& ids, MissingReports& missing,
+             std::vector<std::string>& finished) {
+    if (planted(PlantedConnectorBug::kRank0SpeaksForAll) ||
+        instrumentation_.planted(PlantedDisaggregatedBug::kRank0SpeaksForAll)) {
+      if (rank == 0) finished.insert(finished.end(), ids.begin(), ids.end());
+      return;
+    }
+    for (const std::string& id : ids) {
+      if (missing.count(id, num_workers_)) finished.push_back(id);
+    }
+  }
+
+  /// Of a handful of classes.
+  void add(const TransferOperationsOfClass& child) {
+    for (StatsOfChild& known : stats_of_children_) {
+      if (known.connector_class != child.connector_class) continue;
+      return known.stats.aggregate(std::span<const TransferOperations>(child.stats));
+    }
+    StatsOfChild& added = stats_of_children_.emplace_back();
+    added.connector_class = child.connector_class;
+    added.stats.aggregate(std::span<const TransferOperations>(child.stats));
+  }
+
+  /// One entry a job, ascending.
+  void add_up(std::vector<CompletedJob>& jobs) const {
+    std::sort(jobs.begin(), jobs.end(), [](const CompletedJob& left, const CompletedJob& right) {
+      return left.job < right.job;
+    });
+    std::size_t size = 0;
+    for (const CompletedJob& job : jobs) {
+      if (size == 0 || jobs[size - 1].job != job.job) {
+        jobs[size++] = job;
+        continue;
+      }
+      jobs[size - 1].num_failed += job.num_failed;
+      if (planted(PlantedConnectorBug::kRepeatedJobCountedOnce)) continue;
+      jobs[size - 1].num_workers += job.num_workers;
+    }
+    jobs.resize(size);
+  }
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  std::uint32_t num_workers_;
+  MissingReports sending_;
+  MissingReports recving_;
+  OffloadingConnectorStats stats_;
+  std::vector<StatsOfChild> stats_of_children_;  ///< of MultiConnectors alone
+};
+
+using KVOutputAggregator = BasicKVOutputAggregator<NoInstrumentation>;
+
+/// Constructed from (num_workers, PlantedConnectorBug) or (num_workers, PlantedDisaggregatedBug).
+using PlantedKVOutputAggregator = BasicKVOutputAggregator<PlantedInstrumentation>;
+
+static_assert(kvfence::KVOutputAggregator<KVOutputAggregator>);
+static_assert(kvfence::KVOutputAggregator<PlantedKVOutputAggregator>);
+
+}  // namespace kvfence::optimized

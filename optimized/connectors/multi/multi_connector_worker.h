@@ -1,0 +1,208 @@
+#pragma once
+
+/// MultiConnectorWorker: the worker's half of a connector over several others. The rules of every
+/// operation stand in contract/connectors/multi/multi_connector.h. No threads: a connector belongs to one.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "contract/connectors/multi/multi_connector.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/base/request_numbers.h"
+
+namespace kvfence::optimized {
+
+template <MultiConnectorWorkerChild Child, class Instrumentation>
+class BasicMultiConnectorWorker {
+ public:
+  using Metadata = MultiConnectorMetadata<typename Child::Metadata>;
+  using WorkerMetadata = MultiConnectorWorkerMetadata<typename Child::WorkerMetadata>;
+  using Stats = std::vector<StatsOfClass<typename Child::Stats>>;
+
+  /// What is allocated later is as much as the most requests had at once, names of requests beyond
+  /// a string's own storage, and what the children and the caller take.
+  explicit BasicMultiConnectorWorker(std::vector<Child> children,
+                                     Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation), children_(std::move(children)) {
+    KVFENCE_CHECK(!children_.empty(), "a MultiConnector has children");
+  }
+
+  std::span<Child> children() { return children_; }
+
+  void handle_preemptions(const Metadata& metadata) {
+    for (std::size_t place = 0; place < children_.size(); ++place) {
+      children_[place].handle_preemptions(metadata.metadata[place]);
+      if (planted(Bug::kPreemptionsToFirstChild)) break;
+    }
+  }
+
+  void bind_connector_metadata(const Metadata& metadata) {
+    const std::vector<ExtraAsyncSaves>& extras = metadata.extra_async_saves;
+    if (planted(Bug::kExtraSavesReplaced) && !extras.empty()) extra_async_saves_.clear();
+    for (const ExtraAsyncSaves& extra : extras) {
+      const std::uint32_t* present = extra_async_saves_.find(extra.request);
+      const bool adds = present && planted(Bug::kExtraSavesAdded);
+      extra_async_saves_.set(extra.request, extra.saves + (adds ? *present : 0));
+    }
+    for (std::size_t place = 0; place < children_.size(); ++place) {
+      const std::size_t from = planted(Bug::kMetadataOfFirstChild) ? 0 : place;
+      children_[place].bind_connector_metadata(metadata.metadata[from]);
+    }
+  }
+
+  void start_load_kv() {
+    for (Child& child : children_) child.start_load_kv();
+  }
+  void wait_for_layer_load(std::string_view layer) {
+    for (Child& child : children_) child.wait_for_layer_load(layer);
+  }
+  void save_kv_layer(std::string_view layer) {
+    for (Child& child : children_) child.save_kv_layer(layer);
+  }
+  void wait_for_save() {
+    for (Child& child : children_) child.wait_for_save();
+  }
+  void clear_connector_metadata() {
+    for (Child& child : children_) child.clear_connector_metadata();
+  }
+
+  void get_finished(std::span<const std::string> finished_req_ids, FinishedTransfers& out) {
+    out.sending.clear();
+    out.recving.clear();
+    for (Child& child : children_) {
+      child.get_finished(finished_req_ids, of_child_);
+      for (std::string& request : of_child_.sending) {
+        if (!swallow(request)) out.sending.push_back(std::move(request));
+      }
+      for (std::string& request : of_child_.recving) {
+        if (planted(Bug::kReceivedSwallowed)) swallow(request);
+        out.recving.push_back(std::move(request));
+      }
+    }
+    keep_each_once(out.sending);
+    keep_each_once(out.recving);
+  }
+
+  void get_block_ids_with_load_errors(std::vector<BlockId>& out) {
+    out.clear();
+    for (Child& child : children_) {
+      child.get_block_ids_with_load_errors(out);
+      if (!out.empty() && planted(Bug::kLoadErrorsOfOneChild)) break;
+    }
+    keep_each_once(out);
+  }
+
+  bool get_kv_connector_stats(Stats& out) {
+    out.clear();
+    for (Child& child : children_) {
+      if (auto stats = child.get_kv_connector_stats()) {
+        add(out, child.connector_class(), std::move(*stats), planted(Bug::kStatsOverwritten));
+      }
+    }
+    return !out.empty();
+  }
+
+  bool build_connector_worker_meta(WorkerMetadata& out) {
+    out.metadata.clear();
+    bool has_some = false;
+    for (Child& child : children_) {
+      out.metadata.push_back(child.build_connector_worker_meta());
+      has_some |= out.metadata.back().has_value();
+    }
+    return has_some;
+  }
+
+  void aggregate(WorkerMetadata& into, const WorkerMetadata& other) const {
+    KVFENCE_CHECK(into.metadata.size() == other.metadata.size(), "ranks have the same children");
+    for (std::size_t place = 0; place < into.metadata.size(); ++place) {
+      const auto& more = other.metadata[place];
+      if (!more) continue;
+      auto& present = into.metadata[place];
+      if (present && !planted(Bug::kRankMetaOverwritten)) {
+        present->aggregate(*more);
+      } else {
+        present = more;
+      }
+    }
+  }
+
+  void aggregate(Stats& into, const Stats& other) const {
+    for (const auto& of_class : other) {
+      add(into, of_class.connector_class, of_class.stats, /*overwrites=*/false);
+      if (planted(Bug::kStatsCountedTwice)) {
+        add(into, of_class.connector_class, of_class.stats, /*overwrites=*/false);
+      }
+    }
+  }
+
+  void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const {
+    out.clear();
+    extra_async_saves_.for_each([&](std::string_view request, std::uint32_t saves) {
+      ExtraAsyncSaves& extra = out.emplace_back();
+      extra.request = request;
+      extra.saves = saves;
+    });
+  }
+
+ private:
+  using Bug = PlantedMultiConnectorBug;
+
+  bool planted(Bug bug) const { return instrumentation_.planted(bug); }
+
+  /// Whether a notice that the request is sent is not the last one.
+  bool swallow(std::string_view request) {
+    std::uint32_t* extra = extra_async_saves_.find(request);
+    if (!extra) return false;
+    if (*extra > 1) {
+      --*extra;
+    } else if (!planted(Bug::kExtraSavesStay)) {
+      extra_async_saves_.erase(request);
+    }
+    return true;
+  }
+
+  /// A handful of elements: as many as children report at once.
+  template <class T>
+  static void keep_each_once(std::vector<T>& elements) {
+    std::sort(elements.begin(), elements.end());
+    elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
+  }
+
+  static void add(Stats& stats, std::string_view connector_class, typename Child::Stats more,
+                  bool overwrites) {
+    for (auto& of_class : stats) {
+      if (of_class.connector_class != connector_class) continue;
+      if (overwrites) {
+        of_class.stats = std::move(more);
+      } else {
+        of_class.stats.aggregate(more);
+      }
+      return;
+    }
+    auto& added = stats.emplace_back();
+    added.connector_class = connector_class;
+    added.stats = std::move(more);
+  }
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  std::vector<Child> children_;
+  RequestNumbers extra_async_saves_;
+  FinishedTransfers of_child_;  ///< of the call that runs
+};
+
+template <MultiConnectorWorkerChild Child>
+using MultiConnectorWorker = BasicMultiConnectorWorker<Child, NoInstrumentation>;
+
+/// Constructed from (children, PlantedMultiConnectorBug).
+template <MultiConnectorWorkerChild Child>
+using PlantedMultiConnectorWorker = BasicMultiConnectorWorker<Child, PlantedInstrumentation>;
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,135 @@
+#pragma once
+
+/// The worker's halves of an offloading connector. The rules stand in
+/// contract/connectors/offloading/offloading_connector.h. A step costs its transfers, those that ended, the requests to
+/// flush and the finished ones.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/offloading/offloading_connector.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/connectors/kv_connector_stats.h"
+#include "optimized/base/request_ids.h"
+#include "optimized/connectors/offloading/transfers_under_way.h"
+
+namespace kvfence::optimized {
+
+/// The statistics of a step.
+class MeasuredTransfers {
+ public:
+  /// A transfer ended.
+  template <class Instrumentation>
+  void add(const TransferResult& result, bool is_store, const Instrumentation& instrumentation) {
+    using Bug = PlantedConnectorBug;
+    if (!result.success && !instrumentation.planted(Bug::kFailedTransferMeasured)) return;
+    if (result.seconds == 0 && !instrumentation.planted(Bug::kUnknownTimeCounted)) return;
+    const bool is_from_gpu = is_store != instrumentation.planted(Bug::kDirectionsSwapped);
+    stats_.record_transfer(result.num_bytes, result.seconds,
+                           is_from_gpu ? TransferType{"GPU", "CPU"} : TransferType{"CPU", "GPU"});
+  }
+
+  template <class Instrumentation>
+  void report(const Instrumentation& instrumentation, KVConnectorWorkerOutput& out) {
+    if (instrumentation.planted(PlantedConnectorBug::kStatsKept)) {
+      out.stats.assign(stats_.data().begin(), stats_.data().end());
+    } else {
+      stats_.move_to(out.stats);
+    }
+  }
+
+ private:
+  OffloadingConnectorStats stats_;
+};
+
+/// Without Rules::offload_fences_reuse: numbers its transfers itself.
+template <class Instrumentation>
+class BasicHoldingConnectorWorker final : public KVConnectorWorker {
+ public:
+  explicit BasicHoldingConnectorWorker(Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<BasicHoldingConnectorWorker>(*this);
+  }
+  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void get_finished(const KVConnectorMetadata& metadata,
+                    std::span<const std::string> finished_requests, TransferEngine& engine,
+                    KVConnectorWorkerOutput& out) override;
+
+ private:
+  static constexpr std::uint32_t kNone = TransfersUnderWay::kNone;
+
+  /// A request that stored something since it was last reported as sent.
+  struct Storing {
+    std::string id;
+    std::uint32_t first_store = kNone;  ///< of those under way, the newest
+    bool is_finished = false;           ///< it waits for the end of its stores
+  };
+
+  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
+  std::optional<std::uint32_t> find_storing(std::string_view id) const;
+  std::uint32_t find_or_add_storing(const std::string& id);
+  void erase_storing(std::uint32_t at);
+  void forget_stores(std::string_view id);
+  void disown(std::uint32_t at);
+  void flush(const OffloadingConnectorMetadata& metadata, TransferEngine& engine);
+  void end_store(std::uint32_t slot, KVConnectorWorkerOutput& out);
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  MeasuredTransfers measured_;
+  JobId next_job_ = 0;
+  TransferQueue queue_;
+  TransfersUnderWay transfers_;
+  std::vector<Storing> storing_;
+  std::vector<std::uint32_t> free_storing_;
+  RequestIds storing_of_id_;
+
+  // Storage of single calls, kept for the next one.
+  TransferJob numbered_;
+  std::vector<JobId> to_flush_;
+  std::vector<TransferResult> results_;
+};
+
+/// With it: transfers have the scheduler's numbers.
+template <class Instrumentation>
+class BasicFencingConnectorWorker final : public KVConnectorWorker {
+ public:
+  explicit BasicFencingConnectorWorker(Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<BasicFencingConnectorWorker>(*this);
+  }
+  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void get_finished(const KVConnectorMetadata& metadata,
+                    std::span<const std::string> finished_requests, TransferEngine& engine,
+                    KVConnectorWorkerOutput& out) override;
+
+ private:
+  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
+  void queue_stores(const OffloadingConnectorMetadata& metadata, TransferEngine& engine);
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  MeasuredTransfers measured_;
+  TransferQueue queue_;
+  TransfersUnderWay transfers_;
+  std::vector<TransferResult> results_;  ///< of the call that runs
+};
+
+extern template class BasicHoldingConnectorWorker<NoInstrumentation>;
+extern template class BasicHoldingConnectorWorker<PlantedInstrumentation>;
+extern template class BasicFencingConnectorWorker<NoInstrumentation>;
+extern template class BasicFencingConnectorWorker<PlantedInstrumentation>;
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,96 @@
+#pragma once
+
+/// What a connector's worker half keeps of its transfers: those that wait to be submitted, and
+/// those that are under way, by number.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "contract/connectors/disaggregated/transfer_engine.h"
+#include "optimized/connectors/offloading/job_map.h"
+
+namespace kvfence::optimized {
+
+/// Transfers in order, until they are submitted. Keeps the storage of what it held.
+class TransferQueue {
+ public:
+  void push(const TransferJob& job) {
+    if (size_ == jobs_.size()) jobs_.emplace_back();
+    jobs_[size_++] = job;
+  }
+
+  /// The one pushed last. Requires: not empty.
+  TransferJob& back() { return jobs_[size_ - 1]; }
+
+  void submit_all(TransferEngine& engine) {
+    for (std::size_t index = 0; index < size_; ++index) engine.transfer_async(jobs_[index]);
+    size_ = 0;
+  }
+
+  void clear() { size_ = 0; }
+
+ private:
+  std::vector<TransferJob> jobs_;
+  std::size_t size_ = 0;
+};
+
+/// What is kept of a transfer under way.
+struct TransferUnderWay {
+  static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
+
+  JobId job = 0;
+  bool is_store = false;
+  std::string request;
+  std::vector<BlockId> gpu_blocks;  ///< of a load: what it does not bring if it fails
+  // The stores of one request, linked by whoever needs that.
+  std::uint32_t owner = kNone;
+  std::uint32_t previous = kNone;
+  std::uint32_t next = kNone;
+};
+
+/// Transfers by number, in slots that keep their storage.
+class TransfersUnderWay {
+ public:
+  static constexpr std::uint32_t kNone = JobMap::kNone;
+
+  std::uint32_t find(JobId job) const { return slot_of_job_.find(job); }
+
+  /// Its slot. Requires: no transfer of that number is there.
+  std::uint32_t insert(JobId job, const TransferJob& transfer) {
+    std::uint32_t slot = static_cast<std::uint32_t>(transfers_.size());
+    if (free_slots_.empty()) {
+      transfers_.emplace_back();
+    } else {
+      slot = free_slots_.back();
+      free_slots_.pop_back();
+    }
+    TransferUnderWay& entry = transfers_[slot];
+    entry.job = job;
+    entry.is_store = transfer.spec.is_store;
+    entry.request = transfer.request;
+    entry.gpu_blocks.clear();
+    if (!entry.is_store) entry.gpu_blocks = transfer.spec.gpu_blocks;
+    slot_of_job_.insert(job, slot);
+    return slot;
+  }
+
+  /// What it said stays readable until the next insertion.
+  void erase(std::uint32_t slot) {
+    slot_of_job_.erase(transfers_[slot].job);
+    free_slots_.push_back(slot);
+  }
+
+  std::size_t size() const { return slot_of_job_.size(); }
+
+  TransferUnderWay& operator[](std::uint32_t slot) { return transfers_[slot]; }
+  const TransferUnderWay& operator[](std::uint32_t slot) const { return transfers_[slot]; }
+
+ private:
+  std::vector<TransferUnderWay> transfers_;
+  std::vector<std::uint32_t> free_slots_;
+  JobMap slot_of_job_;
+};
+
+}  // namespace kvfence::optimized

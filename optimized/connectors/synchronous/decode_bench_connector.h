@@ -1,0 +1,85 @@
+#pragma once
+
+/// Both halves of the DecodeBenchConnector. The rules stand in contract/connectors/synchronous/synchronous_connector.h.
+///
+/// The scheduler's half costs a step the fills that it tells, and each call O(1) but for the blocks
+/// of a fill. What is allocated is the metadata of steps that have fills.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "contract/scheduler/scheduler.h"
+#include "contract/connectors/synchronous/synchronous_connector.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/scheduler/request_list.h"
+
+namespace kvfence::optimized {
+
+template <class Instrumentation>
+class BasicDecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler {
+ public:
+  /// Requires: check_spec(spec) finds nothing.
+  explicit BasicDecodeBenchConnectorScheduler(const SynchronousConnectorSpec& spec,
+                                              Instrumentation instrumentation = {});
+
+  std::unique_ptr<KVConnector> clone() const override {
+    return std::make_unique<BasicDecodeBenchConnectorScheduler>(*this);
+  }
+  void on_new_request(const ConnectorRequest&) override {}
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                           std::uint32_t num_local_tokens) override;
+  void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks,
+                                std::uint32_t num_external_tokens) override;
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& host, const SchedulerOutput& output) override;
+  void update_connector_output(ConnectorHost&, const KVConnectorOutput&) override {}
+  bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
+                        const BlocksByGroup& blocks) override;
+  void take_events(std::vector<KVCacheEvent>&) override {}
+  bool reset_cache() override { return true; }
+
+  void filled_requests(std::vector<RequestIndex>& out) const override { filled_.copy_to(out); }
+
+  const Instrumentation& instrumentation() const { return instrumentation_; }
+
+ private:
+  using Fill = SynchronousConnectorMetadata::Fill;
+
+  bool planted(PlantedSynchronousConnectorBug bug) const { return instrumentation_.planted(bug); }
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  std::uint32_t block_size_;
+  RequestList filled_;
+  std::vector<Fill> fills_;      ///< that no metadata told of
+  std::vector<Fill> last_fill_;  ///< at most one; for a planted bug
+  std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
+};
+
+extern template class BasicDecodeBenchConnectorScheduler<NoInstrumentation>;
+extern template class BasicDecodeBenchConnectorScheduler<CountingInstrumentation>;
+extern template class BasicDecodeBenchConnectorScheduler<PlantedInstrumentation>;
+
+/// The worker's half of one rank. A call costs the slots that it fills.
+template <class Instrumentation>
+class BasicDecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
+ public:
+  explicit BasicDecodeBenchConnectorWorker(Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation) {}
+
+  void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
+                     SynchronousWorkerReport& report) override;
+  void save_kv_layer(const SynchronousConnectorMetadata&, std::uint32_t, const ScriptedKVCache&,
+                     SynchronousWorkerReport&) override {}
+
+ private:
+  bool planted(PlantedSynchronousConnectorBug bug) const { return instrumentation_.planted(bug); }
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+};
+
+extern template class BasicDecodeBenchConnectorWorker<NoInstrumentation>;
+extern template class BasicDecodeBenchConnectorWorker<PlantedInstrumentation>;
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,190 @@
+// Goal: a step costs a synchronous connector's half the requests that join it and the blocks that
+// it tells, a call its own request. Method: count the requests and table entries that are looked
+// at, from 10^2 to 10^5 requests that decode, are filled or have a name, and compare. A scan would
+// grow with that number.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/scheduler/scheduler.h"
+#include "optimized/connectors/synchronous/decode_bench_connector.h"
+#include "optimized/connectors/synchronous/example_connector.h"
+
+namespace kvfence::optimized {
+namespace {
+
+constexpr std::uint32_t kBlockSize = 4;
+constexpr std::uint32_t kNumTokens = 10;
+
+SynchronousConnectorSpec spec_of(SynchronousConnectorKind kind) {
+  SynchronousConnectorSpec spec;
+  spec.kind = kind;
+  spec.kv_cache.pool.hash.algorithm = HashAlgorithm::kXxhashCbor;
+  spec.kv_cache.pool.hash.hash_block_size = kBlockSize;
+  spec.kv_cache.groups = {{.block_size = kBlockSize}};
+  return spec;
+}
+
+/// Which folders there are is all that a scheduler's half asks for.
+class FoldersOnly final : public SharedStorage {
+ public:
+  explicit FoldersOnly(bool all_exist) : all_exist_(all_exist) {}
+  bool folder_exists(std::string_view) const override { return all_exist_; }
+  bool save(std::string_view, std::uint32_t, std::span<const KVSymbol>) override { return false; }
+  bool load(std::string_view, std::uint32_t, std::span<KVSymbol>) override { return false; }
+  void fail_next(std::uint32_t, FileOperation) override {}
+  void make_folder(std::string_view) override {}
+  void put_file(std::string_view, std::uint32_t, std::span<const KVSymbol>) override {}
+  bool remove_folder(std::string_view) override { return false; }
+  bool remove_file(std::string_view, std::uint32_t) override { return false; }
+  bool truncate_file(std::string_view, std::uint32_t) override { return false; }
+  void folders(std::vector<std::string>&) const override {}
+  void files(std::vector<StoredFile>&) const override {}
+
+ private:
+  bool all_exist_;
+};
+
+/// Many requests of one prompt that the connector has seen and that decode in each step; and one
+/// more.
+template <class Connector>
+class Crowd final : private ConnectorHost {
+ public:
+  template <class... Arguments>
+  Crowd(std::uint32_t num_requests, SynchronousConnectorKind kind, const Arguments&... arguments)
+      : connector_(spec_of(kind), arguments...),
+        request_(RequestSpec{std::vector<TokenId>(kNumTokens, 7), {}, {}, {}},
+                 spec_of(kind).kv_cache.pool.hash),
+        num_decoding_(num_requests) {
+    for (RequestIndex index = 0; index < num_requests; ++index) {
+      const std::uint32_t num_found = look_up(index);
+      admit(index, num_found);
+      join(index, num_found, /*resumed=*/false);
+    }
+    step();
+  }
+
+  RequestIndex another() const { return num_decoding_; }
+  std::uint32_t look_up(RequestIndex index) {
+    return connector_.get_num_new_matched_tokens(request(index), 0).num_tokens.value_or(0);
+  }
+  void admit(RequestIndex index, std::uint32_t num_external_tokens) {
+    connector_.update_state_after_alloc(*this, request(index), blocks_, num_external_tokens);
+  }
+  void finish(RequestIndex index) { connector_.request_finished(*this, request(index), blocks_); }
+
+  /// All that is known decodes.
+  void decode() {
+    for (RequestIndex index = 0; index < num_decoding_; ++index) {
+      output_.scheduled.push_back({index, 1, 0, true});
+      output_.scheduled_cached_reqs.emplace_back().request = index;
+    }
+  }
+  void join(RequestIndex index, std::uint32_t num_computed_tokens, bool resumed) {
+    output_.scheduled.push_back({index, kNumTokens - num_computed_tokens, 0, true});
+    const auto first_list = static_cast<std::uint32_t>(output_.block_lists.size());
+    output_.block_lists.append(blocks_.front());
+    output_.block_lists.end_list();
+    if (resumed) {
+      SchedulerOutput::Cached& data = output_.scheduled_cached_reqs.emplace_back();
+      data.request = index;
+      data.resumed = true;
+      data.num_computed_tokens = num_computed_tokens;
+      data.first_list = first_list;
+    } else {
+      output_.scheduled_new_reqs.push_back({index, num_computed_tokens, first_list});
+    }
+  }
+  void step() {
+    told_ = std::static_pointer_cast<const SynchronousConnectorMetadata>(
+        connector_.build_connector_meta(*this, output_));
+    output_ = {};
+  }
+
+  template <class Operation>
+  std::uint64_t cost(Operation operation) {
+    const CountingInstrumentation& counts = connector_.instrumentation();
+    const auto sum = [&counts] { return counts.num_table_entries() + counts.num_requests(); };
+    const std::uint64_t before = sum();
+    operation();
+    return sum() - before;
+  }
+
+  const SynchronousConnectorMetadata& told() const { return *told_; }
+
+ private:
+  ConnectorRequest request(RequestIndex index) const override {
+    return {index, "r", request_, kNumTokens, 0, params_};
+  }
+  bool is_cached(BlockId) const override { return false; }
+
+  Connector connector_;
+  Request request_;
+  std::uint32_t num_decoding_;
+  BlocksByGroup blocks_ = {{1, 2, 3}};
+  KVTransferParams params_;
+  SchedulerOutput output_;
+  std::shared_ptr<const SynchronousConnectorMetadata> told_;
+};
+
+class SynchronousConnectorOperationCount : public testing::TestWithParam<std::uint32_t> {};
+
+using ExampleCrowd = Crowd<BasicExampleConnectorScheduler<CountingInstrumentation>>;
+using DecodeBenchCrowd = Crowd<BasicDecodeBenchConnectorScheduler<CountingInstrumentation>>;
+
+TEST_P(SynchronousConnectorOperationCount, AStoreCostsItsRequestAndItsBlocks) {
+  const FoldersOnly storage(/*all_exist=*/false);
+  ExampleCrowd crowd(GetParam(), SynchronousConnectorKind::kExample, storage);
+  ASSERT_EQ(crowd.told().transfers.size(), GetParam());
+  crowd.decode();
+  EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 0U);
+  EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 0U); }), 1U);
+  EXPECT_EQ(crowd.cost([&] { crowd.admit(crowd.another(), 0); }), 1U);
+  crowd.decode();
+  crowd.join(crowd.another(), 0, /*resumed=*/false);
+  EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 4U);  // its match, its tokens, two blocks
+  EXPECT_EQ(crowd.told().transfers.size(), 1U);
+  EXPECT_EQ(crowd.cost([&] { crowd.finish(0); }), 0U);
+}
+
+TEST_P(SynchronousConnectorOperationCount, ALoadCostsItsRequestAndItsBlocks) {
+  const FoldersOnly storage(/*all_exist=*/true);
+  ExampleCrowd crowd(GetParam(), SynchronousConnectorKind::kExample, storage);
+  ASSERT_EQ(crowd.told().transfers.size(), GetParam());
+  EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 8U); }), 1U);
+  crowd.admit(crowd.another(), 8);
+  crowd.decode();
+  crowd.join(crowd.another(), 8, /*resumed=*/false);
+  EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 2U);  // two blocks
+  EXPECT_EQ(crowd.told().transfers.size(), 1U);
+  crowd.admit(crowd.another(), 8);
+  crowd.decode();
+  crowd.join(crowd.another(), 8, /*resumed=*/true);
+  EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 4U);  // it, its tokens, two blocks
+  EXPECT_EQ(crowd.told().transfers.size(), 1U);
+}
+
+TEST_P(SynchronousConnectorOperationCount, AFillCostsItsBlocks) {
+  DecodeBenchCrowd crowd(GetParam(), SynchronousConnectorKind::kDecodeBench);
+  ASSERT_EQ(crowd.told().fills.size(), GetParam());
+  EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 9U); }), 1U);
+  EXPECT_EQ(crowd.cost([&] { crowd.admit(crowd.another(), 9); }), 4U);  // and three blocks
+  crowd.decode();
+  crowd.join(crowd.another(), 9, /*resumed=*/false);
+  EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 0U);
+  EXPECT_EQ(crowd.told().fills.size(), 1U);
+  EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 0U); }), 1U);
+  EXPECT_EQ(crowd.cost([&] { crowd.finish(GetParam() / 2); }), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, SynchronousConnectorOperationCount,
+                         testing::Values(100, 1'000, 10'000, 100'000));
+
+}  // namespace
+}  // namespace kvfence::optimized

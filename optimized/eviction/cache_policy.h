@@ -1,0 +1,160 @@
+#pragma once
+
+/// CachePolicy: LRU and ARC at O(1) a block, without an allocation in steady state.
+///
+/// Blocks and ghosts are entries of one table of keys. Their lists are timelines
+/// (optimized/base/timeline.h): T1 and T2 share one, where those that are not idle stand apart; B1 and
+/// B2 share the other. So the oldest block that can go is the first of a list, whatever is being
+/// read or written before it, and protecting a block means counting it among the busy ones for the
+/// time of the call. LRU is ARC without T2 and without ghosts: its target stays 0.
+///
+/// The rules of every operation stand in contract/eviction/cache_policy.h. No threads: a policy belongs to
+/// one.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "contract/eviction/cache_policy.h"
+#include "contract/core/status.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/base/key_table.h"
+#include "optimized/base/timeline.h"
+
+namespace kvfence::optimized {
+
+template <class Instrumentation>
+class BasicCachePolicy {
+  enum class List : std::uint8_t { kT1, kT2, kB1, kB2 };
+
+  struct Block {
+    Place place = 0;  ///< in the timeline of its list
+    std::int32_t ref_cnt = kNotReady;
+    SlotId slot = 0;
+    List list = List::kT1;
+  };
+
+  using Table = BasicKeyTable<Block, Instrumentation>;
+
+ public:
+  /// Requires: capacity <= 2^28.
+  /// Cost: O(capacity); all allocations but those of the lists that the caller passes in, one list
+  /// as long as the longest eviction, and of keys beyond 42 bytes.
+  explicit BasicCachePolicy(const CachePolicyConfig& config, Instrumentation instrumentation = {});
+
+  bool get(OffloadKeyView key, BlockStatus& out) const;
+  ErrorCode insert(OffloadKeyView key, SlotId slot);
+  ErrorCode remove(OffloadKeyView key);
+  ErrorCode make_ready(OffloadKeyView key);
+  ErrorCode acquire(OffloadKeyView key);
+  ErrorCode release(OffloadKeyView key);
+  void touch(std::span<const OffloadKeyView> keys);
+
+  /// Cost: O(num_blocks + protected); a refusal O(protected). Nothing is skipped.
+  bool evict(std::uint32_t num_blocks, std::span<const OffloadKeyView> protected_keys,
+             std::vector<EvictedBlock>& out);
+
+  /// Cost: O(capacity).
+  void clear();
+
+  std::uint32_t size() const { return num_held_; }
+  void lists(PolicyLists& out) const;
+  const CachePolicyConfig& config() const { return config_; }
+
+  // What follows is for the manager, which looks a key up once and has checked its arguments.
+
+  using Index = typename Table::Index;
+  static constexpr Index kNone = Table::kNone;
+
+  /// The block of a key, or kNone. Good until the block goes.
+  [[gnu::always_inline]] Index find(OffloadKeyView key) const {
+    const Index index = table_.find(key);
+    return index != kNone && is_held(table_[index]) ? index : kNone;
+  }
+
+  std::int32_t ref_cnt(Index index) const { return table_[index].ref_cnt; }
+  SlotId slot(Index index) const { return table_[index].slot; }
+  OffloadKeyView key_of(Index index) const { return table_.key_of(index); }
+  void set_ref_cnt(Index index, std::int32_t ref_cnt);
+  void remove(Index index);
+
+  /// Requires: the key is not held, and fewer than capacity blocks are.
+  Index insert_new(OffloadKeyView key, SlotId slot);
+
+  /// As above; the ones that went are victims().
+  bool evict(std::uint32_t num_blocks, std::span<const Index> protected_blocks);
+
+  /// What the last evict let go, in the order of choice. key_of and slot of them are good until the
+  /// next insertion.
+  std::span<const Index> victims() const { return victims_; }
+
+  /// For a lookup that will follow: first the one, and some lookups later the other.
+  void prefetch(OffloadKeyView key) const { table_.prefetch(key); }
+  void prefetch_entry(OffloadKeyView key) const { table_.prefetch_entry(key); }
+
+  /// For who looks keys up in turn, at each of them.
+  void prefetch_ahead(std::span<const OffloadKeyView> keys, std::size_t i) const {
+    if (i + kKeysAhead < keys.size()) prefetch(keys[i + kKeysAhead]);
+    if (i + kKeysAhead / 2 < keys.size()) prefetch_entry(keys[i + kKeysAhead / 2]);
+  }
+
+  /// The parts, for their instrumentation.
+  const Table& table() const { return table_; }
+  const BasicTimeline<Instrumentation>& resident() const { return resident_; }
+  const BasicTimeline<Instrumentation>& ghosts() const { return ghosts_; }
+
+ private:
+  /// A lookup of a list is announced so many keys ahead.
+  static constexpr std::size_t kKeysAhead = 16;
+
+  bool planted(PlantedCachePolicyBug bug) const { return instrumentation_.planted(bug); }
+
+  /// The lists of resident_: what is idle in T1, what is idle in T2, what is not idle.
+  static constexpr std::size_t kBusy = 2;
+  static std::size_t idle(List list) { return static_cast<std::size_t>(list); }
+  static std::size_t part_of(const Block& block) {
+    return block.ref_cnt == 0 ? idle(block.list) : kBusy;
+  }
+  static std::size_t ghost_part(List list) { return list == List::kB1 ? 0 : 1; }
+
+  static bool is_held(const Block& block) { return block.list <= List::kT2; }
+  bool is_arc() const { return config_.policy == EvictionPolicy::kARC; }
+
+  Index admit(OffloadKeyView key, const typename Table::Search& found, SlotId slot);
+  void touch(OffloadKeyView key);
+  void move_to_end(Index index, List list);
+  void adapt_target(List ghost_list);
+  void count_as_busy(std::span<const Index> blocks, bool is_busy);
+  bool choose(std::uint32_t num_blocks);
+  void let_go(List list, std::uint32_t num_blocks);
+  void remember(Index index, List ghost_list);
+  void keep_ghost(Index index);
+  void expose_busy_blocks();
+  void hide_busy_blocks();
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  CachePolicyConfig config_;
+  double target_t1_size_ = 0;
+  std::uint32_t num_held_ = 0;
+  std::uint32_t num_in_t1_ = 0;
+  Table table_;
+  BasicTimeline<Instrumentation> resident_;
+  BasicTimeline<Instrumentation> ghosts_;  ///< B1, B2
+  std::vector<Index> victims_;
+  std::vector<Index> protected_;  ///< of the call of evict that runs
+};
+
+extern template class BasicCachePolicy<NoInstrumentation>;
+extern template class BasicCachePolicy<CountingInstrumentation>;
+extern template class BasicCachePolicy<PlantedInstrumentation>;
+
+using CachePolicy = BasicCachePolicy<NoInstrumentation>;
+
+/// Constructed from (config, PlantedCachePolicyBug).
+using PlantedCachePolicy = BasicCachePolicy<PlantedInstrumentation>;
+
+static_assert(kvfence::CachePolicy<CachePolicy>);
+static_assert(kvfence::CachePolicy<PlantedCachePolicy>);
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,92 @@
+#pragma once
+
+/// The files of a file tier: one block at a time, from whichever thread. What each operation does,
+/// in which order, stands in contract/tiering/file_tier.h; the format and the guarantees in README.md.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_set>
+
+#include "contract/tiering/file_mapper.h"
+#include "contract/tiering/file_tier.h"
+#include "optimized/files/block_file_header.h"
+#include "optimized/files/file_operations.h"
+#include "optimized/files/planted_file_tier_bugs.h"
+#include "optimized/files/writer_names.h"
+
+namespace kvfence::optimized {
+
+/// Blocks of one size. Every member may be called from several threads; `files` outlives it.
+template <class Bugs>
+class BasicBlockFiles {
+ public:
+  /// Makes the folders, writes config.json where it is missing, reclaims what dead writers left,
+  /// and becomes a writer. Where that fails, blocks can be loaded and each store tries again.
+  /// Requires: check_config(config) finds nothing wrong
+  BasicBlockFiles(const FileTierConfig& config, std::size_t block_bytes, FileOperations& files,
+                  Bugs bugs);
+  BasicBlockFiles(const BasicBlockFiles&) = delete;
+  BasicBlockFiles& operator=(const BasicBlockFiles&) = delete;
+  ~BasicBlockFiles() { release(); }
+
+  /// Whether the key's block can be expected to load. One file operation, short of memory lookups.
+  bool contains(OffloadKeyView key);
+
+  /// Whether a file has the block now. block has block_bytes bytes.
+  bool store(OffloadKeyView key, std::span<const std::byte> block);
+
+  /// Whether the block is what was stored; if not, its bytes are anything.
+  bool load(OffloadKeyView key, std::span<std::byte> block);
+
+  /// Is no writer any more: nothing may be stored from now on.
+  void release();
+
+  /// The negative errno for which this is no writer, or 0: what an operator is to be told.
+  int writer_error() const { return writer_error_; }
+
+ private:
+  enum class Reading : std::uint8_t { kWhole, kBad, kFailed };
+
+  int become_writer();
+  void make_folders(const std::string& path);
+  void write_run_config();
+  FileHandle create_temporary(std::string& path);
+  bool write_file(FileHandle file, OffloadKeyView key, std::span<const std::byte> block);
+  bool write_all(FileHandle file, std::span<const std::byte> bytes);
+  bool publish(const std::string& temporary, const std::string& path);
+  void remove_temporary(const std::string& path);
+  Reading read_file(FileHandle file, OffloadKeyView key, std::span<std::byte> block);
+  /// How many bytes came before the file ended, or a negative errno.
+  std::int64_t read_all(FileHandle file, std::span<std::byte> bytes);
+  bool has_file(const std::string& path);
+  bool is_doubtful(OffloadKeyView key);
+  void set_doubtful(OffloadKeyView key, bool doubtful);
+
+  bool planted(PlantedFileTierBug bug) const { return bugs_.planted(bug); }
+
+  const FileMapper mapper_;
+  const std::int64_t file_bytes_;
+  const bool sync_data_;
+  FileOperations& files_;
+  [[no_unique_address]] const Bugs bugs_;
+  const std::string writers_path_;
+  WriterNames names_;
+  std::mutex claim_mutex_;
+  std::atomic<std::uint32_t> num_claims_ = 0;
+  std::atomic<int> writer_error_ = 0;
+  /// A temporary file could not be removed; its lock file has to stay until it is reclaimed.
+  std::atomic<bool> left_temporary_ = false;
+  std::mutex doubtful_mutex_;
+  std::unordered_set<OffloadKey> doubtful_;
+};
+
+using BlockFiles = BasicBlockFiles<NoFileTierBugs>;
+
+extern template class BasicBlockFiles<NoFileTierBugs>;
+extern template class BasicBlockFiles<PlantedFileTierBugs>;
+
+}  // namespace kvfence::optimized

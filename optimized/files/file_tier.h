@@ -1,0 +1,73 @@
+#pragma once
+
+/// The file tier: blocks as files, moved by a pool of threads. Its rules stand in
+/// contract/tiering/file_tier.h and contract/tiering/secondary_tier.h, the format of its files in README.md.
+///
+/// Several tiers, of one process or of many, may use the same folders at a time: what one has
+/// stored the others find.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/tiering/file_tier.h"
+#include "optimized/files/block_files.h"
+#include "optimized/files/dual_queue_thread_pool.h"
+#include "optimized/files/file_operations.h"
+
+namespace kvfence::optimized {
+
+/// A SecondaryTier. Bugs: NoFileTierBugs (production) or PlantedFileTierBugs.
+template <class Bugs>
+class BasicFileTier {
+ public:
+  /// Opens the folders and starts the threads. `files` outlives the tier. A folder that cannot be
+  /// used does not keep a tier from being built: its stores fail, and writer_error tells why.
+  /// Requires: check_config(config) finds nothing wrong; primary has slots of 1 byte or more.
+  /// Throws std::system_error if the system has no more threads.
+  BasicFileTier(const FileTierConfig& config, PrimaryKvView primary, FileOperations& files,
+                Bugs bugs = Bugs());
+  BasicFileTier(BasicFileTier&&) noexcept = default;
+  BasicFileTier& operator=(BasicFileTier&&) noexcept = default;
+  /// As shutdown.
+  ~BasicFileTier() = default;
+
+  LookupResult lookup(OffloadKeyView key, const RequestContext& request);
+  void submit_store(const TierJob& job);
+  void submit_load(const TierJob& job);
+  void get_finished_jobs(std::vector<JobResult>& out);
+  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
+  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kBlockLevel; }
+  void on_request_finished(const RequestContext&) {}
+  void on_schedule_end() {}
+  void shutdown();
+  std::string_view tier_type() const { return "fs"; }
+
+  /// Returns when every job that was submitted is over.
+  void wait_idle();
+
+  /// The errno for which stores fail at present, because nothing can be written below the folder;
+  /// 0 if there is none.
+  int writer_error() const;
+
+ private:
+  /// Stays at its place when the tier is moved: threads point into it.
+  struct State;
+
+  void submit(const TierJob& job, DualQueueThreadPool::Queue queue);
+
+  std::shared_ptr<State> state_;
+};
+
+using FileTier = BasicFileTier<NoFileTierBugs>;
+using PlantedFileTier = BasicFileTier<PlantedFileTierBugs>;
+
+extern template class BasicFileTier<NoFileTierBugs>;
+extern template class BasicFileTier<PlantedFileTierBugs>;
+
+static_assert(SecondaryTier<FileTier>);
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,111 @@
+#include "optimized/files/writer_names.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace kvfence::optimized {
+namespace {
+
+constexpr std::uint32_t kWritersMax = 65'536;
+
+/// The writer's number in "<number>.lock" or "<number>.<count>.tmp"; nothing for another name.
+std::optional<std::uint32_t> number_of(std::string_view name) {
+  std::uint32_t number = 0;
+  const char* const end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data(), end, number);
+  if (error != std::errc() || rest == end || *rest != '.' || number >= kWritersMax) {
+    return std::nullopt;
+  }
+  if (!name.ends_with(".lock") && !name.ends_with(".tmp")) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+int WriterNames::claim() {
+  const std::lock_guard guard(mutex_);
+  release_locked(/*keep_lock=*/true);
+  std::vector<std::string> names;
+  if (const int error = files_.list(folder_, names); error < 0) return error;
+  std::set<std::uint32_t> numbers;
+  for (const std::string& name : names) {
+    if (const std::optional<std::uint32_t> number = number_of(name)) numbers.insert(*number);
+  }
+  for (std::uint32_t number : numbers) {
+    if (reclaim_ == Reclaim::kNothing) break;
+    if (reclaim_ == Reclaim::kAll) {
+      remove_temporary_files(number);
+      continue;
+    }
+    FileHandle lock = -1;
+    if (take_lock(number, lock) < 0) continue;
+    remove_temporary_files(number);
+    files_.remove(lock_path(number));
+    files_.close(lock);
+  }
+  for (std::uint32_t number = 0; number < kWritersMax; ++number) {
+    const int error = take_lock(number, lock_);
+    if (error == -EWOULDBLOCK || error == -ESTALE) continue;
+    if (error < 0) return error;
+    is_writer_ = true;
+    number_ = number;
+    return 0;
+  }
+  return -EUSERS;
+}
+
+std::string WriterNames::next() {
+  const std::lock_guard guard(mutex_);
+  if (!is_writer_) return {};
+  return folder_ + "/" + std::to_string(number_) + "." + std::to_string(count_++) + ".tmp";
+}
+
+void WriterNames::release(bool keep_lock) {
+  const std::lock_guard guard(mutex_);
+  release_locked(keep_lock);
+}
+
+void WriterNames::release_locked(bool keep_lock) {
+  if (!is_writer_) return;
+  if (!keep_lock) files_.remove(lock_path(number_));
+  files_.close(lock_);
+  is_writer_ = false;
+}
+
+/// -EWOULDBLOCK: its writer is alive. -ESTALE: another one removed the lock file meanwhile.
+int WriterNames::take_lock(std::uint32_t number, FileHandle& lock) {
+  const FileHandle file = files_.open_lock(lock_path(number));
+  if (file < 0) return file;
+  int error = files_.try_lock(file);
+  if (error >= 0) {
+    const int num_links = files_.num_links(file);
+    error = num_links < 0 ? num_links : num_links == 0 ? -ESTALE : 0;
+  }
+  if (error < 0) {
+    files_.close(file);
+    return error;
+  }
+  lock = file;
+  return 0;
+}
+
+void WriterNames::remove_temporary_files(std::uint32_t number) {
+  // Listed under the lock: a writer may have made files between the last list and its death.
+  std::vector<std::string> names;
+  if (files_.list(folder_, names) < 0) return;
+  for (const std::string& name : names) {
+    if (number_of(name) == number && name.ends_with(".tmp")) files_.remove(folder_ + "/" + name);
+  }
+}
+
+std::string WriterNames::lock_path(std::uint32_t number) const {
+  return folder_ + "/" + std::to_string(number) + ".lock";
+}
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,94 @@
+#pragma once
+
+/// BasicKVCacheCoordinator: the pool, one manager a group, and what concerns several groups: the
+/// prefix hit that all of them share.
+///
+/// Upstream has three coordinators; which one a configuration gets is told by enable_caching and
+/// the number of groups. Every fan-out runs in group order. Source: vLLM v0.19.0 and v0.23.0
+/// v1/core/kv_cache_coordinator.py.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/core/types.h"
+#include "optimized/pool/block_pool.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/kv_cache/single_type_kv_cache_manager.h"
+
+namespace kvfence::optimized {
+
+template <class Instrumentation>
+class BasicKVCacheCoordinator {
+ public:
+  using Pool = BasicBlockPool<Instrumentation>;
+  using GroupManager = BasicSingleTypeKVCacheManager<Instrumentation>;
+
+  /// Requires: a valid config, of at most 64 different specs.
+  BasicKVCacheCoordinator(const KVCacheManagerConfig& config, Instrumentation instrumentation);
+
+  Pool& block_pool() { return pool_; }
+  const Pool& block_pool() const { return pool_; }
+  std::span<const GroupManager> groups() const { return groups_; }
+
+  bool is_allocated(RequestIndex request) const { return groups_.front().is_allocated(request); }
+
+  /// Overwrites blocks with the longest hit of at most max_length tokens; the result is its length
+  /// in tokens. The request is looked at as if it began at first_token, a multiple of
+  /// scheduler_block_size. Requires: caching.
+  std::uint32_t find_longest_cache_hit(const Request& request, std::uint32_t max_length,
+                                       BlocksByGroup& blocks, std::uint32_t first_token = 0) const;
+
+  /// Sums over the groups. `hit` is null for none.
+  std::int64_t get_num_blocks_to_allocate(const SlotDemand& demand, const ComputedBlocks* hit,
+                                          bool apply_admission_cap) const;
+  std::int64_t num_blocks_taken(const SlotDemand& demand, const ComputedBlocks* hit);
+
+  /// Whether the table of some group would have to shrink.
+  bool table_shrinks(const SlotDemand& demand);
+
+  /// One group after the other touches its hit and takes external blocks, so that a group may evict
+  /// what a later one has hit.
+  void allocate_new_computed_blocks(const SlotDemand& demand, const ComputedBlocks* hit);
+  void allocate_new_blocks(const SlotDemand& demand, BlocksByGroup& out);
+
+  /// Whether every group has all blocks that the tokens fill.
+  bool has_full_blocks(RequestIndex request, std::uint32_t num_computed_tokens) const;
+  void cache_blocks(const KVRequest& request, std::uint32_t num_computed_tokens);
+  void free(RequestIndex request);
+  void remove_skipped_blocks(RequestIndex request, std::int64_t num_computed_tokens);
+  void get_num_common_prefix_blocks(RequestIndex request, std::vector<std::uint32_t>& out) const;
+  void take_new_block_ids(std::vector<std::uint32_t>& out);
+  void new_step_starts();
+
+ private:
+  /// Groups of one spec, which are looked up together.
+  struct SpecGroup {
+    KVCacheSpec spec;
+    std::vector<GroupId> group_ids;
+    bool use_eagle = false;
+  };
+
+  bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
+  bool is_hybrid() const { return enable_caching_ && groups_.size() > 1; }
+  std::uint32_t find(const SpecGroup& spec_group, const Request& request, std::uint32_t first_token,
+                     std::uint32_t max_length, bool drop_eagle_block, BlocksByGroup& blocks) const;
+  std::uint32_t num_tokens_to_cache(const GroupManager& group,
+                                    std::uint32_t num_computed_tokens) const;
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  bool enable_caching_;
+  bool eagle_by_group_;
+  std::uint32_t scheduler_block_size_;  ///< tokens
+  Pool pool_;
+  std::vector<GroupManager> groups_;
+  std::vector<SpecGroup> spec_groups_;  ///< full attention first
+};
+
+extern template class BasicKVCacheCoordinator<NoInstrumentation>;
+extern template class BasicKVCacheCoordinator<CountingInstrumentation>;
+extern template class BasicKVCacheCoordinator<PlantedInstrumentation>;
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,103 @@
+#pragma once
+
+/// KVCacheManager: what an engine embeds. The rules of every operation stand in
+/// contract/kv_cache/kv_cache_manager.h; this class holds the order of their steps, and their errors.
+///
+/// It allocates nothing once its requests have had their longest tables and its callers reuse what
+/// they pass in. No virtual calls, no pointers between members: a copy is a manager of its own. No
+/// threads: a manager belongs to one.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/kv_events.h"
+#include "contract/core/status.h"
+#include "contract/core/types.h"
+#include "optimized/pool/block_pool.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/kv_cache/kv_cache_coordinator.h"
+
+namespace kvfence::optimized {
+
+template <class Instrumentation>
+class BasicKVCacheManager {
+ public:
+  /// Requires: check_config(config) finds nothing; sliding_window_mask only with
+  /// cache_full_blocks_mask, unhashed_blocks_first only with free_blocks_prepend.
+  explicit BasicKVCacheManager(const KVCacheManagerConfig& config,
+                               Instrumentation instrumentation = {});
+
+  void get_computed_blocks(const KVRequest& request, ComputedBlocks& out);
+  ErrorCode can_fit_full_sequence(const KVRequest& request, const ComputedBlocks* hit,
+                                  std::uint32_t num_external_tokens,
+                                  std::uint32_t num_encoder_tokens, bool& fits);
+
+  /// Where upstream admits more than it can take and raises, allocated is false as well. A hit
+  /// without blocks is none.
+  ErrorCode allocate_slots(const AllocateSlotsArgs& args, bool& allocated, BlocksByGroup& out);
+
+  std::uint32_t get_num_remaining_blocks(const KVRequest& request) const;
+
+  /// The tokens, computed and new, up to which allocate_slots without a hit and cache_blocks change
+  /// nothing for a running request, and succeed; holds until free, whatever the request's computed
+  /// tokens are meanwhile, and may be fewer than that. Requires: the request was allocated with its
+  /// num_computed_tokens. Cost: O(groups)
+  std::uint32_t num_settled_tokens(const KVRequest& request,
+                                   std::uint32_t num_lookahead_tokens) const;
+
+  void free(RequestIndex request) { coordinator_.free(request); }
+  void remove_skipped_blocks(RequestIndex request, std::uint32_t total_computed_tokens) {
+    coordinator_.remove_skipped_blocks(request, total_computed_tokens);
+  }
+
+  /// kBadRange also where Mamba align blocks for speculation would be cached, which move on.
+  ErrorCode cache_blocks(const KVRequest& request, std::uint32_t num_computed_tokens);
+
+  ErrorCode evict_blocks(std::span<const BlockId> blocks) {
+    return coordinator_.block_pool().evict_blocks(blocks);
+  }
+  bool reset_prefix_cache();
+  ErrorCode get_num_common_prefix_blocks(RequestIndex request,
+                                         std::vector<std::uint32_t>& out) const;
+  void get_block_ids(RequestIndex request, BlocksByGroup& out) const;
+  void take_new_block_ids(std::vector<std::uint32_t>& out) { coordinator_.take_new_block_ids(out); }
+  void take_events(std::vector<KVCacheEvent>& out);
+  PrefixCacheStats take_prefix_cache_stats();
+  void new_step_starts() { coordinator_.new_step_starts(); }
+
+  const KVCacheManagerConfig& config() const { return config_; }
+  BasicBlockPool<Instrumentation>& block_pool() { return coordinator_.block_pool(); }
+  const BasicBlockPool<Instrumentation>& block_pool() const { return coordinator_.block_pool(); }
+
+  /// The managers of the groups, for their instrumentation.
+  const BasicKVCacheCoordinator<Instrumentation>& coordinator() const { return coordinator_; }
+
+ private:
+  bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
+  bool is_already_allocated(const KVRequest& request, bool has_hit, bool has_external) const;
+  std::int64_t num_full_sequence_blocks(const KVRequest& request, SlotDemand demand,
+                                        const ComputedBlocks* hit, bool apply_admission_cap) const;
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  KVCacheManagerConfig config_;
+  BasicKVCacheCoordinator<Instrumentation> coordinator_;
+  PrefixCacheStats stats_;
+};
+
+extern template class BasicKVCacheManager<NoInstrumentation>;
+extern template class BasicKVCacheManager<CountingInstrumentation>;
+extern template class BasicKVCacheManager<PlantedInstrumentation>;
+
+using KVCacheManager = BasicKVCacheManager<NoInstrumentation>;
+
+/// Constructed from (config, PlantedKVCacheBug), or from (config, PlantedBug) for a bug in its
+/// pool.
+using PlantedKVCacheManager = BasicKVCacheManager<PlantedInstrumentation>;
+
+static_assert(kvfence::KVCacheManager<KVCacheManager>);
+static_assert(kvfence::KVCacheManager<PlantedKVCacheManager>);
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,170 @@
+#pragma once
+
+/// BasicSingleTypeKVCacheManager: one KV-cache group, its block table and what its kind of
+/// attention keeps of a request. One class for all kinds: what differs is a few numbers and two
+/// branches for Mamba.
+///
+/// The pool is handed in call by call, so that a manager is a value. Source: vLLM v0.19.0 and
+/// v0.23.0 v1/core/single_type_kv_cache_manager.py.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/core/types.h"
+#include "optimized/pool/block_pool.h"
+#include "optimized/kv_cache/block_table.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/base/key_set.h"
+
+namespace kvfence::optimized {
+
+/// What one allocation asks of every group. Counts are signed and wide: a Mamba group may need
+/// fewer blocks than it is given, and caller's numbers are summed before they are compared.
+struct SlotDemand {
+  RequestIndex request = 0;
+  std::int64_t num_tokens = 0;             ///< that need a slot, computed and lookahead included
+  std::int64_t num_tokens_main_model = 0;  ///< num_tokens without lookahead
+  std::int64_t num_local_computed_tokens = 0;
+  std::int64_t num_external_computed_tokens = 0;
+  std::int64_t num_encoder_tokens = 0;  ///< what cross attention counts instead
+  /// A hit in some group, or external tokens: allocate_new_computed_blocks is to be called.
+  bool has_computed_blocks = false;
+
+  std::int64_t num_computed_tokens() const {
+    return num_local_computed_tokens + num_external_computed_tokens;
+  }
+};
+
+template <class Instrumentation>
+class BasicSingleTypeKVCacheManager {
+ public:
+  using Pool = BasicBlockPool<Instrumentation>;
+
+  /// Takes the sink's blocks out of the pool. use_eagle: some group of the same spec drops a block
+  /// for draft layers. Requires: a valid config.
+  BasicSingleTypeKVCacheManager(const KVCacheManagerConfig& config, GroupId group, bool use_eagle,
+                                Pool& pool, Instrumentation instrumentation);
+
+  const KVCacheSpec& spec() const { return spec_; }
+  bool use_eagle() const { return use_eagle_; }
+  const Instrumentation& instrumentation() const { return instrumentation_; }
+  bool is_allocated(RequestIndex request) const { return table_.find(request) != nullptr; }
+
+  /// The blocks of a request; none unless it is allocated.
+  std::span<const BlockId> blocks(RequestIndex request) const {
+    const RequestBlocks* const row = table_.find(request);
+    return row ? std::span<const BlockId>(row->blocks) : std::span<const BlockId>();
+  }
+
+  /// Upstream's estimate of what the demand takes out of the free queue, which admission is decided
+  /// by; may be negative. Cost: O(hit).
+  std::int64_t get_num_blocks_to_allocate(const Pool& pool, const SlotDemand& demand,
+                                          std::span<const BlockId> hit,
+                                          bool apply_admission_cap) const;
+
+  /// What the demand really takes at most. Differs from the estimate where upstream, admitted,
+  /// raises in get_new_blocks: Mamba align with external tokens, and computed tokens that the table
+  /// does not hold. Cost: O(hit).
+  std::int64_t num_blocks_taken(const Pool& pool, const SlotDemand& demand,
+                                std::span<const BlockId> hit);
+
+  /// The tokens, computed and new, up to which a running request with that many computed needs
+  /// nothing of this group: no block is taken, cached or dropped. May be fewer than that.
+  std::int64_t num_settled_tokens(RequestIndex request, std::int64_t num_computed_tokens,
+                                  std::int64_t num_lookahead_tokens) const;
+
+  /// Whether allocate_new_blocks would need a shorter table than there is; Mamba align.
+  bool table_shrinks(const SlotDemand& demand);
+
+  /// The two steps of upstream's allocate_new_computed_blocks: touches what is kept of the hit, and
+  /// takes blocks for external tokens. Nothing for a running request.
+  void touch_computed_blocks(Pool& pool, const SlotDemand& demand, std::span<const BlockId> hit);
+  void take_external_blocks(Pool& pool, const SlotDemand& demand);
+
+  /// Overwrites out with the new end of the table. Cost: O(new blocks).
+  void allocate_new_blocks(Pool& pool, const SlotDemand& demand, std::vector<BlockId>& out);
+
+  /// Whether the table has all blocks that num_tokens fill. The blocks for speculation at the end
+  /// of a Mamba align table are not among them: they move on.
+  bool has_full_blocks(RequestIndex request, std::uint32_t num_tokens) const {
+    const std::size_t num_moving = is_mamba_align() ? spec_.num_speculative_blocks : 0;
+    const std::size_t num_full_blocks = num_tokens / spec_.block_size;
+    return num_full_blocks == 0 || num_full_blocks + num_moving <= blocks(request).size();
+  }
+
+  /// Makes the full blocks of num_tokens findable. Requires: has_full_blocks, or none is full.
+  /// Cost: O(blocks since the last call).
+  void cache_blocks(Pool& pool, const KVRequest& request, std::uint32_t num_tokens);
+
+  /// Cost: O(blocks that are not null) but for Mamba align, O(table).
+  void free(Pool& pool, RequestIndex request);
+
+  /// Cost: O(blocks removed).
+  void remove_skipped_blocks(Pool& pool, RequestIndex request, std::int64_t num_computed_tokens);
+
+  /// Requires: the request is allocated. Cost: O(result).
+  std::uint32_t get_num_common_prefix_blocks(const Pool& pool, RequestIndex request) const;
+
+  /// Appends the ids noted since the last call.
+  void take_new_block_ids(std::vector<std::uint32_t>& out);
+
+  void new_step_starts() { cached_blocks_this_step_.clear(); }
+
+ private:
+  /// How the computed tokens of a new request lie in its table: null blocks, then what is left of
+  /// the hit, then blocks for external tokens.
+  struct ComputedLayout {
+    std::int64_t num_skipped_blocks = 0;
+    std::int64_t num_local_blocks = 0;  ///< with the skipped ones
+    std::int64_t num_external_blocks = 0;
+  };
+
+  bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
+  bool is(KVCacheSpecKind kind) const { return spec_.kind == kind; }
+  bool is_mamba_align() const { return is(KVCacheSpecKind::kMamba) && spec_.mamba_align; }
+
+  std::int64_t cdiv(std::int64_t num_tokens) const {
+    return (num_tokens + spec_.block_size - 1) / spec_.block_size;
+  }
+  std::int64_t num_required_blocks(const SlotDemand& demand) const;
+  std::int64_t num_skipped_tokens(std::int64_t num_computed_tokens) const;
+  std::int64_t num_evictable_blocks(const Pool& pool, std::span<const BlockId> hit) const;
+  ComputedLayout computed_layout(const SlotDemand& demand, std::size_t num_hit_blocks) const;
+  std::int64_t num_new_blocks(const RequestBlocks& row, const SlotDemand& demand,
+                              std::int64_t table_size) const;
+  void append_new_blocks(Pool& pool, RequestBlocks& row, std::int64_t num_blocks);
+  void extend_mamba_align(Pool& pool, RequestBlocks& row, const SlotDemand& demand);
+  std::optional<std::span<const std::uint8_t>> reachable_block_mask(std::uint32_t start_block,
+                                                                    std::uint32_t end_block,
+                                                                    const KVRequest& request);
+  void collect_freed(const Pool& pool, BlockId block, bool unhashed_first);
+  void free_collected(Pool& pool);
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  KVCacheSpec spec_;
+  GroupId group_;
+  Rules rules_;
+  bool enable_caching_;
+  bool use_eagle_;
+  std::uint32_t scheduler_block_size_;  ///< tokens
+  std::optional<std::uint32_t> retention_interval_;
+  std::optional<std::int64_t> max_admission_blocks_;
+  BlockTable table_;
+  std::vector<std::uint32_t> new_block_ids_;
+  KeySet cached_blocks_this_step_;  ///< Mamba
+
+  // Storage of single calls, kept for the next one.
+  std::vector<std::uint8_t> mask_;
+  std::vector<BlockId> freed_;
+  std::vector<BlockId> freed_unhashed_;
+};
+
+extern template class BasicSingleTypeKVCacheManager<NoInstrumentation>;
+extern template class BasicSingleTypeKVCacheManager<CountingInstrumentation>;
+extern template class BasicSingleTypeKVCacheManager<PlantedInstrumentation>;
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,96 @@
+#pragma once
+
+/// OffloadingManager: the ledger of offloaded blocks around a CachePolicy.
+///
+/// A key of a call is looked up once. Slots that were never used are a number, freed ones a stack.
+/// The rules of every operation stand in contract/offload/offloading_manager.h. No threads: a manager
+/// belongs to one.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "contract/offload/offloading_manager.h"
+#include "contract/core/status.h"
+#include "optimized/eviction/cache_policy.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/offload/offloading_event_log.h"
+#include "optimized/base/repeat_finder.h"
+#include "optimized/offload/reuse_tracker.h"
+
+namespace kvfence::optimized {
+
+template <class Instrumentation>
+class BasicOffloadingManager {
+ public:
+  /// Requires: check_config(config) finds nothing wrong; capacity <= 2^28.
+  /// Cost: O(capacity + max_tracker_size). What is allocated later are lists as long as the longest
+  /// call and the events between two take_events, which keep their capacity, keys beyond 42 bytes,
+  /// and what the caller takes over.
+  explicit BasicOffloadingManager(const OffloadingManagerConfig& config,
+                                  Instrumentation instrumentation = {});
+
+  ErrorCode lookup(std::span<const OffloadKeyView> keys, std::uint32_t& num_hits);
+  ErrorCode lookup_key(OffloadKeyView key, LookupResult& result);
+  void touch(std::span<const OffloadKeyView> keys) { policy_.touch(keys); }
+  ErrorCode prepare_load(std::span<const OffloadKeyView> keys, std::vector<SlotId>& slots);
+  ErrorCode complete_load(std::span<const OffloadKeyView> keys);
+
+  /// Cost: O(keys), whatever is being read or written.
+  ErrorCode prepare_store(std::span<const OffloadKeyView> keys, bool& stored,
+                          PrepareStoreOutput& out);
+
+  void complete_store(std::span<const OffloadKeyView> keys, bool success);
+
+  /// Cost: O(capacity).
+  ErrorCode reset_cache();
+
+  void take_events(std::vector<OffloadingEvent>& out) { events_.take(out); }
+
+  std::uint32_t num_free_slots() const {
+    return config_.cache.capacity - num_slots_used_ +
+           static_cast<std::uint32_t>(freed_slots_.size());
+  }
+  const OffloadingManagerConfig& config() const { return config_; }
+  const BasicCachePolicy<Instrumentation>& policy() const { return policy_; }
+
+ private:
+  using Policy = BasicCachePolicy<Instrumentation>;
+  using Index = typename Policy::Index;
+
+  bool planted(PlantedOffloadingBug bug) const { return instrumentation_.planted(bug); }
+  bool has_filter() const { return config_.store_threshold >= 2; }
+  bool passes_filter(OffloadKeyView key) const;
+  bool is_hit(Index index) const;
+  ErrorCode find_all(std::span<const OffloadKeyView> keys);
+  void sort_out(std::span<const OffloadKeyView> keys, std::vector<OffloadKeyView>& keys_to_store);
+  bool make_room(std::uint32_t num_slots, std::vector<EvictedBlock>& evicted);
+  void free_victims(std::vector<EvictedBlock>& evicted);
+  SlotId take_slot();
+  void log_stored(std::span<const OffloadKeyView> keys);
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  OffloadingManagerConfig config_;
+  Policy policy_;
+  BasicReuseTracker<Instrumentation> tracker_;
+  std::uint32_t num_slots_used_ = 0;  ///< slots from this one on were never used
+  std::vector<SlotId> freed_slots_;   ///< the last one is taken first
+  std::vector<Index> blocks_;         ///< those of the call that runs
+  RepeatFinder repeat_finder_;
+  OffloadingEventLog events_;
+};
+
+extern template class BasicOffloadingManager<NoInstrumentation>;
+extern template class BasicOffloadingManager<CountingInstrumentation>;
+extern template class BasicOffloadingManager<PlantedInstrumentation>;
+
+using OffloadingManager = BasicOffloadingManager<NoInstrumentation>;
+
+/// Constructed from (config, PlantedOffloadingBug), or from (config, PlantedCachePolicyBug) for a
+/// bug in its policy.
+using PlantedOffloadingManager = BasicOffloadingManager<PlantedInstrumentation>;
+
+static_assert(kvfence::OffloadingManager<OffloadingManager>);
+static_assert(kvfence::OffloadingManager<PlantedOffloadingManager>);
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,89 @@
+#pragma once
+
+/// ReuseTracker: how often each of the keys looked up last was looked up.
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "contract/eviction/cache_policy.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/base/key_table.h"
+#include "optimized/base/timeline.h"
+
+namespace kvfence::optimized {
+
+template <class Instrumentation>
+class BasicReuseTracker {
+ public:
+  /// Cost: O(num_keys_max). The only allocations, but for keys beyond 50 bytes.
+  explicit BasicReuseTracker(std::uint32_t num_keys_max, Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation),
+        num_keys_max_(num_keys_max + (planted(PlantedOffloadingBug::kTrackerHoldsOneMore) ? 1 : 0)),
+        table_(num_keys_max_, instrumentation),
+        order_(num_keys_max_, {PlaceOrder::kOrdered}, instrumentation) {}
+
+  /// One lookup more; the key becomes the newest. A new key drops the oldest if num_keys_max are
+  /// there. Requires: num_keys_max > 0. Cost: O(1) expected.
+  void count(OffloadKeyView key) {
+    typename Table::Search found = table_.search(key);
+    Index index = found.entry;
+    if (index == Table::kNone) {
+      if (order_.size(0) == num_keys_max_) {
+        drop_one();
+        found = table_.search(key);
+      }
+      index = table_.insert(key, found);
+      table_[index].count = 0;
+      order_.append(0, index, table_);
+    } else if (!planted(PlantedOffloadingBug::kCountedKeyStaysOld)) {
+      order_.erase(0, table_[index].place);
+      order_.append(0, index, table_);
+    }
+    std::uint32_t& count = table_[index].count;
+    if (count < std::numeric_limits<std::uint32_t>::max()) ++count;
+  }
+
+  /// 0 for a key that is not there.
+  std::uint32_t count_of(OffloadKeyView key) const {
+    const Index index = table_.find(key);
+    return index == Table::kNone ? 0 : table_[index].count;
+  }
+
+  void prefetch(OffloadKeyView key) const { table_.prefetch(key); }
+
+  /// Cost: O(num_keys_max). For a planted bug.
+  void clear() {
+    table_.clear();
+    order_.clear();
+  }
+
+ private:
+  struct Counted {
+    Place place = 0;
+    std::uint32_t count = 0;
+  };
+  using Table = BasicKeyTable<Counted, Instrumentation>;
+  using Index = typename Table::Index;
+
+  bool planted(PlantedOffloadingBug bug) const { return instrumentation_.planted(bug); }
+
+  void drop_one() {
+    if (planted(PlantedOffloadingBug::kTrackerDropsNewest)) return drop_newest();
+    table_.erase(order_.pop_first(0, table_));
+  }
+
+  void drop_newest() {
+    Place place = order_.first(0);
+    for (Place next = place; next != order_.kNone; next = order_.next(0, place + 1)) place = next;
+    order_.erase(0, place);
+    table_.erase(order_.member_at(place));
+  }
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  std::uint32_t num_keys_max_;
+  Table table_;
+  BasicTimeline<Instrumentation> order_;
+};
+
+}  // namespace kvfence::optimized

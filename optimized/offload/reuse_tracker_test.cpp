@@ -1,0 +1,44 @@
+#include "optimized/offload/reuse_tracker.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "contract/offload/offload_key_number.h"
+
+namespace kvfence::optimized {
+namespace {
+
+TEST(ReuseTracker, CountsAsAList) {
+  for (const std::uint32_t num_keys_max : {1U, 2U, 7U, 40U}) {
+    SCOPED_TRACE(num_keys_max);
+    BasicReuseTracker<NoInstrumentation> tracker(num_keys_max);
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> expected;  // number, count; oldest first
+    std::mt19937 random(num_keys_max);
+    for (int step = 0; step < 5'000; ++step) {
+      const auto number = static_cast<std::uint32_t>(random() % (2 * num_keys_max));
+      const auto found =
+          std::find_if(expected.begin(), expected.end(),
+                       [number](const auto& entry) { return entry.first == number; });
+      const std::uint32_t count = found == expected.end() ? 0 : found->second;
+      ASSERT_EQ(tracker.count_of(key_of_number(number)), count);
+      if (found != expected.end()) {
+        expected.erase(found);
+      } else if (expected.size() == num_keys_max) {
+        expected.erase(expected.begin());
+      }
+      tracker.count(key_of_number(number));
+      expected.emplace_back(number, count + 1);
+    }
+    for (const auto& entry : expected) {
+      EXPECT_EQ(tracker.count_of(key_of_number(entry.first)), entry.second);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvfence::optimized

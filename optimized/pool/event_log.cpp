@@ -1,0 +1,133 @@
+#include "optimized/pool/event_log.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace kvfence::optimized {
+
+void EventLog::add_string(std::string_view text) {
+  string_bytes_.push_back(static_cast<std::uint32_t>(text.size()));
+  chars_.insert(chars_.end(), text.begin(), text.end());
+}
+
+void EventLog::begin_block_stored(std::uint32_t block_size, const std::optional<LoraRequest>& lora,
+                                  std::optional<GroupId> group_idx,
+                                  std::optional<BlockHashView> parent_block_hash,
+                                  std::span<const TokenId> token_ids) {
+  records_.push_back({.kind = Kind::kBlockStored,
+                      .has_parent = parent_block_hash.has_value(),
+                      .has_lora = lora.has_value(),
+                      .has_group = group_idx.has_value(),
+                      .group_idx = group_idx.value_or(0),
+                      .block_size = block_size,
+                      .lora_id = lora ? lora->id : 0,
+                      .num_hashes = 0,
+                      .num_tokens = token_ids.size()});
+  if (parent_block_hash) add_string(*parent_block_hash);
+  if (lora) add_string(lora->name);
+  token_ids_.insert(token_ids_.end(), token_ids.begin(), token_ids.end());
+}
+
+void EventLog::add_stored_block(BlockHashView hash, const ExtraKeys& extra_keys) {
+  ++records_.back().num_hashes;
+  add_string(hash);
+  num_extra_keys_.push_back(static_cast<std::uint32_t>(extra_keys.size()));
+  for (const ExtraKey& key : extra_keys) {
+    if (const auto* item = std::get_if<MmExtraKey>(&key)) {
+      extra_keys_.push_back({.is_mm = true, .offset = item->offset});
+      add_string(item->identifier);
+    } else {
+      extra_keys_.push_back({});
+      add_string(std::get<std::string>(key));
+    }
+  }
+}
+
+void EventLog::add_block_removed(BlockHashView hash, std::optional<GroupId> group_idx) {
+  Record record;
+  record.kind = Kind::kBlockRemoved;
+  record.has_group = group_idx.has_value();
+  record.group_idx = group_idx.value_or(0);
+  records_.push_back(record);
+  add_string(hash);
+}
+
+void EventLog::add_all_blocks_cleared() { records_.emplace_back(); }
+
+/// Walks the arenas once, in the order in which they were written.
+class EventLog::Reader {
+ public:
+  explicit Reader(const EventLog& log) : log_(log) {}
+
+  KVCacheEvent next(const Record& record) {
+    const std::optional<GroupId> group_idx =
+        record.has_group ? std::optional<GroupId>(record.group_idx) : std::nullopt;
+    switch (record.kind) {
+      case Kind::kBlockStored: {
+        BlockStored event;
+        event.block_size = record.block_size;
+        event.group_idx = group_idx;
+        if (record.has_parent) event.parent_block_hash = next_string();
+        if (record.has_lora) event.lora = LoraRequest{next_string(), record.lora_id};
+        const auto tokens = log_.token_ids_.begin() + static_cast<std::ptrdiff_t>(token_);
+        event.token_ids.assign(tokens, tokens + static_cast<std::ptrdiff_t>(record.num_tokens));
+        token_ += record.num_tokens;
+        for (std::uint32_t i = 0; i < record.num_hashes; ++i) {
+          event.block_hashes.push_back(next_string());
+          event.extra_keys.push_back(next_extra_keys());
+        }
+        return event;
+      }
+      case Kind::kBlockRemoved:
+        return BlockRemoved{next_string(), group_idx, std::nullopt};
+      case Kind::kAllBlocksCleared:
+        break;
+    }
+    return AllBlocksCleared{};
+  }
+
+ private:
+  std::string next_string() {
+    const std::size_t size = log_.string_bytes_[string_++];
+    char_ += size;
+    return {log_.chars_.data() + char_ - size, size};
+  }
+
+  std::optional<ExtraKeys> next_extra_keys() {
+    const std::uint32_t num_keys = log_.num_extra_keys_[stored_hash_++];
+    if (num_keys == 0) return std::nullopt;
+    ExtraKeys keys;
+    for (std::uint32_t i = 0; i < num_keys; ++i) {
+      const ExtraKeyRecord& record = log_.extra_keys_[extra_key_++];
+      if (record.is_mm) {
+        keys.emplace_back(MmExtraKey{next_string(), record.offset});
+      } else {
+        keys.emplace_back(next_string());
+      }
+    }
+    return keys;
+  }
+
+  const EventLog& log_;
+  std::size_t token_ = 0;
+  std::size_t stored_hash_ = 0;
+  std::size_t extra_key_ = 0;
+  std::size_t string_ = 0;
+  std::size_t char_ = 0;
+};
+
+void EventLog::take(std::vector<KVCacheEvent>& out) {
+  out.clear();
+  out.reserve(records_.size());
+  Reader reader(*this);
+  for (const Record& record : records_) out.push_back(reader.next(record));
+  records_.clear();
+  token_ids_.clear();
+  num_extra_keys_.clear();
+  extra_keys_.clear();
+  string_bytes_.clear();
+  chars_.clear();
+}
+
+}  // namespace kvfence::optimized

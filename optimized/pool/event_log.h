@@ -1,0 +1,74 @@
+#pragma once
+
+/// EventLog: the KV cache events of a pool, flat, until the caller takes them.
+///
+/// Records and their variable parts lie back to back in four arenas that keep their capacity, so a
+/// log that is emptied regularly stops allocating. take() is what builds the contract's event
+/// objects.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "contract/pool/block_hash.h"
+#include "contract/pool/kv_events.h"
+#include "contract/pool/request.h"
+#include "contract/core/types.h"
+
+namespace kvfence::optimized {
+
+class EventLog {
+ public:
+  /// BlockStored comes in steps: begin, one add_stored_block a hash, end.
+  void begin_block_stored(std::uint32_t block_size, const std::optional<LoraRequest>& lora,
+                          std::optional<GroupId> group_idx,
+                          std::optional<BlockHashView> parent_block_hash,
+                          std::span<const TokenId> token_ids);
+
+  /// Of the event begun last.
+  void add_stored_block(BlockHashView hash, const ExtraKeys& extra_keys);
+
+  void add_block_removed(BlockHashView hash, std::optional<GroupId> group_idx);
+  void add_all_blocks_cleared();
+
+  /// Overwrites out with the events so far and empties the log. Cost: allocates what the events
+  /// own.
+  void take(std::vector<KVCacheEvent>& out);
+
+ private:
+  enum class Kind : std::uint8_t { kBlockStored, kBlockRemoved, kAllBlocksCleared };
+
+  /// What is not here follows in the arenas, in the order of the records.
+  struct Record {
+    Kind kind = Kind::kAllBlocksCleared;
+    bool has_parent = false;
+    bool has_lora = false;
+    bool has_group = false;
+    GroupId group_idx = 0;
+    std::uint32_t block_size = 0;
+    std::uint32_t lora_id = 0;
+    std::uint32_t num_hashes = 0;
+    std::size_t num_tokens = 0;
+  };
+
+  /// An extra key; its text is a string.
+  struct ExtraKeyRecord {
+    bool is_mm = false;
+    std::int64_t offset = 0;
+  };
+
+  class Reader;
+
+  void add_string(std::string_view text);
+
+  std::vector<Record> records_;
+  std::vector<TokenId> token_ids_;
+  std::vector<std::uint32_t> num_extra_keys_;  ///< one a stored hash
+  std::vector<ExtraKeyRecord> extra_keys_;
+  std::vector<std::uint32_t> string_bytes_;  ///< lengths of the strings in chars_
+  std::vector<char> chars_;
+};
+
+}  // namespace kvfence::optimized

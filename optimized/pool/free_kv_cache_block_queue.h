@@ -1,0 +1,258 @@
+#pragma once
+
+/// FreeKVCacheBlockQueue: a doubly linked list whose links are block ids in one flat array.
+///
+/// The list is circular through a sentinel node, id num_blocks, so that no operation has a special
+/// case for an end. A node's prev is kNotQueued exactly when the block is not in the queue. Each
+/// node also names the block that was appended kAheadDistance places after it: a hint for
+/// prefetching, never for a decision, which lifts a long walk of the queue from the latency of
+/// memory to its throughput (jump pointers: Luk and Mowry, ASPLOS 1996). The fourth word of a node
+/// belongs to the owner of the queue; there it shares a cache line with the links.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "contract/pool/block_pool.h"
+#include "contract/core/check.h"
+#include "contract/core/limits.h"
+#include "contract/core/status.h"
+#include "contract/core/types.h"
+#include "optimized/base/instrumentation.h"
+
+namespace kvfence::optimized {
+
+/// Whether some id is not below num_blocks. Cost: one compare an id, vectorized.
+inline bool has_unknown_block(std::span<const BlockId> blocks, std::uint32_t num_blocks) {
+  bool unknown = false;
+  for (BlockId block : blocks) unknown |= block >= num_blocks;
+  return unknown;
+}
+
+template <class Instrumentation>
+class BasicFreeKVCacheBlockQueue {
+  struct Node {
+    BlockId prev;
+    BlockId next;
+    BlockId ahead;
+    std::uint32_t word;
+  };
+
+ public:
+  /// Cost: 16 bytes a block; the only allocation.
+  explicit BasicFreeKVCacheBlockQueue(std::uint32_t num_blocks,
+                                      Instrumentation instrumentation = {})
+      : instrumentation_(instrumentation),
+        num_blocks_(num_blocks),
+        num_free_blocks_(num_blocks),
+        nodes_(std::size_t{num_blocks} + 1) {
+    KVFENCE_CHECK(num_blocks <= limits::kBlocksMax, "block ids above this are marks");
+    for (BlockId block = 0; block <= num_blocks; ++block) {
+      const bool is_near_end = num_blocks - block < kAheadDistance;
+      nodes_[block] = {.prev = block == 0 ? num_blocks : block - 1,
+                       .next = block == num_blocks ? 0 : block + 1,
+                       .ahead = is_near_end ? num_blocks : block + kAheadDistance,
+                       .word = 0};
+    }
+    recent_.fill(num_blocks);
+    const BlockId first_recent = num_blocks < kAheadDistance ? 0 : num_blocks - kAheadDistance;
+    for (BlockId block = first_recent; block < num_blocks; ++block) remember_recent(block);
+  }
+
+  ErrorCode popleft(BlockId& out) { return popleft_n({&out, 1}); }
+
+  ErrorCode popleft_n(std::span<BlockId> out) {
+    if (out.size() > num_free_blocks_) return ErrorCode::kQueueEmpty;
+    pop_each(out, [](BlockId, std::uint32_t&) {});
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode remove(BlockId block) {
+    if (block >= num_blocks_) return ErrorCode::kUnknownBlock;
+    if (!is_queued(block)) return ErrorCode::kNotQueued;
+    unlink(block);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode append(BlockId block) { return insert_n({&block, 1}, FreeTo::kTail); }
+  ErrorCode append_n(std::span<const BlockId> blocks) { return insert_n(blocks, FreeTo::kTail); }
+  ErrorCode prepend_n(std::span<const BlockId> blocks) { return insert_n(blocks, FreeTo::kHead); }
+
+  std::uint32_t num_free_blocks() const { return num_free_blocks_; }
+
+  /// Cost: O(num_free_blocks).
+  void get_all_free_blocks(std::vector<BlockId>& out) const {
+    std::uint32_t num_free_blocks = num_free_blocks_;
+    if constexpr (Instrumentation::kPlants) {
+      num_free_blocks = std::min(num_free_blocks, num_blocks_ + 1);
+    }
+    out.clear();
+    out.reserve(num_free_blocks);
+    BlockId block = nodes_[num_blocks_].next;
+    for (std::uint32_t i = 0; i < num_free_blocks; ++i) {
+      out.push_back(block);
+      block = nodes_[block].next;
+    }
+  }
+
+  /// The block behind a queued one, or the head; nothing at the end. Cost: O(1).
+  /// Requires: is_queued(*block).
+  std::optional<BlockId> next_free_block(std::optional<BlockId> block) const {
+    const BlockId next = nodes_[block.value_or(num_blocks_)].next;
+    return next == num_blocks_ ? std::nullopt : std::optional(next);
+  }
+
+  // What follows is for the pool, which has checked its arguments.
+
+  bool is_queued(BlockId block) const { return nodes_[block].prev != kNotQueued; }
+
+  /// The owner's word of a block. Requires: block < num_blocks.
+  std::uint32_t& word(BlockId block) { return nodes_[block].word; }
+  std::uint32_t word(BlockId block) const { return nodes_[block].word; }
+
+  /// Pops out.size() blocks, head first, and calls visit(block, word) for each.
+  /// Requires: out.size() <= num_free_blocks().
+  template <class Visit>
+  void pop_each(std::span<BlockId> out, Visit visit) {
+    Node* const nodes = nodes_.data();
+    const BlockId sentinel = num_blocks_;
+    BlockId block = nodes[sentinel].next;
+    for (BlockId& popped : out) {
+      Node& node = nodes[block];
+      __builtin_prefetch(&nodes[node.ahead], 1);
+      instrumentation_.on_links(1);
+      popped = block;
+      if constexpr (Instrumentation::kPlants) {
+        if (block == sentinel) {
+          popped = kNullBlockId;
+          continue;
+        }
+      }
+      node.prev = kNotQueued;
+      block = node.next;
+      visit(popped, node.word);
+    }
+    nodes[sentinel].next = block;
+    nodes[block].prev = sentinel;
+    num_free_blocks_ -= static_cast<std::uint32_t>(out.size());
+  }
+
+  /// Requires: is_queued(block).
+  void unlink(BlockId block) {
+    Node* const nodes = nodes_.data();
+    Node& node = nodes[block];
+    if constexpr (Instrumentation::kPlants) {
+      if (node.prev == kNotQueued) return;
+    }
+    instrumentation_.on_links(3);
+    nodes[node.prev].next = node.next;
+    nodes[node.next].prev = node.prev;
+    node.prev = kNotQueued;
+    --num_free_blocks_;
+  }
+
+  /// Blocks on their way into one end of the queue, which keep the order in which they are pushed.
+  ///
+  /// Ends with commit() or cancel(); until then the queue is not to be used.
+  class Splice {
+   public:
+    Splice(BasicFreeKVCacheBlockQueue& queue, FreeTo to)
+        : queue_(queue),
+          nodes_(queue.nodes_.data()),
+          before_(to == FreeTo::kTail ? nodes_[queue.num_blocks_].prev : queue.num_blocks_),
+          after_(to == FreeTo::kTail ? queue.num_blocks_ : nodes_[queue.num_blocks_].next),
+          last_(before_) {}
+
+    /// Links the block behind those pushed so far; false if it is queued or was pushed already.
+    bool push(BlockId block) {
+      if (nodes_[block].prev != kNotQueued) return false;
+      link(block);
+      return true;
+    }
+
+    /// push without its question. Corrupts the queue if the block is queued: that is what planted
+    /// bugs do.
+    void link(BlockId block) {
+      queue_.instrumentation_.on_links(2);
+      nodes_[block].prev = last_;
+      nodes_[last_].next = block;
+      last_ = block;
+      ++num_pushed_;
+      nodes_[queue_.remember_recent(block)].ahead = block;
+    }
+
+    void commit() {
+      queue_.instrumentation_.on_links(2);
+      nodes_[last_].next = after_;
+      nodes_[after_].prev = last_;
+      queue_.num_free_blocks_ += num_pushed_;
+    }
+
+    /// Leaves the queue as it was before the first push.
+    void cancel() {
+      BlockId block = nodes_[before_].next;
+      for (; num_pushed_ > 0; --num_pushed_) {
+        if constexpr (Instrumentation::kPlants) {
+          if (block == queue_.num_blocks_) break;
+        }
+        nodes_[block].prev = kNotQueued;
+        block = nodes_[block].next;
+      }
+      nodes_[before_].next = after_;
+    }
+
+   private:
+    BasicFreeKVCacheBlockQueue& queue_;
+    Node* nodes_;
+    BlockId before_;
+    BlockId after_;
+    BlockId last_;
+    std::uint32_t num_pushed_ = 0;
+  };
+
+  const Instrumentation& instrumentation() const { return instrumentation_; }
+
+ private:
+  /// Far enough that a line from memory arrives in time, near enough that it is still in the
+  /// first-level cache.
+  static constexpr std::uint32_t kAheadDistance = 16;
+  static constexpr BlockId kNotQueued = 0xFFFF'FFFF;
+
+  ErrorCode insert_n(std::span<const BlockId> blocks, FreeTo to) {
+    if (has_unknown_block(blocks, num_blocks_)) return ErrorCode::kUnknownBlock;
+    Splice splice(*this, to);
+    for (BlockId block : blocks) {
+      if (!splice.push(block)) {
+        splice.cancel();
+        return ErrorCode::kAlreadyQueued;
+      }
+    }
+    splice.commit();
+    return ErrorCode::kNone;
+  }
+
+  /// Notes that block joined the queue; returns the one that joined kAheadDistance blocks earlier.
+  BlockId remember_recent(BlockId block) {
+    const BlockId earlier = recent_[recent_cursor_];
+    recent_[recent_cursor_] = block;
+    recent_cursor_ = (recent_cursor_ + 1) % kAheadDistance;
+    return earlier;
+  }
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  std::uint32_t num_blocks_;
+  std::uint32_t num_free_blocks_;
+  std::uint32_t recent_cursor_ = 0;
+  std::array<BlockId, kAheadDistance> recent_;  ///< a ring: the blocks that joined last
+  std::vector<Node> nodes_;                     ///< [num_blocks + 1]; the last one is the sentinel
+};
+
+using FreeKVCacheBlockQueue = BasicFreeKVCacheBlockQueue<NoInstrumentation>;
+
+static_assert(kvfence::FreeKVCacheBlockQueue<FreeKVCacheBlockQueue>);
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,107 @@
+// Goal: the O(1) claim. Method: count the links followed or written and the slots probed, per
+// block, from 10^3 to 10^7 blocks, and hold them under one constant. A list walk or a scan anywhere
+// would grow with the pool.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optimized/pool/block_pool.h"
+
+namespace kvfence::optimized {
+namespace {
+
+class OperationCount : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(OperationCount, LinksPerBlockAreConstant) {
+  const std::uint32_t num_blocks = GetParam();
+  BlockPoolConfig config;
+  config.num_gpu_blocks = num_blocks + 1;
+  config.hash.algorithm = HashAlgorithm::kXxhashCbor;
+  BasicBlockPool<CountingInstrumentation> pool(config);
+  std::vector<BlockId> blocks(num_blocks);
+  const auto links_of = [&pool](auto&& operation) {
+    const std::uint64_t before = pool.free_block_queue().instrumentation().num_links();
+    EXPECT_EQ(operation(), ErrorCode::kNone);
+    return pool.free_block_queue().instrumentation().num_links() - before;
+  };
+  const std::uint64_t n = num_blocks;
+
+  EXPECT_EQ(links_of([&] { return pool.get_new_blocks(blocks); }), n);
+  // An order in which neighbours of the queue are far apart in memory and in the list.
+  std::rotate(blocks.begin(), blocks.begin() + num_blocks / 3, blocks.end());
+  EXPECT_EQ(links_of([&] { return pool.free_blocks(blocks, FreeTo::kTail); }), 2 * n + 2);
+  std::reverse(blocks.begin() + num_blocks / 2, blocks.end());
+  EXPECT_EQ(links_of([&] { return pool.touch(blocks); }), 3 * n);
+  EXPECT_EQ(links_of([&] { return pool.touch(blocks); }), 0U);
+}
+
+TEST_P(OperationCount, ProbesPerBlockAreConstant) {
+  constexpr std::uint32_t kSampleMax = 20'000;
+  constexpr double kProbesPerHitMax = 2.0;
+  constexpr double kProbesPerInsertMax = 2.5;
+  constexpr double kProbesPerEraseMax = 5.0;
+  const std::uint32_t num_blocks = GetParam();
+  BasicBlockHashToBlockMap<CountingInstrumentation> map(num_blocks, 16 + kGroupIdBytes);
+  const auto probes = [&map] { return map.instrumentation().num_probes(); };
+  const auto key_of = [](BlockId block, char(&bytes)[20]) {
+    std::uint64_t word = block;  // splitmix64: what a digest would look like
+    for (std::size_t i = 0; i < 2; ++i) {
+      word += 0x9E37'79B9'7F4A'7C15;
+      std::uint64_t mixed = (word ^ (word >> 30)) * 0xBF58'476D'1CE4'E5B9;
+      mixed = (mixed ^ (mixed >> 27)) * 0x94D0'49BB'1331'11EB;
+      mixed ^= mixed >> 31;
+      std::memcpy(bytes + 8 * i, &mixed, sizeof(mixed));
+    }
+    std::memset(bytes + 16, 0, kGroupIdBytes);
+    return std::string_view(bytes, sizeof(bytes));
+  };
+  char bytes[20];
+
+  std::uint32_t num_refused = 0;
+  for (BlockId block = 0; block < num_blocks; ++block) {
+    num_refused += map.insert(key_of(block, bytes), block) != ErrorCode::kNone ? 1 : 0;
+  }
+  ASSERT_EQ(num_refused, 0U);
+  EXPECT_LE(static_cast<double>(probes()) / num_blocks, kProbesPerInsertMax);
+
+  const std::uint32_t num_samples = std::min(num_blocks, kSampleMax);
+  std::uint64_t before = probes();
+  for (BlockId block = 0; block < num_samples; ++block) {
+    ASSERT_EQ(map.get_one_block(key_of(block, bytes)), block);
+  }
+  EXPECT_LE(static_cast<double>(probes() - before) / num_samples, kProbesPerHitMax);
+
+  before = probes();
+  for (BlockId block = 0; block < num_samples; ++block) {
+    ASSERT_TRUE(map.pop(key_of(block, bytes), block));
+  }
+  EXPECT_LE(static_cast<double>(probes() - before) / num_samples, kProbesPerEraseMax);
+}
+
+// Many blocks of one key: each insertion and removal touches its neighbours in the list, wherever
+// it stands.
+TEST_P(OperationCount, CopiesOfOneKeyCostNoWalk) {
+  const std::uint32_t num_blocks = std::min(GetParam(), 100'000U);
+  BasicBlockHashToBlockMap<CountingInstrumentation> map(num_blocks, 36);
+  const std::string key(36, 'k');
+  for (BlockId block = 0; block < num_blocks; ++block) {
+    ASSERT_EQ(map.insert(key, block), ErrorCode::kNone);
+  }
+  for (BlockId block = num_blocks; block > 0; --block) {
+    ASSERT_TRUE(map.pop(key, (block - 1 + num_blocks / 2) % num_blocks));
+  }
+  EXPECT_LE(map.instrumentation().num_links(), 6ULL * num_blocks);
+  EXPECT_LE(map.instrumentation().num_probes(), 4ULL * num_blocks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, OperationCount,
+                         testing::Values(1'000, 10'000, 100'000, 1'000'000, 10'000'000));
+
+}  // namespace
+}  // namespace kvfence::optimized

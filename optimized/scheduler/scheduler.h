@@ -1,0 +1,83 @@
+#pragma once
+
+/// Scheduler: what an engine embeds. The rules of every operation stand in contract/scheduler/scheduler.h.
+///
+/// A step costs what it schedules, admits, preempts and ends: requests that wait for something are
+/// not looked at, and a decode token inside a block does not reach the KV cache. No threads: a
+/// scheduler belongs to one.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/kv_connector.h"
+#include "contract/scheduler/scheduler.h"
+#include "contract/core/status.h"
+#include "contract/core/types.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/scheduler/scheduler_state.h"
+
+namespace kvfence::optimized {
+
+template <class Instrumentation>
+class BasicScheduler {
+ public:
+  /// Requires: check_config(config, has a connector) finds nothing.
+  BasicScheduler(const SchedulerConfig& config, KVConnectorHandle connector,
+                 Instrumentation instrumentation = {})
+      : state_(config, std::move(connector), instrumentation) {}
+
+  ErrorCode add_request(const NewRequest& new_request, RequestIndex& out);
+  ErrorCode schedule(SchedulerOutput& out);
+  ErrorCode update_from_output(const SchedulerOutput& scheduler_output,
+                               const ModelRunnerOutput& model_runner_output,
+                               EngineCoreOutputs& out);
+  ErrorCode update_draft_token_ids(RequestIndex request, std::span<const TokenId> tokens);
+  void grammar_compiled(RequestIndex request);
+  void finish_requests(std::span<const RequestIndex> requests, RequestStatus status);
+  void finish_all_requests(RequestStatus status);
+
+  void set_pause_state(PauseState pause_state) { state_.pause_state = pause_state; }
+  PauseState pause_state() const { return state_.pause_state; }
+  bool reset_prefix_cache(bool reset_running_requests, bool reset_connector);
+
+  std::optional<RequestIndex> find_request(std::string_view id) const { return state_.find(id); }
+  RequestView view(RequestIndex request) const;
+
+  void requests(std::vector<RequestIndex>& out) const { state_.requests.copy_to(out); }
+  void running(std::vector<RequestIndex>& out) const { state_.running.copy_to(out); }
+  void waiting(std::vector<RequestIndex>& out) const;
+  void skipped_waiting(std::vector<RequestIndex>& out) const;
+  std::uint32_t get_num_unfinished_requests() const;
+  bool has_finished_requests() const;
+
+  const SchedulerConfig& config() const { return state_.config; }
+  KVConnector* connector() { return state_.connector.get(); }
+  const BasicKVCacheManager<Instrumentation>& kv_cache_manager() const {
+    return state_.kv_cache_manager;
+  }
+  const Instrumentation& instrumentation() const { return state_.instrumentation; }
+
+ private:
+  bool reset_connector_cache();
+
+  SchedulerState<Instrumentation> state_;
+};
+
+extern template class BasicScheduler<NoInstrumentation>;
+extern template class BasicScheduler<CountingInstrumentation>;
+extern template class BasicScheduler<PlantedInstrumentation>;
+
+using Scheduler = BasicScheduler<NoInstrumentation>;
+
+/// Constructed from (config, connector, bug), with a bug of the scheduler, its KV-cache manager or
+/// its pool.
+using PlantedScheduler = BasicScheduler<PlantedInstrumentation>;
+
+static_assert(kvfence::Scheduler<Scheduler>);
+static_assert(kvfence::Scheduler<PlantedScheduler>);
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,398 @@
+#include "optimized/scheduler/take_output.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace kvfence::optimized {
+namespace {
+
+using Bug = PlantedSchedulerBug;
+using Scheduled = SchedulerOutput::Scheduled;
+
+bool fits(const FlatLists<TokenId>& sampled_token_ids, std::span<const Scheduled> scheduled) {
+  if (sampled_token_ids.size() != scheduled.size()) return false;
+  for (std::size_t i = 0; i < scheduled.size(); ++i) {
+    const std::size_t num_sampled = sampled_token_ids[i].size();
+    const bool is_right = scheduled[i].samples
+                              ? num_sampled > 0 && num_sampled <= 1 + scheduled[i].num_spec_tokens
+                              : num_sampled == 0;
+    if (!is_right) return false;
+  }
+  return true;
+}
+
+bool has_duplicate(std::vector<std::uint32_t>& numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  return std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
+}
+
+template <class Instrumentation>
+class OutputTaker {
+ public:
+  using State = SchedulerState<Instrumentation>;
+
+  OutputTaker(State& state, EngineCoreOutputs& out)
+      : state_(state),
+        config_(state.config),
+        manager_(state.kv_cache_manager),
+        step_(state.steps_in_flight().front()),
+        out_(out) {}
+
+  void run(const ModelRunnerOutput& model_runner_output);
+
+ private:
+  /// kRunning: not at all.
+  struct End {
+    RequestStatus status = RequestStatus::kRunning;
+    bool is_stop_token = false;
+  };
+
+  bool planted(Bug bug) const { return state_.planted(bug); }
+  void handle_invalid_blocks(std::span<const BlockId> invalid_blocks);
+  bool cut_back(RequestIndex index, std::vector<BlockId>* blocks_to_evict);
+  std::uint32_t num_tokens_in_flight(RequestIndex index);
+  void prefetch(std::size_t entry) const;
+  void take_tokens(const Scheduled& scheduled, std::span<const TokenId> sampled);
+  void count_drafts(const Scheduled& scheduled, std::size_t num_sampled);
+  End end_behind(RequestIndex index, TokenId token) const;
+  void finish_affected();
+  void update_transfers(const KVConnectorOutput& output);
+
+  State& state_;
+  const SchedulerConfig& config_;
+  typename State::Manager& manager_;
+  const StepInFlight& step_;
+  EngineCoreOutputs& out_;
+
+  // Invalid blocks are rare: nothing here is kept for the next time.
+  std::vector<BlockId> invalid_blocks_;  ///< ascending
+  std::vector<bool> is_marked_;          ///< as invalid_blocks_: new to an earlier request
+  std::vector<RequestIndex> affected_;   ///< kFail: loading ones, then running ones
+};
+
+template <class Instrumentation>
+void OutputTaker<Instrumentation>::run(const ModelRunnerOutput& model_runner_output) {
+  out_.outputs.clear();
+  out_.new_token_ids.clear();
+  SpecDecodingStats& stats = out_.spec_decoding_stats;
+  stats.num_drafts = 0;
+  stats.num_draft_tokens = 0;
+  stats.num_accepted_tokens = 0;
+  stats.num_accepted_tokens_per_pos.assign(config_.num_speculative_tokens, 0);
+
+  const KVConnectorOutput* const connector_output = model_runner_output.kv_connector_output;
+  if (connector_output && !connector_output->invalid_block_ids.empty()) {
+    handle_invalid_blocks(connector_output->invalid_block_ids);
+  }
+  for (std::size_t i = 0; i < step_.scheduled.size(); ++i) {
+    prefetch(i);
+    take_tokens(step_.scheduled[i], model_runner_output.sampled_token_ids[i]);
+  }
+  finish_affected();
+  if (connector_output) update_transfers(*connector_output);
+
+  manager_.take_events(out_.events);
+  if (state_.connector) state_.connector->take_events(out_.events);
+  out_.prefix_cache_stats = manager_.take_prefix_cache_stats();
+  out_.connector_prefix_cache_stats =
+      std::exchange(state_.connector_prefix_cache_stats, PrefixCacheStats{});
+
+  state_.set_reported(step_.finished);
+  state_.drop_oldest_step();
+}
+
+/// Tokens that steps in flight have planned for a request and that still count.
+template <class Instrumentation>
+std::uint32_t OutputTaker<Instrumentation>::num_tokens_in_flight(RequestIndex index) {
+  std::uint32_t num_tokens = 0;
+  if (planted(Bug::kTokensInFlightKeptOnInvalidBlock)) return num_tokens;
+  for (const StepInFlight& step : state_.steps_in_flight()) {
+    if (step.step <= state_.states[index].stale_through) continue;
+    for (const Scheduled& scheduled : step.scheduled) {
+      if (scheduled.request == index) num_tokens += scheduled.num_tokens;
+    }
+  }
+  return num_tokens;
+}
+
+/// Whether the request has an invalid block; if so, its computed tokens end before the first that
+/// no earlier request of the pass has.
+template <class Instrumentation>
+bool OutputTaker<Instrumentation>::cut_back(RequestIndex index,
+                                            std::vector<BlockId>* blocks_to_evict) {
+  ScheduledState& request = state_.states[index];
+  std::uint32_t num_computed_tokens = request.num_computed_tokens;
+  take_off<Instrumentation>(num_computed_tokens, num_tokens_in_flight(index));
+  const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
+  const std::span<const BlockId> table = manager_.coordinator().groups().front().blocks(index);
+  const std::size_t num_computed_blocks =
+      std::min<std::size_t>((num_computed_tokens + block_size - 1) / block_size, table.size());
+  bool is_affected = false;
+  bool is_cut = false;
+  for (std::size_t i = 0; i < num_computed_blocks; ++i) {
+    const auto at = std::lower_bound(invalid_blocks_.begin(), invalid_blocks_.end(), table[i]);
+    if (at == invalid_blocks_.end() || *at != table[i]) continue;
+    is_affected = true;
+    const auto mark = static_cast<std::size_t>(at - invalid_blocks_.begin());
+    if (is_marked_[mark] && !planted(Bug::kSharerCutBack)) continue;
+    is_marked_[mark] = true;
+    if (planted(Bug::kOnlyInvalidBlocksEvicted) && blocks_to_evict) {
+      blocks_to_evict->push_back(table[i]);
+      blocks_to_evict = nullptr;
+    }
+    if (std::exchange(is_cut, true)) continue;
+    request.num_computed_tokens = static_cast<std::uint32_t>(i) * block_size;
+    if (blocks_to_evict) {
+      blocks_to_evict->insert(blocks_to_evict->end(),
+                              table.begin() + static_cast<std::ptrdiff_t>(i), table.end());
+    }
+  }
+  if (is_affected && !is_cut) request.num_computed_tokens = num_computed_tokens;
+  return is_affected;
+}
+
+template <class Instrumentation>
+void OutputTaker<Instrumentation>::handle_invalid_blocks(std::span<const BlockId> invalid_blocks) {
+  const bool fails = config_.kv_load_failure_policy == KVLoadFailurePolicy::kFail;
+  invalid_blocks_.assign(invalid_blocks.begin(), invalid_blocks.end());
+  std::sort(invalid_blocks_.begin(), invalid_blocks_.end());
+
+  std::vector<RequestIndex> requests;
+  state_.skipped.copy_to(requests);
+  std::erase_if(requests, [this](RequestIndex index) {
+    return state_.states[index].status != RequestStatus::kWaitingForRemoteKVs;
+  });
+  if (state_.is_priority()) state_.sort_by_rank(requests);
+  is_marked_.assign(invalid_blocks_.size(), false);
+  if (planted(Bug::kFailedLoadPromoted)) requests.clear();
+  for (RequestIndex index : requests) {
+    if (!cut_back(index, nullptr)) continue;
+    if (fails) {
+      affected_.push_back(index);
+    } else {
+      state_.records[index].is_load_failed = true;
+    }
+  }
+
+  std::vector<BlockId> blocks_to_evict;
+  state_.running.copy_to(requests);
+  is_marked_.assign(invalid_blocks_.size(), false);
+  for (RequestIndex index : requests) {
+    if (!cut_back(index, &blocks_to_evict)) continue;
+    ScheduledState& request = state_.states[index];
+    if (fails || !planted(Bug::kOutputTakenDespiteInvalidBlock)) {
+      request.stale_through = state_.step;
+    }
+    if (config_.async_scheduling) {
+      request.num_spec_tokens = 0;
+      request.num_output_placeholders = 0;
+    }
+    if (fails) affected_.push_back(index);
+  }
+  if (!fails || blocks_to_evict.empty()) return;
+  std::sort(blocks_to_evict.begin(), blocks_to_evict.end());
+  blocks_to_evict.erase(std::unique(blocks_to_evict.begin(), blocks_to_evict.end()),
+                        blocks_to_evict.end());
+  manager_.evict_blocks(blocks_to_evict);
+}
+
+template <class Instrumentation>
+void OutputTaker<Instrumentation>::count_drafts(const Scheduled& scheduled,
+                                                std::size_t num_sampled) {
+  SpecDecodingStats& stats = out_.spec_decoding_stats;
+  ++stats.num_drafts;
+  stats.num_draft_tokens += scheduled.num_spec_tokens;
+  stats.num_accepted_tokens += static_cast<std::uint32_t>(num_sampled - 1);
+  for (std::size_t i = 0; i + 1 < num_sampled; ++i) ++stats.num_accepted_tokens_per_pos[i];
+}
+
+/// How the request ends behind the token that it has just got, if it does.
+template <class Instrumentation>
+typename OutputTaker<Instrumentation>::End OutputTaker<Instrumentation>::end_behind(
+    RequestIndex index, TokenId token) const {
+  const ScheduledState& request = state_.states[index];
+  if (request.num_tokens < request.min_total_tokens && !planted(Bug::kMinTokensIgnored)) return {};
+  const bool is_full = request.num_tokens >= config_.kv_cache.max_model_len ||
+                       request.num_tokens >= request.max_total_tokens;
+  if (is_full && planted(Bug::kLengthBeatsStopToken)) {
+    return {.status = RequestStatus::kFinishedLengthCapped};
+  }
+  if (request.has_eos_token && token == request.eos_token_id) {
+    return {.status = RequestStatus::kFinishedStopped};
+  }
+  if (request.has_stop_tokens) {
+    const std::vector<TokenId>& stops = state_.records[index].stop_token_ids;
+    if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
+      return {.status = RequestStatus::kFinishedStopped, .is_stop_token = true};
+    }
+  }
+  if (is_full) return {.status = RequestStatus::kFinishedLengthCapped};
+  return {};
+}
+
+/// Fetches what a later entry's tokens go to: first the request, then the end of its tokens.
+template <class Instrumentation>
+void OutputTaker<Instrumentation>::prefetch(std::size_t entry) const {
+  constexpr std::size_t kDistance = 16;
+  const std::vector<Scheduled>& scheduled = step_.scheduled;
+  if (entry + 2 * kDistance >= scheduled.size()) return;
+  const RequestIndex far = scheduled[entry + 2 * kDistance].request;
+  __builtin_prefetch(&state_.states[far], /*rw=*/1);
+  __builtin_prefetch(&state_.records[far], /*rw=*/1);
+  const RequestIndex near = scheduled[entry + kDistance].request;
+  const std::vector<TokenId>& tokens = state_.records[near].request.all_token_ids();
+  __builtin_prefetch(tokens.data() + tokens.size(), /*rw=*/1);
+}
+
+template <class Instrumentation>
+void OutputTaker<Instrumentation>::take_tokens(const Scheduled& scheduled,
+                                               std::span<const TokenId> sampled) {
+  state_.instrumentation.on_requests(1);
+  const RequestIndex index = scheduled.request;
+  ScheduledState& request = state_.states[index];
+  if (request.place == RequestPlace::kNone || step_.step <= request.stale_through) return;
+  if (sampled.empty()) return;
+  if (scheduled.num_spec_tokens > 0) {
+    const auto num_rejected =
+        static_cast<std::uint32_t>(scheduled.num_spec_tokens + 1 - sampled.size());
+    if (request.num_computed_tokens > 0 && !planted(Bug::kRejectedDraftsCountAsComputed)) {
+      take_off<Instrumentation>(request.num_computed_tokens, num_rejected);
+    }
+    if (request.num_output_placeholders > 0 && !planted(Bug::kPlaceholdersKeptOnRejection)) {
+      take_off<Instrumentation>(request.num_output_placeholders, num_rejected);
+    }
+    count_drafts(scheduled, sampled.size());
+  }
+
+  End end;
+  std::size_t num_kept = 0;
+  while (num_kept < sampled.size() && end.status == RequestStatus::kRunning) {
+    ++request.num_tokens;
+    const TokenId token = sampled[num_kept++];
+    if (planted(Bug::kStopLooksAtLastTokenOnly) && num_kept < sampled.size()) continue;
+    end = end_behind(index, token);
+  }
+  sampled = sampled.first(num_kept);
+  state_.records[index].request.append_output_token_ids(sampled);
+  if (config_.async_scheduling) {
+    take_off<Instrumentation>(request.num_output_placeholders,
+                              static_cast<std::uint32_t>(num_kept));
+    std::uint32_t num_known_tokens = request.num_computed_tokens;
+    if (!planted(Bug::kUnverifiedTokensCached)) {
+      take_off<Instrumentation>(num_known_tokens, request.num_output_placeholders);
+    }
+    if (request.status == RequestStatus::kRunning &&
+        num_known_tokens > request.num_settled_tokens) {
+      manager_.cache_blocks(state_.kv_request(index), num_known_tokens);
+    }
+  }
+  if (end.status != RequestStatus::kRunning) {
+    state_.leave_place(index);
+    state_.finish(index, end.status);
+  }
+  // Filled in place: copying it right behind its parts would wait for each of them.
+  EngineCoreOutputs::Output& output = out_.outputs.emplace_back();
+  output.request = index;
+  output.status = end.status;
+  if (end.is_stop_token) output.stop_reason = sampled.back();
+  for (TokenId token : sampled) out_.new_token_ids.push_back(token);
+  out_.new_token_ids.end_list();
+}
+
+template <class Instrumentation>
+void OutputTaker<Instrumentation>::finish_affected() {
+  for (RequestIndex index : affected_) state_.leave_place(index);
+  for (RequestIndex index : affected_) state_.finish(index, RequestStatus::kFinishedError);
+  for (RequestIndex index : affected_) {
+    out_.outputs.push_back(
+        {.request = index, .status = RequestStatus::kFinishedError, .stop_reason = std::nullopt});
+    out_.new_token_ids.end_list();
+  }
+}
+
+template <class Instrumentation>
+void OutputTaker<Instrumentation>::update_transfers(const KVConnectorOutput& output) {
+  state_.connector->update_connector_output(state_.connector_host(), output);
+  for (RequestIndex index : output.finished_recving) {
+    // A planted bug may have freed it in this very update.
+    if (Instrumentation::kPlants && !state_.is_there(index)) continue;
+    if (state_.states[index].place == RequestPlace::kNone) {
+      state_.release(index);
+    } else {
+      state_.set_promotable(index);
+    }
+  }
+  if (planted(Bug::kHeldRequestNeverFreed)) return;
+  for (RequestIndex index : output.finished_sending) state_.release(index);
+}
+
+}  // namespace
+
+template <class Instrumentation>
+ErrorCode check_output(SchedulerState<Instrumentation>& state,
+                       const SchedulerOutput& scheduler_output,
+                       const ModelRunnerOutput& model_runner_output) {
+  const std::span<const StepInFlight> steps = state.steps_in_flight();
+  if (steps.empty() || steps.front().step != scheduler_output.step) {
+    return ErrorCode::kNoStepInFlight;
+  }
+  if (!fits(model_runner_output.sampled_token_ids, steps.front().scheduled)) {
+    return ErrorCode::kWrongTokenCount;
+  }
+  if (!model_runner_output.kv_connector_output) return ErrorCode::kNone;
+  const KVConnectorOutput& output = *model_runner_output.kv_connector_output;
+  if (!state.connector) return ErrorCode::kNotInConfig;
+  const KVCacheManagerConfig& config = state.config.kv_cache;
+  if (!output.invalid_block_ids.empty() && config.groups.size() > 1) {
+    return ErrorCode::kSingleGroupOnly;
+  }
+  for (BlockId block : output.invalid_block_ids) {
+    if (block == kNullBlockId || block >= config.pool.num_gpu_blocks) {
+      return ErrorCode::kUnknownBlock;
+    }
+  }
+  std::vector<std::uint32_t>& numbers = state.numbers;
+  numbers = output.invalid_block_ids;
+  if (has_duplicate(numbers)) return ErrorCode::kListedTwice;
+  numbers = output.finished_recving;
+  numbers.insert(numbers.end(), output.finished_sending.begin(), output.finished_sending.end());
+  if (has_duplicate(numbers)) return ErrorCode::kListedTwice;
+
+  const auto is_held = [&state](RequestIndex index) {
+    return state.is_there(index) && is_finished(state.states[index].status);
+  };
+  for (RequestIndex index : output.finished_recving) {
+    const bool is_loading = state.is_there(index) && state.is_loading(index);
+    if (!is_loading && !is_held(index)) return ErrorCode::kNotLoading;
+  }
+  for (RequestIndex index : output.finished_sending) {
+    if (!is_held(index)) return ErrorCode::kNotFinished;
+  }
+  return ErrorCode::kNone;
+}
+
+template <class Instrumentation>
+void take_output(SchedulerState<Instrumentation>& state,
+                 const ModelRunnerOutput& model_runner_output, EngineCoreOutputs& out) {
+  OutputTaker<Instrumentation>(state, out).run(model_runner_output);
+}
+
+template ErrorCode check_output(SchedulerState<NoInstrumentation>&, const SchedulerOutput&,
+                                const ModelRunnerOutput&);
+template ErrorCode check_output(SchedulerState<CountingInstrumentation>&, const SchedulerOutput&,
+                                const ModelRunnerOutput&);
+template ErrorCode check_output(SchedulerState<PlantedInstrumentation>&, const SchedulerOutput&,
+                                const ModelRunnerOutput&);
+template void take_output(SchedulerState<NoInstrumentation>&, const ModelRunnerOutput&,
+                          EngineCoreOutputs&);
+template void take_output(SchedulerState<CountingInstrumentation>&, const ModelRunnerOutput&,
+                          EngineCoreOutputs&);
+template void take_output(SchedulerState<PlantedInstrumentation>&, const ModelRunnerOutput&,
+                          EngineCoreOutputs&);
+
+}  // namespace kvfence::optimized

@@ -1,0 +1,158 @@
+#include "optimized/tiering/tier_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "contract/core/check.h"
+#include "contract/tiering/file_mapper.h"
+#include "optimized/files/faulty_file_operations.h"
+#include "optimized/files/file_tier.h"
+#include "optimized/files/posix_file_operations.h"
+#include "optimized/files/temporary_folder.h"
+
+namespace kvfence::optimized {
+namespace {
+
+template <class Bugs>
+class RealTierFiles final : public TierFiles {
+ public:
+  RealTierFiles(PrimaryKvView primary, Bugs bugs)
+      : folder_("tier"),
+        config_(tier_files_config(folder_.path())),
+        mapper_(config_.files),
+        faulty_(posix_),
+        tier_(config_, primary, faulty_, bugs),
+        other_block_(primary.slot_bytes) {}
+
+  LookupResult lookup(OffloadKeyView key) override { return tier_.lookup(key, {"any"}); }
+
+  bool store(const TierJob& job) override {
+    for (OffloadKeyView key : job.keys) path_of(key);
+    tier_.submit_store(job);
+    return result_of(job);
+  }
+
+  bool load(const TierJob& job) override {
+    tier_.submit_load(job);
+    return result_of(job);
+  }
+
+  void begin(FaultPlan plan) override { faulty_.begin(std::move(plan)); }
+
+  /// By a tier of its own, that has no bug and no faults.
+  void add(OffloadKeyView key, std::span<const std::byte> block) override {
+    path_of(key);
+    is_listed_ = false;
+    std::copy(block.begin(), block.end(), other_block_.begin());
+    FileTier other(config_, {other_block_.data(), other_block_.size(), 1}, posix_);
+    const SlotId slot = 0;
+    other.submit_store({0, {&key, 1}, {&slot, 1}, {"another engine"}});
+    other.wait_idle();
+    std::vector<JobResult> results;
+    other.get_finished_jobs(results);
+    KVFENCE_CHECK(results.size() == 1 && results.front().success, "no room for another file");
+  }
+
+  void delete_file(OffloadKeyView key) override {
+    is_listed_ = false;
+    std::filesystem::remove(path_of(key));
+  }
+
+  void flip_bit(OffloadKeyView key, std::uint64_t bit) override {
+    const std::string path = path_of(key);
+    if (!std::filesystem::exists(path)) return;
+    const std::uint64_t num_bits = 8 * std::filesystem::file_size(path);
+    if (num_bits == 0) return;
+    bit %= num_bits;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(bit / 8));
+    const int byte = file.get();
+    file.seekp(static_cast<std::streamoff>(bit / 8));
+    file.put(static_cast<char>(byte ^ (1 << (bit % 8))));
+  }
+
+  void resize_file(OffloadKeyView key, std::uint64_t bytes) override {
+    const std::string path = path_of(key);
+    if (std::filesystem::exists(path)) std::filesystem::resize_file(path, bytes);
+  }
+
+  void copy_file(OffloadKeyView from, OffloadKeyView to) override {
+    is_listed_ = false;
+    const std::string source = path_of(from);
+    const std::filesystem::path target = path_of(to);
+    if (!std::filesystem::exists(source)) return;
+    std::filesystem::create_directories(target.parent_path());
+    std::filesystem::copy_file(source, target, std::filesystem::copy_options::overwrite_existing);
+  }
+
+  std::vector<OffloadKey> keys_with_file() override {
+    list();
+    return keys_;
+  }
+
+  std::uint32_t num_temporary_files() override {
+    list();
+    return num_temporary_files_;
+  }
+
+ private:
+  /// Where the key's file is; from now on it is known by its key.
+  const std::string& path_of(OffloadKeyView key) {
+    std::string path = mapper_.get_file_name(key);
+    return keys_by_path_.try_emplace(std::move(path), key).first->first;
+  }
+
+  bool result_of(const TierJob& job) {
+    is_listed_ = false;
+    tier_.wait_idle();
+    std::vector<JobResult> results;
+    tier_.get_finished_jobs(results);
+    return results == std::vector<JobResult>{{job.job_id, true}};
+  }
+
+  /// Reads the folder, unless nothing happened in it.
+  void list() {
+    if (is_listed_) return;
+    is_listed_ = true;
+    keys_.clear();
+    num_temporary_files_ = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+      if (!entry.is_regular_file()) continue;
+      const std::string path = entry.path().string();
+      if (path.ends_with(".tmp")) ++num_temporary_files_;
+      if (!path.ends_with(".bin")) continue;
+      const auto known = keys_by_path_.find(path);
+      keys_.push_back(known != keys_by_path_.end() ? known->second : OffloadKey(path));
+    }
+    std::sort(keys_.begin(), keys_.end());
+  }
+
+  const TemporaryFolder folder_;
+  const FileTierConfig config_;
+  const FileMapper mapper_;
+  PosixFileOperations posix_;
+  FaultyFileOperations faulty_;
+  BasicFileTier<Bugs> tier_;
+  std::vector<std::byte> other_block_;
+  std::map<std::string, OffloadKey> keys_by_path_;
+
+  bool is_listed_ = false;
+  std::vector<OffloadKey> keys_;
+  std::uint32_t num_temporary_files_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TierFiles> make_tier_files(PrimaryKvView primary) {
+  return std::make_unique<RealTierFiles<NoFileTierBugs>>(primary, NoFileTierBugs());
+}
+
+std::unique_ptr<TierFiles> make_planted_tier_files(PrimaryKvView primary, PlantedFileTierBug bug) {
+  return std::make_unique<RealTierFiles<PlantedFileTierBugs>>(primary, PlantedFileTierBugs{bug});
+}
+
+}  // namespace kvfence::optimized

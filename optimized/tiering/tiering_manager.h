@@ -1,0 +1,172 @@
+#pragma once
+
+/// TieringOffloadingManager: jobs and queued promotions around an OffloadingManager.
+///
+/// A block that a transfer holds stays where it is, so a job names its blocks by their place in the
+/// primary tier and keeps no keys. What a caller may still end, and what it may not, is kept by
+/// slot. Jobs and promotions keep the storage of those before them. The rules of every operation
+/// stand in contract/tiering/tiering_manager.h. No threads: a manager belongs to one.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/status.h"
+#include "contract/tiering/tiering_manager.h"
+#include "optimized/base/instrumentation.h"
+#include "optimized/connectors/offloading/job_table.h"
+#include "optimized/offload/offloading_manager.h"
+#include "optimized/base/request_ids.h"
+
+namespace kvfence::optimized {
+
+template <class Instrumentation>
+class BasicTieringOffloadingManager {
+ public:
+  /// Requires: check_tiering_config(primary) finds nothing wrong; capacity <= 2^28.
+  /// Cost: O(capacity). What is allocated later are lists as long as the longest call and as many
+  /// jobs as were under way at once, which keep their capacity, names of requests beyond a string's
+  /// own storage, keys that a promotion evicts, and what the caller takes over.
+  BasicTieringOffloadingManager(const OffloadingManagerConfig& primary,
+                                std::vector<SecondaryTierHandle> tiers,
+                                Instrumentation instrumentation = {});
+
+  LookupResult lookup(OffloadKeyView key, const RequestContext& request);
+  void touch(std::span<const OffloadKeyView> keys, const RequestContext& request);
+  ErrorCode prepare_load(std::span<const OffloadKeyView> keys, std::vector<SlotId>& slots);
+  ErrorCode complete_load(std::span<const OffloadKeyView> keys);
+  ErrorCode prepare_store(std::span<const OffloadKeyView> keys, const RequestContext& request,
+                          bool& stored, PrepareStoreOutput& out);
+  ErrorCode complete_store(std::span<const OffloadKeyView> keys, const RequestContext& request,
+                           bool success);
+  OffloadPolicy on_new_request(const RequestContext& request);
+  void on_request_finished(const RequestContext& request);
+  void on_schedule_end();
+  void reset_cache();
+  void take_events(std::vector<OffloadingEvent>& out) { primary_.take_events(out); }
+
+  const BasicOffloadingManager<Instrumentation>& primary() const { return primary_; }
+  std::span<SecondaryTierHandle> tiers() { return tiers_; }
+  std::uint32_t num_jobs() const { return jobs_.size(); }
+  std::uint32_t num_pending() const { return num_pending_; }
+
+  /// The parts, for their instrumentation: jobs and blocks that are looked at are table entries,
+  /// names that are compared requests.
+  const Instrumentation& instrumentation() const { return instrumentation_; }
+  const auto& job_table() const { return jobs_; }
+
+  /// Of a planted bug of those above: the tiers do not get what was stored.
+  void complete_store_unseen(std::span<const OffloadKeyView> keys, bool success) {
+    primary_.complete_store(keys, success);
+  }
+
+  /// Cost: O(keys of all jobs); for an observer.
+  void jobs(std::vector<TierJobState>& out) const;
+  /// Cost: O(queued keys); for an observer.
+  void pending(std::vector<PendingPromotionState>& out) const;
+
+ private:
+  using Policy = BasicCachePolicy<Instrumentation>;
+  using Index = typename Policy::Index;
+
+  struct Job {
+    std::uint32_t tier = 0;
+    bool is_promotion = false;
+    std::string req_id;
+    std::vector<Index> blocks;
+  };
+
+  /// Promotions of one request from one tier.
+  struct Group {
+    std::string req_id;
+    std::vector<Index> blocks;
+  };
+
+  /// What is queued for a tier. Groups beyond num_groups are storage.
+  struct Queue {
+    RequestIds ids;
+    std::vector<Group> groups;
+    std::uint32_t num_groups = 0;
+  };
+
+  /// A request that some tiers want at request level; free entries are storage.
+  struct RequestLevel {
+    std::string req_id;
+    std::vector<std::uint32_t> tiers;  ///< ascending
+  };
+
+  /// What holds the block in a slot, beside cascades.
+  struct SlotUse {
+    std::uint32_t num_loads = 0;
+    bool is_promoted = false;  ///< queued or under way
+    bool is_unread = false;    ///< of a planted bug
+  };
+
+  bool planted(PlantedTieringBug bug) const { return instrumentation_.planted(bug); }
+  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
+  const Policy& policy() const { return primary_.policy(); }
+  SlotUse& use_of(Index block) { return uses_[policy().slot(block)]; }
+
+  void poll();
+  void end_job(std::uint32_t tier, const JobResult& result);
+  void end_promotion(const Job& job, bool success);
+  LookupResult ask_tiers(OffloadKeyView key, const RequestContext& request);
+  bool initiate_promotion(std::uint32_t tier, OffloadKeyView key, const RequestContext& request);
+  Group& group_of(std::uint32_t tier, std::string_view req_id);
+  void cascade(std::uint32_t tier, std::span<const OffloadKeyView> keys,
+               const RequestContext& request);
+  void cascade_held(std::span<const OffloadKeyView> keys, const RequestContext& request,
+                    const RequestLevel& wanted);
+  void submit_promotions();
+  void submit_group(std::uint32_t tier, Group& group);
+  std::span<const OffloadKeyView> views_of(std::span<const Index> blocks);
+  const RequestLevel* find_request_level(std::string_view req_id) const;
+  void add_request_level(std::string_view req_id, std::uint32_t tier);
+  void forget_request_level(std::string_view req_id);
+  void must(ErrorCode code) const;
+
+  // Of planted bugs.
+  void drop_promotions(std::string_view req_id);
+  void hold_unread(const Job& job);
+  void release_unread(std::span<const OffloadKeyView> keys);
+  bool loses_store_of(std::string_view req_id) const;
+
+  [[no_unique_address]] Instrumentation instrumentation_;
+  BasicOffloadingManager<Instrumentation> primary_;
+  std::vector<SecondaryTierHandle> tiers_;
+  TierJobId next_job_id_ = 0;
+  JobTable<Job, Instrumentation> jobs_;
+  std::vector<Queue> queues_;               ///< [tier]
+  std::vector<std::uint32_t> queue_order_;  ///< tiers that have groups, by their first
+  std::uint32_t num_pending_ = 0;
+  RequestIds request_level_ids_;
+  std::vector<RequestLevel> request_levels_;
+  std::vector<RequestIndex> free_request_levels_;
+  std::vector<SlotUse> uses_;  ///< [slot]
+  bool has_polled_ = false;    ///< in this step
+
+  // Of the call that runs.
+  std::vector<JobResult> results_;
+  std::vector<OffloadKeyView> views_;
+  std::vector<OffloadKeyView> ready_;
+  std::vector<SlotId> slots_;
+  PrepareStoreOutput promoted_;
+
+  std::vector<std::string> finished_;  ///< of a planted bug
+};
+
+extern template class BasicTieringOffloadingManager<NoInstrumentation>;
+extern template class BasicTieringOffloadingManager<CountingInstrumentation>;
+extern template class BasicTieringOffloadingManager<PlantedInstrumentation>;
+
+using TieringOffloadingManager = BasicTieringOffloadingManager<NoInstrumentation>;
+
+/// Constructed from (config, tiers, PlantedTieringBug).
+using PlantedTieringOffloadingManager = BasicTieringOffloadingManager<PlantedInstrumentation>;
+
+static_assert(kvfence::TieringOffloadingManager<TieringOffloadingManager>);
+static_assert(kvfence::TieringOffloadingManager<PlantedTieringOffloadingManager>);
+
+}  // namespace kvfence::optimized

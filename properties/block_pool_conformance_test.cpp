@@ -1,8 +1,0 @@
-#include "properties/conformance_suite.h"
-#include "properties/prop_test_support.h"
-
-namespace kvfence {
-
-INSTANTIATE_TYPED_TEST_SUITE_P(BothSides, BlockPoolConformance, BothSides<BlockPoolTarget>, );
-
-}  // namespace kvfence

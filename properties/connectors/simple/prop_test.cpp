@@ -1,0 +1,303 @@
+// Goal: the driver runs the connector as its comment says, behind either scheduler. Method: one
+// small life of a request and its twin, in text; and random commands, after each of which both
+// schedulers, each with the reference's connector, show the same, and the holds on both pools are
+// those that the answers explain.
+
+#include "properties/connectors/simple/driver.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "optimized/scheduler/scheduler.h"
+#include "reference/connectors/kv_output_aggregator.h"
+#include "reference/scheduler/scheduler.h"
+#include "reference/connectors/simple/simple_cpu_offload.h"
+#include "reference/connectors/simple/simple_cpu_offload_worker.h"
+
+namespace kvfence {
+namespace {
+
+using namespace simple_offload;
+
+template <class SchedulerType>
+struct Side {
+  using Scheduler = SchedulerType;
+  using Aggregator = reference::KVOutputAggregator;
+
+  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
+    return Scheduler(config, std::move(connector));
+  }
+  auto make_connector(const SimpleOffloadSetup& setup) const {
+    return reference::make_simple_cpu_offload_scheduler(setup.spec);
+  }
+  auto make_worker(const SimpleOffloadSetup& setup, std::uint32_t) const {
+    return reference::make_simple_cpu_offload_worker(setup.spec);
+  }
+  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
+};
+
+Config config_of(std::string profile) {
+  Config config;
+  config.profile = std::move(profile);
+  config.num_gpu_blocks = 9;
+  config.enable_caching = true;
+  config.hash_block_size = 4;
+  KVCacheSpec group;
+  group.block_size = 4;
+  config.groups = {group};
+  config.max_model_len = 64;
+  config.max_num_batched_tokens = 16;
+  config.max_num_seqs = 4;
+  config.num_cpu_blocks = 6;
+  return config;
+}
+
+/// A driver and its world.
+template <class SchedulerType>
+class Engine {
+ public:
+  explicit Engine(const Config& config)
+      : driver_("simple", Side<SchedulerType>{}), world_(SimpleOffloadTarget::make_world(config)) {
+    const auto invalid = SimpleOffloadTarget::validate(config, "", {});
+    EXPECT_FALSE(invalid) << invalid->found << ": " << invalid->expected;
+    EXPECT_FALSE(driver_.reset(config));
+  }
+
+  const Observation& submit(const Command& command) {
+    world_.apply(command);
+    EXPECT_FALSE(driver_.submit(command, world_, Observe::kState));
+    EXPECT_FALSE(driver_.collect(seen_));
+    return seen_;
+  }
+  const Observation& seen() const { return seen_; }
+
+ private:
+  SimpleOffloadDriver<Side<SchedulerType>> driver_;
+  World world_;
+  Observation seen_;
+};
+
+AddRequest request(std::string id, TokenId first, std::uint32_t num_tokens,
+                   std::uint32_t max_tokens = 2) {
+  AddRequest added;
+  added.id = std::move(id);
+  for (TokenId token = 0; token < num_tokens; ++token) added.tokens.push_back(first + token);
+  added.max_tokens = max_tokens;
+  return added;
+}
+
+AdvanceCopy copy_of(std::uint32_t rank, bool store) {
+  AdvanceCopy advance;
+  advance.rank = rank;
+  advance.store = store;
+  return advance;
+}
+
+using Blocks = std::vector<BlockId>;
+
+TEST(SimpleOffloadDriver, WhatIsStoredIsLoadedAgain) {
+  Config config = config_of("v0.23");
+  config.world_size = 2;
+  Engine<reference::Scheduler> run(config);
+  run.submit(request("A", 1, 9));
+  EXPECT_FALSE(run.submit(Schedule{}).store_event.has_value()) << "nothing is computed yet";
+  run.submit(Update{});
+  const Observation& planned = run.submit(Schedule{});
+  ASSERT_TRUE(planned.store_event.has_value());
+  EXPECT_EQ(*planned.store_event, 0u);
+  EXPECT_EQ(*planned.store_gpu_blocks, Blocks({1, 2}));
+  EXPECT_EQ(*planned.store_cpu_blocks, Blocks({1, 2}));
+  EXPECT_EQ(planned.num_referenced_cpu_blocks, 3u);
+  run.submit(Update{});
+  EXPECT_EQ(run.seen().num_referenced_blocks, 3u) << "A is over, its stores hold two blocks";
+
+  EXPECT_EQ(run.submit(copy_of(0, true)).error, ErrorCode::kNone);
+  EXPECT_EQ(run.submit(copy_of(0, true)).error, ErrorCode::kUnknownJob);
+  EXPECT_EQ(run.submit(copy_of(1, false)).error, ErrorCode::kUnknownJob);
+  EXPECT_EQ(run.submit(copy_of(2, true)).error, ErrorCode::kNotInConfig);
+  AdvanceCopy failed = copy_of(1, true);
+  failed.progress = TransferProgress::kFailed;
+  EXPECT_EQ(run.submit(failed).error, ErrorCode::kBadRange);
+  run.submit(Schedule{});
+  run.submit(Update{});
+  EXPECT_TRUE(run.seen().has_pending_stores) << "one of two ranks";
+  run.submit(copy_of(1, true));
+  run.submit(Schedule{});
+  run.submit(Update{});
+  EXPECT_FALSE(run.seen().has_pending_stores);
+  EXPECT_EQ(run.seen().num_cached_cpu_blocks, 2u);
+  EXPECT_EQ(run.seen().num_referenced_blocks, 1u);
+  EXPECT_TRUE(*run.submit(ResetPrefixCache{}).success);
+
+  run.submit(request("B", 1, 9));
+  const Observation& loading = run.submit(Schedule{});
+  ASSERT_TRUE(loading.load_event.has_value());
+  EXPECT_EQ(*loading.load_cpu_blocks, Blocks({1, 2}));
+  EXPECT_EQ(*loading.load_requests, std::vector<std::string>({"B"}));
+  run.submit(Update{});
+  run.submit(copy_of(0, false));
+  run.submit(copy_of(1, false));
+  run.submit(Schedule{});
+  run.submit(Update{});
+  EXPECT_EQ(*run.seen().finished_recving, std::vector<std::string>({"B"}));
+  EXPECT_EQ(run.submit(Schedule{}).scheduled->size(), 1u);
+  EXPECT_EQ((*run.seen().new_reqs)[0].num_computed_tokens, 8u);
+}
+
+/// What the answers say of the events under way.
+struct Ledger {
+  struct Event {
+    Blocks gpu_blocks;
+    Blocks cpu_blocks;
+    std::vector<std::string> requests;
+    std::uint32_t num_workers = 0;
+  };
+  std::map<JobId, Event> loads;
+  std::map<JobId, Event> stores;
+
+  void take(const Observation& seen, std::uint32_t world_size) {
+    if (seen.load_event.has_value()) {
+      loads[*seen.load_event] = {*seen.load_gpu_blocks, *seen.load_cpu_blocks, *seen.load_requests};
+    }
+    if (seen.store_event.has_value()) {
+      stores[*seen.store_event] = {*seen.store_gpu_blocks, *seen.store_cpu_blocks, {}};
+    }
+    if (seen.completed_stores.has_value()) {
+      for (const CompletedStore& each : *seen.completed_stores) {
+        ASSERT_TRUE(stores.contains(each.event));
+        stores[each.event].num_workers += each.num_workers;
+        if (stores[each.event].num_workers == world_size) stores.erase(each.event);
+      }
+    }
+    if (seen.finished_recving.has_value()) {
+      for (const std::string& name : *seen.finished_recving) {
+        for (auto& [event, load] : loads) std::erase(load.requests, name);
+      }
+      std::erase_if(loads, [](const auto& load) { return load.second.requests.empty(); });
+    }
+  }
+};
+
+void check_holds(const Observation& seen, const Ledger& ledger) {
+  std::vector<std::uint32_t> gpu(seen.ref_cnts->size(), 0);
+  std::vector<std::uint32_t> cpu(seen.cpu_ref_cnts->size(), 0);
+  const auto add = [](const Blocks& blocks, std::vector<std::uint32_t>& counts) {
+    for (const BlockId block : blocks) ++counts[block];
+  };
+  for (const auto& table : *seen.tables) {
+    for (const Blocks& blocks : table.blocks) add(blocks, gpu);
+  }
+  for (const auto& [event, store] : ledger.stores) {
+    add(store.gpu_blocks, gpu);
+    add(store.cpu_blocks, cpu);
+    for (const BlockId block : store.cpu_blocks) EXPECT_EQ((*seen.cpu_keys)[block], "");
+  }
+  for (const Pin& pin : *seen.pins) add(pin.cpu_blocks, cpu);
+  gpu[kNullBlockId] = 0;
+  // Requests of one load event may have one CPU block in common, and are over one by one.
+  bool loads_are_whole = true;
+  for (const auto& [event, load] : ledger.loads) {
+    loads_are_whole = loads_are_whole && load.requests.size() == 1;
+    add(load.gpu_blocks, gpu);
+    add(load.cpu_blocks, cpu);
+  }
+  if (!loads_are_whole) return;
+  EXPECT_EQ(*seen.ref_cnts, gpu);
+  EXPECT_EQ(*seen.cpu_ref_cnts, cpu);
+}
+
+/// Returns how many loads and stores there were.
+std::pair<int, int> random_run(const Config& config, std::uint32_t seed, bool several_groups) {
+  std::mt19937 random(seed);
+  const auto below = [&](std::uint32_t bound) {
+    return static_cast<std::uint32_t>(random() % bound);
+  };
+  Engine<reference::Scheduler> run(config);
+  Engine<optimized::Scheduler> twin(config);
+  Ledger ledger;
+  std::pair<int, int> counts{0, 0};
+  std::uint32_t num_requests = 0;
+  for (int i = 0; i < 400; ++i) {
+    Command command = Schedule{};
+    switch (below(9)) {
+      case 0: {
+        AddRequest added = request("r" + std::to_string(num_requests++), 1 + 100 * below(3),
+                                   3 + below(22), 1 + below(8));
+        added.skip_reading_prefix_cache = several_groups || below(4) == 0;
+        command = added;
+        break;
+      }
+      case 1:
+      case 2:
+      case 3:
+        command = Update{};
+        break;
+      case 4:
+      case 5:
+        command = copy_of(below(config.world_size), below(2) == 0);
+        break;
+      case 6:
+        if (num_requests > 0 && below(4) == 0) {
+          FinishRequests finish;
+          finish.requests = {"r" + std::to_string(below(num_requests))};
+          command = finish;
+        }
+        break;
+      case 7:
+        if (below(6) == 0) command = ResetPrefixCache{};
+        break;
+      default:
+        break;
+    }
+    const Observation& seen = run.submit(command);
+    EXPECT_EQ(seen, twin.submit(command));
+    ledger.take(seen, config.world_size);
+    counts.first += seen.load_event.has_value() ? 1 : 0;
+    counts.second += seen.store_event.has_value() ? 1 : 0;
+    check_holds(seen, ledger);
+    if (testing::Test::HasFailure()) {
+      ADD_FAILURE() << "seed " << seed << ", command " << i;
+      break;
+    }
+  }
+  return counts;
+}
+
+TEST(SimpleOffloadDriver, EveryHoldIsThatOfATableACopyOrAPin) {
+  for (const bool several_groups : {false, true}) {
+    for (const char* profile : {"v0.19", "v0.23"}) {
+      for (const bool lazy : {false, true}) {
+        std::pair<int, int> sum{0, 0};
+        for (std::uint32_t seed = 0; seed < 30; ++seed) {
+          Config config = config_of(profile);
+          config.lazy_offload = lazy;
+          config.world_size = 1 + seed % 2;
+          config.async_scheduling = seed % 3 == 0;
+          config.max_concurrent_batches = config.async_scheduling ? 2 : 1;
+          if (several_groups) {
+            KVCacheSpec window = config.groups.front();
+            window.kind = KVCacheSpecKind::kSlidingWindow;
+            window.sliding_window = 6;
+            config.groups.push_back(window);
+            config.num_gpu_blocks = 16;
+          }
+          const auto [num_loads, num_stores] = random_run(config, seed, several_groups);
+          sum.first += num_loads;
+          sum.second += num_stores;
+          if (HasFailure()) return;
+        }
+        EXPECT_GT(sum.first, 10) << profile << " lazy " << lazy << " groups " << several_groups;
+        EXPECT_GT(sum.second, 50) << profile << " lazy " << lazy << " groups " << several_groups;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,40 @@
+#pragma once
+
+/// A broken invariant as a divergence: which rule, and two sides of one member of the observation.
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "contract/core/declare.h"
+#include "contract/core/line.h"
+#include "properties/core/difference.h"
+#include "properties/core/divergence.h"
+
+namespace kvfence {
+
+/// `invariant` is any target's: its name becomes the oracle, its rule the message.
+template <class Invariant>
+Divergence broken_values(const Invariant& invariant, std::string_view member, Value expected,
+                         Value actual) {
+  Divergence divergence = detail::locate_difference(std::string(member), std::move(expected),
+                                                    std::move(actual), /*symbol_of=*/nullptr);
+  divergence.oracle = invariant.name;
+  divergence.message = invariant.rule;
+  return divergence;
+}
+
+template <class Invariant, class T>
+Divergence broken_rule(const Invariant& invariant, std::string_view member, const T& expected,
+                       const T& actual) {
+  return broken_values(invariant, member, to_value(expected), to_value(actual));
+}
+
+/// An answer that is there and should not be, or the other way round.
+template <class Invariant>
+Divergence broken_presence(const Invariant& invariant, std::string_view member, bool wanted) {
+  const Value answer{Value::Variant(std::string("an answer"))};
+  return broken_values(invariant, member, wanted ? answer : Value(), wanted ? Value() : answer);
+}
+
+}  // namespace kvfence

@@ -1,0 +1,80 @@
+// Goal: an implementation and its witness are one as long as they agree, and the first difference
+// between them is told. Method: engines of which one copies bytes and one symbols; then one of them
+// with a planted bug, and one that dies.
+
+#include "properties/core/confirmed_implementation.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "properties/core/campaign_test_support.h"
+#include "properties/engine/checks.h"
+#include "scenarios/targets/implementations.h"
+
+namespace kvfence {
+namespace {
+
+using Engine = Implementation<EngineTarget>;
+using Engines = Implementations<EngineTarget>;
+using Confirmed = ConfirmedImplementation<EngineTarget>;
+
+constexpr std::uint64_t kCommands = 20'000;
+
+CampaignResult<EngineTarget> campaign(Engine& actual) {
+  const auto reference = Engines::make_reference();
+  CampaignOptions options;
+  options.commands_max = kCommands;
+  return run_campaign<EngineTarget>(*reference, actual, options,
+                                    [](const CampaignProgress&) { return true; });
+}
+
+/// Dies of its first command.
+class Dying final : public Engine {
+ public:
+  std::string name() const override { return "dying"; }
+  std::optional<ImplementationFailure> reset(const Config&) override { return std::nullopt; }
+  std::optional<ImplementationFailure> submit(const Command&, const World&, Observe) override {
+    return ImplementationFailure{"gone"};
+  }
+  std::optional<ImplementationFailure> collect(Observation&) override { return std::nullopt; }
+};
+
+TEST(ConfirmedImplementation, ThreeEnginesAgree) {
+  // The optimized one has a witness, and the reference is another.
+  Confirmed actual(Engines::make_optimized(), Engines::make_reference());
+  EXPECT_EQ(actual.name(), "optimized");
+
+  const auto result = campaign(actual);
+
+  EXPECT_FALSE(result.failure) << result.failure->divergence.message;
+  EXPECT_EQ(result.progress.commands, kCommands);
+}
+
+TEST(ConfirmedImplementation, ADifferenceIsAFailureThatSaysWhereItIs) {
+  Confirmed actual(Engines::make_planted("store_ignores_compute"), Engines::make_reference());
+
+  const auto result = campaign(actual);
+
+  ASSERT_TRUE(result.failure);
+  const Divergence& found = result.failure->divergence;
+  EXPECT_EQ(found.oracle, "implementation");
+  EXPECT_EQ(found.message.find("optimized with store_ignores_compute: beside it reference has "),
+            0U)
+      << found.message;
+}
+
+TEST(ConfirmedImplementation, AWitnessThatDiesIsNamed) {
+  Confirmed actual(Engines::make_optimized(), std::make_unique<Dying>());
+
+  const auto result = campaign(actual);
+
+  ASSERT_TRUE(result.failure);
+  EXPECT_EQ(result.failure->divergence.message, "optimized: dying beside it: gone");
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,67 @@
+#pragma once
+
+/// Where two observations part, and where one misses an expectation: the place down to the list
+/// index, with both sides as line-language text.
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/declare.h"
+#include "contract/core/line.h"
+#include "properties/core/divergence.h"
+
+namespace kvfence {
+
+/// The bytes that a symbol such as `A:1*2/0` stands for; nothing where it is no symbol.
+using ResolveSymbol = std::function<std::optional<std::string>(std::string_view symbol)>;
+/// The symbol of such bytes; nothing where they have none.
+using SymbolOf = std::function<std::optional<std::string>(std::string_view bytes)>;
+
+/// Replaces bytes that have a symbol by it, however deep they stand.
+void symbolize(Value& value, const SymbolOf& symbol_of);
+
+namespace detail {
+
+/// Names the place behind `path` where the two values part. The sides are the innermost members
+/// around it, whole: the lists for `free_queue[2]`, so that a reader sees what surrounds it.
+Divergence locate_difference(std::string path, Value expected, Value actual,
+                             const SymbolOf& symbol_of);
+
+std::optional<Divergence> first_mismatch(const std::vector<Field>& expectation,
+                                         const std::vector<Field>& observed,
+                                         const ResolveSymbol& resolve);
+
+}  // namespace detail
+
+/// The first declared member in which two observations differ; nothing if they are equal.
+/// Requires: both are of one struct.
+std::optional<Divergence> first_difference(const DeclaredObject& expected,
+                                           const DeclaredObject& actual, std::size_t step,
+                                           const SymbolOf& symbol_of = {});
+
+template <class Observation>
+std::optional<Divergence> first_difference(const Observation& expected, const Observation& actual,
+                                           std::size_t step, const SymbolOf& symbol_of = {}) {
+  return first_difference(object_of(expected), object_of(actual), step, symbol_of);
+}
+
+/// The first key of an expectation that the observation does not meet; nothing if it meets all.
+///
+/// Keys that the expectation leaves out are not looked at. `none` asks for a member to be absent. A
+/// word matches bytes that it resolves to, an integer the decimal of the same number; records match
+/// field by field, a field left out standing for `none`.
+template <class Observation>
+std::optional<Divergence> matches(const std::vector<Field>& expectation,
+                                  const Observation& observation, std::size_t step,
+                                  const ResolveSymbol& resolve) {
+  std::optional<Divergence> found =
+      detail::first_mismatch(expectation, to_fields(observation), resolve);
+  if (found) found->step = step;
+  return found;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,62 @@
+#pragma once
+
+/// How invariants of several targets tell what is wrong: values beside those of observations.
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/pool/block_hash.h"
+#include "contract/core/declare.h"
+#include "contract/kv_cache/kv_cache_target.h"
+#include "contract/core/line.h"
+#include "contract/pool/request.h"
+
+namespace kvfence::detail {
+
+/// Both sides of what is wrong with one member of an observation.
+struct Mismatch {
+  std::string field;
+  Value expected;
+  Value actual;
+};
+
+/// A block's key as bytes; none for an empty one.
+inline Value key_value(const BlockHash& key) {
+  return key.empty() ? Value() : Value(Value::Variant(Bytes{key}));
+}
+
+/// A side that only words describe.
+inline Value phrase(std::string_view text) { return Value(Value::Variant(std::string(text))); }
+
+/// `tables[A][1][2]`: a place of a block table.
+inline std::string place_name(std::string_view request, GroupId group, std::size_t index) {
+  return "tables[" + std::string(request) + "][" + std::to_string(group) + "][" +
+         std::to_string(index) + "]";
+}
+
+/// A request's blocks by group; null where it has none.
+inline const BlocksByGroup* find_table(const std::vector<kv_cache::RequestBlocks>& tables,
+                                       std::string_view request) {
+  for (const kv_cache::RequestBlocks& table : tables) {
+    if (table.request == request) return &table.blocks;
+  }
+  return nullptr;
+}
+
+/// Whether a packed key is that of a block of a request in a group.
+inline bool is_key_of(const BlockHash& key, const Request& request, std::uint32_t block_size,
+                      std::size_t index, GroupId group) {
+  const BlockHashListView hashes = request.block_hashes(block_size);
+  return index < hashes.size() && key.size() == hashes[index].size() + kGroupIdBytes &&
+         get_block_hash(key) == hashes[index] && get_group_id(key) == group;
+}
+
+template <class T>
+bool contains(const std::vector<T>& list, const T& element) {
+  return std::find(list.begin(), list.end(), element) != list.end();
+}
+
+}  // namespace kvfence::detail

@@ -1,0 +1,64 @@
+#pragma once
+
+/// What a run found, as data, and its renderings. It decides nothing and prints nothing. In every
+/// rendering `expected` is the reference's side, or what a rule demands, and stands before
+/// `actual`.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/core/line.h"
+#include "properties/core/divergence.h"
+
+namespace kvfence {
+
+/// How often something was reached, and how often it had to be.
+struct ReachCount {
+  std::string name;
+  std::uint64_t count = 0;
+  std::uint64_t goal = 0;  ///< 0: none
+
+  bool is_met() const { return count >= goal; }
+};
+
+/// One run of `check`, `run` or `replay`.
+struct Report {
+  std::string target;
+  std::string source;         ///< "random, seed 1", "fuzz", or a file's name
+  std::string expected_name;  ///< "reference"
+  std::string actual_name;    ///< "optimized"; empty where only one side ran
+  std::uint64_t seed = 0;
+  std::uint64_t commands = 0;
+  double seconds = 0;
+  std::size_t disagreements = 0;
+
+  std::optional<Divergence> divergence;  ///< its step counts the commands of `scenario`
+  Document scenario;                     ///< what shows the divergence; shrunk where it could be
+  std::size_t commands_before_shrinking = 0;  ///< 0: not shrunk
+  std::string reproduce;                      ///< one command line; empty for none
+
+  std::vector<ReachCount> reach;
+  std::vector<std::pair<std::string, double>> numbers;  ///< anything else worth a figure, in order
+
+  /// No divergence, no disagreement, and every goal met.
+  bool passed() const;
+  /// 0 where no time passed.
+  double commands_per_second() const;
+};
+
+/// For people: the verdict first, the line that reproduces it last. Ends with a newline.
+std::string to_text(const Report& report);
+
+/// One JSON object on one line, without a newline. `divergence`, `scenario` and `reproduce` are
+/// there only where there is one; bytes that are not UTF-8 become U+FFFD.
+std::string to_json(const Report& report);
+
+/// A JUnit XML file: one suite, one test case a report. Bytes outside printable ASCII stand as
+/// `\xHH`.
+std::string to_junit(const std::vector<Report>& reports);
+
+}  // namespace kvfence

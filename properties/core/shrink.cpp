@@ -1,0 +1,677 @@
+#include "properties/core/shrink.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_set>
+#include <vector>
+
+#include "properties/core/simplify.h"
+
+namespace kvfence {
+namespace {
+
+/// What shrinking makes smaller, most important first. A member at its default costs nothing, so
+/// that the plain value wins over a shorter word.
+struct ScenarioSize {
+  std::size_t num_commands = 0;
+  std::size_t num_characters = 0;  ///< of the members that are not at their default
+  std::string text;                ///< a tie-break: 0 before 9, A before B
+
+  friend bool operator<(const ScenarioSize& a, const ScenarioSize& b) {
+    return std::tie(a.num_commands, a.num_characters, a.text) <
+           std::tie(b.num_commands, b.num_characters, b.text);
+  }
+};
+
+std::size_t num_characters(const DeclaredObject& object) {
+  std::size_t total = 0;
+  for (std::size_t index = 0; index < object.size(); ++index) {
+    const MemberRef member = object[index];
+    // A smaller number is always plainer, the default or not.
+    const bool is_number = get_if<std::uint32_t>(member) != nullptr;
+    if (is_number || !member.is_default()) total += print(member.value()).size();
+  }
+  return total;
+}
+
+ScenarioSize size_of(const AnyScenario& scenario) {
+  ScenarioSize size;
+  size.num_commands = scenario.num_steps();
+  size.num_characters = num_characters(scenario.config());
+  for (std::size_t step = 0; step < scenario.num_steps(); ++step) {
+    size.num_characters += num_characters(scenario.command(step));
+    if (scenario.has_expectation(step)) ++size.num_characters;
+  }
+  size.text = scenario.text();
+  return size;
+}
+
+/// One shrinking. Each pass proposes edits of the smallest scenario so far; attempt() judges them.
+class Shrinker {
+ public:
+  using StillFails = std::function<bool(const AnyScenario&)>;
+
+  /// Both have to outlive it.
+  Shrinker(const StillFails& still_fails, const ShrinkOptions& options)
+      : still_fails_(still_fails), options_(options) {}
+
+  AnyShrinkResult run(std::unique_ptr<AnyScenario> failing) {
+    best_ = failing->clone();
+    if (!options_.keep_expectations) {
+      for (std::size_t step = 0; step < num_steps(); ++step) best_->drop_expectation(step);
+    }
+    size_ = size_of(*best_);
+    ++tries_;
+    if (!still_fails_(*best_)) return {std::move(failing), tries_, 0, false, false};
+    cut_tail();
+    std::size_t accepted_before = 0;
+    do {
+      accepted_before = accepted_;
+      remove_commands();
+      simplify_arguments();
+      simplify_config();
+      drop_expectations();
+      shorten_runs();
+      merge_requests();
+      fold_tokens();
+      shorten_steps();
+      for (const std::vector<Domain>& domains : related_domains()) {
+        shorten_lists(domains);
+        replace_values(domains);
+      }
+      lower_counts();
+      // The dear ones only where nothing else helps any more.
+      if (accepted_ == accepted_before) remove_pairs();
+      if (accepted_ == accepted_before) fold_keys();
+      if (accepted_ == accepted_before) drop_pairs_with_counts();
+      if (accepted_ == accepted_before) lower_pairs_of_counts();
+      if (accepted_ == accepted_before) drop_steps_with_blocks();
+    } while (accepted_ != accepted_before);
+    return {std::move(best_), tries_, accepted_, true, !out_of_tries()};
+  }
+
+ private:
+  using Edited = AnyScenario;
+
+  // Beyond these sizes the quadratic passes cost more tries than they are worth.
+  static constexpr std::size_t kPairsCommandsMax = 64;
+  static constexpr std::size_t kPairsNumbersMax = 24;
+  static constexpr std::size_t kMergeValuesMax = 32;
+  static constexpr std::size_t kNeighboursMax = 3;
+
+  std::size_t num_steps() const { return best_->num_steps(); }
+  bool out_of_tries() const { return tries_ >= options_.tries_max; }
+
+  /// Applies edit to a copy, and keeps the copy if it is smaller and still fails.
+  bool attempt(const std::function<void(Edited&)>& edit) {
+    return attempt_if([&](Edited& scenario) {
+      edit(scenario);
+      return true;
+    });
+  }
+
+  /// The same; edit returns false where it cannot be made.
+  bool attempt_if(const std::function<bool(Edited&)>& edit) {
+    if (out_of_tries()) return false;
+    std::unique_ptr<Edited> candidate = best_->clone();
+    if (!edit(*candidate)) return false;
+    ScenarioSize size = size_of(*candidate);
+    if (!(size < size_)) return false;
+    // Known to pass: rounds repeat themselves near the fixpoint.
+    if (!seen_.insert(std::hash<std::string>{}(size.text)).second) return false;
+    if (!candidate->is_valid()) return false;
+    ++tries_;
+    const bool fails = still_fails_(*candidate);
+    if (fails) {
+      best_ = std::move(candidate);
+      size_ = std::move(size);
+      ++accepted_;
+    }
+    if (options_.progress) options_.progress(tries_, num_steps());
+    return fails;
+  }
+
+  static void erase(Edited& scenario, std::size_t begin, std::size_t end) {
+    scenario.erase_steps(begin, end);
+  }
+
+  bool keep_first(std::size_t num_commands) {
+    return attempt([&](Edited& scenario) { erase(scenario, num_commands, scenario.num_steps()); });
+  }
+
+  /// Cuts what stands behind the failing command; bisects where it is not known.
+  void cut_tail() {
+    if (options_.failing_step && *options_.failing_step < num_steps()) {
+      if (*options_.failing_step + 1 == num_steps()) return;
+      if (keep_first(*options_.failing_step + 1)) return;
+    }
+    std::size_t passes = 0;
+    while (passes + 1 < num_steps()) {
+      const std::size_t middle = passes + (num_steps() - passes) / 2;
+      if (!keep_first(middle)) passes = middle;
+    }
+  }
+
+  void remove_commands() {
+    simplify::remove_chunks(num_steps(), [&](std::size_t begin, std::size_t end) {
+      return attempt([&](Edited& scenario) { erase(scenario, begin, end); });
+    });
+  }
+
+  /// Two commands that only make sense together: taking and giving back.
+  void remove_pairs() {
+    if (num_steps() > kPairsCommandsMax) return;
+    for (std::size_t second = num_steps(); second-- > 1;) {
+      for (std::size_t first = second; first-- > 0;) {
+        const bool removed = attempt([&](Edited& scenario) {
+          erase(scenario, second, second + 1);
+          erase(scenario, first, first + 1);
+        });
+        if (!removed) continue;
+        second = std::min(second, num_steps());
+        break;
+      }
+    }
+  }
+
+  /// Simplifies each member of the configuration, or of a step's command.
+  void simplify_members(const std::function<DeclaredObject(const Edited&)>& place) {
+    // A copy: best_ changes while its members are visited.
+    const std::unique_ptr<Edited> before = best_->clone();
+    const DeclaredObject object = place(*before);
+    for (std::size_t index = 0; index < object.size(); ++index) {
+      const MemberRef member = object[index];
+      // A name is not plainer for being empty.
+      if (member.domain() == Domain::kRequest) continue;
+      simplify::value(member.value(), member.default_value(), [&](const Value& simpler) {
+        return attempt_if([&](Edited& scenario) {
+          std::string expected;
+          return place(scenario)[index].assign(simpler, expected);
+        });
+      });
+    }
+  }
+
+  void simplify_arguments() {
+    for (std::size_t step = 0; step < num_steps() && !out_of_tries(); ++step) {
+      simplify_members([step](const Edited& scenario) { return scenario.command(step); });
+    }
+  }
+
+  void simplify_config() {
+    simplify_members([](const Edited& scenario) { return scenario.config(); });
+  }
+
+  void drop_expectations() {
+    for (std::size_t index = 0; index < num_steps(); ++index) {
+      if (!best_->has_expectation(index)) continue;
+      attempt([&](Edited& scenario) { scenario.drop_expectation(index); });
+    }
+  }
+
+  /// Makes two requests one, and gives those that are left the names A, B, C.
+  void merge_requests() {
+    std::vector<std::string> names;
+    for_each_request(*best_, [&](const std::string& name, std::size_t) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    });
+    for (std::size_t rank = 0; rank < names.size(); ++rank) {
+      const std::string& from = names[rank];
+      bool merged = false;
+      for (const std::string& to : names) {
+        if (merged) break;
+        if (to == from) continue;
+        // Without what declares it first, and else with it.
+        merged = attempt([&](Edited& scenario) { rename(scenario, from, to, true); }) ||
+                 attempt([&](Edited& scenario) { rename(scenario, from, to, false); });
+      }
+      constexpr std::size_t kNumLetters = 26;
+      if (merged || rank >= kNumLetters) continue;
+      const std::string letter(1, static_cast<char>('A' + static_cast<int>(rank)));
+      // A letter that is taken would merge instead.
+      if (std::find(names.begin(), names.end(), letter) != names.end()) continue;
+      attempt([&](Edited& scenario) { rename(scenario, from, letter, false); });
+    }
+  }
+
+  static void rename(Edited& scenario, const std::string& from, const std::string& to,
+                     bool drop_first) {
+    std::size_t first = 0;
+    for_each_request(scenario, [&](std::string& name, std::size_t step) {
+      if (name != from) return;
+      if (first == 0) first = step;
+      name = to;
+    });
+    if (drop_first && first > 0) erase(scenario, first - 1, first);
+  }
+
+  /// Appends the tokens of a command to those of an earlier one of the same request, and drops it.
+  void fold_tokens() {
+    for (std::size_t from = num_steps(); from-- > 1;) {
+      for (std::size_t into = from; into-- > 0;) {
+        const bool folded = attempt([&](Edited& scenario) {
+          const Tokens source = tokens_of(scenario.command(from));
+          const Tokens target = tokens_of(scenario.command(into));
+          if (!source.list || !target.list || source.request != target.request) return;
+          target.list->insert(target.list->end(), source.list->begin(), source.list->end());
+          erase(scenario, from, from + 1);
+        });
+        if (folded) break;
+      }
+    }
+  }
+
+  /// Makes one command of two of a kind that list keys: the lists behind each other, the counts
+  /// added.
+  void fold_keys() {
+    if (num_steps() > kPairsCommandsMax) return;
+    for (std::size_t second = num_steps(); second-- > 1;) {
+      for (std::size_t first = second; first-- > 0;) {
+        if (fold_keys(first, second) || fold_keys(second, first)) break;
+      }
+    }
+  }
+
+  /// Tries both orders of the lists.
+  bool fold_keys(std::size_t into, std::size_t from) {
+    for (const bool to_the_front : {true, false}) {
+      const bool folded = attempt([&](Edited& scenario) {
+        if (scenario.kind(into) == scenario.kind(from) &&
+            append_keys(scenario.command(into), scenario.command(from), to_the_front)) {
+          erase(scenario, from, from + 1);
+        }
+      });
+      if (folded) return true;
+    }
+    return false;
+  }
+
+  /// False if such a command lists no keys. Requires: both are of a kind.
+  static bool append_keys(const DeclaredObject& target, const DeclaredObject& source,
+                          bool to_the_front) {
+    bool lists_keys = false;
+    for (std::size_t index = 0; index < target.size(); ++index) {
+      const Domain domain = target[index].domain();
+      if (auto* list = get_if<std::vector<std::uint32_t>>(target[index])) {
+        if (domain != Domain::kKeys) continue;
+        lists_keys = true;
+        const auto& other = *get_if<std::vector<std::uint32_t>>(source[index]);
+        list->insert(to_the_front ? list->begin() : list->end(), other.begin(), other.end());
+      } else if (auto* number = get_if<std::uint32_t>(target[index])) {
+        if (domain == Domain::kCount) *number += *get_if<std::uint32_t>(source[index]);
+      }
+    }
+    return lists_keys;
+  }
+
+  struct Tokens {
+    std::string request;
+    std::vector<std::uint32_t>* list = nullptr;  ///< null where the command has none
+  };
+
+  static Tokens tokens_of(const DeclaredObject& command) {
+    Tokens found;
+    for (std::size_t index = 0; index < command.size(); ++index) {
+      const MemberRef member = command[index];
+      if (const auto* name = get_if<std::string>(member)) {
+        if (member.domain() == Domain::kRequest) found.request = *name;
+      } else if (auto* list = get_if<std::vector<std::uint32_t>>(member)) {
+        if (member.domain() == Domain::kTokens) found.list = list;
+      }
+    }
+    return found;
+  }
+
+  /// Takes a block out of one command: out of its lists and masks, and out of what counts leading
+  /// blocks.
+  void shorten_steps() {
+    for (std::size_t step = 0; step < num_steps(); ++step) {
+      std::size_t longest = 0;
+      const DeclaredObject command = best_->command(step);
+      for (std::size_t index = 0; index < command.size(); ++index) {
+        const auto* list = get_if<std::vector<std::uint32_t>>(command[index]);
+        if (list && command[index].domain() == Domain::kBlocks) {
+          longest = std::max(longest, list->size());
+        }
+      }
+      simplify::remove_chunks(longest, [&](std::size_t begin, std::size_t end) {
+        return attempt(
+            [&](Edited& scenario) { remove_blocks(scenario.command(step), begin, end); });
+      });
+    }
+  }
+
+  static void remove_blocks(const DeclaredObject& command, std::size_t begin, std::size_t end) {
+    for (std::size_t index = 0; index < command.size(); ++index) {
+      const MemberRef member = command[index];
+      const Domain domain = member.domain();
+      if (auto* list = get_if<std::vector<std::uint32_t>>(member)) {
+        if (domain == Domain::kBlocks) erase_range(*list, begin, end);
+      } else if (auto* mask = get_if<std::optional<std::vector<bool>>>(member)) {
+        if (domain == Domain::kMask && *mask) erase_range(**mask, begin, end);
+      } else if (auto* number = get_if<std::uint32_t>(member)) {
+        if (domain != Domain::kBlockCount || *number <= begin) continue;
+        *number -= static_cast<std::uint32_t>(std::min<std::size_t>(*number, end) - begin);
+      }
+    }
+  }
+
+  /// Erases [begin, end), as far as the list goes.
+  template <class List>
+  static void erase_range(List& list, std::size_t begin, std::size_t end) {
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(std::min(begin, list.size())),
+               list.begin() + static_cast<std::ptrdiff_t>(std::min(end, list.size())));
+  }
+
+  /// Domains whose equal numbers mean the same thing.
+  static std::vector<std::vector<Domain>> related_domains() {
+    return {{Domain::kBlocks},
+            {Domain::kTokens},
+            {Domain::kGroup, Domain::kGroups},
+            {Domain::kKey, Domain::kKeys},
+            {Domain::kBlockSize, Domain::kSetting}};
+  }
+
+  static bool is_in(const std::vector<Domain>& domains, Domain domain) {
+    return std::find(domains.begin(), domains.end(), domain) != domains.end();
+  }
+
+  std::vector<std::uint32_t> distinct_values(const std::vector<Domain>& domains) const {
+    std::set<std::uint32_t> values;
+    for_each_number(*best_, [&](std::uint32_t number, Domain domain, std::size_t) {
+      if (is_in(domains, domain)) values.insert(number);
+    });
+    return {values.begin(), values.end()};
+  }
+
+  /// Edits every list of these domains.
+  bool attempt_on_lists(const std::vector<Domain>& domains,
+                        const std::function<void(std::vector<std::uint32_t>&)>& edit) {
+    return attempt([&](Edited& scenario) {
+      for_each_list(scenario, [&](std::vector<std::uint32_t>& list, Domain domain, std::size_t) {
+        if (is_in(domains, domain)) edit(list);
+      });
+    });
+  }
+
+  /// Lists that have to stay alike: takes a value out of all of them, or what stands at one index.
+  void shorten_lists(const std::vector<Domain>& domains) {
+    for (std::uint32_t value : distinct_values(domains)) {
+      attempt_on_lists(domains, [&](std::vector<std::uint32_t>& list) { std::erase(list, value); });
+    }
+    std::size_t longest = 0;
+    for_each_list(*best_, [&](const std::vector<std::uint32_t>& list, Domain domain, std::size_t) {
+      if (is_in(domains, domain)) longest = std::max(longest, list.size());
+    });
+    simplify::remove_chunks(longest, [&](std::size_t begin, std::size_t end) {
+      return attempt_on_lists(
+          domains, [&](std::vector<std::uint32_t>& list) { erase_range(list, begin, end); });
+    });
+  }
+
+  /// Replaces a value by a smaller one in all commands at once.
+  void replace_values(const std::vector<Domain>& domains) {
+    const std::vector<std::uint32_t> values = distinct_values(domains);
+    attempt([&](Edited& scenario) {
+      for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t) {
+        if (is_in(domains, domain)) number = 0;
+      });
+    });
+    for (std::size_t rank = values.size(); rank-- > 0;) {
+      const std::uint32_t from = values[rank];
+      // Merging comes before renumbering; a value's rank is where renumbering ends.
+      std::vector<std::uint32_t> targets{0};
+      if (values.size() <= kMergeValuesMax) {
+        targets.insert(targets.end(), values.begin(),
+                       values.begin() + static_cast<std::ptrdiff_t>(rank));
+      }
+      targets.push_back(static_cast<std::uint32_t>(rank));
+      targets.push_back(from / 2);
+      if (from > 0) targets.push_back(from - 1);
+      for (std::uint32_t to : targets) {
+        if (attempt([&](Edited& scenario) { replace(scenario, domains, from, to); })) break;
+      }
+    }
+  }
+
+  static void replace(Edited& scenario, const std::vector<Domain>& domains, std::uint32_t from,
+                      std::uint32_t to) {
+    for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t) {
+      if (is_in(domains, domain) && number == from) number = to;
+    });
+  }
+
+  static bool is_count(Domain domain) {
+    return domain == Domain::kCount || domain == Domain::kTokenCount ||
+           domain == Domain::kBlockCount || domain == Domain::kHashIndex ||
+           domain == Domain::kSetting;
+  }
+
+  /// A number that says how many: its place in the order of for_each_number, its value and step.
+  struct Count {
+    std::size_t ordinal = 0;
+    std::uint32_t value = 0;
+    std::size_t step = 0;
+  };
+
+  std::vector<Count> counts() const {
+    std::vector<Count> found;
+    std::size_t ordinal = 0;
+    for_each_number(*best_, [&](std::uint32_t number, Domain domain, std::size_t step) {
+      if (is_count(domain) && number > 0) found.push_back({ordinal, number, step});
+      ++ordinal;
+    });
+    return found;
+  }
+
+  /// Lowers the numbers at these places by `by`, and all block ids from `first_block` on. Leaves
+  /// alone what would fall below 0.
+  static void lower(Edited& scenario, const std::vector<std::size_t>& ordinals, std::uint32_t by,
+                    std::optional<std::uint32_t> first_block) {
+    std::size_t ordinal = 0;
+    for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t) {
+      const bool is_listed = std::find(ordinals.begin(), ordinals.end(), ordinal) != ordinals.end();
+      const bool is_shifted = first_block && domain == Domain::kBlocks && number >= *first_block;
+      if ((is_listed || is_shifted) && number >= by) number -= by;
+      ++ordinal;
+    });
+  }
+
+  /// The block ids from which on a shift makes a difference.
+  std::vector<std::optional<std::uint32_t>> shift_starts() const {
+    std::vector<std::optional<std::uint32_t>> starts;
+    for (std::uint32_t block : distinct_values({Domain::kBlocks})) starts.push_back(block);
+    return starts;
+  }
+
+  /// Lowers all counts at once; drops or lowers an allocation together with the ids of the blocks
+  /// that came after it.
+  void lower_counts() {
+    while (attempt([](Edited& scenario) {
+      for_each_number(scenario, [](std::uint32_t& number, Domain domain, std::size_t) {
+        const bool says_how_many = domain == Domain::kCount || domain == Domain::kTokenCount;
+        if (says_how_many && number > 0) --number;
+      });
+    })) {
+    }
+    // Each accepted edit changes the places, so the search starts over.
+    while (lower_one_count_with_blocks()) {
+    }
+  }
+
+  bool lower_one_count_with_blocks() {
+    for (const Count& count : counts()) {
+      if (count.step == 0) continue;
+      for (const auto& start : shift_starts()) {
+        const bool dropped = attempt([&](Edited& scenario) {
+          lower(scenario, {}, count.value, start);
+          erase(scenario, count.step - 1, count.step);
+        });
+        if (dropped || lower_together({count.ordinal}, count.value, start)) return true;
+      }
+    }
+    return false;
+  }
+
+  void lower_pairs_of_counts() {
+    while (lower_one_pair_of_counts()) {
+    }
+  }
+
+  /// A pool and what drains it: two counts, and the ids of the blocks at its end.
+  bool lower_one_pair_of_counts() {
+    const std::vector<Count> found = counts();
+    if (found.size() > kPairsNumbersMax) return false;
+    std::vector<std::optional<std::uint32_t>> starts = shift_starts();
+    starts.insert(starts.begin(), std::nullopt);
+    for (const auto& start : starts) {
+      for (std::size_t first = 0; first < found.size(); ++first) {
+        for (std::size_t second = first + 1; second < found.size(); ++second) {
+          const std::uint32_t most = std::min(found[first].value, found[second].value);
+          if (lower_together({found[first].ordinal, found[second].ordinal}, most, start)) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  void shorten_runs() {
+    while (shorten_one_run()) {
+    }
+  }
+
+  /// A pair of commands that repeats itself, such as plan and update, and what says how often: a
+  /// count, or the tokens that each pair takes one of.
+  bool shorten_one_run() {
+    std::vector<std::optional<std::uint32_t>> starts = shift_starts();
+    starts.insert(starts.begin(), std::nullopt);
+    for (const Run& run : runs()) {
+      for (std::size_t by = run.num_repeats; by > 0; --by) {
+        for (const auto& start : starts) {
+          if (shorten_run(run.begin, by, start)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  /// Takes `by` pairs out from `begin` on, and as much out of one count or list. A count of blocks
+  /// goes down by less.
+  bool shorten_run(std::size_t begin, std::size_t by, std::optional<std::uint32_t> start) {
+    for (const Count& count : counts()) {
+      for (auto amount = static_cast<std::uint32_t>(by); amount > 0; amount /= 2) {
+        if (count.value < amount) continue;
+        const bool shortened = attempt([&](Edited& scenario) {
+          lower(scenario, {count.ordinal}, amount, start);
+          erase(scenario, begin, begin + 2 * by);
+        });
+        if (shortened) return true;
+      }
+    }
+    std::size_t num_lists = 0;
+    for_each_list(*best_,
+                  [&](const std::vector<std::uint32_t>&, Domain, std::size_t) { ++num_lists; });
+    for (std::size_t chosen = 0; chosen < num_lists; ++chosen) {
+      const bool shortened = attempt([&](Edited& scenario) {
+        std::size_t at = 0;
+        for_each_list(scenario, [&](std::vector<std::uint32_t>& list, Domain, std::size_t) {
+          if (at++ == chosen) list.resize(list.size() - std::min(by, list.size()));
+        });
+        lower(scenario, {}, 1, start);
+        erase(scenario, begin, begin + 2 * by);
+      });
+      if (shortened) return true;
+    }
+    return false;
+  }
+
+  /// Any neighbours, and what counts them.
+  void drop_pairs_with_counts() {
+    if (num_steps() > kPairsCommandsMax) return;
+    for (std::size_t begin = num_steps(); begin-- > 0;) {
+      if (begin + 2 <= num_steps()) shorten_run(begin, 1, std::nullopt);
+    }
+  }
+
+  struct Run {
+    std::size_t begin = 0;
+    std::size_t num_repeats = 0;  ///< of the pair at begin, itself not counted
+  };
+
+  std::vector<Run> runs() const {
+    std::vector<Run> found;
+    for (std::size_t begin = 0; begin + 3 < num_steps(); ++begin) {
+      Run run{begin, 0};
+      while (is_pair_like_the_one_before(begin + 2 * (run.num_repeats + 1))) ++run.num_repeats;
+      if (run.num_repeats == 0) continue;
+      found.push_back(run);
+      begin += 2 * run.num_repeats;
+    }
+    return found;
+  }
+
+  bool is_pair_like_the_one_before(std::size_t index) const {
+    return index + 1 < num_steps() && best_->same_command(index, index - 2) &&
+           best_->same_command(index + 1, index - 1);
+  }
+
+  void drop_steps_with_blocks() {
+    while (drop_some_steps_with_blocks()) {
+    }
+  }
+
+  /// Neighbouring commands that only keep a block away: drops them, and with them the block, from
+  /// the ids behind it and from the size of the pool.
+  bool drop_some_steps_with_blocks() {
+    std::vector<std::vector<std::size_t>> sizes{{}};
+    for (const Count& count : counts()) {
+      if (count.step == 0) sizes.push_back({count.ordinal});
+    }
+    for (std::size_t length = 1; length <= kNeighboursMax; ++length) {
+      for (std::size_t end = num_steps(); end >= length; --end) {
+        for (const auto& start : shift_starts()) {
+          for (const std::vector<std::size_t>& size : sizes) {
+            const bool dropped = attempt([&](Edited& scenario) {
+              lower(scenario, size, 1, start);
+              erase(scenario, end - length, end);
+            });
+            if (dropped) return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  /// By as much as goes, then half of it, down to one.
+  bool lower_together(const std::vector<std::size_t>& ordinals, std::uint32_t most,
+                      std::optional<std::uint32_t> start) {
+    for (std::uint32_t by = most; by > 0; by /= 2) {
+      if (attempt([&](Edited& scenario) { lower(scenario, ordinals, by, start); })) return true;
+    }
+    return false;
+  }
+
+  const StillFails& still_fails_;
+  const ShrinkOptions& options_;
+  std::unique_ptr<Edited> best_;
+  ScenarioSize size_;
+  std::unordered_set<std::size_t> seen_;
+  std::size_t tries_ = 0;
+  std::size_t accepted_ = 0;
+};
+
+}  // namespace
+
+AnyShrinkResult shrink_any(std::unique_ptr<AnyScenario> failing,
+                           const std::function<bool(const AnyScenario&)>& still_fails,
+                           const ShrinkOptions& options) {
+  return Shrinker(still_fails, options).run(std::move(failing));
+}
+
+}  // namespace kvfence

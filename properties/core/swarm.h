@@ -1,0 +1,114 @@
+#pragma once
+
+/// How often an episode draws each of the things that may happen next: every episode has habits of
+/// its own, some things often, some hardly ever, some not at all, so that all of them together
+/// reach what one mixture does not.
+/// Source: Groce, Zhang, Eide, Chen, Regehr, "Swarm testing", ISSTA 2012.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "properties/core/choices.h"
+
+namespace kvfence {
+
+/// How far habits differ: a usual weight is multiplied by one of the factors, or is 0.
+struct SwarmHabits {
+  std::array<std::uint32_t, 4> factors;
+  std::uint32_t off_in;  ///< one thing in so many does not happen in an episode
+};
+
+/// For commands that stand for themselves.
+inline constexpr SwarmHabits kWildHabits = {{4, 4, 1, 16}, 16};
+/// For the actions of an engine, which lead nowhere if one of them drowns the others.
+inline constexpr SwarmHabits kMildHabits = {{2, 2, 1, 6}, 12};
+
+/// The weights of one episode. Index: what names a thing, an enumeration without gaps or
+/// std::size_t.
+template <class Index, std::size_t kSize>
+class Swarm {
+ public:
+  using Weights = std::array<std::uint32_t, kSize>;
+
+  /// Draws twice a thing, in order: its factor, then whether it happens at all.
+  Swarm(const Weights& usual, const SwarmHabits& habits, Choices& choices) : usual_(usual) {
+    for (std::size_t at = 0; at < kSize; ++at) {
+      const std::uint32_t factor =
+          habits.factors[choices.below(static_cast<std::uint32_t>(habits.factors.size()))];
+      set(static_cast<Index>(at), choices.once_in(habits.off_in) ? 0 : usual[at] * factor);
+    }
+  }
+
+  std::uint32_t weight(Index index) const { return weights_[place(index)]; }
+
+  void set(Index index, std::uint32_t weight) {
+    sum_ = sum_ - weights_[place(index)] + weight;
+    weights_[place(index)] = weight;
+  }
+
+  /// To `times` the usual weight at least: for things without which nothing else happens.
+  void raise(Index index, std::uint32_t times = 1) {
+    set(index, std::max(weight(index), times * usual_[place(index)]));
+  }
+
+  /// One thing, by weight, in one draw. Requires: some weight is not 0.
+  Index draw(Choices& choices) const {
+    std::uint32_t ticket = choices.below(sum_);
+    std::size_t chosen = 0;
+    while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
+    return static_cast<Index>(chosen);
+  }
+
+  /// The same, but what finds nothing to work on is drawn again, mostly.
+  template <class IsIdle>
+  Index draw_unless(IsIdle&& is_idle, Choices& choices) const {
+    Index chosen = draw(choices);
+    for (int tries = 0; tries < 3 && is_idle(chosen) && !choices.once_in(16); ++tries) {
+      chosen = draw(choices);
+    }
+    return chosen;
+  }
+
+ private:
+  static std::size_t place(Index index) { return static_cast<std::size_t>(index); }
+
+  Weights usual_;
+  Weights weights_{};
+  std::uint32_t sum_ = 0;
+};
+
+/// A command and its usual weight.
+struct VerbWeight {
+  std::string_view verb;
+  std::uint32_t usual;
+};
+
+/// Those of all commands of a target, by place in the variant.
+template <class Command>
+using VerbWeights = std::array<VerbWeight, std::variant_size_v<Command>>;
+
+/// A swarm over the commands of a target, by place in the variant.
+template <class Command>
+using VerbSwarm = Swarm<std::size_t, std::variant_size_v<Command>>;
+
+template <std::size_t kSize>
+constexpr std::array<std::uint32_t, kSize> usual_weights(
+    const std::array<VerbWeight, kSize>& verbs) {
+  std::array<std::uint32_t, kSize> weights{};
+  for (std::size_t at = 0; at < kSize; ++at) weights[at] = verbs[at].usual;
+  return weights;
+}
+
+/// The place of a command. Requires: it is there.
+template <class Alternative, std::size_t kSize>
+constexpr std::size_t index_of(const std::array<VerbWeight, kSize>& verbs) {
+  std::size_t index = 0;
+  while (verbs[index].verb != Alternative::kVerb) ++index;
+  return index;
+}
+
+}  // namespace kvfence

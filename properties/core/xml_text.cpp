@@ -1,0 +1,43 @@
+#include "properties/core/xml_text.h"
+
+namespace kvfence {
+
+std::string escape_xml(std::string_view text) {
+  std::string out;
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    switch (character) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\n':
+        out += '\n';
+        break;
+      default:
+        if (byte >= 0x20 && byte < 0x7F) {
+          out += character;
+        } else {
+          constexpr std::string_view kDigits = "0123456789abcdef";
+          out += "\\x";
+          out += kDigits[byte >> 4];
+          out += kDigits[byte & 0xF];
+        }
+    }
+  }
+  return out;
+}
+
+std::string xml_attribute(std::string_view name, std::string_view value) {
+  return " " + std::string(name) + "=\"" + escape_xml(value) + "\"";
+}
+
+}  // namespace kvfence

@@ -1,0 +1,84 @@
+#include "properties/eviction/generator.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace kvfence::eviction {
+namespace {
+
+constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
+
+/// How much an episode may favour each command.
+constexpr VerbWeights<Command> kWeights = {{
+    {Get::kVerb, 3},
+    {Insert::kVerb, 14},
+    {Remove::kVerb, 2},
+    {MakeReady::kVerb, 14},
+    {Acquire::kVerb, 5},
+    {Release::kVerb, 5},
+    {Touch::kVerb, 14},
+    {Evict::kVerb, 10},
+    {Clear::kVerb, 0},
+}};
+/// Clear comes once in so many commands: what takes long to build up is not to be lost at once.
+constexpr std::uint32_t kClearOnceIn = 256;
+
+}  // namespace
+
+Config Generator::draw_config(Choices& choices) {
+  Config config;
+  config.policy = choices.once_in(3) ? "lru" : "arc";
+  config.capacity = 1 + choices.below(choices.once_in(4) ? 3 : 10);
+  config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
+  return config;
+}
+
+Generator::Generator(const Config& config, Choices& choices)
+    : capacity_(config.capacity),
+      swarm_(usual_weights(kWeights), kWildHabits, choices),
+      keys_(config.capacity) {
+  // Without blocks that are ready nothing else happens.
+  for (std::size_t index : {index_of<Insert>(kWeights), index_of<MakeReady>(kWeights)}) {
+    swarm_.raise(index);
+  }
+}
+
+bool Generator::is_idle(std::size_t chosen) const {
+  const std::string_view verb = kWeights[chosen].verb;
+  if (verb == Insert::kVerb) return keys_.held().size() >= capacity_;
+  if (verb == MakeReady::kVerb) return keys_.writing().empty();
+  if (verb == Acquire::kVerb || verb == Evict::kVerb) return keys_.ready().empty();
+  if (verb == Release::kVerb) return keys_.reading().empty();
+  return keys_.held().empty() && verb != Touch::kVerb;
+}
+
+Command Generator::next(Choices& choices, const Observation& now, const World&) {
+  keys_.see(now);
+  if (choices.once_in(kClearOnceIn)) return Clear{};
+  const std::size_t chosen =
+      swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
+  return draw(choices, chosen);
+}
+
+Command Generator::draw(Choices& choices, std::size_t chosen) {
+  const std::string_view verb = kWeights[chosen].verb;
+  if (verb == Get::kVerb) return Get{keys_.any(choices)};
+  if (verb == Insert::kVerb) return Insert{keys_.absent(choices), choices.below(capacity_ + 1)};
+  if (verb == Remove::kVerb) return Remove{keys_.one_of(keys_.held(), choices)};
+  if (verb == MakeReady::kVerb) return MakeReady{keys_.one_of(keys_.writing(), choices)};
+  if (verb == Acquire::kVerb) return Acquire{keys_.one_of(keys_.ready(), choices)};
+  if (verb == Release::kVerb) return Release{keys_.one_of(keys_.reading(), choices)};
+  if (verb == Touch::kVerb) {
+    const bool ghosts = !keys_.ghosts().empty() && choices.once_in(2);
+    return Touch{keys_.some_of(ghosts ? keys_.ghosts() : keys_.held(), 4, choices)};
+  }
+  Evict command;
+  const auto num_ready = static_cast<std::uint32_t>(keys_.ready().size());
+  command.num_blocks = choices.once_in(16) ? choices.below(capacity_ + 2)
+                                           : 1 + skewed(choices, std::max(num_ready, 1u));
+  if (choices.once_in(512)) command.num_blocks = kHuge;
+  if (choices.once_in(2)) command.protected_keys = keys_.some_of(keys_.held(), 3, choices);
+  return command;
+}
+
+}  // namespace kvfence::eviction

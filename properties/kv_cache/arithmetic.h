@@ -1,0 +1,79 @@
+#pragma once
+
+/// How many blocks and tokens a group's kind implies: arithmetic that the generator, the invariants
+/// and the reachability goals of the kv_cache target share.
+///
+/// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py get_num_skipped_tokens.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+
+namespace kvfence::kv_cache {
+
+/// Blocks that hold so many tokens. Requires: block_size > 0.
+inline std::uint32_t blocks_for(std::uint64_t num_tokens, std::uint32_t block_size) {
+  return static_cast<std::uint32_t>((num_tokens + block_size - 1) / block_size);
+}
+
+/// Leading tokens of a request that its group needs no more once so many are computed.
+inline std::uint64_t num_skipped_tokens(const KVCacheSpec& spec, std::uint64_t num_computed) {
+  switch (spec.kind) {
+    case KVCacheSpecKind::kSlidingWindow:
+      return num_computed + 1 > spec.sliding_window ? num_computed + 1 - spec.sliding_window : 0;
+    case KVCacheSpecKind::kChunkedLocal:
+      return num_computed / spec.attention_chunk_size * spec.attention_chunk_size;
+    case KVCacheSpecKind::kMamba:
+      return num_computed > 0 ? num_computed - 1 : 0;
+    case KVCacheSpecKind::kFullAttention:
+    case KVCacheSpecKind::kCrossAttention:
+    case KVCacheSpecKind::kSinkFullAttention:
+      return 0;
+  }
+  return 0;
+}
+
+/// The whole blocks among them.
+inline std::uint32_t num_skipped_blocks(const KVCacheSpec& spec, std::uint64_t num_computed) {
+  return static_cast<std::uint32_t>(num_skipped_tokens(spec, num_computed) / spec.block_size);
+}
+
+/// What remove_skipped_blocks drops: Mamba keeps what rejected speculative tokens might need again.
+inline std::uint32_t num_droppable_blocks(const KVCacheSpec& spec, std::uint64_t num_computed) {
+  if (spec.kind != KVCacheSpecKind::kMamba) return num_skipped_blocks(spec, num_computed);
+  const std::uint64_t kept = std::min<std::uint64_t>(num_computed, spec.num_speculative_blocks);
+  return num_skipped_blocks(spec, num_computed - kept);
+}
+
+/// Blocks that a window's hit has to end with. The token to come is in the window too.
+inline std::uint32_t num_window_blocks(const KVCacheSpec& spec) {
+  return blocks_for(spec.sliding_window - 1, spec.block_size);
+}
+
+/// Blocks that sinks took at construction: the first of the queue, ids 1 to this number.
+inline std::uint32_t num_sink_blocks(const KVCacheManagerConfig& config) {
+  std::uint32_t total = 0;
+  for (const KVCacheSpec& spec : config.groups) total += spec.sink_len / spec.block_size;
+  return total;
+}
+
+/// Whether upstream's lookup may leave a group with more blocks than the hit has tokens for.
+inline bool hit_may_overshoot(const KVCacheManagerConfig& config) {
+  const KVCacheSpec* first_full = nullptr;
+  for (const KVCacheSpec& spec : config.groups) {
+    // Only the first spec of full attention is cut to what the others have.
+    if (spec.is_full_attention()) {
+      if (first_full && !(*first_full == spec)) return true;
+      first_full = &spec;
+    }
+    // Upstream looks a block further for eagle, and Mamba does not give it back.
+    if (spec.kind != KVCacheSpecKind::kMamba || !config.pool.rules.eagle_by_group) continue;
+    for (GroupId group = 0; group < config.groups.size(); ++group) {
+      if (config.groups[group] == spec && config.is_eagle_group(group)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace kvfence::kv_cache

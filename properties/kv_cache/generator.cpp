@@ -1,0 +1,528 @@
+#include "properties/kv_cache/generator.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "contract/core/check.h"
+#include "properties/core/command_members.h"
+#include "properties/kv_cache/group_draws.h"
+
+namespace kvfence::kv_cache {
+namespace {
+
+constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
+
+KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
+  return window_of(1 + choices.below(4 * block_size), block_size);
+}
+
+KVCacheSpec chunked(Choices& choices, std::uint32_t block_size) {
+  const bool is_odd = choices.once_in(6);
+  return {.kind = KVCacheSpecKind::kChunkedLocal,
+          .block_size = block_size,
+          .attention_chunk_size =
+              is_odd ? 1 + choices.below(3 * block_size) : block_size * (1 + choices.below(3))};
+}
+
+KVCacheSpec mamba(Choices& choices, std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kMamba,
+          .block_size = block_size,
+          .mamba_align = choices.once_in(2),
+          .num_speculative_blocks = choices.once_in(2) ? choices.below(3) : 0};
+}
+
+KVCacheSpec cross(std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kCrossAttention, .block_size = block_size};
+}
+
+KVCacheSpec sink(Choices& choices, std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kSinkFullAttention,
+          .block_size = block_size,
+          .sink_len = block_size * (1 + choices.below(2))};
+}
+
+KVCacheSpec any_group(Choices& choices, std::uint32_t block_size) {
+  switch (choices.below(5)) {
+    case 0:
+      return full(block_size);
+    case 1:
+      return sliding(choices, block_size);
+    case 2:
+      return chunked(choices, block_size);
+    case 3:
+      return mamba(choices, block_size);
+    default:
+      return sink(choices, block_size);
+  }
+}
+
+/// The groups of one of the models that there are, in block sizes of `small` tokens and a multiple.
+void draw_groups(Choices& choices, Config& config) {
+  const std::uint32_t small = config.hash_block_size;
+  const std::uint32_t large = small * (choices.once_in(2) ? 2 : 1);
+  GroupList& groups = config.groups;
+  groups.clear();
+  switch (choices.below(14)) {
+    case 0:
+      groups = {full(small)};
+      break;
+    case 1:
+      groups = {sliding(choices, small)};
+      break;
+    case 2:
+      groups = {any_group(choices, small)};
+      break;
+    case 3:
+    case 4:
+      groups = {full(large), sliding(choices, small)};
+      break;
+    case 5:
+      groups = {full(small), sliding(choices, large), sliding(choices, small)};
+      break;
+    case 6:
+      groups = {full(small), mamba(choices, large)};
+      break;
+    case 7:
+      groups = {full(small), chunked(choices, small)};
+      break;
+    case 8:
+      groups = {full(large), sliding(choices, small), mamba(choices, small)};
+      break;
+    case 9:
+      groups = {sliding(choices, small), full(small), full(small)};
+      break;
+    case 10:
+      groups = {sliding(choices, large), mamba(choices, small)};
+      break;
+    case 11:
+      groups = {sink(choices, small), sliding(choices, small)};
+      break;
+    case 12:
+      groups = {full(small), cross(large)};
+      config.enable_caching = false;
+      break;
+    default:
+      groups = {any_group(choices, small), any_group(choices, large)};
+      config.enable_caching = choices.once_in(2);
+  }
+}
+
+void draw_eagle(Choices& choices, const Rules& rules, Config& config) {
+  config.use_eagle = choices.once_in(3);
+  if (!config.use_eagle || !rules.eagle_by_group || choices.once_in(2)) return;
+  for (GroupId group = 0; group < config.groups.size(); ++group) {
+    if (choices.once_in(2)) config.eagle_groups.push_back(group);
+  }
+}
+
+bool is_valid(const Config& config) { return !KVCacheTarget::validate(config, {}, {}); }
+
+/// How much an episode may favour each action.
+constexpr std::array<std::uint32_t, 16> kUsualWeights = {
+    8,   // kDeclare
+    24,  // kAdmit
+    48,  // kRun
+    6,   // kFinish
+    4,   // kPreempt
+    10,  // kStepStarts
+    4,   // kLookUp
+    3,   // kRemoveSkipped
+    2,   // kCacheBlocks
+    2,   // kEvict
+    1,   // kReset
+    2,   // kCommonPrefix
+    2,   // kTakeNewBlocks
+    5,   // kTakeEvents
+    2,   // kTakeStats
+    2,   // kCanFit
+};
+
+}  // namespace
+
+std::uint32_t common_block_size(const Config& config) {
+  std::uint32_t multiple = 1;
+  for (const KVCacheSpec& spec : config.groups) multiple = std::lcm(multiple, spec.block_size);
+  return multiple;
+}
+
+std::uint32_t capacity_of(const Config& config) {
+  std::uint32_t tokens_a_block = config.groups.front().block_size;
+  for (const KVCacheSpec& spec : config.groups) {
+    tokens_a_block = std::min(tokens_a_block, spec.block_size);
+  }
+  const auto num_groups = static_cast<std::uint32_t>(config.groups.size());
+  const std::uint32_t capacity = (config.num_gpu_blocks - 1) * tokens_a_block / num_groups;
+  return std::max(2U, std::min(capacity, config.max_model_len - 1));
+}
+
+Config Generator::draw_config(Choices& choices) {
+  Config config;
+  config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
+  config.num_gpu_blocks = 4 + choices.below(21);
+  config.enable_caching = !choices.once_in(12);
+  config.enable_kv_cache_events = !choices.once_in(3);
+  config.hash_block_size = 1 + choices.below(4);
+  config.hash_algorithm = choices.once_in(4) ? "sha256_cbor" : "xxhash_cbor";
+  config.hash_seed = choices.once_in(8) ? "42" : "0";
+  config.max_model_len = 16 + choices.below(49);
+  config.max_num_batched_tokens = 4 + choices.below(61);
+  const Rules rules = rules_of(*profile_from_text(config.profile));
+  draw_groups(choices, config);
+  draw_eagle(choices, rules, config);
+  if (rules.sliding_window_mask && choices.once_in(3)) {
+    config.retention_interval = common_block_size(config) * choices.below(4);
+  }
+  // Not every kind takes a retention interval, eagle, or caching among equals.
+  if (!is_valid(config)) config.retention_interval.reset();
+  if (!is_valid(config)) {
+    config.use_eagle = false;
+    config.eagle_groups.clear();
+  }
+  if (!is_valid(config)) config.enable_caching = false;
+  if (!is_valid(config)) {
+    config.enable_caching = true;
+    config.groups = {full(config.hash_block_size)};
+  }
+  return config;
+}
+
+Generator::Generator(const Config& config, Choices& choices)
+    : config_(config),
+      rules_(make_kv_cache_manager_config(config)->pool.rules),
+      unit_(common_block_size(config)),
+      swarm_(kUsualWeights, kWildHabits, choices) {
+  for (const KVCacheSpec& spec : config.groups) {
+    has_cross_ = has_cross_ || spec.kind == KVCacheSpecKind::kCrossAttention;
+  }
+  // Without these nothing else happens.
+  for (Action action : {Action::kDeclare, Action::kAdmit, Action::kRun}) swarm_.raise(action);
+  live_max_ = 2 + choices.below(4);
+  chunk_max_ = choices.once_in(3) ? 1 + choices.below(2 * unit_) : 4 * unit_ + choices.below(32);
+  num_drafts_ = choices.once_in(2) ? choices.below(4) : 0;
+  odd_in_ = choices.once_in(3) ? 8 : 48;
+  external_in_ = choices.once_in(3) ? 3 : 12;
+}
+
+Command Generator::next(Choices& choices, const Observation& now, const World& world) {
+  take_in_answer(now, world);
+  list_requests(world);
+  Command command = draw(choices, now, world);
+  if (choices.once_in(odd_in_)) perturb(choices, world, command);
+  last_ = command;
+  return command;
+}
+
+void Generator::take_in_answer(const Observation& now, const World& world) {
+  progress_.resize(world.entries().size());
+  starved_ = false;
+  refused_.reset();
+  if (!last_) return;
+  const bool accepted = now.error == ErrorCode::kNone;
+  if (const auto* allocation = std::get_if<AllocateSlots>(&*last_)) {
+    take_in(*allocation, now, world);
+  } else if (const auto* freed = std::get_if<Free>(&*last_)) {
+    const World::Entry* entry = accepted ? world.find(freed->request) : nullptr;
+    if (entry) {
+      Progress& progress = progress_[entry->index];
+      progress = {.is_finished = progress.is_finished, .was_preempted = true};
+    }
+  } else if (const auto* cached = std::get_if<CacheBlocks>(&*last_)) {
+    const World::Entry* entry = accepted ? world.find(cached->request) : nullptr;
+    if (entry) progress_[entry->index].is_loading = false;
+  }
+  if (const auto* lookup = std::get_if<GetComputedBlocks>(&*last_)) {
+    const World::Entry* entry = accepted ? world.find(lookup->request) : nullptr;
+    looked_up_.reset();
+    if (entry) looked_up_ = entry->index;
+    num_hit_tokens_ = now.num_hit_tokens.has_value() ? *now.num_hit_tokens : 0;
+  } else if (!std::holds_alternative<CanFitFullSequence>(*last_)) {
+    looked_up_.reset();
+    num_hit_tokens_ = 0;
+  }
+}
+
+void Generator::take_in(const AllocateSlots& command, const Observation& now, const World& world) {
+  const World::Entry* entry = world.find(command.request);
+  if (!entry) return;
+  Progress& progress = progress_[entry->index];
+  if (now.error != ErrorCode::kNone) {
+    if (progress.is_allocated) refused_ = entry->index;
+    return;
+  }
+  if (!now.allocated.has_value() || !*now.allocated) {
+    starved_ = true;
+    return;
+  }
+  const bool knows_hit = command.from_cache && looked_up_ == entry->index;
+  progress.is_allocated = true;
+  progress.num_computed_tokens =
+      command.num_computed_tokens + (knows_hit ? num_hit_tokens_ : 0) + command.num_external_tokens;
+  progress.num_scheduled_tokens = command.num_new_tokens;
+  progress.is_loading = command.delay_cache_blocks;
+}
+
+void Generator::list_requests(const World& world) {
+  waiting_.clear();
+  running_.clear();
+  for (const World::Entry& entry : world.entries()) {
+    const Progress& progress = progress_[entry.index];
+    if (progress.is_allocated) {
+      running_.push_back(entry.index);
+    } else if (!progress.is_finished) {
+      waiting_.push_back(entry.index);
+    }
+  }
+}
+
+bool Generator::is_idle(Action action, const Observation& now) const {
+  switch (action) {
+    case Action::kDeclare:
+      return waiting_.size() + running_.size() >= live_max_;
+    case Action::kAdmit:
+    case Action::kLookUp:
+    case Action::kCanFit:
+      return waiting_.empty();
+    case Action::kRun:
+    case Action::kFinish:
+    case Action::kPreempt:
+    case Action::kRemoveSkipped:
+    case Action::kCacheBlocks:
+    case Action::kCommonPrefix:
+      return running_.empty();
+    case Action::kEvict:
+      return now.num_cached_keys == 0;
+    default:
+      return false;
+  }
+}
+
+Command Generator::draw(Choices& choices, const Observation& now, const World& world) {
+  if (refused_ && !choices.once_in(4)) return free(world, *refused_, choices.once_in(2));
+  // Who finds no blocks takes them from whoever came last, mostly.
+  if (starved_ && !running_.empty() && !choices.once_in(4)) {
+    const RequestIndex victim = choices.once_in(4) ? pick(choices, running_) : running_.back();
+    return free(world, victim, choices.once_in(4));
+  }
+  // What is found is mostly wanted.
+  if (looked_up_ && !progress_[*looked_up_].is_allocated && !choices.once_in(6)) {
+    const bool may_ask = last_ && std::holds_alternative<GetComputedBlocks>(*last_) &&
+                         choices.once_in(rules_.full_sequence_gate_in_allocate_slots ? 64 : 6);
+    if (may_ask) return can_fit(choices, world, *looked_up_);
+    return admit(choices, world, *looked_up_, num_hit_tokens_);
+  }
+
+  Action action = swarm_.draw(choices);
+  for (int tries = 0; tries < 6 && is_idle(action, now); ++tries) action = swarm_.draw(choices);
+  if (is_idle(action, now)) action = Action::kStepStarts;
+  switch (action) {
+    case Action::kDeclare:
+      return declare(choices, world);
+    case Action::kAdmit: {
+      const RequestIndex index = pick(choices, waiting_);
+      // Some go ahead without looking.
+      if (choices.once_in(8)) return admit(choices, world, index, 0);
+      return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
+    }
+    case Action::kRun:
+      return run(choices, world, pick(choices, running_));
+    case Action::kFinish:
+      return free(world, pick(choices, running_), true);
+    case Action::kPreempt:
+      return free(world, running_.back(), false);
+    case Action::kStepStarts:
+      return NewStepStarts{};
+    case Action::kLookUp: {
+      const RequestIndex index = pick(choices, waiting_);
+      return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
+    }
+    case Action::kRemoveSkipped: {
+      const RequestIndex index = pick(choices, running_);
+      return RemoveSkippedBlocks{world.entries()[index].name, progress_[index].num_computed_tokens};
+    }
+    case Action::kCacheBlocks: {
+      const RequestIndex index = pick(choices, running_);
+      return CacheBlocks{world.entries()[index].name,
+                         std::min(progress_[index].num_computed_tokens, num_tokens(world, index))};
+    }
+    case Action::kEvict:
+      return evict(choices, now);
+    case Action::kReset:
+      return ResetPrefixCache{};
+    case Action::kCommonPrefix:
+      return GetNumCommonPrefixBlocks{world.entries()[pick(choices, running_)].name};
+    case Action::kTakeNewBlocks:
+      return TakeNewBlockIds{};
+    case Action::kTakeEvents:
+      return TakeEvents{};
+    case Action::kTakeStats:
+      return TakePrefixCacheStats{};
+    case Action::kCanFit:
+      return can_fit(choices, world, pick(choices, waiting_));
+  }
+  KVFENCE_CHECK(false, "an action outside its enumeration");
+}
+
+/// Blocks of tokens that repeat one of two symbols, so that prefixes are shared all the time.
+Command Generator::declare(Choices& choices, const World& world) {
+  DeclareRequest command;
+  while (world.find("r" + std::to_string(next_name_))) ++next_name_;
+  command.id = "r" + std::to_string(next_name_++);
+  const std::uint32_t length_max = config_.max_model_len;
+  const std::uint32_t num_blocks = choices.once_in(8) ? choices.below(16) : 1 + skewed(choices, 6);
+  for (std::uint32_t block = 0; block < num_blocks; ++block) {
+    command.tokens.insert(command.tokens.end(), unit_, choices.once_in(5) ? 1u : 0u);
+  }
+  command.tokens.insert(command.tokens.end(), choices.below(unit_ + 1), 0u);
+  if (command.tokens.empty()) command.tokens.push_back(0);
+  if (command.tokens.size() > length_max) command.tokens.resize(length_max);
+  if (choices.once_in(12)) {
+    command.lora_name = "lora";
+    command.lora_id = 1 + choices.below(2);
+  }
+  if (choices.once_in(12)) command.cache_salt = choices.once_in(2) ? "salt" : "lora";
+  if (choices.once_in(12)) {
+    command.mm_features.push_back(
+        {choices.once_in(2) ? "cat" : "dog", choices.below(4), 1 + choices.below(6)});
+  }
+  command.skip_reading_prefix_cache = choices.once_in(16);
+  return command;
+}
+
+std::uint32_t Generator::num_tokens(const World& world, RequestIndex index) const {
+  const Request* request = world.requests().find(world.entries()[index].name);
+  return static_cast<std::uint32_t>(request->all_token_ids().size());
+}
+
+std::uint32_t Generator::draw_chunk(Choices& choices, std::uint32_t remaining) const {
+  if (remaining <= 1) return remaining;
+  return std::min(remaining, choices.once_in(3) ? 1 + choices.below(chunk_max_) : chunk_max_);
+}
+
+Command Generator::admit(Choices& choices, const World& world, RequestIndex index,
+                         std::uint32_t num_hit) {
+  const Progress& progress = progress_[index];
+  AllocateSlots command;
+  command.request = world.entries()[index].name;
+  command.was_preempted = progress.was_preempted;
+  command.from_cache = looked_up_ == index || choices.once_in(2);
+  std::uint32_t remaining = num_tokens(world, index);
+  remaining -= std::min(remaining, num_hit);
+  if (remaining > 0 && choices.once_in(external_in_)) {
+    command.num_external_tokens = 1 + choices.below(remaining);
+    remaining -= command.num_external_tokens;
+    command.delay_cache_blocks = !choices.once_in(4);
+  }
+  command.num_new_tokens = draw_chunk(choices, remaining);
+  if (command.delay_cache_blocks && choices.once_in(2)) command.num_new_tokens = 0;
+  if (choices.once_in(4)) command.num_lookahead_tokens = num_drafts_;
+  if (has_cross_) command.num_encoder_tokens = 1 + choices.below(3 * unit_);
+  if (rules_.full_sequence_gate_in_allocate_slots) {
+    command.full_sequence_must_fit = choices.once_in(3);
+    command.reserved_blocks = choices.once_in(6) ? choices.below(4) : 0;
+  }
+  return command;
+}
+
+/// The next step of a request that has blocks: what it was given slots for is computed now.
+Command Generator::run(Choices& choices, const World& world, RequestIndex index) {
+  Progress& progress = progress_[index];
+  const std::string& name = world.entries()[index].name;
+  const std::uint32_t length = num_tokens(world, index);
+  if (progress.is_loading) {
+    if (choices.once_in(3)) return NewStepStarts{};
+    return CacheBlocks{name, std::min(progress.num_computed_tokens, length)};
+  }
+  std::uint32_t reached = progress.num_computed_tokens + progress.num_scheduled_tokens;
+  if (reached >= length) {
+    if (length >= config_.max_model_len || choices.once_in(6)) return free(world, index, true);
+    // Some of the drafts turn out right, and the model adds a token of its own.
+    const std::uint32_t num_right = choices.below(reached - length + 1);
+    progress.num_computed_tokens = length + num_right;
+    progress.num_scheduled_tokens = 0;
+    AppendTokens command{name, {}};
+    command.tokens.assign(num_right + 1, choices.once_in(5) ? 1u : 0u);
+    return command;
+  }
+  AllocateSlots command;
+  command.request = name;
+  command.num_computed_tokens = reached;
+  command.num_new_tokens = draw_chunk(choices, length - reached);
+  const bool is_last_chunk = reached + command.num_new_tokens == length;
+  if (is_last_chunk && num_drafts_ > 0 && !choices.once_in(4)) {
+    command.num_new_tokens += choices.below(num_drafts_ + 1);
+  }
+  command.num_lookahead_tokens = choices.once_in(2) ? num_drafts_ : 0;
+  command.was_preempted = progress.was_preempted;
+  return command;
+}
+
+Command Generator::free(const World& world, RequestIndex index, bool is_finished) {
+  progress_[index].is_finished = is_finished;
+  return Free{world.entries()[index].name};
+}
+
+/// Some blocks, those that carry keys where the state shows them.
+Command Generator::evict(Choices& choices, const Observation& now) const {
+  EvictBlocks command;
+  for (std::uint32_t count = 1 + skewed(choices, 4); count > 0; --count) {
+    BlockId block = choices.below(config_.num_gpu_blocks);
+    for (BlockId tries = 0; now.keys.has_value() && tries < config_.num_gpu_blocks; ++tries) {
+      if (!(*now.keys)[block].empty()) break;
+      block = block + 1 == config_.num_gpu_blocks ? 0 : block + 1;
+    }
+    command.blocks.push_back(block);
+  }
+  return command;
+}
+
+Command Generator::can_fit(Choices& choices, const World& world, RequestIndex index) const {
+  CanFitFullSequence command;
+  command.request = world.entries()[index].name;
+  command.from_cache = !choices.once_in(3);
+  if (choices.once_in(4)) command.num_external_tokens = choices.below(2 * unit_ + 1);
+  if (has_cross_) command.num_encoder_tokens = 1 + choices.below(3 * unit_);
+  return command;
+}
+
+void Generator::perturb(Choices& choices, const World& world, Command& command) {
+  std::size_t num_members = 0;
+  for_each_member_of_command(command, [&](auto&, Domain) { ++num_members; });
+  if (num_members == 0) return;
+  const std::size_t chosen = choices.below(static_cast<std::uint32_t>(num_members));
+  const bool declares = std::holds_alternative<DeclareRequest>(command);
+  const bool allocates = std::holds_alternative<AllocateSlots>(command);
+  std::size_t at = 0;
+  for_each_member_of_command(command, [&](auto& member, Domain domain) {
+    // Slots behind tokens that nobody computed are beyond what a manager can be asked for.
+    const bool may_grow = !allocates || at != 1;
+    if (at++ != chosen) return;
+    using Member = std::remove_cvref_t<decltype(member)>;
+    if constexpr (std::is_same_v<Member, bool>) {
+      member = !member;
+    } else if constexpr (std::is_same_v<Member, std::uint32_t>) {
+      if (member > 0 && (!may_grow || choices.once_in(2))) {
+        member = choices.below(member);
+      } else if (may_grow && choices.once_in(32)) {
+        member = kHuge - choices.below(2);
+      } else if (may_grow) {
+        member += 1 + choices.below(2 * unit_);
+      }
+    } else if constexpr (std::is_same_v<Member, std::string>) {
+      if (world.entries().empty() || choices.once_in(4)) {
+        if (!declares) member = "nobody";
+      } else {
+        member = pick(choices, world.entries()).name;
+      }
+    } else if constexpr (std::is_same_v<Member, std::vector<std::uint32_t>>) {
+      if (domain == Domain::kBlocks) {
+        member.push_back(config_.num_gpu_blocks - (choices.once_in(2) ? 0 : 1));
+      }
+    }
+  });
+}
+
+}  // namespace kvfence::kv_cache

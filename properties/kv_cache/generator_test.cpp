@@ -1,0 +1,101 @@
+// Goal: what the generator draws is valid, readable and decided by its choices alone. Method: many
+// configurations and commands from seeds and bytes, without any manager behind them.
+
+#include "properties/kv_cache/generator.h"
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "contract/core/declare.h"
+#include "contract/core/scenario.h"
+
+namespace kvfence::kv_cache {
+namespace {
+
+TEST(KVCacheGenerator, DrawsValidConfigurationsOfEveryShape) {
+  std::set<KVCacheSpecKind> kinds;
+  std::set<std::size_t> num_groups;
+  int num_eagle = 0;
+  int num_retaining = 0;
+  int num_uncached = 0;
+  for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
+    Choices choices = Choices::from_seed(seed);
+    const Config config = Generator::draw_config(choices);
+    const auto error = KVCacheTarget::validate(config, {}, {});
+    ASSERT_FALSE(error) << "seed " << seed << ": " << error->to_text();
+    for (const KVCacheSpec& spec : config.groups) kinds.insert(spec.kind);
+    num_groups.insert(config.groups.size());
+    num_eagle += config.use_eagle;
+    num_retaining += config.retention_interval.has_value();
+    num_uncached += !config.enable_caching;
+  }
+  EXPECT_EQ(kinds.size(), 6u);
+  EXPECT_EQ(num_groups, (std::set<std::size_t>{1, 2, 3}));
+  EXPECT_GT(num_eagle, 1000);
+  EXPECT_GT(num_retaining, 500);
+  EXPECT_GT(num_uncached, 500);
+  EXPECT_LT(num_uncached, 4000);
+}
+
+/// Commands of an episode that no manager answers: every observation says none and nothing.
+Scenario<KVCacheTarget> episode(Choices choices, std::size_t num_commands) {
+  Scenario<KVCacheTarget> scenario;
+  scenario.config = Generator::draw_config(choices);
+  Generator generator(scenario.config, choices);
+  World world = KVCacheTarget::make_world(scenario.config);
+  Observation now;
+  for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {
+    scenario.steps.push_back({generator.next(choices, now, world), std::nullopt, {}});
+    world.apply(scenario.steps.back().command);
+  }
+  return scenario;
+}
+
+TEST(KVCacheGenerator, PrintsAndParsesToTheSame) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Scenario<KVCacheTarget> drawn = episode(Choices::from_seed(seed), 200);
+    const Parsed<Document> document = parse_document(print(to_document(drawn)));
+    ASSERT_TRUE(document) << document.error().to_text();
+    const auto parsed = scenario_from_document<KVCacheTarget>(*document);
+    ASSERT_TRUE(parsed) << parsed.error().to_text();
+    ASSERT_EQ(parsed->config, drawn.config);
+    ASSERT_EQ(parsed->steps.size(), drawn.steps.size());
+    for (std::size_t index = 0; index < drawn.steps.size(); ++index) {
+      ASSERT_EQ(parsed->steps[index].command, drawn.steps[index].command);
+    }
+  }
+}
+
+TEST(KVCacheGenerator, IsDecidedByItsChoices) {
+  const auto text = [](std::uint64_t seed) {
+    return print(to_document(episode(Choices::from_seed(seed), 100)));
+  };
+  EXPECT_EQ(text(3), text(3));
+  EXPECT_NE(text(3), text(4));
+}
+
+TEST(KVCacheGenerator, ReadsAnyBytes) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::vector<std::uint8_t> bytes(300, static_cast<std::uint8_t>(byte));
+    const Scenario<KVCacheTarget> drawn = episode(Choices::from_bytes(bytes), 200);
+    EXPECT_FALSE(KVCacheTarget::validate(drawn.config, {}, {}));
+  }
+}
+
+TEST(KVCacheGenerator, DeclaresEachNameOnce) {
+  std::set<std::string> names;
+  for (const auto& step : episode(Choices::from_seed(11), 400).steps) {
+    const auto* declared = std::get_if<DeclareRequest>(&step.command);
+    if (!declared) continue;
+    EXPECT_FALSE(declared->tokens.empty());
+    names.insert(declared->id);
+  }
+  EXPECT_GE(names.size(), 2u);
+}
+
+}  // namespace
+}  // namespace kvfence::kv_cache

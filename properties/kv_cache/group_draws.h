@@ -1,0 +1,32 @@
+#pragma once
+
+/// The groups that generators build their configurations from.
+
+#include <cstdint>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "properties/core/choices.h"
+
+namespace kvfence {
+
+inline KVCacheSpec full(std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
+}
+
+/// num_tokens: of the window.
+inline KVCacheSpec window_of(std::uint32_t num_tokens, std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kSlidingWindow,
+          .block_size = block_size,
+          .sliding_window = num_tokens};
+}
+
+/// A window of up to three blocks.
+inline KVCacheSpec draw_window(Choices& choices, std::uint32_t block_size) {
+  return window_of(1 + choices.below(3 * block_size), block_size);
+}
+
+inline KVCacheSpec mamba(std::uint32_t block_size) {
+  return {.kind = KVCacheSpecKind::kMamba, .block_size = block_size};
+}
+
+}  // namespace kvfence

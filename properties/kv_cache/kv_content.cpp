@@ -1,0 +1,114 @@
+#include "properties/kv_cache/kv_content.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace kvfence {
+namespace {
+
+std::uint64_t mixed(std::uint64_t before, std::uint64_t next) {
+  std::uint64_t state = before ^ (next + 0x9E37'79B9'7F4A'7C15 + (before << 6) + (before >> 2));
+  state = (state ^ (state >> 30)) * 0xBF58'476D'1CE4'E5B9;
+  return (state ^ (state >> 27)) | 1;
+}
+
+/// Whether it is KV of that sequence from `begin` on, at least up to `end`.
+bool is_content_of(const Content& content, const Prefixes& prefixes, GroupId group,
+                   std::uint32_t begin, std::uint32_t end) {
+  if (content == kAnything) return true;
+  return content.id != 0 && content.group == group && content.begin == begin &&
+         content.end >= end && content.end <= prefixes.num_tokens() &&
+         content.id == prefixes.id(content.end);
+}
+
+}  // namespace
+
+std::string to_text(const Content& content) {
+  if (content.id == 0) return "nothing";
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "tokens " + std::to_string(content.begin) + " to " +
+                     std::to_string(content.end) + " in group " + std::to_string(content.group) +
+                     ", of sequence ";
+  for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[(content.id >> shift) & 15];
+  return text;
+}
+
+Prefixes::Prefixes(const std::optional<std::string>& cache_salt) {
+  std::uint64_t id = 1;
+  if (cache_salt) {
+    for (char each : *cache_salt) id = mixed(id, static_cast<std::uint8_t>(each));
+  }
+  ids_.push_back(id);
+}
+
+void Prefixes::append(TokenId token) { ids_.push_back(mixed(ids_.back(), token)); }
+
+std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
+                              const std::vector<KVCacheSpec>& groups,
+                              const std::vector<Content>& blocks) {
+  std::vector<Filled> filled;
+  for (GroupId group = 0; group < groups.size(); ++group) {
+    const std::uint32_t size = groups[group].block_size;
+    for (std::uint32_t place = run.begin / size; place * size < run.end; ++place) {
+      if (place >= run.table[group].size()) break;
+      const BlockId block = run.table[group][place];
+      if (block == kNullBlockId) continue;
+      const std::uint32_t begin = place * size;
+      const std::uint32_t end = std::min(begin + size, run.end);
+      const bool is_known = end <= prefixes.num_tokens();
+      Content content = is_known ? Content{prefixes.id(end), begin, end, group} : Content{};
+      if (begin < run.begin) {
+        const Content& before = blocks[block];
+        const bool is_own = is_content_of(before, prefixes, group, begin, run.begin);
+        // The last token of a prompt that was found whole is computed again.
+        if (is_own && before.end >= end) continue;
+        if (!is_own) content = {};
+      }
+      filled.push_back({block, content});
+    }
+  }
+  return filled;
+}
+
+std::optional<WrongRead> wrong_read(const Run& run, const Prefixes& prefixes,
+                                    const std::vector<KVCacheSpec>& groups,
+                                    const std::vector<Content>& blocks) {
+  for (GroupId group = 0; group < groups.size(); ++group) {
+    const KVCacheSpec& spec = groups[group];
+    const std::uint32_t size = spec.block_size;
+    // The first token that the first computed one attends to; a Mamba state stands for all.
+    std::uint32_t first = 0;
+    if (spec.kind == KVCacheSpecKind::kSlidingWindow) {
+      first = run.begin + 1 - std::min(run.begin + 1, spec.sliding_window);
+    } else if (spec.kind == KVCacheSpecKind::kMamba) {
+      first = run.begin > 0 ? run.begin - 1 : 0;
+    }
+    for (std::uint32_t place = first / size; place * size < run.end; ++place) {
+      const BlockId block =
+          place < run.table[group].size() ? run.table[group][place] : kNullBlockId;
+      const std::uint32_t begin = place * size;
+      const Content& content = blocks[block];
+      const std::uint32_t end = std::min(begin + size, run.end);
+      const bool is_own = is_content_of(content, prefixes, group, begin, end);
+      if (is_own && block != kNullBlockId) continue;
+      return WrongRead{block, {prefixes.id(end), begin, end, group}, content};
+    }
+  }
+  return std::nullopt;
+}
+
+void forgive_victims(const std::vector<BlocksByGroup>& victims, const std::vector<BlockId>& lost,
+                     const std::vector<KVCacheSpec>& groups, std::vector<Content>& blocks) {
+  for (BlockId block : lost) blocks[block] = kAnything;
+  for (const BlocksByGroup& table : victims) {
+    for (GroupId group = 0; group < table.size(); ++group) {
+      for (BlockId block : table[group]) {
+        Content& content = blocks[block];
+        const bool is_full = content.end - content.begin == groups[group].block_size;
+        if (block != kNullBlockId && !is_full) content = kAnything;
+      }
+    }
+  }
+}
+
+}  // namespace kvfence

@@ -1,0 +1,96 @@
+#pragma once
+
+/// What blocks hold, as symbols, and what a step on a rank makes of them: which tokens of which
+/// sequence it is the KV of. Shared by the targets that copy blocks.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/core/types.h"
+
+namespace kvfence {
+
+/// KV of the tokens [begin, end) of a sequence, in one group. `id` stands for all tokens before
+/// `end` and their salt; 0: nothing that anyone could use.
+struct Content {
+  std::uint64_t id = 0;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  GroupId group = 0;
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+/// Passes for whatever is looked for: what nobody can know, and nobody is to blame for.
+inline constexpr Content kAnything{~std::uint64_t{0}, 0, 0, 0};
+
+/// Whether that content does where the other one is wanted.
+inline bool passes_for(const Content& content, const Content& wanted) {
+  return content == kAnything || content == wanted;
+}
+
+/// "tokens 4 to 8 in group 0, of sequence 3f", "nothing".
+std::string to_text(const Content& content);
+
+/// Names the leading tokens of sequences: equal for equal tokens and salt.
+class Prefixes {
+ public:
+  Prefixes() : Prefixes(std::nullopt) {}
+  explicit Prefixes(const std::optional<std::string>& cache_salt);
+  void append(TokenId token);
+  std::uint32_t num_tokens() const { return static_cast<std::uint32_t>(ids_.size()) - 1; }
+  /// Requires: num_tokens <= num_tokens().
+  std::uint64_t id(std::uint32_t num_tokens) const { return ids_[num_tokens]; }
+
+ private:
+  std::vector<std::uint64_t> ids_;
+};
+
+/// The tokens of a request that is there or was, by its name.
+using Sequences = std::map<std::string, Prefixes>;
+
+/// A request in a step: tokens [begin, end) of it are computed.
+struct Run {
+  std::string request;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  BlocksByGroup table;
+};
+
+/// A block that a run fills, and with what.
+struct Filled {
+  BlockId block = 0;
+  Content content;
+};
+
+/// What the run writes into a rank's GPU blocks, given what they hold. Tokens of a request that
+/// ended meanwhile are not known any more: their blocks hold nothing of use.
+std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
+                              const std::vector<KVCacheSpec>& groups,
+                              const std::vector<Content>& blocks);
+
+/// A block that holds something else than what a run reads there.
+struct WrongRead {
+  BlockId block = 0;
+  Content expected;
+  Content actual;
+};
+
+/// The first block that holds something else than what the run attends to; nothing if all do.
+/// Requires: run.end <= prefixes.num_tokens(); the run's own tokens are written.
+std::optional<WrongRead> wrong_read(const Run& run, const Prefixes& prefixes,
+                                    const std::vector<KVCacheSpec>& groups,
+                                    const std::vector<Content>& blocks);
+
+/// Under the priority policy a victim may have been served in the same step already. Upstream's
+/// scheduler then leaves blocks in the GPU's cache that nobody computes, and has blocks zeroed that
+/// nobody has: neither is a connector's fault. So a rank's lost blocks, and the victims' that are
+/// not full, pass for whatever is looked for.
+/// victims: their tables before the step; lost: new blocks that nobody has.
+void forgive_victims(const std::vector<BlocksByGroup>& victims, const std::vector<BlockId>& lost,
+                     const std::vector<KVCacheSpec>& groups, std::vector<Content>& blocks);
+
+}  // namespace kvfence

@@ -1,0 +1,286 @@
+#pragma once
+
+/// Puts any tiering manager that satisfies the concept behind the interface that a lockstep drives,
+/// with scripted tiers below it.
+///
+/// Refused here, since they are about what only the script knows:
+///   kNotInConfig      on_new_request, tier_*: no such tier; tier_faults, tier_damage: no file tier
+///   kBadRange         tier_faults: a call that cannot fail so
+///
+/// Where there are file tiers, slots have bytes: a GPU writes the block of a key once its store is
+/// complete, and something else before that.
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "contract/core/implementation.h"
+#include "contract/scripted/scripted_tier.h"
+#include "contract/tiering/tier_files.h"
+#include "contract/tiering/tiering_manager.h"
+#include "contract/tiering/tiering_target.h"
+#include "properties/offload/key_list.h"
+#include "properties/tiering/tier_observations.h"
+
+namespace kvfence {
+
+/// make_manager builds the manager from its configuration and tiers, make_files what a file tier
+/// keeps its blocks in: the places where a planted variant gets its bug.
+template <TieringOffloadingManager Manager, class MakeManager>
+class TieringDriver final : public Implementation<TieringTarget> {
+ public:
+  TieringDriver(std::string name, MakeManager make_manager, MakeTierFiles make_files)
+      : name_(std::move(name)),
+        make_manager_(std::move(make_manager)),
+        make_files_(std::move(make_files)) {}
+
+  std::string name() const override { return name_; }
+
+  std::optional<ImplementationFailure> reset(const Config& config) override {
+    const Parsed<OffloadingManagerConfig> parsed = make_tiering_config(config);
+    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
+    calls_ = std::make_shared<TierCalls>();
+    // Tiers go before their slots do.
+    manager_.reset();
+    writes_.clear();
+    has_files_ = !config.file_tiers.empty();
+    slot_bytes_.assign(has_files_ ? config.capacity * tiering::kBlockBytes : 0, std::byte{0});
+    primary_ = {};
+    if (has_files_) primary_ = {slot_bytes_.data(), tiering::kBlockBytes, config.capacity};
+    std::vector<SecondaryTierHandle> tiers;
+    for (std::uint32_t place = 0; place < config.num_tiers; ++place) {
+      const bool has_files =
+          std::binary_search(config.file_tiers.begin(), config.file_tiers.end(), place);
+      tiers.emplace_back(
+          ScriptedTier(place, calls_, primary_, has_files ? make_files_(primary_) : nullptr));
+    }
+    manager_.emplace(make_manager_(*parsed, std::move(tiers)));
+    return std::nullopt;
+  }
+
+  std::optional<ImplementationFailure> submit(const Command& command, const World&,
+                                              Observe observe) override {
+    forget_answer();
+    observation_.error =
+        std::visit([&](const auto& alternative) { return run(alternative); }, command);
+    show_tier_calls(*calls_, observation_.tier_calls, show_keys);
+    observation_.size = manager_->primary().policy().size();
+    observation_.num_free_slots = manager_->primary().num_free_slots();
+    observation_.num_jobs = manager_->num_jobs();
+    observation_.num_pending = manager_->num_pending();
+    manager_->primary().policy().lists(lists_);
+    show_lists(lists_, observe == Observe::kState, observation_);
+    show_transfers(observe == Observe::kState);
+    show_damaged(observe == Observe::kState);
+    return std::nullopt;
+  }
+
+  std::optional<ImplementationFailure> collect(Observation& observation) override {
+    observation = std::move(observation_);
+    return std::nullopt;
+  }
+
+ private:
+  void forget_answer() {
+    observation_.result.reset();
+    observation_.slots.reset();
+    observation_.stored.reset();
+    observation_.keys_to_store.reset();
+    observation_.evicted.reset();
+    observation_.request_level.reset();
+    observation_.events.reset();
+    observation_.tier_calls.reset();
+  }
+
+  bool has_tier(std::uint32_t tier) { return tier < manager_->tiers().size(); }
+  ScriptedTier& tier(std::uint32_t place) { return scripted_tier_at(manager_->tiers(), place); }
+
+  ErrorCode run(const tiering::Lookup& command) {
+    observation_.result.emplace() = manager_->lookup(key_of_number(command.key), {command.request});
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::Touch& command) {
+    manager_->touch(keys_.of(command.keys), {command.request});
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::PrepareLoad& command) {
+    slots_.clear();
+    const ErrorCode error = manager_->prepare_load(keys_.of(command.keys), slots_);
+    if (error == ErrorCode::kNone) observation_.slots.emplace() = slots_;
+    return error;
+  }
+
+  ErrorCode run(const tiering::CompleteLoad& command) {
+    return manager_->complete_load(keys_.of(command.keys));
+  }
+
+  ErrorCode run(const tiering::PrepareStore& command) {
+    bool stored = false;
+    output_.keys_to_store.clear();
+    output_.slots.clear();
+    output_.evicted.clear();
+    const ErrorCode error =
+        manager_->prepare_store(keys_.of(command.keys), {command.request}, stored, output_);
+    if (error != ErrorCode::kNone) return error;
+    observation_.stored.emplace() = stored;
+    if (!stored) return error;
+    for (std::size_t i = 0; has_files_ && i < output_.keys_to_store.size(); ++i) {
+      const std::span<std::byte> slot = primary_.slot(output_.slots[i]);
+      std::fill(slot.begin(), slot.end(), std::byte{0xff});
+      writes_[OffloadKey(output_.keys_to_store[i])] = output_.slots[i];
+    }
+    numbers_of(output_.keys_to_store, observation_.keys_to_store.emplace());
+    observation_.slots.emplace() = output_.slots;
+    victims_of(output_.evicted, observation_.evicted.emplace());
+    return error;
+  }
+
+  ErrorCode run(const tiering::CompleteStore& command) {
+    const std::span<const OffloadKeyView> keys = keys_.of(command.keys);
+    for (OffloadKeyView key : keys) {
+      const auto write = writes_.find(OffloadKey(key));
+      if (command.success && write != writes_.end()) fill_block(key, primary_.slot(write->second));
+    }
+    const ErrorCode error = manager_->complete_store(keys, {command.request}, command.success);
+    for (OffloadKeyView key : keys) {
+      if (error == ErrorCode::kNone) writes_.erase(OffloadKey(key));
+    }
+    return error;
+  }
+
+  ErrorCode run(const tiering::OnNewRequest& command) {
+    const std::vector<std::uint32_t>& wanting = command.request_level;
+    for (std::uint32_t place : wanting) {
+      if (!has_tier(place)) return ErrorCode::kNotInConfig;
+    }
+    for (std::uint32_t place = 0; has_tier(place); ++place) {
+      const bool wants = std::find(wanting.begin(), wanting.end(), place) != wanting.end();
+      tier(place).want(wants ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel);
+    }
+    observation_.request_level.emplace() =
+        manager_->on_new_request({command.request}) == OffloadPolicy::kRequestLevel;
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::OnRequestFinished& command) {
+    manager_->on_request_finished({command.request});
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::OnScheduleEnd&) {
+    manager_->on_schedule_end();
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::ResetCache&) {
+    manager_->reset_cache();
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TakeEvents&) {
+    manager_->take_events(taken_);
+    std::vector<offload::Event>& events = observation_.events.emplace();
+    events.resize(taken_.size());
+    for (std::size_t index = 0; index < taken_.size(); ++index) {
+      numbers_of(taken_[index].keys, events[index].keys);
+      events[index].removed = taken_[index].removed;
+    }
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierFinish& command) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    tier(command.tier).finish(command.job, command.success);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierAskAgain& command) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    tier(command.tier).ask_again(key_of_number(command.key), command.times);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierAdd& command) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    for (OffloadKeyView key : keys_.of(command.keys)) tier(command.tier).add(key);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierDrop& command) {
+    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
+    for (OffloadKeyView key : keys_.of(command.keys)) tier(command.tier).drop(key);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierFaults& command) {
+    if (!has_tier(command.tier) || !tier(command.tier).files()) return ErrorCode::kNotInConfig;
+    return plan_faults(command.faults, *tier(command.tier).files());
+  }
+
+  ErrorCode run(const tiering::TierDamage& command) {
+    if (!has_tier(command.tier) || !tier(command.tier).files()) return ErrorCode::kNotInConfig;
+    damage_file(*tier(command.tier).files(), key_of_number(command.key), command.damage, command.at,
+                key_of_number(command.at), tiering::kBlockBytes);
+    return ErrorCode::kNone;
+  }
+
+  void show_transfers(bool with_state) {
+    if (!with_state) {
+      observation_.jobs.reset();
+      observation_.pending.reset();
+      observation_.tiers.reset();
+      return;
+    }
+    manager_->jobs(job_states_);
+    show_tier_jobs(job_states_, observation_.jobs.emplace(), show_keys);
+    manager_->pending(pending_states_);
+    show_pending_promotions(pending_states_, observation_.pending.emplace(), show_keys);
+    show_tiers(manager_->tiers(), observation_.tiers.emplace(),
+               [](const std::vector<OffloadKey>& keys, std::vector<std::uint32_t>& numbers) {
+                 show_keys(keys, numbers);
+                 std::sort(numbers.begin(), numbers.end());
+               });
+  }
+
+  void show_damaged(bool with_state) {
+    observation_.damaged.reset();
+    if (!with_state || !has_files_) return;
+    std::vector<std::uint32_t>& damaged = observation_.damaged.emplace();
+    damaged.clear();
+    for_each_damaged(lists_, primary_,
+                     [&](const OffloadKey& key) { damaged.push_back(number_of(key)); });
+  }
+
+  static void show_keys(const std::vector<OffloadKey>& keys, std::vector<std::uint32_t>& numbers) {
+    numbers_of(keys, numbers);
+  }
+
+  std::string name_;
+  MakeManager make_manager_;
+  MakeTierFiles make_files_;
+  std::shared_ptr<TierCalls> calls_;
+  bool has_files_ = false;  ///< any tier; else slots have no bytes
+  std::vector<std::byte> slot_bytes_;
+  PrimaryKvView primary_;
+  std::map<OffloadKey, SlotId> writes_;  ///< of stores that are not complete
+  std::optional<Manager> manager_;
+  Observation observation_;
+  OffloadKeyList keys_;
+  std::vector<SlotId> slots_;
+  PrepareStoreOutput output_;
+  std::vector<OffloadingEvent> taken_;
+  PolicyLists lists_;
+  std::vector<TierJobState> job_states_;
+  std::vector<PendingPromotionState> pending_states_;
+};
+
+}  // namespace kvfence

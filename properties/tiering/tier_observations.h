@@ -1,0 +1,150 @@
+#pragma once
+
+/// What drivers with scripted tiers below their implementation do alike: their commands on files,
+/// and showing the tiers and the jobs with them (contract/tiering/tier_records.h). `show_keys(keys, shown)`
+/// writes keys over a list of the target's.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/eviction/cache_policy.h"
+#include "contract/core/declare.h"
+#include "contract/tiering/file_fault.h"
+#include "contract/scripted/scripted_tier.h"
+#include "contract/tiering/secondary_tier.h"
+#include "contract/core/status.h"
+#include "contract/tiering/tier_files.h"
+#include "contract/tiering/tier_records.h"
+#include "contract/tiering/tiering_manager.h"
+#include "contract/tiering/tiering_target.h"
+
+namespace kvfence {
+
+/// Requires: scripted tiers.
+inline ScriptedTier& scripted_tier_at(std::span<SecondaryTierHandle> tiers, std::size_t place) {
+  return *tiers[place].get_if<ScriptedTier>();
+}
+
+/// Errors: kBadRange: no call can fail as one of them says; nothing is planned.
+inline ErrorCode plan_faults(const std::vector<tiering::Fault>& planned, TierFiles& files) {
+  std::vector<FileFault> faults;
+  for (const tiering::Fault& each : planned) {
+    const std::optional<FileFault> fault = tiering::file_fault_of(each);
+    if (!fault) return ErrorCode::kBadRange;
+    faults.push_back(*fault);
+  }
+  files.begin(FaultPlan(std::move(faults)));
+  return ErrorCode::kNone;
+}
+
+/// What the file of `key` becomes. at: the bit, or in what the size differs from the right one;
+/// other: whose file it is replaced by.
+inline void damage_file(TierFiles& files, OffloadKeyView key, FileDamage damage, std::uint32_t at,
+                        OffloadKeyView other, std::uint64_t block_bytes) {
+  const std::uint64_t right_size = kBlockFileHeaderBytes + block_bytes;
+  switch (damage) {
+    case FileDamage::kFlip:
+      files.flip_bit(key, at);
+      break;
+    case FileDamage::kTruncate:
+      files.resize_file(key, at % right_size);
+      break;
+    case FileDamage::kGrow:
+      files.resize_file(key, right_size + 1 + at % right_size);
+      break;
+    case FileDamage::kReplace:
+      if (other != key) files.copy_file(other, key);
+      break;
+  }
+}
+
+/// Takes the calls out of the list; where there were none, nothing is shown.
+template <class Keys, class ShowKeys>
+void show_tier_calls(TierCalls& calls, Reusable<std::vector<tiering::CallRecordOf<Keys>>>& shown,
+                     ShowKeys show_keys) {
+  if (calls.empty()) return;
+  auto& records = shown.emplace();
+  records.resize(calls.size());
+  for (std::size_t index = 0; index < records.size(); ++index) {
+    const TierCall& call = calls[index];
+    tiering::CallRecordOf<Keys>& record = records[index];
+    record.method = call.method;
+    record.tier = call.tier;
+    record.request = call.request;
+    record.job.reset();
+    if (call.method == "submit_store" || call.method == "submit_load") {
+      record.job = static_cast<std::uint32_t>(call.job_id);
+    }
+    show_keys(call.keys, record.keys);
+    record.slots = call.slots;
+    record.answer = call.answer;
+    for (const JobResult& result : call.results) {
+      record.answer += (record.answer.empty() ? "" : " ") + std::to_string(result.job_id) +
+                       (result.success ? " done" : " failed");
+    }
+  }
+  calls.clear();
+}
+
+/// What a job and a promotion that is queued have in common.
+template <class State, class Keys, class ShowKeys>
+void show_tier_transfer(const State& state, tiering::TransferOf<Keys>& shown, ShowKeys show_keys) {
+  shown.tier = state.tier;
+  shown.request = state.req_id;
+  show_keys(state.keys, shown.keys);
+  shown.slots = state.slots;
+}
+
+template <class Keys, class ShowKeys>
+void show_tier_jobs(const std::vector<TierJobState>& jobs,
+                    std::vector<tiering::TransferOf<Keys>>& shown, ShowKeys show_keys) {
+  shown.resize(jobs.size());
+  for (std::size_t index = 0; index < jobs.size(); ++index) {
+    show_tier_transfer(jobs[index], shown[index], show_keys);
+    shown[index].job = static_cast<std::uint32_t>(jobs[index].id);
+    shown[index].promotion = jobs[index].is_promotion;
+  }
+}
+
+template <class Keys, class ShowKeys>
+void show_pending_promotions(const std::vector<PendingPromotionState>& promotions,
+                             std::vector<tiering::TransferOf<Keys>>& shown, ShowKeys show_keys) {
+  shown.resize(promotions.size());
+  for (std::size_t index = 0; index < promotions.size(); ++index) {
+    show_tier_transfer(promotions[index], shown[index], show_keys);
+    shown[index].job.reset();
+    shown[index].promotion = true;
+  }
+}
+
+/// In the order in which the target's keys ascend.
+template <class Keys, class ShowKeys>
+void show_tiers(std::span<SecondaryTierHandle> tiers,
+                std::vector<tiering::TierStateOf<Keys>>& shown, ShowKeys show_keys) {
+  shown.resize(tiers.size());
+  for (std::size_t place = 0; place < tiers.size(); ++place) {
+    ScriptedTier& tier = scripted_tier_at(tiers, place);
+    show_keys(tier.held(), shown[place].held);
+    TierFiles* const files = tier.files();
+    shown[place].num_temporary_files = files ? files->num_temporary_files() : 0;
+  }
+}
+
+/// The blocks that can be found in the primary tier although their slot holds something else.
+template <class Show>
+void for_each_damaged(const PolicyLists& lists, PrimaryKvView primary, Show show) {
+  for (const auto* blocks : {&lists.t1, &lists.t2}) {
+    for (const PolicyEntry& block : *blocks) {
+      const bool is_ready = block.status.ref_cnt != kNotReady;
+      if (is_ready && !holds_block(block.key, primary.slot(block.status.slot))) show(block.key);
+    }
+  }
+}
+
+}  // namespace kvfence

@@ -1,0 +1,178 @@
+#pragma once
+
+/// Puts any copy workers that satisfy the concept behind the interface that a lockstep drives.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "contract/core/implementation.h"
+#include "contract/worker/worker.h"
+#include "contract/worker/worker_target.h"
+
+namespace kvfence {
+
+/// make_worker makes a std::unique_ptr of the workers from their options: the place where a planted
+/// variant gets its bug.
+template <worker::CopyWorkers Worker, class MakeWorker>
+class WorkerDriver final : public Implementation<WorkerTarget> {
+ public:
+  WorkerDriver(std::string name, MakeWorker make_worker)
+      : name_(std::move(name)), make_worker_(std::move(make_worker)) {}
+
+  std::string name() const override { return name_; }
+
+  std::optional<ImplementationFailure> reset(const Config& config) override {
+    const Parsed<worker::Options> parsed = make_worker_options(config);
+    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
+    options_ = *parsed;
+    worker_ = make_worker_(options_);
+    return std::nullopt;
+  }
+
+  std::optional<ImplementationFailure> submit(const Command& command, const World&,
+                                              Observe observe) override {
+    observation_.finished_jobs.reset();
+    observation_.advanced.reset();
+    observation_.error =
+        std::visit([&](const auto& alternative) { return run(alternative); }, command);
+    worker_->take_seen(seen_);
+    observation_.seen.clear();
+    for (const worker::Seen& seen : seen_) {
+      observation_.seen.push_back(page_of(seen.rank, seen.gpu_block, seen.content));
+    }
+    const worker::Counts counts = worker_->counts();
+    observation_.num_deferred = counts.num_deferred;
+    observation_.num_in_flight = counts.num_in_flight;
+    observation_.num_races = counts.num_races;
+    observation_.num_misuses = counts.num_misuses;
+    observation_.next_fault = worker::to_text(counts.next_fault);
+    show_state(observe == Observe::kState);
+    return std::nullopt;
+  }
+
+  std::optional<ImplementationFailure> collect(Observation& observation) override {
+    observation = std::move(observation_);
+    return std::nullopt;
+  }
+
+  const Worker& worker() const { return *worker_; }
+
+ private:
+  static worker::Page page_of(std::uint32_t rank, std::uint32_t number,
+                              const worker::Content& content) {
+    return {.number = number,
+            .of_block = content.block,
+            .generation = content.generation,
+            .torn = content.kind == worker::Content::Kind::kTorn,
+            .undefined = content.kind == worker::Content::Kind::kUndefined,
+            .rank = rank};
+  }
+
+  void show_state(bool shown) {
+    observation_.gpu_pages.reset();
+    observation_.cpu_pages.reset();
+    observation_.num_stray_bytes.reset();
+    if (!shown) return;
+    const auto show = [this](std::vector<worker::Page>& pages, std::uint32_t num_pages,
+                             const auto& content_of) {
+      pages.clear();
+      for (std::uint32_t rank = 0; rank < options_.num_ranks; ++rank) {
+        for (std::uint32_t number = 0; number < num_pages; ++number) {
+          const worker::Content content = content_of(rank, number);
+          if (content.kind == worker::Content::Kind::kUnwritten) continue;
+          pages.push_back(page_of(rank, number, content));
+        }
+      }
+    };
+    show(observation_.gpu_pages.emplace(), options_.num_gpu_blocks,
+         [this](std::uint32_t rank, std::uint32_t block) {
+           return worker_->gpu_content(rank, block);
+         });
+    show(observation_.cpu_pages.emplace(), options_.num_cpu_blocks * options_.block_size_factor,
+         [this](std::uint32_t rank, std::uint32_t page) {
+           return worker_->cpu_content(rank, page);
+         });
+    observation_.num_stray_bytes.emplace() = worker_->num_stray_bytes();
+  }
+
+  void show_finished() {
+    std::vector<worker::FinishedJob>& finished = observation_.finished_jobs.emplace();
+    finished.clear();
+    for (const worker::Ended& ended : ended_) {
+      finished.push_back(
+          {ended.job_id, std::string(worker::to_text(ended.direction)), ended.succeeded});
+    }
+    ended_.clear();
+  }
+
+  ErrorCode run(const worker::GetFinished&) {
+    worker_->get_finished(ended_);
+    show_finished();
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const worker::TransferAsync& command) {
+    const auto direction = worker::direction_from_text(command.direction);
+    if (!direction) return ErrorCode::kNotInConfig;
+    return worker_->transfer_async({.job_id = command.job,
+                                    .direction = *direction,
+                                    .gpu_blocks = command.gpu_blocks,
+                                    .cpu_blocks = command.cpu_blocks,
+                                    .block_index = command.block_index,
+                                    .has_event = command.has_event});
+  }
+
+  ErrorCode run(const worker::StartKVTransfers&) {
+    worker_->start_kv_transfers();
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const worker::Wait& command) {
+    worker_->wait(command.jobs);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const worker::Shutdown&) {
+    worker_->shutdown(ended_);
+    show_finished();
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const worker::Forward& command) {
+    return worker_->forward(command.reads, command.writes);
+  }
+
+  ErrorCode run(const worker::Advance& command) {
+    const auto stream = worker::stream_from_text(command.stream);
+    if (!stream || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
+    observation_.advanced.emplace() = worker_->advance(command.rank, *stream, command.steps);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const worker::FailNext& command) {
+    const auto fault = worker::fault_from_text(command.fault);
+    if (!fault || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
+    // When a device is lost that is not commanded, nobody can say.
+    if (*fault == worker::Fault::kSticky && !options_.is_commanded()) {
+      return ErrorCode::kNotInConfig;
+    }
+    worker_->fail_next(command.rank, *fault);
+    return ErrorCode::kNone;
+  }
+
+  std::string name_;
+  MakeWorker make_worker_;
+  worker::Options options_;
+  std::unique_ptr<Worker> worker_;
+  Observation observation_;
+  std::vector<worker::Ended> ended_;
+  std::vector<worker::Seen> seen_;
+};
+
+}  // namespace kvfence

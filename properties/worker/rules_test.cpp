@@ -1,0 +1,159 @@
+/// Goal: each invariant of the worker target is silent about a right run and turns red at one wrong
+/// member. Method: a short right run, of which one observation is changed.
+
+#include "properties/worker/rules.h"
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kvfence::worker {
+namespace {
+
+struct Shown {
+  Command command;
+  Observation observation;
+};
+
+Observation shown(std::uint32_t num_deferred, std::uint32_t num_in_flight,
+                  std::vector<Page> gpu_pages, std::vector<Page> cpu_pages) {
+  Observation observation;
+  observation.num_deferred = num_deferred;
+  observation.num_in_flight = num_in_flight;
+  observation.gpu_pages.emplace() = std::move(gpu_pages);
+  observation.cpu_pages.emplace() = std::move(cpu_pages);
+  observation.num_stray_bytes.emplace() = 0;
+  return observation;
+}
+
+/// A block is written and stored.
+std::vector<Shown> right_run() {
+  const Page on_gpu{.number = 2, .of_block = 2, .generation = 1};
+  const Page on_cpu{.number = 1, .of_block = 2, .generation = 1};
+  std::vector<Shown> run;
+  run.push_back({Forward{{}, {2}}, shown(0, 0, {}, {})});
+  run.push_back({TransferAsync{7, "store", {2}, {1}}, shown(1, 0, {}, {})});
+  run.push_back({StartKVTransfers{}, shown(0, 1, {}, {})});
+  run.push_back({Advance{"compute"}, shown(0, 1, {on_gpu}, {})});
+  run.back().observation.advanced.emplace() = true;
+  run.push_back({Advance{"store"}, shown(0, 1, {on_gpu}, {on_cpu})});
+  run.back().observation.advanced.emplace() = true;
+  run.push_back({GetFinished{}, shown(0, 0, {on_gpu}, {on_cpu})});
+  run.back().observation.finished_jobs.emplace() = {{7, "store", true}};
+  return run;
+}
+
+/// A store that fails, since its copies could not be enqueued.
+std::vector<Shown> failing_run() {
+  const Page on_gpu{.number = 2, .of_block = 2, .generation = 1};
+  std::vector<Shown> run;
+  run.push_back({Forward{{}, {2}}, shown(0, 0, {}, {})});
+  run.push_back({FailNext{"copy"}, shown(0, 0, {}, {})});
+  run.back().observation.next_fault = "copy";
+  run.push_back({TransferAsync{7, "store", {2}, {1}}, shown(1, 0, {}, {})});
+  run.back().observation.next_fault = "copy";
+  run.push_back({StartKVTransfers{}, shown(0, 1, {}, {})});
+  run.push_back({Advance{"compute"}, shown(0, 1, {on_gpu}, {})});
+  run.back().observation.advanced.emplace() = true;
+  run.push_back({GetFinished{}, shown(0, 0, {on_gpu}, {})});
+  run.back().observation.finished_jobs.emplace() = {{7, "store", false}};
+  return run;
+}
+
+std::optional<Divergence> judge(const std::vector<Shown>& run) {
+  Invariants invariants{Options{}};
+  for (std::size_t step = 0; step < run.size(); ++step) {
+    const auto& [command, observation] = run[step];
+    if (auto found = invariants.check(command, observation, World{}, step)) return found;
+  }
+  return std::nullopt;
+}
+
+TEST(WorkerInvariants, AreSilentAboutARightRun) {
+  for (const std::vector<Shown>& run : {right_run(), failing_run()}) {
+    const auto found = judge(run);
+    EXPECT_FALSE(found) << found->oracle << ": " << found->field;
+  }
+}
+
+TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
+  struct Case {
+    std::string_view oracle;
+    std::size_t step;
+    std::function<void(Shown&)> spoil;
+  };
+  const std::vector<Case> cases = {
+      {"nothing_races", 2, [](Shown& at) { at.observation.num_races = 1; }},
+      {"nothing_is_misused", 2, [](Shown& at) { at.observation.num_misuses = 1; }},
+      {"only_pages_are_written", 4,
+       [](Shown& at) { at.observation.num_stray_bytes.emplace() = 5; }},
+      {"answers_fit_the_command", 4, [](Shown& at) { at.observation.advanced.reset(); }},
+      {"answers_fit_the_command", 5, [](Shown& at) { at.observation.finished_jobs.reset(); }},
+      {"each_transfer_is_reported_once", 5,
+       [](Shown& at) {
+         at.observation.finished_jobs.emplace().push_back({7, "store", true});
+       }},
+      {"each_transfer_is_reported_once", 5,
+       [](Shown& at) {
+         at.observation.finished_jobs.emplace() = {{8, "store", true}};
+       }},
+      {"each_transfer_is_reported_once", 5,
+       [](Shown& at) {
+         at.observation.finished_jobs.emplace() = {{7, "load", true}};
+       }},
+      {"transfers_are_counted", 1, [](Shown& at) { at.observation.num_deferred = 0; }},
+      {"transfers_are_counted", 3, [](Shown& at) { at.observation.num_in_flight = 0; }},
+      {"pages_hold_what_was_written", 3,
+       [](Shown& at) { at.observation.gpu_pages.emplace()[0].torn = true; }},
+      {"pages_hold_what_was_written", 3,
+       [](Shown& at) { at.observation.gpu_pages.emplace()[0].of_block = 3; }},
+      {"pages_hold_what_was_written", 4,
+       [](Shown& at) { at.observation.cpu_pages.emplace()[0].generation = 2; }},
+      {"what_succeeded_arrived", 5, [](Shown& at) { at.observation.cpu_pages.emplace().clear(); }},
+      {"failures_have_a_cause", 5,
+       [](Shown& at) {
+         at.observation.finished_jobs.emplace() = {{7, "store", false}};
+       }},
+      // The fault that the first command arms is met when the store is enqueued.
+      {"faults_are_failures", 5,
+       [](Shown& at) {
+         at.observation.finished_jobs.emplace() = {{7, "store", true}};
+       }},
+      {"bad_transfers_are_refused", 1,
+       [](Shown& at) {
+         at.command = TransferAsync{7, "store", {2, 3}, {1, 1}};
+       }},
+      {"bad_transfers_are_refused", 1,
+       [](Shown& at) {
+         at.command = TransferAsync{7, "store", {2, 3}, {1}};
+       }},
+  };
+  std::set<std::string_view> turned_red;
+  for (const Case& spoilt : cases) {
+    std::vector<Shown> run = spoilt.oracle == "faults_are_failures" ? failing_run() : right_run();
+    spoilt.spoil(run[spoilt.step]);
+    const auto found = judge(run);
+    ASSERT_TRUE(found) << spoilt.oracle;
+    EXPECT_EQ(found->oracle, spoilt.oracle);
+    EXPECT_EQ(found->step, spoilt.step) << spoilt.oracle;
+    turned_red.insert(spoilt.oracle);
+  }
+  EXPECT_EQ(turned_red.size(), kInvariants.size());
+}
+
+TEST(WorkerInvariants, RefuseABlockOfTheOtherDirection) {
+  std::vector<Shown> run = right_run();
+  run.resize(3);
+  run.push_back({TransferAsync{8, "load", {2}, {3}}, shown(0, 2, {}, {})});
+  const auto found = judge(run);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->oracle, "bad_transfers_are_refused");
+}
+
+}  // namespace
+}  // namespace kvfence::worker

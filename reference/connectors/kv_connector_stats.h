@@ -1,0 +1,56 @@
+#pragma once
+
+/// Statistics of transfers and their metrics, as lists of what was recorded; everything else is
+/// added up when somebody asks. The rules stand in contract/connectors/kv_connector_stats.h.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/connectors/kv_connector_stats.h"
+
+namespace kvfence::reference {
+
+class OffloadingConnectorStats {
+ public:
+  OffloadingConnectorStats() = default;
+  explicit OffloadingConnectorStats(std::span<const TransferOperations> data)
+      : data_(data.begin(), data.end()) {}
+
+  void record_transfer(std::uint64_t num_bytes, double time, const TransferType& type);
+  void aggregate(const OffloadingConnectorStats& other);
+  void reduce(std::vector<TransferTotals>& out) const;
+  bool is_empty() const { return data_.empty(); }
+  void reset() { data_.clear(); }
+  std::span<const TransferOperations> data() const { return data_; }
+
+ private:
+  std::vector<OffloadingOperationMetrics>& operations_of(const std::string& transfer_type);
+
+  std::vector<TransferOperations> data_;
+};
+
+class OffloadPromMetrics {
+ public:
+  explicit OffloadPromMetrics(const OffloadPromMetricsConfig& config);
+
+  void observe(std::span<const TransferOperations> data, std::uint32_t engine_idx);
+  void collect(std::vector<PrometheusMetric>& out) const;
+
+ private:
+  /// Everything that was observed under these label values.
+  struct Series {
+    std::vector<std::string> labelvalues;  ///< the transfer type last
+    std::vector<OffloadingOperationMetrics> ops;
+  };
+  std::vector<PrometheusLabel> labels_of(const Series& series) const;
+
+  OffloadPromMetricsConfig config_;
+  std::vector<Series> all_series_;
+};
+
+static_assert(kvfence::OffloadingConnectorStats<OffloadingConnectorStats>);
+static_assert(kvfence::OffloadPromMetrics<OffloadPromMetrics>);
+
+}  // namespace kvfence::reference

@@ -1,0 +1,29 @@
+// Goal: label names and values that Prometheus has no place for are refused. Method: one of each;
+// what is counted is looked at by properties/connectors/offloading/kv_connector_stats_conformance.h.
+
+#include "reference/connectors/kv_connector_stats.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace kvfence::reference {
+namespace {
+
+TEST(OffloadPromMetrics, ABadConfigurationIsRefused) {
+  OffloadPromMetricsConfig config;
+  config.labelnames = {"engine"};
+  config.per_engine_labelvalues[0] = {"0"};
+  EXPECT_EQ(check_config(config), std::nullopt);
+  config.per_engine_labelvalues[1] = {};
+  EXPECT_EQ(check_config(config), "a label value a name for each engine");
+  for (const char* name : {"", "1st", "a-b", "__a", "le", "transfer_type"}) {
+    config.labelnames = {name};
+    EXPECT_TRUE(check_config(config)) << name;
+  }
+  config.labelnames = {"a", "a"};
+  EXPECT_EQ(check_config(config), "each label name once");
+}
+
+}  // namespace
+}  // namespace kvfence::reference

@@ -1,0 +1,82 @@
+#pragma once
+
+/// Makes one report of those of all ranks. The rules stand in contract/connectors/kv_output_aggregator.h.
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator; completed
+/// jobs: v0.23.0 v1/.../offloading/common.py OffloadingWorkerMetadata.aggregate.
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "contract/connectors/kv_output_aggregator.h"
+#include "reference/connectors/kv_connector_stats.h"
+
+namespace kvfence::reference {
+
+class KVOutputAggregator {
+ public:
+  explicit KVOutputAggregator(std::uint32_t num_workers) : num_workers_(num_workers) {}
+
+  void aggregate(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) {
+    KVFENCE_CHECK(outputs.size() == num_workers_, "each rank reports");
+    out = {};
+    std::set<BlockId> invalid_blocks;
+    std::map<JobId, CompletedJob> completed_jobs;
+    OffloadingConnectorStats stats;
+    std::vector<std::pair<std::string, OffloadingConnectorStats>> by_class;
+    for (const KVConnectorWorkerOutput& output : outputs) {
+      count(output.finished_sending, num_sent_, out.finished_sending);
+      count(output.finished_recving, num_received_, out.finished_recving);
+      invalid_blocks.insert(output.invalid_block_ids.begin(), output.invalid_block_ids.end());
+      for (const TransferResult& result : output.completed_jobs) {
+        CompletedJob& completed = completed_jobs[result.job];
+        completed.job = result.job;
+        ++completed.num_workers;
+        if (!result.success) ++completed.num_failed;
+      }
+      stats.aggregate(OffloadingConnectorStats(output.stats));
+      for (const TransferOperationsOfClass& child : output.stats_of_children) {
+        auto at = std::find_if(by_class.begin(), by_class.end(), [&](const auto& entry) {
+          return entry.first == child.connector_class;
+        });
+        if (at == by_class.end()) {
+          at = by_class.insert(at, {child.connector_class, OffloadingConnectorStats()});
+        }
+        at->second.aggregate(OffloadingConnectorStats(child.stats));
+      }
+    }
+    out.invalid_block_ids.assign(invalid_blocks.begin(), invalid_blocks.end());
+    for (const auto& [job, completed] : completed_jobs) out.completed_jobs.push_back(completed);
+    out.stats.assign(stats.data().begin(), stats.data().end());
+    for (const auto& [name, of_class] : by_class) {
+      out.stats_of_children.push_back({name, {of_class.data().begin(), of_class.data().end()}});
+    }
+  }
+
+ private:
+  using Counts =
+      std::map<std::string, std::uint32_t>;  ///< ranks that reported a request, if not all
+
+  void count(std::span<const std::string> requests, Counts& counts,
+             std::vector<std::string>& finished) const {
+    for (const std::string& request : requests) {
+      if (++counts[request] < num_workers_) continue;
+      counts.erase(request);
+      finished.push_back(request);
+    }
+  }
+
+  std::uint32_t num_workers_;
+  Counts num_sent_;
+  Counts num_received_;
+};
+
+}  // namespace kvfence::reference
+
+static_assert(kvfence::KVOutputAggregator<kvfence::reference::KVOutputAggregator>);

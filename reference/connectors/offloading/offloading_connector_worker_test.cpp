@@ -1,0 +1,343 @@
+// Each rule of the worker's half, in both forms, with a copy engine whose progress the test
+// decides.
+#include "reference/connectors/offloading/offloading_connector_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/scripted/scripted_transfer_engine.h"
+#include "reference/connectors/offloading/offloading_connector.h"
+
+namespace kvfence::reference {
+namespace {
+
+using Ids = std::vector<BlockId>;
+using Names = std::vector<std::string>;
+using Results = std::vector<TransferResult>;
+
+OffloadingSpec spec_of(Profile profile) {
+  OffloadingSpec spec;
+  spec.manager.cache.capacity = 8;
+  spec.manager.rules = rules_of(profile);
+  spec.kv_cache.pool.hash.hash_block_size = 4;
+  spec.kv_cache.groups.resize(1);
+  spec.kv_cache.groups.front().block_size = 4;
+  return spec;
+}
+
+/// A rank: a worker's half and its copy engine. A step's metadata is filled before `step`.
+class Rank {
+ public:
+  explicit Rank(Profile profile) : worker_(make_offloading_connector_worker(spec_of(profile))) {}
+
+  void load(const std::string& request, Ids gpu_blocks, JobId job = 0) {
+    add(metadata.loads, request, std::move(gpu_blocks), job);
+  }
+  void store(const std::string& request, Ids gpu_blocks, JobId job = 0) {
+    add(metadata.stores, request, std::move(gpu_blocks), job).spec.is_store = true;
+  }
+
+  /// All of a step, then an empty metadata.
+  KVConnectorWorkerOutput step(const Names& finished = {}) {
+    before_forward();
+    worker_->wait_for_save(metadata, engine);
+    return get_finished(finished);
+  }
+  /// A step without tokens.
+  KVConnectorWorkerOutput step_without_tokens(const Names& finished = {}) {
+    before_forward();
+    return get_finished(finished);
+  }
+  void before_forward() {
+    worker_->handle_preemptions(metadata, engine);
+    worker_->start_load_kv(metadata, engine);
+  }
+  KVConnectorWorkerOutput get_finished(const Names& finished = {}) {
+    KVConnectorWorkerOutput out;
+    out.finished_sending = {"before"};
+    worker_->get_finished(std::exchange(metadata, {}), finished, engine, out);
+    return out;
+  }
+  KVConnectorWorkerHandle& worker() { return worker_; }
+
+  void finish(JobId job) { EXPECT_TRUE(engine.advance(job, TransferProgress::kFinished)); }
+  void fail(JobId job) { EXPECT_TRUE(engine.advance(job, TransferProgress::kFailed)); }
+
+  /// In the copy engine, in the order of submission: "store 0 A submitted".
+  Names transfers() const {
+    Names all;
+    for (const ScriptedTransferEngine::Transfer& transfer : engine.transfers()) {
+      all.push_back((transfer.job.spec.is_store ? "store " : "load ") +
+                    std::to_string(transfer.job.job) + " " + transfer.job.request + " " +
+                    std::string(to_text(transfer.progress)));
+    }
+    return all;
+  }
+
+  OffloadingConnectorMetadata metadata;
+  ScriptedTransferEngine engine;
+
+ private:
+  static TransferJob& add(std::vector<TransferJob>& jobs, const std::string& request,
+                          Ids gpu_blocks, JobId job) {
+    TransferJob& added = jobs.emplace_back();
+    added.job = job;
+    added.request = request;
+    added.spec.gpu_blocks = std::move(gpu_blocks);
+    return added;
+  }
+
+  KVConnectorWorkerHandle worker_;
+};
+
+// Both.
+
+class EachWorker : public testing::TestWithParam<Profile> {
+ protected:
+  bool fences() const { return GetParam() == Profile::kV023; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Profiles, EachWorker, testing::ValuesIn(kProfiles),
+                         [](const auto& instance) {
+                           return instance.param == Profile::kV019 ? "hold" : "fence";
+                         });
+
+TEST_P(EachWorker, StoresAreSubmittedWithTheNextStep) {
+  Rank rank(GetParam());
+  rank.store("A", {1}, 0);
+  rank.store("B", {2}, 1);
+  rank.step();
+  EXPECT_EQ(rank.transfers(), Names());
+  rank.before_forward();
+  EXPECT_EQ(rank.transfers(), Names({"store 0 A submitted", "store 1 B submitted"}));
+}
+
+TEST_P(EachWorker, QueuedStoresGoBeforeLoads) {
+  Rank rank(GetParam());
+  rank.store("A", {1}, 0);
+  rank.step();
+  rank.load("B", {2}, 1);
+  rank.worker()->start_load_kv(rank.metadata, rank.engine);
+  EXPECT_EQ(rank.transfers(), Names({"store 0 A submitted", "load 1 B submitted"}))
+      << "also where nobody called handle_preemptions";
+}
+
+TEST_P(EachWorker, ALoadIsReportedOnceItEnded) {
+  Rank rank(GetParam());
+  rank.load("A", {1, 2});
+  EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
+  rank.finish(0);
+  const KVConnectorWorkerOutput out = rank.step();
+  EXPECT_EQ(out.finished_recving, Names({"A"}));
+  EXPECT_EQ(out.finished_sending, Names());
+  EXPECT_EQ(out.invalid_block_ids, Ids());
+  EXPECT_EQ(out.completed_jobs, fences() ? Results({{0, true}}) : Results());
+  EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
+}
+
+TEST_P(EachWorker, AFailedLoadIsOverAndItsBlocksAreInvalid) {
+  Rank rank(GetParam());
+  rank.load("A", {3, 2}, 0);
+  rank.load("B", {5}, 1);
+  rank.step();
+  rank.fail(0);
+  rank.finish(1);
+  const KVConnectorWorkerOutput out = rank.step();
+  EXPECT_EQ(out.finished_recving, Names({"A", "B"}));
+  EXPECT_EQ(out.invalid_block_ids, Ids({3, 2}));
+  EXPECT_EQ(out.completed_jobs, fences() ? Results({{0, false}, {1, true}}) : Results());
+}
+
+TEST_P(EachWorker, AResultThatIsReportedAgainIsPassedOver) {
+  Rank rank(GetParam());
+  rank.load("A", {1});
+  rank.step();
+  rank.finish(0);
+  rank.step();
+  ASSERT_TRUE(rank.engine.report_again(0));
+  EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
+}
+
+// Upstream: test_metrics.py, what a worker records.
+TEST_P(EachWorker, StatisticsAreWhatEndedWellAndTookAKnownTime) {
+  Rank rank(GetParam());
+  rank.store("A", {1, 2}, 0);
+  rank.step();
+  rank.load("B", {3}, 1);
+  rank.load("C", {4}, 2);
+  rank.load("D", {5}, 3);
+  EXPECT_TRUE(rank.step().stats.empty());
+  EXPECT_TRUE(rank.engine.advance(0, TransferProgress::kFinished, 7));
+  EXPECT_TRUE(rank.engine.advance(1, TransferProgress::kFailed, 7));
+  EXPECT_TRUE(rank.engine.advance(2, TransferProgress::kFinished));
+  EXPECT_TRUE(rank.engine.advance(3, TransferProgress::kFinished, 5));
+  const std::vector<TransferOperations> measured = {{"GPU_to_CPU", {{8192, 7e-6}}},
+                                                    {"CPU_to_GPU", {{4096, 5e-6}}}};
+  EXPECT_EQ(rank.step().stats, measured);
+  EXPECT_TRUE(rank.engine.report_again(0));
+  EXPECT_TRUE(rank.step().stats.empty());
+}
+
+TEST_P(EachWorker, ACopyGoesItsOwnWay) {
+  Rank rank(GetParam());
+  rank.store("A", {1}, 0);
+  rank.step();
+  Rank copy = rank;
+  copy.before_forward();
+  EXPECT_EQ(copy.transfers(), Names({"store 0 A submitted"}));
+  EXPECT_EQ(rank.transfers(), Names());
+  rank.before_forward();
+  EXPECT_EQ(rank.transfers(), Names({"store 0 A submitted"}));
+}
+
+// Hold.
+
+TEST(HoldingOffloadingConnectorWorker, NumbersTransfersItself) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1}, 7);
+  rank.load("B", {2}, 7);
+  rank.step();
+  rank.load("C", {3}, 7);
+  rank.step();
+  EXPECT_EQ(rank.transfers(),
+            Names({"load 0 B submitted", "store 1 A submitted", "load 2 C submitted"}));
+}
+
+TEST(HoldingOffloadingConnectorWorker, StoresAreQueuedBehindTheForwardPass) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1});
+  rank.step_without_tokens();
+  rank.before_forward();
+  EXPECT_EQ(rank.transfers(), Names());
+}
+
+TEST(HoldingOffloadingConnectorWorker, APreemptedRequestsStoresAreAwaited) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1});
+  rank.store("B", {2});
+  rank.step();
+  rank.store("A", {3});
+  rank.load("C", {4});
+  rank.step();
+  rank.metadata.requests_to_flush = {"A", "unknown"};
+  rank.worker()->handle_preemptions(rank.metadata, rank.engine);
+  EXPECT_EQ(rank.transfers(), Names({"store 0 A finished", "store 1 B submitted",
+                                     "load 2 C submitted", "store 3 A finished"}))
+      << "the queued one, too, and nobody else's";
+}
+
+TEST(HoldingOffloadingConnectorWorker, AFinishedRequestIsSentWithItsLastStore) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1});
+  rank.step();
+  rank.store("A", {2});
+  rank.step();
+  rank.finish(0);
+  EXPECT_EQ(rank.step({"A"}), KVConnectorWorkerOutput()) << "the second is under way";
+  rank.finish(1);
+  EXPECT_EQ(rank.step().finished_sending, Names({"A"}));
+  EXPECT_EQ(rank.step({"A"}).finished_sending, Names()) << "once";
+}
+
+TEST(HoldingOffloadingConnectorWorker, AFinishedRequestIsSentAtOnceIfItsStoresAreDone) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1});
+  rank.step();
+  rank.before_forward();
+  rank.finish(0);
+  EXPECT_EQ(rank.step(), KVConnectorWorkerOutput()) << "it is not finished";
+  EXPECT_EQ(rank.step({"A", "B"}).finished_sending, Names({"A"})) << "B had no store";
+  EXPECT_EQ(rank.step({"A"}).finished_sending, Names()) << "once";
+}
+
+TEST(HoldingOffloadingConnectorWorker, AStoreThatEndsAsItsRequestFinishesIsEnough) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1});
+  rank.step();
+  rank.before_forward();
+  rank.finish(0);
+  EXPECT_EQ(rank.step({"A"}).finished_sending, Names({"A"}));
+}
+
+TEST(HoldingOffloadingConnectorWorker, AStoreIsStillQueuedWhenItsRequestFinishes) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1});
+  EXPECT_EQ(rank.step({"A"}).finished_sending, Names());
+  rank.before_forward();
+  rank.finish(0);
+  EXPECT_EQ(rank.step_without_tokens().finished_sending, Names({"A"}));
+}
+
+TEST(HoldingOffloadingConnectorWorker, ARequestThatLoadsIsNotSentForEarlierStores) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1});
+  rank.step();
+  rank.before_forward();
+  rank.finish(0);
+  rank.step();
+  rank.load("A", {2});
+  EXPECT_EQ(rank.step({"A"}).finished_sending, Names());
+  rank.finish(1);
+  EXPECT_EQ(rank.step().finished_recving, Names({"A"}));
+}
+
+TEST(HoldingOffloadingConnectorWorkerDeathTest, StoresDoNotFail) {
+  Rank rank(Profile::kV019);
+  rank.store("A", {1});
+  rank.step();
+  rank.before_forward();
+  rank.fail(0);
+  EXPECT_DEATH(rank.step(), "stores do not fail");
+}
+
+// Fence.
+
+TEST(FencingOffloadingConnectorWorker, TransfersHaveTheSchedulersNumbers) {
+  Rank rank(Profile::kV023);
+  rank.load("A", {1}, 4);
+  rank.store("B", {2}, 5);
+  rank.step();
+  rank.before_forward();
+  EXPECT_EQ(rank.transfers(), Names({"load 4 A submitted", "store 5 B submitted"}));
+}
+
+TEST(FencingOffloadingConnectorWorker, StoresAreQueuedInAStepWithoutTokens) {
+  Rank rank(Profile::kV023);
+  rank.store("A", {1}, 0);
+  rank.step_without_tokens();
+  rank.before_forward();
+  EXPECT_EQ(rank.transfers(), Names({"store 0 A submitted"}));
+}
+
+TEST(FencingOffloadingConnectorWorker, JobsToFlushAreAwaitedLoadsToo) {
+  Rank rank(Profile::kV023);
+  rank.load("A", {1}, 0);
+  rank.store("B", {2}, 1);
+  rank.store("C", {3}, 2);
+  rank.step();
+  rank.metadata.jobs_to_flush = {0, 1, 9};
+  rank.before_forward();
+  EXPECT_EQ(rank.transfers(),
+            Names({"load 0 A finished", "store 1 B finished", "store 2 C submitted"}))
+      << "the queued one was submitted before";
+}
+
+TEST(FencingOffloadingConnectorWorker, EveryJobIsReportedInTheOrderOfItsEnd) {
+  Rank rank(Profile::kV023);
+  rank.store("A", {1}, 0);
+  rank.store("B", {2}, 1);
+  rank.step();
+  rank.before_forward();
+  rank.fail(1);
+  rank.finish(0);
+  const KVConnectorWorkerOutput out = rank.step({"A", "B"});
+  EXPECT_EQ(out.completed_jobs, Results({{1, false}, {0, true}}));
+  EXPECT_EQ(out.finished_sending, Names()) << "never";
+  EXPECT_EQ(out.invalid_block_ids, Ids()) << "a store leaves its blocks as they are";
+}
+
+}  // namespace
+}  // namespace kvfence::reference

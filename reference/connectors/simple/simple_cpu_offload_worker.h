@@ -1,0 +1,38 @@
+#pragma once
+
+/// The worker's half of the simple CPU offload connector. The rules of each function stand in
+/// contract/connectors/simple/simple_cpu_offload.h.
+/// Source: vLLM v0.19.0 v1/simple_kv_offload/worker.py SimpleCPUOffloadWorker.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/connectors/simple/simple_cpu_offload.h"
+
+namespace kvfence::reference {
+
+class SimpleCPUOffloadWorker final : public KVConnectorWorker {
+ public:
+  std::unique_ptr<KVConnectorWorker> clone() const override;
+  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void get_finished(const KVConnectorMetadata& metadata,
+                    std::span<const std::string> finished_requests, TransferEngine& engine,
+                    KVConnectorWorkerOutput& out) override;
+
+ private:
+  std::map<JobId, std::vector<std::string>> loads_;  ///< by event, not reported; who waits for it
+  std::set<JobId> stores_;                           ///< events, not reported
+  std::optional<JobId> load_mark_;                   ///< greatest event that ended
+  std::optional<JobId> store_mark_;
+};
+
+std::unique_ptr<KVConnectorWorker> make_simple_cpu_offload_worker(const SimpleCPUOffloadSpec& spec);
+
+}  // namespace kvfence::reference

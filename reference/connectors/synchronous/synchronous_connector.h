@@ -1,0 +1,18 @@
+#pragma once
+
+/// The halves of the synchronous connector that a spec names (SynchronousConnectorFactory).
+
+#include <cstdint>
+#include <memory>
+
+#include "contract/connectors/synchronous/synchronous_connector.h"
+
+namespace kvfence::reference {
+
+/// Both require: check_spec(spec) finds nothing wrong; storage outlives what is made
+std::unique_ptr<SynchronousConnectorScheduler> make_synchronous_connector_scheduler(
+    const SynchronousConnectorSpec& spec, const SharedStorage& storage);
+std::unique_ptr<SynchronousConnectorWorker> make_synchronous_connector_worker(
+    const SynchronousConnectorSpec& spec, SharedStorage& storage);
+
+}  // namespace kvfence::reference

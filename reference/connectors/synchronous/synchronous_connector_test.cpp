@@ -1,0 +1,479 @@
+// Each rule of the two synchronous connectors, both halves, with requests and steps that the test
+// makes up. Blocks have 4 tokens.
+#include "reference/connectors/synchronous/synchronous_connector.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/scheduler/scheduler.h"
+#include "reference/connectors/synchronous/shared_storage.h"
+
+namespace kvfence::reference {
+namespace {
+
+using Ids = std::vector<BlockId>;
+using Names = std::vector<std::string>;
+using Symbols = std::vector<KVSymbol>;
+using Tokens = std::vector<TokenId>;
+using Transfer = SynchronousConnectorMetadata::Transfer;
+
+SynchronousConnectorSpec spec_of(SynchronousConnectorKind kind, std::uint32_t num_groups = 1) {
+  SynchronousConnectorSpec spec;
+  spec.kind = kind;
+  spec.num_layers = 2;
+  spec.kv_cache.pool.num_gpu_blocks = 16;
+  spec.kv_cache.pool.rules = rules_of(Profile::kV023);
+  spec.kv_cache.groups.assign(num_groups, KVCacheSpec{.block_size = 4});
+  return spec;
+}
+
+/// 1, 2, 3, ...
+Tokens counting(std::uint32_t num_tokens) {
+  Tokens tokens;
+  for (TokenId token = 1; token <= num_tokens; ++token) tokens.push_back(token);
+  return tokens;
+}
+
+/// A scheduler's half with the requests around it.
+class Half final : public ConnectorHost {
+ public:
+  explicit Half(const SynchronousConnectorSpec& spec)
+      : connector(make_synchronous_connector_scheduler(spec, storage)) {}
+
+  void add(RequestIndex index, Tokens prompt, std::vector<MmFeature> images = {}) {
+    Known& known = known_[index];
+    known.num_prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+    known.request = std::make_unique<Request>(
+        RequestSpec{std::move(prompt), std::nullopt, std::nullopt, std::move(images)},
+        HashConfig{});
+  }
+  void sample(RequestIndex index, std::uint32_t num_tokens) {
+    known_[index].request->append_output_token_ids(Tokens(num_tokens, 99));
+  }
+  ConnectorRequest request(RequestIndex index) const override {
+    const Known& known = known_.at(index);
+    return {index, "",      *known.request,         known.num_prompt_tokens,
+            0,     params_, RequestStatus::kWaiting};
+  }
+  bool is_cached(BlockId) const override { return false; }
+
+  std::uint32_t ask(RequestIndex index, std::uint32_t num_local_tokens = 0) {
+    const MatchedTokens matched =
+        connector->get_num_new_matched_tokens(request(index), num_local_tokens);
+    EXPECT_TRUE(matched.num_tokens.has_value());
+    EXPECT_FALSE(matched.load_async);
+    return matched.num_tokens.value_or(0);
+  }
+  void allocate(RequestIndex index, std::uint32_t num_external_tokens, BlocksByGroup blocks = {}) {
+    connector->update_state_after_alloc(*this, request(index), blocks, num_external_tokens);
+  }
+
+  /// The step that is being planned has the request, for the first time or resumed.
+  void schedule(RequestIndex index, std::uint32_t num_computed_tokens, std::uint32_t num_tokens,
+                const Ids& blocks, bool resumed = false) {
+    step_.scheduled.push_back({index, num_tokens, 0, true});
+    const auto first_list = static_cast<std::uint32_t>(step_.block_lists.size());
+    step_.block_lists.append(blocks);
+    step_.block_lists.end_list();
+    if (resumed) {
+      step_.scheduled_cached_reqs.push_back(
+          {index, true, true, num_computed_tokens, 0, first_list});
+    } else {
+      step_.scheduled_new_reqs.push_back({index, num_computed_tokens, first_list});
+    }
+  }
+  SynchronousConnectorMetadata build() {
+    const auto built = connector->build_connector_meta(*this, step_);
+    step_ = {};
+    return static_cast<const SynchronousConnectorMetadata&>(*built);
+  }
+
+  MapStorage storage;
+  std::unique_ptr<SynchronousConnectorScheduler> connector;
+
+ private:
+  struct Known {
+    std::uint32_t num_prompt_tokens = 0;
+    std::unique_ptr<Request> request;
+  };
+  std::map<RequestIndex, Known> known_;
+  KVTransferParams params_;
+  SchedulerOutput step_;
+};
+
+class ExampleConnectorTest : public ::testing::Test {
+ protected:
+  Half half{spec_of(SynchronousConnectorKind::kExample)};
+};
+
+TEST_F(ExampleConnectorTest, FindsTheFolderOfTheBlocksBeforeTheLastTwoTokens) {
+  half.storage.make_folder(folder_name(counting(8)));
+  for (std::uint32_t n = 1; n <= 16; ++n) {
+    half.add(n, counting(n));
+    EXPECT_EQ(half.ask(n), n >= 10 && n <= 13 ? 8u : 0u) << n;
+  }
+}
+
+TEST_F(ExampleConnectorTest, AnswersWhatIsBehindTheLocalHit) {
+  half.storage.make_folder(folder_name(counting(8)));
+  half.add(0, counting(10));
+
+  EXPECT_EQ(half.ask(0, 4), 4u);
+  EXPECT_EQ(half.ask(0, 8), 0u);
+  EXPECT_EQ(half.ask(0, 12), 0u) << "upstream answers -4";
+}
+
+TEST_F(ExampleConnectorTest, AsksForThePromptAlone) {
+  half.storage.make_folder(folder_name(counting(8)));
+  half.add(0, counting(10));
+  half.sample(0, 9);
+
+  EXPECT_EQ(half.ask(0), 8u);
+}
+
+TEST_F(ExampleConnectorTest, ImagesAreInTheName) {
+  half.storage.make_folder(folder_name(counting(8)));
+  half.add(0, counting(10), {{"cat", 0, 2}});
+
+  EXPECT_EQ(half.ask(0), 0u);
+}
+
+TEST_F(ExampleConnectorTest, StoresThePromptThatIsNotFound) {
+  half.add(3, counting(11));
+  half.schedule(3, 0, 11, {5, 6, 7});
+
+  EXPECT_EQ(half.build().transfers,
+            std::vector({Transfer{3, true, folder_name(counting(8)), 8, {5, 6}}}));
+}
+
+TEST_F(ExampleConnectorTest, StoresOneBlockMoreThanItLooksFor) {
+  half.add(3, counting(9));
+  half.schedule(3, 0, 9, {5, 6, 7});
+
+  EXPECT_EQ(half.build().transfers,
+            std::vector({Transfer{3, true, folder_name(counting(8)), 8, {5, 6}}}));
+  half.storage.make_folder(folder_name(counting(8)));
+  EXPECT_EQ(half.ask(3), 0u) << "it looks for 4 tokens";
+}
+
+TEST_F(ExampleConnectorTest, StoresNothingThatIsFound) {
+  half.add(3, counting(11));
+  half.storage.make_folder(folder_name(counting(8)));
+  half.schedule(3, 8, 3, {5, 6, 7});
+
+  EXPECT_TRUE(half.build().transfers.empty());
+}
+
+TEST_F(ExampleConnectorTest, ShortPromptsStoreNoBlocksUnderOneName) {
+  half.add(3, counting(4));
+  half.schedule(3, 0, 4, {5});
+
+  EXPECT_EQ(half.build().transfers, std::vector({Transfer{3, true, folder_name(Tokens{}), 0, {}}}));
+
+  half.storage.make_folder(folder_name(Tokens{}));
+  half.add(4, Tokens{70, 71, 72, 73, 74});
+  EXPECT_EQ(half.ask(4), 0u);
+  half.schedule(4, 0, 5, {6, 7});
+  EXPECT_TRUE(half.build().transfers.empty()) << "found";
+}
+
+TEST_F(ExampleConnectorTest, StoresNothingThatTheStepDoesNotCompute) {
+  half.add(3, counting(11));
+  half.schedule(3, 0, 7, {5, 6});
+  EXPECT_TRUE(half.build().transfers.empty());
+  half.schedule(3, 0, 8, {5, 6});
+  EXPECT_EQ(half.build().transfers.size(), 1u);
+  half.schedule(3, 4, 4, {5, 6});
+  EXPECT_EQ(half.build().transfers.size(), 1u) << "with the local hit";
+}
+
+TEST_F(ExampleConnectorTest, LoadsWhatWasAllocated) {
+  half.add(3, counting(10));
+  half.add(4, counting(20));
+  half.allocate(3, 8);
+  half.allocate(4, 0);
+  half.schedule(3, 8, 2, {5, 6, 7});
+  half.schedule(4, 0, 20, {8, 9, 10, 11, 12});
+
+  EXPECT_EQ(half.build().transfers,
+            std::vector({Transfer{3, false, folder_name(counting(8)), 8, {5, 6}},
+                         Transfer{4, true, folder_name(counting(16)), 16, {8, 9, 10, 11}}}));
+  half.schedule(3, 0, 10, {5, 6, 7});
+  EXPECT_TRUE(half.build().transfers.front().is_store) << "needs no load any more";
+}
+
+TEST_F(ExampleConnectorTest, ALoadMayBeOfABlockThatNobodyLookedFor) {
+  half.add(3, counting(9));
+  half.allocate(3, 4);
+  half.schedule(3, 4, 5, {5, 6, 7});
+
+  EXPECT_EQ(half.build().transfers,
+            std::vector({Transfer{3, false, folder_name(counting(8)), 8, {5, 6}}}));
+}
+
+TEST_F(ExampleConnectorTest, AResumedRequestLoadsItsOutputsToo) {
+  half.add(3, counting(10));
+  half.sample(3, 4);
+  half.allocate(3, 8);
+  half.schedule(3, 8, 6, {5, 6, 7, 8}, /*resumed=*/true);
+  Tokens tokens = counting(10);
+  tokens.insert(tokens.end(), 2, 99);
+
+  EXPECT_EQ(half.build().transfers,
+            std::vector({Transfer{3, false, folder_name(tokens), 12, {5, 6, 7}}}));
+}
+
+TEST_F(ExampleConnectorTest, AResumedRequestLoadsWhatTheStepComputes) {
+  half.add(3, counting(10));
+  half.sample(3, 4);
+  half.allocate(3, 8);
+  half.schedule(3, 8, 3, {5, 6, 7}, /*resumed=*/true);
+
+  EXPECT_EQ(half.build().transfers,
+            std::vector({Transfer{3, false, folder_name(counting(8)), 8, {5, 6}}}));
+}
+
+TEST_F(ExampleConnectorTest, AResumedRequestStoresNothing) {
+  half.add(3, counting(10));
+  half.allocate(3, 0);
+  half.schedule(3, 0, 10, {5, 6, 7}, /*resumed=*/true);
+
+  EXPECT_TRUE(half.build().transfers.empty());
+}
+
+TEST_F(ExampleConnectorTest, HoldsNothingAndTellsNothing) {
+  half.add(3, counting(10));
+  EXPECT_FALSE(half.connector->request_finished(half, half.request(3), {{5}}));
+  EXPECT_TRUE(half.connector->reset_cache());
+  std::vector<RequestIndex> filled = {1};
+  half.connector->filled_requests(filled);
+  EXPECT_TRUE(filled.empty());
+  std::vector<KVCacheEvent> events;
+  half.connector->take_events(events);
+  EXPECT_TRUE(events.empty());
+}
+
+TEST_F(ExampleConnectorTest, ACopySeesTheSameStorage) {
+  half.add(3, counting(10));
+  const std::unique_ptr<KVConnector> copy = half.connector->clone();
+  half.storage.make_folder(folder_name(counting(8)));
+
+  EXPECT_EQ(copy->get_num_new_matched_tokens(half.request(3), 0).num_tokens, 8u);
+}
+
+/// Rank 1 of two: layers 2 and 3.
+class WorkerTest : public ::testing::Test {
+ protected:
+  void make(SynchronousConnectorKind kind) {
+    worker = make_synchronous_connector_worker(spec_of(kind), storage);
+  }
+  void store(RequestIndex request, const std::string& folder, Ids blocks) {
+    metadata.transfers.push_back({request, true, folder, 0, std::move(blocks)});
+  }
+  void load(RequestIndex request, const std::string& folder, Ids blocks) {
+    metadata.transfers.push_back({request, false, folder, 0, std::move(blocks)});
+  }
+  Names folders() const {
+    Names names;
+    storage.folders(names);
+    return names;
+  }
+  void hold(std::uint32_t layer, BlockId block, const Symbols& symbols) {
+    std::copy(symbols.begin(), symbols.end(), kv_cache.block(layer, block).begin());
+  }
+  Symbols held(std::uint32_t layer, BlockId block) const {
+    const auto symbols = std::as_const(kv_cache).block(layer, block);
+    return {symbols.begin(), symbols.end()};
+  }
+
+  MapStorage storage;
+  ScriptedKVCache kv_cache{2, 2, 16, /*block_size=*/2};
+  SynchronousConnectorMetadata metadata;
+  SynchronousWorkerReport report;
+  std::unique_ptr<SynchronousConnectorWorker> worker;
+};
+
+class ExampleConnectorWorkerTest : public WorkerTest {
+ protected:
+  ExampleConnectorWorkerTest() { make(SynchronousConnectorKind::kExample); }
+};
+
+TEST_F(ExampleConnectorWorkerTest, SavesALayerOfEachStore) {
+  hold(2, 5, {50, 52});
+  hold(3, 5, {51, 53});
+  hold(3, 6, {61, 63});
+  store(7, "a", {5, 6});
+  load(8, "c", {9});
+  store(9, "b", {6});
+
+  worker->save_kv_layer(metadata, 3, kv_cache, report);
+
+  EXPECT_FALSE(report.failed.has_value());
+  EXPECT_EQ(report.saved, (std::vector<SynchronousWorkerReport::File>{
+                              {7, 3, "a", {5, 6}, {51, 53, 61, 63}}, {9, 3, "b", {6}, {61, 63}}}));
+  Symbols symbols(4);
+  EXPECT_TRUE(storage.load("a", 3, symbols));
+  EXPECT_EQ(symbols, Symbols({51, 53, 61, 63}));
+  EXPECT_EQ(folders(), Names({"a", "b"}));
+}
+
+TEST_F(ExampleConnectorWorkerTest, LoadsAllLayersOfEachLoad) {
+  for (const std::uint32_t layer : {1u, 2u, 3u}) {
+    storage.put_file("a", layer,
+                     Symbols{layer * 10, layer * 10 + 1, layer * 10 + 2, layer * 10 + 3});
+  }
+  hold(2, 7, {70, 71});
+  store(6, "b", {7});
+  load(8, "a", {5, 6});
+
+  worker->start_load_kv(metadata, kv_cache, report);
+
+  EXPECT_FALSE(report.failed.has_value());
+  EXPECT_EQ(report.loaded,
+            (std::vector<SynchronousWorkerReport::File>{{8, 2, "a", {5, 6}, {20, 21, 22, 23}},
+                                                        {8, 3, "a", {5, 6}, {30, 31, 32, 33}}}));
+  EXPECT_EQ(held(2, 5), Symbols({20, 21}));
+  EXPECT_EQ(held(2, 6), Symbols({22, 23}));
+  EXPECT_EQ(held(3, 6), Symbols({32, 33}));
+  EXPECT_EQ(held(2, 7), Symbols({70, 71}));
+  EXPECT_EQ(folders(), Names({"a"}));
+}
+
+TEST_F(ExampleConnectorWorkerTest, EndsAtAFileThatIsNotThere) {
+  storage.put_file("a", 2, Symbols{20, 21});
+  storage.put_file("b", 2, Symbols{22, 23});
+  load(8, "a", {5});
+  load(9, "b", {6});
+
+  worker->start_load_kv(metadata, kv_cache, report);
+
+  ASSERT_TRUE(report.failed.has_value());
+  EXPECT_EQ(*report.failed, (SynchronousWorkerReport::Failed{8, 3, "a", false}));
+  EXPECT_EQ(report.loaded.size(), 1u) << "what was done stays done";
+  EXPECT_EQ(held(2, 5), Symbols({20, 21}));
+  EXPECT_EQ(held(2, 6), Symbols(2, kNothingComputed));
+}
+
+TEST_F(ExampleConnectorWorkerTest, LookingForAFolderMakesIt) {
+  load(8, "a", {5});
+
+  worker->start_load_kv(metadata, kv_cache, report);
+
+  EXPECT_TRUE(report.failed.has_value());
+  EXPECT_EQ(folders(), Names({"a"}));
+}
+
+TEST_F(ExampleConnectorWorkerTest, EndsAtAFileThatCannotBeWritten) {
+  storage.fail_next(2, FileOperation::kWrite);
+  store(8, "a", {5});
+  store(9, "b", {6});
+
+  worker->save_kv_layer(metadata, 2, kv_cache, report);
+
+  ASSERT_TRUE(report.failed.has_value());
+  EXPECT_EQ(*report.failed, (SynchronousWorkerReport::Failed{8, 2, "a", true}));
+  EXPECT_TRUE(report.saved.empty());
+  EXPECT_EQ(folders(), Names({"a"}));
+}
+
+class DecodeBenchConnectorTest : public ::testing::Test {
+ protected:
+  std::vector<RequestIndex> filled() const {
+    std::vector<RequestIndex> filled;
+    half.connector->filled_requests(filled);
+    return filled;
+  }
+  using Fill = SynchronousConnectorMetadata::Fill;
+
+  Half half{spec_of(SynchronousConnectorKind::kDecodeBench, 2)};
+};
+
+TEST_F(DecodeBenchConnectorTest, FillsAllButTheLastToken) {
+  half.add(3, counting(10));
+  half.sample(3, 1);
+
+  EXPECT_EQ(half.ask(3), 10u);
+  EXPECT_EQ(half.ask(3, 4), 6u);
+  EXPECT_EQ(half.ask(3, 10), 0u);
+  half.add(4, counting(1));
+  EXPECT_EQ(half.ask(4), 0u);
+}
+
+TEST_F(DecodeBenchConnectorTest, FillsTheFirstBlocksOfEachGroup) {
+  half.add(3, counting(10));
+  half.add(4, counting(6));
+  half.allocate(4, 5, {{1, 2}, {0, 3}});
+  half.allocate(3, 5, {{4, 5, 6}, {7, 8, 9}});
+
+  EXPECT_EQ(half.build().fills,
+            std::vector({Fill{4, 5, {{1, 2}, {0, 3}}}, Fill{3, 5, {{4, 5}, {7, 8}}}}))
+      << "the local hit's blocks, not those behind";
+  EXPECT_TRUE(half.build().fills.empty());
+}
+
+TEST_F(DecodeBenchConnectorTest, FillsARequestOnce) {
+  half.add(3, counting(10));
+  half.add(4, counting(10));
+  half.allocate(4, 9, {{1, 2, 3}, {4, 5, 6}});
+  half.allocate(3, 9, {{1, 2, 3}, {4, 5, 6}});
+  EXPECT_EQ(filled(), std::vector<RequestIndex>({4, 3}));
+
+  EXPECT_EQ(half.ask(3), 0u);
+  half.allocate(3, 0, {{1, 2, 3}, {4, 5, 6}});
+  EXPECT_EQ(half.build().fills.size(), 2u);
+  EXPECT_FALSE(half.connector->request_finished(half, half.request(3), {}));
+  EXPECT_EQ(filled(), std::vector<RequestIndex>({4}));
+  EXPECT_EQ(half.ask(3), 9u) << "the index may name another one";
+}
+
+TEST_F(DecodeBenchConnectorTest, AskingFillsNothing) {
+  half.add(3, counting(10));
+  half.ask(3);
+
+  EXPECT_EQ(half.ask(3), 9u);
+  EXPECT_TRUE(filled().empty());
+}
+
+TEST_F(DecodeBenchConnectorTest, ResetsNothing) { EXPECT_TRUE(half.connector->reset_cache()); }
+
+class DecodeBenchConnectorWorkerTest : public WorkerTest {
+ protected:
+  DecodeBenchConnectorWorkerTest() { make(SynchronousConnectorKind::kDecodeBench); }
+};
+
+TEST_F(DecodeBenchConnectorWorkerTest, FillsGroup0InAllLayers) {
+  metadata.fills = {{3, 5, {{4, 0}, {7, 8}}}, {4, 1, {{9}, {10}}}};
+
+  worker->start_load_kv(metadata, kv_cache, report);
+
+  EXPECT_EQ(report.filled, (std::vector<SynchronousWorkerReport::Filled>{
+                               {3, 2, {4, 0}}, {3, 3, {4, 0}}, {4, 2, {9}}, {4, 3, {9}}}));
+  for (const std::uint32_t layer : {2u, 3u}) {
+    for (const BlockId block : {4u, 0u, 9u}) {
+      EXPECT_EQ(held(layer, block), Symbols(2, kFilledWithDummies));
+    }
+    for (const BlockId block : {7u, 8u, 10u}) {
+      EXPECT_EQ(held(layer, block), Symbols(2, kNothingComputed));
+    }
+  }
+  EXPECT_FALSE(report.failed.has_value());
+}
+
+TEST_F(DecodeBenchConnectorWorkerTest, SavesNothing) {
+  metadata.fills = {{3, 5, {{4}}}};
+
+  worker->save_kv_layer(metadata, 2, kv_cache, report);
+
+  EXPECT_TRUE(report.saved.empty());
+  EXPECT_TRUE(folders().empty());
+}
+
+}  // namespace
+}  // namespace kvfence::reference

@@ -1,0 +1,81 @@
+#pragma once
+
+/// The executable specification of contract/engine/engine_device.h: three lists of work, and a symbol for
+/// each place.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "contract/engine/engine_device.h"
+
+namespace kvfence::reference {
+
+class EngineDevice final : public engine::KVCells {
+ public:
+  explicit EngineDevice(const engine::DeviceOptions& options);
+
+  void transfer_async(const engine::Copy& copy);
+  void get_finished(std::vector<worker::Ended>& ended);
+  void wait(std::span<const std::uint32_t> job_ids);
+  void forward(const std::vector<engine::Place>& reads, const std::vector<engine::Place>& writes,
+               engine::Kernel kernel);
+  bool advance(worker::Stream stream);
+  void fail_next(worker::Direction direction, worker::Fault fault) {
+    next_faults_[static_cast<std::size_t>(direction)] = fault;
+  }
+
+  worker::Counts counts() const;
+  bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const {
+    return read_page(gpu_, block, symbols);
+  }
+  bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const {
+    return read_page(cpu_, page, symbols);
+  }
+
+  engine::Symbol read(engine::Place place) const override { return gpu_[index_of(place)]; }
+  void write(engine::Place place, engine::Symbol symbol) override {
+    gpu_[index_of(place)] = symbol;
+  }
+
+ private:
+  /// A transfer that is not reported.
+  struct Job {
+    engine::Copy what;
+    std::size_t num_forwards_before = 0;  ///< that have to have run
+    worker::Fault fault = worker::Fault::kNone;
+    bool is_done = false;
+    bool was_waited = false;
+
+    bool copies() const {
+      return !what.gpu_blocks.empty() && fault != worker::Fault::kCopy &&
+             fault != worker::Fault::kWait;
+    }
+  };
+  using Jobs = std::vector<Job>;
+
+  std::size_t index_of(engine::Place place) const {
+    return std::size_t{place.block} * options_.block_size + place.offset;
+  }
+  bool read_page(const std::vector<engine::Symbol>& pages, std::uint32_t page,
+                 std::span<engine::Symbol> symbols) const;
+  static Job* next_of(Jobs& jobs);
+  bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
+  static bool is_known_to_be_over(const Job& job, const Jobs& jobs);
+  void run_forward();
+  void copy(const engine::Copy& what);
+  void finish(Jobs& jobs, const Job& job);
+  /// Transfers whose copies could not be enqueued end when their turn comes.
+  void end_what_copies_nothing();
+
+  engine::DeviceOptions options_;
+  std::vector<engine::Symbol> gpu_;
+  std::vector<engine::Symbol> cpu_;
+  std::vector<engine::Kernel> forwards_;  ///< all that were enqueued
+  std::size_t num_forwards_run_ = 0;
+  Jobs in_flight_[worker::kNumDirections];
+  worker::Fault next_faults_[worker::kNumDirections] = {};
+};
+
+}  // namespace kvfence::reference

@@ -1,0 +1,69 @@
+#include "reference/pool/block_hash_to_block_map.h"
+
+#include <algorithm>
+
+#include "contract/core/check.h"
+
+namespace kvfence::reference {
+
+BlockHashToBlockMap::BlockHashToBlockMap(std::uint32_t num_blocks, std::size_t key_bytes_max)
+    : num_blocks_(num_blocks),
+      key_bytes_max_(key_bytes_max),
+      keys_(num_blocks * key_bytes_max, '\0'),
+      key_sizes_(num_blocks, 0) {}
+
+// The first inserted block of those that carry the key.
+// Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.get_one_block
+std::optional<BlockId> BlockHashToBlockMap::get_one_block(std::string_view key) const {
+  for (const BlockId block : entries_) {
+    if (key_of(block) == key) return block;
+  }
+  return std::nullopt;
+}
+
+// The block joins behind the last one of its key: content duplicates are kept, never merged.
+// Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.insert
+ErrorCode BlockHashToBlockMap::insert(std::string_view key, BlockId block) {
+  if (block >= num_blocks_) return ErrorCode::kUnknownBlock;
+  if (std::find(entries_.begin(), entries_.end(), block) != entries_.end()) {
+    return ErrorCode::kAlreadyHashed;
+  }
+  KVFENCE_CHECK(key.size() <= key_bytes_max_, "a key is longer than the map was built for");
+
+  auto place = entries_.end();
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (key_of(*entry) == key) place = entry + 1;
+  }
+  entries_.insert(place, block);
+  key.copy(&keys_[block * key_bytes_max_], key.size());
+  key_sizes_[block] = key.size();
+  return ErrorCode::kNone;
+}
+
+// Only the block that carries this very key is taken out; its duplicates stay.
+// Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.pop
+bool BlockHashToBlockMap::pop(std::string_view key, BlockId block) {
+  const auto entry = std::find(entries_.begin(), entries_.end(), block);
+  if (entry == entries_.end() || key_of(block) != key) return false;
+  entries_.erase(entry);
+  return true;
+}
+
+// Source: vLLM v0.19.0 v1/core/block_pool.py BlockPool.reset_prefix_cache (takes a fresh map)
+void BlockHashToBlockMap::clear() { entries_.clear(); }
+
+// Keys, not blocks: equal keys stand side by side, so a key is counted where it begins.
+// Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.__len__
+std::uint32_t BlockHashToBlockMap::size() const {
+  std::uint32_t num_keys = 0;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (i == 0 || key_of(entries_[i - 1]) != key_of(entries_[i])) ++num_keys;
+  }
+  return num_keys;
+}
+
+std::string_view BlockHashToBlockMap::key_of(BlockId block) const {
+  return {keys_.data() + block * key_bytes_max_, key_sizes_[block]};
+}
+
+}  // namespace kvfence::reference

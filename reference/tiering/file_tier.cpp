@@ -1,0 +1,228 @@
+#include "reference/tiering/file_tier.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "contract/core/check.h"
+
+namespace kvfence::reference {
+namespace {
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+}  // namespace
+
+/// Source: fs/manager.py lookup.
+LookupResult FileTier::lookup(OffloadKeyView key, const RequestContext&) {
+  if (is_doubtful(key)) return LookupResult::kMiss;
+  if (fails(FileOperation::kSize) != 0) return LookupResult::kMiss;
+  return has_right_sized_file(key) ? LookupResult::kHit : LookupResult::kMiss;
+}
+
+/// Source: fs/manager.py submit_store; fs/thread_pool.py JobState.
+void FileTier::submit_store(const TierJob& job) {
+  bool success = job.keys.size() <= config_.max_queued_blocks;
+  for (std::size_t i = 0; i < job.keys.size() && job.keys.size() <= config_.max_queued_blocks;
+       ++i) {
+    success = store_block(job.keys[i], primary_.slot(job.slots[i])) && success;
+  }
+  finished_.push_back({job.job_id, success});
+}
+
+/// Source: fs/manager.py submit_load; fs/thread_pool.py JobState.
+void FileTier::submit_load(const TierJob& job) {
+  bool success = job.keys.size() <= config_.max_queued_blocks;
+  for (std::size_t i = 0; i < job.keys.size() && job.keys.size() <= config_.max_queued_blocks;
+       ++i) {
+    success = load_block(job.keys[i], primary_.slot(job.slots[i])) && success;
+  }
+  finished_.push_back({job.job_id, success});
+}
+
+void FileTier::get_finished_jobs(std::vector<JobResult>& out) {
+  out.insert(out.end(), finished_.begin(), finished_.end());
+  finished_.clear();
+}
+
+void FileTier::reopen() {
+  doubtful_.clear();
+  num_temporary_files_ = 0;
+  finished_.clear();
+}
+
+void FileTier::add_file(OffloadKeyView key, std::span<const std::byte> block) {
+  if (has_right_sized_file(key)) return;
+  add_folders_of(key);
+  write_whole_file(key, block);
+}
+
+void FileTier::delete_file(OffloadKeyView key) { files_.erase(OffloadKey(key)); }
+
+void FileTier::flip_bit(OffloadKeyView key, std::uint64_t bit) {
+  File& file = files_.at(OffloadKey(key));
+  if (file.flipped_bits.erase(bit) == 0) file.flipped_bits.insert(bit);
+}
+
+void FileTier::resize_file(OffloadKeyView key, std::uint64_t bytes) {
+  KVFENCE_CHECK(bytes != right_size(), "what a resized file holds is not modelled");
+  files_.at(OffloadKey(key)).num_bytes = bytes;
+}
+
+void FileTier::copy_file(OffloadKeyView from, OffloadKeyView to) {
+  const File copy = files_.at(OffloadKey(from));
+  add_folders_of(to);
+  files_[OffloadKey(to)] = copy;
+}
+
+std::vector<OffloadKey> FileTier::keys_with_file() const {
+  std::vector<OffloadKey> keys;
+  for (const auto& [key, file] : files_) keys.push_back(key);
+  return keys;
+}
+
+std::uint64_t FileTier::file_bytes(OffloadKeyView key) const {
+  return files_.at(OffloadKey(key)).num_bytes;
+}
+
+bool FileTier::has_right_sized_file(OffloadKeyView key) const {
+  const auto found = files_.find(OffloadKey(key));
+  return found != files_.end() && found->second.num_bytes == right_size();
+}
+
+bool FileTier::header_is_good(OffloadKeyView key) const {
+  const File& file = files_.at(OffloadKey(key));
+  const bool changed =
+      std::any_of(file.flipped_bits.begin(), file.flipped_bits.end(),
+                  [](std::uint64_t bit) { return bit / 8 < kBlockFileHeaderBytes; });
+  return file.written_for == key && !changed;
+}
+
+bool FileTier::block_is_good(OffloadKeyView key) const {
+  return files_.at(OffloadKey(key)).flipped_bits.empty();
+}
+
+/// An operation that the plan lets fail: its errno. 0: it is carried out.
+int FileTier::fails(FileOperation operation) {
+  const FileFault* const fault = plan_.next(operation);
+  return fault != nullptr ? fault->error : 0;
+}
+
+int FileTier::fails_unless_interrupted(FileOperation operation) {
+  int error = EINTR;
+  while (error == EINTR) error = fails(operation);
+  return error;
+}
+
+/// So many bytes, in as many writes as it takes.
+bool FileTier::write_fails(std::uint64_t num_bytes) {
+  while (num_bytes > 0) {
+    const FileFault* const fault = plan_.next(FileOperation::kWrite);
+    if (fault == nullptr) return false;
+    if (fault->error == EINTR) continue;
+    if (fault->error != 0 || fault->num_bytes == 0) return true;
+    num_bytes -= std::min(fault->num_bytes, num_bytes);
+  }
+  return false;
+}
+
+/// So many bytes, in as many reads as it takes.
+FileTier::Reading FileTier::read(std::uint64_t num_bytes) {
+  while (num_bytes > 0) {
+    const FileFault* const fault = plan_.next(FileOperation::kRead);
+    if (fault == nullptr) return Reading::kDone;
+    if (fault->error == EINTR) continue;
+    if (fault->error != 0) return Reading::kFails;
+    if (fault->num_bytes == 0) return Reading::kBad;
+    num_bytes -= std::min(fault->num_bytes, num_bytes);
+  }
+  return Reading::kDone;
+}
+
+/// Into a folder that is there or not.
+int FileTier::rename_fails(OffloadKeyView key) {
+  const int error = fails(FileOperation::kRename);
+  if (error != 0) return error;
+  return folders_.contains(folder_of(mapper_.get_file_name(key))) ? 0 : ENOENT;
+}
+
+/// The temporary file is there. Whether it does not get its name, with the whole block in it.
+bool FileTier::file_fails(OffloadKeyView key) {
+  bool failed = write_fails(kBlockFileHeaderBytes) || write_fails(primary_.slot_bytes) ||
+                (config_.sync_data && fails(FileOperation::kSync) != 0);
+  failed = fails(FileOperation::kClose) != 0 || failed;
+  if (failed) return true;
+  const int error = rename_fails(key);
+  if (error != ENOENT) return error != 0;
+  const std::string inner = folder_of(mapper_.get_file_name(key));
+  const std::string outer = folder_of(inner);
+  for (const std::string& folder : {outer, inner}) {
+    const bool has_parent = folder == outer || folders_.contains(outer);
+    if (fails(FileOperation::kMakeFolder) == 0 && has_parent) folders_.insert(folder);
+  }
+  return rename_fails(key) != 0;
+}
+
+/// Source: fs/io.py store_block.
+bool FileTier::store_block(OffloadKeyView key, std::span<const std::byte> block) {
+  if (!is_doubtful(key) && fails(FileOperation::kSize) == 0 && has_right_sized_file(key)) {
+    return true;
+  }
+  if (fails_unless_interrupted(FileOperation::kCreate) != 0) return false;
+  if (file_fails(key)) {
+    if (fails(FileOperation::kRemove) != 0) ++num_temporary_files_;
+    return false;
+  }
+  write_whole_file(key, block);
+  doubtful_.erase(OffloadKey(key));
+  return true;
+}
+
+void FileTier::add_folders_of(OffloadKeyView key) {
+  const std::string inner = folder_of(mapper_.get_file_name(key));
+  folders_.insert({folder_of(inner), inner});
+}
+
+void FileTier::write_whole_file(OffloadKeyView key, std::span<const std::byte> block) {
+  File file;
+  file.written_for = key;
+  file.block.assign(block.begin(), block.end());
+  file.num_bytes = right_size();
+  files_[OffloadKey(key)] = file;
+}
+
+/// Source: fs/io.py load_block, which removes the file after any failure.
+bool FileTier::load_block(OffloadKeyView key, std::span<std::byte> block) {
+  int error = fails_unless_interrupted(FileOperation::kOpen);
+  if (error == 0 && !files_.contains(OffloadKey(key))) error = ENOENT;
+  if (error == ENOENT) doubtful_.erase(OffloadKey(key));
+  if (error != 0 && error != ENOENT) doubtful_.insert(OffloadKey(key));
+  if (error != 0) return false;
+
+  const Reading reading = read_file(key);
+  fails(FileOperation::kClose);
+  if (reading == Reading::kDone) {
+    const File& file = files_.at(OffloadKey(key));
+    std::copy(file.block.begin(), file.block.end(), block.begin());
+    doubtful_.erase(OffloadKey(key));
+    return true;
+  }
+  doubtful_.insert(OffloadKey(key));
+  if (reading == Reading::kBad) {
+    const int removal_error = fails(FileOperation::kRemove);
+    if (removal_error == 0) files_.erase(OffloadKey(key));
+    if (removal_error == 0 || removal_error == ENOENT) doubtful_.erase(OffloadKey(key));
+  }
+  return false;
+}
+
+/// Whether the bytes of the file are, all of them, as they were written for the key.
+FileTier::Reading FileTier::read_file(OffloadKeyView key) {
+  if (fails(FileOperation::kSize) != 0) return Reading::kFails;
+  if (!has_right_sized_file(key)) return Reading::kBad;
+  if (const Reading header = read(kBlockFileHeaderBytes); header != Reading::kDone) return header;
+  if (!header_is_good(key)) return Reading::kBad;
+  if (const Reading block = read(primary_.slot_bytes); block != Reading::kDone) return block;
+  return block_is_good(key) ? Reading::kDone : Reading::kBad;
+}
+
+}  // namespace kvfence::reference

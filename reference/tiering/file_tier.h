@@ -1,0 +1,104 @@
+#pragma once
+
+/// The file tier without files: a map from key to bytes, and what would go wrong under the same
+/// plan of faults. Each function takes the steps of its rule in contract/tiering/file_tier.h, in order.
+/// Jobs are done when they are submitted.
+/// Source: vLLM v0.23.0 v1/kv_offload/tiering/fs/{manager,io}.py.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/tiering/file_fault.h"
+#include "contract/tiering/file_mapper.h"
+#include "contract/tiering/file_tier.h"
+
+namespace kvfence::reference {
+
+class FileTier {
+ public:
+  /// Requires: check_config(config) finds nothing wrong
+  FileTier(const FileTierConfig& config, PrimaryKvView primary)
+      : config_(config), mapper_(config.files), primary_(primary) {}
+
+  LookupResult lookup(OffloadKeyView key, const RequestContext& request);
+  void submit_store(const TierJob& job);
+  void submit_load(const TierJob& job);
+  void get_finished_jobs(std::vector<JobResult>& out);
+  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
+  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kBlockLevel; }
+  void on_request_finished(const RequestContext&) {}
+  void on_schedule_end() {}
+  void shutdown() {}
+  std::string_view tier_type() const { return "fs"; }
+
+  /// A plan begins.
+  void begin(FaultPlan plan) { plan_ = std::move(plan); }
+
+  /// The process dies, or ends, and another one opens the same folder.
+  void reopen();
+
+  /// What others do to a file, none of them by plan. add_file as another tier would store the block;
+  /// a right-sized file stays. Those behind delete_file want a file.
+  void add_file(OffloadKeyView key, std::span<const std::byte> block);
+  void delete_file(OffloadKeyView key);
+  void flip_bit(OffloadKeyView key, std::uint64_t bit);       ///< below 8 times the file's bytes
+  void resize_file(OffloadKeyView key, std::uint64_t bytes);  ///< not to its right size
+  void copy_file(OffloadKeyView from, OffloadKeyView to);     ///< in place of what is there
+
+  /// A process died while it wrote.
+  void leave_temporary_file() { ++num_temporary_files_; }
+
+  /// The keys that have a file, whatever is in it, ascending; bytes of the file; temporary files.
+  std::vector<OffloadKey> keys_with_file() const;
+  std::uint64_t file_bytes(OffloadKeyView key) const;
+  std::size_t num_temporary_files() const { return num_temporary_files_; }
+
+ private:
+  struct File {
+    OffloadKey written_for;
+    std::vector<std::byte> block;
+    std::uint64_t num_bytes = 0;
+    std::set<std::uint64_t> flipped_bits;
+  };
+
+  std::uint64_t right_size() const { return kBlockFileHeaderBytes + primary_.slot_bytes; }
+  bool has_right_sized_file(OffloadKeyView key) const;
+  bool is_doubtful(OffloadKeyView key) const { return doubtful_.contains(OffloadKey(key)); }
+  bool header_is_good(OffloadKeyView key) const;
+  bool block_is_good(OffloadKeyView key) const;
+
+  int fails(FileOperation operation);
+  int fails_unless_interrupted(FileOperation operation);
+  bool write_fails(std::uint64_t num_bytes);
+  enum class Reading : std::uint8_t { kDone, kBad, kFails };
+  Reading read(std::uint64_t num_bytes);
+  int rename_fails(OffloadKeyView key);
+  bool file_fails(OffloadKeyView key);
+
+  bool store_block(OffloadKeyView key, std::span<const std::byte> block);
+  void add_folders_of(OffloadKeyView key);
+  void write_whole_file(OffloadKeyView key, std::span<const std::byte> block);
+  bool load_block(OffloadKeyView key, std::span<std::byte> block);
+  Reading read_file(OffloadKeyView key);
+
+  FileTierConfig config_;
+  FileMapper mapper_;
+  PrimaryKvView primary_;
+  FaultPlan plan_;
+  std::map<OffloadKey, File> files_;
+  std::set<std::string> folders_;
+  std::set<OffloadKey> doubtful_;
+  std::size_t num_temporary_files_ = 0;
+  std::vector<JobResult> finished_;
+};
+
+static_assert(SecondaryTier<FileTier> && std::copyable<FileTier>);
+
+}  // namespace kvfence::reference

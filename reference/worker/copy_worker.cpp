@@ -1,0 +1,292 @@
+#include "reference/worker/copy_worker.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace kvfence::reference {
+namespace {
+
+using Numbers = std::span<const std::uint32_t>;
+using worker::Content;
+using worker::Direction;
+using worker::Fault;
+using worker::Transfer;
+
+bool contains(Numbers numbers, std::uint32_t number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
+bool share(Numbers a, Numbers b) {
+  return std::any_of(a.begin(), a.end(), [b](std::uint32_t number) { return contains(b, number); });
+}
+
+bool are_known(Numbers blocks, std::uint32_t num_blocks) {
+  return std::all_of(blocks.begin(), blocks.end(),
+                     [num_blocks](std::uint32_t block) { return block < num_blocks; });
+}
+
+bool has_repeats(Numbers numbers) {
+  return std::set<std::uint32_t>(numbers.begin(), numbers.end()).size() < numbers.size();
+}
+
+}  // namespace
+
+CopyWorker::CopyWorker(const worker::Options& options)
+    : options_(options),
+      gpu_(options.num_gpu_blocks),
+      cpu_(std::size_t{options.num_cpu_blocks} * options.block_size_factor) {}
+
+ErrorCode CopyWorker::transfer_async(const Transfer& transfer) {
+  if (is_shut_down_) return ErrorCode::kShutDown;
+  for (const Transfer* other : unreported()) {
+    if (other->job_id == transfer.job_id) return ErrorCode::kJobInFlight;
+  }
+  if (!are_known(transfer.gpu_blocks, options_.num_gpu_blocks) ||
+      !are_known(transfer.cpu_blocks, options_.num_cpu_blocks)) {
+    return ErrorCode::kUnknownBlock;
+  }
+  if (!worker::counts_fit(transfer, options_.block_size_factor)) return ErrorCode::kCountsDiffer;
+  const bool is_store = transfer.direction == Direction::kStore;
+  if (has_repeats(is_store ? cpu_pages(transfer) : transfer.gpu_blocks)) {
+    return ErrorCode::kListedTwice;
+  }
+  if (conflicts(transfer)) return ErrorCode::kBlockInFlight;
+  if (is_store) {
+    deferred_.push_back(transfer);
+    return ErrorCode::kNone;
+  }
+  if (!transfer.has_event) return ErrorCode::kNotOrdered;
+  enqueue(transfer);
+  return ErrorCode::kNone;
+}
+
+std::vector<const Transfer*> CopyWorker::unreported() const {
+  std::vector<const Transfer*> found;
+  for (const Transfer& transfer : deferred_) found.push_back(&transfer);
+  for (const Jobs& jobs : in_flight_) {
+    for (const Job& job : jobs) found.push_back(&job.transfer);
+  }
+  return found;
+}
+
+bool CopyWorker::conflicts(const Transfer& transfer) const {
+  // One reads the GPU blocks and writes the CPU pages, the other the other way round: whatever
+  // they share is written by one of them.
+  for (const Transfer* other : unreported()) {
+    if (other->direction == transfer.direction) continue;
+    if (share(transfer.gpu_blocks, other->gpu_blocks)) return true;
+    if (share(cpu_pages(transfer), cpu_pages(*other))) return true;
+  }
+  return false;
+}
+
+void CopyWorker::enqueue(const Transfer& transfer) {
+  Job job{.transfer = transfer, .num_forwards_before = forwards_.size()};
+  const bool is_of_copies = next_fault_ == Fault::kCopy || next_fault_ == Fault::kPartial ||
+                            next_fault_ == Fault::kSticky;
+  // On a lost device every call fails already.
+  if (!is_lost_ && (!is_of_copies || !transfer.gpu_blocks.empty())) {
+    job.fault = std::exchange(next_fault_, Fault::kNone);
+  }
+  if (job.fault == Fault::kWait) job.num_forwards_before = 0;
+  if (job.fault == Fault::kLate) job.num_late_polls = worker::kNumLatePolls;
+  jobs_of(transfer.direction).push_back(std::move(job));
+  end_what_copies_nothing();
+}
+
+void CopyWorker::start_kv_transfers() {
+  for (const Transfer& transfer : std::exchange(deferred_, {})) enqueue(transfer);
+}
+
+CopyWorker::Job* CopyWorker::next_of(Jobs& jobs) {
+  const auto next =
+      std::find_if(jobs.begin(), jobs.end(), [](const Job& job) { return !job.is_done; });
+  return next == jobs.end() ? nullptr : &*next;
+}
+
+void CopyWorker::run_forward() {
+  const Forward& next = forwards_[num_forwards_run_++];
+  for (const std::uint32_t block : next.reads) seen_.push_back({block, gpu_[block]});
+  for (const std::uint32_t block : next.writes) {
+    gpu_[block] = {Content::Kind::kWritten, block, next.generation};
+  }
+  end_what_copies_nothing();
+}
+
+void CopyWorker::copy(const Job& job) {
+  const Transfer& transfer = job.transfer;
+  const std::vector<std::uint32_t> pages = cpu_pages(transfer);
+  const bool is_torn = job.fault == Fault::kPartial || job.fault == Fault::kSticky;
+  for (std::size_t index = 0; index < pages.size(); ++index) {
+    Content& on_gpu = gpu_[transfer.gpu_blocks[index]];
+    Content& on_cpu = cpu_[pages[index]];
+    const bool is_store = transfer.direction == Direction::kStore;
+    (is_store ? on_cpu : on_gpu) = is_torn    ? Content{.kind = Content::Kind::kTorn}
+                                   : is_store ? on_gpu
+                                              : on_cpu;
+  }
+  if (job.fault == Fault::kSticky) is_lost_ = true;
+}
+
+Content CopyWorker::gpu_content(std::uint32_t block) const {
+  const Content undefined{.kind = Content::Kind::kUndefined};
+  for (const Job& job : in_flight_[static_cast<std::size_t>(Direction::kLoad)]) {
+    if (is_undefined(job) && contains(job.transfer.gpu_blocks, block)) return undefined;
+  }
+  if (options_.is_commanded()) return gpu_[block];
+  for (std::size_t index = num_forwards_run_; index < forwards_.size(); ++index) {
+    if (contains(forwards_[index].writes, block)) return undefined;
+  }
+  return gpu_[block];
+}
+
+Content CopyWorker::cpu_content(std::uint32_t page) const {
+  for (const Job& job : in_flight_[static_cast<std::size_t>(Direction::kStore)]) {
+    if (is_undefined(job) && contains(cpu_pages(job.transfer), page)) {
+      return {.kind = Content::Kind::kUndefined};
+    }
+  }
+  return cpu_[page];
+}
+
+void CopyWorker::end_what_copies_nothing() {
+  for (Jobs& jobs : in_flight_) {
+    for (Job* next = next_of(jobs); next && !next->copies() && !is_blocked(*next);
+         next = next_of(jobs)) {
+      next->is_done = true;
+    }
+  }
+}
+
+bool CopyWorker::advance(worker::Stream stream, std::uint32_t num_steps) {
+  // What a device does that is not commanded, the host is not told here.
+  if (is_lost_ || !options_.is_commanded()) return false;
+  const bool is_part = num_steps > 0;
+  if (stream == worker::Stream::kCompute) {
+    if (is_part || num_forwards_run_ == forwards_.size()) return false;
+    run_forward();
+    return true;
+  }
+  bool ran = false;
+  for (Job& job :
+       jobs_of(stream == worker::Stream::kStore ? Direction::kStore : Direction::kLoad)) {
+    if (job.is_done) continue;
+    if (is_blocked(job)) break;
+    if (job.copies()) {
+      job.has_begun = true;
+      ran = true;
+      if (!is_part) copy(job);
+    }
+    if (!is_part) job.is_done = true;
+    // A transfer whose end was not recorded is not told from the next one.
+    if (job.fault != Fault::kRecord) break;
+  }
+  end_what_copies_nothing();
+  return ran;
+}
+
+void CopyWorker::finish(Jobs& jobs, const Job& job) {
+  while (!job.is_done && !is_lost_) {
+    Job* next = next_of(jobs);
+    while (is_blocked(*next)) run_forward();
+    if (next->is_done) continue;
+    if (next->copies()) copy(*next);
+    next->is_done = true;
+    end_what_copies_nothing();
+  }
+}
+
+void CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
+  const auto is_meant = [job_ids](const Transfer& transfer) {
+    return contains(job_ids, transfer.job_id);
+  };
+  if (std::any_of(deferred_.begin(), deferred_.end(), is_meant)) start_kv_transfers();
+  for (Jobs& jobs : in_flight_) {
+    for (Job& job : jobs) {
+      if (!is_meant(job.transfer) || job.was_waited) continue;
+      job.was_waited = true;
+      // Without a recorded end the whole stream is waited for.
+      finish(jobs, job.fault == Fault::kRecord ? jobs.back() : job);
+      job.was_lost = is_lost_;
+    }
+  }
+}
+
+bool CopyWorker::is_known_to_be_over(Job& job, const Jobs& jobs) const {
+  if (job.was_waited) return true;
+  if (is_lost_) return job.was_lost = true;
+  if (job.fault == Fault::kRecord) return jobs.back().is_done;
+  if (!job.is_done) return false;
+  if (job.num_late_polls == 0) return true;
+  --job.num_late_polls;
+  return false;
+}
+
+worker::Ended CopyWorker::end_of(const Job& job) {
+  if (is_undefined(job)) {
+    // Its device was lost in the midst of it: nobody will ever know.
+    const bool is_store = job.transfer.direction == Direction::kStore;
+    for (const std::uint32_t page : is_store ? cpu_pages(job.transfer) : job.transfer.gpu_blocks) {
+      (is_store ? cpu_ : gpu_)[page] = {.kind = Content::Kind::kUndefined};
+    }
+  }
+  const bool succeeded = !job.was_lost && (job.fault == Fault::kNone || job.fault == Fault::kLate);
+  return {job.transfer.job_id, job.transfer.direction, succeeded};
+}
+
+void CopyWorker::get_finished(std::vector<worker::Ended>& ended) {
+  for (Jobs& jobs : in_flight_) {
+    // Asked until all is over.
+    if (!options_.is_commanded() && !jobs.empty()) {
+      finish(jobs, jobs.back());
+      for (Job& job : jobs) job.num_late_polls = 0;
+    }
+    while (!jobs.empty() && is_known_to_be_over(jobs.front(), jobs)) {
+      ended.push_back(end_of(jobs.front()));
+      jobs.erase(jobs.begin());
+    }
+  }
+}
+
+void CopyWorker::shutdown(std::vector<worker::Ended>& ended) {
+  start_kv_transfers();
+  is_shut_down_ = true;
+  for (Jobs& jobs : in_flight_) {
+    if (!jobs.empty()) finish(jobs, jobs.back());
+    for (Job& job : jobs) {
+      job.was_lost |= is_lost_ && !job.was_waited;
+      ended.push_back(end_of(job));
+    }
+    jobs.clear();
+  }
+}
+
+ErrorCode CopyWorker::forward(Numbers reads, Numbers writes) {
+  if (!are_known(reads, options_.num_gpu_blocks) || !are_known(writes, options_.num_gpu_blocks)) {
+    return ErrorCode::kUnknownBlock;
+  }
+  if (has_repeats(reads) || has_repeats(writes) || share(reads, writes)) {
+    return ErrorCode::kListedTwice;
+  }
+  for (const Transfer* transfer : unreported()) {
+    const bool is_load = transfer->direction == Direction::kLoad;
+    if (share(writes, transfer->gpu_blocks) || (is_load && share(reads, transfer->gpu_blocks))) {
+      return ErrorCode::kBlockInFlight;
+    }
+  }
+  forwards_.push_back({{reads.begin(), reads.end()},
+                       {writes.begin(), writes.end()},
+                       static_cast<std::uint32_t>(forwards_.size() + 1)});
+  return ErrorCode::kNone;
+}
+
+void CopyWorker::take_seen(std::vector<worker::Seen>& seen) { seen = std::exchange(seen_, {}); }
+
+worker::Counts CopyWorker::counts() const {
+  return {.num_deferred = static_cast<std::uint32_t>(deferred_.size()),
+          .num_in_flight = static_cast<std::uint32_t>(in_flight_[0].size() + in_flight_[1].size()),
+          .next_fault = next_fault_};
+}
+
+}  // namespace kvfence::reference

@@ -1,0 +1,98 @@
+#pragma once
+
+/// The executable specification of one rank of contract/worker/worker.h: three lists of work, and what
+/// each page holds. On a device that is not commanded, work runs here when the host learns that it
+/// is over, and no sooner.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "contract/core/status.h"
+#include "contract/worker/worker.h"
+
+namespace kvfence::reference {
+
+class CopyWorker {
+ public:
+  explicit CopyWorker(const worker::Options& options);
+
+  ErrorCode transfer_async(const worker::Transfer& transfer);
+  void start_kv_transfers();
+  void get_finished(std::vector<worker::Ended>& ended);
+  void wait(std::span<const std::uint32_t> job_ids);
+  void shutdown(std::vector<worker::Ended>& ended);
+  ErrorCode forward(std::span<const std::uint32_t> reads, std::span<const std::uint32_t> writes);
+  bool advance(worker::Stream stream, std::uint32_t num_steps);
+  void fail_next(worker::Fault fault) { next_fault_ = fault; }
+  void take_seen(std::vector<worker::Seen>& seen);
+
+  worker::Counts counts() const;
+  worker::Content gpu_content(std::uint32_t block) const;
+  worker::Content cpu_content(std::uint32_t page) const;
+
+ private:
+  struct Forward {
+    std::vector<std::uint32_t> reads;
+    std::vector<std::uint32_t> writes;
+    std::uint32_t generation = 0;
+  };
+  /// A transfer that is not reported.
+  struct Job {
+    worker::Transfer transfer;
+    std::size_t num_forwards_before = 0;  ///< that have to have run
+    worker::Fault fault = worker::Fault::kNone;
+    std::uint32_t num_late_polls = 0;
+    bool has_begun = false;   ///< a part of it has run
+    bool is_done = false;     ///< nothing is left to be done for it
+    bool was_waited = false;  ///< its end is known to the host
+    bool was_lost = false;    ///< its device was lost before the host knew its end
+
+    bool copies() const {
+      return !transfer.gpu_blocks.empty() && fault != worker::Fault::kCopy &&
+             fault != worker::Fault::kWait;
+    }
+  };
+  using Jobs = std::vector<Job>;
+
+  Jobs& jobs_of(worker::Direction direction) {
+    return in_flight_[static_cast<std::size_t>(direction)];
+  }
+  std::vector<std::uint32_t> cpu_pages(const worker::Transfer& transfer) const {
+    return worker::cpu_pages_of(transfer, options_.block_size_factor);
+  }
+  /// Every transfer that is not reported, deferred ones too.
+  std::vector<const worker::Transfer*> unreported() const;
+  bool conflicts(const worker::Transfer& transfer) const;
+  void enqueue(const worker::Transfer& transfer);
+  static Job* next_of(Jobs& jobs);
+  bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
+  void run_forward();
+  void copy(const Job& job);
+  /// Whether a write of it may be under way.
+  bool is_undefined(const Job& job) const {
+    return !job.is_done && job.copies() && (job.has_begun || !options_.is_commanded());
+  }
+  /// Ends what has its turn and nothing to copy.
+  void end_what_copies_nothing();
+  /// Runs what the job needs.
+  void finish(Jobs& jobs, const Job& job);
+  bool is_known_to_be_over(Job& job, const Jobs& jobs) const;
+  worker::Ended end_of(const Job& job);
+
+  worker::Options options_;
+  std::vector<worker::Content> gpu_;
+  std::vector<worker::Content> cpu_;  ///< by page
+  std::vector<Forward> forwards_;     ///< all that were enqueued
+  std::size_t num_forwards_run_ = 0;
+  std::vector<worker::Transfer> deferred_;
+  Jobs in_flight_[worker::kNumDirections];
+  std::vector<worker::Seen> seen_;
+  worker::Fault next_fault_ = worker::Fault::kNone;
+  bool is_shut_down_ = false;
+  bool is_lost_ = false;
+};
+
+}  // namespace kvfence::reference

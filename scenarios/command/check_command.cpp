@@ -1,0 +1,43 @@
+/// `kvfence check`: random interleavings against the reference.
+
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "scenarios/command/commands.h"
+#include "scenarios/command/exit_code.h"
+#include "scenarios/command/output.h"
+#include "scenarios/command/progress.h"
+
+namespace kvfence {
+int check_command(const CheckCommandOptions& options) {
+  const TargetTools* target = find_target(options.target);
+  if (!target)
+    return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
+  std::error_code error;
+  std::filesystem::create_directories(options.out_folder, error);
+  if (error) return bad_input("--out: " + options.out_folder + ": " + error.message());
+
+  Progress progress("commands", options.output.quiet);
+  Outcome outcome = target->check(options.check, [&](std::uint64_t done, std::uint64_t total) {
+    progress.show(done, total, options.seconds_max.value_or(0));
+    return !options.seconds_max || progress.seconds() < *options.seconds_max;
+  });
+  progress.clear();
+  if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, options.output);
+  Report& report = outcome.report;
+  if (report.divergence) {
+    const auto path =
+        std::filesystem::path(options.out_folder) / ("kvfence-" + outcome.case_name + ".kvs");
+    save_failure(report, path.lexically_normal().string(), options.check.subject);
+  }
+  if (options.output.json) {
+    std::printf("%s\n", to_json(report).c_str());
+  } else {
+    std::printf("%s", to_text(report).c_str());
+  }
+  if (!write_junit({report}, options.output)) return exit_code::kBadInput;
+  return outcome.exit_code;
+}
+
+}  // namespace kvfence

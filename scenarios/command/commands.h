@@ -1,0 +1,114 @@
+#pragma once
+
+/// The subcommands of `kvfence`: options in, exit code out. main.cpp fills the options from the
+/// command line; each command stands in its own <name>_command.cpp.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenarios/replay/engine_replay.h"
+#include "scenarios/replay/offload_replay.h"
+#include "scenarios/replay/scheduler_replay.h"
+#include "scenarios/command/target_tools.h"
+
+namespace kvfence {
+
+/// How results are shown.
+struct OutputOptions {
+  bool json = false;       ///< one object as the last line on stdout
+  std::string junit_file;  ///< empty for none
+  bool quiet = false;      ///< no progress
+};
+
+struct RunCommandOptions {
+  std::vector<std::string> paths;  ///< files, and folders that are searched for *.kvs
+  Subject subject;
+  std::optional<std::size_t> until;
+  bool shrink = true;
+  OutputOptions output;
+};
+int run_command(const RunCommandOptions& options);
+
+struct CheckCommandOptions {
+  std::string target;
+  CheckOptions check;
+  std::optional<double> seconds_max;
+  std::string out_folder = ".";  ///< where a failing episode is written, shrunk
+  OutputOptions output;
+};
+int check_command(const CheckCommandOptions& options);
+
+struct PlantedBugsCommandOptions {
+  std::string target;
+  std::uint64_t seed = 1;
+  int num_seeds = 5;
+  std::uint64_t commands_max = 200'000;  ///< a seed
+  bool markdown = false;
+  OutputOptions output;
+};
+/// The table of planted bugs, by running each; disagreement if one is not caught.
+int planted_bugs_command(const PlantedBugsCommandOptions& options);
+
+struct ReplayCommandOptions {
+  std::string target = "block_pool";  ///< or "scheduler", "offload", "engine"
+  std::string file;
+  std::string format = "mooncake";
+  std::uint32_t gpu_blocks = 10'000;
+  std::uint32_t concurrency = 16;
+  std::string only;  ///< "reference" or "optimized" alone; empty for the target's default
+  std::uint32_t state_every = 64;
+  std::uint64_t requests_max = UINT64_MAX;
+  std::string csv_file;
+  std::string svg_file;
+  std::string out_folder = ".";  ///< where a failure is written, shrunk
+  std::vector<std::uint32_t>
+      curve;  ///< pool sizes; not empty: the hit-rate curve instead of one run
+  SchedulerReplayOptions scheduler;  ///< with that target; gpu_blocks and requests_max stand here
+  OffloadReplayOptions offload;      ///< with that target; what both have stands above as well
+  EngineReplayOptions engine;        ///< with that target; likewise
+  bool lockstep = false;             ///< with the targets for which it is not the default
+  std::string arguments;             ///< the command line behind `kvfence replay`
+  Subject subject;
+  OutputOptions output;
+};
+int replay_command(const ReplayCommandOptions& options);
+/// The same with the targets scheduler, offload and engine; replay_command calls them.
+int replay_scheduler_command(const ReplayCommandOptions& options);
+int replay_offload_command(const ReplayCommandOptions& options);
+int replay_engine_command(const ReplayCommandOptions& options);
+
+struct ShrinkCommandOptions {
+  std::string file;
+  std::string out_file;  ///< empty: FILE with .shrunk.kvs
+  Subject subject;
+  OutputOptions output;
+};
+int shrink_command(const ShrinkCommandOptions& options);
+
+struct RecordCommandOptions {
+  std::string target;
+  std::string scenario_file;  ///< record the answers to these commands; empty: random episodes
+  std::string out;            ///< a file for a scenario, a folder for random episodes
+  RecordOptions record;
+  OutputOptions output;
+};
+int record_command(const RecordCommandOptions& options);
+
+struct ListCommandOptions {
+  std::string what = "targets";
+  std::string target;  ///< empty for all
+  OutputOptions output;
+};
+int list_command(const ListCommandOptions& options);
+
+struct ExplainCommandOptions {
+  std::string file;
+  std::string html_file;   ///< of target worker; empty for none
+  std::string trace_file;  ///< of target worker; empty for none
+  Subject subject;
+};
+int explain_command(const ExplainCommandOptions& options);
+
+}  // namespace kvfence

@@ -1,0 +1,105 @@
+/// `kvfence list`: what there is, by name.
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "contract/core/rules.h"
+#include "cuda/figures/devices.h"
+#include "scenarios/command/commands.h"
+#include "scenarios/command/exit_code.h"
+#include "scenarios/command/output.h"
+
+namespace kvfence {
+namespace {
+
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+Rows rule_rows() {
+  Rows rows;
+  for (const RuleField& rule : kRuleFields) {
+    std::string text(rule.doc);
+    for (Profile profile : kProfiles) {
+      text += std::string("; ") + std::string(to_text(profile)) + " " +
+              (rules_of(profile).*rule.member ? "true" : "false");
+    }
+    rows.emplace_back(rule.name, text);
+  }
+  return rows;
+}
+
+Rows device_rows() {
+  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+  const cuda::Devices found = cuda::find_devices();
+  if (found.devices.empty()) return {{"none", found.none_because}};
+  Rows rows;
+  for (const cuda::Device& device : found.devices) {
+    const auto memory_gib =
+        static_cast<std::uint64_t>(static_cast<double>(device.memory_bytes) / kGib);
+    rows.emplace_back(device.name, "compute capability " +
+                                       std::to_string(device.compute_capability_major) + "." +
+                                       std::to_string(device.compute_capability_minor) + ", " +
+                                       std::to_string(memory_gib) + " GiB");
+  }
+  return rows;
+}
+
+Rows planted_bug_rows(const TargetTools& target) {
+  Rows rows;
+  for (const PlantedBugInfo& info : target.planted_bugs()) {
+    rows.emplace_back(info.name, std::string(info.doc) + " (" + std::string(info.thread) + ")");
+  }
+  return rows;
+}
+
+void print_rows(const std::string& heading, const Rows& rows) {
+  std::size_t width = 0;
+  for (const auto& [name, text] : rows) width = std::max(width, name.size());
+  std::printf("%s\n", heading.c_str());
+  for (const auto& [name, text] : rows) {
+    std::printf("  %-*s  %s\n", static_cast<int>(width), name.c_str(), text.c_str());
+  }
+}
+
+}  // namespace
+
+int list_command(const ListCommandOptions& options) {
+  if (!options.target.empty() && !find_target(options.target)) {
+    return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
+  }
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  const auto show = [&](const std::string& heading, const Rows& rows) {
+    if (!options.output.json) {
+      print_rows(heading, rows);
+      return;
+    }
+    for (const auto& [name, text] : rows) object[heading][name] = text;
+  };
+  if (options.what == "targets") {
+    Rows rows;
+    for (const TargetTools* target : all_targets())
+      rows.emplace_back(target->name(), target->doc());
+    show("targets", rows);
+  } else if (options.what == "rules") {
+    show("rules", rule_rows());
+  } else if (options.what == "devices") {
+    show("devices", device_rows());
+  }
+  for (const TargetTools* target : all_targets()) {
+    if (!options.target.empty() && target->name() != options.target) continue;
+    const std::string heading(target->name());
+    if (options.what == "commands" && options.output.json)
+      object[heading] = target->reference_text();
+    if (options.what == "commands" && !options.output.json) {
+      std::printf("target %s\n\n%s", heading.c_str(), target->reference_text().c_str());
+    }
+    if (options.what == "invariants") show(heading, target->invariants());
+    if (options.what == "goals") show(heading, target->goals());
+    if (options.what == "planted-bugs") show(heading, planted_bug_rows(*target));
+  }
+  if (options.output.json) std::printf("%s\n", object.dump().c_str());
+  return exit_code::kAgree;
+}
+
+}  // namespace kvfence

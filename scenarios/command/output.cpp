@@ -1,0 +1,77 @@
+#include "scenarios/command/output.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "scenarios/command/exit_code.h"
+#include "scenarios/command/files.h"
+
+namespace kvfence {
+namespace {
+
+/// Comments at the top of a saved scenario: what it shows, for whoever opens it later.
+std::vector<std::string> story_of(const Report& report) {
+  const Divergence& divergence = *report.divergence;
+  std::vector<std::string> lines;
+  lines.push_back(" " + report.actual_name + " against " + report.expected_name + ", " +
+                  report.source + ".");
+  lines.push_back(" Step " + std::to_string(divergence.step) + ", " + divergence.oracle + ", " +
+                  divergence.field + ": expected " + divergence.expected + ", actual " +
+                  divergence.actual + ".");
+  for (std::string& line : lines) {
+    for (char& character : line) {
+      if (character == '\n') character = ' ';
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+int bad_input(const std::string& message) {
+  std::fprintf(stderr, "kvfence: %s\n", message.c_str());
+  return exit_code::kBadInput;
+}
+
+int bad_input(const InputError& error) { return bad_input(error.to_text()); }
+
+int without_report(const Outcome& outcome, const OutputOptions& output) {
+  std::fprintf(stderr, "kvfence: %s\n", outcome.message.c_str());
+  if (output.json) {
+    const nlohmann::ordered_json object = {{"error", outcome.message},
+                                           {"exit_code", outcome.exit_code}};
+    std::printf("%s\n",
+                object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).c_str());
+  }
+  return outcome.exit_code;
+}
+
+void save_failure(Report& report, const std::string& path, const Subject& subject) {
+  Document document;
+  for (std::string& comment : story_of(report))
+    document.emplace_back().comment = std::move(comment);
+  document.insert(document.end(), report.scenario.begin(), report.scenario.end());
+  if (const std::optional<std::string> problem = write_file(path, print(document))) {
+    std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
+    return;
+  }
+  const std::string arguments = subject.arguments();
+  report.reproduce = "kvfence run " + path + (arguments.empty() ? "" : " " + arguments);
+}
+
+bool write_if_asked(const std::string& path, const std::string& text) {
+  if (path.empty()) return true;
+  const std::optional<std::string> problem = write_file(path, text);
+  if (problem) std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
+  return !problem;
+}
+
+bool write_junit(const std::vector<Report>& reports, const OutputOptions& output) {
+  if (output.junit_file.empty()) return true;
+  const std::optional<std::string> problem = write_file(output.junit_file, to_junit(reports));
+  if (problem) std::fprintf(stderr, "kvfence: --junit: %s\n", problem->c_str());
+  return !problem;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,33 @@
+#pragma once
+
+/// What every command does with its results: text or JSON on stdout, messages on stderr, JUnit into
+/// a file.
+
+#include <string>
+#include <vector>
+
+#include "contract/core/line.h"
+#include "properties/core/report.h"
+#include "scenarios/command/commands.h"
+
+namespace kvfence {
+
+/// `kvfence: message` on stderr; returns exit_code::kBadInput.
+int bad_input(const InputError& error);
+int bad_input(const std::string& message);
+
+/// Prints the message of an outcome that has no report (exit codes 2 and 77) and returns its exit
+/// code.
+int without_report(const Outcome& outcome, const OutputOptions& output);
+
+/// Writes a failing report's scenario to `path` with what it shows at its top, and names it in
+/// report.reproduce.
+void save_failure(Report& report, const std::string& path, const Subject& subject);
+
+/// Writes the text to the file, if one is asked for; false (said on stderr) if that fails.
+bool write_if_asked(const std::string& path, const std::string& text);
+
+/// Writes the JUnit file if one is asked for; false (said on stderr) if that fails.
+bool write_junit(const std::vector<Report>& reports, const OutputOptions& output);
+
+}  // namespace kvfence

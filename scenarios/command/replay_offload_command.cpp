@@ -1,0 +1,82 @@
+/// `kvfence replay --target offload`: recorded production traffic over a GPU tier and a CPU tier.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "contract/offload/offload_target.h"
+#include "optimized/offload/offloading_manager.h"
+#include "properties/offload/driver.h"
+#include "reference/offload/offloading_manager.h"
+#include "scenarios/command/commands.h"
+#include "scenarios/targets/implementations.h"
+#include "scenarios/replay/offload_replay_report.h"
+#include "scenarios/command/output.h"
+#include "scenarios/command/progress.h"
+#include "scenarios/targets/replay_implementations.h"
+#include "scenarios/command/replay_output.h"
+#include "scenarios/replay/unlisted_offloading_manager.h"
+
+namespace kvfence {
+namespace {
+
+using Sides = ReplayImplementations<OffloadTarget>;
+
+template <class Unlisted>
+std::unique_ptr<Implementation<OffloadTarget>> make_alone(const std::string& name) {
+  const auto make = [](const OffloadingManagerConfig& config) { return Unlisted(config); };
+  return std::make_unique<OffloadDriver<Unlisted, decltype(make)>>(name, make);
+}
+
+Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
+  Sides sides;
+  if (options.only == "reference") {
+    sides.expected =
+        make_alone<UnlistedOffloadingManager<reference::OffloadingManager>>(options.only);
+    return sides;
+  }
+  if (!options.lockstep) {
+    sides.expected =
+        make_alone<UnlistedOffloadingManager<optimized::OffloadingManager>>("optimized");
+    return sides;
+  }
+  return make_both_sides<OffloadTarget>(options);
+}
+
+}  // namespace
+
+int replay_offload_command(const ReplayCommandOptions& options) {
+  OffloadReplayOptions replay = options.offload;
+  replay.enable_events = options.lockstep;  // events are compared too
+  if (auto error = validate(replay)) return bad_input(*error);
+  const auto requests = read_mooncake_trace_file(options.file);
+  if (!requests) return bad_input(requests.error());
+  if (auto error = find_repeated_id(*requests, options.file)) return bad_input(*error);
+  const Parsed<Sides> sides = make_sides(options);
+  if (!sides) return bad_input(sides.error());
+
+  Progress progress("requests", options.output.quiet);
+  const std::size_t num_requests = std::min<std::size_t>(requests->size(), replay.requests_max);
+  const std::size_t num_runs = 1 + replay.cpu_blocks.size() * replay.policies.size();
+  const auto gpu_tier = Implementations<BlockPoolTarget>::make_optimized();
+  OffloadRequests traffic = behind_gpu_tier(
+      *requests, gpu_options_of(replay), *gpu_tier,
+      [&](const auto& done) { progress.show(done.requests_done, num_runs * num_requests); });
+  const OffloadReplayResult result = replay_offload_tiers(
+      std::move(traffic), replay, *sides->expected, sides->actual.get(),
+      [&](std::size_t done) { progress.show(num_requests + done, num_runs * num_requests); });
+  progress.clear();
+  const OffloadTierResult* diverged = result.diverged();
+  Report report = make_report(options, *sides, result.commands(),
+                              diverged ? diverged->divergence : std::nullopt, progress.seconds());
+  if (diverged != nullptr && diverged->scenario) {
+    save_divergence(options, to_document(*diverged->scenario), report);
+  }
+  return show_replay(options, report,
+                     {.csv = to_csv(result),
+                      .svg = to_svg(result),
+                      .json = to_json(result),
+                      .text = to_table(result) + "\n"});
+}
+
+}  // namespace kvfence

@@ -1,0 +1,110 @@
+/// `kvfence replay --target scheduler`: recorded production traffic through a whole scheduler.
+
+#include <memory>
+#include <utility>
+
+#include "contract/scheduler/scheduler_target.h"
+#include "optimized/scheduler/scheduler.h"
+#include "reference/scheduler/scheduler.h"
+#include "scenarios/command/commands.h"
+#include "scenarios/command/output.h"
+#include "scenarios/command/progress.h"
+#include "scenarios/command/replay_output.h"
+#include "scenarios/replay/scheduler_lockstep.h"
+#include "scenarios/replay/scheduler_replay_report.h"
+
+namespace kvfence {
+namespace {
+
+using Side = std::unique_ptr<SchedulerSide>;
+
+template <class SchedulerType, class... Bug>
+Side make_side(const SchedulerConfig& config, Bug... bug) {
+  return std::make_unique<OneScheduler<SchedulerType>>(
+      SchedulerType(config, KVConnectorHandle(), bug...));
+}
+
+/// A mistake of the scheduler, of its KV-cache manager, or of its pool; null for none of the name.
+Side make_planted(const SchedulerConfig& config, const std::string& name) {
+  using Planted = optimized::PlantedScheduler;
+  if (const auto bug = optimized::planted_scheduler_bug_from_name(name)) {
+    return make_side<Planted>(config, *bug);
+  }
+  if (const auto bug = optimized::planted_kv_cache_bug_from_name(name)) {
+    return make_side<Planted>(config, *bug);
+  }
+  if (const auto bug = optimized::planted_bug_from_name(name)) {
+    return make_side<Planted>(config, *bug);
+  }
+  return nullptr;
+}
+
+/// Who replays, with the names that stand in the report.
+struct Sides {
+  Side side;
+  std::string expected_name;
+  std::string actual_name;  ///< empty: the expected side alone
+};
+
+Parsed<Sides> make_sides(const ReplayCommandOptions& options, const SchedulerConfig& config) {
+  const std::string& bug = options.subject.planted_bug;
+  if (options.only == "reference") {
+    return Sides{make_side<reference::Scheduler>(config), options.only, ""};
+  }
+  Side subject = bug.empty() ? make_side<optimized::Scheduler>(config) : make_planted(config, bug);
+  if (!subject) {
+    return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
+  }
+  const std::string name = bug.empty() ? "optimized" : "optimized with " + bug;
+  if (!options.lockstep) return Sides{std::move(subject), name, ""};
+  return Sides{std::make_unique<SchedulersInLockstep>(make_side<reference::Scheduler>(config),
+                                                      std::move(subject), options.state_every),
+               "reference", name};
+}
+
+Report report_of(const ReplayCommandOptions& options, const Sides& sides,
+                 const SchedulerReplayResult& result, double seconds) {
+  Report report;
+  report.target = SchedulerTarget::kName;
+  report.source = options.file;
+  report.expected_name = sides.expected_name;
+  report.actual_name = sides.actual_name;
+  report.commands = result.steps + result.idle_steps;
+  report.seconds = seconds;
+  report.disagreements = result.divergence ? 1 : 0;
+  report.divergence = result.divergence;
+  if (result.divergence) {
+    report.reproduce =
+        "kvfence replay " + options.arguments + " --requests " + std::to_string(result.requests);
+  }
+  return report;
+}
+
+}  // namespace
+
+int replay_scheduler_command(const ReplayCommandOptions& options) {
+  SchedulerReplayOptions replay = options.scheduler;
+  replay.enable_kv_cache_events = options.lockstep;  // events are compared too
+  if (auto error = validate(replay)) return bad_input(*error);
+  const auto requests = read_mooncake_trace_file(options.file, replay.block_tokens);
+  if (!requests) return bad_input(requests.error());
+  const Parsed<SchedulerConfig> config = config_of(replay, *requests);
+  if (!config) return bad_input(config.error());
+  const Parsed<Sides> sides = make_sides(options, *config);
+  if (!sides) return bad_input(sides.error());
+
+  Progress progress("requests", options.output.quiet);
+  const SchedulerReplayResult result = replay_traffic(
+      *requests, replay, *config, *sides->side, [&](const SchedulerReplayProgress& done) {
+        progress.show(done.requests_done, done.requests_total);
+      });
+  progress.clear();
+  const Report report = report_of(options, *sides, result, progress.seconds());
+  return show_replay(options, report,
+                     {.csv = to_csv(result.samples),
+                      .svg = to_svg(result.samples),
+                      .json = to_json(result),
+                      .text = to_text_chart(result.samples) + "\n" + to_summary(result) + "\n"});
+}
+
+}  // namespace kvfence

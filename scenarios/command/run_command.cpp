@@ -1,0 +1,100 @@
+/// `kvfence run`: scenarios and traces, against the reference.
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "properties/core/number_text.h"
+#include "scenarios/command/commands.h"
+#include "scenarios/command/exit_code.h"
+#include "scenarios/command/files.h"
+#include "scenarios/command/output.h"
+#include "scenarios/command/progress.h"
+
+namespace kvfence {
+namespace {
+
+/// The worst of two exit codes: bad input stops a pipeline before a disagreement does, which counts
+/// more than a file that cannot run here.
+int worse(int a, int b) {
+  const auto rank = [](int code) {
+    switch (code) {
+      case exit_code::kAgree:
+        return 0;
+      case exit_code::kCannotRun:
+        return 1;
+      case exit_code::kDisagreement:
+        return 2;
+      default:
+        return 3;
+    }
+  };
+  return rank(b) > rank(a) ? b : a;
+}
+
+}  // namespace
+
+int run_command(const RunCommandOptions& options) {
+  const Parsed<std::vector<std::string>> files = scenario_files(options.paths);
+  if (!files) return bad_input(files.error());
+
+  Progress progress("files", options.output.quiet);
+  std::vector<Report> reports;
+  int exit_code = exit_code::kAgree;
+  std::uint64_t num_commands = 0;
+  std::size_t num_disagreements = 0;
+  for (const std::string& file : *files) {
+    progress.show(reports.size(), files->size());
+    const Parsed<LoadedScenario> loaded = load_scenario(file);
+    if (!loaded) {
+      progress.clear();
+      exit_code = worse(exit_code, bad_input(loaded.error()));
+      continue;
+    }
+    Outcome outcome =
+        loaded->target->run(loaded->document, file, options.subject, options.until, options.shrink);
+    exit_code = worse(exit_code, outcome.exit_code);
+    progress.clear();
+    if (outcome.exit_code > exit_code::kDisagreement) {
+      std::fprintf(stderr, "kvfence: %s\n", outcome.message.c_str());
+      continue;
+    }
+    Report& report = outcome.report;
+    num_commands += report.commands;
+    num_disagreements += report.disagreements;
+    if (report.divergence && report.commands_before_shrinking > 0) {
+      save_failure(report, shrunk_path(file), options.subject);
+    } else if (report.divergence) {
+      const std::string arguments = options.subject.arguments();
+      report.reproduce = "kvfence run " + file + (arguments.empty() ? "" : " " + arguments);
+    }
+    if (!options.output.json) {
+      if (report.passed()) {
+        std::printf("ok    %s  (%llu commands)\n", file.c_str(),
+                    static_cast<unsigned long long>(report.commands));
+      } else {
+        std::printf("%s\n", to_text(report).c_str());
+      }
+    }
+    reports.push_back(std::move(report));
+  }
+  if (!write_junit(reports, options.output)) exit_code = worse(exit_code, exit_code::kBadInput);
+
+  std::size_t num_failed = files->size() - reports.size();
+  for (const Report& report : reports) num_failed += report.passed() ? 0 : 1;
+  if (options.output.json) {
+    nlohmann::ordered_json object = {
+        {"files", files->size()},        {"failed", num_failed},
+        {"commands", num_commands},      {"disagreements", num_disagreements},
+        {"seconds", progress.seconds()}, {"reports", nlohmann::ordered_json::array()}};
+    for (const Report& report : reports) {
+      object["reports"].push_back(nlohmann::ordered_json::parse(to_json(report)));
+    }
+    std::printf("%s\n", object.dump().c_str());
+  } else if (files->size() > 1) {
+    std::printf("%zu files, %zu failed, %s commands\n", files->size(), num_failed,
+                with_thousands(num_commands).c_str());
+  }
+  return exit_code;
+}
+
+}  // namespace kvfence

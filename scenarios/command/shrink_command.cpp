@@ -1,0 +1,39 @@
+/// `kvfence shrink`: a failing scenario made small.
+
+#include <cstdio>
+
+#include "scenarios/command/commands.h"
+#include "scenarios/command/exit_code.h"
+#include "scenarios/command/files.h"
+#include "scenarios/command/output.h"
+#include "scenarios/command/progress.h"
+
+namespace kvfence {
+
+int shrink_command(const ShrinkCommandOptions& options) {
+  const Parsed<LoadedScenario> loaded = load_scenario(options.file);
+  if (!loaded) return bad_input(loaded.error());
+  Progress progress("tries", options.output.quiet);
+  Outcome outcome = loaded->target->shrink(loaded->document, options.file, options.subject,
+                                           [&](std::uint64_t done, std::uint64_t total) {
+                                             progress.show(done, total);
+                                             return true;
+                                           });
+  progress.clear();
+  if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, options.output);
+  Report& report = outcome.report;
+  if (!report.divergence) {
+    return bad_input(
+        options.file + ": found both sides in agreement, expected a scenario that fails" +
+        (options.subject.arguments().empty() ? " (was it found with --planted-bug or --sut?)"
+                                             : ""));
+  }
+  const std::string path = options.out_file.empty() ? shrunk_path(options.file) : options.out_file;
+  save_failure(report, path, options.subject);
+  std::printf("%s%s", options.output.json ? to_json(report).c_str() : to_text(report).c_str(),
+              options.output.json ? "\n" : "");
+  // Shrinking is what was asked for, and it was done.
+  return report.reproduce.empty() ? exit_code::kBadInput : exit_code::kAgree;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,531 @@
+#!/usr/bin/env python3
+"""The `kvfence` command as a user meets it: exit codes, messages, JSON, JUnit, the files that it leaves.
+
+Usage: test_command.py KVFENCE [unittest arguments]
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+KVFENCE = ""
+HERE = pathlib.Path(__file__).resolve().parent.parent
+EXCERPT = HERE / "traffic" / "mooncake_conversation_excerpt.jsonl"
+BUG = "hash_kept_on_reuse"
+
+AGREE, DISAGREEMENT, BAD_INPUT, CANNOT_RUN = 0, 1, 2, 77
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def kvfence(self, *arguments):
+        return subprocess.run([KVFENCE, *arguments], cwd=self.folder, text=True, capture_output=True, timeout=300)
+
+    def expect(self, code, *arguments):
+        """Runs the command and returns it; its output is shown where the exit code is another."""
+        done = self.kvfence(*arguments)
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def json_of(self, code, *arguments):
+        return json.loads(self.expect(code, *arguments, "--json").stdout.splitlines()[-1])
+
+    def write(self, name, *lines):
+        (self.folder / name).write_text("\n".join(lines) + "\n")
+        return name
+
+
+class Check(Command):
+    def test_agreement_in_json(self):
+        for target in ("block_pool", "kv_cache", "scheduler", "eviction", "offload", "tiering", "connector",
+                       "simple_offload", "synchronous_connector", "multi_connector", "disaggregated",
+                       "worker", "engine"):
+            result = self.json_of(AGREE, "check", "--target", target, "--commands", "2000", "--seed", "3")
+            self.assertEqual(result["target"], target)
+            self.assertEqual(result["seed"], 3)
+            self.assertEqual(result["commands"], 2000)
+            self.assertEqual(result["disagreements"], 0)
+            self.assertGreater(result["seconds"], 0)
+            self.assertGreater(result["commands_per_second"], 0)
+
+    def test_a_failure_leaves_a_scenario_that_its_last_line_reproduces(self):
+        done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999")
+        last = done.stdout.splitlines()[-1]
+        self.assertTrue(last.startswith("reproduce: kvfence run "), last)
+        again = self.expect(DISAGREEMENT, *last.split()[2:])
+        self.assertIn("expected", again.stdout)
+        scenario = next(self.folder.glob("*.kvs"))
+        self.expect(AGREE, "run", scenario.name)
+
+    def test_a_library_that_cannot_be_used_is_named(self):
+        arguments = ("check", "--commands", "10", "--connector-library", "no_such.so", "--target")
+        done = self.expect(BAD_INPUT, *arguments, "connector")
+        self.assertIn("--connector-library: no_such.so: found ", done.stderr)
+        self.assertIn("kvfence_connector", done.stderr)
+        done = self.expect(BAD_INPUT, *arguments, "block_pool")
+        self.assertIn("--connector-library: not with --target block_pool", done.stderr)
+
+    def test_a_seed_decides_the_run(self):
+        arguments = ("check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999", "--no-shrink")
+        texts = []
+        for _ in range(2):
+            self.expect(DISAGREEMENT, *arguments)
+            texts.append(next(self.folder.glob("*.kvs")).read_text())
+        self.assertEqual(texts[0], texts[1])
+
+    def test_junit(self):
+        self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999",
+                    "--junit", "out.xml")
+        root = ElementTree.parse(self.folder / "out.xml").getroot()
+        self.assertEqual(root.get("failures"), "1")
+        self.assertIsNotNone(root.find(".//failure"))
+
+    def test_the_table_of_planted_bugs(self):
+        for target in ("block_pool", "eviction", "offload"):
+            result = self.json_of(AGREE, "check", "--target", target, "--planted-bugs", "--seeds", "1")
+            self.assertGreaterEqual(result["planted_bugs"], 10, target)
+            self.assertEqual(result["caught"], result["planted_bugs"], target)
+
+    def test_a_bug_that_is_not_looked_for_long_enough_fails_the_table(self):
+        self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bugs", "--seeds", "1", "--commands", "2")
+
+    def test_bad_input(self):
+        for arguments, words in (
+            (("--target", "nope"), "no target 'nope'"),
+            (("--target", "block_pool", "--seconds", "-1"), "--seconds"),
+            (("--target", "block_pool", "--config", "num_gpu_blocks"), "expected key=value"),
+            (("--target", "block_pool", "--config", "num_gpu_blocks=0"), "num_gpu_blocks=0"),
+            (("--target", "block_pool", "--config", "profile=v9"), "expected v0.19 or v0.23"),
+            (("--target", "block_pool", "--planted-bug", "nope"), "expected one of"),
+            (("--target", "block_pool", "--bogus"), "--bogus"),
+            ((), "--target"),
+        ):
+            self.assertIn(words, self.expect(BAD_INPUT, "check", *arguments).stderr, arguments)
+
+
+class Outside(Command):
+    def check(self, code, command, *arguments):
+        return self.expect(code, "check", "--target", "block_pool", "--commands", "300", "--timeout", "1",
+                           "--no-shrink", "--sut", command, *arguments)
+
+    def test_serve_is_an_implementation(self):
+        self.check(AGREE, f"{KVFENCE} serve --target block_pool")
+        self.check(DISAGREEMENT, f"{KVFENCE} serve --target block_pool --planted-bug free_reverses_list")
+
+    def test_a_child_that_is_none(self):
+        for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "babbled: found 'hi'"),
+                               ("no-such-command-here", "status 127")):
+            self.assertIn(words, self.check(DISAGREEMENT, command).stdout, command)
+
+    def test_a_child_without_the_target(self):
+        done = self.check(CANNOT_RUN, "echo '-> unsupported=\"not this one\"'; cat >/dev/null")
+        self.assertIn("not this one", done.stderr)
+
+
+class Run(Command):
+    def test_an_expectation_that_is_not_met(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1 -> blocks=[2]")
+        done = self.expect(DISAGREEMENT, "run", name)
+        self.assertRegex(done.stdout, r"expected\s+\[2\]")
+        self.assertRegex(done.stdout, r"actual\s+\[1\]")
+
+    def test_folders_and_the_sum_in_json(self):
+        self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        self.write("b.kvs", "target kv_cache", "new_step_starts")
+        result = self.json_of(AGREE, "run", ".")
+        self.assertEqual((result["files"], result["failed"], result["commands"]), (2, 0, 2))
+
+    def test_bad_input_names_the_place(self):
+        for lines, words in (
+            (("target nope",), "a.kvs:1:1: found target 'nope', expected one of block_pool, kv_cache"),
+            (("target block_pool", "touch blocks=[1,2]"), "a.kvs:2:16: found `,`"),
+            (("target block_pool", "touch blocks=7"), "a.kvs:2:7: found blocks=7, expected a list of integers"),
+            (("target block_pool", "touch"), "a.kvs:2:1: found touch without blocks"),
+            (("target block_pool", "config num_gpu_blocks=0"), "a.kvs:2:1: found num_gpu_blocks=0"),
+            (("target block_pool", "take_events -> nope=1"), "a.kvs:2:16: found key 'nope'"),
+            (("# nothing",), "nothing but comments"),
+        ):
+            self.write("a.kvs", *lines)
+            self.assertIn(words, self.expect(BAD_INPUT, "run", "a.kvs").stderr, lines)
+        self.assertIn("No such file", self.expect(BAD_INPUT, "run", "gone.kvs").stderr)
+
+
+class Shrink(Command):
+    def test_makes_a_failing_scenario_small(self):
+        self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999",
+                    "--no-shrink")
+        long = next(self.folder.glob("*.kvs"))
+        self.expect(AGREE, "shrink", long.name, "--planted-bug", BUG, "--out", "short.kvs")
+        self.expect(DISAGREEMENT, "run", "short.kvs", "--planted-bug", BUG)
+        self.assertLess((self.folder / "short.kvs").stat().st_size, long.stat().st_size)
+
+    def test_a_scenario_that_does_not_fail(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        self.assertIn("expected a scenario that fails", self.expect(BAD_INPUT, "shrink", name).stderr)
+
+
+class Record(Command):
+    def test_a_trace_replays(self):
+        self.expect(AGREE, "record", "--target", "kv_cache", "--episodes", "2", "--out", "traces")
+        self.assertEqual(len(list((self.folder / "traces").glob("*.kvs"))), 2)
+        self.expect(AGREE, "run", "traces")
+
+    def test_the_answers_of_another_implementation_do_not(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=2", "free_blocks blocks=[1 2]")
+        self.expect(AGREE, "record", name, "--out", "b.kvs", "--planted-bug", "free_reverses_list")
+        self.expect(DISAGREEMENT, "run", "b.kvs")
+
+
+class Explain(Command):
+    def test_marks_the_difference(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=2", "free_blocks blocks=[1 2]")
+        self.assertIn("Both sides agree", self.expect(AGREE, "explain", name).stdout)
+        told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "free_reverses_list").stdout
+        self.assertIn("the queues differ", told)
+
+    RACE = "cases/worker/races/store_before_compute.kvs"
+
+    def test_tells_what_the_device_did(self):
+        told = self.expect(AGREE, "explain", str(HERE / self.RACE)).stdout
+        self.assertIn("store    waits for event 0: forward 2", told)
+        self.assertIn("Every two accesses to the same bytes, one a write, are ordered.", told)
+        told = self.expect(DISAGREEMENT, "explain", str(HERE / self.RACE), "--planted-bug",
+                           "store_ignores_compute").stdout
+        self.assertIn("! race 1  forward 2 (compute stream) writes GPU 0,", told)
+
+    def test_draws_what_the_device_did(self):
+        self.expect(DISAGREEMENT, "explain", str(HERE / self.RACE), "--planted-bug", "store_ignores_compute",
+                    "--html", "a.html", "--trace", "a.json")
+        page = (self.folder / "a.html").read_text()
+        ElementTree.fromstring(page.split("\n", 1)[1])
+        self.assertIn("store_before_compute.kvs", page)
+        for word in ("src=", "href=", "url(", "@import"):
+            self.assertNotIn(word, page)
+        events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
+        self.assertEqual([event["ph"] for event in events if event.get("cat") == "race"], ["s", "f"])
+
+    def test_tells_what_an_engines_devices_did(self):
+        name = str(HERE / "cases/engine/races/store_reads_a_preempted_block.kvs")
+        self.assertIn("Every two accesses to the same bytes, one a write, are ordered.",
+                      self.expect(AGREE, "explain", name).stdout)
+        told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "preempted_stores_not_flushed",
+                           "--html", "a.html", "--trace", "a.json").stdout
+        self.assertIn("! race 1  store 1 (store stream) reads GPU", told)
+        self.assertIn("    ! token    C says ", told)
+        ElementTree.fromstring((self.folder / "a.html").read_text().split("\n", 1)[1])
+        events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
+        self.assertEqual({event["ph"] for event in events if event.get("cat") == "race"}, {"s", "f"})
+
+    def test_bad_input(self):
+        name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        done = self.expect(BAD_INPUT, "explain", name, "--html", "a.html")
+        self.assertIn("--html: found a scenario of target block_pool, which has no device to draw; "
+                      "expected target worker or engine", done.stderr)
+        self.assertIn("--trace: found", self.expect(BAD_INPUT, "explain", name, "--trace", "a.json").stderr)
+        race = str(HERE / self.RACE)
+        done = self.expect(BAD_INPUT, "explain", race, "--trace", "a.json", "--sut", "cat")
+        self.assertIn("--trace: not with --sut", done.stderr)
+        self.assertIn("expected one of", self.expect(BAD_INPUT, "explain", race, "--planted-bug", "nope",
+                                                     "--html", "a.html").stderr)
+        self.expect(BAD_INPUT, "explain", race, "--html", "no_such_folder/a.html")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["a.kvs"])
+
+
+class Replay(Command):
+    def test_the_excerpt_in_json(self):
+        result = self.json_of(AGREE, "replay", str(EXCERPT), "--gpu-blocks", "4000")
+        self.assertEqual((result["requests"], result["blocks"]), (600, 16495))
+        self.assertEqual(result["hit_rate"], result["hits"] / result["blocks"])
+        self.assertGreater(result["evictions"], 0)
+        self.assertEqual(result["disagreements"], 0)
+        self.assertGreater(result["seconds"], 0)
+
+    def test_a_planted_bug_under_real_traffic(self):
+        done = self.expect(DISAGREEMENT, "replay", str(EXCERPT), "--gpu-blocks", "1000", "--requests", "50",
+                           "--planted-bug", "free_reverses_list")
+        self.expect(DISAGREEMENT, *done.stdout.splitlines()[-1].split()[2:])
+
+    def test_figures_and_pictures(self):
+        self.expect(AGREE, "replay", str(EXCERPT), "--only", "optimized", "--csv", "a.csv", "--svg", "a.svg")
+        self.assertIn("referenced", (self.folder / "a.csv").read_text())
+        ElementTree.parse(self.folder / "a.svg")
+        result = self.json_of(AGREE, "replay", str(EXCERPT), "--only", "optimized", "--curve", "100,100000")
+        small, large = result["curve"]
+        self.assertLess(small["hit_rate"], large["hit_rate"])
+        self.assertEqual(large["hit_rate"], result["hit_rate_max"])
+
+    def test_bad_input(self):
+        name = self.write("a.jsonl", '{"timestamp": 1}')
+        self.assertIn("a.jsonl:1:1: found an object without input_length",
+                      self.expect(BAD_INPUT, "replay", name).stderr)
+        self.expect(BAD_INPUT, "replay", str(EXCERPT), "--format", "other")
+        self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
+
+
+class ReplayThroughTheScheduler(Command):
+    def replay(self, code, *arguments):
+        return self.expect(code, "replay", str(EXCERPT), "--target", "scheduler", *arguments)
+
+    def figures(self, *arguments):
+        result = json.loads(self.replay(AGREE, "--requests", "60", *arguments, "--json").stdout.splitlines()[-1])
+        self.assertEqual((result["requests"], result["completed"], result["disagreements"]), (60, 60, 0))
+        for wall in ("seconds", "commands_per_second", "scheduler_seconds", "steps_per_second"):
+            self.assertGreater(result.pop(wall), 0)
+        return result
+
+    def test_the_excerpt_in_json(self):
+        result = self.figures()
+        self.assertEqual(result["expected"], "optimized")
+        self.assertEqual(result["hit_rate"], result["found_tokens"] / result["admitted_tokens"])
+        self.assertLessEqual(result["queueing_seconds"]["p50"], result["queueing_seconds"]["p99"])
+        self.assertEqual(result, self.figures())
+
+    def test_both_sides_have_the_same_figures(self):
+        small = ("--block-size", "512", "--gpu-blocks", "300", "--async", "--spec", "2", "--accept", "1,0,2")
+        results = [self.figures(*small, *sides) for sides in ((), ("--only", "reference"), ("--lockstep",))]
+        self.assertGreater(results[0]["preemptions"], 0)
+        self.assertGreater(results[0]["accepted_draft_tokens"], 0)
+        self.assertEqual((results[2]["expected"], results[2]["actual"]), ("reference", "optimized"))
+        for result in results:
+            del result["expected"], result["actual"]
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0], results[2])
+
+    def test_options_that_change_figures(self):
+        plain = self.figures()
+        for arguments in (("--block-size", "512", "--gpu-blocks", "2048"), ("--max-num-seqs", "2"),
+                          ("--max-num-batched-tokens", "512"), ("--step-us", "100000"), ("--token-ns", "1"),
+                          ("--policy", "priority", "--priorities", "3"), ("--long-prefill-token-threshold", "100")):
+            self.assertNotEqual(self.figures(*arguments), plain, arguments)
+        for arguments in (("--hash-algorithm", "sha256_cbor"), ("--interval-ms", "1"), ("--priorities", "9")):
+            self.assertEqual(self.figures(*arguments), plain, arguments)
+
+    def test_a_planted_bug_is_found_again_by_its_last_line(self):
+        # One of the pool, one of the KV-cache manager, one of the scheduler.
+        for bug in (BUG, "freed_in_forward_order", "preempted_to_tail_of_waiting"):
+            done = self.replay(DISAGREEMENT, "--requests", "100", "--block-size", "512", "--gpu-blocks", "300",
+                               "--planted-bug", bug)
+            last = done.stdout.splitlines()[-1]
+            self.assertTrue(last.startswith("reproduce: kvfence replay "), last)
+            again = self.expect(DISAGREEMENT, *last.split()[2:])
+            self.assertIn(f"optimized with {bug} differs from reference", again.stdout)
+
+    def test_the_summary_figures_over_time_and_pictures(self):
+        done = self.replay(AGREE, "--requests", "60", "--csv", "a.csv", "--svg", "a.svg", "--junit", "a.xml")
+        for word in ("prefix cache", "first token", "referenced", "steps a second", "agree scheduler: optimized holds"):
+            self.assertIn(word, done.stdout)
+        header, *rows = (self.folder / "a.csv").read_text().splitlines()
+        self.assertEqual(header.split(",")[:6], ["time_s", "running", "waiting", "empty", "cached", "referenced"])
+        for row in rows:
+            self.assertEqual(sum(int(count) for count in row.split(",")[3:6]), 65536)
+        ElementTree.parse(self.folder / "a.svg")
+        self.assertEqual(ElementTree.parse(self.folder / "a.xml").getroot().get("failures"), "0")
+
+    def test_bad_input(self):
+        for arguments, words in (
+            (("--concurrency", "3"), "--concurrency: not with --target scheduler"),
+            (("--gpu-blocks", "0"), "--gpu-blocks"),
+            (("--lockstep", "--only", "reference"), "--only"),
+            (("--policy", "lifo"), "--policy"),
+            (("--accept", "x"), "--accept"),
+            (("--step-us", "0", "--token-ns", "0"), "expected a step that takes time"),
+            (("--trace-block-tokens", "256"), "excerpt.jsonl:1:62: found 14 hash_ids for 6758 tokens, expected 27"),
+            (("--planted-bug", "nope"), "expected a name of kvfence list planted-bugs"),
+        ):
+            self.assertIn(words, self.replay(BAD_INPUT, *arguments).stderr, arguments)
+        self.assertIn("--async: not with --target block_pool",
+                      self.expect(BAD_INPUT, "replay", str(EXCERPT), "--async").stderr)
+
+
+class ReplayThroughTheEngine(Command):
+    def replay(self, code, *arguments):
+        return self.expect(code, "replay", str(EXCERPT), "--target", "engine", *arguments)
+
+    def figures(self, *arguments):
+        result = json.loads(self.replay(AGREE, "--requests", "200", *arguments, "--json").stdout.splitlines()[-1])
+        self.assertEqual((result["requests"], result["completed"], result["disagreements"]), (200, 200, 0))
+        for wall in ("seconds", "commands_per_second"):
+            self.assertGreater(result.pop(wall), 0)
+        return result
+
+    SMALL = ("--gpu-blocks", "250", "--block-size", "4")
+
+    def test_the_excerpt_in_json(self):
+        result = self.figures(*self.SMALL)
+        self.assertEqual(result["expected"], "optimized")
+        for name in ("gpu_hit_tokens", "cpu_hit_tokens", "stores", "loads", "output_tokens"):
+            self.assertGreater(result[name], 0, name)
+        self.assertEqual(result["prompt_tokens"],
+                         result["gpu_hit_tokens"] + result["cpu_hit_tokens"] + result["computed_tokens"])
+        # Two layers of granules of 16 bytes.
+        self.assertEqual(result["loaded_bytes"], result["loaded_blocks"] * 4 * 32)
+        self.assertEqual(result, self.figures(*self.SMALL))
+
+    def test_both_sides_have_the_same_figures(self):
+        small = (*self.SMALL, "--async", "--profile", "v0.23")
+        results = [self.figures(*small, *sides) for sides in ((), ("--only", "reference"), ("--lockstep",))]
+        self.assertEqual((results[2]["expected"], results[2]["actual"]), ("reference", "optimized"))
+        self.assertEqual(results[1]["loaded_bytes"], 0)
+        for result in results:
+            for name in ("expected", "actual", "stored_bytes", "loaded_bytes"):
+                result.pop(name, None)
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0], results[2])
+
+    def test_options_that_change_figures(self):
+        plain = self.figures(*self.SMALL)
+        for arguments in (("--cpu-blocks", "1000"), ("--concurrency", "2"), ("--max-num-batched-tokens", "64"),
+                          ("--transfers-a-step", "1"), ("--async",)):
+            self.assertNotEqual(self.figures(*self.SMALL, *arguments), plain, arguments)
+
+    def test_a_planted_bug_leaves_a_scenario(self):
+        done = self.replay(DISAGREEMENT, "--requests", "5", "--planted-bug", "store_ignores_compute")
+        last = done.stdout.splitlines()[-1]
+        self.assertTrue(last.startswith("reproduce: kvfence run "), last)
+        self.assertIn("expected", self.expect(DISAGREEMENT, *last.split()[2:]).stdout)
+
+    def test_the_table_and_the_requests(self):
+        done = self.replay(AGREE, *self.SMALL, "--requests", "60", "--csv", "a.csv", "--junit", "a.xml")
+        for word in ("as without a cache 60 of them", "in GPU memory", "in CPU memory", "bytes", "agree engine"):
+            self.assertIn(word, done.stdout)
+        header, *rows = (self.folder / "a.csv").read_text().splitlines()
+        self.assertEqual(header.split(",")[:3], ["request", "prompt_tokens", "output_tokens"])
+        self.assertEqual(len(rows), 60)
+        self.assertEqual(ElementTree.parse(self.folder / "a.xml").getroot().get("failures"), "0")
+
+    def test_bad_input(self):
+        for arguments, words in (
+            (("--svg", "a.svg"), "--svg: not with --target engine"),
+            (("--policies", "lru"), "--policies: not with --target engine"),
+            (("--gpu-blocks", "5000"), "expected at most 4096"),
+            (("--block-size", "64"), "expected at most 32"),
+            (("--cpu-blocks", "8,9"), "expected one with --target engine"),
+            (("--transfers-a-step", "0"), "--transfers-a-step"),
+            (("--planted-bug", "nope"), "expected a name of kvfence list planted-bugs"),
+        ):
+            self.assertIn(words, self.replay(BAD_INPUT, *arguments).stderr, arguments)
+        self.assertIn("--transfers-a-step: not with --target scheduler",
+                      self.expect(BAD_INPUT, "replay", str(EXCERPT), "--target", "scheduler",
+                                  "--transfers-a-step", "1").stderr)
+
+
+class ReplayOverTwoTiers(Command):
+    def replay(self, code, *arguments):
+        return self.expect(code, "replay", str(EXCERPT), "--target", "offload", *arguments)
+
+    def figures(self, *arguments):
+        result = json.loads(self.replay(AGREE, *arguments, "--json").stdout.splitlines()[-1])
+        self.assertEqual((result["target"], result["disagreements"]), ("offload", 0))
+        for wall in ("seconds", "commands_per_second"):
+            self.assertGreater(result.pop(wall), 0)
+        return result
+
+    def test_the_excerpt_in_json(self):
+        result = self.figures()
+        self.assertEqual(result["expected"], "optimized")
+        self.assertEqual((result["requests"], result["blocks"]), (600, 16495))
+        self.assertEqual(result["asked"], result["blocks"] - result["gpu_hits"])
+        self.assertEqual([row["cpu_blocks"] for row in result["capacities"]][:2], [1000, 2000])
+        for row in result["capacities"]:
+            for policy in ("lru", "arc"):
+                self.assertEqual(row[policy]["hit_rate"], row[policy]["found"] / result["asked"])
+                self.assertLessEqual(row[policy]["found"], row["optimum"]["found"])
+                self.assertEqual(row[policy]["hit_rate_of_both_tiers"],
+                                 (row[policy]["found"] + result["gpu_hits"]) / result["blocks"])
+        self.assertEqual(result["capacities"][-1]["lru"]["found"], result["no_limit"]["found"])
+        self.assertEqual(result, self.figures())
+
+    def test_both_sides_have_the_same_figures(self):
+        small = ("--gpu-blocks", "300", "--cpu-blocks", "200,2000", "--profile", "v0.23", "--store-threshold", "2")
+        results = [self.figures(*small, *sides) for sides in ((), ("--only", "reference"), ("--lockstep",))]
+        self.assertGreater(results[0]["capacities"][1]["lru"]["found"], 0)
+        self.assertEqual((results[2]["expected"], results[2]["actual"]), ("reference", "optimized"))
+        for result in results:
+            # Side by side, events are taken too: other commands.
+            for name in ("expected", "actual", "commands"):
+                result.pop(name, None)
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0], results[2])
+
+    def test_options_that_change_figures(self):
+        small = ("--cpu-blocks", "3000")
+        plain = self.figures(*small)["capacities"]
+        for arguments in (("--gpu-blocks", "8000"), ("--requests", "400"), ("--store-threshold", "2"),
+                          ("--policies", "arc")):
+            self.assertNotEqual(self.figures(*small, *arguments)["capacities"], plain, arguments)
+        self.assertEqual(list(self.figures(*small, "--policies", "arc")["capacities"][0]),
+                         ["cpu_blocks", "arc", "optimum"])
+
+    def test_a_planted_bug_leaves_a_scenario(self):
+        done = self.replay(DISAGREEMENT, "--cpu-blocks", "100", "--gpu-blocks", "200", "--requests", "30",
+                           "--planted-bug", "freed_slots_oldest_first")
+        last = done.stdout.splitlines()[-1]
+        self.assertTrue(last.startswith("reproduce: kvfence run "), last)
+        again = self.expect(DISAGREEMENT, *last.split()[2:])
+        self.assertIn("expected", again.stdout)
+        self.expect(AGREE, "run", next(self.folder.glob("*.kvs")).name)
+
+    def test_the_table_figures_and_pictures(self):
+        done = self.replay(AGREE, "--cpu-blocks", "500,2000", "--csv", "a.csv", "--svg", "a.svg", "--junit", "a.xml")
+        for word in ("CPU tier", "both tiers", "optimum", "no limit", "agree offload: optimized holds"):
+            self.assertIn(word, done.stdout)
+        header, *rows = (self.folder / "a.csv").read_text().splitlines()
+        self.assertEqual(header.split(",")[:4], ["cpu_blocks", "policy", "asked", "found"])
+        self.assertEqual([row.split(",")[:2] for row in rows],
+                         [[size, name] for size in ("500", "2000") for name in ("lru", "arc", "optimum")])
+        ElementTree.parse(self.folder / "a.svg")
+        self.assertEqual(ElementTree.parse(self.folder / "a.xml").getroot().get("failures"), "0")
+
+    def test_bad_input(self):
+        for arguments, words in (
+            (("--curve", "3"), "--curve: not with --target offload"),
+            (("--async",), "--async: not with --target offload"),
+            (("--cpu-blocks", "0"), "--cpu-blocks"),
+            (("--cpu-blocks", "8,8"), "found cpu_blocks=8 twice"),
+            (("--cpu-blocks", "999999999"), "expected at most 268435456"),
+            (("--policies", "fifo"), "--policies"),
+            (("--policies", "lru,lru"), "found policy lru twice"),
+            (("--gpu-blocks", "0"), "--gpu-blocks"),
+            (("--lockstep", "--only", "reference"), "--only"),
+            (("--profile", "v9"), "--profile"),
+            (("--store-threshold", "x"), "--store-threshold"),
+            (("--planted-bug", "nope"), "expected a name of kvfence list planted-bugs"),
+        ):
+            self.assertIn(words, self.replay(BAD_INPUT, *arguments).stderr, arguments)
+        for target in ("block_pool", "scheduler"):
+            self.assertIn(f"--cpu-blocks: not with --target {target}",
+                          self.expect(BAD_INPUT, "replay", str(EXCERPT), "--target", target,
+                                      "--cpu-blocks", "9").stderr)
+        name = self.write("a.jsonl", '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [4, 5, 4]}')
+        self.assertIn("a.jsonl: found hash id 4 twice in request 1",
+                      self.expect(BAD_INPUT, "replay", name, "--target", "offload").stderr)
+
+
+class List(Command):
+    def test_every_list_has_something(self):
+        for what in ("targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"):
+            self.assertGreater(len(self.expect(AGREE, "list", what).stdout.splitlines()), 1, what)
+        self.assertIn("kv_cache", self.json_of(AGREE, "list")["targets"])
+        self.expect(BAD_INPUT, "list", "nothing")
+
+    def test_help_and_version(self):
+        self.assertIn("exit codes", self.expect(AGREE, "--help").stdout)
+        self.assertIn("kvfence ", self.expect(AGREE, "--version").stdout)
+        for command in ("run", "check", "replay", "shrink", "record", "list", "explain", "serve"):
+            self.expect(AGREE, command, "--help")
+        self.expect(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: test_command.py KVFENCE")
+    KVFENCE = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

@@ -1,0 +1,312 @@
+#include "scenarios/protocol/outside_implementation.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/pool/block_pool_target.h"
+
+namespace kvfence {
+namespace {
+
+using Outside = OutsideImplementation<BlockPoolTarget>;
+using block_pool::Command;
+using block_pool::Config;
+using block_pool::GetNewBlocks;
+using block_pool::Observation;
+using block_pool::TakeEvents;
+using std::chrono::milliseconds;
+
+const std::string kHello = "-> implementation=toy version=\"1.0\"";
+const std::string kNumbers =
+    "num_free_blocks=6 num_empty=6 num_cached=0 num_referenced=2 num_cached_keys=0 usage=0.25";
+const std::string kState = "free_queue=[2 3] ref_cnts=[0 1] keys=[0x 0x]";
+
+OutsideOptions quiet() {
+  OutsideOptions options;
+  options.answer_timeout = options.start_timeout = milliseconds(30'000);
+  options.child = {.grace = milliseconds(200), .pass_on_stderr = false};
+  return options;
+}
+
+// A shell script that answers each line that comes with the next of the replies, then goes on with
+// `after`.
+std::string canned(const std::vector<std::string>& replies,
+                   const std::string& after = "cat >/dev/null") {
+  std::string script = "r() { read -r line; printf '%s\\n' \"$line\" >&2; };";
+  for (const std::string& reply : replies) script += "r; printf '%s\\n' '" + reply + "';";
+  return script + after;
+}
+
+std::string message(const std::optional<ImplementationFailure>& failure) {
+  return failure ? failure->message : "no failure";
+}
+
+// The failure at the first answer to a command.
+std::string first_answer_failure(const std::string& child) {
+  Outside outside(child, quiet());
+  const BlockPoolTarget::World world;
+  Observation observation;
+  if (auto failure = outside.reset(Config{})) return "at reset: " + failure->message;
+  if (auto failure = outside.submit(TakeEvents{}, world, Observe::kState)) {
+    return "at submit: " + failure->message;
+  }
+  return message(outside.collect(observation));
+}
+
+// The failure at the first answer to a command, where everything before it goes well.
+std::string failure_of_reply(const std::string& reply) {
+  return first_answer_failure(canned({kHello, "->", reply}));
+}
+
+std::string reset_failure(const std::string& child) {
+  return message(Outside(child, quiet()).reset(Config{}));
+}
+
+TEST(OutsideImplementation, SpeaksTheProtocol) {
+  testing::internal::CaptureStderr();
+  {
+    OutsideOptions options = quiet();
+    options.child.pass_on_stderr = true;
+    Outside outside(canned({kHello, "->", "-> error=none blocks=[1 2] " + kNumbers + " " + kState,
+                            "->", "-> " + kNumbers + " error=no_free_blocks",
+                            "-> error=none events=[(cleared)] " + kNumbers, "->",
+                            "-> error=none events=[] " + kState + " " + kNumbers}),
+                    options);
+    const BlockPoolTarget::World world;
+    Observation observation;
+    ASSERT_FALSE(outside.reset(Config{}));
+    EXPECT_EQ(outside.name(), "toy 1.0");
+
+    ASSERT_FALSE(outside.submit(GetNewBlocks{2}, world, Observe::kState));
+    ASSERT_FALSE(outside.submit(GetNewBlocks{9}, world, Observe::kNumbers));
+    ASSERT_FALSE(outside.submit(TakeEvents{}, world, Observe::kNumbers));
+    ASSERT_FALSE(outside.submit(TakeEvents{}, world, Observe::kState));
+
+    ASSERT_EQ(message(outside.collect(observation)), "no failure");
+    Observation expected;
+    expected.blocks.emplace() = {1, 2};
+    expected.num_free_blocks = expected.num_empty = 6;
+    expected.num_referenced = 2;
+    expected.usage = 0.25;
+    expected.free_queue.emplace() = {2, 3};
+    expected.ref_cnts.emplace() = {0, 1};
+    expected.keys.emplace().resize(2);
+    EXPECT_EQ(observation, expected);
+
+    ASSERT_EQ(message(outside.collect(observation)), "no failure");
+    expected.error = ErrorCode::kNoFreeBlocks;
+    expected.blocks.reset();
+    expected.free_queue.reset();
+    expected.ref_cnts.reset();
+    expected.keys.reset();
+    EXPECT_EQ(observation, expected);
+
+    ASSERT_EQ(message(outside.collect(observation)), "no failure");
+    expected.error = ErrorCode::kNone;
+    expected.events.emplace().emplace_back(AllBlocksCleared{});
+    EXPECT_EQ(observation, expected);
+
+    ASSERT_EQ(message(outside.collect(observation)), "no failure");
+    EXPECT_TRUE(observation.keys.has_value());
+    EXPECT_TRUE(observation.events->empty());
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "target block_pool\n" + print(config_line<BlockPoolTarget>(Config{})) +
+                "\n"
+                "get_new_blocks num_blocks=2\n"
+                "observe state=false\n"
+                "get_new_blocks num_blocks=9\n"
+                "take_events\n"
+                "observe state=true\n"
+                "take_events\n");
+}
+
+TEST(OutsideImplementation, MembersThatItDoesNotReportKeepWhatTheyHeld) {
+  Outside outside(canned({"-> implementation=toy observes=[error blocks usage]", "->",
+                          "-> error=none usage=0.5"}),
+                  quiet());
+  ASSERT_EQ(message(outside.reset(Config{})), "no failure");
+  EXPECT_EQ(outside.name(), "toy");
+  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kState));
+  Observation observation;
+  observation.blocks.emplace() = {1};
+  observation.free_queue.emplace() = {7};
+  observation.num_cached = 5;
+  ASSERT_EQ(message(outside.collect(observation)), "no failure");
+  EXPECT_FALSE(observation.blocks.has_value());
+  EXPECT_EQ(*observation.free_queue, std::vector<BlockId>{7});
+  EXPECT_EQ(observation.num_cached, 5U);
+  EXPECT_EQ(observation.usage, 0.5);
+}
+
+TEST(OutsideImplementation, ObservesHasToNameMembers) {
+  EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=[]"})).substr(0, 60),
+            "babbled: found observes=[], expected a list with one of erro");
+  EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=[error colour]"})).substr(0, 52),
+            "babbled: found observes with colour, expected one of");
+  EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=error"})),
+            "babbled: found observes=error, expected a list such as [error blocks]");
+}
+
+TEST(OutsideImplementation, HandshakeHasToNameTheImplementation) {
+  EXPECT_EQ(reset_failure(canned({"->"})),
+            "babbled: found no name in the answer to 'target', expected implementation=...");
+  EXPECT_EQ(reset_failure(canned({"-> implementation=toy colour=red"})),
+            "babbled: found colour=red, expected only implementation, version, observes");
+  EXPECT_EQ(reset_failure(canned({"-> implementation=7"})),
+            "babbled: found implementation=7, expected a word or a quoted string");
+}
+
+TEST(OutsideImplementation, DeathIsReportedWithItsLastWords) {
+  EXPECT_EQ(reset_failure("echo oh >&2; echo dear >&2; exit 3"),
+            "exited with status 3 while an answer was expected; last on its stderr: 'dear'");
+  EXPECT_EQ(first_answer_failure(canned({kHello, "->"}, "exit 4")).substr(0, 55),
+            "exited with status 4 while an answer was expected; last");
+  EXPECT_EQ(first_answer_failure(canned({kHello, "->"}, "kill -11 $$")).substr(0, 46),
+            "was killed by signal 11 (Segmentation fault) w");
+}
+
+TEST(OutsideImplementation, CommandThatIsNotThere) {
+  const std::string text = reset_failure("kvfence-no-such-command");
+  EXPECT_EQ(text.substr(0, 26), "exited with status 127 whi");
+  EXPECT_NE(text.find("kvfence-no-such-command"), std::string::npos) << text;
+}
+
+TEST(OutsideImplementation, SilenceEndsAtTheLimit) {
+  OutsideOptions options = quiet();
+  options.answer_timeout = milliseconds(200);
+  Outside outside(canned({kHello, "->"}), options);
+  ASSERT_EQ(message(outside.reset(Config{})), "no failure");
+  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kState));
+  Observation observation;
+  EXPECT_EQ(message(outside.collect(observation)).substr(0, 21), "was silent for 200 ms");
+
+  options.start_timeout = milliseconds(100);
+  EXPECT_EQ(message(Outside("cat >/dev/null", options).reset(Config{})),
+            "was silent for 100 ms while an answer was expected");
+}
+
+TEST(OutsideImplementation, ClosedOutput) {
+  EXPECT_EQ(first_answer_failure(canned({kHello, "->"}, "exec >&-; cat >/dev/null")).substr(0, 18),
+            "closed its output ");
+}
+
+TEST(OutsideImplementation, Babble) {
+  EXPECT_EQ(reset_failure("echo Loading the model...; cat >/dev/null").substr(0, 49),
+            "babbled: found 'Loading the model...' (column 13:");
+  EXPECT_EQ(failure_of_reply("hello"),
+            "babbled: found 'hello', expected an answer, '-> key=value ...'");
+  EXPECT_EQ(failure_of_reply("").substr(0, 26), "babbled: found '', expecte");
+  EXPECT_EQ(failure_of_reply("take_events -> error=none").substr(0, 30),
+            "babbled: found 'take_events ->");
+  EXPECT_EQ(failure_of_reply("-> error=none colour=red " + kNumbers).substr(0, 31),
+            "babbled: found key 'colour' in ");
+  EXPECT_EQ(failure_of_reply("->"),
+            "babbled: found an answer to a command without error, expected error=...");
+  EXPECT_EQ(failure_of_reply("-> error=none"),
+            "babbled: found an answer to a command without num_free_blocks, expected "
+            "num_free_blocks=...");
+  EXPECT_EQ(first_answer_failure("head -c 1000 /dev/urandom | tr -d '\\n'; echo; cat >/dev/null")
+                .substr(0, 26),
+            "at reset: babbled: found '");
+}
+
+TEST(OutsideImplementation, KeysThatItSaidNotToReportAreBabble) {
+  EXPECT_EQ(first_answer_failure(canned(
+                {"-> implementation=toy observes=[error]", "->", "-> error=none usage=0.5"})),
+            "babbled: found key 'usage' in '-> error=none usage=0.5', expected error");
+}
+
+TEST(OutsideImplementation, WrongValues) {
+  EXPECT_EQ(failure_of_reply("-> error=none blocks=7 " + kNumbers),
+            "babbled: found blocks=7, expected a list of integers such as [1 2 3]");
+  EXPECT_EQ(failure_of_reply("-> error=none hit=1 " + kNumbers),
+            "babbled: found hit=1, expected true or false");
+  EXPECT_EQ(failure_of_reply("-> error=out_of_luck " + kNumbers).substr(0, 34),
+            "babbled: found error=out_of_luck, ");
+}
+
+TEST(OutsideImplementation, HugeLine) {
+  EXPECT_EQ(first_answer_failure(canned({kHello, "->"}, "yes | tr -d '\\n'")).substr(0, 42),
+            "wrote a line of more than 16777216 bytes w");
+}
+
+TEST(OutsideImplementation, AnswersThatNobodyAskedFor) {
+  EXPECT_EQ(reset_failure(canned({kHello + "\n-> error=none"})).substr(0, 9), "babbled: ");
+  // Two answers to `config`, written at once.
+  EXPECT_EQ(first_answer_failure(canned({kHello, "->\n->"})).substr(0, 15), "at submit: babb");
+}
+
+TEST(OutsideImplementation, LineThatItDoesNotUnderstand) {
+  EXPECT_EQ(failure_of_reply("-> malformed=\"no verb like that\""),
+            "did not understand a line: \"no verb like that\"");
+}
+
+TEST(OutsideImplementation, UnsupportedIsToldFromFailure) {
+  Outside target(canned({"-> unsupported=\"no such target\""}), quiet());
+  EXPECT_EQ(message(target.reset(Config{})), "unsupported: no such target");
+  EXPECT_EQ(target.unsupported(), "no such target");
+
+  Outside config(canned({kHello, "-> unsupported=\"needs 0.23.0\"", "->"}), quiet());
+  EXPECT_EQ(message(config.reset(Config{})), "unsupported: needs 0.23.0");
+  EXPECT_EQ(config.unsupported(), "needs 0.23.0");
+  EXPECT_EQ(message(config.reset(Config{})), "no failure");
+  EXPECT_EQ(config.unsupported(), std::nullopt);
+
+  Outside dead("exit 1", quiet());
+  EXPECT_NE(message(dead.reset(Config{})), "no failure");
+  EXPECT_EQ(dead.unsupported(), std::nullopt);
+  EXPECT_EQ(failure_of_reply("-> unsupported=later").substr(0, 15), "babbled: found ");
+}
+
+TEST(OutsideImplementation, AFailedChildIsReplacedAtTheNextReset) {
+  Outside outside(canned({kHello, "->"}, "exit 4"), quiet());
+  Observation observation;
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_EQ(message(outside.reset(Config{})), "no failure");
+    ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kNumbers));
+    EXPECT_EQ(message(outside.collect(observation)).substr(0, 20), "exited with status 4");
+  }
+  EXPECT_EQ(message(outside.submit(TakeEvents{}, {}, Observe::kNumbers)), "no failure");
+  EXPECT_EQ(message(outside.collect(observation)), "is not running");
+}
+
+TEST(OutsideImplementation, ResetDropsOutstandingAnswersAndKeepsTheChild) {
+  const std::string one = "-> error=none num_free_blocks=1";
+  const std::string two = "-> error=none num_free_blocks=2";
+  Outside outside(canned({"-> implementation=toy observes=[error num_free_blocks]", "->", one, "->",
+                          one, one, "->", two}),
+                  quiet());
+  ASSERT_EQ(message(outside.reset(Config{})), "no failure");
+  Observation observation;
+  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kState));
+  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kNumbers));
+  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kNumbers));
+  ASSERT_EQ(message(outside.collect(observation)), "no failure");
+  ASSERT_EQ(message(outside.reset(Config{})), "no failure");
+  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kNumbers));
+  ASSERT_EQ(message(outside.collect(observation)), "no failure");
+  EXPECT_EQ(observation.num_free_blocks, 2U);
+}
+
+TEST(OutsideImplementation, TheWholeWindowMayBeOutstanding) {
+  Outside outside(canned({"-> implementation=toy observes=[error]", "->"},
+                         "while read -r line; do echo '-> error=none'; done"),
+                  quiet());
+  ASSERT_EQ(message(outside.reset(Config{})), "no failure");
+  Observation observation;
+  const GetNewBlocks command{1};
+  for (std::size_t count = 0; count < outside.window(); ++count) {
+    ASSERT_FALSE(outside.submit(command, {}, Observe::kState));
+  }
+  for (std::size_t count = 0; count < outside.window(); ++count) {
+    ASSERT_EQ(message(outside.collect(observation)), "no failure");
+  }
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,119 @@
+#include "scenarios/protocol/serve.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "properties/pool/checks.h"
+#include "properties/core/campaign.h"
+#include "scenarios/targets/implementations.h"
+#include "scenarios/protocol/outside_implementation.h"
+
+namespace kvfence {
+namespace {
+
+using Target = BlockPoolTarget;
+using Factory = Implementations<Target>;
+
+constexpr std::uint64_t kCampaignCommands = 5'000;
+const std::string kServe = std::string("'") + KVFENCE_SERVE_TEST_CHILD + "' ";
+
+OutsideOptions patient() {
+  OutsideOptions options;
+  options.answer_timeout = options.start_timeout = std::chrono::milliseconds(60'000);
+  return options;
+}
+
+CampaignResult<Target> campaign(Implementation<Target>& actual, std::uint32_t state_every) {
+  const auto reference = Factory::make_reference();
+  CampaignOptions options;
+  options.commands_max = kCampaignCommands;
+  options.lockstep.state_every = state_every;
+  return run_campaign(*reference, actual, options, [](const CampaignProgress&) { return true; });
+}
+
+// The answers of a server without a pipe in between, joined.
+std::string answers(const std::vector<std::string>& lines) {
+  const auto implementation = Factory::make_reference();
+  Server<Target> server(*implementation);
+  std::string out;
+  for (const std::string& line : lines) EXPECT_TRUE(server.answer(line, out));
+  return out;
+}
+
+TEST(Serve, AnswersEveryLine) {
+  EXPECT_EQ(
+      answers({"target block_pool", "config num_gpu_blocks=4", "", "get_new_blocks num_blocks=1",
+               "observe state=false", "# a comment", "get_new_blocks num_blocks=7 -> error=none"}),
+      "-> implementation=reference\n"
+      "->\n"
+      "-> error=none blocks=[1] num_free_blocks=2 num_empty=2 num_cached=0 num_referenced=2 "
+      "num_cached_keys=0 usage=0.33333333333333337 free_queue=[2 3] ref_cnts=[0 1 0 0] "
+      "keys=[none none none none]\n"
+      "->\n"
+      "-> error=no_free_blocks num_free_blocks=2 num_empty=2 num_cached=0 num_referenced=2 "
+      "num_cached_keys=0 usage=0.33333333333333337\n");
+}
+
+TEST(Serve, SaysWhatItCannotDoOrUnderstand) {
+  EXPECT_EQ(answers({"target offload"}), "-> unsupported=\"only target block_pool\"\n");
+  EXPECT_EQ(answers({"take_events"}), "-> malformed=\"a command before config\"\n");
+  EXPECT_EQ(answers({"config num_gpu_blocks=0"}).substr(0, 16), "-> unsupported=\"");
+  EXPECT_EQ(answers({"config colour=red"}).substr(0, 14), "-> malformed=\"");
+  EXPECT_EQ(answers({"config", "take_event"}).substr(0, 17), "->\n-> malformed=\"");
+  EXPECT_EQ(answers({"config", "take_events ("}).substr(0, 17), "->\n-> malformed=\"");
+  EXPECT_EQ(answers({"observe state=7"}),
+            "-> malformed=\"expected observe state=true or state=false\"\n");
+}
+
+TEST(Serve, BothPoolsAgreeWithTheReferenceOverTheWire) {
+  for (const char* name : {"reference", "optimized"}) {
+    for (const std::uint32_t state_every : {1U, 7U}) {
+      OutsideImplementation<Target> outside(kServe + name, patient());
+      const CampaignResult<Target> result = campaign(outside, state_every);
+      EXPECT_FALSE(result.failure.has_value()) << result.failure->divergence.message;
+      EXPECT_EQ(result.progress.commands, kCampaignCommands);
+      EXPECT_EQ(outside.name(), name);
+    }
+  }
+}
+
+// The same divergence at the same command as without a pipe; a late answer must not be taken for
+// another command's.
+TEST(Serve, APlantedBugIsFoundAtTheSameCommand) {
+  std::size_t num_found = 0;
+  for (const PlantedBugInfo& bug : Factory::planted_bugs()) {
+    OutsideImplementation<Target> outside(kServe + std::string(bug.name), patient());
+    const auto inside = Factory::make_planted(bug.name);
+    const auto reference = Factory::make_reference();
+    const auto run = [&reference](Implementation<Target>& actual) {
+      CampaignOptions options;
+      options.commands_max = 1'000;
+      options.lockstep.invariants = false;  // they see the one side at once, the other late
+      return run_campaign(*reference, actual, options,
+                          [](const CampaignProgress&) { return true; });
+    };
+    const CampaignResult<Target> expected = run(*inside);
+    const CampaignResult<Target> actual = run(outside);
+    ASSERT_EQ(actual.failure.has_value(), expected.failure.has_value()) << bug.name;
+    if (!expected.failure) continue;
+    ++num_found;
+    EXPECT_EQ(actual.failure->episode, expected.failure->episode) << bug.name;
+    EXPECT_EQ(actual.failure->divergence.step, expected.failure->divergence.step) << bug.name;
+    EXPECT_EQ(actual.failure->divergence.field, expected.failure->divergence.field) << bug.name;
+    EXPECT_EQ(actual.failure->scenario, expected.failure->scenario) << bug.name;
+  }
+  EXPECT_GT(num_found, 0U);
+}
+
+TEST(Serve, ExitsAtTheEndOfItsInput) {
+  ChildProcess child(kServe + "optimized </dev/null; echo $?");
+  EXPECT_EQ(child.read_line(std::chrono::seconds(60)), "0");
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,328 @@
+#include "scenarios/replay/engine_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "contract/core/check.h"
+#include "contract/engine/toy_model.h"
+#include "properties/engine/checks.h"
+#include "scenarios/replay/replay_sides.h"
+#include "scenarios/replay/scheduler_replay.h"
+
+namespace kvfence {
+namespace {
+
+using engine::Command;
+using engine::Observation;
+
+/// Steps in a row that neither compute nor report anything: far more than the two in flight that
+/// may lie between a cause and its effect.
+constexpr std::uint32_t kStandstillMax = 16;
+
+/// Blocks that are held when nobody is there: the null block.
+constexpr std::uint32_t kReferencedAtRest = 1;
+
+class Replay {
+ public:
+  Replay(std::span<const MooncakeRequest> requests, const EngineReplayOptions& options,
+         ReplaySides<EngineTarget>& sides, const EngineReplayCallback& progress)
+      : config_(config_of(options, requests)),
+        options_(options),
+        sides_(sides),
+        progress_(progress) {
+    const std::size_t num_requests = std::min(requests.size(), options.requests_max);
+    for (const MooncakeRequest& request : requests.first(num_requests)) {
+      requests_.push_back(in_toy_tokens(request, options.block_size));
+    }
+    result_.replayed.resize(num_requests);
+    sequences_.resize(num_requests);
+  }
+
+  EngineReplayResult run() {
+    result_.divergence = sides_.start(config_);
+    while (!is_over() && (next_ < requests_.size() || !is_at_rest())) {
+      add_arrivals();
+      if (!is_over()) make_step();
+      if (progress_) progress_(num_ended_);
+    }
+    while (!is_over() && sides_.seen().num_steps_in_flight > 0) update();
+    if (!is_over() && send(engine::Drain{}, /*want_state=*/true)) check_end();
+    result_.commands = sides_.num_commands();
+    return std::move(result_);
+  }
+
+ private:
+  bool is_over() const { return result_.divergence.has_value(); }
+
+  /// Whether nobody is there, and what was stored of the last ones has arrived.
+  bool is_at_rest() const {
+    const Observation& seen = sides_.seen();
+    return seen.num_unfinished == 0 && !seen.has_finished && seen.num_transfers == 0 &&
+           seen.num_referenced_blocks == kReferencedAtRest;
+  }
+
+  bool diverge(std::string field, std::string expected, std::string actual, std::string message) {
+    Divergence& divergence = result_.divergence.emplace();
+    divergence.step = sides_.num_commands() - 1;
+    divergence.oracle = "traffic";
+    divergence.field = std::move(field);
+    divergence.expected = std::move(expected);
+    divergence.actual = std::move(actual);
+    divergence.message = std::move(message);
+    return false;
+  }
+
+  /// Sends one command; false ends the replay.
+  bool send(const Command& command, bool want_state = false) {
+    result_.divergence = sides_.step(command, want_state);
+    if (is_over()) return false;
+    const Observation& seen = sides_.seen();
+    result_.peak_referenced = std::max(result_.peak_referenced, seen.num_referenced_blocks);
+    // In lockstep the invariants are there before.
+    if (seen.num_races > 0) {
+      return diverge("num_races", "0", std::to_string(seen.num_races),
+                     "two accesses to the same bytes are not ordered");
+    }
+    if (seen.num_misuses > 0) {
+      return diverge("num_misuses", "0", std::to_string(seen.num_misuses),
+                     "a call that the runtime's documentation forbids");
+    }
+    if (std::holds_alternative<engine::AddRequest>(command)) return true;
+    return seen.error == ErrorCode::kNone || refuse(seen.error);
+  }
+
+  bool refuse(ErrorCode error) {
+    return diverge("error", "none", std::string(to_text(error)),
+                   "the traffic asks only for what is to be granted");
+  }
+
+  void add_arrivals() {
+    while (!is_over() && next_ < requests_.size() &&
+           (next_ == 0 || sides_.seen().num_unfinished < options_.concurrency)) {
+      add_request(next_++);
+    }
+  }
+
+  void add_request(std::size_t number) {
+    const MooncakeRequest& request = requests_[number];
+    engine::AddRequest command;
+    command.id = name_of(number);
+    command.tokens = prompt_of(request, options_.block_size);
+    command.max_tokens = request.output_length;
+    command.arrival_time = static_cast<std::uint32_t>(number);
+    ++result_.requests;
+    result_.replayed[number].prompt_tokens = request.input_length;
+    sequences_[number].tokens = command.tokens;
+    if (!send(command)) return;
+    const ErrorCode error = sides_.seen().error;
+    if (error == ErrorCode::kNoTokens) {
+      ++result_.refused;
+      ++num_ended_;
+    } else if (error != ErrorCode::kNone) {
+      refuse(error);
+    }
+  }
+
+  void make_step() {
+    if (!send(engine::Schedule{})) return;
+    const bool computes = take_plan(sides_.seen());
+    if (is_over() || !send(engine::Execute{})) return;
+    take_transfers(*sides_.seen().submitted);
+    if (!run_transfers() || !send(engine::Poll{})) return;
+    check_progress(computes || !sides_.seen().ended->empty());
+    // Behind one without tokens nothing can be planned that is not known yet.
+    while (!is_over() && sides_.seen().num_steps_in_flight > 0 &&
+           (!computes || sides_.seen().num_steps_in_flight == config_.max_concurrent_batches)) {
+      update();
+    }
+  }
+
+  /// Whether the step has tokens.
+  bool take_plan(const Observation& plan) {
+    const bool computes = !plan.scheduled->empty();
+    ++(computes ? result_.steps : result_.idle_steps);
+    for (const scheduler::ScheduledNew& entry : *plan.new_reqs) {
+      const std::size_t number = number_of(entry.request);
+      ReplayedRequest& request = result_.replayed[number];
+      Sequence& sequence = sequences_[number];
+      sequence.is_scheduled = true;
+      // Of a prompt that is there to its end the last token is computed again.
+      request.cpu_hit_tokens = std::min(sequence.loaded_tokens, entry.num_computed_tokens);
+      request.gpu_hit_tokens = entry.num_computed_tokens - request.cpu_hit_tokens;
+      result_.prompt_tokens += request.prompt_tokens;
+      result_.cpu_hit_tokens += request.cpu_hit_tokens;
+      result_.gpu_hit_tokens += request.gpu_hit_tokens;
+    }
+    for (const std::string& victim : *plan.preempted) {
+      ++result_.replayed[number_of(victim)].preemptions;
+      ++result_.preemptions;
+    }
+    if (plan.never_fits.has_value() && !plan.never_fits->empty()) {
+      ++result_.never_fit;
+      ++num_ended_;
+    }
+    return computes;
+  }
+
+  void take_transfers(const std::vector<engine::Transfer>& transfers) {
+    for (const engine::Transfer& transfer : transfers) {
+      CopiesMade& copies = transfer.store ? result_.stored : result_.loaded;
+      ++copies.transfers;
+      copies.blocks += transfer.gpu_blocks.size();
+      Sequence& sequence = sequences_[number_of(transfer.request)];
+      if (transfer.store || sequence.is_scheduled) continue;
+      sequence.loaded_tokens +=
+          static_cast<std::uint32_t>(transfer.gpu_blocks.size()) * options_.block_size;
+    }
+  }
+
+  bool run_transfers() {
+    for (const std::string_view stream : {"store", "load"}) {
+      for (std::uint32_t count = 0; count < options_.transfers_a_step; ++count) {
+        if (!send(engine::Advance{std::string(stream)})) return false;
+        if (!*sides_.seen().advanced) break;
+      }
+    }
+    return true;
+  }
+
+  void check_progress(bool has_moved) {
+    num_standing_ = has_moved ? 0 : num_standing_ + 1;
+    if (is_over() || num_standing_ <= kStandstillMax) return;
+    diverge("num_unfinished", "0", std::to_string(sides_.seen().num_unfinished),
+            "requests are unfinished and no step computes or reports anything");
+  }
+
+  void update() {
+    if (!send(engine::Update{})) return;
+    for (const scheduler::RequestOutput& output : *sides_.seen().outputs) {
+      const std::size_t number = number_of(output.request);
+      if (!take_tokens(number, output.tokens)) return;
+      if (is_finished(output.status) && !end_request(number)) return;
+    }
+  }
+
+  bool take_tokens(std::size_t number, const std::vector<TokenId>& tokens) {
+    std::vector<TokenId>& sequence = sequences_[number].tokens;
+    for (const TokenId token : tokens) {
+      const TokenId expected = toy_model::sample_without_cache(std::nullopt, sequence);
+      if (token != expected) {
+        return diverge("outputs", std::to_string(expected), std::to_string(token),
+                       name_of(number) + " says something else than a run without a cache");
+      }
+      sequence.push_back(token);
+      ++result_.replayed[number].output_tokens;
+      ++result_.output_tokens;
+    }
+    return true;
+  }
+
+  bool end_request(std::size_t number) {
+    ++num_ended_;
+    const std::uint32_t wanted = requests_[number].output_length;
+    const std::uint32_t said = result_.replayed[number].output_tokens;
+    if (said != wanted) {
+      return diverge("outputs", std::to_string(wanted) + " tokens",
+                     std::to_string(said) + " tokens",
+                     name_of(number) + " ended with another number of tokens");
+    }
+    ++result_.completed;
+    // Nothing is asked of it any more.
+    sequences_[number].tokens = {};
+    return true;
+  }
+
+  void check_end() {
+    const Observation& seen = sides_.seen();
+    if (seen.num_referenced_blocks != kReferencedAtRest || seen.num_transfers > 0) {
+      diverge("num_referenced_blocks", std::to_string(kReferencedAtRest),
+              std::to_string(seen.num_referenced_blocks),
+              "behind the last request nothing is held or under way");
+    } else if (num_ended_ != requests_.size()) {
+      diverge("requests", std::to_string(requests_.size()), std::to_string(num_ended_),
+              "every request ends");
+    }
+  }
+
+  static std::string name_of(std::size_t number) { return "r" + std::to_string(number); }
+  static std::size_t number_of(const std::string& name) { return std::stoul(name.substr(1)); }
+
+  /// A request on its way.
+  struct Sequence {
+    std::vector<TokenId> tokens;  ///< prompt, and what it said
+    bool is_scheduled = false;    ///< or was
+    std::uint32_t loaded_tokens = 0;
+  };
+
+  engine::Config config_;
+  const EngineReplayOptions& options_;
+  ReplaySides<EngineTarget>& sides_;
+  const EngineReplayCallback& progress_;
+  std::vector<MooncakeRequest> requests_;  ///< in toy tokens
+  std::vector<Sequence> sequences_;        ///< by number of the request
+  std::size_t next_ = 0;                   ///< to arrive
+  std::size_t num_ended_ = 0;
+  std::uint32_t num_standing_ = 0;  ///< steps in a row without effect
+  EngineReplayResult result_;
+};
+
+}  // namespace
+
+MooncakeRequest in_toy_tokens(const MooncakeRequest& request, std::uint32_t block_size) {
+  const auto scaled = [&](std::uint32_t num_tokens) {
+    const std::uint64_t product = std::uint64_t{num_tokens} * block_size;
+    return static_cast<std::uint32_t>((product + kMooncakeBlockTokens - 1) / kMooncakeBlockTokens);
+  };
+  MooncakeRequest made = request;
+  made.input_length = scaled(request.input_length);
+  made.output_length = scaled(request.output_length);
+  return made;
+}
+
+engine::Config config_of(const EngineReplayOptions& options,
+                         std::span<const MooncakeRequest> requests) {
+  std::uint32_t longest = 2;
+  for (const MooncakeRequest& traced : requests) {
+    const MooncakeRequest request = in_toy_tokens(traced, options.block_size);
+    longest = std::max(longest, request.input_length + request.output_length);
+  }
+  engine::Config config;
+  config.num_gpu_blocks = options.gpu_blocks;
+  config.num_cpu_blocks = options.cpu_blocks;
+  config.hash_block_size = options.block_size;
+  config.hash_algorithm = "xxhash_cbor";  // sha256_cbor costs more and changes no figure
+  config.profile = options.profile;
+  config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = options.block_size}};
+  config.max_model_len = longest;
+  config.max_num_batched_tokens = options.max_num_batched_tokens;
+  config.max_num_seqs = options.concurrency;
+  config.async_scheduling = options.async_scheduling;
+  config.max_concurrent_batches = options.async_scheduling ? 2 : 1;
+  return config;
+}
+
+std::optional<InputError> validate(const EngineReplayOptions& options,
+                                   std::span<const MooncakeRequest> requests) {
+  const auto at_least_one = [](std::string_view name) {
+    return InputError{{}, {}, std::string(name) + "=0", "at least 1"};
+  };
+  if (options.state_every == 0) return at_least_one("state_every");
+  if (options.transfers_a_step == 0) return at_least_one("transfers_a_step");
+  return EngineTarget::validate(config_of(options, requests), {}, {});
+}
+
+EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
+                                  const EngineReplayOptions& options,
+                                  Implementation<EngineTarget>& expected,
+                                  Implementation<EngineTarget>* actual,
+                                  const EngineReplayCallback& progress) {
+  KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
+  ReplaySides<EngineTarget> sides(expected, actual, options.state_every);
+  EngineReplayResult result = Replay(requests, options, sides, progress).run();
+  if (result.divergence && actual != nullptr) result.scenario = sides.scenario();
+  return result;
+}
+
+}  // namespace kvfence

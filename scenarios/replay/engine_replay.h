@@ -1,0 +1,118 @@
+#pragma once
+
+/// Recorded traffic through a whole engine, down to the bytes: scheduler, connector, copy worker
+/// and device, with the toy model in the place of the recorded one.
+///
+/// A hash id stands for one block of block_size tokens, so that a token of the toy model stands for
+/// kMooncakeBlockTokens / block_size recorded ones, of prompt and output; what is begun counts as
+/// whole. What is sampled is the model's own, and no two requests share it but where their prompts
+/// are equal to the end.
+///
+/// Requests arrive in the order of the trace, as soon as fewer than `concurrency` are unfinished.
+/// Each step is planned and executed; then each direction runs up to transfers_a_step transfers;
+/// then the step is polled, and taken in, with asynchronous scheduling one step later. Everything
+/// is decided by trace and options.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/engine/engine_target.h"
+#include "contract/core/implementation.h"
+#include "contract/core/scenario.h"
+#include "properties/core/divergence.h"
+#include "scenarios/replay/mooncake_trace.h"
+
+namespace kvfence {
+
+struct EngineReplayOptions {
+  std::uint32_t gpu_blocks = 512;    ///< with the null block, as everywhere
+  std::uint32_t cpu_blocks = 4'096;  ///< slots of CPU memory, of a GPU block each
+  std::uint32_t block_size = 16;     ///< tokens of the toy model
+  std::uint32_t concurrency = 16;    ///< unfinished requests at a time
+  std::uint32_t max_num_batched_tokens = 512;
+  bool async_scheduling = false;  ///< with two steps in flight
+  std::uint32_t transfers_a_step = 2;
+  std::string profile = "v0.19";
+  /// In lockstep, the whole state is compared after every n-th command and the last; answers and
+  /// numbers always.
+  std::uint32_t state_every = 64;
+  std::size_t requests_max = SIZE_MAX;  ///< replays the first ones only
+};
+
+/// The same request with lengths in tokens of the toy model.
+MooncakeRequest in_toy_tokens(const MooncakeRequest& request, std::uint32_t block_size);
+
+/// The engine's configuration for these options and this trace.
+engine::Config config_of(const EngineReplayOptions& options,
+                         std::span<const MooncakeRequest> requests);
+
+/// What is wrong with the options; nothing if a replay of this trace can run with them.
+std::optional<InputError> validate(const EngineReplayOptions& options,
+                                   std::span<const MooncakeRequest> requests);
+
+/// Copies of one direction.
+struct CopiesMade {
+  std::uint64_t transfers = 0;
+  std::uint64_t blocks = 0;
+  friend bool operator==(const CopiesMade&, const CopiesMade&) = default;
+};
+
+/// What became of a request. Tokens are the toy model's.
+struct ReplayedRequest {
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t output_tokens = 0;
+  /// Leading prompt tokens that were there when it was first scheduled: in GPU memory, or loaded
+  /// for it from CPU memory.
+  std::uint32_t gpu_hit_tokens = 0;
+  std::uint32_t cpu_hit_tokens = 0;
+  std::uint32_t preemptions = 0;
+  friend bool operator==(const ReplayedRequest&, const ReplayedRequest&) = default;
+};
+
+struct EngineReplayResult {
+  std::size_t requests = 0;   ///< arrived
+  std::size_t refused = 0;    ///< by add_request: without tokens
+  std::size_t completed = 0;  ///< said all that they were asked for, each token as without a cache
+  std::size_t never_fit = 0;  ///< ended since not even the empty pool has room
+  std::uint64_t steps = 0;    ///< with tokens
+  std::uint64_t idle_steps = 0;
+  std::uint64_t prompt_tokens = 0;  ///< of those that were scheduled
+  std::uint64_t output_tokens = 0;
+  std::uint64_t gpu_hit_tokens = 0;
+  std::uint64_t cpu_hit_tokens = 0;
+  std::uint64_t preemptions = 0;
+  CopiesMade stored;
+  CopiesMade loaded;
+  std::uint32_t peak_referenced = 0;  ///< blocks; the null block counts
+  std::size_t commands = 0;
+  std::vector<ReplayedRequest> replayed;  ///< as the trace has them
+
+  std::optional<Divergence> divergence;
+  /// All commands up to and including the one that diverged; present if and only if the divergence
+  /// is and two sides ran.
+  std::optional<Scenario<EngineTarget>> scenario;
+};
+
+/// Called with the number of requests that ended, after every step; never to be slow.
+using EngineReplayCallback = std::function<void(std::size_t)>;
+
+/// Replays a trace until everything is at rest, or until the first divergence.
+///
+/// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
+/// with equality and invariants; without it `expected` runs alone. In either case the replay itself
+/// holds every token against a run without a cache, and looks for refusals, races, misuses, an
+/// engine that makes no progress and blocks that stay.
+///
+/// Requires: valid options.
+EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
+                                  const EngineReplayOptions& options,
+                                  Implementation<EngineTarget>& expected,
+                                  Implementation<EngineTarget>* actual,
+                                  const EngineReplayCallback& progress = {});
+
+}  // namespace kvfence

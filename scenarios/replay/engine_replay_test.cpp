@@ -1,0 +1,285 @@
+// Goal: a replay gives an engine the traffic that the trace says, its figures are exact, and it
+// sees what no engine may do.
+// Method: traces small enough to follow by hand, through the reference and the engine on the
+// virtual device in lockstep; an engine whose answers are spoilt; then the committed excerpt, whose
+// figures are pinned.
+
+#include "scenarios/replay/engine_replay.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scenarios/replay/engine_replay_report.h"
+#include "scenarios/targets/implementations.h"
+
+namespace kvfence {
+namespace {
+
+using Engines = Implementations<EngineTarget>;
+using engine::Observation;
+
+/// Blocks of four tokens, of which one stands for 128; one request at a time.
+EngineReplayOptions tiny(std::uint32_t gpu_blocks) {
+  EngineReplayOptions options;
+  options.gpu_blocks = gpu_blocks;
+  options.cpu_blocks = 8;
+  options.block_size = 4;
+  options.concurrency = 1;
+  options.transfers_a_step = 1;
+  options.state_every = 1;
+  return options;
+}
+
+/// Whole blocks as prompts, and one token of the toy model to say.
+std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
+  std::vector<MooncakeRequest> requests;
+  for (const std::vector<std::uint32_t>& ids : hash_ids) {
+    const auto num_blocks = static_cast<std::uint32_t>(ids.size());
+    requests.push_back({requests.size(), num_blocks * kMooncakeBlockTokens, 128, ids});
+  }
+  return requests;
+}
+
+/// Through the reference and the engine on the virtual device; the test fails where they part.
+EngineReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
+                               const EngineReplayOptions& options) {
+  const auto reference = Engines::make_reference();
+  const auto optimized = Engines::make_optimized();
+  EngineReplayResult result = replay_traffic(requests, options, *reference, optimized.get());
+  if (result.divergence) {
+    ADD_FAILURE() << result.divergence->oracle << ": " << result.divergence->message;
+  }
+  EXPECT_EQ(result.scenario.has_value(), result.divergence.has_value());
+  return result;
+}
+
+EngineReplayResult alone(Implementation<EngineTarget>& engine,
+                         const std::vector<MooncakeRequest>& requests,
+                         const EngineReplayOptions& options) {
+  return replay_traffic(requests, options, engine, nullptr);
+}
+
+TEST(EngineReplay, FindsAPrefixInGPUMemory) {
+  const EngineReplayResult result = in_lockstep(trace_of({{1, 2}, {1, 2, 3}}), tiny(9));
+
+  EXPECT_EQ(result.completed, 2U);
+  const std::vector<ReplayedRequest> expected = {{8, 1, 0, 0, 0}, {12, 1, 8, 0, 0}};
+  EXPECT_EQ(result.replayed, expected);
+  EXPECT_EQ(result.prompt_tokens, 20U);
+  EXPECT_EQ(result.gpu_hit_tokens, 8U);
+  EXPECT_EQ(result.stored, (CopiesMade{2, 3}));
+  EXPECT_EQ(result.loaded, CopiesMade{});
+  EXPECT_EQ(result.steps, 2U);
+  EXPECT_EQ(result.peak_referenced, 4U);
+}
+
+TEST(EngineReplay, LoadsAPrefixThatTheGPUHasForgotten) {
+  // The second request takes all four blocks.
+  const EngineReplayResult result =
+      in_lockstep(trace_of({{1, 2, 3}, {11, 12, 13, 14}, {1, 2, 3, 4}}), tiny(5));
+
+  EXPECT_EQ(result.completed, 3U);
+  const std::vector<ReplayedRequest> expected = {
+      {12, 1, 0, 0, 0}, {16, 1, 0, 0, 0}, {16, 1, 0, 12, 0}};
+  EXPECT_EQ(result.replayed, expected);
+  EXPECT_EQ(result.cpu_hit_tokens, 12U);
+  EXPECT_EQ(result.stored, (CopiesMade{3, 8}));
+  EXPECT_EQ(result.loaded, (CopiesMade{1, 3}));
+}
+
+TEST(EngineReplay, ScalesWhatIsBegunUp) {
+  const MooncakeRequest request{7, 513, 129, {1, 2}};
+
+  EXPECT_EQ(in_toy_tokens(request, 4), (MooncakeRequest{7, 5, 2, {1, 2}}));
+  EXPECT_EQ(in_toy_tokens(request, 16), (MooncakeRequest{7, 17, 5, {1, 2}}));
+}
+
+TEST(EngineReplay, CountsWhatIsRefusedAndWhatNeverFits) {
+  std::vector<MooncakeRequest> requests = trace_of({{1}, {1, 2, 3, 4, 5}, {1}});
+  requests[0].input_length = 0;
+  requests[0].hash_ids.clear();
+
+  const EngineReplayResult result = in_lockstep(requests, tiny(5));
+
+  EXPECT_EQ(result.refused, 1U);
+  EXPECT_EQ(result.never_fit, 1U);
+  EXPECT_EQ(result.completed, 1U);
+}
+
+TEST(EngineReplay, ReplaysTheFirstRequestsOnlyAndTellsItsProgress) {
+  EngineReplayOptions options = tiny(9);
+  options.requests_max = 2;
+  const auto optimized = Engines::make_optimized();
+  std::size_t done = 0;
+
+  const EngineReplayResult result = replay_traffic(trace_of({{1}, {2}, {3}}), options, *optimized,
+                                                   nullptr, [&](std::size_t number) {
+                                                     EXPECT_GE(number, done);
+                                                     done = number;
+                                                   });
+
+  EXPECT_FALSE(result.divergence);
+  EXPECT_EQ(result.requests, 2U);
+  EXPECT_EQ(done, 2U);
+}
+
+TEST(EngineReplay, ValidatesItsOptions) {
+  const auto requests = trace_of({{1}});
+  EXPECT_FALSE(validate(EngineReplayOptions{}, requests));
+  for (auto spoil : {+[](EngineReplayOptions& o) { o.gpu_blocks = 0; },
+                     +[](EngineReplayOptions& o) { o.gpu_blocks = 4097; },
+                     +[](EngineReplayOptions& o) { o.cpu_blocks = 0; },
+                     +[](EngineReplayOptions& o) { o.block_size = 33; },
+                     +[](EngineReplayOptions& o) { o.concurrency = 0; },
+                     +[](EngineReplayOptions& o) { o.max_num_batched_tokens = 0; },
+                     +[](EngineReplayOptions& o) { o.transfers_a_step = 0; },
+                     +[](EngineReplayOptions& o) { o.state_every = 0; },
+                     +[](EngineReplayOptions& o) { o.profile = "v9"; }}) {
+    EngineReplayOptions options;
+    spoil(options);
+    EXPECT_TRUE(validate(options, requests));
+  }
+}
+
+/// An engine whose answers can be spoilt.
+class Spoilt final : public Implementation<EngineTarget> {
+ public:
+  using Spoil = std::function<void(const Command&, Observation&)>;
+
+  explicit Spoilt(Spoil spoil) : spoil_(std::move(spoil)) {}
+
+  std::string name() const override { return "spoilt"; }
+  std::optional<ImplementationFailure> reset(const Config& config) override {
+    return engine_->reset(config);
+  }
+  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
+                                              Observe observe) override {
+    command_ = command;
+    return engine_->submit(command, world, observe);
+  }
+  std::optional<ImplementationFailure> collect(Observation& observation) override {
+    auto failure = engine_->collect(observation);
+    spoil_(command_, observation);
+    return failure;
+  }
+
+ private:
+  std::unique_ptr<Implementation<EngineTarget>> engine_ = Engines::make_reference();
+  Spoil spoil_;
+  Command command_;
+};
+
+/// The field of what a replay finds in an engine that runs alone and is spoilt; "none" for nothing.
+std::string found_in(Spoilt::Spoil spoil) {
+  Spoilt engine(std::move(spoil));
+  const EngineReplayResult result = alone(engine, trace_of({{1, 2}, {1, 2, 3}}), tiny(9));
+  EXPECT_FALSE(result.scenario);
+  if (!result.divergence) return "none";
+  EXPECT_EQ(result.divergence->oracle, "traffic");
+  return result.divergence->field;
+}
+
+/// Changes what the requests of an update are told.
+Spoilt::Spoil in_outputs(std::function<void(scheduler::RequestOutput&)> change) {
+  return [change = std::move(change)](const engine::Command&, Observation& seen) {
+    if (!seen.outputs.has_value()) return;
+    std::vector<scheduler::RequestOutput> outputs = *seen.outputs;
+    for (scheduler::RequestOutput& output : outputs) change(output);
+    seen.outputs.emplace() = outputs;
+  };
+}
+
+TEST(EngineReplay, ReportsWhatNoEngineMayDo) {
+  const auto after_drain = [](const engine::Command& command) {
+    return std::holds_alternative<engine::Drain>(command);
+  };
+  EXPECT_EQ(found_in([](auto&, auto&) {}), "none");
+  EXPECT_EQ(found_in([](auto&, Observation& seen) { seen.error = ErrorCode::kBadRange; }), "error");
+  EXPECT_EQ(found_in([](auto&, Observation& seen) { seen.num_races = 1; }), "num_races");
+  EXPECT_EQ(found_in([](auto&, Observation& seen) { seen.num_misuses = 1; }), "num_misuses");
+  EXPECT_EQ(found_in(in_outputs([](auto& output) { ++output.tokens.front(); })), "outputs");
+  EXPECT_EQ(found_in(in_outputs([](auto& output) { output.tokens.clear(); })), "outputs");
+  EXPECT_EQ(found_in(in_outputs([](auto& output) { output.status = RequestStatus::kRunning; })),
+            "requests");
+  EXPECT_EQ(found_in([](auto&, Observation& seen) { ++seen.num_unfinished; }), "num_unfinished");
+  EXPECT_EQ(found_in([&](const engine::Command& command, Observation& seen) {
+              if (after_drain(command)) ++seen.num_referenced_blocks;
+            }),
+            "num_referenced_blocks");
+}
+
+TEST(EngineReplay, KeepsTheCommandsThatLeadToADivergence) {
+  const auto reference = Engines::make_reference();
+  const auto planted = Engines::make_planted("store_ignores_compute");
+
+  const EngineReplayResult result =
+      replay_traffic(trace_of({{1, 2}}), tiny(9), *reference, planted.get());
+
+  ASSERT_TRUE(result.divergence);
+  ASSERT_TRUE(result.scenario);
+  EXPECT_EQ(result.scenario->steps.size(), result.divergence->step + 1);
+}
+
+TEST(EngineReplay, IsReportedAsTableJsonAndCsv) {
+  const EngineReplayResult result =
+      in_lockstep(trace_of({{1, 2, 3}, {11, 12, 13, 14}, {1, 2, 3, 4}}), tiny(5));
+
+  const std::string summary = to_summary(result, 128);
+  EXPECT_NE(summary.find("as without a cache 3 of them, 3 tokens said\n"), std::string::npos);
+  EXPECT_NE(summary.find("  in CPU memory    12 tokens, 27.27 %\n"), std::string::npos) << summary;
+  EXPECT_NE(summary.find("loaded             1 transfers, 3 blocks, 384 bytes\n"),
+            std::string::npos);
+  EXPECT_EQ(to_summary(result, 0).find("bytes"), std::string::npos);
+  const auto json = nlohmann::json::parse(to_json(result, 128));
+  EXPECT_EQ(json["computed_tokens"], 32);
+  EXPECT_EQ(json["stored_bytes"], 1024);
+  EXPECT_EQ(to_csv(result),
+            "request,prompt_tokens,output_tokens,gpu_hit_tokens,cpu_hit_tokens,preemptions\n"
+            "0,12,1,0,0,0\n1,16,1,0,0,0\n2,16,1,0,12,0\n");
+}
+
+std::vector<MooncakeRequest> excerpt() {
+  auto requests = read_mooncake_trace_file(
+      KVFENCE_TRAFFIC_DIR "/mooncake_conversation_excerpt.jsonl", kMooncakeBlockTokens);
+  EXPECT_TRUE(requests);
+  return *requests;
+}
+
+TEST(EngineReplayOfTheExcerpt, SaysWhatARunWithoutACacheSays) {
+  const EngineReplayResult result = in_lockstep(excerpt(), {});
+
+  EXPECT_EQ(result.completed, 600U);
+  EXPECT_EQ(result.prompt_tokens, 259'465U);
+  EXPECT_EQ(result.output_tokens, 6'996U);
+  EXPECT_EQ(result.gpu_hit_tokens, 9'584U);
+  EXPECT_EQ(result.cpu_hit_tokens, 11'504U);
+  EXPECT_EQ(result.stored, (CopiesMade{1'349, 15'021}));
+  EXPECT_EQ(result.loaded, (CopiesMade{39, 722}));
+  EXPECT_EQ(result.preemptions, 2U);
+}
+
+TEST(EngineReplayOfTheExcerpt, RunsAheadAndFlushesUnderTheLaterRules) {
+  EngineReplayOptions options;
+  options.profile = "v0.23";
+  options.async_scheduling = true;
+  options.block_size = 4;
+  options.gpu_blocks = 300;
+  options.requests_max = 200;
+
+  const EngineReplayResult result = in_lockstep(excerpt(), options);
+
+  EXPECT_EQ(result.completed, 200U);
+  EXPECT_GT(result.gpu_hit_tokens, 0U);
+  EXPECT_GT(result.cpu_hit_tokens, 0U);
+  EXPECT_GT(result.loaded.blocks, 0U);
+  EXPECT_GT(result.preemptions, 0U);
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,252 @@
+#include "scenarios/replay/offload_replay.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "contract/core/check.h"
+#include "contract/core/rules.h"
+#include "properties/offload/checks.h"
+#include "scenarios/replay/offload_optimum.h"
+#include "scenarios/replay/ratio.h"
+#include "scenarios/replay/replay_sides.h"
+
+namespace kvfence {
+namespace {
+
+using Keys = std::vector<std::uint32_t>;
+using offload::Command;
+using offload::Observation;
+using Managers = ReplaySides<OffloadTarget>;
+
+/// One run: turns requests into commands by what it sees.
+class Replay {
+ public:
+  Replay(const offload::Config& config, Managers& managers)
+      : config_(config),
+        rules_(rules_of(*profile_from_text(config.profile))),
+        managers_(managers) {}
+
+  OffloadTierResult run(std::span<const OffloadRequest> requests,
+                        const OffloadProgressCallback& progress) {
+    result_.divergence = managers_.start(config_);
+    for (std::size_t index = 0; index < requests.size() && !result_.divergence; ++index) {
+      serve(requests[index]);
+      if (progress) progress(index + 1);
+    }
+    // A command that changes nothing, so that the state behind the last request is compared.
+    if (!result_.divergence) send(offload::TakeEvents{}, /*want_state=*/true);
+    return std::move(result_);
+  }
+
+ private:
+  /// Sends one command; false ends the replay.
+  bool send(const Command& command, bool want_state = false) {
+    ++result_.commands;
+    result_.divergence = managers_.step(command, want_state);
+    if (result_.divergence) return false;
+    const ErrorCode error = managers_.seen().error;
+    return error == ErrorCode::kNone || refuse("error", "none", std::string(to_text(error)));
+  }
+
+  /// An answer that no manager may give to well-formed traffic. Only an implementation that runs
+  /// alone gets here: in lockstep the invariants are there before.
+  bool refuse(std::string field, std::string expected, std::string actual) {
+    Divergence divergence;
+    divergence.step = result_.commands - 1;
+    divergence.oracle = "traffic";
+    divergence.field = std::move(field);
+    divergence.expected = std::move(expected);
+    divergence.actual = std::move(actual);
+    divergence.message = "the traffic asks only for what a manager has to answer";
+    result_.divergence = std::move(divergence);
+    return false;
+  }
+
+  bool serve(const OffloadRequest& request) {
+    const Keys keys(request.keys.begin(), request.keys.end());
+    const Keys asked(keys.begin() + request.num_gpu_hits, keys.end());
+    std::uint32_t num_found = 0;
+    if (!rules_.lookup_by_key && !send(offload::Touch{keys})) return false;
+    if (!asked.empty() && !look_up(asked, num_found)) return false;
+    if (rules_.lookup_by_key && !send(offload::Touch{keys})) return false;
+    result_.asked += asked.size();
+    result_.found += num_found;
+    if (num_found == 0) return store(keys, keys);
+
+    const Keys found(asked.begin(), asked.begin() + num_found);
+    if (!send(offload::PrepareLoad{found}) || !send(offload::CompleteLoad{found})) return false;
+    return store(keys, {asked.begin() + num_found, asked.end()});
+  }
+
+  /// Finds the leading blocks that are ready.
+  bool look_up(const Keys& asked, std::uint32_t& num_found) {
+    if (rules_.lookup_by_key) {
+      for (const std::uint32_t key : asked) {
+        if (!send(offload::LookupKey{key})) return false;
+        const auto& result = managers_.seen().result;
+        if (!result.has_value()) return refuse("result", "miss, pending or hit", "none");
+        if (*result != LookupResult::kHit) break;
+        ++num_found;
+      }
+      return true;
+    }
+    if (!send(offload::Lookup{asked})) return false;
+    const auto& num_hits = managers_.seen().num_hits;
+    if (!num_hits.has_value() || *num_hits > asked.size()) {
+      return refuse("num_hits", "at most " + std::to_string(asked.size()),
+                    num_hits.has_value() ? std::to_string(*num_hits) : "none");
+    }
+    num_found = *num_hits;
+    return true;
+  }
+
+  /// Stores what is missing of `keys`, which are the last ones of the request.
+  bool store(const Keys& request_keys, const Keys& keys) {
+    if (keys.empty()) return true;
+    if (!send(offload::PrepareStore{keys})) return false;
+    const Observation& seen = managers_.seen();
+    if (!seen.stored.has_value()) return refuse("stored", "true or false", "none");
+    if (!*seen.stored) {
+      ++result_.refused;
+      return true;
+    }
+    if (!seen.keys_to_store.has_value() || !seen.evicted.has_value()) {
+      return refuse("keys_to_store", "lists of keys to store and of evicted blocks", "none");
+    }
+    const Keys keys_to_store = *seen.keys_to_store;
+    result_.evicted += seen.evicted->size();
+    result_.stored += keys_to_store.size();
+    if (keys_to_store.empty()) return true;
+    offload::CompleteStore complete;
+    complete.keys = keys_to_store;
+    return send(offload::Touch{request_keys}) && send(complete) &&
+           (!config_.enable_events || send(offload::TakeEvents{}));
+  }
+
+  const offload::Config& config_;
+  Rules rules_;
+  Managers& managers_;
+  OffloadTierResult result_;
+};
+
+template <class Value>
+std::optional<Value> repeated(std::vector<Value> values) {
+  std::sort(values.begin(), values.end());
+  const auto found = std::adjacent_find(values.begin(), values.end());
+  if (found == values.end()) return std::nullopt;
+  return *found;
+}
+
+}  // namespace
+
+TrafficReplayOptions gpu_options_of(const OffloadReplayOptions& options) {
+  TrafficReplayOptions gpu;
+  gpu.gpu_blocks = options.gpu_blocks;
+  gpu.concurrency = options.concurrency;
+  gpu.profile = options.profile;
+  gpu.requests_max = options.requests_max;
+  return gpu;
+}
+
+offload::Config config_of(const OffloadReplayOptions& options, const std::string& policy,
+                          std::uint32_t cpu_blocks) {
+  offload::Config config;
+  config.policy = policy;
+  config.capacity = cpu_blocks;
+  config.profile = options.profile;
+  config.enable_events = options.enable_events;
+  config.store_threshold = options.store_threshold;
+  return config;
+}
+
+std::optional<InputError> validate(const OffloadReplayOptions& options) {
+  const auto error = [](std::string found, std::string expected) {
+    return InputError{{}, {}, std::move(found), std::move(expected)};
+  };
+  if (auto wrong = validate(gpu_options_of(options))) return wrong;
+  if (options.state_every == 0) return error("state_every=0", "at least 1");
+  if (options.policies.empty()) return error("no policy", "lru, arc or both");
+  if (options.cpu_blocks.empty()) return error("no capacity", "at least one");
+  if (const auto policy = repeated(options.policies)) {
+    return error("policy " + *policy + " twice", "each once");
+  }
+  if (const auto size = repeated(options.cpu_blocks)) {
+    return error("cpu_blocks=" + std::to_string(*size) + " twice", "each once");
+  }
+  for (const std::uint32_t cpu_blocks : options.cpu_blocks) {
+    if (cpu_blocks > kCpuBlocksMax) {
+      return error("cpu_blocks=" + std::to_string(cpu_blocks),
+                   "at most " + std::to_string(kCpuBlocksMax));
+    }
+    for (const std::string& policy : options.policies) {
+      if (auto wrong = OffloadTarget::validate(config_of(options, policy, cpu_blocks), {}, {})) {
+        return wrong;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
+                                      const offload::Config& config, std::uint32_t state_every,
+                                      Implementation<OffloadTarget>& expected,
+                                      Implementation<OffloadTarget>* actual,
+                                      const OffloadProgressCallback& progress) {
+  KVFENCE_CHECK(!OffloadTarget::validate(config, {}, {}), "a configuration that is not valid");
+  Managers managers(expected, actual, state_every);
+  OffloadTierResult result = Replay(config, managers).run(requests, progress);
+  if (result.divergence && actual != nullptr) result.scenario = managers.scenario();
+  return result;
+}
+
+double OffloadReplayResult::cpu_hit_rate(std::uint64_t found) const {
+  return ratio(found, traffic.num_asked());
+}
+
+double OffloadReplayResult::hit_rate(std::uint64_t found) const {
+  return ratio(traffic.num_gpu_hits + found, traffic.num_blocks);
+}
+
+std::size_t OffloadReplayResult::commands() const {
+  std::size_t sum = 0;
+  for (const OffloadPoint& point : points) {
+    for (const OffloadTierResult& result : point.results) sum += result.commands;
+  }
+  return sum;
+}
+
+const OffloadTierResult* OffloadReplayResult::diverged() const {
+  if (points.empty() || points.back().results.empty()) return nullptr;
+  const OffloadTierResult& last = points.back().results.back();
+  return last.divergence ? &last : nullptr;
+}
+
+OffloadReplayResult replay_offload_tiers(OffloadRequests traffic,
+                                         const OffloadReplayOptions& options,
+                                         Implementation<OffloadTarget>& expected,
+                                         Implementation<OffloadTarget>* actual,
+                                         const OffloadProgressCallback& progress) {
+  OffloadReplayResult result;
+  result.traffic = std::move(traffic);
+  result.policies = options.policies;
+  const std::span<const OffloadRequest> requests = result.traffic.requests;
+  result.found_max = optimal_hits(requests, UINT64_MAX);
+  std::size_t requests_done = 0;
+  const auto count = [&](std::size_t here) {
+    if (progress) progress(requests_done + here);
+  };
+  for (const std::uint32_t cpu_blocks : options.cpu_blocks) {
+    OffloadPoint& point = result.points.emplace_back();
+    point.cpu_blocks = cpu_blocks;
+    point.optimum = optimal_hits(requests, cpu_blocks);
+    for (const std::string& policy : options.policies) {
+      point.results.push_back(replay_offload_tier(requests, config_of(options, policy, cpu_blocks),
+                                                  options.state_every, expected, actual, count));
+      if (result.diverged() != nullptr) return result;
+      requests_done += requests.size();
+    }
+  }
+  return result;
+}
+
+}  // namespace kvfence

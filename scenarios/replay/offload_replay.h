@@ -1,0 +1,131 @@
+#pragma once
+
+/// Recorded traffic over two tiers: a GPU pool, and behind it CPU memory that an offloading manager
+/// keeps, as vLLM's OffloadingConnector drives it.
+///
+/// The requests come one after the other, in order of arrival; a transfer ends before the next
+/// command. Of each request, with the blocks behind its GPU hits as what is *asked*:
+///
+///   v0.19  touch all its blocks; look up what is asked
+///   v0.23  look up what is asked, key by key until the first that is not ready; touch all
+///   both   load the leading blocks that are ready: these are *found*; then store what comes behind
+///          them, or, if none was found, every block of the request; where something is written,
+///          touch all again
+///
+/// A request whose blocks are all GPU hits is not looked up. A store that the manager refuses is
+/// not asked for again. Source: vLLM v0.19.0 and v0.23.0
+/// distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py get_num_new_matched_tokens,
+/// update_state_after_alloc, _get_reqs_to_store (v0.23.0: _build_store_jobs).
+///
+/// A block is what a hash id of the trace stands for, the last and partly filled one included, as
+/// in scenarios/replay/traffic_replay.h.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/core/implementation.h"
+#include "contract/offload/offload_target.h"
+#include "contract/core/scenario.h"
+#include "properties/core/divergence.h"
+#include "scenarios/replay/offload_requests.h"
+
+namespace kvfence {
+
+/// Slots of a CPU tier at most: what the optimized manager can number.
+inline constexpr std::uint32_t kCpuBlocksMax = std::uint32_t{1} << 28;
+
+struct OffloadReplayOptions {
+  std::uint32_t gpu_blocks = 2'048;  ///< of the GPU tier, with the null block
+  std::uint32_t concurrency = 16;    ///< requests that hold GPU blocks at a time
+  std::vector<std::uint32_t> cpu_blocks = {1'000,  2'000,  5'000,   10'000,
+                                           20'000, 50'000, 100'000, 200'000};
+  std::vector<std::string> policies = {"lru", "arc"};
+  std::uint32_t store_threshold = 0;  ///< lookups before a block may be stored; below 2: no filter
+  std::string profile = "v0.19";
+  bool enable_events = false;  ///< taken after every store
+  /// In lockstep, the whole state is compared after every n-th command and the last; answers and
+  /// numbers always.
+  std::uint32_t state_every = 64;
+  std::size_t requests_max = SIZE_MAX;  ///< replays the first ones only
+};
+
+/// The GPU tier's share of the options.
+TrafficReplayOptions gpu_options_of(const OffloadReplayOptions& options);
+
+/// The manager's configuration.
+offload::Config config_of(const OffloadReplayOptions& options, const std::string& policy,
+                          std::uint32_t cpu_blocks);
+
+/// What is wrong with the options; nothing if a replay can run with them.
+std::optional<InputError> validate(const OffloadReplayOptions& options);
+
+/// What one manager made of the traffic.
+struct OffloadTierResult {
+  std::uint64_t asked = 0;    ///< blocks behind the GPU hits
+  std::uint64_t found = 0;    ///< of them, leading ones that were ready
+  std::uint64_t stored = 0;   ///< blocks written
+  std::uint64_t evicted = 0;  ///< blocks that had to go for them
+  std::uint64_t refused = 0;  ///< requests whose store could not be
+  std::size_t commands = 0;
+
+  std::optional<Divergence> divergence;
+  /// All commands up to and including the one that diverged; present if and only if the divergence
+  /// is and two sides ran.
+  std::optional<Scenario<OffloadTarget>> scenario;
+};
+
+/// Called with the number of requests done; never to be slow.
+using OffloadProgressCallback = std::function<void(std::size_t)>;
+
+/// Drives one manager, until the end or the first divergence.
+///
+/// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
+/// with equality and invariants; without it `expected` runs alone, its state is never asked for,
+/// and only refusals are looked for.
+///
+/// Requires: a valid configuration.
+OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
+                                      const offload::Config& config, std::uint32_t state_every,
+                                      Implementation<OffloadTarget>& expected,
+                                      Implementation<OffloadTarget>* actual,
+                                      const OffloadProgressCallback& progress = {});
+
+/// A capacity of the CPU tier, with what each policy found in it.
+struct OffloadPoint {
+  std::uint32_t cpu_blocks = 0;
+  std::vector<OffloadTierResult> results;  ///< one a policy of the options, in their order
+  std::uint64_t optimum = 0;               ///< scenarios/replay/offload_optimum.h
+};
+
+struct OffloadReplayResult {
+  OffloadRequests traffic;
+  std::vector<std::string> policies;
+  std::vector<OffloadPoint> points;  ///< in the order of the options
+  std::uint64_t found_max = 0;       ///< the optimum without a bound on the capacity
+
+  /// Shares of 0 to 1; 0 of nothing. Of what the CPU tier is asked for, and of all blocks with the
+  /// GPU hits among what is found.
+  double cpu_hit_rate(std::uint64_t found) const;
+  double hit_rate(std::uint64_t found) const;
+
+  std::size_t commands() const;
+  /// Of the last run: it ends the replay. Null if all went well.
+  const OffloadTierResult* diverged() const;
+};
+
+/// Every policy at every capacity, and the optimum beside them; stops behind a run that diverged.
+/// progress counts the requests of all runs.
+///
+/// Requires: valid options.
+OffloadReplayResult replay_offload_tiers(OffloadRequests traffic,
+                                         const OffloadReplayOptions& options,
+                                         Implementation<OffloadTarget>& expected,
+                                         Implementation<OffloadTarget>* actual,
+                                         const OffloadProgressCallback& progress = {});
+
+}  // namespace kvfence

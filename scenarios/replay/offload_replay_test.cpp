@@ -1,0 +1,481 @@
+// Goal: a replay over two tiers sends the commands that vLLM's connector sends, counts exactly what
+// it finds, and reports the first difference between two sides.
+// Method: traffic small enough to follow by hand, a spy that keeps the commands or misbehaves, the
+// committed excerpt in lockstep with its figures pinned, and the whole trace where it is at hand.
+
+#include "scenarios/replay/offload_replay.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "optimized/offload/offloading_manager.h"
+#include "properties/core/lockstep.h"
+#include "properties/offload/checks.h"
+#include "properties/offload/driver.h"
+#include "scenarios/targets/implementations.h"
+#include "scenarios/replay/offload_optimum.h"
+#include "scenarios/replay/unlisted_offloading_manager.h"
+
+namespace kvfence {
+namespace {
+
+using Managers = Implementations<OffloadTarget>;
+using Command = offload::Command;
+using Observation = offload::Observation;
+
+std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
+  std::vector<MooncakeRequest> requests;
+  for (const std::vector<std::uint32_t>& ids : hash_ids) requests.push_back({0, 0, 0, ids});
+  return requests;
+}
+
+OffloadRequests behind_gpu(const std::vector<MooncakeRequest>& requests,
+                           const OffloadReplayOptions& options) {
+  const auto pool = Implementations<BlockPoolTarget>::make_optimized();
+  return behind_gpu_tier(requests, gpu_options_of(options), *pool);
+}
+
+/// Hands everything on, keeps the commands as text, and misbehaves where it is told to.
+class Spy final : public Implementation<OffloadTarget> {
+ public:
+  std::string name() const override { return "spy"; }
+  std::optional<ImplementationFailure> reset(const offload::Config& config) override {
+    lines.clear();
+    return manager_->reset(config);
+  }
+  std::optional<ImplementationFailure> submit(const Command& command, const offload::World& world,
+                                              Observe observe) override {
+    if (lines.size() == dies_at) return ImplementationFailure{"gone"};
+    lines.push_back(print(to_line(command)));
+    return manager_->submit(command, world, observe);
+  }
+  std::optional<ImplementationFailure> collect(Observation& observation) override {
+    auto failure = manager_->collect(observation);
+    if (lines.size() == refuses_at + 1) observation.error = ErrorCode::kNotReady;
+    if (lines.size() == boasts_at + 1) observation.num_hits.emplace() = 1'000;
+    return failure;
+  }
+
+  std::vector<std::string> lines;
+  std::size_t dies_at = SIZE_MAX - 1;
+  std::size_t refuses_at = SIZE_MAX - 1;
+  std::size_t boasts_at = SIZE_MAX - 1;
+
+ private:
+  std::unique_ptr<Implementation<OffloadTarget>> manager_ = Managers::make_reference();
+};
+
+std::unique_ptr<Implementation<OffloadTarget>> make_unlisted() {
+  using Manager = UnlistedOffloadingManager<optimized::OffloadingManager>;
+  const auto make = [](const OffloadingManagerConfig& config) { return Manager(config); };
+  return std::make_unique<OffloadDriver<Manager, decltype(make)>>("unlisted", make);
+}
+
+OffloadTierResult alone(const std::vector<OffloadRequest>& requests,
+                        const OffloadReplayOptions& options, std::uint32_t cpu_blocks,
+                        Implementation<OffloadTarget>& manager) {
+  return replay_offload_tier(requests, config_of(options, "lru", cpu_blocks), options.state_every,
+                             manager, nullptr);
+}
+
+TEST(BehindGpuTier, TellsTheHitsOfEachRequest) {
+  // Four usable blocks: [5 6 7 8] pushes the others out, [9 ...] never fits, [] has none.
+  const auto requests =
+      trace_of({{1, 2, 3}, {1, 2, 4}, {}, {9, 10, 11, 12, 13}, {5, 6, 7, 8}, {1}});
+  OffloadReplayOptions options;
+  options.gpu_blocks = 5;
+  options.concurrency = 1;
+
+  const OffloadRequests behind = behind_gpu(requests, options);
+
+  ASSERT_EQ(behind.requests.size(), 4U);
+  EXPECT_EQ(behind.requests[0].num_gpu_hits, 0U);
+  EXPECT_EQ(behind.requests[1].num_gpu_hits, 2U);
+  EXPECT_EQ(behind.requests[2].keys.size(), 4U);
+  EXPECT_EQ(behind.requests[3].keys.data(), requests[5].hash_ids.data());
+  EXPECT_EQ(behind.requests[3].num_gpu_hits, 0U);
+  EXPECT_EQ(behind.too_large, 1U);
+  EXPECT_EQ(behind.num_blocks, 11U);
+  EXPECT_EQ(behind.num_gpu_hits, 2U);
+  EXPECT_EQ(behind.num_asked(), 9U);
+}
+
+TEST(BehindGpuTier, TakesTheFirstRequestsOnly) {
+  OffloadReplayOptions options;
+  options.requests_max = 2;
+
+  EXPECT_EQ(behind_gpu(trace_of({{1}, {1}, {1}}), options).requests.size(), 2U);
+}
+
+TEST(BehindGpuTier, FindsARepeatedId) {
+  EXPECT_FALSE(find_repeated_id(trace_of({{1, 2}, {}, {1, 2}}), "a.jsonl"));
+  EXPECT_EQ(find_repeated_id(trace_of({{1, 2}, {3, 4, 3}}), "a.jsonl")->to_text(),
+            "a.jsonl: found hash id 3 twice in request 2, expected ids that name the whole prefix "
+            "up to their block");
+}
+
+const std::vector<std::uint32_t> kAB = {1, 2};
+const std::vector<std::uint32_t> kABC = {1, 2, 3};
+
+TEST(OffloadReplay, SendsTheCommandsOfTheConnector) {
+  // All new; found behind a GPU hit; found in full; nothing asked, all of it held.
+  const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 1}, {kABC, 0}, {kABC, 3}};
+  Spy spy;
+
+  const OffloadTierResult result = alone(requests, {}, 8, spy);
+
+  const std::vector<std::string> expected = {
+      "touch keys=[1 2]",
+      "lookup keys=[1 2]",
+      "prepare_store keys=[1 2]",
+      "touch keys=[1 2]",
+      "complete_store keys=[1 2]",
+      "touch keys=[1 2 3]",
+      "lookup keys=[2 3]",
+      "prepare_load keys=[2]",
+      "complete_load keys=[2]",
+      "prepare_store keys=[3]",
+      "touch keys=[1 2 3]",
+      "complete_store keys=[3]",
+      "touch keys=[1 2 3]",
+      "lookup keys=[1 2 3]",
+      "prepare_load keys=[1 2 3]",
+      "complete_load keys=[1 2 3]",
+      "touch keys=[1 2 3]",
+      "prepare_store keys=[1 2 3]",
+      "take_events",
+  };
+  EXPECT_EQ(spy.lines, expected);
+  EXPECT_EQ(result.commands, expected.size());
+  EXPECT_EQ(result.asked, 7U);
+  EXPECT_EQ(result.found, 4U);
+  EXPECT_EQ(result.stored, 3U);
+  EXPECT_EQ(result.evicted, 0U);
+  EXPECT_FALSE(result.divergence);
+}
+
+TEST(OffloadReplay, AsksKeyByKeyWithTheOtherRelease) {
+  const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 1}};
+  OffloadReplayOptions options;
+  options.profile = "v0.23";
+  options.enable_events = true;
+  Spy spy;
+
+  const OffloadTierResult result = alone(requests, options, 8, spy);
+
+  const std::vector<std::string> expected = {
+      "lookup_key key=1",      "touch keys=[1 2]",          "prepare_store keys=[1 2]",
+      "touch keys=[1 2]",      "complete_store keys=[1 2]", "take_events",
+      "lookup_key key=2",      "lookup_key key=3",          "touch keys=[1 2 3]",
+      "prepare_load keys=[2]", "complete_load keys=[2]",    "prepare_store keys=[3]",
+      "touch keys=[1 2 3]",    "complete_store keys=[3]",   "take_events",
+      "take_events",
+  };
+  EXPECT_EQ(spy.lines, expected);
+  EXPECT_EQ(result.found, 1U);
+}
+
+TEST(OffloadReplay, FindsLeadingBlocksOnly) {
+  // Two slots: storing 3 evicts 2, the older of the blocks that are not the store's own. Then 3
+  // lies behind a gap.
+  const std::vector<std::uint32_t> only_c = {3};
+  const std::vector<OffloadRequest> requests = {{kAB, 0}, {only_c, 0}, {kABC, 0}};
+  const auto manager = Managers::make_optimized();
+
+  const OffloadTierResult result = alone(requests, {}, 2, *manager);
+
+  EXPECT_EQ(result.asked, 6U);
+  EXPECT_EQ(result.found, 1U);
+  EXPECT_EQ(optimal_hits(requests, 2), 2U);
+}
+
+TEST(OffloadReplay, CountsRefusedStores) {
+  const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 0}, {kAB, 0}};
+  const auto manager = Managers::make_optimized();
+
+  const OffloadTierResult result = alone(requests, {}, 1, *manager);
+
+  EXPECT_EQ(result.refused, 3U);
+  EXPECT_EQ(result.stored, 0U);
+  EXPECT_FALSE(result.divergence);
+}
+
+TEST(OffloadReplay, StoresBehindTheThresholdAlone) {
+  const std::vector<OffloadRequest> requests = {{kAB, 0}, {kAB, 0}, {kAB, 0}};
+  const auto manager = Managers::make_optimized();
+  OffloadReplayOptions options;
+  options.store_threshold = 3;
+
+  EXPECT_EQ(alone(requests, options, 8, *manager).stored, 2U);
+  options.store_threshold = 4;
+  EXPECT_EQ(alone(requests, options, 8, *manager).stored, 0U);
+}
+
+TEST(OffloadReplay, ReportsAManagerThatRefusesWellFormedTraffic) {
+  const std::vector<OffloadRequest> requests = {{kAB, 0}, {kAB, 0}};
+  Spy spy;
+  spy.refuses_at = 2;
+
+  const OffloadTierResult result = alone(requests, {}, 8, spy);
+
+  ASSERT_TRUE(result.divergence);
+  EXPECT_EQ(result.divergence->oracle, "traffic");
+  EXPECT_EQ(result.divergence->step, 2U);
+  EXPECT_EQ(result.divergence->actual, "not_ready");
+  EXPECT_FALSE(result.scenario);
+  EXPECT_EQ(spy.lines.size(), 3U);
+}
+
+TEST(OffloadReplay, ReportsAManagerThatFindsMoreThanWasAsked) {
+  const std::vector<OffloadRequest> requests = {{kAB, 0}};
+  Spy spy;
+  spy.boasts_at = 1;
+
+  const OffloadTierResult result = alone(requests, {}, 8, spy);
+
+  ASSERT_TRUE(result.divergence);
+  EXPECT_EQ(result.divergence->field, "num_hits");
+  EXPECT_EQ(result.divergence->expected, "at most 2");
+  EXPECT_EQ(result.divergence->actual, "1000");
+}
+
+TEST(OffloadReplay, ReportsAManagerThatFails) {
+  const std::vector<OffloadRequest> requests = {{kAB, 0}};
+  Spy spy;
+  spy.dies_at = 1;
+
+  const OffloadTierResult result = alone(requests, {}, 8, spy);
+
+  ASSERT_TRUE(result.divergence);
+  EXPECT_EQ(result.divergence->message, "spy: gone");
+  EXPECT_EQ(result.divergence->step, 1U);
+}
+
+TEST(OffloadReplay, KeepsTheScenarioOfADivergence) {
+  const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 0}, {kABC, 0}};
+  const auto reference = Managers::make_reference();
+  Spy spy;
+  spy.boasts_at = 6;
+
+  const OffloadTierResult result =
+      replay_offload_tier(requests, config_of({}, "arc", 2), 1, *reference, &spy);
+
+  ASSERT_TRUE(result.divergence);
+  EXPECT_EQ(result.divergence->oracle, "lockstep");
+  EXPECT_EQ(result.divergence->step, 6U);
+  ASSERT_TRUE(result.scenario);
+  EXPECT_EQ(result.scenario->steps.size(), 7U);
+  EXPECT_EQ(result.scenario->config.policy, "arc");
+  Lockstep<OffloadTarget> lockstep(*reference, spy);
+  const std::optional<Divergence> again = run_scenario(lockstep, *result.scenario);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->step, 6U);
+}
+
+TEST(OffloadReplay, StopsBehindADivergenceOfASweep) {
+  const auto requests = trace_of({{1, 2}, {1, 2}});
+  OffloadReplayOptions options;
+  options.cpu_blocks = {4, 8};
+  const auto reference = Managers::make_reference();
+  Spy spy;
+  spy.boasts_at = 1;
+
+  const OffloadReplayResult result =
+      replay_offload_tiers(behind_gpu(requests, options), options, *reference, &spy);
+
+  ASSERT_EQ(result.points.size(), 1U);
+  EXPECT_EQ(result.points[0].results.size(), 1U);
+  ASSERT_NE(result.diverged(), nullptr);
+  EXPECT_EQ(result.diverged()->divergence->field, "num_hits");
+}
+
+TEST(OffloadReplay, TellsItsProgress) {
+  const auto requests = trace_of({{1}, {2}});
+  OffloadReplayOptions options;
+  options.cpu_blocks = {4, 8};
+  const auto manager = Managers::make_optimized();
+  std::vector<std::size_t> told;
+
+  replay_offload_tiers(behind_gpu(requests, options), options, *manager, nullptr,
+                       [&](std::size_t done) { told.push_back(done); });
+
+  EXPECT_EQ(told, (std::vector<std::size_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST(OffloadReplay, ValidatesItsOptions) {
+  EXPECT_FALSE(validate(OffloadReplayOptions{}));
+  const auto wrong = [](auto&& change) {
+    OffloadReplayOptions options;
+    change(options);
+    const auto error = validate(options);
+    return error ? error->to_text() : "";
+  };
+  EXPECT_EQ(wrong([](auto& options) { options.state_every = 0; }),
+            "found state_every=0, expected at least 1");
+  EXPECT_EQ(wrong([](auto& options) { options.policies = {}; }),
+            "found no policy, expected lru, arc or both");
+  EXPECT_EQ(wrong([](auto& options) {
+              options.policies = {"arc", "arc"};
+            }),
+            "found policy arc twice, expected each once");
+  EXPECT_EQ(wrong([](auto& options) { options.cpu_blocks = {}; }),
+            "found no capacity, expected at least one");
+  EXPECT_EQ(wrong([](auto& options) {
+              options.cpu_blocks = {8, 4, 8};
+            }),
+            "found cpu_blocks=8 twice, expected each once");
+  EXPECT_EQ(wrong([](auto& options) { options.cpu_blocks = {kCpuBlocksMax + 1}; }),
+            "found cpu_blocks=268435457, expected at most 268435456");
+  EXPECT_NE(wrong([](auto& options) { options.cpu_blocks = {0}; }), "");
+  EXPECT_NE(wrong([](auto& options) { options.policies = {"fifo"}; }), "");
+  EXPECT_NE(wrong([](auto& options) { options.profile = "v9"; }), "");
+  EXPECT_NE(wrong([](auto& options) { options.gpu_blocks = 0; }), "");
+  EXPECT_NE(wrong([](auto& options) { options.concurrency = 0; }), "");
+}
+
+class ConversationExcerpt : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto read =
+        read_mooncake_trace_file(KVFENCE_TRAFFIC_DIR "/mooncake_conversation_excerpt.jsonl");
+    ASSERT_TRUE(read) << read.error().to_text();
+    requests_ = std::move(*read);
+  }
+
+  OffloadReplayResult in_lockstep(OffloadReplayOptions options) const {
+    options.enable_events = true;
+    const auto reference = Managers::make_reference();
+    const auto optimized = Managers::make_optimized();
+    OffloadReplayResult result =
+        replay_offload_tiers(behind_gpu(requests_, options), options, *reference, optimized.get());
+    if (result.diverged() != nullptr) ADD_FAILURE() << result.diverged()->divergence->message;
+    return result;
+  }
+
+  std::vector<MooncakeRequest> requests_;
+};
+
+/// What was found at each capacity: by LRU, by ARC, by the optimum.
+using Found = std::vector<std::vector<std::uint64_t>>;
+
+Found found_of(const OffloadReplayResult& result) {
+  Found rows;
+  for (const OffloadPoint& point : result.points) {
+    auto& row = rows.emplace_back();
+    for (const OffloadTierResult& tier : point.results) row.push_back(tier.found);
+    row.push_back(point.optimum);
+  }
+  return rows;
+}
+
+TEST_F(ConversationExcerpt, IsPinnedInLockstep) {
+  OffloadReplayOptions options;
+  options.gpu_blocks = 500;
+  options.cpu_blocks = {50, 200, 500, 1'000, 2'000, 5'000};
+
+  const OffloadReplayResult result = in_lockstep(options);
+
+  EXPECT_EQ(result.traffic.num_blocks, 16'495U);
+  EXPECT_EQ(result.found_max + result.traffic.num_gpu_hits, 2'783U);
+  EXPECT_EQ(found_of(result), (Found{{0, 0, 211},
+                                     {0, 0, 689},
+                                     {0, 0, 1289},
+                                     {39, 39, 1817},
+                                     {115, 189, 2184},
+                                     {885, 896, 2184}}));
+  for (const OffloadPoint& point : result.points) {
+    for (const OffloadTierResult& tier : point.results) {
+      EXPECT_EQ(tier.asked, result.traffic.num_asked());
+      // What was stored and not evicted fills the tier.
+      EXPECT_EQ(tier.stored - tier.evicted, point.cpu_blocks);
+    }
+  }
+}
+
+TEST_F(ConversationExcerpt, AgreesWithAThresholdAndTheOtherRelease) {
+  OffloadReplayOptions options;
+  options.gpu_blocks = 500;
+  options.cpu_blocks = {300};
+  options.profile = "v0.23";
+  options.store_threshold = 2;
+
+  const OffloadReplayResult result = in_lockstep(options);
+
+  EXPECT_EQ(found_of(result), (Found{{16, 16, 889}}));
+}
+
+TEST_F(ConversationExcerpt, HasTheSameFiguresWithoutItsLists) {
+  OffloadReplayOptions options;
+  options.cpu_blocks = {300, 1'000};
+  const auto listed = Managers::make_optimized();
+  const auto unlisted = make_unlisted();
+
+  const OffloadRequests traffic = behind_gpu(requests_, options);
+  const OffloadReplayResult expected = replay_offload_tiers(traffic, options, *listed, nullptr);
+  const OffloadReplayResult actual = replay_offload_tiers(traffic, options, *unlisted, nullptr);
+
+  for (std::size_t k = 0; k < 2; ++k) {
+    for (std::size_t policy = 0; policy < 2; ++policy) {
+      const OffloadTierResult& a = expected.points.at(k).results.at(policy);
+      const OffloadTierResult& b = actual.points.at(k).results.at(policy);
+      EXPECT_GT(a.evicted, 0U);
+      EXPECT_EQ(a.found, b.found);
+      EXPECT_EQ(a.stored, b.stored);
+      EXPECT_EQ(a.evicted, b.evicted);
+      EXPECT_EQ(a.refused, b.refused);
+    }
+  }
+}
+
+TEST_F(ConversationExcerpt, FindsWhatTheTwoTiersTogetherCanHold) {
+  // A CPU tier that never evicts, behind any GPU tier.
+  for (const std::uint32_t gpu_blocks : {500U, 5'000U}) {
+    OffloadReplayOptions options;
+    options.gpu_blocks = gpu_blocks;
+    options.cpu_blocks = {20'000};
+    const auto manager = make_unlisted();
+    const OffloadReplayResult result =
+        replay_offload_tiers(behind_gpu(requests_, options), options, *manager, nullptr);
+
+    EXPECT_EQ(result.traffic.too_large, 0U);
+    for (const OffloadTierResult& tier : result.points.at(0).results) {
+      EXPECT_EQ(tier.found, result.found_max);
+      EXPECT_EQ(tier.found + result.traffic.num_gpu_hits, 2'783U);
+      EXPECT_EQ(tier.stored, 13'712U);
+    }
+  }
+}
+
+// The published trace is not part of the repository: scenarios/traffic/README.md says where it is.
+TEST(OffloadReplay, HasTheFiguresOfTheWholeTrace) {
+  const char* folder = std::getenv("KVFENCE_TRACES");
+  if (folder == nullptr) {
+    GTEST_SKIP() << "KVFENCE_TRACES names no folder with mooncake_conversation_trace.jsonl";
+  }
+  const auto requests =
+      read_mooncake_trace_file(std::string(folder) + "/mooncake_conversation_trace.jsonl");
+  ASSERT_TRUE(requests) << requests.error().to_text();
+  OffloadReplayOptions options;
+
+  const OffloadRequests traffic = behind_gpu(*requests, options);
+  EXPECT_EQ(traffic.num_gpu_hits, 15'854U);
+  EXPECT_EQ(optimal_hits(traffic.requests, 2'000), 58'028U);
+  EXPECT_EQ(optimal_hits(traffic.requests, 10'000), 89'856U);
+  // The reference scans, so that only a small tier takes seconds.
+  options.cpu_blocks = {500};
+  const auto reference = Managers::make_reference();
+  const auto manager = Managers::make_optimized();
+  const OffloadReplayResult result =
+      replay_offload_tiers(traffic, options, *reference, manager.get());
+  ASSERT_EQ(result.diverged(), nullptr);
+  EXPECT_EQ(found_of(result), (Found{{0, 626, 24'504}}));
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,86 @@
+#pragma once
+
+/// What the charts of this folder share: a rectangle with axes in an SVG picture, colours, and text
+/// made of numbers. Pixels unless a line says otherwise.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/replay/svg_writer.h"
+
+namespace kvfence {
+
+// Told apart in grey and by the usual kinds of colour blindness.
+inline constexpr std::string_view kReferencedColor = "#08519c";
+inline constexpr std::string_view kCachedColor = "#6baed6";
+inline constexpr std::string_view kEmptyColor = "#deebf7";
+inline constexpr std::string_view kAccentColor = "#d94801";
+inline constexpr std::string_view kAxisColor = "#444444";
+inline constexpr std::string_view kGridColor = "#cccccc";
+
+/// printf into a string; what is longer than 255 characters is cut.
+[[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...);
+
+/// "12.34 %" of a share of 0 to 1.
+std::string percent(double share);
+
+/// A step of 1, 2 or 5 times a power of ten that cuts [0, max] into three to eight.
+double tick_step(double max);
+
+/// `#` referenced, `=` cached, `.` empty, between bars. What is there at all shows: one referenced
+/// block is one mark.
+std::string blocks_bar(std::uint32_t referenced, std::uint32_t cached, std::uint32_t empty,
+                       std::size_t width);
+
+/// Maps values to pixels and draws what all charts share.
+class Plot {
+ public:
+  struct Area {
+    double left = 0;
+    double right = 0;
+    double top = 0;
+    double bottom = 0;
+  };
+  /// Of values, not of pixels.
+  struct Range {
+    double min = 0;
+    double max = 0;
+  };
+
+  /// Requires: svg outlives the plot.
+  Plot(SvgWriter& svg, const Area& area, Range x, double y_max);
+
+  double x(double value) const;
+  double y(double value) const;
+  const Area& area() const { return area_; }
+
+  /// The axes and their labels.
+  void frame(std::string_view x_label, std::string_view y_label);
+  void x_tick(double value, const std::string& label);
+  void y_tick(double value, const std::string& label);
+
+  /// Ticks at round values, labelled with them.
+  void x_ticks();
+  void y_ticks();
+
+  /// The area between the axis and a line through these values; fills what was drawn before.
+  void fill_below(const std::vector<SvgPoint>& values, std::string_view color);
+  void polyline(const std::vector<SvgPoint>& values, std::string_view color);
+
+  /// A coloured square and its meaning above the plot, `offset` from its left edge.
+  void legend(double offset, std::string_view color, std::string_view label);
+
+ private:
+  std::vector<SvgPoint> pixels_of(const std::vector<SvgPoint>& values) const;
+
+  SvgWriter& svg_;
+  Area area_;
+  Range x_;
+  double x_span_;
+  double y_max_;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,173 @@
+#pragma once
+
+/// Recorded traffic through a whole scheduler, in simulated time: requests arrive when the trace
+/// says, the scheduler plans steps, and a step takes as long as a simple model says.
+///
+/// A request has the tokens that its hash ids stand for (prompt_of), generates output_length tokens
+/// and ends there. Time passes only while a step runs, and where there is nothing to do until the
+/// next arrival; a step of n tokens takes step_us + n * token_ns / 1000 microseconds, one without
+/// tokens takes none. Requests that arrived are added before each step is planned. With
+/// asynchronous scheduling a second step is planned while the first one runs; they run one after
+/// the other.
+///
+/// Everything is decided by trace and options; nothing depends on how fast the scheduler is.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/core/line.h"
+#include "contract/scheduler/scheduler.h"
+#include "properties/core/divergence.h"
+#include "scenarios/replay/mooncake_trace.h"
+#include "scenarios/replay/scheduler_side.h"
+
+namespace kvfence {
+
+struct SchedulerReplayOptions {
+  std::uint32_t gpu_blocks = 65'536;  ///< with the null block, as everywhere
+  std::uint32_t block_size = 16;      ///< tokens
+  std::uint32_t max_num_seqs = 256;
+  std::uint32_t max_num_batched_tokens = 8192;
+  std::uint32_t max_model_len = 0;  ///< tokens; 0: the longest request of the trace
+  std::uint32_t long_prefill_token_threshold = 0;
+  SchedulingPolicy policy = SchedulingPolicy::kFCFS;
+  std::uint32_t num_priorities = 1;  ///< request i has priority i modulo this
+  bool async_scheduling = false;     ///< with two steps in flight
+  std::uint32_t num_speculative_tokens = 0;
+  /// How many drafts are accepted of the first list of drafts, of the second, ..., and from the
+  /// start again. Empty: all.
+  std::vector<std::uint32_t> accepted;
+  std::string hash_algorithm = "xxhash_cbor";  ///< sha256_cbor costs more and changes no figure
+  std::string profile = "v0.19";
+  bool enable_kv_cache_events = false;  ///< costs time, changes no figure
+
+  std::uint32_t block_tokens = kMooncakeBlockTokens;  ///< prompt tokens of a hash id
+  std::uint32_t step_us = 5000;                       ///< microseconds
+  std::uint32_t token_ns = 20'000;                    ///< nanoseconds
+  std::size_t requests_max = SIZE_MAX;                ///< replays the first ones only
+  std::uint32_t interval_ms = 0;  ///< of the time series; 0: a 200th of the trace, at least 100
+};
+
+/// The scheduler's configuration for these options and this trace.
+/// Errors: an unknown hash algorithm or profile; what check_config refuses.
+Parsed<SchedulerConfig> config_of(const SchedulerReplayOptions& options,
+                                  std::span<const MooncakeRequest> requests);
+
+/// What is wrong with the options that config_of does not look at; nothing if a replay can run.
+std::optional<InputError> validate(const SchedulerReplayOptions& options);
+
+/// The prompt: each hash id stands for block_tokens tokens, of which the first is the id and the
+/// others count up from 1. Equal ids in equal places give equal tokens, and since ids are
+/// prefix-chained, two prompts share a block of any size only where the trace says so.
+///
+/// Requires: hash_ids for all of input_length.
+std::vector<TokenId> prompt_of(const MooncakeRequest& request, std::uint32_t block_tokens);
+
+/// Microseconds of simulated time, over the requests that have them. Percentiles are the smallest
+/// value that at least that share of the values does not exceed.
+struct Distribution {
+  std::size_t num = 0;
+  double mean = 0;
+  std::uint64_t p50 = 0;
+  std::uint64_t p99 = 0;
+  std::uint64_t max = 0;
+};
+Distribution distribution_of(std::vector<std::uint64_t> values);
+
+/// A number over the time in which steps ran; the mean is weighted with it.
+struct NumberRange {
+  std::uint32_t min = UINT32_MAX;
+  std::uint32_t max = 0;
+  double mean = 0;
+};
+
+/// A row of the time series. Sums count what came back in (end - interval, end]; numbers are those
+/// at the end.
+struct SchedulerSample {
+  std::uint64_t end_ms = 0;
+  std::uint32_t running = 0;
+  std::uint32_t waiting = 0;  ///< arrived, not running; those that are not admissible included
+  BlockCounts counts;
+  std::uint32_t steps = 0;
+  std::uint64_t tokens = 0;  ///< scheduled
+  std::uint32_t preemptions = 0;
+  std::uint64_t admitted_tokens = 0;  ///< of the prompts that were scheduled for the first time
+  std::uint64_t found_tokens = 0;     ///< of them, in the prefix cache
+  std::uint64_t queries = 0;          ///< PrefixCacheStats
+  std::uint64_t hits = 0;
+
+  /// As SchedulerReplayResult::hit_rate.
+  double hit_rate() const;
+  friend bool operator==(const SchedulerSample&, const SchedulerSample&) = default;
+};
+
+struct SchedulerReplayResult {
+  std::size_t requests = 0;      ///< arrived
+  std::size_t refused = 0;       ///< by add_request: too long, or without tokens to generate
+  std::size_t completed = 0;     ///< with all their output
+  std::size_t never_fit = 0;     ///< ended since not even the empty pool has room
+  std::size_t cut_short = 0;     ///< reached max_model_len first
+  std::uint64_t steps = 0;       ///< with tokens
+  std::uint64_t idle_steps = 0;  ///< without
+  std::uint64_t tokens = 0;      ///< scheduled
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t output_tokens = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t admitted_tokens = 0;  ///< of the prompts that were scheduled for the first time
+  std::uint64_t found_tokens = 0;     ///< of them, in the prefix cache
+  PrefixCacheStats prefix_cache;      ///< sums
+  std::uint64_t draft_tokens = 0;
+  std::uint64_t accepted_draft_tokens = 0;
+  std::uint64_t end_us = 0;   ///< simulated time at the end
+  std::uint64_t busy_us = 0;  ///< of it, steps ran
+
+  Distribution queueing;         ///< from arrival to the step in which it is first scheduled
+  Distribution first_token;      ///< from arrival to its first output
+  Distribution completion;       ///< from arrival to its end
+  Distribution time_per_output;  ///< behind the first, for requests with more than one
+  NumberRange running;
+  NumberRange waiting;
+  NumberRange empty;
+  NumberRange cached;
+  NumberRange referenced;
+  std::vector<SchedulerSample> samples;
+
+  /// Wall time in schedule and update_from_output: the one figure that differs from run to run.
+  double scheduler_seconds = 0;
+
+  std::optional<Divergence> divergence;  ///< its step counts the calls of schedule, from 1
+
+  /// Found tokens of those admitted: each prompt counts once.
+  double hit_rate() const;
+
+  /// Hits of queries as upstream counts them: a request that waits for room is looked up and counts
+  /// at each attempt to admit it, so that this falls where requests queue. Preempted requests'
+  /// lookups aside.
+  double lookup_hit_rate() const;
+};
+
+struct SchedulerReplayProgress {
+  std::size_t requests_done = 0;
+  std::size_t requests_total = 0;
+  std::uint64_t steps = 0;
+};
+/// Called after every step; never to be slow.
+using SchedulerReplayCallback = std::function<void(const SchedulerReplayProgress&)>;
+
+/// Replays a trace until its last request ended, or until the first divergence: two schedulers
+/// that parted, or one that did what no scheduler may do to well-formed traffic (refuses it, plans
+/// more than the token budget or runs more than max_num_seqs requests, loses blocks, ends a request
+/// with another number of tokens, stops making progress).
+///
+/// Requires: valid options; a side that was built from config and has no request.
+SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
+                                     const SchedulerReplayOptions& options,
+                                     const SchedulerConfig& config, SchedulerSide& side,
+                                     const SchedulerReplayCallback& progress = {});
+
+}  // namespace kvfence

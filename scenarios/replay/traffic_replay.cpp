@@ -1,0 +1,338 @@
+#include "scenarios/replay/traffic_replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <variant>
+
+#include "contract/core/check.h"
+#include "properties/pool/checks.h"
+#include "properties/core/lockstep.h"
+#include "scenarios/replay/ratio.h"
+#include "scenarios/replay/replay_sides.h"
+
+namespace kvfence {
+namespace {
+
+using block_pool::CacheFullBlocks;
+using block_pool::Command;
+using block_pool::DeclareRequest;
+using block_pool::FreeBlocks;
+using block_pool::GetCachedBlock;
+using block_pool::GetNewBlocks;
+using block_pool::Observation;
+using block_pool::TakeEvents;
+using block_pool::Touch;
+
+constexpr std::uint32_t kBlockSize = 1;  ///< one symbol a block
+constexpr GroupId kGroup = 0;
+
+/// Where the commands of a replay go, and what is seen after each.
+class Pools {
+ public:
+  virtual ~Pools() = default;
+  virtual std::optional<Divergence> start(const block_pool::Config& config) = 0;
+  virtual std::optional<Divergence> step(const Command& command, bool want_state) = 0;
+  virtual std::optional<Divergence> finish() = 0;
+  virtual const Observation& seen() const = 0;
+};
+
+class PoolsInLockstep final : public Pools {
+ public:
+  PoolsInLockstep(Implementation<BlockPoolTarget>& expected,
+                  Implementation<BlockPoolTarget>& actual, std::uint32_t state_every)
+      : lockstep_(expected, actual, options_of(state_every)) {}
+
+  std::optional<Divergence> start(const block_pool::Config& config) override {
+    return lockstep_.start(config);
+  }
+  std::optional<Divergence> step(const Command& command, bool want_state) override {
+    return lockstep_.step(command, std::nullopt, want_state);
+  }
+  std::optional<Divergence> finish() override { return lockstep_.finish(); }
+  const Observation& seen() const override { return lockstep_.last_expected(); }
+
+ private:
+  static LockstepOptions options_of(std::uint32_t state_every) {
+    LockstepOptions options;
+    options.state_every = state_every;
+    return options;
+  }
+
+  Lockstep<BlockPoolTarget> lockstep_;
+};
+
+/// One implementation alone. Keeps the first commands if a scenario to keep them in is given.
+class OnePool final : public Pools {
+ public:
+  explicit OnePool(Implementation<BlockPoolTarget>& implementation,
+                   Scenario<BlockPoolTarget>* scenario = nullptr, std::size_t num_kept = 0)
+      : implementation_(implementation), scenario_(scenario), num_kept_(num_kept) {}
+
+  std::optional<Divergence> start(const block_pool::Config& config) override {
+    world_ = BlockPoolTarget::make_world(config);
+    if (scenario_ != nullptr) scenario_->config = config;
+    return alone_failed(implementation_, implementation_.reset(config), num_commands_);
+  }
+
+  std::optional<Divergence> step(const Command& command, bool) override {
+    if (scenario_ != nullptr && scenario_->steps.size() < num_kept_) {
+      scenario_->steps.push_back({command, std::nullopt, {}});
+    }
+    world_.apply(command);
+    auto failure = implementation_.submit(command, world_, Observe::kNumbers);
+    if (!failure) failure = implementation_.collect(seen_);
+    ++num_commands_;
+    return alone_failed(implementation_, failure, num_commands_);
+  }
+
+  std::optional<Divergence> finish() override { return std::nullopt; }
+  const Observation& seen() const override { return seen_; }
+
+ private:
+  Implementation<BlockPoolTarget>& implementation_;
+  Scenario<BlockPoolTarget>* scenario_;
+  std::size_t num_kept_;
+  block_pool::World world_;
+  Observation seen_;
+  std::size_t num_commands_ = 0;
+};
+
+/// One replay: turns requests into commands by what it sees.
+class Replay {
+ public:
+  Replay(const TrafficReplayOptions& options, Pools& pools) : options_(options), pools_(pools) {
+    counts_ = {options.gpu_blocks - 1, 0, 1};
+    result_.peak_referenced = counts_.referenced;
+  }
+
+  /// Stops at the first divergence or after commands_max commands.
+  TrafficReplayResult run(std::span<const MooncakeRequest> requests, std::size_t commands_max,
+                          const TrafficProgressCallback& progress) {
+    commands_max_ = commands_max;
+    const std::size_t num_requests = std::min(requests.size(), options_.requests_max);
+    const std::size_t per_sample =
+        num_requests / std::max<std::uint32_t>(options_.samples_max, 1) + 1;
+    result_.divergence = pools_.start(config_of(options_));
+    for (std::size_t index = 0; index < num_requests && !is_over(); ++index) {
+      const MooncakeRequest& request = requests[index];
+      if (!admit("r" + std::to_string(index), request.hash_ids)) break;
+      ++result_.requests;
+      latest_ms_ = std::max(latest_ms_, request.timestamp_ms);
+      if (result_.requests % per_sample == 0 || result_.requests == num_requests) take_sample();
+      if (progress) progress({result_.requests, num_requests, result_.commands});
+    }
+    while (!running_.empty() && end_oldest(/*want_state=*/running_.size() == 1)) {
+    }
+    if (!result_.divergence) result_.divergence = pools_.finish();
+    return std::move(result_);
+  }
+
+ private:
+  bool is_over() const {
+    return result_.divergence.has_value() || result_.commands >= commands_max_;
+  }
+
+  /// Sends one command; false ends the replay.
+  bool send(const Command& command, bool want_state = false) {
+    if (is_over()) return false;
+    const std::size_t step = result_.commands++;
+    result_.divergence = pools_.step(command, want_state);
+    if (result_.divergence) return false;
+    const Observation& seen = pools_.seen();
+    if (seen.error != ErrorCode::kNone) {
+      return refuse(step, "error", "none", std::string(to_text(seen.error)));
+    }
+    counts_ = {seen.num_empty, seen.num_cached, seen.num_referenced};
+    result_.peak_referenced = std::max(result_.peak_referenced, counts_.referenced);
+    return true;
+  }
+
+  /// An answer that no pool may give to well-formed traffic. Only an implementation that runs alone
+  /// gets here: in lockstep the invariants are there before.
+  bool refuse(std::size_t step, std::string field, std::string expected, std::string actual) {
+    Divergence divergence;
+    divergence.step = step;
+    divergence.oracle = "traffic";
+    divergence.field = std::move(field);
+    divergence.expected = std::move(expected);
+    divergence.actual = std::move(actual);
+    divergence.message = "the traffic asks only for what a pool has to grant";
+    result_.divergence = std::move(divergence);
+    return false;
+  }
+
+  bool has_blocks(std::size_t num_blocks) {
+    const auto& blocks = pools_.seen().blocks;
+    const std::size_t found = blocks.has_value() ? blocks->size() : 0;
+    if (found == num_blocks) return true;
+    return refuse(result_.commands - 1, "blocks", std::to_string(num_blocks) + " blocks",
+                  std::to_string(found) + " blocks");
+  }
+
+  bool admit(const std::string& name, const std::vector<std::uint32_t>& hash_ids) {
+    if (hash_ids.empty()) return true;
+    if (hash_ids.size() > options_.gpu_blocks - 1) {
+      ++result_.too_large;
+      return true;
+    }
+    while (running_.size() >= options_.concurrency) {
+      if (!end_oldest()) return false;
+    }
+    DeclareRequest declared;
+    declared.id = name;
+    declared.tokens = hash_ids;
+    if (!send(std::move(declared))) return false;
+
+    std::vector<BlockId> blocks;
+    if (!look_up(name, hash_ids.size(), blocks)) return false;
+    const auto num_hits = static_cast<std::uint32_t>(blocks.size());
+    if (num_hits > 0 && !send(Touch{blocks})) return false;
+    const auto num_new = static_cast<std::uint32_t>(hash_ids.size()) - num_hits;
+    if (num_new > 0) {
+      if (!take_new(num_new, blocks)) return false;
+      CacheFullBlocks cached;
+      cached.request = name;
+      cached.blocks = blocks;
+      cached.num_cached_blocks = num_hits;
+      cached.num_full_blocks = num_hits + num_new;
+      cached.block_size = kBlockSize;
+      cached.group = kGroup;
+      if (!send(std::move(cached))) return false;
+    }
+    result_.blocks += hash_ids.size();
+    result_.hits += num_hits;
+    FreeBlocks end;
+    end.blocks.assign(blocks.rbegin(), blocks.rend());
+    running_.push_back(std::move(end));
+    return !options_.enable_kv_cache_events || send(TakeEvents{});
+  }
+
+  /// Finds the blocks of the longest cached prefix.
+  bool look_up(const std::string& name, std::size_t num_blocks, std::vector<BlockId>& blocks) {
+    GetCachedBlock lookup;
+    lookup.request = name;
+    lookup.block_size = kBlockSize;
+    lookup.groups = {kGroup};
+    Command command = std::move(lookup);
+    for (std::size_t index = 0; index < num_blocks; ++index) {
+      std::get<GetCachedBlock>(command).index = static_cast<std::uint32_t>(index);
+      if (!send(command)) return false;
+      const Observation& seen = pools_.seen();
+      if (!seen.hit.has_value()) {
+        return refuse(result_.commands - 1, "hit", "true or false", "none");
+      }
+      if (!*seen.hit) return true;
+      if (!has_blocks(1)) return false;
+      blocks.push_back(seen.blocks->front());
+    }
+    return true;
+  }
+
+  /// Appends new blocks; the hits are touched already, so ending older requests cannot lose them.
+  bool take_new(std::uint32_t num_new, std::vector<BlockId>& blocks) {
+    while (counts_.empty + counts_.cached < num_new && !running_.empty()) {
+      if (!end_oldest()) return false;
+    }
+    const std::uint32_t num_cached = counts_.cached;
+    if (!send(GetNewBlocks{num_new}) || !has_blocks(num_new)) return false;
+    result_.evictions += num_cached - std::min(counts_.cached, num_cached);
+    const std::vector<BlockId>& new_blocks = *pools_.seen().blocks;
+    blocks.insert(blocks.end(), new_blocks.begin(), new_blocks.end());
+    return true;
+  }
+
+  bool end_oldest(bool want_state = false) {
+    if (!send(running_.front(), want_state)) return false;
+    running_.pop_front();
+    return true;
+  }
+
+  void take_sample() {
+    result_.samples.push_back(
+        {result_.requests, latest_ms_, counts_, result_.blocks, result_.hits, result_.evictions});
+  }
+
+  const TrafficReplayOptions& options_;
+  Pools& pools_;
+  std::size_t commands_max_ = SIZE_MAX;
+  std::deque<Command> running_;  ///< what ends each running request, oldest first
+  BlockCounts counts_;           ///< after the last command
+  std::uint64_t latest_ms_ = 0;
+  TrafficReplayResult result_;
+};
+
+}  // namespace
+
+block_pool::Config config_of(const TrafficReplayOptions& options) {
+  block_pool::Config config;
+  config.num_gpu_blocks = options.gpu_blocks;
+  config.enable_caching = true;
+  config.enable_kv_cache_events = options.enable_kv_cache_events;
+  config.hash_block_size = kBlockSize;
+  config.hash_algorithm = options.hash_algorithm;
+  config.profile = options.profile;
+  return config;
+}
+
+std::optional<InputError> validate(const TrafficReplayOptions& options) {
+  const auto at_least_one = [](std::string_view name) {
+    return InputError{{}, {}, std::string(name) + "=0", "at least 1"};
+  };
+  if (options.concurrency == 0) return at_least_one("concurrency");
+  if (options.state_every == 0) return at_least_one("state_every");
+  return BlockPoolTarget::validate(config_of(options), {}, {});
+}
+
+double TrafficSample::hit_rate() const { return ratio(hits, blocks); }
+
+double TrafficReplayResult::hit_rate() const { return ratio(hits, blocks); }
+
+TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
+                                   const TrafficReplayOptions& options,
+                                   Implementation<BlockPoolTarget>& expected,
+                                   Implementation<BlockPoolTarget>* actual,
+                                   const TrafficProgressCallback& progress) {
+  KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
+  const auto run = [&](Pools&& pools, std::size_t commands_max,
+                       const TrafficProgressCallback& callback) {
+    return Replay(options, pools).run(requests, commands_max, callback);
+  };
+  TrafficReplayResult result =
+      actual != nullptr
+          ? run(PoolsInLockstep(expected, *actual, options.state_every), SIZE_MAX, progress)
+          : run(OnePool(expected), SIZE_MAX, progress);
+  if (result.divergence) {
+    const std::size_t num_commands = std::min(result.divergence->step + 1, result.commands);
+    Scenario<BlockPoolTarget>& scenario = result.scenario.emplace();
+    run(OnePool(expected, &scenario, num_commands), num_commands, {});
+  }
+  return result;
+}
+
+std::vector<HitRatePoint> hit_rate_curve(std::span<const MooncakeRequest> requests,
+                                         std::span<const std::uint32_t> sizes,
+                                         const TrafficReplayOptions& options,
+                                         Implementation<BlockPoolTarget>& expected,
+                                         Implementation<BlockPoolTarget>* actual,
+                                         const TrafficProgressCallback& progress) {
+  std::vector<HitRatePoint> points;
+  TrafficProgress total;
+  total.requests_total = sizes.size() * std::min(requests.size(), options.requests_max);
+  for (const std::uint32_t size : sizes) {
+    TrafficReplayOptions at_size = options;
+    at_size.gpu_blocks = size;
+    const auto count = [&](const TrafficProgress& here) {
+      if (!progress) return;
+      progress({total.requests_done + here.requests_done, total.requests_total,
+                total.commands + here.commands});
+    };
+    points.push_back({size, replay_traffic(requests, at_size, expected, actual, count)});
+    if (points.back().result.divergence) break;
+    total.requests_done += points.back().result.requests;
+    total.commands += points.back().result.commands;
+  }
+  return points;
+}
+
+}  // namespace kvfence

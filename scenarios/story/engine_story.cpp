@@ -1,0 +1,257 @@
+#include "scenarios/story/engine_story.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "contract/engine/toy_model.h"
+#include "properties/engine/checks.h"
+#include "scenarios/story/story_of_commands.h"
+#include "scenarios/story/story_recorder.h"
+#include "scenarios/story/told_engine.h"
+
+namespace kvfence {
+namespace {
+
+/// Of a step: what it asks of the layers below and gets from them. What the scheduler decides is
+/// told with the pool.
+bool is_told(std::string_view name, std::string_view text) {
+  constexpr std::array<std::string_view, 11> kTold = {
+      "error",   "preempted", "requests_to_flush", "jobs_to_flush",    "advanced",      "ended",
+      "success", "outputs",   "invalid_blocks",    "finished_recving", "completed_jobs"};
+  return text != "[]" && std::find(kTold.begin(), kTold.end(), name) != kTold.end();
+}
+
+/// What requests say and should say, and whose KV a symbol is.
+class Tokens {
+ public:
+  Tokens(std::vector<std::uint32_t> windows, std::uint32_t max_model_len)
+      : windows_(std::move(windows)), max_model_len_(max_model_len) {}
+
+  void add(const engine::AddRequest& command) {
+    sequences_[command.id] = {command.cache_salt, command.tokens};
+    // What it will say if all goes well, whose KV may be there before it is told.
+    std::vector<TokenId> tokens = command.tokens;
+    for (std::uint32_t said = 0; said < command.max_tokens; ++said) {
+      if (tokens.size() >= max_model_len_) break;
+      tokens.push_back(toy_model::sample_without_cache(command.cache_salt, tokens, windows_));
+    }
+    name_symbols(command.id, command.cache_salt, tokens);
+  }
+
+  /// A sentence for the first wrong token of a request: later ones are built on it.
+  std::vector<std::string> wrong_in(const std::vector<scheduler::RequestOutput>& outputs) {
+    std::vector<std::string> wrong;
+    for (const scheduler::RequestOutput& output : outputs) {
+      const auto found = sequences_.find(output.request);
+      if (found == sequences_.end()) continue;
+      Sequence& sequence = found->second;
+      for (const TokenId token : output.tokens) {
+        if (sequence.is_wrong) break;
+        const TokenId expected =
+            toy_model::sample_without_cache(sequence.cache_salt, sequence.tokens, windows_);
+        if (token != expected) {
+          const std::string said =
+              token == toy_model::kDisagreement
+                  ? "the ranks do not agree on what " + output.request + " says"
+                  : output.request + " says " + std::to_string(token);
+          wrong.push_back(said + "; without a cache it says " + std::to_string(expected));
+          sequence.is_wrong = true;
+        }
+        sequence.tokens.push_back(token);
+      }
+    }
+    return wrong;
+  }
+
+  /// "A:0..1 B:2": runs of tokens, where each stands in its request.
+  StoryContent content_of(const engine::KVPage& page, bool is_gpu, std::size_t command) const {
+    StoryContent content{.page = {page.rank, is_gpu, page.number}, .command = command};
+    const std::vector<std::uint32_t>& symbols = page.symbols;
+    bool is_nothing = true;
+    for (std::size_t at = 0; at < symbols.size();) {
+      std::size_t end = at + 1;
+      while (end < symbols.size() && goes_on(symbols[end - 1], symbols[end])) ++end;
+      content.text += (at == 0 ? "" : " ") + name_of(symbols[at], end - at);
+      is_nothing &= symbols[at] == toy_model::kUnwritten;
+      content.is_torn |= symbols[at] != toy_model::kUnwritten && !names_.contains(symbols[at]);
+      at = end;
+    }
+    if (is_nothing) content.text = "nothing";
+    if (content.is_torn) content.meaning = "not all of it is the KV of a request's token";
+    return content;
+  }
+
+ private:
+  struct Sequence {
+    std::optional<std::string> cache_salt;
+    std::vector<TokenId> tokens;
+    bool is_wrong = false;
+  };
+  struct Name {
+    std::string request;
+    std::size_t position = 0;
+    std::size_t group = 0;
+  };
+
+  void name_symbols(const std::string& request, const std::optional<std::string>& cache_salt,
+                    const std::vector<TokenId>& tokens) {
+    const std::vector<engine::Symbol> symbols = toy_model::symbols_of(cache_salt, tokens);
+    for (std::size_t group = 0; group < windows_.size(); ++group) {
+      for (std::size_t at = 0; at < symbols.size(); ++at) {
+        const engine::Symbol symbol = toy_model::symbol_of_group(symbols[at], group);
+        // A prefix that several requests share is the first one's.
+        names_.try_emplace(engine::shortened(symbol), Name{request, at, group});
+      }
+    }
+  }
+
+  /// Whether the second is told with the first.
+  bool goes_on(std::uint32_t first, std::uint32_t second) const {
+    const auto a = names_.find(first);
+    const auto b = names_.find(second);
+    if (a == names_.end() || b == names_.end()) return first == second;
+    return a->second.request == b->second.request && a->second.group == b->second.group &&
+           a->second.position + 1 == b->second.position;
+  }
+
+  std::string name_of(std::uint32_t symbol, std::size_t num_tokens) const {
+    if (symbol == toy_model::kUnwritten) return "-";
+    if (symbol == toy_model::kTorn) return "torn";
+    const auto found = names_.find(symbol);
+    if (found == names_.end()) return "wrong";
+    const Name& name = found->second;
+    std::string text = name.request + ":" + std::to_string(name.position);
+    if (num_tokens > 1) text += ".." + std::to_string(name.position + num_tokens - 1);
+    return name.group == 0 ? text : text + "/" + std::to_string(name.group);
+  }
+
+  std::vector<std::uint32_t> windows_;
+  std::size_t max_model_len_;
+  std::map<std::string, Sequence> sequences_;
+  std::map<std::uint32_t, Name> names_;
+};
+
+StoryTransfer transfer_of(const engine::Transfer& transfer, std::uint32_t block_size_factor) {
+  const engine::Copy copy{.gpu_blocks = {transfer.gpu_blocks.begin(), transfer.gpu_blocks.end()},
+                          .cpu_blocks = {transfer.slots.begin(), transfer.slots.end()},
+                          .group_sizes = transfer.group_sizes,
+                          .block_indices = transfer.block_indices};
+  StoryTransfer told{
+      .direction = transfer.store ? worker::Direction::kStore : worker::Direction::kLoad,
+      .job = transfer.job,
+      .request = transfer.request};
+  for (const BlockId block : transfer.gpu_blocks) told.pages.insert({transfer.rank, true, block});
+  for (const std::uint32_t page : engine::cpu_pages_of(copy, block_size_factor)) {
+    told.pages.insert({transfer.rank, false, page});
+  }
+  return told;
+}
+
+class EngineTeller {
+ public:
+  EngineTeller(const Scenario<EngineTarget>& scenario, const EngineSetup& setup, DeviceStory& story)
+      : block_size_factor_(setup.device.block_size_factor),
+        story_(story),
+        tokens_(setup.windows, scenario.config.max_model_len) {}
+
+  void watch(cuda::PlantedEngineOnVirtualDevice& device) {
+    const auto rank = static_cast<std::uint32_t>(recorders_.size());
+    recorders_.push_back(std::make_unique<StoryRecorder>(device, rank, story_));
+  }
+
+  std::string take_in(const engine::Command& command, const engine::Observation& observation) {
+    const std::size_t num_operations = story_.operations.size();
+    // The ranks do nothing to each other: what each did in a command is told in a piece.
+    for (const auto& recorder : recorders_) recorder->take_in();
+    if (observation.error != ErrorCode::kNone) return answer_of(observation, is_told);
+    if (const auto* added = std::get_if<engine::AddRequest>(&command)) tokens_.add(*added);
+    if (std::holds_alternative<engine::Schedule>(command)) planned_.push_back(observation);
+    if (std::holds_alternative<engine::Execute>(command)) name_forwards(num_operations);
+    // A drain goes through the steps that are left.
+    if (std::holds_alternative<engine::Drain>(command)) planned_.clear();
+    if (observation.submitted.has_value()) {
+      for (const engine::Transfer& transfer : *observation.submitted) {
+        recorders_[transfer.rank]->take_in(transfer_of(transfer, block_size_factor_));
+      }
+    }
+    if (observation.outputs.has_value()) {
+      story_.commands.back().wrong_tokens = tokens_.wrong_in(*observation.outputs);
+    }
+    show(*observation.gpu_kv, true);
+    show(*observation.cpu_kv, false);
+    return answer_of(observation, is_told);
+  }
+
+  void finish() {
+    for (const auto& recorder : recorders_) recorder->finish();
+  }
+
+ private:
+  /// Whose step the forwards are that were enqueued since.
+  void name_forwards(std::size_t first_operation) {
+    if (planned_.empty()) return;
+    std::string requests;
+    for (const scheduler::ScheduledRequest& entry : *planned_.front().scheduled) {
+      requests += (requests.empty() ? "" : ", ") + entry.request;
+    }
+    planned_.pop_front();
+    for (std::size_t at = first_operation; at < story_.operations.size(); ++at) {
+      StoryOperation& operation = story_.operations[at];
+      if (operation.lane.stream == StoryStream::kCompute) operation.requests = requests;
+    }
+  }
+
+  void show(const engine::KVPages& pages, bool is_gpu) {
+    const std::size_t command = story_.commands.size() - 1;
+    for (const engine::KVPage& page : pages.list()) {
+      recorders_[page.rank]->show(tokens_.content_of(page, is_gpu, command));
+    }
+  }
+
+  std::uint32_t block_size_factor_;
+  DeviceStory& story_;
+  Tokens tokens_;
+  std::vector<std::unique_ptr<StoryRecorder>> recorders_;  ///< by rank
+  std::deque<engine::Observation> planned_;                ///< steps that are not executed
+};
+
+}  // namespace
+
+DeviceStory tell_engine(const Scenario<EngineTarget>& scenario, const std::string& planted_bug) {
+  engine::Config config = scenario.config;
+  config.tokens_only = false;
+  const Parsed<EngineSetup> setup = make_engine_setup(config);
+  KVFENCE_CHECK(setup, "a story for a configuration that was not validated");
+  DeviceStory story{.subject = "engine",
+                    .content_example = "A:0..1",
+                    .content_meaning = "the KV of A's tokens 0 and 1",
+                    .num_ranks = config.world_size,
+                    .file = scenario.file,
+                    .comments = scenario.comments,
+                    .config = print(config_line<EngineTarget>(scenario.config)),
+                    .planted_bug = planted_bug};
+  EngineTeller teller(scenario, *setup, story);  // outlives the devices
+  const auto told = make_told_engine(
+      planted_bug, [&](cuda::PlantedEngineOnVirtualDevice& device) { teller.watch(device); });
+  tell_commands<EngineTarget>(
+      scenario, config, *told, story,
+      [&](const engine::Command& command, const engine::Observation& observation) {
+        return teller.take_in(command, observation);
+      });
+  teller.finish();
+  story.difference = difference_of<EngineTarget>(scenario, planted_bug);
+  return story;
+}
+
+}  // namespace kvfence

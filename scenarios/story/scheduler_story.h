@@ -1,0 +1,21 @@
+#pragma once
+
+/// What a scheduler answered, as a reader wants it: who ran with how many tokens, who came, went
+/// and loads.
+
+#include <string>
+#include <vector>
+
+#include "contract/scheduler/scheduler_target.h"
+
+namespace kvfence {
+
+/// Lines of an answer, each about one thing; none where nothing happened.
+///
+///     -> ran A 4, B 1+2 drafts, C 3 of a longer prompt
+///        new A behind 2 tokens; resumed B; preempted D; finished E
+///        loads F 8 async
+///     -> told A [5 7], B [2] finished_stopped
+std::vector<std::string> story_of(const scheduler::Observation& observation);
+
+}  // namespace kvfence

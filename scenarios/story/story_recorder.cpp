@@ -1,0 +1,237 @@
+#include "scenarios/story/story_recorder.h"
+
+#include <algorithm>
+
+#include "contract/core/check.h"
+#include "cuda/virtual/findings.h"
+
+namespace kvfence {
+
+using virtual_device::Access;
+using virtual_device::Actor;
+using virtual_device::Race;
+using virtual_device::StoryEntry;
+
+void StoryRecorder::take_in() {
+  for (; num_taken_ < raw_.entries.size(); ++num_taken_) take_in(raw_.entries[num_taken_]);
+}
+
+void StoryRecorder::take_in(StoryTransfer transfer) {
+  submitted_.push_back({.told = std::move(transfer), .command = story_.commands.size() - 1});
+}
+
+void StoryRecorder::show(const StoryContent& content) {
+  const auto [known, is_new] = contents_.try_emplace(content.page, content.text);
+  const std::string before = std::exchange(known->second, content.text);
+  if (is_new || before != content.text) story_.contents.push_back(content);
+}
+
+void StoryRecorder::finish() {
+  name_operations();
+  for (const Race& race : device_.races()) add_race(race);
+  for (const virtual_device::Misuse& misuse : device_.misuses()) {
+    const std::string text = virtual_device::to_text(misuse);
+    story_.misuses.push_back(text.substr(text.find(": ") + 2));
+  }
+}
+
+StoryLane StoryRecorder::lane_of_stream(Actor actor) const {
+  const auto stream = stream_of_(actor);
+  if (!stream) return kHostLane;
+  return {static_cast<StoryStream>(static_cast<std::size_t>(*stream) + 1), rank_};
+}
+
+std::vector<StoryPage> StoryRecorder::pages_in(std::uintptr_t begin, std::uintptr_t end) const {
+  std::vector<StoryPage> pages;
+  for (const cuda::PageName& page : pages_in_(begin, end)) {
+    add_page(pages, {rank_, page.is_gpu, page.number});
+  }
+  return pages;
+}
+
+void StoryRecorder::take_in(const StoryEntry& entry) {
+  const std::pair key(entry.stream, entry.time);
+  switch (entry.kind) {
+    case StoryEntry::Kind::kAccess:
+      if (entry.stream == virtual_device::kHost) return take_in_host_access(entry);
+      pending_.push_back(entry.access);
+      return;
+    case StoryEntry::Kind::kEnqueued:
+      return take_in_operation(entry);
+    case StoryEntry::Kind::kStarted:
+      if (operations_.contains(key)) story_.operations[operations_[key]].started = story_.end++;
+      return;
+    case StoryEntry::Kind::kEnded:
+      if (operations_.contains(key)) story_.operations[operations_[key]].ended = story_.end++;
+      return;
+    case StoryEntry::Kind::kRecorded:
+      return take_in_mark(entry, StoryMark::Kind::kRecorded);
+    case StoryEntry::Kind::kWaits:
+      return take_in_mark(entry, StoryMark::Kind::kWaits);
+    case StoryEntry::Kind::kHostSaw:
+      return take_in_mark(entry, StoryMark::Kind::kHostSaw);
+  }
+}
+
+void StoryRecorder::take_in_operation(const StoryEntry& entry) {
+  StoryOperation operation{.lane = lane_of_stream(entry.stream),
+                           .function = virtual_device::to_text(entry.function),
+                           .enqueued = story_.end++};
+  Own own{.operation = story_.operations.size(), .command = story_.commands.size() - 1};
+  for (const Access& access : std::exchange(pending_, {})) {
+    for (const StoryPage& page : pages_in(access.begin, access.end)) {
+      add_page(access.is_write ? operation.writes : operation.reads, page);
+    }
+    if (access.is_write) own.written.insert(access.begin);
+    operation.reads_out_of_order |= access.is_out_of_order;
+  }
+  operations_[{entry.stream, entry.time}] = own.operation;
+  story_.operations.push_back(std::move(operation));
+  own_.push_back(std::move(own));
+}
+
+void StoryRecorder::take_in_host_access(const StoryEntry& entry) {
+  host_accesses_[entry.call] = story_.marks.size();
+  story_.marks.push_back({.kind = StoryMark::Kind::kHostAccess,
+                          .moment = story_.end++,
+                          .function = virtual_device::to_text(entry.function),
+                          .pages = pages_in(entry.access.begin, entry.access.end),
+                          .is_write = entry.access.is_write});
+}
+
+void StoryRecorder::take_in_mark(const StoryEntry& entry, StoryMark::Kind kind) {
+  StoryMark mark{.kind = kind,
+                 .lane = lane_of_stream(entry.stream),
+                 .moment = story_.end++,
+                 .event = entry.event,
+                 .function = virtual_device::to_text(entry.function)};
+  // The last work of the moment's stream; waits are work of the stream, but no operations.
+  const auto after = operations_.upper_bound({entry.moment.stream, entry.moment.time});
+  if (after != operations_.begin() && std::prev(after)->first.first == entry.moment.stream) {
+    mark.operation = std::prev(after)->second;
+  }
+  story_.marks.push_back(std::move(mark));
+}
+
+/// The virtual device knows no jobs: an operation belongs to the first transfer of its direction,
+/// from the one of the operation before it on, that has its pages and has not written them yet. If
+/// it touches what no transfer should, to the first of its command that has none.
+StoryRecorder::Submitted* StoryRecorder::submitted_of(const Own& own, std::size_t& cursor) {
+  const StoryOperation& operation = story_.operations[own.operation];
+  const auto direction = operation.lane.stream == StoryStream::kLoad ? worker::Direction::kLoad
+                                                                     : worker::Direction::kStore;
+  for (std::size_t at = cursor; at < submitted_.size(); ++at) {
+    Submitted& transfer = submitted_[at];
+    const auto has = [&](const StoryPage& page) { return transfer.told.pages.contains(page); };
+    if (transfer.told.direction != direction ||
+        !std::all_of(operation.reads.begin(), operation.reads.end(), has) ||
+        !std::all_of(operation.writes.begin(), operation.writes.end(), has)) {
+      continue;
+    }
+    const bool is_again =
+        std::any_of(own.written.begin(), own.written.end(),
+                    [&](std::uintptr_t address) { return transfer.written.contains(address); });
+    if (is_again) continue;
+    cursor = at;
+    return &transfer;
+  }
+  for (Submitted& transfer : submitted_) {
+    const bool is_next = transfer.told.direction == direction && transfer.command == own.command &&
+                         transfer.operations.empty();
+    if (is_next) return &transfer;
+  }
+  return nullptr;
+}
+
+void StoryRecorder::name_operations() {
+  const std::string suffix = rank_ == 0 ? "" : " r" + std::to_string(rank_);
+  std::size_t num_forwards = 0;
+  std::size_t cursors[worker::kNumDirections] = {};
+  for (const Own& own : own_) {
+    StoryOperation& operation = story_.operations[own.operation];
+    if (operation.lane.stream == StoryStream::kCompute) {
+      operation.name = "forward " + std::to_string(++num_forwards) + suffix;
+      continue;
+    }
+    const auto direction = operation.lane.stream == StoryStream::kLoad ? worker::Direction::kLoad
+                                                                       : worker::Direction::kStore;
+    operation.name = std::string(worker::to_text(direction)) + suffix;
+    Submitted* const found = submitted_of(own, cursors[static_cast<std::size_t>(direction)]);
+    if (!found) continue;
+    found->written.insert(own.written.begin(), own.written.end());
+    found->operations.push_back(own.operation);
+  }
+  for (const Submitted& transfer : submitted_) {
+    std::size_t part = 0;
+    for (const std::size_t index : transfer.operations) {
+      StoryOperation& operation = story_.operations[index];
+      operation.requests = transfer.told.request;
+      operation.name = std::string(worker::to_text(transfer.told.direction)) + " " +
+                       std::to_string(transfer.told.job);
+      if (transfer.operations.size() > 1) operation.name += "." + std::to_string(++part);
+      operation.name += suffix;
+    }
+  }
+}
+
+StoryParty StoryRecorder::party_of(const Access& access) {
+  StoryParty party{.is_write = access.is_write};
+  if (access.actor == virtual_device::kHost) {
+    const auto found = host_accesses_.find(access.call);
+    if (found == host_accesses_.end()) return party;
+    party.mark = found->second;
+    story_.marks[found->second].is_racing = true;
+    return party;
+  }
+  const auto found = operations_.find({access.actor, access.time});
+  KVFENCE_CHECK(found != operations_.end(), "a race of work that was never enqueued");
+  party.operation = found->second;
+  story_.operations[found->second].is_racing = true;
+  return party;
+}
+
+void StoryRecorder::add_race(const Race& found) {
+  StoryRace race{.first = party_of(found.first), .second = party_of(found.second)};
+  const std::uintptr_t base = found.first.begin - found.first_begin;
+  race.pages = pages_in(base + found.begin, base + found.end);
+  const StoryParty& second = race.second;
+  if (second.operation) race.moment = story_.operations[*second.operation].enqueued;
+  if (second.mark) race.moment = story_.marks[*second.mark].moment;
+  race.missing = missing_of(race, found);
+  // A pair races in each tensor, and for each entry of a batch: one race of the story.
+  for (StoryRace& other : story_.races) {
+    const auto same = [](const StoryParty& a, const StoryParty& b) {
+      return a.operation == b.operation && a.mark == b.mark && a.is_write == b.is_write;
+    };
+    if (!same(other.first, race.first) || !same(other.second, race.second)) continue;
+    if (other.pages.empty() != race.pages.empty()) continue;
+    for (const StoryPage& page : race.pages) add_page(other.pages, page);
+    if (!other.pages.empty()) other.memory = kvfence::to_text(other.pages);
+    return;
+  }
+  race.memory = race.pages.empty() ? "pinned memory of descriptors" : kvfence::to_text(race.pages);
+  story_.races.push_back(std::move(race));
+}
+
+std::string StoryRecorder::missing_of(const StoryRace& race, const Race& found) const {
+  const std::string first = name_of(story_, race.first);
+  const std::string second = name_of(story_, race.second);
+  if (race.first.operation && race.first.operation == race.second.operation) {
+    return "The entries of one batch run in any order.";
+  }
+  if (found.first.is_out_of_order || found.second.is_out_of_order) {
+    return "The order in the stream, which a wait gives, holds for writes alone: with "
+           "cudaMemcpySrcAccessOrderAny a source may be read at any time from the call on.";
+  }
+  if (race.second.mark) {
+    return "Neither a query nor a wait has told the host that " + first + " is over.";
+  }
+  if (race.first.mark) return "The host's access is ordered by no call with " + second + ".";
+  const StoryLane from = lane_of(story_, race.first);
+  const StoryLane to = lane_of(story_, race.second);
+  return "No event recorded in the " + kvfence::to_text(from) + " stream behind " + first +
+         " was waited for in the " + kvfence::to_text(to) + " stream before " + second +
+         ", and the host has not seen " + first + " end.";
+}
+
+}  // namespace kvfence

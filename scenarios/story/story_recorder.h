@@ -1,0 +1,101 @@
+#pragma once
+
+/// Makes a DeviceStory out of what virtual devices have written down: a recorder a device, all in
+/// one story, whose `end` counts the moments.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/worker/worker.h"
+#include "cuda/worker/page_name.h"
+#include "cuda/virtual/device.h"
+#include "cuda/virtual/story.h"
+#include "scenarios/story/device_story.h"
+
+namespace kvfence {
+
+/// A transfer that a device accepted.
+struct StoryTransfer {
+  worker::Direction direction = worker::Direction::kStore;
+  std::uint32_t job = 0;
+  std::string request = {};        ///< whose; may be empty
+  std::set<StoryPage> pages = {};  ///< that it should touch
+};
+
+/// Devices of a rank give it stream_of, pages_in, device and set_story
+/// (cuda/worker/worker_on_virtual_device.h). Both outlive neither it nor the story.
+class StoryRecorder {
+ public:
+  template <class RankDevice>
+  StoryRecorder(RankDevice& of_rank, std::uint32_t rank, DeviceStory& story)
+      : rank_(rank),
+        story_(story),
+        device_(of_rank.device()),
+        stream_of_([&of_rank](virtual_device::Actor actor) { return of_rank.stream_of(actor); }),
+        pages_in_([&of_rank](std::uintptr_t begin, std::uintptr_t end) {
+          return of_rank.pages_in(begin, end);
+        }) {
+    of_rank.set_story(&raw_);
+  }
+  StoryRecorder(const StoryRecorder&) = delete;
+  StoryRecorder& operator=(const StoryRecorder&) = delete;
+
+  std::uint32_t rank() const { return rank_; }
+  /// What the device did since the last time, as part of the story's last command.
+  void take_in();
+  /// Transfers in the order in which they were accepted, in the story's last command.
+  void take_in(StoryTransfer transfer);
+  /// If it is not what the page held. text: "nothing" where nobody has written.
+  void show(const StoryContent& content);
+  /// Names the operations, and adds races and misuses. Once, behind the last command.
+  void finish();
+
+ private:
+  struct Submitted {
+    StoryTransfer told;
+    std::size_t command = 0;
+    std::set<std::uintptr_t> written = {};  ///< by the operations found to be its own
+    std::vector<std::size_t> operations = {};
+  };
+  struct Own {
+    std::size_t operation = 0;  ///< of the story
+    std::size_t command = 0;
+    std::set<std::uintptr_t> written = {};  ///< where
+  };
+
+  StoryLane lane_of_stream(virtual_device::Actor actor) const;
+  std::vector<StoryPage> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
+  void take_in(const virtual_device::StoryEntry& entry);
+  void take_in_operation(const virtual_device::StoryEntry& entry);
+  void take_in_host_access(const virtual_device::StoryEntry& entry);
+  void take_in_mark(const virtual_device::StoryEntry& entry, StoryMark::Kind kind);
+  void name_operations();
+  Submitted* submitted_of(const Own& own, std::size_t& cursor);
+  StoryParty party_of(const virtual_device::Access& access);
+  void add_race(const virtual_device::Race& found);
+  std::string missing_of(const StoryRace& race, const virtual_device::Race& found) const;
+
+  std::uint32_t rank_;
+  DeviceStory& story_;
+  const virtual_device::Device& device_;
+  std::function<std::optional<worker::Stream>(virtual_device::Actor)> stream_of_;
+  std::function<std::vector<cuda::PageName>(std::uintptr_t, std::uintptr_t)> pages_in_;
+  virtual_device::Story raw_;
+  std::size_t num_taken_ = 0;
+  std::vector<virtual_device::Access> pending_;  ///< of the operation to be enqueued
+  /// By stream, then in order: which of the story's.
+  std::map<std::pair<virtual_device::Actor, virtual_device::Time>, std::size_t> operations_;
+  std::vector<Own> own_;                                ///< in the order of their calls
+  std::map<std::uint64_t, std::size_t> host_accesses_;  ///< by call
+  std::vector<Submitted> submitted_;
+  std::map<StoryPage, std::string> contents_;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,111 @@
+#include "scenarios/story/worker_story.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "contract/core/check.h"
+#include "cuda/worker/planted_worker_bugs.h"
+#include "cuda/worker/worker_on_virtual_device.h"
+#include "properties/worker/checks.h"
+#include "properties/worker/driver.h"
+#include "scenarios/story/story_of_commands.h"
+#include "scenarios/story/story_recorder.h"
+
+namespace kvfence {
+namespace {
+
+using cuda::PlantedWorkersOnVirtualDevices;
+
+cuda::PlantedWorkerBug bug_of(const std::string& name) {
+  if (name.empty()) return cuda::PlantedWorkerBug::kNone;
+  for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
+    if (info.name == name) return info.bug;
+  }
+  KVFENCE_CHECK(false, "a planted bug that the worker does not have");
+  return cuda::PlantedWorkerBug::kNone;
+}
+
+StoryContent content_of(const worker::Page& page, bool is_gpu, std::size_t command) {
+  StoryContent content{.page = {0, is_gpu, page.number}, .command = command};
+  if (page.torn) {
+    content.text = "torn";
+    content.meaning = "parts of several writes, or none";
+    content.is_torn = true;
+  } else if (page.undefined) {
+    content.text = "undefined";
+    content.meaning = "a write of it may be under way";
+  } else if (page.generation == 0) {
+    content.text = "nothing";
+  } else {
+    const std::string generation = std::to_string(page.generation);
+    content.text = std::to_string(page.of_block) + "g" + generation;
+    content.meaning =
+        "what forward " + generation + " wrote into GPU block " + std::to_string(page.of_block);
+  }
+  return content;
+}
+
+StoryTransfer transfer_of(const worker::TransferAsync& command, std::uint32_t block_size_factor) {
+  const worker::Transfer transfer{.gpu_blocks = command.gpu_blocks,
+                                  .cpu_blocks = command.cpu_blocks,
+                                  .block_index = command.block_index};
+  StoryTransfer told{.direction = *worker::direction_from_text(command.direction),
+                     .job = command.job};
+  for (const std::uint32_t block : command.gpu_blocks) told.pages.insert({0, true, block});
+  for (const std::uint32_t page : worker::cpu_pages_of(transfer, block_size_factor)) {
+    told.pages.insert({0, false, page});
+  }
+  return told;
+}
+
+bool is_told(std::string_view name, std::string_view text) {
+  const bool is_empty_list = text == "[]" && name == "seen";
+  return !is_empty_list;
+}
+
+}  // namespace
+
+DeviceStory tell_worker(const Scenario<WorkerTarget>& scenario, const std::string& planted_bug) {
+  DeviceStory story{.subject = "worker",
+                    .content_example = "0g1",
+                    .content_meaning = "what forward 1 wrote into GPU block 0",
+                    .file = scenario.file,
+                    .comments = scenario.comments,
+                    .config = print(config_line<WorkerTarget>(scenario.config)),
+                    .planted_bug = planted_bug};
+  std::optional<StoryRecorder> recorder;  // outlives the devices
+  std::uint32_t block_size_factor = 1;
+  const cuda::PlantedWorkerInstrumentation bug{bug_of(planted_bug)};
+  auto make_worker = [&](const worker::Options& options) {
+    auto made = std::make_unique<PlantedWorkersOnVirtualDevices>(options, bug);
+    recorder.emplace(made->rank(0), 0U, story);
+    block_size_factor = options.block_size_factor;
+    return made;
+  };
+  WorkerDriver<PlantedWorkersOnVirtualDevices, decltype(make_worker)> driver("worker", make_worker);
+  const auto take_in = [&](const worker::Command& command, const worker::Observation& observation) {
+    recorder->take_in();
+    const auto* transfer = std::get_if<worker::TransferAsync>(&command);
+    if (transfer && observation.error == ErrorCode::kNone) {
+      recorder->take_in(transfer_of(*transfer, block_size_factor));
+    }
+    const std::size_t at = story.commands.size() - 1;
+    for (const worker::Page& page : *observation.gpu_pages) {
+      if (page.rank == 0) recorder->show(content_of(page, true, at));
+    }
+    for (const worker::Page& page : *observation.cpu_pages) {
+      if (page.rank == 0) recorder->show(content_of(page, false, at));
+    }
+    return answer_of(observation, is_told);
+  };
+  tell_commands<WorkerTarget>(scenario, scenario.config, driver, story, take_in);
+  recorder->finish();
+  story.difference = difference_of<WorkerTarget>(scenario, planted_bug);
+  return story;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,142 @@
+// Goal: the story says what the device did, and which accesses race; its page and its trace are
+// well-formed and show the same races.
+// Method: a whole text; each scenario of cases/worker/races/ with its planted bug and without; a
+// checker of XML; flows matched with the slices that they join.
+
+#include "scenarios/story/worker_story.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "scenarios/story/story_test_rig.h"
+
+namespace kvfence {
+namespace {
+
+/// A store that nobody waits for reads the block of the next owner.
+constexpr std::string_view kPreempted = R"(# A store of a preempted request.
+target worker
+config num_gpu_blocks=1 num_cpu_blocks=1
+forward writes=[0]
+transfer_async job=1 direction=store gpu_blocks=[0] cpu_blocks=[0]
+wait jobs=[1]
+get_finished
+forward writes=[0]
+advance stream=compute
+advance stream=compute
+advance stream=store
+)";
+
+TEST(WorkerStory, TellsARace) {
+  const DeviceStory story =
+      tell_worker(parsed<WorkerTarget>(kPreempted, "a.kvs"), "wait_returns_at_once");
+  EXPECT_EQ(story_text(story),
+            R"(The device, the worker with wait_returns_at_once
+      > begins   < is over   ! takes part in a race   0g1 what forward 1 wrote into GPU block 0
+
+0     forward writes=[0]
+      host     enqueues forward 1 (launch): writes GPU 0
+1     transfer_async job=1 direction=store gpu_blocks=[0] cpu_blocks=[0]
+2     wait jobs=[1]
+      compute  records event 0 behind forward 1
+      store    waits for event 0: forward 1
+    ! host     enqueues store 1 (cudaMemcpyBatchAsync): reads GPU 0, writes CPU 0
+      store    records event 0 behind store 1
+3     get_finished
+      -> finished_jobs=[(finished job=1 direction=store)]
+4     forward writes=[0]
+    ! host     enqueues forward 2 (launch): writes GPU 0
+    ! race 1: store 1 and forward 2
+5     advance stream=compute
+      compute  > forward 1
+      compute  < forward 1
+      pages    GPU 0 = 0g1
+      -> advanced=true
+6     advance stream=compute
+    ! compute  > forward 2
+    ! compute  < forward 2
+      pages    GPU 0 = 0g2
+      -> advanced=true
+7     advance stream=store
+    ! store    > store 1
+    ! store    < store 1
+      pages    CPU 0 = 0g2
+      -> advanced=true
+
+! race 1  store 1 (store stream) reads GPU 0,
+          forward 2 (compute stream) writes GPU 0,
+          unordered.
+          No event recorded in the store stream behind store 1 was waited for in the compute stream before forward 2, and the host has not seen store 1 end.
+)");
+}
+
+TEST(WorkerStory, TellsThatAllIsOrdered) {
+  const DeviceStory story = tell_worker(parsed<WorkerTarget>(kPreempted, "a.kvs"), "");
+  EXPECT_FALSE(story.difference);
+  EXPECT_TRUE(story.races.empty());
+  const std::string text = story_text(story);
+  EXPECT_NE(text.find("host     sees the end of store 1 (cudaEventSynchronize)\n"), text.npos)
+      << text;
+  EXPECT_NE(text.find("CPU 0 = 0g1"), text.npos) << text;
+  EXPECT_NE(text.find("\nEvery two accesses to the same bytes, one a write, are ordered.\n"),
+            text.npos);
+}
+
+TEST(WorkerStory, NamesTheCopiesOfTwoEqualTransfersApart) {
+  const DeviceStory story = tell_worker(parsed<WorkerTarget>("target worker\n"
+                                                             "config path=looped num_gpu_blocks=1\n"
+                                                             "transfer_async job=7 direction=load "
+                                                             "gpu_blocks=[0] cpu_blocks=[0]\n"
+                                                             "transfer_async job=8 direction=load "
+                                                             "gpu_blocks=[0] cpu_blocks=[0]\n",
+                                                             "a.kvs"),
+                                        "");
+  std::vector<std::string> names;
+  for (const StoryOperation& operation : story.operations) {
+    names.push_back(operation.name);
+    EXPECT_EQ(operation.started, kNever);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"load 7.1", "load 7.2", "load 8.1", "load 8.2"}));
+}
+
+TEST(WorkerStory, EachRaceIsRedWithItsBugAndNotWithout) {
+  const std::vector<RaceFile<WorkerTarget>> files = race_files<WorkerTarget>(KVFENCE_RACES_DIR);
+  EXPECT_GE(files.size(), 12U);
+  std::size_t num_with_races = 0;
+  for (const RaceFile<WorkerTarget>& file : files) {
+    const DeviceStory clean = tell_worker(file.scenario, "");
+    EXPECT_TRUE(clean.races.empty() && clean.misuses.empty() && !clean.difference) << file.name;
+    const DeviceStory story = tell_worker(file.scenario, file.planted_bug);
+    EXPECT_TRUE(story.difference) << file.name;
+    num_with_races += !story.races.empty();
+    for (const StoryRace& race : story.races) {
+      EXPECT_TRUE(race.first.is_write || race.second.is_write) << file.name;
+      for (const StoryParty& party : {race.first, race.second}) {
+        EXPECT_NE(party.operation.has_value(), party.mark.has_value()) << file.name;
+      }
+      EXPECT_LT(race.moment, story.end) << file.name;
+    }
+  }
+  // The others are of failures that nobody heard of.
+  EXPECT_EQ(num_with_races + 2, files.size());
+}
+
+TEST(WorkerStory, PagesAreWellFormed) {
+  for (const RaceFile<WorkerTarget>& file : race_files<WorkerTarget>(KVFENCE_RACES_DIR)) {
+    for (const std::string& bug : {std::string(), file.planted_bug}) {
+      EXPECT_EQ(page_fault(tell_worker(file.scenario, bug)), "") << file.name << " " << bug;
+    }
+  }
+}
+
+TEST(WorkerStory, FlowsJoinTheRacingSlices) {
+  for (const RaceFile<WorkerTarget>& file : race_files<WorkerTarget>(KVFENCE_RACES_DIR)) {
+    EXPECT_EQ(trace_fault(tell_worker(file.scenario, file.planted_bug)), "") << file.name;
+  }
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,111 @@
+/// Goal: each race of cases/engine/races/ ends with a token that no run without a cache says, and
+/// those of copies that read a block of somebody else are seen as races first.
+/// Method: the files, with their planted bugs and without, before the token oracle alone and before
+/// the invariants.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "contract/core/scenario.h"
+#include "properties/engine/checks.h"
+#include "properties/core/lockstep.h"
+#include "scenarios/command/files.h"
+#include "scenarios/targets/implementations.h"
+
+namespace kvfence {
+namespace {
+
+/// A scenario of cases/engine/races/ and the bug that it names.
+struct RaceFile {
+  std::string name;
+  Scenario<EngineTarget> scenario;
+  std::string planted_bug;
+};
+
+std::vector<RaceFile> race_files() {
+  std::vector<RaceFile> files;
+  const Parsed<std::vector<std::string>> paths = scenario_files({KVFENCE_ENGINE_RACES_DIR});
+  EXPECT_TRUE(paths) << KVFENCE_ENGINE_RACES_DIR;
+  for (const std::string& path : *paths) {
+    const Parsed<Document> document = parse_document(*read_file(path), path);
+    EXPECT_TRUE(document) << document.error().to_text();
+    Parsed<Scenario<EngineTarget>> scenario = scenario_from_document<EngineTarget>(*document, path);
+    EXPECT_TRUE(scenario) << scenario.error().to_text();
+    RaceFile& file = files.emplace_back();
+    file.name = std::filesystem::path(path).stem().string();
+    file.scenario = std::move(*scenario);
+    for (const std::string& comment : file.scenario.comments) {
+      constexpr std::string_view kMark = "Planted bug: ";
+      const std::size_t at = comment.find(kMark);
+      if (at != comment.npos) file.planted_bug = comment.substr(at + kMark.size());
+    }
+  }
+  return files;
+}
+
+/// Whether an implementation says a wrong token; nobody looks at anything else.
+bool says_a_wrong_token(Implementation<EngineTarget>& implementation,
+                        const Scenario<EngineTarget>& scenario) {
+  engine::Config config = scenario.config;
+  config.tokens_only = true;
+  EXPECT_FALSE(implementation.reset(config));
+  engine::World world = EngineTarget::make_world(config);
+  engine::TokenOracle oracle(make_engine_setup(config)->windows);
+  engine::Observation now;
+  for (const auto& step : scenario.steps) {
+    world.apply(step.command);
+    EXPECT_FALSE(implementation.submit(step.command, world, Observe::kNumbers));
+    EXPECT_FALSE(implementation.collect(now));
+    if (oracle.check(step.command, now)) return true;
+  }
+  return false;
+}
+
+/// What the invariants alone say of a planted bug.
+std::string oracle_of(const RaceFile& file) {
+  const auto expected = Implementations<EngineTarget>::make_reference();
+  const auto actual = Implementations<EngineTarget>::make_planted(file.planted_bug);
+  Lockstep<EngineTarget> lockstep(*expected, *actual, {.compare = false});
+  const std::optional<Divergence> found = run_scenario(lockstep, file.scenario);
+  return found ? std::string(found->oracle) : "none";
+}
+
+TEST(EngineRaces, EachEndsWithAWrongToken) {
+  const std::vector<RaceFile> files = race_files();
+  EXPECT_GE(files.size(), 11U);
+  for (const RaceFile& file : files) {
+    const auto planted = Implementations<EngineTarget>::make_planted(file.planted_bug);
+    ASSERT_TRUE(planted) << file.name << ": " << file.planted_bug;
+    EXPECT_TRUE(says_a_wrong_token(*planted, file.scenario)) << file.name;
+    const auto right = Implementations<EngineTarget>::make_optimized();
+    EXPECT_FALSE(says_a_wrong_token(*right, file.scenario)) << file.name;
+  }
+}
+
+TEST(EngineRaces, OfBlocksWithANewOwnerAreSeenAsRacesFirst) {
+  std::size_t num_seen = 0;
+  for (const RaceFile& file : race_files()) {
+    if (file.scenario.config.tokens_only) continue;
+    EXPECT_EQ(oracle_of(file), "nothing_races") << file.name;
+    ++num_seen;
+  }
+  EXPECT_GE(num_seen, 5U);
+}
+
+TEST(EngineRaces, AnotherUsersOutputIsGarbage) {
+  for (const RaceFile& file : race_files()) {
+    if (file.name != "another_users_output") continue;
+    EXPECT_EQ(oracle_of(file), "tokens_as_without_cache");
+    return;
+  }
+  FAIL() << "no such file";
+}
+
+}  // namespace
+}  // namespace kvfence
