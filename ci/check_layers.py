@@ -6,6 +6,8 @@
     L1   reference/   optimized/   cuda/    never each other
     L0   contract/
 
+Within a layer, components stand in an order too (COMPONENTS): optimized/pool knows nothing of optimized/scheduler.
+
 The library targets of CMake cannot do this: all folders share one include root. Exit codes: 0 clean, 1 not.
 """
 
@@ -22,7 +24,8 @@ BELOW_L3 = ("contract", "reference", "optimized", "cuda", "properties")
 
 # The files of properties/ that belong to L3. Only the first three name an implementation's own headers;
 # the other tests there reach implementations through PLUG, as their contract shows them.
-NAME_IMPLEMENTATIONS = ("properties/*_prop_test.cpp", "properties/core/prop_test_support.h", "properties/bench/*")
+NAME_IMPLEMENTATIONS = ("properties/*_prop_test.cpp", "properties/*/prop_test.cpp", "properties/core/prop_test_support.h",
+                        "properties/core/campaign_test_support.h", "properties/bench/*")
 L3 = NAME_IMPLEMENTATIONS + ("properties/*_test.cpp", "fuzz/*", "scenarios/*")
 
 # First match decides: which folders of the repository a file may include.
@@ -36,8 +39,22 @@ MAY_INCLUDE = tuple((pattern, BELOW_L3) for pattern in NAME_IMPLEMENTATIONS) + (
     ("scenarios/*", BELOW_L3 + ("scenarios",)),
 )
 
+# The components of a layer, from below: a room includes those of its layer that stand before it.
+COMPONENTS = ("core", "base", "pool", "eviction", "kv_cache", "offload", "files", "worker", "connectors", "scripted",
+              "scheduler", "tiering", "connectors/*", "engine", "planted")
+ORDERED = ("contract", "reference", "optimized", "properties")
+# What stands in another component's way, each with the reason.
+COMPONENT_EXCEPTIONS = {
+    "contract/core/digest.cpp": "digests are of block hashes, whose library calls stand there",
+    "contract/core/shared_fields.h": "the fields of a request",
+    "contract/scripted/*": "scripted doubles follow the concepts of every component",
+    "contract/tiering/secondary_tier_factory.cpp": "a tier is made from a connector's spec",
+    "contract/connectors/test_connector_library.cpp": "what a test opens",
+    "optimized/base/instrumentation.h": "the planted bugs of every component",
+}
+
 # The exception: where the implementations are plugged together, once for all of L3.
-PLUG = "scenarios/targets/implementations.h"
+PLUG = "scenarios/targets/targets.h"
 
 # Files that need a compiler and nothing else: the standard library is all they may include besides.
 STD_ONLY = ("contract/*.h", "reference/*", "optimized/*")
@@ -80,7 +97,27 @@ def check_include(root, path, quoted, angled):
         return "layer", f'may include {", ".join(allowed) or "nothing"}; found "{quoted}"'
     if quoted.endswith((".cpp", ".cu")):
         return "source-included", f'"{quoted}" is no header'
-    return None
+    return None if test else check_component(path, quoted)
+
+
+def component_of(path):
+    """The place of a file's component in COMPONENTS; None where its layer has no order, or for no component."""
+    layer, _, room = str(pathlib.PurePosixPath(path).parent).partition("/")
+    if layer not in ORDERED:
+        return None
+    known = [place for place, pattern in enumerate(COMPONENTS) if fnmatch.fnmatchcase(room, pattern)]
+    return known[0] if known else None
+
+
+def check_component(path, quoted):
+    """What is wrong with an include within a layer, as check_include."""
+    own, other = component_of(path), component_of(quoted)
+    same_layer = path.split("/")[0] == quoted.split("/")[0]
+    if own is None or other is None or not same_layer or other <= own:
+        return None
+    if any(fnmatch.fnmatchcase(path, pattern) for pattern in COMPONENT_EXCEPTIONS):
+        return None
+    return "component", f'"{quoted}" stands above {pathlib.PurePosixPath(path).parent}: {", ".join(COMPONENTS)}'
 
 
 def check(root, files):

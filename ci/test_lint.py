@@ -76,11 +76,11 @@ LAYER_SAMPLES = {
         ("properties/a_test.cpp", '"optimized/pool.h"', '"contract/core/types.h"'),
         ("properties/a_prop_test.cpp", '"scenarios/run.h"', '"optimized/pool.h"'),
         ("properties/a.h", '"properties/core/prop_test_support.h"', '"properties/core/lockstep.h"'),
-        ("properties/a_test.cpp", '"reference/pool.h"', '"scenarios/targets/implementations.h"'),
-        ("properties/core/prop_test_support.h", '"fuzz/decoder.h"', '"scenarios/targets/implementations.h"'),
+        ("properties/a_test.cpp", '"reference/pool.h"', '"scenarios/targets/targets.h"'),
+        ("properties/core/prop_test_support.h", '"fuzz/decoder.h"', '"scenarios/targets/targets.h"'),
         ("properties/bench/a.cpp", '"fuzz/decoder.h"', '"reference/pool.h"'),
-        ("fuzz/a.cpp", '"scenarios/run.h"', '"scenarios/targets/implementations.h"'),
-        ("properties/b.cpp", '"scenarios/targets/implementations.h"', '"properties/core/lockstep.h"'),
+        ("fuzz/a.cpp", '"scenarios/run.h"', '"scenarios/targets/targets.h"'),
+        ("properties/b.cpp", '"scenarios/targets/targets.h"', '"properties/core/lockstep.h"'),
         ("scenarios/a.cpp", '"fuzz/decoder.h"', '"properties/core/lockstep.h"'),
     ],
     "include-root": [("optimized/a.cpp", '"pool.h"', '"optimized/pool.h"')],
@@ -96,6 +96,10 @@ LAYER_SAMPLES = {
     ],
     "source-included": [("reference/a_test.cpp", '"reference/pool.cpp"', '"reference/pool.h"')],
     "unknown-folder": [("src/a.cpp", "<vector>", None)],
+    "component": [
+        ("optimized/pool/a.h", '"optimized/scheduler/scheduler.h"', '"optimized/base/list.h"'),
+        ("optimized/connectors/a.h", '"optimized/connectors/simple/worker.h"', '"optimized/base/list.h"'),
+    ],
 }
 
 
@@ -104,7 +108,8 @@ class WithTree(unittest.TestCase):
 
     FILES = ("contract/core/types.h", "reference/pool.h", "reference/pool.cpp", "optimized/pool.h",
              "properties/core/lockstep.h", "properties/core/prop_test_support.h", "fuzz/decoder.h", "scenarios/run.h",
-             "scenarios/targets/implementations.h")
+             "scenarios/targets/targets.h", "optimized/base/list.h", "optimized/scheduler/scheduler.h",
+             "optimized/connectors/simple/worker.h")
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

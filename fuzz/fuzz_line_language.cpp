@@ -6,15 +6,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
-#include "contract/core/all_targets.h"
 #include "contract/core/check.h"
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
 #include "fuzz/corpus_goals.h"
-#include "properties/core/all_checks.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence::fuzz {
 namespace {
@@ -31,9 +29,15 @@ void check_error(const InputError& error) {
 }
 
 /// What is a target's to read: commands, observations, scenarios.
-template <class Target>
 class TargetLanguage {
  public:
+  explicit TargetLanguage(const Target& target) : target_(target) {
+    for (std::string_view goal : {"command_read", "command_refused", "observation_read",
+                                  "scenario_read", "scenario_refused"}) {
+      names_.push_back(std::string(target.name) + "_" + std::string(goal));
+    }
+  }
+
   /// Survives the way to text and back, line by line and as a whole.
   void check(const Document& document) {
     for (const Line& line : document) check_line(line);
@@ -58,52 +62,51 @@ class TargetLanguage {
 
   /// A line's command and observation, on their own, survive the way to text and back.
   void check_line(const Line& line) {
-    using Command = typename Target::Command;
-    using Observation = typename Target::Observation;
-    const Parsed<Command> command = command_from_line<Command>(line);
+    const Parsed<Command> command = command_from_line(target_, line);
     ++counts_[command ? kCommandRead : kCommandRefused];
     if (command) {
       const Parsed<Line> printed = parse_line(print(to_line(*command)));
       KVFENCE_CHECK(printed, "a printed command reads");
-      const Parsed<Command> again = command_from_line<Command>(*printed);
+      const Parsed<Command> again = command_from_line(target_, *printed);
       KVFENCE_CHECK(again && *again == *command, "a printed command reads as itself");
     } else {
       check_error(command.error());
     }
-    if (!line.expectation) return;
-    const Parsed<Observation> observation = from_fields<Observation>(
-        *line.expectation, "observation", {}, line.position, /*require_all=*/false);
+    if (!line.expectation || !command) return;
+    const CommandType& type = type_of(target_, *command);
+    const Parsed<Observation> observation =
+        observation_from_fields(target_, type, *line.expectation, {}, line.position);
     if (!observation) return check_error(observation.error());
     ++counts_[kObservationRead];
-    const Parsed<Observation> again = from_fields<Observation>(
-        to_fields(*observation), "observation", {}, line.position, /*require_all=*/false);
+    const Parsed<Observation> again =
+        observation_from_fields(target_, type, to_fields(*observation));
     KVFENCE_CHECK(again && *again == *observation, "an observation's fields read as itself");
   }
 
   void check_scenario(const Document& document) {
-    const auto scenario = scenario_from_document<Target>(document, "input.kvs");
+    const auto scenario = scenario_from_document(target_, document, "input.kvs");
     ++counts_[scenario ? kScenarioRead : kScenarioRefused];
     if (!scenario) return check_error(scenario.error());
     const Parsed<Document> printed = parse_document(print(to_document(*scenario)));
     KVFENCE_CHECK(printed, "a printed scenario reads");
-    const auto again = scenario_from_document<Target>(*printed);
+    const auto again = scenario_from_document(target_, *printed);
     KVFENCE_CHECK(again && *again == *scenario, "a printed scenario reads as itself");
     KVFENCE_CHECK(again->comments == scenario->comments, "a scenario keeps its comments");
   }
 
-  static std::string name_of(std::string_view goal) {
-    return std::string(Target::kName) + "_" + std::string(goal);
-  }
-
-  std::array<std::string, kNumGoals> names_ = {
-      name_of("command_read"), name_of("command_refused"), name_of("observation_read"),
-      name_of("scenario_read"), name_of("scenario_refused")};
+  const Target& target_;
+  std::vector<std::string> names_;
   std::array<std::uint64_t, kNumGoals> counts_{};
 };
 
-template <class... Targets>
-using TargetLanguages = std::tuple<TargetLanguage<Targets>...>;
-AllTargets::Apply<TargetLanguages> languages;
+std::vector<TargetLanguage>& languages() {
+  static std::vector<TargetLanguage> all = [] {
+    std::vector<TargetLanguage> made;
+    for (const TargetSides* sides : all_targets()) made.emplace_back(sides->target());
+    return made;
+  }();
+  return all;
+}
 
 void check_document(std::string_view text) {
   const Parsed<Document> document = parse_document(text, "input.kvs");
@@ -118,7 +121,7 @@ void check_document(std::string_view text) {
   KVFENCE_CHECK(print(*again) == printed, "canonical text prints as itself");
   num_lines.count += document->size();
   // Whatever target the text names, each reads all it can.
-  std::apply([&](auto&... language) { (language.check(*document), ...); }, languages);
+  for (TargetLanguage& language : languages()) language.check(*document);
 }
 
 void check_value(std::string_view text) {
@@ -133,7 +136,7 @@ void check_value(std::string_view text) {
 
 std::vector<CorpusGoal> corpus_goals() {
   std::vector<CorpusGoal> all(goals.begin(), goals.end());
-  std::apply([&](const auto&... language) { (language.add_goals(all), ...); }, languages);
+  for (const TargetLanguage& language : languages()) language.add_goals(all);
   return all;
 }
 CorpusGoal corpus_size() { return num_lines; }

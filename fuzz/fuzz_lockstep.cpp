@@ -1,35 +1,45 @@
-/// Bytes -> configuration and commands -> reference against optimized, with every invariant.
+/// Bytes -> configuration and commands -> reference against optimized, with every rule.
 ///
-/// Compiled once for each target, KVFENCE_TARGET, and linked twice: with no planted bug, and
-/// with one in the optimized side (fuzz/planted_bug.h). That one has to abort with a report on the
-/// corpus of its target, the proof that a silent fuzz run means something.
+/// One program for all targets; the environment says which:
+///   KVFENCE_FUZZ_TARGET       a target's name
+///   KVFENCE_FUZZ_PLANTED_BUG  one of its planted bugs, in the optimized side; unset for none. Such
+///   a
+///                             run has to abort with a report on the corpus of the target, the
+///                             proof that a silent fuzz run means something.
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <cstdio>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include "fuzz/corpus_goals.h"
 #include "fuzz/episodes.h"
-#include "fuzz/planted_bug.h"
-#include "scenarios/targets/implementations.h"
-
-#include KVFENCE_TARGET_CHECKS
+#include "scenarios/targets/targets.h"
 
 namespace kvfence::fuzz {
 namespace {
 
-using Target = KVFENCE_TARGET;
-
-std::unique_ptr<Implementation<Target>> make_actual() {
-  const std::string_view bug = planted_bug();
-  return bug.empty() ? Implementations<Target>::make_optimized()
-                     : Implementations<Target>::make_planted(bug);
+std::string_view setting(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
 }
 
-Episodes<Target>& episodes() {
-  static Episodes<Target> instance(&make_actual);
+Episodes& episodes() {
+  static Episodes instance = [] {
+    const std::string_view target = setting("KVFENCE_FUZZ_TARGET");
+    const TargetSides* sides = find_target(target);
+    const std::string_view bug = setting("KVFENCE_FUZZ_PLANTED_BUG");
+    if (!sides || (!bug.empty() && !sides->make_planted(bug))) {
+      std::fprintf(stderr,
+                   "KVFENCE_FUZZ_TARGET=%s KVFENCE_FUZZ_PLANTED_BUG=%s: expected a target "
+                   "and, if any, a planted bug of kvfence list\n",
+                   std::string(target).c_str(), std::string(bug).c_str());
+      std::exit(2);
+    }
+    return Episodes(*sides, bug);
+  }();
   return instance;
 }
 

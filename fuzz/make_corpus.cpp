@@ -22,10 +22,9 @@
 #include <vector>
 
 #include "fuzz/episodes.h"
-#include "properties/core/all_checks.h"
 #include "properties/core/choices.h"
 #include "properties/core/lockstep.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence::fuzz {
 namespace {
@@ -89,24 +88,23 @@ bool write(const std::filesystem::path& file, const Wanted& wanted) {
   return stream.good();
 }
 
-template <class Target>
-bool write_corpus(const std::filesystem::path& folder) {
-  using Factory = Implementations<Target>;
-  using Reach = typename Checks<Target>::Reach;
-  const auto reference = Factory::make_reference();
-  const auto optimized = Factory::make_optimized();
-  Scenario<Target> scenario;
+bool write_corpus(const TargetSides& sides, const std::filesystem::path& folder) {
+  const auto reference = sides.make_reference();
+  const auto optimized = sides.make_optimized();
+  const std::vector<Goal>& goals = sides.checks->goals;
+  Scenario scenario(sides.target());
   bool all_found = true;
-  for (std::size_t index = 0; index < Reach::num_goals(); ++index) {
-    const std::string name(Reach().goal(index).name);
-    all_found &= write(folder / ("reaches_" + name), [&](const Bytes& bytes) {
-      Lockstep<Target> lockstep(*reference, *optimized);
-      return !run_input(lockstep, bytes, scenario) && lockstep.reach().goal(index).reached();
-    });
+  for (std::size_t index = 0; index < goals.size(); ++index) {
+    all_found &=
+        write(folder / ("reaches_" + std::string(goals[index].name)), [&](const Bytes& bytes) {
+          Lockstep lockstep(*sides.checks, *reference, *optimized);
+          return !run_input(lockstep, bytes, scenario) &&
+                 lockstep.goal_counts().count_of(index) >= goals[index].at_least;
+        });
   }
-  for (const PlantedBugInfo& bug : Factory::planted_bugs()) {
-    const auto planted = Factory::make_planted(bug.name);
-    Lockstep<Target> lockstep(*reference, *planted);
+  for (const PlantedBugInfo& bug : sides.planted_bugs) {
+    const auto planted = sides.make_planted(bug.name);
+    Lockstep lockstep(*sides.checks, *reference, *planted);
     all_found &= write(folder / ("catches_" + std::string(bug.name)), [&](const Bytes& bytes) {
       return run_input(lockstep, bytes, scenario).has_value();
     });
@@ -114,35 +112,15 @@ bool write_corpus(const std::filesystem::path& folder) {
   return all_found;
 }
 
-using WriteCorpus = bool (*)(const std::filesystem::path&);
-
-/// Null for an unknown target.
-WriteCorpus writer_of(std::string_view target) {
-  WriteCorpus writer = nullptr;
-  AllTargets::for_each([&](auto type) {
-    using Target = typename decltype(type)::type;
-    if (target == Target::kName) writer = &write_corpus<Target>;
-  });
-  return writer;
-}
-
-std::string target_names() {
-  std::string names;
-  AllTargets::for_each([&](auto type) {
-    names += (names.empty() ? "" : "|") + std::string(decltype(type)::type::kName);
-  });
-  return names;
-}
-
 }  // namespace
 }  // namespace kvfence::fuzz
 
 int main(int argc, char** argv) {
-  const auto write_corpus = argc == 3 ? kvfence::fuzz::writer_of(argv[1]) : nullptr;
-  if (write_corpus == nullptr) {
-    std::fprintf(stderr, "usage: %s %s FOLDER\n", argv[0], kvfence::fuzz::target_names().c_str());
+  const kvfence::TargetSides* sides = argc == 3 ? kvfence::find_target(argv[1]) : nullptr;
+  if (sides == nullptr) {
+    std::fprintf(stderr, "usage: %s TARGET FOLDER, with a target of kvfence list\n", argv[0]);
     return 2;
   }
   std::filesystem::create_directories(argv[2]);
-  return write_corpus(argv[2]) ? 0 : 1;
+  return kvfence::fuzz::write_corpus(*sides, argv[2]) ? 0 : 1;
 }

@@ -67,16 +67,26 @@ function(kvfence_hasten_build target)
   endif()
 endfunction()
 
-# kvfence_add_library(<layer> [SELDOM_RUN] HEADERS ... [SOURCES ...] [LINKS ...])
+# kvfence_add_library(<layer> [SELDOM_RUN] HEADERS ... [SOURCES ...] [LINKS ...] [APART <room>...])
 # The library kvfence_<layer>, alias kvfence::<layer>; include root is the repository. SELDOM_RUN:
-# not optimized under sanitizers.
+# not optimized under sanitizers. With KVFENCE_UNITY the sources of a room are one translation unit, but
+# for the rooms that stand APART, where helpers of several sources have one name.
 function(kvfence_add_library layer)
-  cmake_parse_arguments(ARG "SELDOM_RUN" "" "SOURCES;HEADERS;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "SELDOM_RUN" "" "SOURCES;HEADERS;LINKS;APART" ${ARGN})
   set(target kvfence_${layer})
   if(ARG_SOURCES)
     add_library(${target} STATIC ${ARG_SOURCES})
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE kvfence_warnings)
+    if(KVFENCE_UNITY)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+      foreach(source IN LISTS ARG_SOURCES)
+        get_filename_component(room "${source}" DIRECTORY)
+        if(room AND NOT room IN_LIST ARG_APART AND NOT IS_ABSOLUTE "${source}")
+          set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${room}")
+        endif()
+      endforeach()
+    endif()
     if(ARG_SELDOM_RUN)
       kvfence_hasten_build(${target} SANITIZED_ONLY)
       kvfence_precompile(${target} HASTENED)
@@ -105,51 +115,6 @@ function(kvfence_add_library layer)
   target_compile_features(${target} ${scope} cxx_std_20)
   set_target_properties(${target} PROPERTIES
     VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
-endfunction()
-
-# kvfence_checks_of(<class> <variable>): the header with the checks of that target.
-function(kvfence_checks_of class variable)
-  set(rooms BlockPool pool KVCache kv_cache Scheduler scheduler Eviction eviction Offload offload
-    Tiering tiering Worker worker Engine engine Connector connectors/offloading
-    SimpleOffload connectors/simple SynchronousConnector connectors/synchronous
-    MultiConnector connectors/multi Disaggregated connectors/disaggregated)
-  string(REGEX REPLACE "Target$" "" stem ${class})
-  list(FIND rooms ${stem} at)
-  math(EXPR at "${at} + 1")
-  list(GET rooms ${at} room)
-  set(${variable} properties/${room}/checks.h PARENT_SCOPE)
-endfunction()
-
-# kvfence_compile_once_a_target(<library> <source> [SELDOM_RUN] LINKS ...)
-# Adds the source to the library once for each class that contract/core/all_targets.h lists, which it
-# finds in KVFENCE_TARGET; KVFENCE_TARGET_CHECKS is the header with its checks. SELDOM_RUN: not worth
-# optimizing, and not at all under sanitizers.
-function(kvfence_compile_once_a_target library source)
-  cmake_parse_arguments(ARG "SELDOM_RUN" "" "LINKS" ${ARGN})
-  set(list ${PROJECT_SOURCE_DIR}/contract/core/all_targets.h)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
-  file(READ ${list} text)
-  string(REGEX MATCH "using AllTargets =[ \n]*TargetList<([^>]+)>" found "${text}")
-  string(REGEX MATCHALL "[A-Za-z]+" classes "${CMAKE_MATCH_1}")
-  if(NOT classes)
-    message(FATAL_ERROR "${list}: expected 'using AllTargets = TargetList<...>'")
-  endif()
-  get_filename_component(stem ${source} NAME_WE)
-  foreach(class IN LISTS classes)
-    set(object ${library}_${stem}_${class})
-    add_library(${object} OBJECT ${source})
-    kvfence_checks_of(${class} checks)
-    target_compile_definitions(${object} PRIVATE
-      KVFENCE_TARGET=${class} KVFENCE_TARGET_CHECKS="${checks}")
-    target_link_libraries(${object} PRIVATE kvfence_warnings ${ARG_LINKS})
-    if(ARG_SELDOM_RUN)
-      kvfence_hasten_build(${object})
-      kvfence_precompile(${object} HASTENED)
-    else()
-      kvfence_precompile(${object})
-    endif()
-    target_sources(${library} PRIVATE $<TARGET_OBJECTS:${object}>)
-  endforeach()
 endfunction()
 
 # kvfence_sources(<variable> <room>...)
@@ -237,42 +202,4 @@ function(kvfence_add_benchmark name)
   find_package(benchmark REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE kvfence_warnings ${ARG_LINKS} benchmark::benchmark)
-endfunction()
-
-# kvfence_add_fuzz_target(<name> [FINDS_IN <corpus>] SOURCES ... [DEFINITIONS ...] LINKS ...)
-# With KVFENCE_ENABLE_FUZZING the libFuzzer program fuzz_<name>. With the tests the program
-# replay_<name>, and a test that runs it over corpus/<name>, or, with FINDS_IN, that expects it to
-# abort with a report on another target's corpus. Both are linked of the same objects.
-function(kvfence_add_fuzz_target name)
-  if(NOT KVFENCE_ENABLE_FUZZING AND NOT KVFENCE_BUILD_TESTS)
-    return()
-  endif()
-  cmake_parse_arguments(ARG "" "FINDS_IN" "SOURCES;DEFINITIONS;LINKS" ${ARGN})
-  set(objects fuzz_objects_of_${name})
-  add_library(${objects} OBJECT ${ARG_SOURCES})
-  target_compile_definitions(${objects} PRIVATE ${ARG_DEFINITIONS})
-  target_link_libraries(${objects} PRIVATE kvfence_warnings ${ARG_LINKS})
-  kvfence_hasten_build(${objects} RELEASE_ONLY)
-  if(KVFENCE_ENABLE_FUZZING)
-    add_executable(fuzz_${name} $<TARGET_OBJECTS:${objects}>)
-    target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINKS})
-    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
-    set_target_properties(fuzz_${name} PROPERTIES LINKER_LANGUAGE CXX)
-  endif()
-  if(NOT KVFENCE_BUILD_TESTS)
-    return()
-  endif()
-  add_executable(replay_${name} $<TARGET_OBJECTS:${objects}> $<TARGET_OBJECTS:fuzz_replay_main>)
-  target_link_libraries(replay_${name} PRIVATE ${ARG_LINKS})
-  set_target_properties(replay_${name} PROPERTIES LINKER_LANGUAGE CXX)
-  if(ARG_FINDS_IN)
-    add_test(NAME fuzz_${name}
-             COMMAND ${CMAKE_COMMAND} -DREPLAY=$<TARGET_FILE:replay_${name}>
-                     -DCORPUS=${CMAKE_CURRENT_SOURCE_DIR}/corpus/${ARG_FINDS_IN}
-                     -P ${CMAKE_CURRENT_SOURCE_DIR}/expect_finding.cmake)
-  else()
-    add_test(NAME fuzz_${name}
-             COMMAND replay_${name} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name})
-  endif()
-  set_tests_properties(fuzz_${name} PROPERTIES LABELS fuzz TIMEOUT 300)
 endfunction()

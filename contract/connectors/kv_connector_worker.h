@@ -13,7 +13,7 @@
 
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_stats.h"
-#include "contract/connectors/disaggregated/transfer_engine.h"
+#include "contract/connectors/transfer_engine.h"
 
 namespace kvfence {
 

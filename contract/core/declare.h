@@ -275,6 +275,10 @@ const DeclaredStruct& declared_struct() {
   static const Struct defaults{};
   static const DeclaredStruct type = [] {
     DeclaredStruct made;
+    if constexpr (requires { Struct::kVerb; }) {
+      made.verb = Struct::kVerb;
+      made.doc = Struct::kDoc;
+    }
     made.defaults = &defaults;
     detail::FieldCollector<Struct> fields(defaults, made.members);
     Struct::declare(fields);
@@ -372,42 +376,6 @@ bool from_value(const Value& value, std::vector<T>& member, std::string& expecte
     member.push_back(std::move(*parsed));
   }
   return true;
-}
-
-/// A command as a line, without expectation.
-template <class Command>
-Line to_line(const Command& command) {
-  return std::visit(
-      [](const auto& alternative) {
-        using Alternative = std::decay_t<decltype(alternative)>;
-        Line line;
-        line.verb = Alternative::kVerb;
-        line.fields = to_fields(alternative);
-        return line;
-      },
-      command);
-}
-
-/// The command that a line spells; its expectation and comment are not looked at.
-template <class Command>
-Parsed<Command> command_from_line(const Line& line, std::string_view file = {}) {
-  if (!line.subject.empty()) return detail::unexpected_subject(file, line);
-  Command command;
-  bool is_known = false;
-  std::optional<InputError> error;
-  std::vector<std::string_view> verbs;
-  for_each_command<Command>([&](auto type) {
-    using Alternative = typename decltype(type)::type;
-    verbs.push_back(Alternative::kVerb);
-    if (is_known || line.verb != Alternative::kVerb) return;
-    is_known = true;
-    error = read_fields_of(object_of(command.template emplace<Alternative>()), line.fields,
-                           Alternative::kVerb, file, line.position);
-  });
-  if (error) return *error;
-  if (is_known) return command;
-  return InputError{std::string(file), line.position, "'" + line.verb + "'",
-                    "a command, " + detail::one_of(verbs)};
 }
 
 }  // namespace kvfence

@@ -1,7 +1,8 @@
 #pragma once
 
-/// Declared structs (contract/core/declare.h) whose types the caller need not know. What reads, prints,
-/// compares and edits them member by member is compiled once, and not once a struct and member.
+/// Declared structs (contract/core/declare.h) whose types the caller need not know. What reads,
+/// prints, compares and edits them member by member is compiled once, and not once a struct and
+/// member.
 
 #include <cstddef>
 #include <optional>
@@ -42,6 +43,8 @@ struct DeclaredMember {
 
 /// A struct's declared members, in declaration order.
 struct DeclaredStruct {
+  std::string_view verb;  ///< of a command; else empty
+  std::string_view doc;
   std::vector<DeclaredMember> members;
   const void* defaults = nullptr;  ///< an object as its default constructor leaves it
 };

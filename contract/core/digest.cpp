@@ -2,9 +2,9 @@
 
 #include <openssl/evp.h>
 
-#include "contract/pool/block_hash.h"
 #include "contract/core/check.h"
 #include "contract/core/hex.h"
+#include "contract/pool/block_hash.h"
 
 namespace kvfence {
 

@@ -4,52 +4,63 @@
 /// a pipe.
 
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "contract/core/check.h"
+#include "contract/core/observation.h"
+#include "contract/core/state_digest.h"
+#include "contract/core/target.h"
+
 namespace kvfence {
 
-/// How much an observation holds: the answer and the numbers, or the whole state besides.
-enum class Observe : std::uint8_t { kNumbers, kState };
-
-/// A problem with the implementation itself, not with what it answered: a child that died, babbled,
-/// or fell silent.
+/// A problem with the implementation itself, not with what it answered: a child that exited, sent
+/// malformed output or timed out.
 struct ImplementationFailure {
   std::string message;
 };
 
-/// Commands go in by submit, observations come out by collect, in the same order. An implementation
-/// in this process answers at once; one behind a pipe takes up to window() commands before the
-/// first is collected, so that a batch costs one round trip.
-template <class Target>
 class Implementation {
  public:
-  using Config = typename Target::Config;
-  using World = typename Target::World;
-  using Command = typename Target::Command;
-  using Observation = typename Target::Observation;
-
   virtual ~Implementation() = default;
 
-  /// "reference", "optimized", or what a child says of itself.
+  /// "reference", "optimized", or what a child calls itself.
   virtual std::string name() const = 0;
 
-  /// Starts afresh, with nothing outstanding. Requires: a config that the target accepts.
-  virtual std::optional<ImplementationFailure> reset(const Config& config) = 0;
+  /// Starts afresh, with nothing outstanding.
+  virtual std::optional<ImplementationFailure> reset(const Setup& setup) = 0;
 
-  /// Most commands that may be outstanding; at least 1.
+  /// Runs one command and overwrites the observation. The world has taken it in already.
+  /// Requires: window() is 1.
+  virtual std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                                     Observe observe, Observation& observation) = 0;
+
+  /// An independent copy of the whole state, or null where there is none to be had, as of a child
+  /// process. assign() makes this one a copy instead, in the storage that it has.
+  /// Requires of assign: both were made by the same factory.
+  virtual std::unique_ptr<Implementation> clone() const { return nullptr; }
+  virtual void assign(const Implementation&) {
+    check_failed(__FILE__, __LINE__, "clone()", "an implementation that cannot be copied");
+  }
+  /// A hash of the whole internal state in canonical form: equal ones answer every command alike.
+  /// Requires: clone() does not return null.
+  virtual StateDigest digest() const {
+    check_failed(__FILE__, __LINE__, "clone()", "an implementation without a digest");
+  }
+
+  /// Most commands that may be outstanding. Above 1, which a pipe has so that a batch costs one
+  /// round trip, commands go in by submit and observations come out by collect, in the same order.
   virtual std::size_t window() const { return 1; }
-
-  /// Takes one command. The world has taken it in already. Requires: fewer than window()
-  /// outstanding.
-  virtual std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                                      Observe observe) = 0;
-
-  /// Overwrites the observation with the answer to the oldest outstanding command. Members that the
-  /// implementation does not report keep what they held, so a caller that passes the expected
-  /// observation claims nothing about them.
-  virtual std::optional<ImplementationFailure> collect(Observation& observation) = 0;
+  /// Requires: fewer than window() outstanding.
+  virtual std::optional<ImplementationFailure> submit(const Command&, Observe) {
+    check_failed(__FILE__, __LINE__, "window() > 1", "an implementation that answers at once");
+  }
+  /// Overwrites what the implementation reports of the answer to the oldest outstanding command.
+  /// The rest stays, so a caller that passes the expected observation claims nothing about it.
+  virtual std::optional<ImplementationFailure> collect(Observation&) {
+    check_failed(__FILE__, __LINE__, "window() > 1", "an implementation that answers at once");
+  }
 };
 
 }  // namespace kvfence

@@ -8,7 +8,7 @@
 /// A value is `none`, `true`, `false`, an integer, a decimal, bytes (`0x` and hex digits), a word,
 /// a quoted string, a list in brackets, or a record: a verb with fields in parentheses. The text
 /// round-trips exactly: parse(print(x)) == x for every x, and print(parse(t)) == t for canonical t
-/// (single blanks, words unquoted where they can be). The grammar stands in contract/README.md.
+/// (single blanks, words unquoted where they can be). The grammar: contract/line_language.md.
 
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-// Goal: the line language is exactly what contract/README.md says, in both directions, for any
+// Goal: the line language is exactly what contract/line_language.md says, both ways, for any
 // bytes. Method: each point of the grammar and each error by example; then random values printed
 // and parsed back, and every prefix and every mutation of one byte of a sample document.
 

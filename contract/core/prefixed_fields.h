@@ -1,7 +1,7 @@
 #pragma once
 
-/// Declarations (contract/core/declare.h) of a struct that holds another one more than once, as bases:
-/// each base is declared under a prefix of its own.
+/// Declarations (contract/core/declare.h) of a struct that holds another one more than once, as
+/// bases: each base is declared under a prefix of its own.
 ///
 ///     struct Left : Part { static constexpr std::string_view kPrefix = "left_"; };
 ///     struct Right : Part { static constexpr std::string_view kPrefix = "right_"; };

@@ -1,5 +1,7 @@
 #include "contract/core/scenario.h"
 
+#include <utility>
+
 namespace kvfence {
 namespace {
 
@@ -19,6 +21,25 @@ Parsed<std::string> target_name(const Line& line, std::string_view file) {
   return line.subject;
 }
 
+/// The lines of a scenario, sorted: comments at the top, `target`, `config`, commands.
+struct ScenarioLines {
+  std::vector<std::string> comments;
+  std::optional<Line> config;
+  std::vector<const Line*> commands;
+};
+
+/// Rejects expectation keys that the target's observation does not have.
+std::optional<InputError> check_expectation(const std::vector<Field>& expectation,
+                                            const std::vector<std::string_view>& names,
+                                            std::string_view file) {
+  for (const Field& field : expectation) {
+    bool known = false;
+    for (std::string_view name : names) known = known || name == field.key;
+    if (!known) return detail::unknown_key(file, field, detail::one_of(names));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Parsed<std::string> target_of(const Document& document, std::string_view file) {
@@ -30,7 +51,7 @@ Parsed<std::string> target_of(const Document& document, std::string_view file) {
   return InputError{std::string(file), {1, 1}, "nothing but comments", "'target NAME'"};
 }
 
-namespace detail {
+namespace {
 
 Parsed<ScenarioLines> sort_lines(const Document& document, std::string_view file) {
   ScenarioLines lines;
@@ -66,23 +87,52 @@ Parsed<ScenarioLines> sort_lines(const Document& document, std::string_view file
   return lines;
 }
 
-std::optional<InputError> check_expectation(const std::vector<Field>& expectation,
-                                            const std::vector<std::string_view>& names,
-                                            std::string_view file) {
-  for (const Field& field : expectation) {
-    bool known = false;
-    for (std::string_view name : names) known = known || name == field.key;
-    if (!known) return unknown_key(file, field, one_of(names));
+}  // namespace
+
+Parsed<Setup> prepare(const Scenario& scenario) {
+  return scenario.target->prepare(scenario.config, scenario.file, scenario.config_position);
+}
+
+Parsed<Scenario> scenario_from_document(const Target& target, const Document& document,
+                                        std::string_view file) {
+  Parsed<ScenarioLines> lines = sort_lines(document, file);
+  if (!lines) return lines.error();
+  Scenario scenario(target);
+  scenario.file = file;
+  scenario.comments = std::move(lines->comments);
+  if (lines->config) {
+    scenario.config_position = lines->config->position;
+    Parsed<Config> config = config_from_line(target, *lines->config, file);
+    if (!config) return config.error();
+    scenario.config = std::move(*config);
   }
-  return std::nullopt;
+  if (const Parsed<Setup> setup = prepare(scenario); !setup) return setup.error();
+  const std::vector<std::string_view> names = observation_names(target);
+  for (const Line* line : lines->commands) {
+    Parsed<Command> command = command_from_line(target, *line, file);
+    if (!command) return command.error();
+    if (line->expectation) {
+      if (auto error = check_expectation(*line->expectation, names, file)) return *error;
+    }
+    scenario.steps.push_back({std::move(*command), line->expectation, line->position});
+  }
+  return scenario;
 }
 
-Line target_line(std::string_view name) {
-  Line line;
-  line.verb = "target";
-  line.subject = name;
-  return line;
+Document to_document(const Scenario& scenario) {
+  Document document;
+  for (const std::string& comment : scenario.comments) {
+    document.emplace_back().comment = comment;
+  }
+  Line& target = document.emplace_back();
+  target.verb = "target";
+  target.subject = scenario.target->name;
+  document.push_back(config_line(scenario.config));
+  for (const Step& step : scenario.steps) {
+    document.push_back(to_line(step.command));
+    document.back().expectation = step.expectation;
+  }
+  return document;
 }
 
-}  // namespace detail
 }  // namespace kvfence

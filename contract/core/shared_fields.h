@@ -1,7 +1,7 @@
 #pragma once
 
-/// Declarations (contract/core/declare.h) of the members that the structs of several targets have in
-/// common. `S` is the struct that declares them.
+/// Declarations (contract/core/declare.h) of the members that the structs of several targets have
+/// in common. `S` is the struct that declares them.
 
 #include <optional>
 #include <string_view>

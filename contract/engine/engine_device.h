@@ -15,7 +15,8 @@
 ///   forward         Enqueues a kernel on the compute stream. It reads and writes these places and
 ///                   no others.
 ///   advance         Runs the next work of a stream, if it waits for nobody.
-///   fail_next       The next transfer of a direction meets a fault, as contract/worker/worker.h says it:
+///   fail_next       The next transfer of a direction meets a fault, as contract/worker/worker.h
+///   says it:
 ///                   kCopy, kWait or kRecord. It ends, and is reported as one that failed.
 ///
 ///   gpu_page        What a GPU block, or the page of CPU memory that takes one, holds: writes over
@@ -32,8 +33,8 @@
 #include <span>
 #include <vector>
 
-#include "contract/engine/toy_model.h"
 #include "contract/core/types.h"
+#include "contract/engine/toy_model.h"
 #include "contract/worker/worker.h"
 
 namespace kvfence::engine {

@@ -63,17 +63,18 @@ Parsed<EngineSetup> make_engine_setup(const engine::Config& config, std::string_
                      .tokens_only = config.tokens_only};
 }
 
-std::optional<InputError> EngineTarget::validate(const Config& config, std::string_view file,
-                                                 Position position) {
-  const Parsed<EngineSetup> parsed = make_engine_setup(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<EngineTarget::Setup> EngineTarget::prepare(const Config& config, std::string_view file,
+                                                  Position position) {
+  return make_engine_setup(config, file, position);
 }
 
-EngineTarget::World EngineTarget::make_world(const Config& config) {
-  const Parsed<EngineSetup> parsed = make_engine_setup(config);
-  KVFENCE_CHECK(parsed, "a world for a configuration that was not validated");
-  return World(parsed->connector.scheduler.kv_cache.pool.hash);
+EngineTarget::World EngineTarget::make_world(const Config&, const Setup& setup) {
+  return World(setup.connector.scheduler.kv_cache.pool.hash);
+}
+
+const Target& EngineTarget::description() {
+  static const Target kDescription = describe<EngineTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

@@ -11,10 +11,10 @@
 /// waits for the forward and gives its tokens and the ranks' report to the scheduler. Steps are
 /// executed, polled and taken in the order in which they were planned, and each is polled before
 /// the next is executed, as in upstream's model runner. What a request samples is the toy model's
-/// (contract/engine/toy_model.h): the forward writes the KV of the step's tokens in each group, then reads
-/// what these tokens attend to. A token behind one that was read wrong is written wrong, so that
-/// nothing that a forward read is without consequence. A rank samples by its own KV; what ranks do
-/// not agree on is no token.
+/// (contract/engine/toy_model.h): the forward writes the KV of the step's tokens in each group,
+/// then reads what these tokens attend to. A token behind one that was read wrong is written wrong,
+/// so that nothing that a forward read is without consequence. A rank samples by its own KV; what
+/// ranks do not agree on is no token.
 
 #include <cstdint>
 #include <optional>
@@ -25,10 +25,11 @@
 
 #include "contract/connectors/offloading/connector_target.h"
 #include "contract/core/declare.h"
-#include "contract/engine/engine_device.h"
-#include "contract/worker/kv_pages.h"
-#include "contract/scheduler/scheduler_target.h"
 #include "contract/core/shared_fields.h"
+#include "contract/core/target.h"
+#include "contract/engine/engine_device.h"
+#include "contract/scheduler/scheduler_target.h"
+#include "contract/worker/kv_pages.h"
 
 namespace kvfence {
 
@@ -275,11 +276,12 @@ struct EngineTarget {
   using Command = engine::Command;
   using Observation = engine::Observation;
   using World = engine::World;
+  using Numbers = Observation;
+  using Setup = EngineSetup;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  /// Requires: a valid configuration.
-  static World make_world(const Config& config);
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

@@ -117,10 +117,10 @@ TEST(EngineSetup, NamesThePlace) {
   Config config = config_of();
   config.block_size_factor = 9;
 
-  const auto wrong = EngineTarget::validate(config, "a.kvs", {2, 8});
+  const auto setup = EngineTarget::prepare(config, "a.kvs", {2, 8});
 
-  ASSERT_TRUE(wrong);
-  EXPECT_EQ(wrong->to_text(), "a.kvs:2:8: found block_size_factor=9, expected at most 8");
+  ASSERT_FALSE(setup);
+  EXPECT_EQ(setup.error().to_text(), "a.kvs:2:8: found block_size_factor=9, expected at most 8");
 }
 
 }  // namespace

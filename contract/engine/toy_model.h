@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "contract/worker/content_pattern.h"
 #include "contract/core/types.h"
+#include "contract/worker/content_pattern.h"
 
 namespace kvfence::toy_model {
 

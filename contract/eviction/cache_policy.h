@@ -9,8 +9,8 @@
 ///
 /// Common to all operations:
 ///   - A refused operation changes nothing. Codes are looked for in the order given
-///     (contract/core/status.h); in a list, the whole list is searched for the first code before the
-///     next one is looked for.
+///     (contract/core/status.h); in a list, the whole list is searched for the first code before
+///     the next one is looked for.
 ///   - A policy is a value: copyable, no clocks, no globals, no threads.
 
 #include <concepts>

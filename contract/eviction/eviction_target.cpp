@@ -24,11 +24,16 @@ Parsed<CachePolicyConfig> make_cache_policy_config(const eviction::Config& confi
   return result;
 }
 
-std::optional<InputError> EvictionTarget::validate(const Config& config, std::string_view file,
-                                                   Position position) {
-  const Parsed<CachePolicyConfig> parsed = make_cache_policy_config(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<EvictionTarget::Setup> EvictionTarget::prepare(const Config& config, std::string_view file,
+                                                      Position position) {
+  return make_cache_policy_config(config, file, position);
+}
+
+EvictionTarget::World EvictionTarget::make_world(const Config&, const Setup&) { return {}; }
+
+const Target& EvictionTarget::description() {
+  static const Target kDescription = describe<EvictionTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

@@ -1,8 +1,8 @@
 #pragma once
 
 /// The `eviction` target: its configuration line, its commands, its observations. Everything that
-/// reads or writes them derives from the declarations here (contract/core/declare.h). Keys are numbers
-/// (contract/offload/offload_key_number.h).
+/// reads or writes them derives from the declarations here (contract/core/declare.h). Keys are
+/// numbers (contract/offload/offload_key_number.h).
 
 #include <cstdint>
 #include <optional>
@@ -11,10 +11,11 @@
 #include <variant>
 #include <vector>
 
-#include "contract/pool/block_pool_target.h"
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/declare.h"
 #include "contract/core/status.h"
+#include "contract/core/target.h"
+#include "contract/eviction/cache_policy.h"
+#include "contract/pool/block_pool_target.h"
 
 namespace kvfence {
 
@@ -175,7 +176,6 @@ struct Observation {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("found", &S::found, Domain::kResult, "the block, if it is held");
     fields.add("success", &S::success, Domain::kResult, "whether so many could go");
     fields.add("evicted", &S::evicted, Domain::kResult, "in the order of choice");
@@ -211,10 +211,12 @@ struct EvictionTarget {
   using Command = eviction::Command;
   using Observation = eviction::Observation;
   using World = eviction::World;
+  using Numbers = Observation;
+  using Setup = CachePolicyConfig;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  static World make_world(const Config&) { return {}; }
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

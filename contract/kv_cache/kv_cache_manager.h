@@ -23,11 +23,11 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/status.h"
+#include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request.h"
-#include "contract/core/status.h"
-#include "contract/core/types.h"
 
 namespace kvfence {
 

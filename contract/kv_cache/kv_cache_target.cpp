@@ -186,17 +186,18 @@ Parsed<KVCacheManagerConfig> make_kv_cache_manager_config(const kv_cache::Config
   return result;
 }
 
-std::optional<InputError> KVCacheTarget::validate(const Config& config, std::string_view file,
-                                                  Position position) {
-  const Parsed<KVCacheManagerConfig> parsed = make_kv_cache_manager_config(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<KVCacheTarget::Setup> KVCacheTarget::prepare(const Config& config, std::string_view file,
+                                                    Position position) {
+  return make_kv_cache_manager_config(config, file, position);
 }
 
-KVCacheTarget::World KVCacheTarget::make_world(const Config& config) {
-  const Parsed<KVCacheManagerConfig> parsed = make_kv_cache_manager_config(config);
-  KVFENCE_CHECK(parsed, "a world for a configuration that was not validated");
-  return World(parsed->pool.hash);
+KVCacheTarget::World KVCacheTarget::make_world(const Config&, const Setup& setup) {
+  return World(setup.pool.hash);
+}
+
+const Target& KVCacheTarget::description() {
+  static const Target kDescription = describe<KVCacheTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

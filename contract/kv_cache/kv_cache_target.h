@@ -11,14 +11,15 @@
 #include <variant>
 #include <vector>
 
-#include "contract/pool/block_pool_target.h"
 #include "contract/core/declare.h"
+#include "contract/core/shared_fields.h"
+#include "contract/core/status.h"
+#include "contract/core/target.h"
 #include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/block_pool_target.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request.h"
 #include "contract/pool/request_table.h"
-#include "contract/core/shared_fields.h"
-#include "contract/core/status.h"
 
 namespace kvfence {
 
@@ -329,7 +330,6 @@ struct Observation {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("allocated", &S::allocated, Domain::kResult, "whether the free blocks sufficed");
     fields.add("fits", &S::fits, Domain::kResult, "whether the free blocks suffice");
     fields.add("blocks", &S::blocks, Domain::kResult, "new or hit blocks, by group");
@@ -399,11 +399,12 @@ struct KVCacheTarget {
   using Command = kv_cache::Command;
   using Observation = kv_cache::Observation;
   using World = kv_cache::World;
+  using Numbers = Observation;
+  using Setup = KVCacheManagerConfig;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  /// Requires: a valid configuration.
-  static World make_world(const Config& config);
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

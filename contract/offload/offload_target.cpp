@@ -31,12 +31,16 @@ Parsed<OffloadingManagerConfig> make_offloading_manager_config(const offload::Co
   return result;
 }
 
-std::optional<InputError> OffloadTarget::validate(const Config& config, std::string_view file,
-                                                  Position position) {
-  const Parsed<OffloadingManagerConfig> parsed =
-      make_offloading_manager_config(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<OffloadTarget::Setup> OffloadTarget::prepare(const Config& config, std::string_view file,
+                                                    Position position) {
+  return make_offloading_manager_config(config, file, position);
+}
+
+OffloadTarget::World OffloadTarget::make_world(const Config&, const Setup&) { return {}; }
+
+const Target& OffloadTarget::description() {
+  static const Target kDescription = describe<OffloadTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

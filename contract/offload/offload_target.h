@@ -1,8 +1,8 @@
 #pragma once
 
 /// The `offload` target: its configuration line, its commands, its observations. Everything that
-/// reads or writes them derives from the declarations here (contract/core/declare.h). Keys are numbers
-/// (contract/offload/offload_key_number.h).
+/// reads or writes them derives from the declarations here (contract/core/declare.h). Keys are
+/// numbers (contract/offload/offload_key_number.h).
 
 #include <cstdint>
 #include <optional>
@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "contract/core/declare.h"
+#include "contract/core/status.h"
+#include "contract/core/target.h"
 #include "contract/eviction/eviction_target.h"
 #include "contract/offload/offloading_manager.h"
-#include "contract/core/status.h"
 
 namespace kvfence {
 
@@ -155,7 +156,6 @@ struct Observation {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("num_hits", &S::num_hits, Domain::kResult, "leading blocks that can be read");
     fields.add("result", &S::result, Domain::kResult, "miss, pending or hit");
     fields.add("slots", &S::slots, Domain::kResult, "of the keys to load, or to store");
@@ -197,10 +197,12 @@ struct OffloadTarget {
   using Command = offload::Command;
   using Observation = offload::Observation;
   using World = offload::World;
+  using Numbers = Observation;
+  using Setup = OffloadingManagerConfig;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  static World make_world(const Config&) { return {}; }
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/rules.h"
 #include "contract/core/status.h"
+#include "contract/eviction/cache_policy.h"
 
 namespace kvfence {
 

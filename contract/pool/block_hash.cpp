@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "contract/pool/cbor.h"
 #include "contract/core/check.h"
+#include "contract/pool/cbor.h"
 
 namespace kvfence {
 namespace {

@@ -21,12 +21,12 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/pool/block_hash.h"
-#include "contract/pool/kv_events.h"
-#include "contract/pool/request.h"
 #include "contract/core/rules.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/pool/block_hash.h"
+#include "contract/pool/kv_events.h"
+#include "contract/pool/request.h"
 
 namespace kvfence {
 

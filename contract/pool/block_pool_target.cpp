@@ -195,11 +195,6 @@ bool event_from(const Value& value, KVCacheEvent& event) {
 
 }  // namespace
 
-Value to_value(ErrorCode member) {
-  // The code `none` is spelled like the absent value.
-  return member == ErrorCode::kNone ? Value() : to_value(std::string(to_text(member)));
-}
-
 Value to_value(const MmFeature& member) {
   return Value::Variant(Record{"item",
                                {{"id", to_value(member.identifier), {}},
@@ -226,19 +221,6 @@ Value to_value(const KeyList& member) {
   Value::List list;
   for (const BlockHash& hash : member) list.push_back(hash.empty() ? Value() : bytes_value(hash));
   return Value::Variant(std::move(list));
-}
-
-bool from_value(const Value& value, ErrorCode& member, std::string& expected) {
-  std::string text;
-  if (value.get_if<None>()) text = "none";
-  const bool is_word = !text.empty() || from_value(value, text, expected);
-  const auto code = is_word ? error_code_from_text(text) : std::nullopt;
-  if (!code) {
-    expected = "an error code such as no_free_blocks, or none";
-    return false;
-  }
-  member = *code;
-  return true;
 }
 
 bool from_value(const Value& value, std::vector<MmFeature>& member, std::string& expected) {
@@ -341,17 +323,18 @@ Parsed<BlockPoolConfig> make_block_pool_config(const block_pool::Config& config,
   return result;
 }
 
-std::optional<InputError> BlockPoolTarget::validate(const Config& config, std::string_view file,
-                                                    Position position) {
-  const Parsed<BlockPoolConfig> parsed = make_block_pool_config(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<BlockPoolTarget::Setup> BlockPoolTarget::prepare(const Config& config, std::string_view file,
+                                                        Position position) {
+  return make_block_pool_config(config, file, position);
 }
 
-BlockPoolTarget::World BlockPoolTarget::make_world(const Config& config) {
-  const Parsed<BlockPoolConfig> parsed = make_block_pool_config(config);
-  KVFENCE_CHECK(parsed, "a world for a configuration that was not validated");
-  return World(*parsed);
+BlockPoolTarget::World BlockPoolTarget::make_world(const Config&, const Setup& setup) {
+  return World(setup);
+}
+
+const Target& BlockPoolTarget::description() {
+  static const Target kDescription = describe<BlockPoolTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

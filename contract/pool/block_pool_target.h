@@ -10,13 +10,14 @@
 #include <variant>
 #include <vector>
 
-#include "contract/pool/block_pool.h"
 #include "contract/core/declare.h"
+#include "contract/core/shared_fields.h"
+#include "contract/core/status.h"
+#include "contract/core/target.h"
+#include "contract/pool/block_pool.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request.h"
 #include "contract/pool/request_table.h"
-#include "contract/core/shared_fields.h"
-#include "contract/core/status.h"
 
 namespace kvfence {
 
@@ -26,13 +27,11 @@ struct KeyList : std::vector<BlockHash> {
   using std::vector<BlockHash>::vector;
 };
 
-// Members of this target's structs as values: events, items and codes (block_pool_target.cpp).
-Value to_value(ErrorCode member);
+// Members of this target's structs as values: events and items (block_pool_target.cpp).
 Value to_value(const MmFeature& member);
 Value to_value(const std::vector<MmFeature>& member);
 Value to_value(const std::vector<KVCacheEvent>& member);
 Value to_value(const KeyList& member);
-bool from_value(const Value& value, ErrorCode& member, std::string& expected);
 bool from_value(const Value& value, std::vector<MmFeature>& member, std::string& expected);
 bool from_value(const Value& value, std::vector<KVCacheEvent>& member, std::string& expected);
 bool from_value(const Value& value, KeyList& member, std::string& expected);
@@ -242,7 +241,6 @@ struct Observation {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("hit", &S::hit, Domain::kResult, "whether every group had the block");
     fields.add("blocks", &S::blocks, Domain::kResult, "allocated or found blocks");
     fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
@@ -293,12 +291,12 @@ struct BlockPoolTarget {
   using Command = block_pool::Command;
   using Observation = block_pool::Observation;
   using World = block_pool::World;
+  using Numbers = Observation;
+  using Setup = BlockPoolConfig;
 
-  /// What is wrong with a configuration; nothing if an implementation can be built from it.
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  /// Requires: a valid configuration.
-  static World make_world(const Config& config);
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

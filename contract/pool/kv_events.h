@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/types.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/request.h"
-#include "contract/core/types.h"
 
 namespace kvfence {
 

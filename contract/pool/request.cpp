@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "contract/pool/cbor.h"
 #include "contract/core/check.h"
+#include "contract/pool/cbor.h"
 
 namespace kvfence {
 namespace {

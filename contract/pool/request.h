@@ -13,8 +13,8 @@
 #include <variant>
 #include <vector>
 
-#include "contract/pool/block_hash.h"
 #include "contract/core/types.h"
+#include "contract/pool/block_hash.h"
 
 namespace kvfence {
 

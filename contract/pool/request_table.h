@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "contract/pool/request.h"
 #include "contract/core/types.h"
+#include "contract/pool/request.h"
 
 namespace kvfence {
 

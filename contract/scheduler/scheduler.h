@@ -25,13 +25,13 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/core/flat_lists.h"
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/connectors/kv_connector.h"
-#include "contract/pool/kv_events.h"
-#include "contract/pool/request.h"
+#include "contract/core/flat_lists.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/kv_events.h"
+#include "contract/pool/request.h"
 
 namespace kvfence {
 

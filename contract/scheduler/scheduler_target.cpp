@@ -95,17 +95,18 @@ Parsed<SchedulerConfig> make_scheduler_config(const scheduler::Config& config,
   return result;
 }
 
-std::optional<InputError> SchedulerTarget::validate(const Config& config, std::string_view file,
-                                                    Position position) {
-  const Parsed<SchedulerConfig> parsed = make_scheduler_config(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<SchedulerTarget::Setup> SchedulerTarget::prepare(const Config& config, std::string_view file,
+                                                        Position position) {
+  return make_scheduler_config(config, file, position);
 }
 
-SchedulerTarget::World SchedulerTarget::make_world(const Config& config) {
-  const Parsed<SchedulerConfig> parsed = make_scheduler_config(config);
-  KVFENCE_CHECK(parsed, "a world for a configuration that was not validated");
-  return World(parsed->kv_cache.pool.hash);
+SchedulerTarget::World SchedulerTarget::make_world(const Config&, const Setup& setup) {
+  return World(setup.kv_cache.pool.hash);
+}
+
+const Target& SchedulerTarget::description() {
+  static const Target kDescription = describe<SchedulerTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

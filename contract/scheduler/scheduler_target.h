@@ -4,8 +4,8 @@
 /// reads or writes them derives from the declarations here (contract/core/declare.h).
 ///
 /// Around the scheduler stand a connector that answers as it is told
-/// (contract/scripted/scripted_connector.h), and a worker that takes the steps in the order in which they
-/// were planned and samples what `update` says.
+/// (contract/scripted/scripted_connector.h), and a worker that takes the steps in the order in
+/// which they were planned and samples what `update` says.
 
 #include <cstdint>
 #include <optional>
@@ -15,15 +15,16 @@
 #include <variant>
 #include <vector>
 
-#include "contract/pool/block_pool_target.h"
 #include "contract/core/declare.h"
+#include "contract/core/shared_fields.h"
+#include "contract/core/status.h"
+#include "contract/core/target.h"
 #include "contract/kv_cache/kv_cache_target.h"
+#include "contract/pool/block_pool_target.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request_table.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scripted/scripted_connector.h"
-#include "contract/core/shared_fields.h"
-#include "contract/core/status.h"
 
 namespace kvfence {
 
@@ -480,7 +481,6 @@ struct Observation {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("scheduled", &S::scheduled, Domain::kResult, "requests of the step, in order");
     fields.add("new_reqs", &S::new_reqs, Domain::kResult, "scheduled for the first time");
     fields.add("cached_reqs", &S::cached_reqs, Domain::kResult, "running, then resumed ones");
@@ -572,11 +572,12 @@ struct SchedulerTarget {
   using Command = scheduler::Command;
   using Observation = scheduler::Observation;
   using World = scheduler::World;
+  using Numbers = Observation;
+  using Setup = SchedulerConfig;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  /// Requires: a valid configuration.
-  static World make_world(const Config& config);
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

@@ -2,7 +2,8 @@
 
 /// A secondary tier whose answers and progress are commands and whose calls are observed: the world
 /// below a tiering manager in scenarios and campaigns. It knows keys alone, or is a file tier
-/// (contract/tiering/tier_files.h): then what its jobs move, and whether they could, is decided by files.
+/// (contract/tiering/tier_files.h): then what its jobs move, and whether they could, is decided by
+/// files.
 
 #include <cstdint>
 #include <map>

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "contract/connectors/disaggregated/transfer_engine.h"
+#include "contract/connectors/transfer_engine.h"
 
 namespace kvfence {
 

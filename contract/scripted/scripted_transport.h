@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/scripted/scripted_transfer_engine.h"
 #include "contract/connectors/disaggregated/transport.h"
+#include "contract/scripted/scripted_transfer_engine.h"
 
 namespace kvfence {
 

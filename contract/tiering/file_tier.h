@@ -4,7 +4,7 @@
 /// stand here, once, down to the order of file operations, since what a failing operation leaves
 /// behind follows from it; `reference/` (in memory) and `optimized/` (on files) each code them.
 /// The format of the files, and what the tier guarantees when a process dies, stand in
-/// optimized/README.md, "Files of the file tier".
+/// optimized/file_formats.md.
 ///
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/fs/{manager,io,thread_pool}.py. Beyond upstream:
 /// headers and digests (a changed byte is found, vllm#54363), the bound of the queue, doubt (a

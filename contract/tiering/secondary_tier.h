@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/check.h"
+#include "contract/eviction/cache_policy.h"
 #include "contract/offload/offloading_manager.h"
 
 namespace kvfence {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/tiering/example_tier.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/tiering/example_tier.h"
 
 namespace kvfence {
 namespace {

@@ -1,9 +1,9 @@
 #pragma once
 
-/// What a scripted tier (contract/scripted/scripted_tier.h) keeps its blocks in when it is a file tier: one
-/// file a block, by the rules of contract/tiering/file_tier.h. A job is carried out at once, when the
-/// script says so, with one thread: so a plan of faults counts the same calls on every
-/// implementation.
+/// What a scripted tier (contract/scripted/scripted_tier.h) keeps its blocks in when it is a file
+/// tier: one file a block, by the rules of contract/tiering/file_tier.h. A job is carried out at
+/// once, when the script says so, with one thread: so a plan of faults counts the same calls on
+/// every implementation.
 ///
 /// Beside it stands what GPU and tiers would have written: the bytes of a block follow from its
 /// key.

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/declare.h"
+#include "contract/eviction/cache_policy.h"
 
 namespace kvfence::tiering {
 

@@ -9,7 +9,8 @@
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py; absent in v0.19.0.
 ///
 /// Common to all operations:
-///   - As contract/offload/offloading_manager.h, whose words are used: *held* and *ready* are said of the
+///   - As contract/offload/offloading_manager.h, whose words are used: *held* and *ready* are said
+///   of the
 ///     primary tier. A call on it is written primary.operation(...).
 ///   - A *job* is a transfer between the primary tier and one other. Jobs are numbered 0, 1, ... in
 ///     the order of their submission, over all tiers.
@@ -31,9 +32,9 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/status.h"
 #include "contract/offload/offloading_manager.h"
 #include "contract/tiering/secondary_tier.h"
-#include "contract/core/status.h"
 
 namespace kvfence {
 

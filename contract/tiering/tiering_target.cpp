@@ -106,11 +106,16 @@ Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& confi
   return result;
 }
 
-std::optional<InputError> TieringTarget::validate(const Config& config, std::string_view file,
-                                                  Position position) {
-  const Parsed<OffloadingManagerConfig> parsed = make_tiering_config(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<TieringTarget::Setup> TieringTarget::prepare(const Config& config, std::string_view file,
+                                                    Position position) {
+  return make_tiering_config(config, file, position);
+}
+
+TieringTarget::World TieringTarget::make_world(const Config&, const Setup&) { return {}; }
+
+const Target& TieringTarget::description() {
+  static const Target kDescription = describe<TieringTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

@@ -1,12 +1,12 @@
 #pragma once
 
 /// The `tiering` target: its configuration line, its commands, its observations. Everything that
-/// reads or writes them derives from the declarations here (contract/core/declare.h). Keys are numbers
-/// (contract/offload/offload_key_number.h), tiers their place in the order.
+/// reads or writes them derives from the declarations here (contract/core/declare.h). Keys are
+/// numbers (contract/offload/offload_key_number.h), tiers their place in the order.
 ///
-/// Below the manager stand scripted tiers (contract/scripted/scripted_tier.h): what happens in them are
-/// commands, those that begin with `tier_`. Some may be file tiers, in whose file system things go
-/// wrong by command, too. A list of commands decides a run.
+/// Below the manager stand scripted tiers (contract/scripted/scripted_tier.h): what happens in them
+/// are commands, those that begin with `tier_`. Some may be file tiers, in whose file system things
+/// go wrong by command, too. A list of commands decides a run.
 
 #include <array>
 #include <cstdint>
@@ -17,10 +17,11 @@
 #include <vector>
 
 #include "contract/core/declare.h"
-#include "contract/eviction/eviction_target.h"
-#include "contract/tiering/file_fault.h"
-#include "contract/offload/offload_target.h"
 #include "contract/core/status.h"
+#include "contract/core/target.h"
+#include "contract/eviction/eviction_target.h"
+#include "contract/offload/offload_target.h"
+#include "contract/tiering/file_fault.h"
 #include "contract/tiering/tier_records.h"
 #include "contract/tiering/tiering_manager.h"
 
@@ -337,7 +338,6 @@ struct Observation {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("result", &S::result, Domain::kResult, "miss, pending or hit");
     fields.add("slots", &S::slots, Domain::kResult, "of the keys to load, or to store");
     fields.add("stored", &S::stored, Domain::kResult, "false: what is there cannot go");
@@ -387,10 +387,12 @@ struct TieringTarget {
   using Command = tiering::Command;
   using Observation = tiering::Observation;
   using World = tiering::World;
+  using Numbers = Observation;
+  using Setup = OffloadingManagerConfig;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  static World make_world(const Config&) { return {}; }
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

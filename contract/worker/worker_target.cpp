@@ -47,11 +47,16 @@ Parsed<worker::Options> make_worker_options(const worker::Config& config, std::s
                          .num_ranks = config.num_ranks};
 }
 
-std::optional<InputError> WorkerTarget::validate(const Config& config, std::string_view file,
-                                                 Position position) {
-  const Parsed<worker::Options> parsed = make_worker_options(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<WorkerTarget::Setup> WorkerTarget::prepare(const Config& config, std::string_view file,
+                                                  Position position) {
+  return make_worker_options(config, file, position);
+}
+
+WorkerTarget::World WorkerTarget::make_world(const Config&, const Setup&) { return {}; }
+
+const Target& WorkerTarget::description() {
+  static const Target kDescription = describe<WorkerTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

@@ -1,7 +1,8 @@
 #pragma once
 
 /// The `worker` target: its configuration line, its commands, its observations. Everything that
-/// reads or writes them derives from the declarations here (contract/core/declare.h). What the commands
+/// reads or writes them derives from the declarations here (contract/core/declare.h). What the
+/// commands
 /// do: contract/worker/worker.h.
 
 #include <cstdint>
@@ -11,9 +12,10 @@
 #include <variant>
 #include <vector>
 
-#include "contract/pool/block_pool_target.h"
 #include "contract/core/declare.h"
 #include "contract/core/status.h"
+#include "contract/core/target.h"
+#include "contract/pool/block_pool_target.h"
 #include "contract/worker/worker.h"
 
 namespace kvfence {
@@ -221,7 +223,6 @@ struct Observation {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("finished_jobs", &S::finished_jobs, Domain::kResult,
                "get_finished, shutdown: stores, then loads, in the order of submission");
     fields.add("advanced", &S::advanced, Domain::kResult,
@@ -265,10 +266,12 @@ struct WorkerTarget {
   using Command = worker::Command;
   using Observation = worker::Observation;
   using World = worker::World;
+  using Numbers = Observation;
+  using Setup = worker::Options;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  static World make_world(const Config&) { return {}; }
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

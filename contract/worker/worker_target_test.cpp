@@ -86,10 +86,10 @@ TEST(WorkerOptions, NameThePlace) {
   Config config;
   config.path = "warp";
 
-  const auto wrong = WorkerTarget::validate(config, "a.kvs", {2, 8});
+  const auto setup = WorkerTarget::prepare(config, "a.kvs", {2, 8});
 
-  ASSERT_TRUE(wrong);
-  EXPECT_EQ(wrong->to_text(),
+  ASSERT_FALSE(setup);
+  EXPECT_EQ(setup.error().to_text(),
             "a.kvs:2:8: found path=warp, expected batched, looped, strided, kernel");
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
-/// The launchers of the kernels that fill memory with the contents of contract/worker/content_pattern.h
-/// and check them: content_kernel.cu with the toolkit, their twins on the virtual device in
-/// virtual/content_kernel_twin.cpp. One of them is linked; both run fill_granules and
-/// check_granules, so that the bytes are the same. C++17, as nvcc compiles it.
+/// The launchers of the kernels that fill memory with the contents of
+/// contract/worker/content_pattern.h and check them: content_kernel.cu with the toolkit, their
+/// twins on the virtual device in virtual/content_kernel_twin.cpp. One of them is linked; both run
+/// fill_granules and check_granules, so that the bytes are the same. C++17, as nvcc compiles it.
 
 #include <cuda_runtime_api.h>
 

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <span>
 
+#include "cuda/copy_paths/pinned_memory.h"
 #include "cuda/figures/content_kernel.h"
 #include "cuda/figures/held_races.h"
 #include "cuda/figures/host_access.h"
-#include "cuda/copy_paths/pinned_memory.h"
 
 namespace kvfence::cuda {
 namespace {

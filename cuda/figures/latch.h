@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
-#include "cuda/figures/latch_kernel.h"
 #include "cuda/copy_paths/pinned_memory.h"
+#include "cuda/figures/latch_kernel.h"
 
 namespace kvfence::cuda {
 

@@ -52,8 +52,8 @@ class Device {
   /// The host reads or writes memory that the device may touch. Checks only: nothing is copied.
   void host_read(const void* address, std::size_t size);
   void host_write(const void* address, std::size_t size);
-  /// Enqueues a kernel's twin: `function` runs when its turn comes, on bytes(). `reads` and `writes`
-  /// are all that it touches.
+  /// Enqueues a kernel's twin: `function` runs when its turn comes, on bytes(). `reads` and
+  /// `writes` are all that it touches.
   cudaError_t launch(cudaStream_t stream, const std::vector<MemoryRange>& reads,
                      const std::vector<MemoryRange>& writes, std::function<void()> function);
   /// The bytes behind addresses of device or pinned memory; for twins of kernels and for tests.

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "contract/core/check.h"
-#include "contract/worker/content_report.h"
 #include "contract/core/sanitized.h"
+#include "contract/worker/content_report.h"
 #include "cuda/virtual/device.h"
 
 namespace kvfence::virtual_device {

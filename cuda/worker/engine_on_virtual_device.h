@@ -1,8 +1,8 @@
 #pragma once
 
-/// What contract/engine/engine_device.h describes, out of the copy worker and a virtual device whose
-/// progress is commanded: each token's KV is bytes in the pages of two layers, and symbols are read
-/// from them.
+/// What contract/engine/engine_device.h describes, out of the copy worker and a virtual device
+/// whose progress is commanded: each token's KV is bytes in the pages of two layers, and symbols
+/// are read from them.
 ///
 /// Link kvfence::worker_on_virtual_device, and nothing that brings the real runtime.
 
@@ -16,10 +16,10 @@
 #include <span>
 #include <vector>
 
-#include "contract/worker/content_pattern.h"
 #include "contract/engine/engine_device.h"
-#include "cuda/worker/page_name.h"
+#include "contract/worker/content_pattern.h"
 #include "cuda/virtual/device.h"
+#include "cuda/worker/page_name.h"
 #include "cuda/worker/worker.h"
 
 namespace kvfence::cuda {

@@ -415,7 +415,7 @@ TEST(PlantedWorkerBugs, EachHasACase) {
 }
 
 TEST(PlantedWorkerBugs, AreFlaggedInEveryRunAndTheRightWorkerInNone) {
-  // README.md holds this table.
+  // cuda/mistakes_by_schedule.md holds this table.
   std::cout << "| bug | | flagged by | eager | lazy | commanded | random | priority | exhaustive "
                "| wrong bytes are |\n|---|---|---|---|---|---|---|---|---|---|\n";
   std::size_t num_runs = 0;

@@ -28,8 +28,8 @@
 #include "cuda/copy_paths/event_pool.h"
 #include "cuda/copy_paths/kv_layout.h"
 #include "cuda/copy_paths/pinned_memory.h"
-#include "cuda/worker/planted_worker_bugs.h"
 #include "cuda/copy_paths/transfer_plan.h"
+#include "cuda/worker/planted_worker_bugs.h"
 
 namespace kvfence::cuda {
 

@@ -1,8 +1,9 @@
 #pragma once
 
-/// The copy worker with everything around it, as contract/worker/worker.h wants it of one rank: a virtual
-/// device, a KV cache, host memory, and the forwards of a model. What pages hold is read from their
-/// bytes; what is undefined, from the device: what it runs, and what it has told the host.
+/// The copy worker with everything around it, as contract/worker/worker.h wants it of one rank: a
+/// virtual device, a KV cache, host memory, and the forwards of a model. What pages hold is read
+/// from their bytes; what is undefined, from the device: what it runs, and what it has told the
+/// host.
 ///
 /// Link kvfence::worker_on_virtual_device, and nothing that brings the real runtime.
 
@@ -15,11 +16,11 @@
 #include <span>
 #include <vector>
 
-#include "contract/worker/content_report.h"
 #include "contract/core/status.h"
+#include "contract/worker/content_report.h"
 #include "contract/worker/worker.h"
-#include "cuda/worker/page_name.h"
 #include "cuda/virtual/device.h"
+#include "cuda/worker/page_name.h"
 #include "cuda/worker/worker.h"
 
 namespace kvfence::cuda {

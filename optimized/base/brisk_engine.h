@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "contract/connectors/disaggregated/transfer_engine.h"
+#include "contract/connectors/transfer_engine.h"
 
 namespace kvfence::optimized {
 

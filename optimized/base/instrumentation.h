@@ -9,13 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "optimized/pool/planted_bugs.h"
-#include "optimized/connectors/offloading/planted_connector_bugs.h"
 #include "optimized/connectors/disaggregated/planted_disaggregated_bugs.h"
 #include "optimized/connectors/multi/planted_multi_connector_bugs.h"
-#include "optimized/offload/planted_offloading_bugs.h"
+#include "optimized/connectors/offloading/planted_connector_bugs.h"
 #include "optimized/connectors/simple/planted_simple_offload_bugs.h"
 #include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
+#include "optimized/offload/planted_offloading_bugs.h"
+#include "optimized/pool/planted_bugs.h"
 #include "optimized/tiering/planted_tiering_bugs.h"
 
 namespace kvfence::optimized {

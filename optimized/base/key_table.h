@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/check.h"
+#include "contract/eviction/cache_policy.h"
 #include "optimized/base/huge_pages.h"
 
 namespace kvfence::optimized {

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Statistics of transfers and their metrics. The rules stand in contract/connectors/kv_connector_stats.h.
+/// Statistics of transfers and their metrics. The rules stand in
+/// contract/connectors/kv_connector_stats.h.
 ///
 /// Totals are kept beside the operations, and a series is what its samples show: two sums and a
 /// counter a bucket. There are few transfer types, so they are looked for one after the other.

@@ -1,5 +1,6 @@
 // Goal: statistics allocate nothing in an interval like the last one. Method: the address of their
-// operations; what they count is looked at by properties/connectors/offloading/kv_connector_stats_conformance.h.
+// operations; what they count is looked at by
+// properties/connectors/offloading/kv_connector_stats_conformance.h.
 
 #include "optimized/connectors/kv_connector_stats.h"
 

@@ -15,8 +15,8 @@
 
 #include "contract/connectors/kv_output_aggregator.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/base/request_ids.h"
+#include "optimized/connectors/kv_connector_stats.h"
 
 namespace kvfence::optimized {
 

@@ -3,21 +3,21 @@
 /// CachePolicy: LRU and ARC at O(1) a block, without an allocation in steady state.
 ///
 /// Blocks and ghosts are entries of one table of keys. Their lists are timelines
-/// (optimized/base/timeline.h): T1 and T2 share one, where those that are not idle stand apart; B1 and
-/// B2 share the other. So the oldest block that can go is the first of a list, whatever is being
-/// read or written before it, and protecting a block means counting it among the busy ones for the
-/// time of the call. LRU is ARC without T2 and without ghosts: its target stays 0.
+/// (optimized/base/timeline.h): T1 and T2 share one, where those that are not idle stand apart; B1
+/// and B2 share the other. So the oldest block that can go is the first of a list, whatever is
+/// being read or written before it, and protecting a block means counting it among the busy ones
+/// for the time of the call. LRU is ARC without T2 and without ghosts: its target stays 0.
 ///
-/// The rules of every operation stand in contract/eviction/cache_policy.h. No threads: a policy belongs to
-/// one.
+/// The rules of every operation stand in contract/eviction/cache_policy.h. No threads: a policy
+/// belongs to one.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/status.h"
+#include "contract/eviction/cache_policy.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/base/key_table.h"
 #include "optimized/base/timeline.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The first bytes of a block file: what the file is, which block it holds, and what its bytes have
-/// to add up to. The format stands in optimized/README.md, "Files of the file tier".
+/// to add up to. The format stands in optimized/file_formats.md.
 
 #include <array>
 #include <cstddef>

@@ -1,7 +1,8 @@
 #pragma once
 
 /// The files of a file tier: one block at a time, from whichever thread. What each operation does,
-/// in which order, stands in contract/tiering/file_tier.h; the format and the guarantees in README.md.
+/// in which order, stands in contract/tiering/file_tier.h; the format and the guarantees in
+/// optimized/file_formats.md.
 
 #include <atomic>
 #include <cstddef>

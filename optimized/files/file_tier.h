@@ -1,7 +1,8 @@
 #pragma once
 
 /// The file tier: blocks as files, moved by a pool of threads. Its rules stand in
-/// contract/tiering/file_tier.h and contract/tiering/secondary_tier.h, the format of its files in README.md.
+/// contract/tiering/file_tier.h and contract/tiering/secondary_tier.h, the format of its files in
+/// optimized/file_formats.md.
 ///
 /// Several tiers, of one process or of many, may use the same folders at a time: what one has
 /// stored the others find.

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/core/types.h"
+#include "contract/kv_cache/kv_cache_manager.h"
 
 namespace kvfence::optimized {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "contract/pool/block_hash.h"
 #include "contract/core/check.h"
+#include "contract/pool/block_hash.h"
 
 namespace kvfence::optimized {
 namespace {

@@ -12,11 +12,11 @@
 #include <span>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/core/types.h"
-#include "optimized/pool/block_pool.h"
+#include "contract/kv_cache/kv_cache_manager.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/kv_cache/single_type_kv_cache_manager.h"
+#include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
 

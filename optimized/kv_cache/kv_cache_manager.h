@@ -1,7 +1,8 @@
 #pragma once
 
 /// KVCacheManager: what an engine embeds. The rules of every operation stand in
-/// contract/kv_cache/kv_cache_manager.h; this class holds the order of their steps, and their errors.
+/// contract/kv_cache/kv_cache_manager.h; this class holds the order of their steps, and their
+/// errors.
 ///
 /// It allocates nothing once its requests have had their longest tables and its callers reuse what
 /// they pass in. No virtual calls, no pointers between members: a copy is a manager of its own. No
@@ -12,13 +13,13 @@
 #include <span>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
-#include "contract/pool/kv_events.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
-#include "optimized/pool/block_pool.h"
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/kv_events.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/kv_cache/kv_cache_coordinator.h"
+#include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "optimized/base/planted_bugs_table.h"
 #include "optimized/kv_cache/kv_cache_manager.h"
 #include "optimized/pool/planted_bugs.h"
-#include "optimized/base/planted_bugs_table.h"
 
 namespace kvfence::optimized {
 namespace {

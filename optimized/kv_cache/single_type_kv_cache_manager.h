@@ -13,12 +13,12 @@
 #include <span>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/core/types.h"
-#include "optimized/pool/block_pool.h"
-#include "optimized/kv_cache/block_table.h"
+#include "contract/kv_cache/kv_cache_manager.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/base/key_set.h"
+#include "optimized/kv_cache/block_table.h"
+#include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <string_view>
 
-#include "contract/pool/block_hash.h"
-#include "contract/eviction/cache_policy.h"
-#include "contract/pool/request.h"
 #include "contract/core/types.h"
+#include "contract/eviction/cache_policy.h"
+#include "contract/pool/block_hash.h"
+#include "contract/pool/request.h"
 
 namespace kvfence::optimized {
 

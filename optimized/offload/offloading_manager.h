@@ -3,19 +3,19 @@
 /// OffloadingManager: the ledger of offloaded blocks around a CachePolicy.
 ///
 /// A key of a call is looked up once. Slots that were never used are a number, freed ones a stack.
-/// The rules of every operation stand in contract/offload/offloading_manager.h. No threads: a manager
-/// belongs to one.
+/// The rules of every operation stand in contract/offload/offloading_manager.h. No threads: a
+/// manager belongs to one.
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "contract/offload/offloading_manager.h"
 #include "contract/core/status.h"
-#include "optimized/eviction/cache_policy.h"
+#include "contract/offload/offloading_manager.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/offload/offloading_event_log.h"
 #include "optimized/base/repeat_finder.h"
+#include "optimized/eviction/cache_policy.h"
+#include "optimized/offload/offloading_event_log.h"
 #include "optimized/offload/reuse_tracker.h"
 
 namespace kvfence::optimized {

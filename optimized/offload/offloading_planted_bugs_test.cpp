@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "contract/offload/offload_key_number.h"
+#include "optimized/base/planted_bugs_table.h"
 #include "optimized/offload/offloading_manager.h"
 #include "optimized/pool/planted_bugs.h"
-#include "optimized/base/planted_bugs_table.h"
 
 namespace kvfence::optimized {
 namespace {

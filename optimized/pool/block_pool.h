@@ -4,8 +4,8 @@
 ///
 /// A block's state is one word beside its queue links: ref_cnt in the upper 31 bits, "carries a
 /// hash" in the lowest. A block is in the free queue exactly when its ref_cnt is 0 and it is not
-/// the null block. The rules of every operation stand in contract/pool/block_pool.h. No threads: a pool
-/// belongs to one.
+/// the null block. The rules of every operation stand in contract/pool/block_pool.h. No threads: a
+/// pool belongs to one.
 
 #include <cstdint>
 #include <optional>
@@ -13,15 +13,15 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/pool/block_pool.h"
 #include "contract/core/check.h"
-#include "contract/pool/kv_events.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/pool/block_pool.h"
+#include "contract/pool/kv_events.h"
+#include "optimized/base/instrumentation.h"
 #include "optimized/pool/block_hash_to_block_map.h"
 #include "optimized/pool/event_log.h"
 #include "optimized/pool/free_kv_cache_block_queue.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/types.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request.h"
-#include "contract/core/types.h"
 
 namespace kvfence::optimized {
 

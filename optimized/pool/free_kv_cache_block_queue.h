@@ -17,11 +17,11 @@
 #include <span>
 #include <vector>
 
-#include "contract/pool/block_pool.h"
 #include "contract/core/check.h"
 #include "contract/core/limits.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/pool/block_pool.h"
 #include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {

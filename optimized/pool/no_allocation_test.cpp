@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "optimized/pool/block_pool.h"
 #include "optimized/base/counted_allocations.h"
+#include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
 namespace {

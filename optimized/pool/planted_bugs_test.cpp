@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "optimized/pool/block_pool.h"
 #include "optimized/base/planted_bugs_table.h"
+#include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "contract/kv_cache/kv_cache_manager.h"
-#include "optimized/scheduler/request_list.h"
+#include "optimized/base/request_list.h"
 
 namespace kvfence::optimized {
 

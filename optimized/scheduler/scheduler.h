@@ -1,6 +1,7 @@
 #pragma once
 
-/// Scheduler: what an engine embeds. The rules of every operation stand in contract/scheduler/scheduler.h.
+/// Scheduler: what an engine embeds. The rules of every operation stand in
+/// contract/scheduler/scheduler.h.
 ///
 /// A step costs what it schedules, admits, preempts and ends: requests that wait for something are
 /// not looked at, and a decode token inside a block does not reach the KV cache. No threads: a
@@ -14,9 +15,9 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
-#include "contract/scheduler/scheduler.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/scheduler/scheduler.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/scheduler/scheduler_state.h"
 

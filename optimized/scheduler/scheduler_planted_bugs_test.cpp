@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "contract/scripted/scripted_connector.h"
-#include "optimized/pool/planted_bugs.h"
 #include "optimized/base/planted_bugs_table.h"
+#include "optimized/pool/planted_bugs.h"
 #include "optimized/scheduler/scheduler.h"
 
 namespace kvfence::optimized {

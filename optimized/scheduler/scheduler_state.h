@@ -17,16 +17,16 @@
 #include <utility>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/connectors/kv_connector.h"
+#include "contract/core/types.h"
+#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/request.h"
 #include "contract/scheduler/scheduler.h"
-#include "contract/core/types.h"
 #include "optimized/base/instrumentation.h"
+#include "optimized/base/request_ids.h"
+#include "optimized/base/request_list.h"
 #include "optimized/kv_cache/kv_cache_manager.h"
 #include "optimized/scheduler/request_heap.h"
-#include "optimized/base/request_ids.h"
-#include "optimized/scheduler/request_list.h"
 #include "optimized/scheduler/running_requests.h"
 
 namespace kvfence::optimized {

@@ -1,4 +1,5 @@
-// Goal: each rule of contract/scheduler/scheduler.h, by an example whose numbers are worked out by hand.
+// Goal: each rule of contract/scheduler/scheduler.h, by an example whose numbers are worked out by
+// hand.
 
 #include "optimized/scheduler/scheduler.h"
 

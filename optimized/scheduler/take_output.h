@@ -1,9 +1,10 @@
 #pragma once
 
-/// Taking in what a step produced: the rules of update_from_output in contract/scheduler/scheduler.h.
+/// Taking in what a step produced: the rules of update_from_output in
+/// contract/scheduler/scheduler.h.
 
-#include "contract/scheduler/scheduler.h"
 #include "contract/core/status.h"
+#include "contract/scheduler/scheduler.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/scheduler/scheduler_state.h"
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <utility>
 
+#include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/core/check.h"
 #include "contract/tiering/example_tier.h"
 #include "contract/tiering/file_tier.h"
-#include "contract/connectors/offloading/offloading_connector.h"
 #include "optimized/files/file_tier.h"
 #include "optimized/files/posix_file_operations.h"
 

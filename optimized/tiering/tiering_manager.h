@@ -16,9 +16,9 @@
 #include "contract/core/status.h"
 #include "contract/tiering/tiering_manager.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/connectors/offloading/job_table.h"
-#include "optimized/offload/offloading_manager.h"
+#include "optimized/base/job_table.h"
 #include "optimized/base/request_ids.h"
+#include "optimized/offload/offloading_manager.h"
 
 namespace kvfence::optimized {
 

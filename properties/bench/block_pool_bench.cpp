@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/check.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/block_pool.h"
-#include "contract/core/check.h"
 #include "contract/pool/request.h"
 #include "optimized/pool/block_pool.h"
 #include "properties/bench/timed_passes.h"

@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "contract/pool/block_hash.h"
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/check.h"
+#include "contract/eviction/cache_policy.h"
+#include "contract/pool/block_hash.h"
 #include "optimized/eviction/cache_policy.h"
 #include "properties/bench/timed_passes.h"
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "contract/core/check.h"
-#include "contract/engine/engine_target.h"
 #include "contract/core/implementation.h"
+#include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
 #include "optimized/connectors/kv_output_aggregator.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
@@ -27,7 +27,7 @@
 #include "properties/engine/checks.h"
 #include "properties/engine/driver.h"
 #include "reference/engine/engine_device.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
@@ -36,12 +36,8 @@ constexpr std::uint64_t kSeed = 1;
 constexpr std::uint64_t kEpisodes = 500;
 constexpr std::uint32_t kEpisodeCommands = 200;
 
-using Engine = Implementation<EngineTarget>;
-using engine::Command;
-using engine::Observation;
-
 struct Episode {
-  engine::Config config;
+  Setup setup;
   std::vector<Command> commands;
 };
 
@@ -53,31 +49,33 @@ struct Episodes {
 };
 
 bool is_step(const Command& command, const Observation& seen) {
-  return std::holds_alternative<engine::Update>(command) && seen.error == ErrorCode::kNone;
+  return std::holds_alternative<engine::Update>(command.as<engine::Command>()) &&
+         seen.error == ErrorCode::kNone;
 }
 
 /// Gives one command; the engine answers at once, in this process.
-void give(Engine& engine, const Command& command, engine::World& world, Observe observe,
+void give(Implementation& engine, const Command& command, World& world, Observe observe,
           Observation& seen) {
   world.apply(command);
-  const auto failure = engine.submit(command, world, observe);
-  KVFENCE_CHECK(!failure && !engine.collect(seen), "an engine in this process answers");
+  KVFENCE_CHECK(!engine.apply(command, world, observe, seen), "an engine in this process answers");
 }
 
 Episodes draw_episodes() {
   Episodes episodes;
-  const auto reference = Implementations<EngineTarget>::make_reference();
+  const Target& target = EngineTarget::description();
+  const auto reference = engine_sides().make_reference();
   for (std::uint64_t number = 0; number < kEpisodes; ++number) {
     Choices choices = episode_choices(kSeed, number);
     Episode& episode = episodes.list.emplace_back();
-    episode.config = engine::Generator::draw_config(choices);
-    engine::Generator generator(episode.config, choices);
-    engine::World world = EngineTarget::make_world(episode.config);
-    KVFENCE_CHECK(!reference->reset(episode.config), "an engine in this process starts");
+    episode.setup = prepared(target, engine_checks().draw_config(choices));
+    const auto generator = engine_checks().make_generator(episode.setup, choices);
+    const auto world = target.make_world(episode.setup);
+    KVFENCE_CHECK(!reference->reset(episode.setup), "an engine in this process starts");
     Observation seen;
+    seen.numbers.emplace(*target.numbers);
     for (std::uint32_t count = 0; count < kEpisodeCommands; ++count) {
-      episode.commands.push_back(generator.next(choices, seen, world));
-      give(*reference, episode.commands.back(), world, Observe::kState, seen);
+      episode.commands.push_back(generator->next(choices, seen, *world));
+      give(*reference, episode.commands.back(), *world, Observe::kState, seen);
       episodes.num_steps += is_step(episode.commands.back(), seen);
     }
     episodes.num_commands += episode.commands.size();
@@ -99,25 +97,25 @@ void report_steps(benchmark::State& state) {
 }
 
 void BM_Campaign(benchmark::State& state) {
-  const auto reference = Implementations<EngineTarget>::make_reference();
-  const auto optimized = Implementations<EngineTarget>::make_optimized();
+  const auto reference = engine_sides().make_reference();
+  const auto optimized = engine_sides().make_optimized();
   CampaignOptions options;
   options.seed = kSeed;
   options.episodes_max = kEpisodes;
   options.episode_commands = kEpisodeCommands;
-  CampaignResult<EngineTarget> result;
+  CampaignResult result;
   time_passes<CpuClock>(
       state, "command", all_episodes().num_commands, [] {},
       [&] {
-        result = run_campaign<EngineTarget>(*reference, *optimized, options,
-                                            [](const CampaignProgress&) { return true; });
+        result = run_campaign(engine_checks(), *reference, *optimized, options,
+                              [](const CampaignProgress&) { return true; });
       },
       [&] { return !result.failure && result.progress.commands == all_episodes().num_commands; });
   report_steps(state);
 }
 BENCHMARK(BM_Campaign)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-void time_commands(benchmark::State& state, Engine& engine) {
+void time_commands(benchmark::State& state, Implementation& engine) {
   std::size_t num_steps = 0;
   bool is_clean = true;
   time_passes<CpuClock>(
@@ -125,13 +123,14 @@ void time_commands(benchmark::State& state, Engine& engine) {
       [&] {
         Observation seen;
         for (const Episode& episode : all_episodes().list) {
-          KVFENCE_CHECK(!engine.reset(episode.config), "an engine in this process starts");
-          engine::World world = EngineTarget::make_world(episode.config);
+          KVFENCE_CHECK(!engine.reset(episode.setup), "an engine in this process starts");
+          const auto world = episode.setup.target().make_world(episode.setup);
           for (const Command& command : episode.commands) {
-            give(engine, command, world, Observe::kNumbers, seen);
+            give(engine, command, *world, Observe::kNumbers, seen);
             num_steps += is_step(command, seen);
           }
-          is_clean &= seen.num_races == 0 && seen.num_misuses == 0;
+          const auto& numbers = seen.numbers.as<engine::Observation>();
+          is_clean &= numbers.num_races == 0 && numbers.num_misuses == 0;
         }
       },
       [&] { return is_clean && num_steps == all_episodes().num_steps; });
@@ -177,7 +176,7 @@ void BM_CommandsOptimizedOnSymbols(benchmark::State& state) {
 BENCHMARK(BM_CommandsOptimizedOnSymbols)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 void BM_CommandsReference(benchmark::State& state) {
-  const auto reference = Implementations<EngineTarget>::make_reference();
+  const auto reference = engine_sides().make_reference();
   time_commands(state, *reference);
 }
 BENCHMARK(BM_CommandsReference)->UseManualTime()->Unit(benchmark::kMillisecond);

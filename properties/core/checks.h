@@ -1,57 +1,72 @@
 #pragma once
 
-/// What the generic harness needs to know of a target beyond its contract: its invariants, its
-/// reachability goals, its generator. Each target specialises this in its own `<target>_checks.h`.
+/// What the harness needs to know of a target beyond its words: how to draw its commands, what must
+/// hold after each, and what a suite of runs has to reach. One object per target.
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "contract/core/observation.h"
+#include "contract/core/target.h"
+#include "properties/core/choices.h"
+#include "properties/core/divergence.h"
+
 namespace kvfence {
 
-/// A specialisation has
-///   using Invariants, Reach, Generator
-///     (a Reach whose goals depend on the configuration has start(const Config&), called before a
-///     run)
-///   static Invariants make_invariants(const Config&)
-///   static std::vector<std::pair<std::string, std::string>> invariants(), goals()
-///     (name, what it says)
-///   static std::optional<std::string> resolve(const World&, std::string_view symbol)
-///   static std::optional<std::string> symbol_of(const World&, std::string_view bytes)
-template <class Target>
-struct Checks;
-
-/// Each declaration's name and what it says.
-template <class Declarations, class Declaration>
-std::vector<std::pair<std::string, std::string>> names_and_texts(
-    const Declarations& declarations, std::string_view Declaration::*text) {
-  std::vector<std::pair<std::string, std::string>> rows;
-  for (const Declaration& declaration : declarations) {
-    rows.emplace_back(declaration.name, declaration.*text);
-  }
-  return rows;
-}
-
-/// The symbols of a target that has no others than those of its requests: a base for its Checks.
-template <class World>
-struct RequestSymbols {
-  static std::optional<std::string> resolve(const World& world, std::string_view symbol) {
-    return world.requests().resolve(symbol);
-  }
-  static std::optional<std::string> symbol_of(const World& world, std::string_view bytes) {
-    return world.requests().symbol_of(bytes);
-  }
+/// Draws the commands of one episode.
+class Generator {
+ public:
+  virtual ~Generator() = default;
+  /// The next command, given what an implementation showed after the last one.
+  virtual Command next(Choices& choices, const Observation& now, const World& world) = 0;
 };
 
-/// The same for a target whose observations hold no bytes.
-template <class World>
-struct NoSymbols {
-  static std::optional<std::string> resolve(const World&, std::string_view) { return std::nullopt; }
-  static std::optional<std::string> symbol_of(const World&, std::string_view) {
-    return std::nullopt;
-  }
+/// What must hold after each command of one run, whatever the other side answers.
+class RuleChecker {
+ public:
+  virtual ~RuleChecker() = default;
+  virtual std::optional<Divergence> check(const Command& command, const Observation& observation,
+                                          const World& world, std::size_t step) = 0;
+};
+
+/// One situation that a suite of runs has to reach.
+struct Goal {
+  std::string_view name;  ///< error_<code> is reached by a refusal with that code
+  std::string_view doc;
+  std::uint64_t at_least = 1;
+  bool needs_state = false;  ///< counted only where observations hold the state
+};
+
+/// How often each goal of a target was reached, over several runs.
+class GoalCounts {
+ public:
+  virtual ~GoalCounts() = default;
+  /// Before a run: some goals depend on the configuration.
+  virtual void start(const Setup& setup) = 0;
+  /// Takes in one command, whatever it was answered. `before` is what was observed after the
+  /// command before, its reply included; with default numbers for the first command of a run.
+  virtual void count(const Command& command, const Observation& before, const Observation& after,
+                     const World& world) = 0;
+  /// By the place in Checks::goals.
+  virtual std::uint64_t count_of(std::size_t goal) const = 0;
+};
+
+struct Checks {
+  const Target* target;
+  std::vector<std::pair<std::string, std::string>> rules;  ///< name, what it says
+  std::vector<Goal> goals;
+  /// A small configuration, out of every setting and profile.
+  Config (*draw_config)(Choices& choices);
+  std::unique_ptr<Generator> (*make_generator)(const Setup& setup, Choices& choices);
+  std::unique_ptr<RuleChecker> (*make_rules)(const Setup& setup);
+  std::unique_ptr<GoalCounts> (*make_goal_counts)();
 };
 
 }  // namespace kvfence

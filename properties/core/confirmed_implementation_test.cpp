@@ -13,39 +13,35 @@
 
 #include "properties/core/campaign_test_support.h"
 #include "properties/engine/checks.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-using Engine = Implementation<EngineTarget>;
-using Engines = Implementations<EngineTarget>;
-using Confirmed = ConfirmedImplementation<EngineTarget>;
-
 constexpr std::uint64_t kCommands = 20'000;
 
-CampaignResult<EngineTarget> campaign(Engine& actual) {
-  const auto reference = Engines::make_reference();
+CampaignResult campaign(Implementation& actual) {
+  const auto reference = engine_sides().make_reference();
   CampaignOptions options;
   options.commands_max = kCommands;
-  return run_campaign<EngineTarget>(*reference, actual, options,
-                                    [](const CampaignProgress&) { return true; });
+  return run_campaign(engine_checks(), *reference, actual, options,
+                      [](const CampaignProgress&) { return true; });
 }
 
 /// Dies of its first command.
-class Dying final : public Engine {
+class Dying final : public Implementation {
  public:
   std::string name() const override { return "dying"; }
-  std::optional<ImplementationFailure> reset(const Config&) override { return std::nullopt; }
-  std::optional<ImplementationFailure> submit(const Command&, const World&, Observe) override {
+  std::optional<ImplementationFailure> reset(const Setup&) override { return std::nullopt; }
+  std::optional<ImplementationFailure> apply(const Command&, const World&, Observe,
+                                             Observation&) override {
     return ImplementationFailure{"gone"};
   }
-  std::optional<ImplementationFailure> collect(Observation&) override { return std::nullopt; }
 };
 
 TEST(ConfirmedImplementation, ThreeEnginesAgree) {
   // The optimized one has a witness, and the reference is another.
-  Confirmed actual(Engines::make_optimized(), Engines::make_reference());
+  ConfirmedImplementation actual(engine_sides().make_optimized(), engine_sides().make_reference());
   EXPECT_EQ(actual.name(), "optimized");
 
   const auto result = campaign(actual);
@@ -55,7 +51,8 @@ TEST(ConfirmedImplementation, ThreeEnginesAgree) {
 }
 
 TEST(ConfirmedImplementation, ADifferenceIsAFailureThatSaysWhereItIs) {
-  Confirmed actual(Engines::make_planted("store_ignores_compute"), Engines::make_reference());
+  ConfirmedImplementation actual(engine_sides().make_planted("store_ignores_compute"),
+                                 engine_sides().make_reference());
 
   const auto result = campaign(actual);
 
@@ -68,7 +65,7 @@ TEST(ConfirmedImplementation, ADifferenceIsAFailureThatSaysWhereItIs) {
 }
 
 TEST(ConfirmedImplementation, AWitnessThatDiesIsNamed) {
-  Confirmed actual(Engines::make_optimized(), std::make_unique<Dying>());
+  ConfirmedImplementation actual(engine_sides().make_optimized(), std::make_unique<Dying>());
 
   const auto result = campaign(actual);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "contract/core/target.h"
+
 namespace kvfence {
 namespace {
 
@@ -72,6 +74,16 @@ Divergence divergence_at(std::string path, const Value& expected, const Value& a
   divergence.expected = print(*inner_expected);
   divergence.actual = print(*inner_actual);
   return divergence;
+}
+
+std::optional<MemberRef> find_member(const std::vector<DeclaredObject>& parts,
+                                     std::string_view name) {
+  for (const DeclaredObject& part : parts) {
+    for (std::size_t index = 0; index < part.size(); ++index) {
+      if (part[index].declaration().name == name) return part[index];
+    }
+  }
+  return std::nullopt;
 }
 
 /// Whether an observed value is what an expectation asks for.
@@ -145,22 +157,28 @@ Divergence locate_difference(std::string path, Value expected, Value actual,
   return divergence_at(std::move(path), expected, actual, std::equal_to<Value>());
 }
 
-std::optional<Divergence> first_mismatch(const std::vector<Field>& expectation,
-                                         const std::vector<Field>& observed,
-                                         const ResolveSymbol& resolve) {
+}  // namespace detail
+
+std::optional<Divergence> matches(const std::vector<Field>& expectation,
+                                  const Observation& observation, std::size_t step,
+                                  const ResolveSymbol& resolve) {
   const Matcher match(resolve);
+  const std::vector<DeclaredObject> parts = parts_of(observation);
   for (const Field& field : expectation) {
-    const Value& actual = value_or_none(observed, field.key);
+    const std::optional<MemberRef> member = find_member(parts, field.key);
+    const Value actual = member && member->is_present() ? member->value() : Value();
     if (match(field.value, actual)) continue;
+    // What may be left out of the text is absent while it says nothing.
+    const bool says_nothing = member && member->declaration().is_optional && member->is_default();
+    if (says_nothing && field.value.get_if<None>()) continue;
     Divergence divergence = divergence_at(field.key, field.value, actual, match);
+    divergence.step = step;
     divergence.oracle = "expectation";
     divergence.message = "the scenario expects " + field.key + "=" + print(field.value);
     return divergence;
   }
   return std::nullopt;
 }
-
-}  // namespace detail
 
 std::optional<Divergence> first_difference(const DeclaredObject& expected,
                                            const DeclaredObject& actual, std::size_t step,
@@ -175,6 +193,34 @@ std::optional<Divergence> first_difference(const DeclaredObject& expected,
     found.oracle = "lockstep";
     found.message = name + " (" + std::string(member.doc) + ") must equal the reference's";
     return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<Divergence> first_difference(const Observation& expected, const Observation& actual,
+                                           std::size_t step, const SymbolOf& symbol_of) {
+  if (expected.error != actual.error) {
+    return first_difference(object_of(expected), object_of(actual), step, symbol_of);
+  }
+  for (Erased Observation::*part :
+       {&Observation::reply, &Observation::numbers, &Observation::state}) {
+    const Erased& one = expected.*part;
+    const Erased& other = actual.*part;
+    if (one == other) continue;
+    if (!one.has_value() || !other.has_value()) {
+      const DeclaredObject shown = (one.has_value() ? one : other).declared();
+      Divergence found;
+      found.step = step;
+      found.oracle = "lockstep";
+      found.field = shown.type().members.empty() ? "reply" : shown.type().members.front().name;
+      found.expected = one.has_value() ? "an answer" : "none";
+      found.actual = other.has_value() ? "an answer" : "none";
+      found.message = found.field + " must be there on both sides or on neither";
+      return found;
+    }
+    if (auto found = first_difference(one.declared(), other.declared(), step, symbol_of)) {
+      return found;
+    }
   }
   return std::nullopt;
 }

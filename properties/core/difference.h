@@ -12,6 +12,7 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/line.h"
+#include "contract/core/observation.h"
 #include "properties/core/divergence.h"
 
 namespace kvfence {
@@ -31,37 +32,26 @@ namespace detail {
 Divergence locate_difference(std::string path, Value expected, Value actual,
                              const SymbolOf& symbol_of);
 
-std::optional<Divergence> first_mismatch(const std::vector<Field>& expectation,
-                                         const std::vector<Field>& observed,
-                                         const ResolveSymbol& resolve);
-
 }  // namespace detail
 
-/// The first declared member in which two observations differ; nothing if they are equal.
+/// The first declared member in which two objects differ; nothing if they are equal.
 /// Requires: both are of one struct.
 std::optional<Divergence> first_difference(const DeclaredObject& expected,
                                            const DeclaredObject& actual, std::size_t step,
                                            const SymbolOf& symbol_of = {});
 
-template <class Observation>
+/// The first declared member in which two observations differ: in the error, the reply, the numbers
+/// or the state.
 std::optional<Divergence> first_difference(const Observation& expected, const Observation& actual,
-                                           std::size_t step, const SymbolOf& symbol_of = {}) {
-  return first_difference(object_of(expected), object_of(actual), step, symbol_of);
-}
+                                           std::size_t step, const SymbolOf& symbol_of = {});
 
 /// The first key of an expectation that the observation does not meet; nothing if it meets all.
 ///
 /// Keys that the expectation leaves out are not looked at. `none` asks for a member to be absent. A
 /// word matches bytes that it resolves to, an integer the decimal of the same number; records match
 /// field by field, a field left out standing for `none`.
-template <class Observation>
 std::optional<Divergence> matches(const std::vector<Field>& expectation,
                                   const Observation& observation, std::size_t step,
-                                  const ResolveSymbol& resolve) {
-  std::optional<Divergence> found =
-      detail::first_mismatch(expectation, to_fields(observation), resolve);
-  if (found) found->step = step;
-  return found;
-}
+                                  const ResolveSymbol& resolve);
 
 }  // namespace kvfence

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/pool/block_hash.h"
 #include "contract/core/declare.h"
-#include "contract/kv_cache/kv_cache_target.h"
 #include "contract/core/line.h"
+#include "contract/kv_cache/kv_cache_target.h"
+#include "contract/pool/block_hash.h"
 #include "contract/pool/request.h"
 
 namespace kvfence::detail {

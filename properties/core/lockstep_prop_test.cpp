@@ -1,5 +1,5 @@
-// The optimized side of every target answers every command as its reference does, and the
-// invariants hold.
+// The optimized side of every target answers every command as its reference does, and the rules
+// hold.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "contract/core/sanitized.h"
 #include "contract/core/scenario.h"
 #include "properties/core/campaign.h"
+#include "properties/core/campaign_test_support.h"
 #include "properties/core/choices.h"
 #include "properties/core/lockstep.h"
 #include "properties/core/prop_test_support.h"
@@ -21,61 +22,54 @@ namespace {
 
 constexpr std::size_t kCommandsMax = 200;
 
-/// Commands in which a campaign reaches every goal; a sanitized one need not.
-template <class Target>
-constexpr std::size_t kCampaignCommands = 50'000;
-/// Some of its goals belong to one kind of layout, and most of its configurations have others.
-template <>
-constexpr std::size_t kCampaignCommands<ConnectorTarget> = 150'000;
-template <>
-constexpr std::size_t kCampaignCommands<EngineTarget> = 300'000;
+/// Commands in which a campaign reaches every goal; a sanitized one need not. Some goals of the
+/// last two belong to one kind of layout, and most of their configurations have others.
+std::size_t campaign_commands(const TargetSides& sides) {
+  if (kIsSanitized) return 10'000;
+  if (&sides == &connector_sides()) return 150'000;
+  if (&sides == &engine_sides()) return 300'000;
+  return 50'000;
+}
 
 /// All goals, or those that are counted without the state in every observation.
-template <class Reach>
-void expect_reached(const Reach& reach, bool with_state) {
+void expect_reached(const std::vector<GoalCount>& goals, bool with_state) {
   if (kIsSanitized) return;
-  for (std::size_t index = 0; index < Reach::num_goals(); ++index) {
-    const auto goal = reach.goal(index);
-    if (goal.needs_state && !with_state) continue;
-    EXPECT_TRUE(goal.reached()) << goal.name << " was reached " << goal.count << " times of "
-                                << goal.at_least << " (with the cases of RC_PARAMS in ctest)";
+  for (const GoalCount& each : goals) {
+    if (each.goal.needs_state && !with_state) continue;
+    EXPECT_TRUE(each.is_reached())
+        << each.goal.name << " was reached " << each.count << " times of " << each.goal.at_least
+        << " (with the cases of RC_PARAMS in ctest)";
   }
 }
 
-template <class Target>
-class LockstepProp : public ::testing::Test {
+class LockstepProp : public ::testing::TestWithParam<const TargetSides*> {
  protected:
   /// A campaign in which nothing may go wrong.
-  CampaignResult<Target> run_seeded(std::uint32_t state_every) {
+  CampaignResult run_seeded(std::uint32_t state_every) {
     CampaignOptions options;
-    options.commands_max = kIsSanitized ? 10'000 : kCampaignCommands<Target>;
+    options.commands_max = campaign_commands(*GetParam());
     options.lockstep.state_every = state_every;
-    CampaignResult<Target> result = run_campaign(*reference_, *optimized_, options,
-                                                 [](const CampaignProgress&) { return true; });
+    CampaignResult result = run_agreeing_campaign(*GetParam(), options);
     EXPECT_EQ(result.progress.commands, options.commands_max);
-    if (result.failure) {
-      const Divergence& divergence = result.failure->divergence;
-      ADD_FAILURE() << divergence.oracle << ": " << divergence.message << "\n"
-                    << print(to_document(result.failure->scenario));
-    }
     return result;
   }
-
-  std::unique_ptr<Implementation<Target>> reference_ = Implementations<Target>::make_reference();
-  std::unique_ptr<Implementation<Target>> optimized_ = Implementations<Target>::make_optimized();
 };
 
-TYPED_TEST_SUITE(LockstepProp, EveryTarget, );
+INSTANTIATE_TEST_SUITE_P(Every, LockstepProp, ::testing::ValuesIn(all_targets()), name_of_target);
 
-TYPED_TEST(LockstepProp, ReferenceAndOptimizedAgreeOnEveryEpisode) {
-  Lockstep<TypeParam> lockstep(*this->reference_, *this->optimized_);
+TEST_P(LockstepProp, ReferenceAndOptimizedAgreeOnEveryEpisode) {
+  const Checks& checks = *GetParam()->checks;
+  const auto reference = GetParam()->make_reference();
+  const auto optimized = GetParam()->make_optimized();
+  Lockstep lockstep(checks, *reference, *optimized);
   std::size_t num_commands = 0;
-  EXPECT_TRUE(holds("reference and optimized agree and the invariants hold", [&] {
+  EXPECT_TRUE(holds("reference and optimized agree and the rules hold", [&] {
     const std::vector<std::uint8_t> bytes = draw_episode_bytes(2000);
     Choices choices = Choices::from_bytes(bytes);
-    Scenario<TypeParam> scenario;
+    Scenario scenario(*checks.target);
+    const kvfence::Setup setup = prepared(*checks.target, checks.draw_config(choices));
     const std::optional<Divergence> divergence =
-        run_episode(lockstep, choices, kCommandsMax, scenario);
+        run_episode(lockstep, setup, choices, kCommandsMax, scenario);
     num_commands += lockstep.num_commands();
     if (divergence) {
       RC_LOG() << print(to_document(scenario));
@@ -83,16 +77,16 @@ TYPED_TEST(LockstepProp, ReferenceAndOptimizedAgreeOnEveryEpisode) {
               "\n  expected " + divergence->expected + "\n  actual   " + divergence->actual);
     }
   }));
-  this->RecordProperty("commands", std::to_string(num_commands));
-  expect_reached(lockstep.reach(), /*with_state=*/true);
+  RecordProperty("commands", std::to_string(num_commands));
+  expect_reached(goal_counts_of(checks, lockstep.goal_counts()), /*with_state=*/true);
 }
 
-TYPED_TEST(LockstepProp, ASeededCampaignAgreesAndReachesEveryGoal) {
-  expect_reached(this->run_seeded(1).reach, /*with_state=*/true);
+TEST_P(LockstepProp, ASeededCampaignAgreesAndReachesEveryGoal) {
+  expect_reached(run_seeded(1).goals, /*with_state=*/true);
 }
 
-TYPED_TEST(LockstepProp, AStateThatIsSeldomObservedShowsTheSameInTheEnd) {
-  expect_reached(this->run_seeded(16).reach, /*with_state=*/false);
+TEST_P(LockstepProp, AStateThatIsSeldomObservedShowsTheSameInTheEnd) {
+  expect_reached(run_seeded(16).goals, /*with_state=*/false);
 }
 
 }  // namespace

@@ -1,116 +1,129 @@
 #pragma once
 
-/// What the property suites share: implementations as types, and one implementation behind a random
-/// history.
+/// What the property suites share: implementations as parameters, and one implementation behind a
+/// random history.
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <ostream>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "contract/core/declare.h"
 #include "contract/core/implementation.h"
-#include "properties/core/all_checks.h"
+#include "contract/core/target.h"
 #include "properties/core/checks.h"
 #include "properties/core/choices.h"
 #include "properties/core/rapid_property.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 
-/// An implementation as a type.
-template <class T>
-struct ReferenceSide {
-  using Target = T;
-  static std::unique_ptr<Implementation<T>> make() { return Implementations<T>::make_reference(); }
+/// One implementation of a target, as the parameter of a suite.
+struct Side {
+  const TargetSides* sides;
+  std::unique_ptr<Implementation> (*make)();
+  std::string name;  ///< of target and implementation, in letters that gtest takes
+
+  const Checks& checks() const { return *sides->checks; }
+  const Target& target() const { return sides->target(); }
+
+  friend std::ostream& operator<<(std::ostream& out, const Side& side) { return out << side.name; }
 };
 
-template <class T>
-struct OptimizedSide {
-  using Target = T;
-  static std::unique_ptr<Implementation<T>> make() { return Implementations<T>::make_optimized(); }
-};
+inline Side reference_side(const TargetSides& sides) {
+  return {&sides, sides.make_reference, std::string(sides.target().name) + "_reference"};
+}
+inline Side optimized_side(const TargetSides& sides) {
+  return {&sides, sides.make_optimized, std::string(sides.target().name) + "_optimized"};
+}
+inline std::vector<Side> both_sides(const TargetSides& sides) {
+  return {reference_side(sides), optimized_side(sides)};
+}
 
-template <class... Targets>
-using BothSides = ::testing::Types<ReferenceSide<Targets>..., OptimizedSide<Targets>...>;
+inline std::vector<Side> optimized_side_of_every_target() {
+  std::vector<Side> all;
+  for (const TargetSides* sides : all_targets()) all.push_back(optimized_side(*sides));
+  return all;
+}
+inline std::vector<Side> both_sides_of_every_target() {
+  std::vector<Side> all;
+  for (const TargetSides* sides : all_targets()) {
+    all.push_back(reference_side(*sides));
+    all.push_back(optimized_side(*sides));
+  }
+  return all;
+}
 
-template <class... Targets>
-using OptimizedSides = ::testing::Types<OptimizedSide<Targets>...>;
-
-using EveryTarget = AllTargets::Apply<::testing::Types>;
-using OptimizedSideOfEveryTarget = AllTargets::Apply<OptimizedSides>;
-using BothSidesOfEveryTarget = AllTargets::Apply<BothSides>;
+/// A suite is instantiated over sides, or over all_targets(), with the test that is run for each of
+/// them named by it.
+inline std::string name_of_side(const ::testing::TestParamInfo<Side>& info) {
+  return info.param.name;
+}
+inline std::string name_of_target(const ::testing::TestParamInfo<const TargetSides*>& info) {
+  return std::string(info.param->target().name);
+}
 
 /// A command that is never refused and leaves a fresh instance as it is: it takes the events, or
 /// sets the pause state, where the target has that, and else asks for something.
-template <class Target>
-typename Target::Command harmless_command() {
-  using Command = typename Target::Command;
+inline Command harmless_command(const Target& target) {
+  const CommandType* harmless = &target.commands.front();
+  for (const CommandType& type : target.commands) {
+    const std::string_view verb = type.declared->verb;
+    if (verb == "take_events" || verb == "set_pause_state") harmless = &type;
+  }
   Command command;
-  for_each_command<Command>([&](auto type) {
-    using Alternative = typename decltype(type)::type;
-    constexpr std::string_view kVerb = Alternative::kVerb;
-    if constexpr (kVerb == "take_events" || kVerb == "set_pause_state") command = Alternative{};
-  });
+  harmless->emplace(command);
   return command;
 }
 
 /// One implementation, its world, and what it showed last. The whole state is shown from the start.
-template <class Target>
+/// For use inside a property.
 class Session {
  public:
-  using Config = typename Target::Config;
-  using World = typename Target::World;
-  using Command = typename Target::Command;
-  using Observation = typename Target::Observation;
-
-  Session(std::unique_ptr<Implementation<Target>> implementation, const Config& config)
-      : implementation_(std::move(implementation)), world_(Target::make_world(config)) {
-    RC_ASSERT_FALSE(implementation_->reset(config).has_value());
-    run(harmless_command<Target>());
+  Session(std::unique_ptr<Implementation> implementation, const Setup& setup)
+      : implementation_(std::move(implementation)), world_(setup.target().make_world(setup)) {
+    RC_ASSERT_FALSE(implementation_->reset(setup).has_value());
+    run(harmless_command(setup.target()));
   }
 
   const Observation& run(const Command& command) {
-    world_.apply(command);
-    RC_ASSERT_FALSE(implementation_->submit(command, world_, Observe::kState).has_value());
-    RC_ASSERT_FALSE(implementation_->collect(now_).has_value());
+    world_->apply(command);
+    RC_ASSERT_FALSE(implementation_->apply(command, *world_, Observe::kState, now_).has_value());
     return now_;
   }
 
   const Observation& now() const { return now_; }
-  const World& world() const { return world_; }
+  const World& world() const { return *world_; }
 
  private:
-  std::unique_ptr<Implementation<Target>> implementation_;
-  World world_;
+  std::unique_ptr<Implementation> implementation_;
+  std::unique_ptr<World> world_;
   Observation now_;
 };
 
 /// A session behind a random history, and the history.
-template <class Target>
 struct Wanderer {
-  typename Target::Config config;
-  std::unique_ptr<Session<Target>> session;
-  std::vector<typename Target::Command> history;
-  std::vector<typename Target::Observation> shown;  ///< after each command of the history
+  Setup setup;
+  std::unique_ptr<Session> session;
+  std::vector<Command> history;
+  std::vector<Observation> shown;  ///< after each command of the history
 };
 
-template <class Side>
-Wanderer<typename Side::Target> wander() {
-  using Target = typename Side::Target;
-  using Generator = typename Checks<Target>::Generator;
+inline Wanderer wander(const Side& side) {
   const std::vector<std::uint8_t> bytes = draw_episode_bytes(1000);
   Choices choices = Choices::from_bytes(bytes);
-  Wanderer<Target> wanderer;
-  wanderer.config = Generator::draw_config(choices);
-  wanderer.session = std::make_unique<Session<Target>>(Side::make(), wanderer.config);
-  Session<Target>& session = *wanderer.session;
-  Generator generator(wanderer.config, choices);
+  Wanderer wanderer;
+  wanderer.setup = prepared(side.target(), side.checks().draw_config(choices));
+  wanderer.session = std::make_unique<Session>(side.make(), wanderer.setup);
+  Session& session = *wanderer.session;
+  const std::unique_ptr<Generator> generator =
+      side.checks().make_generator(wanderer.setup, choices);
   while (!choices.exhausted()) {
-    wanderer.history.push_back(generator.next(choices, session.now(), session.world()));
+    wanderer.history.push_back(generator->next(choices, session.now(), session.world()));
     wanderer.shown.push_back(session.run(wanderer.history.back()));
   }
   return wanderer;

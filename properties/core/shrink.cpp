@@ -8,6 +8,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "contract/core/declare.h"
+#include "properties/core/scenario_members.h"
 #include "properties/core/simplify.h"
 
 namespace kvfence {
@@ -37,35 +39,35 @@ std::size_t num_characters(const DeclaredObject& object) {
   return total;
 }
 
-ScenarioSize size_of(const AnyScenario& scenario) {
+ScenarioSize size_of(const Scenario& scenario) {
   ScenarioSize size;
-  size.num_commands = scenario.num_steps();
-  size.num_characters = num_characters(scenario.config());
-  for (std::size_t step = 0; step < scenario.num_steps(); ++step) {
-    size.num_characters += num_characters(scenario.command(step));
-    if (scenario.has_expectation(step)) ++size.num_characters;
+  size.num_commands = scenario.steps.size();
+  size.num_characters = num_characters(scenario.config.declared());
+  for (std::size_t step = 0; step < scenario.steps.size(); ++step) {
+    size.num_characters += num_characters(scenario.steps[step].command.declared());
+    if (scenario.steps[step].expectation) ++size.num_characters;
   }
-  size.text = scenario.text();
+  size.text = print(to_document(scenario));
   return size;
 }
 
 /// One shrinking. Each pass proposes edits of the smallest scenario so far; attempt() judges them.
 class Shrinker {
  public:
-  using StillFails = std::function<bool(const AnyScenario&)>;
-
   /// Both have to outlive it.
   Shrinker(const StillFails& still_fails, const ShrinkOptions& options)
       : still_fails_(still_fails), options_(options) {}
 
-  AnyShrinkResult run(std::unique_ptr<AnyScenario> failing) {
-    best_ = failing->clone();
+  ShrinkResult run(Scenario failing) {
+    best_ = failing;
     if (!options_.keep_expectations) {
-      for (std::size_t step = 0; step < num_steps(); ++step) best_->drop_expectation(step);
+      for (Step& step : best_.steps) step.expectation.reset();
     }
-    size_ = size_of(*best_);
+    size_ = size_of(best_);
     ++tries_;
-    if (!still_fails_(*best_)) return {std::move(failing), tries_, 0, false, false};
+    const Parsed<Setup> setup = prepare(best_);
+    if (!setup || !still_fails_(best_, *setup))
+      return {std::move(failing), tries_, 0, false, false};
     cut_tail();
     std::size_t accepted_before = 0;
     do {
@@ -94,7 +96,7 @@ class Shrinker {
   }
 
  private:
-  using Edited = AnyScenario;
+  using Edited = Scenario;
 
   // Beyond these sizes the quadratic passes cost more tries than they are worth.
   static constexpr std::size_t kPairsCommandsMax = 64;
@@ -102,7 +104,7 @@ class Shrinker {
   static constexpr std::size_t kMergeValuesMax = 32;
   static constexpr std::size_t kNeighboursMax = 3;
 
-  std::size_t num_steps() const { return best_->num_steps(); }
+  std::size_t num_steps() const { return best_.steps.size(); }
   bool out_of_tries() const { return tries_ >= options_.tries_max; }
 
   /// Applies edit to a copy, and keeps the copy if it is smaller and still fails.
@@ -116,15 +118,16 @@ class Shrinker {
   /// The same; edit returns false where it cannot be made.
   bool attempt_if(const std::function<bool(Edited&)>& edit) {
     if (out_of_tries()) return false;
-    std::unique_ptr<Edited> candidate = best_->clone();
-    if (!edit(*candidate)) return false;
-    ScenarioSize size = size_of(*candidate);
+    Edited candidate = best_;
+    if (!edit(candidate)) return false;
+    ScenarioSize size = size_of(candidate);
     if (!(size < size_)) return false;
     // Known to pass: rounds repeat themselves near the fixpoint.
     if (!seen_.insert(std::hash<std::string>{}(size.text)).second) return false;
-    if (!candidate->is_valid()) return false;
+    const Parsed<Setup> setup = prepare(candidate);
+    if (!setup) return false;
     ++tries_;
-    const bool fails = still_fails_(*candidate);
+    const bool fails = still_fails_(candidate, *setup);
     if (fails) {
       best_ = std::move(candidate);
       size_ = std::move(size);
@@ -135,11 +138,11 @@ class Shrinker {
   }
 
   static void erase(Edited& scenario, std::size_t begin, std::size_t end) {
-    scenario.erase_steps(begin, end);
+    erase_range(scenario.steps, begin, end);
   }
 
   bool keep_first(std::size_t num_commands) {
-    return attempt([&](Edited& scenario) { erase(scenario, num_commands, scenario.num_steps()); });
+    return attempt([&](Edited& scenario) { erase(scenario, num_commands, scenario.steps.size()); });
   }
 
   /// Cuts what stands behind the failing command; bisects where it is not known.
@@ -180,8 +183,8 @@ class Shrinker {
   /// Simplifies each member of the configuration, or of a step's command.
   void simplify_members(const std::function<DeclaredObject(const Edited&)>& place) {
     // A copy: best_ changes while its members are visited.
-    const std::unique_ptr<Edited> before = best_->clone();
-    const DeclaredObject object = place(*before);
+    const Edited before = best_;
+    const DeclaredObject object = place(before);
     for (std::size_t index = 0; index < object.size(); ++index) {
       const MemberRef member = object[index];
       // A name is not plainer for being empty.
@@ -197,25 +200,26 @@ class Shrinker {
 
   void simplify_arguments() {
     for (std::size_t step = 0; step < num_steps() && !out_of_tries(); ++step) {
-      simplify_members([step](const Edited& scenario) { return scenario.command(step); });
+      simplify_members(
+          [step](const Edited& scenario) { return scenario.steps[step].command.declared(); });
     }
   }
 
   void simplify_config() {
-    simplify_members([](const Edited& scenario) { return scenario.config(); });
+    simplify_members([](const Edited& scenario) { return scenario.config.declared(); });
   }
 
   void drop_expectations() {
     for (std::size_t index = 0; index < num_steps(); ++index) {
-      if (!best_->has_expectation(index)) continue;
-      attempt([&](Edited& scenario) { scenario.drop_expectation(index); });
+      if (!best_.steps[index].expectation) continue;
+      attempt([&](Edited& scenario) { scenario.steps[index].expectation.reset(); });
     }
   }
 
   /// Makes two requests one, and gives those that are left the names A, B, C.
   void merge_requests() {
     std::vector<std::string> names;
-    for_each_request(*best_, [&](const std::string& name, std::size_t) {
+    for_each_request(best_, [&](const std::string& name, std::size_t) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     });
     for (std::size_t rank = 0; rank < names.size(); ++rank) {
@@ -253,8 +257,8 @@ class Shrinker {
     for (std::size_t from = num_steps(); from-- > 1;) {
       for (std::size_t into = from; into-- > 0;) {
         const bool folded = attempt([&](Edited& scenario) {
-          const Tokens source = tokens_of(scenario.command(from));
-          const Tokens target = tokens_of(scenario.command(into));
+          const Tokens source = tokens_of(scenario.steps[from].command.declared());
+          const Tokens target = tokens_of(scenario.steps[into].command.declared());
           if (!source.list || !target.list || source.request != target.request) return;
           target.list->insert(target.list->end(), source.list->begin(), source.list->end());
           erase(scenario, from, from + 1);
@@ -279,14 +283,19 @@ class Shrinker {
   bool fold_keys(std::size_t into, std::size_t from) {
     for (const bool to_the_front : {true, false}) {
       const bool folded = attempt([&](Edited& scenario) {
-        if (scenario.kind(into) == scenario.kind(from) &&
-            append_keys(scenario.command(into), scenario.command(from), to_the_front)) {
+        if (kind_of(scenario, into) == kind_of(scenario, from) &&
+            append_keys(scenario.steps[into].command.declared(),
+                        scenario.steps[from].command.declared(), to_the_front)) {
           erase(scenario, from, from + 1);
         }
       });
       if (folded) return true;
     }
     return false;
+  }
+
+  static const DeclaredStruct* kind_of(const Edited& scenario, std::size_t step) {
+    return &scenario.steps[step].command.declared().type();
   }
 
   /// False if such a command lists no keys. Requires: both are of a kind.
@@ -330,7 +339,7 @@ class Shrinker {
   void shorten_steps() {
     for (std::size_t step = 0; step < num_steps(); ++step) {
       std::size_t longest = 0;
-      const DeclaredObject command = best_->command(step);
+      const DeclaredObject command = best_.steps[step].command.declared();
       for (std::size_t index = 0; index < command.size(); ++index) {
         const auto* list = get_if<std::vector<std::uint32_t>>(command[index]);
         if (list && command[index].domain() == Domain::kBlocks) {
@@ -338,8 +347,9 @@ class Shrinker {
         }
       }
       simplify::remove_chunks(longest, [&](std::size_t begin, std::size_t end) {
-        return attempt(
-            [&](Edited& scenario) { remove_blocks(scenario.command(step), begin, end); });
+        return attempt([&](Edited& scenario) {
+          remove_blocks(scenario.steps[step].command.declared(), begin, end);
+        });
       });
     }
   }
@@ -381,7 +391,7 @@ class Shrinker {
 
   std::vector<std::uint32_t> distinct_values(const std::vector<Domain>& domains) const {
     std::set<std::uint32_t> values;
-    for_each_number(*best_, [&](std::uint32_t number, Domain domain, std::size_t) {
+    for_each_number(best_, [&](std::uint32_t number, Domain domain, std::size_t) {
       if (is_in(domains, domain)) values.insert(number);
     });
     return {values.begin(), values.end()};
@@ -403,7 +413,7 @@ class Shrinker {
       attempt_on_lists(domains, [&](std::vector<std::uint32_t>& list) { std::erase(list, value); });
     }
     std::size_t longest = 0;
-    for_each_list(*best_, [&](const std::vector<std::uint32_t>& list, Domain domain, std::size_t) {
+    for_each_list(best_, [&](const std::vector<std::uint32_t>& list, Domain domain, std::size_t) {
       if (is_in(domains, domain)) longest = std::max(longest, list.size());
     });
     simplify::remove_chunks(longest, [&](std::size_t begin, std::size_t end) {
@@ -460,7 +470,7 @@ class Shrinker {
   std::vector<Count> counts() const {
     std::vector<Count> found;
     std::size_t ordinal = 0;
-    for_each_number(*best_, [&](std::uint32_t number, Domain domain, std::size_t step) {
+    for_each_number(best_, [&](std::uint32_t number, Domain domain, std::size_t step) {
       if (is_count(domain) && number > 0) found.push_back({ordinal, number, step});
       ++ordinal;
     });
@@ -574,7 +584,7 @@ class Shrinker {
       }
     }
     std::size_t num_lists = 0;
-    for_each_list(*best_,
+    for_each_list(best_,
                   [&](const std::vector<std::uint32_t>&, Domain, std::size_t) { ++num_lists; });
     for (std::size_t chosen = 0; chosen < num_lists; ++chosen) {
       const bool shortened = attempt([&](Edited& scenario) {
@@ -616,8 +626,9 @@ class Shrinker {
   }
 
   bool is_pair_like_the_one_before(std::size_t index) const {
-    return index + 1 < num_steps() && best_->same_command(index, index - 2) &&
-           best_->same_command(index + 1, index - 1);
+    return index + 1 < num_steps() &&
+           best_.steps[index].command == best_.steps[index - 2].command &&
+           best_.steps[index + 1].command == best_.steps[index - 1].command;
   }
 
   void drop_steps_with_blocks() {
@@ -659,7 +670,7 @@ class Shrinker {
 
   const StillFails& still_fails_;
   const ShrinkOptions& options_;
-  std::unique_ptr<Edited> best_;
+  Edited best_;
   ScenarioSize size_;
   std::unordered_set<std::size_t> seen_;
   std::size_t tries_ = 0;
@@ -668,9 +679,7 @@ class Shrinker {
 
 }  // namespace
 
-AnyShrinkResult shrink_any(std::unique_ptr<AnyScenario> failing,
-                           const std::function<bool(const AnyScenario&)>& still_fails,
-                           const ShrinkOptions& options) {
+ShrinkResult shrink(Scenario failing, const StillFails& still_fails, const ShrinkOptions& options) {
   return Shrinker(still_fails, options).run(std::move(failing));
 }
 

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "contract/eviction/eviction_target.h"
@@ -21,6 +24,7 @@ namespace {
 
 struct Open {
   static constexpr std::string_view kVerb = "open";
+  static constexpr std::string_view kDoc = "";
   std::string name;
   std::vector<std::uint32_t> tokens;
   std::optional<std::string> salt;
@@ -34,6 +38,7 @@ struct Open {
 
 struct Take {
   static constexpr std::string_view kVerb = "take";
+  static constexpr std::string_view kDoc = "";
   std::uint32_t count = 0;
   static void declare(auto& fields) { fields.add("count", &Take::count, Domain::kCount, ""); }
   friend bool operator==(const Take&, const Take&) = default;
@@ -41,6 +46,7 @@ struct Take {
 
 struct Use {
   static constexpr std::string_view kVerb = "use";
+  static constexpr std::string_view kDoc = "";
   std::vector<std::uint32_t> blocks;
   std::uint32_t num_full = 0;
   bool back = false;
@@ -56,6 +62,7 @@ struct Use {
 
 struct Close {
   static constexpr std::string_view kVerb = "close";
+  static constexpr std::string_view kDoc = "";
   std::string name;
   static void declare(auto& fields) { fields.add("name", &Close::name, Domain::kRequest, ""); }
   friend bool operator==(const Close&, const Close&) = default;
@@ -74,6 +81,7 @@ struct Note {
 
 struct Report {
   static constexpr std::string_view kVerb = "report";
+  static constexpr std::string_view kDoc = "";
   std::vector<std::string> names;
   std::vector<Note> notes;
   static void declare(auto& fields) {
@@ -97,24 +105,40 @@ struct Toy {
     friend bool operator==(const Config&, const Config&) = default;
   };
   using Command = std::variant<Open, Take, Use, Close, Report>;
-  struct Observation {
+  struct Numbers {
     std::uint32_t seen = 0;
-    static void declare(auto& fields) {
-      fields.add("seen", &Observation::seen, Domain::kState, "");
-    }
+    static void declare(auto& fields) { fields.add("seen", &Numbers::seen, Domain::kState, ""); }
+    friend bool operator==(const Numbers&, const Numbers&) = default;
   };
-  static std::optional<InputError> validate(const Config& config, std::string_view, Position) {
-    if (config.size > 0) return std::nullopt;
+  struct World {
+    void apply(const Command&) {}
+  };
+  using Setup = Config;
+  static constexpr std::string_view kDoc = "";
+  static Parsed<Setup> prepare(const Config& config, std::string_view, Position) {
+    if (config.size > 0) return config;
     return InputError{{}, {}, "size=0", "at least 1"};
+  }
+  static World make_world(const Config&, const Setup&) { return {}; }
+  static const Target& description() {
+    static const Target kDescription = describe<Toy>();
+    return kDescription;
   }
 };
 
-using ToyScenario = Scenario<Toy>;
+using ToyScenario = Scenario;
+using Fails = std::function<bool(const Scenario& scenario)>;
+
+ShrinkResult shrink(Scenario failing, const Fails& fails, const ShrinkOptions& options = {}) {
+  return kvfence::shrink(
+      std::move(failing), [&](const Scenario& tried, const Setup&) { return fails(tried); },
+      options);
+}
 
 ToyScenario scenario(const std::string& text) {
   const Parsed<Document> document = parse_document("target toy\n" + text);
   EXPECT_TRUE(document);
-  const Parsed<ToyScenario> parsed = scenario_from_document<Toy>(*document);
+  const Parsed<ToyScenario> parsed = scenario_from_document(Toy::description(), *document);
   EXPECT_TRUE(parsed) << parsed.error().to_text();
   return *parsed;
 }
@@ -127,8 +151,9 @@ std::string text_of(const ToyScenario& scenario) {
 template <class Alternative>
 std::vector<Alternative> all(const ToyScenario& scenario) {
   std::vector<Alternative> found;
-  for (const Step<Toy>& step : scenario.steps) {
-    if (const auto* command = std::get_if<Alternative>(&step.command)) found.push_back(*command);
+  for (const Step& step : scenario.steps) {
+    const auto& typed = step.command.as<Toy::Command>();
+    if (const auto* command = std::get_if<Alternative>(&typed)) found.push_back(*command);
   }
   return found;
 }
@@ -136,21 +161,22 @@ std::vector<Alternative> all(const ToyScenario& scenario) {
 /// Shrinks, checks that the result is a fixpoint, and returns its text.
 template <class StillFails>
 std::string shrunk(const std::string& text, StillFails still_fails) {
-  const ShrinkResult<Toy> result = shrink(scenario(text), still_fails);
+  const ShrinkResult result = shrink(scenario(text), still_fails);
   EXPECT_TRUE(result.reproduced);
   EXPECT_TRUE(result.at_fixpoint);
   EXPECT_TRUE(still_fails(result.scenario));
-  const ShrinkResult<Toy> again = shrink(result.scenario, still_fails);
+  const ShrinkResult again = shrink(result.scenario, still_fails);
   EXPECT_EQ(again.accepted, 0u) << text_of(again.scenario);
   return text_of(result.scenario);
 }
 
 bool takes_three_before_a_close(const ToyScenario& scenario) {
   bool taken = false;
-  for (const Step<Toy>& step : scenario.steps) {
-    const auto* take = std::get_if<Take>(&step.command);
+  for (const Step& step : scenario.steps) {
+    const auto& command = step.command.as<Toy::Command>();
+    const auto* take = std::get_if<Take>(&command);
     taken = taken || (take && take->count >= 3);
-    if (taken && std::get_if<Close>(&step.command)) return true;
+    if (taken && std::get_if<Close>(&command)) return true;
   }
   return false;
 }
@@ -189,12 +215,11 @@ TEST(Shrink, SimplifiesEveryKindOfArgument) {
 }
 
 TEST(Shrink, FindsThresholdsInLogarithmicTime) {
-  const ShrinkResult<Toy> result =
-      shrink(scenario("config size=1 fast=true\ntake count=4000000000\n"),
-             [](const ToyScenario& candidate) {
-               const std::vector<Take> takes = all<Take>(candidate);
-               return takes.size() == 1 && takes[0].count >= 2'000'000'001;
-             });
+  const ShrinkResult result = shrink(scenario("config size=1 fast=true\ntake count=4000000000\n"),
+                                     [](const ToyScenario& candidate) {
+                                       const std::vector<Take> takes = all<Take>(candidate);
+                                       return takes.size() == 1 && takes[0].count >= 2'000'000'001;
+                                     });
 
   EXPECT_EQ(text_of(result.scenario), "config size=1 fast=true\ntake count=2000000001\n");
   EXPECT_LT(result.tries, 200u);
@@ -247,9 +272,10 @@ TEST(Shrink, MergesRequests) {
     // Every name that is closed was opened before, and something is closed.
     std::map<std::string, bool> open;
     bool any = false;
-    for (const Step<Toy>& step : candidate.steps) {
-      if (const auto* opened = std::get_if<Open>(&step.command)) open[opened->name] = true;
-      const auto* closed = std::get_if<Close>(&step.command);
+    for (const Step& step : candidate.steps) {
+      const auto& typed = step.command.as<Toy::Command>();
+      if (const auto* opened = std::get_if<Open>(&typed)) open[opened->name] = true;
+      const auto* closed = std::get_if<Close>(&typed);
       if (closed && !open[closed->name]) return false;
       any = any || closed;
     }
@@ -347,9 +373,10 @@ TEST(Shrink, RemovesPairsThatBelongTogether) {
 /// The use of the block that the last take handed out; takes hand out 1, 2, 3 ...
 bool uses_the_last_block_taken(const ToyScenario& scenario) {
   std::uint32_t last = 0;
-  for (const Step<Toy>& step : scenario.steps) {
-    if (const auto* take = std::get_if<Take>(&step.command)) last += take->count;
-    const auto* use = std::get_if<Use>(&step.command);
+  for (const Step& step : scenario.steps) {
+    const auto& typed = step.command.as<Toy::Command>();
+    if (const auto* take = std::get_if<Take>(&typed)) last += take->count;
+    const auto* use = std::get_if<Use>(&typed);
     if (use && last > 0 && use->blocks == std::vector<std::uint32_t>{last}) return true;
   }
   return false;
@@ -363,7 +390,8 @@ TEST(Shrink, DropsAnAllocationAndRenumbersTheBlocksBehindIt) {
 TEST(Shrink, ShrinksAPoolTogetherWithWhatDrainsIt) {
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Take> takes = all<Take>(candidate);
-    return takes.size() == 1 && takes[0].count >= 1 && takes[0].count + 1 == candidate.config.size;
+    return takes.size() == 1 && takes[0].count >= 1 &&
+           takes[0].count + 1 == candidate.config.as<Toy::Config>().size;
   };
 
   EXPECT_EQ(shrunk("config size=1000\ntake count=999\n", fails),
@@ -373,7 +401,7 @@ TEST(Shrink, ShrinksAPoolTogetherWithWhatDrainsIt) {
 TEST(Shrink, ShrinksAPoolTogetherWithTheIdOfItsLastBlock) {
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Take> takes = all<Take>(candidate);
-    return takes.size() == 1 && takes[0].count + 1 == candidate.config.size &&
+    return takes.size() == 1 && takes[0].count + 1 == candidate.config.as<Toy::Config>().size &&
            uses_the_last_block_taken(candidate);
   };
 
@@ -412,7 +440,7 @@ TEST(Shrink, DropsWhatKeepsABlockAwayTogetherWithTheBlock) {
     for (std::size_t index = 0; index < uses.size(); ++index) {
       if (uses[index].blocks != std::vector{static_cast<std::uint32_t>(index + 1)}) return false;
     }
-    return !uses.empty() && uses.size() + 1 == candidate.config.size;
+    return !uses.empty() && uses.size() + 1 == candidate.config.as<Toy::Config>().size;
   };
 
   EXPECT_EQ(shrunk("config size=4\nuse blocks=[1]\nuse blocks=[2]\nuse blocks=[3]\n", fails),
@@ -427,8 +455,8 @@ TEST(Shrink, PrefersTheDefaultToTheShorterWord) {
 }
 
 TEST(Shrink, ProposesOnlyValidConfigurations) {
-  const ShrinkResult<Toy> result = shrink(scenario("take count=1\n"), [](const ToyScenario& tried) {
-    EXPECT_FALSE(Toy::validate(tried.config, {}, {}));
+  const ShrinkResult result = shrink(scenario("take count=1\n"), [](const ToyScenario& tried) {
+    EXPECT_TRUE(prepare(tried));
     return true;
   });
 
@@ -437,10 +465,10 @@ TEST(Shrink, ProposesOnlyValidConfigurations) {
 
 /// num_takes numbered takes with a close behind number `at`.
 ToyScenario long_scenario(std::uint32_t num_takes, std::uint32_t at) {
-  ToyScenario made;
+  ToyScenario made(Toy::description());
   for (std::uint32_t number = 0; number < num_takes; ++number) {
-    made.steps.emplace_back().command = Take{number};
-    if (number == at) made.steps.emplace_back().command = Close{"x"};
+    made.steps.emplace_back().command = Command(Toy::Command(Take{number}));
+    if (number == at) made.steps.emplace_back().command = Command(Toy::Command(Close{"x"}));
   }
   return made;
 }
@@ -474,7 +502,7 @@ TEST(Shrink, StaysWithinItsTries) {
   ShrinkOptions options;
   options.tries_max = 20;
 
-  const ShrinkResult<Toy> result = shrink(
+  const ShrinkResult result = shrink(
       long_scenario(1000, 400),
       [&](const ToyScenario& candidate) {
         ++runs;
@@ -511,7 +539,7 @@ TEST(Shrink, NeverRunsTheSameScenarioTwice) {
 TEST(Shrink, HandsBackWhatDoesNotFailAgain) {
   const ToyScenario given = scenario("take count=1 -> seen=3\nclose name=x\n");
 
-  const ShrinkResult<Toy> result = shrink(given, takes_three_before_a_close);
+  const ShrinkResult result = shrink(given, takes_three_before_a_close);
 
   EXPECT_FALSE(result.reproduced);
   EXPECT_EQ(result.tries, 1u);
@@ -525,7 +553,7 @@ TEST(Shrink, DropsExpectationsUnlessTheyAreTheOracle) {
            (!candidate.steps[0].expectation || candidate.steps[1].expectation);
   };
 
-  const ShrinkResult<Toy> dropped = shrink(scenario(text), fails);
+  const ShrinkResult dropped = shrink(scenario(text), fails);
   EXPECT_EQ(text_of(dropped.scenario), "config size=1 fast=true\ntake count=0\ntake count=0\n");
 
   const auto expects_four = [](const ToyScenario& candidate) {
@@ -534,7 +562,7 @@ TEST(Shrink, DropsExpectationsUnlessTheyAreTheOracle) {
   };
   ShrinkOptions options;
   options.keep_expectations = true;
-  const ShrinkResult<Toy> kept = shrink(scenario(text), expects_four, options);
+  const ShrinkResult kept = shrink(scenario(text), expects_four, options);
   EXPECT_EQ(text_of(kept.scenario),
             "config size=1 fast=true\ntake count=0\ntake count=0 -> seen=4\n");
 }
@@ -545,17 +573,17 @@ std::string shrunk_text(const std::string& text, StillFails still_fails) {
   const std::string target_line = "target " + std::string(Target::kName) + "\n";
   const Parsed<Document> document = parse_document(target_line + text);
   EXPECT_TRUE(document);
-  const auto parsed = scenario_from_document<Target>(*document);
+  const auto parsed = scenario_from_document(Target::description(), *document);
   EXPECT_TRUE(parsed) << parsed.error().to_text();
-  const ShrinkResult<Target> result = shrink(*parsed, still_fails);
+  const ShrinkResult result = shrink(*parsed, still_fails);
   EXPECT_TRUE(result.reproduced);
   EXPECT_TRUE(result.at_fixpoint);
   return print(to_document(result.scenario)).substr(target_line.size());
 }
 
 TEST(Shrink, SimplifiesRecordsInAConfiguration) {
-  const auto fails = [](const Scenario<KVCacheTarget>& candidate) {
-    const auto& groups = candidate.config.groups;
+  const auto fails = [](const Scenario& candidate) {
+    const auto& groups = candidate.config.as<kv_cache::Config>().groups;
     return std::any_of(groups.begin(), groups.end(), [](const KVCacheSpec& spec) {
       return spec.kind == KVCacheSpecKind::kMamba && spec.mamba_align &&
              spec.num_speculative_blocks >= 2;
@@ -575,11 +603,12 @@ TEST(Shrink, SimplifiesRecordsInAConfiguration) {
 }
 
 TEST(Shrink, TreatsTokenCountsAsCounts) {
-  const auto fails = [](const Scenario<KVCacheTarget>& candidate) {
+  const auto fails = [](const Scenario& candidate) {
     std::uint32_t num_tokens = 0;
     std::uint32_t num_computed = 0;
     for (const auto& step : candidate.steps) {
-      const auto* slots = std::get_if<kv_cache::AllocateSlots>(&step.command);
+      const auto* slots =
+          std::get_if<kv_cache::AllocateSlots>(&step.command.as<kv_cache::Command>());
       if (!slots) continue;
       if (slots->num_computed_tokens != num_computed) return false;
       num_computed += slots->num_new_tokens;
@@ -599,10 +628,12 @@ TEST(Shrink, TreatsTokenCountsAsCounts) {
 }
 
 TEST(Shrink, LowersTokenCountsOfSeveralCommandsTogether) {
-  const auto fails = [](const Scenario<KVCacheTarget>& candidate) {
+  const auto fails = [](const Scenario& candidate) {
     if (candidate.steps.size() != 2) return false;
-    const auto* slots = std::get_if<kv_cache::AllocateSlots>(&candidate.steps[0].command);
-    const auto* cached = std::get_if<kv_cache::CacheBlocks>(&candidate.steps[1].command);
+    const auto* slots =
+        std::get_if<kv_cache::AllocateSlots>(&candidate.steps[0].command.as<kv_cache::Command>());
+    const auto* cached =
+        std::get_if<kv_cache::CacheBlocks>(&candidate.steps[1].command.as<kv_cache::Command>());
     return slots && cached && slots->num_new_tokens >= 2 &&
            slots->num_new_tokens == cached->num_computed_tokens;
   };
@@ -619,13 +650,14 @@ TEST(Shrink, LowersTokenCountsOfSeveralCommandsTogether) {
 }
 
 TEST(Shrink, FoldsCommandsThatListKeys) {
-  const auto fails = [](const Scenario<EvictionTarget>& candidate) {
+  const auto fails = [](const Scenario& candidate) {
     std::vector<std::uint32_t> newest_first;
     std::uint32_t num_evicted = 0;
     for (const auto& step : candidate.steps) {
-      if (const auto* touch = std::get_if<eviction::Touch>(&step.command)) {
+      if (const auto* touch = std::get_if<eviction::Touch>(&step.command.as<eviction::Command>())) {
         newest_first.insert(newest_first.begin(), touch->keys.begin(), touch->keys.end());
-      } else if (const auto* evict = std::get_if<eviction::Evict>(&step.command)) {
+      } else if (const auto* evict =
+                     std::get_if<eviction::Evict>(&step.command.as<eviction::Command>())) {
         num_evicted += evict->num_blocks;
       }
     }

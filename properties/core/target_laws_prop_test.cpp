@@ -1,15 +1,19 @@
 // Laws that hold of every target: what its declarations and its contract promise to the harness.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
+#include "contract/kv_cache/kv_cache_target.h"
+#include "contract/tiering/tiering_target.h"
 #include "properties/core/campaign.h"
 #include "properties/core/prop_test_support.h"
 
@@ -34,28 +38,31 @@ std::optional<tiering::Command> left_behind(const tiering::Command& refused) {
   }
   return std::nullopt;
 }
-template <class Command>
-std::optional<Command> left_behind(const Command&) {
+std::optional<Command> left_behind(const Command& refused) {
+  const auto erased = [](const auto& left) {
+    return left ? std::optional<Command>(Command(*left)) : std::nullopt;
+  };
+  if (const auto* typed = refused.get_if<kv_cache::Command>()) return erased(left_behind(*typed));
+  if (const auto* typed = refused.get_if<tiering::Command>()) return erased(left_behind(*typed));
   return std::nullopt;
 }
 
-template <class Side>
-class TargetLaws : public ::testing::Test {};
-TYPED_TEST_SUITE(TargetLaws, BothSidesOfEveryTarget, );
+class TargetLaws : public ::testing::TestWithParam<Side> {};
+INSTANTIATE_TEST_SUITE_P(Every, TargetLaws, ::testing::ValuesIn(both_sides_of_every_target()),
+                         name_of_side);
 
-/// Which side says it does not matter to text.
-template <class Side>
-class TextLaws : public ::testing::Test {};
-TYPED_TEST_SUITE(TextLaws, OptimizedSideOfEveryTarget, );
+/// Which side reports does not matter to text.
+class TextLaws : public ::testing::TestWithParam<Side> {};
+INSTANTIATE_TEST_SUITE_P(Every, TextLaws, ::testing::ValuesIn(optimized_side_of_every_target()),
+                         name_of_side);
 
-TYPED_TEST(TargetLaws, RefusedCommandsChangeNothing) {
-  using Target = typename TypeParam::Target;
+TEST_P(TargetLaws, RefusedCommandsChangeNothing) {
   int num_refused = 0;
   EXPECT_TRUE(holds("a history ends alike without its refused commands", [&] {
-    const auto wanderer = wander<TypeParam>();
-    Session<Target> without(TypeParam::make(), wanderer.config);
+    const Wanderer wanderer = wander(GetParam());
+    Session without(GetParam().make(), wanderer.setup);
     for (std::size_t index = 0; index < wanderer.history.size(); ++index) {
-      const auto& command = wanderer.history[index];
+      const Command& command = wanderer.history[index];
       const bool is_refused = wanderer.shown[index].error != ErrorCode::kNone;
       num_refused += is_refused;
       RC_LOG() << print(to_line(command)) << (is_refused ? "  # refused\n" : "\n");
@@ -65,60 +72,56 @@ TYPED_TEST(TargetLaws, RefusedCommandsChangeNothing) {
         without.run(*left);
       }
     }
-    RC_ASSERT(without.run(harmless_command<Target>()) ==
-              wanderer.session->run(harmless_command<Target>()));
+    const Command harmless = harmless_command(GetParam().target());
+    RC_ASSERT((without.run(harmless) == wanderer.session->run(harmless)));
   }));
   EXPECT_GT(num_refused, 0);
 }
 
-TYPED_TEST(TextLaws, TextRoundTripsEveryCommandConfigAndObservation) {
-  using Target = typename TypeParam::Target;
-  using Command = typename Target::Command;
-  using Observation = typename Target::Observation;
-  std::array<int, std::variant_size_v<Command>> num_drawn{};
+TEST_P(TextLaws, TextRoundTripsEveryCommandConfigAndObservation) {
+  const Target& target = GetParam().target();
+  std::map<std::string_view, int> num_drawn;
   EXPECT_TRUE(holds("parse(print(x)) == x", [&] {
-    const auto wanderer = wander<TypeParam>();
-    const Parsed<Line> line = parse_line(print(config_line<Target>(wanderer.config)));
+    const Wanderer wanderer = wander(GetParam());
+    const Parsed<Line> line = parse_line(print(config_line(wanderer.setup.config())));
     RC_ASSERT(static_cast<bool>(line));
-    const auto config = config_from_line<Target>(*line);
+    const Parsed<Config> config = config_from_line(target, *line);
     RC_ASSERT(static_cast<bool>(config));
-    RC_ASSERT((*config == wanderer.config));
+    RC_ASSERT((*config == wanderer.setup.config()));
     for (std::size_t index = 0; index < wanderer.history.size(); ++index) {
       const Command& command = wanderer.history[index];
-      ++num_drawn[command.index()];
       Line written = to_line(command);
+      ++num_drawn[command.declared().type().verb];
       written.expectation = to_fields(wanderer.shown[index]);
       const Parsed<Line> read = parse_line(print(written));
       RC_ASSERT(static_cast<bool>(read));
       RC_ASSERT((*read == written));
-      const Parsed<Command> parsed = command_from_line<Command>(*read);
+      const Parsed<Command> parsed = command_from_line(target, *read);
       RC_ASSERT(static_cast<bool>(parsed));
       RC_ASSERT((*parsed == command));
-      const Parsed<Observation> observation = from_fields<Observation>(
-          *read->expectation, "observation", {}, {}, /*require_all=*/false);
+      const Parsed<Observation> observation =
+          observation_from_fields(target, type_of(target, command), *read->expectation);
       RC_ASSERT(static_cast<bool>(observation));
-      RC_ASSERT((*observation == wanderer.shown[index]));
+      RC_ASSERT(to_fields(*observation) == to_fields(wanderer.shown[index]));
     }
   }));
-  for (std::size_t index = 0; index < num_drawn.size(); ++index) {
-    EXPECT_GT(num_drawn[index], 0) << "command " << index << " was never drawn";
+  for (const CommandType& type : target.commands) {
+    EXPECT_GT(num_drawn[type.declared->verb], 0) << type.declared->verb << " was never drawn";
   }
 }
 
-TYPED_TEST(TargetLaws, EpisodesAreDecidedByTheirSeed) {
-  using Target = typename TypeParam::Target;
-  EXPECT_TRUE(holds("the same seed draws and shows the same", [] {
+TEST_P(TargetLaws, EpisodesAreDecidedByTheirSeed) {
+  EXPECT_TRUE(holds("the same seed draws and shows the same", [&] {
     const std::uint64_t seed = draw_seed();
-    const auto run = [seed] {
-      using Generator = typename Checks<Target>::Generator;
+    const auto run = [&] {
       Choices choices = episode_choices(seed, 0);
-      const auto config = Generator::draw_config(choices);
-      Session<Target> session(TypeParam::make(), config);
-      Generator generator(config, choices);
-      std::pair<std::vector<typename Target::Command>, std::vector<typename Target::Observation>>
-          episode;
+      const kvfence::Setup setup = *draw_setup(GetParam().checks(), choices);
+      Session session(GetParam().make(), setup);
+      const std::unique_ptr<Generator> generator =
+          GetParam().checks().make_generator(setup, choices);
+      std::pair<std::vector<Command>, std::vector<Observation>> episode;
       for (int count = 0; count < 50; ++count) {
-        episode.first.push_back(generator.next(choices, session.now(), session.world()));
+        episode.first.push_back(generator->next(choices, session.now(), session.world()));
         episode.second.push_back(session.run(episode.first.back()));
       }
       return episode;

@@ -23,13 +23,13 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
-#include "contract/engine/engine_target.h"
-#include "contract/core/implementation.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/kv_output_aggregator.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/check.h"
+#include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
+#include "properties/core/driver.h"
 #include "properties/scheduler/observer.h"
 
 namespace kvfence {
@@ -44,18 +44,16 @@ namespace kvfence {
 template <class Side>
 requires Scheduler<typename Side::Scheduler> && KVOutputAggregator<typename Side::Aggregator> &&
     engine::EngineDevice<typename Side::Device>
-class EngineDriver final : public Implementation<EngineTarget> {
+class EngineDriver final : public DriverOf<EngineTarget> {
  public:
   EngineDriver(std::string name, Side side) : name_(std::move(name)), side_(std::move(side)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<EngineSetup> parsed = make_engine_setup(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
+  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
     // Their forwards run with the old configuration, at their end at the latest.
     ranks_.clear();
-    setup_ = *parsed;
+    setup_ = setup;
     auto connector = side_.make_connector(setup_.connector);
     if (!connector) return ImplementationFailure{"the scheduler's half is no offloading connector"};
     scheduler_.emplace(
@@ -74,8 +72,7 @@ class EngineDriver final : public Implementation<EngineTarget> {
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World& world, Observe observe) override {
     forget_answer();
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
@@ -87,13 +84,9 @@ class EngineDriver final : public Implementation<EngineTarget> {
       observation_.gpu_kv.reset();
       observation_.cpu_kv.reset();
     }
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  private:
   using Observer = SchedulerObserver<typename Side::Scheduler>;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "contract/core/check.h"
-#include "properties/kv_cache/group_draws.h"
 #include "properties/kv_cache/generator.h"
+#include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine {
 namespace {
@@ -23,7 +23,9 @@ constexpr std::array<std::uint32_t, 7> kUsualWeights = {
     4,    // kFail
 };
 
-bool is_valid(const Config& config) { return !EngineTarget::validate(config, {}, {}); }
+bool is_valid(const Config& config) {
+  return static_cast<bool>(EngineTarget::prepare(config, {}, {}));
+}
 
 void draw_groups(Choices& choices, Config& config) {
   const std::uint32_t small = config.hash_block_size;

@@ -14,8 +14,8 @@
 
 #include "contract/engine/engine_target.h"
 #include "properties/core/choices.h"
-#include "properties/pool/request_draws.h"
 #include "properties/core/swarm.h"
+#include "properties/scheduler/request_draws.h"
 
 namespace kvfence::engine {
 

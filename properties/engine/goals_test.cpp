@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/goals_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::engine {
 namespace {
@@ -97,7 +98,7 @@ Transfer store_of(const std::string& request) {
 /// Counts one command after another; what the last one added.
 class Counting {
  public:
-  Counting() : world_(EngineTarget::make_world(config_of())) { reach_.start(config_of()); }
+  Counting() : world_(fresh_world<EngineTarget>(config_of())) { reach_.start(config_of()); }
 
   Situations operator()(const Command& command, const Observation& after) {
     return (*this)(command, shown(), after);

@@ -12,14 +12,17 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "contract/core/check.h"
 #include "properties/core/campaign.h"
+#include "properties/core/typed_test_support.h"
 #include "properties/engine/checks.h"
-#include "scenarios/targets/implementations.h"
+#include "properties/engine/generator.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence::engine {
 namespace {
@@ -42,7 +45,7 @@ Config small_config() {
   return config;
 }
 
-Invariants make_invariants() { return Checks<EngineTarget>::make_invariants(small_config()); }
+Invariants make_invariants() { return Invariants(setup_of<EngineTarget>(small_config())); }
 
 /// A request is computed and stored, comes again when the GPU has forgotten it, and is loaded.
 std::vector<Shown> right_run() {
@@ -61,15 +64,10 @@ std::vector<Shown> right_run() {
       Update{},   Schedule{}, Execute{}, Poll{},   Update{},   ResetPrefixCache{}, second,
       Schedule{}, Execute{},  load,      Poll{},   Update{},   Schedule{},         Execute{},
       Poll{},     Update{},   Drain{}};
-  const auto reference = Implementations<EngineTarget>::make_reference();
-  EXPECT_FALSE(reference->reset(small_config()));
-  World world = EngineTarget::make_world(small_config());
+  TypedRun<EngineTarget> reference(engine_sides().make_reference(), small_config());
   std::vector<Shown> run;
   for (const Command& command : commands) {
-    world.apply(command);
-    run.push_back({command, {}});
-    EXPECT_FALSE(reference->submit(command, world, Observe::kState));
-    EXPECT_FALSE(reference->collect(run.back().observation));
+    run.push_back({command, reference.run(command)});
     EXPECT_EQ(run.back().observation.error, ErrorCode::kNone) << run.size() - 1;
   }
   return run;
@@ -115,8 +113,8 @@ TEST(EngineInvariants, SeeUpstreamsVictimThatAStepHasServed) {
   config.long_prefill_token_threshold = 4;
   config.num_cpu_blocks = 1;
   config.max_concurrent_batches = 1;
-  Scenario<EngineTarget> scenario;
-  scenario.config = config;
+  Scenario scenario(EngineTarget::description());
+  scenario.config = kvfence::Config(config);
   AddRequest victim;
   victim.id = "A";
   victim.tokens = {0, 0, 0, 0, 0, 0, 0};
@@ -132,10 +130,10 @@ TEST(EngineInvariants, SeeUpstreamsVictimThatAStepHasServed) {
       commands.push_back(command);
     }
   }
-  for (const Command& command : commands) scenario.steps.emplace_back().command = command;
-  const auto expected = Implementations<EngineTarget>::make_reference();
-  const auto actual = Implementations<EngineTarget>::make_optimized();
-  Lockstep<EngineTarget> lockstep(*expected, *actual);
+  for (const Command& command : commands) scenario.steps.push_back({kvfence::Command(command)});
+  const auto expected = engine_sides().make_reference();
+  const auto actual = engine_sides().make_optimized();
+  Lockstep lockstep(engine_checks(), *expected, *actual);
 
   const std::optional<Divergence> divergence = run_scenario(lockstep, scenario);
 
@@ -241,22 +239,19 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
 
 /// Whether random runs say a wrong token at last; nobody looks at anything else.
 bool tokens_tell_of(std::string_view bug) {
-  const auto planted = Implementations<EngineTarget>::make_planted(bug);
-  KVFENCE_CHECK(planted, "the name of a planted bug");
   for (std::uint64_t episode = 0; episode < 4000; ++episode) {
     Choices choices = episode_choices(1, episode);
     Config config = Generator::draw_config(choices);
     config.tokens_only = true;
-    KVFENCE_CHECK(!planted->reset(config), "an implementation in this process");
+    auto implementation = engine_sides().make_planted(bug);
+    KVFENCE_CHECK(implementation, "the name of a planted bug");
+    TypedRun<EngineTarget> planted(std::move(implementation), config);
     Generator generator(config, choices);
-    World world = EngineTarget::make_world(config);
-    TokenOracle oracle(make_engine_setup(config)->windows);
+    TokenOracle oracle(setup_of<EngineTarget>(config).windows);
     Observation now;
     for (std::size_t step = 0; step < 200; ++step) {
-      const Command command = generator.next(choices, now, world);
-      world.apply(command);
-      KVFENCE_CHECK(!planted->submit(command, world, Observe::kState), "as above");
-      KVFENCE_CHECK(!planted->collect(now), "as above");
+      const Command command = generator.next(choices, now, planted.world());
+      now = planted.run(command);
       if (oracle.check(command, now)) return true;
     }
   }

@@ -8,33 +8,30 @@
 #include <variant>
 #include <vector>
 
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/check.h"
+#include "contract/eviction/cache_policy.h"
 #include "contract/eviction/eviction_target.h"
-#include "contract/core/implementation.h"
-#include "properties/offload/key_list.h"
+#include "properties/core/driver.h"
+#include "properties/eviction/key_list.h"
 
 namespace kvfence {
 
 /// make_policy builds the policy from its configuration: the place where a planted variant gets its
 /// bug.
 template <CachePolicy Policy, class MakePolicy>
-class EvictionDriver final : public Implementation<EvictionTarget> {
+class EvictionDriver final : public DriverOf<EvictionTarget> {
  public:
   EvictionDriver(std::string name, MakePolicy make_policy)
       : name_(std::move(name)), make_policy_(std::move(make_policy)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<CachePolicyConfig> parsed = make_cache_policy_config(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    policy_.emplace(make_policy_(*parsed));
+  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
+    policy_.emplace(make_policy_(setup));
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World&,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World&, Observe observe) override {
     observation_.found.reset();
     observation_.success.reset();
     observation_.evicted.reset();
@@ -43,13 +40,9 @@ class EvictionDriver final : public Implementation<EvictionTarget> {
     observation_.size = policy_->size();
     policy_->lists(lists_);
     show_lists(lists_, observe == Observe::kState, observation_);
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   const Policy& policy() const { return *policy_; }
 

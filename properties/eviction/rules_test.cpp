@@ -189,7 +189,7 @@ TEST(EvictionInvariants, E1KnowsEveryRefusal) {
   scene.t1 = "1 2 5?";
   scene.pass(Insert{5, 5});
   for (const Refusal& refusal : refusals) {
-    SCOPED_TRACE(print(to_line(refusal.command)));
+    SCOPED_TRACE(print(to_line(kvfence::Command(refusal.command))));
     expect_broken(scene.verdict(refusal.command, scene.show(ErrorCode::kQueueEmpty)), "E1",
                   "error");
     scene.pass(refusal.command, scene.show(refusal.error));

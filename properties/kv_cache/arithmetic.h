@@ -17,6 +17,11 @@ inline std::uint32_t blocks_for(std::uint64_t num_tokens, std::uint32_t block_si
   return static_cast<std::uint32_t>((num_tokens + block_size - 1) / block_size);
 }
 
+/// Whether a Mamba group keeps states at the ends of blocks alone.
+inline bool is_mamba_align(const KVCacheSpec& spec) {
+  return spec.kind == KVCacheSpecKind::kMamba && spec.mamba_align;
+}
+
 /// Leading tokens of a request that its group needs no more once so many are computed.
 inline std::uint64_t num_skipped_tokens(const KVCacheSpec& spec, std::uint64_t num_computed) {
   switch (spec.kind) {

@@ -9,31 +9,28 @@
 #include <vector>
 
 #include "contract/core/check.h"
-#include "contract/core/implementation.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
+#include "properties/core/driver.h"
 
 namespace kvfence {
 
 /// make_manager builds the manager from its configuration: the place where a planted variant gets
 /// its bug.
 template <KVCacheManager Manager, class MakeManager>
-class KVCacheDriver final : public Implementation<KVCacheTarget> {
+class KVCacheDriver final : public DriverOf<KVCacheTarget> {
  public:
   KVCacheDriver(std::string name, MakeManager make_manager)
       : name_(std::move(name)), make_manager_(std::move(make_manager)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<KVCacheManagerConfig> parsed = make_kv_cache_manager_config(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    manager_.emplace(make_manager_(*parsed));
+  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
+    manager_.emplace(make_manager_(setup));
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World& world, Observe observe) override {
     forget_answer();
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
@@ -49,13 +46,9 @@ class KVCacheDriver final : public Implementation<KVCacheTarget> {
       observation_.keys.reset();
       observation_.tables.reset();
     }
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  private:
   using Entry = kv_cache::World::Entry;

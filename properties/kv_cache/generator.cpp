@@ -119,7 +119,9 @@ void draw_eagle(Choices& choices, const Rules& rules, Config& config) {
   }
 }
 
-bool is_valid(const Config& config) { return !KVCacheTarget::validate(config, {}, {}); }
+bool is_valid(const Config& config) {
+  return static_cast<bool>(KVCacheTarget::prepare(config, {}, {}));
+}
 
 /// How much an episode may favour each action.
 constexpr std::array<std::uint32_t, 16> kUsualWeights = {

@@ -12,6 +12,7 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/scenario.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -25,8 +26,8 @@ TEST(KVCacheGenerator, DrawsValidConfigurationsOfEveryShape) {
   for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
     Choices choices = Choices::from_seed(seed);
     const Config config = Generator::draw_config(choices);
-    const auto error = KVCacheTarget::validate(config, {}, {});
-    ASSERT_FALSE(error) << "seed " << seed << ": " << error->to_text();
+    const auto setup = KVCacheTarget::prepare(config, {}, {});
+    ASSERT_TRUE(setup) << "seed " << seed << ": " << setup.error().to_text();
     for (const KVCacheSpec& spec : config.groups) kinds.insert(spec.kind);
     num_groups.insert(config.groups.size());
     num_eagle += config.use_eagle;
@@ -42,25 +43,27 @@ TEST(KVCacheGenerator, DrawsValidConfigurationsOfEveryShape) {
 }
 
 /// Commands of an episode that no manager answers: every observation says none and nothing.
-Scenario<KVCacheTarget> episode(Choices choices, std::size_t num_commands) {
-  Scenario<KVCacheTarget> scenario;
-  scenario.config = Generator::draw_config(choices);
-  Generator generator(scenario.config, choices);
-  World world = KVCacheTarget::make_world(scenario.config);
+Scenario episode(Choices choices, std::size_t num_commands) {
+  const Config config = Generator::draw_config(choices);
+  Scenario scenario(KVCacheTarget::description());
+  scenario.config = kvfence::Config(config);
+  Generator generator(config, choices);
+  World world = fresh_world<KVCacheTarget>(config);
   Observation now;
   for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {
-    scenario.steps.push_back({generator.next(choices, now, world), std::nullopt, {}});
-    world.apply(scenario.steps.back().command);
+    const Command command = generator.next(choices, now, world);
+    scenario.steps.push_back({kvfence::Command(command)});
+    world.apply(command);
   }
   return scenario;
 }
 
 TEST(KVCacheGenerator, PrintsAndParsesToTheSame) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const Scenario<KVCacheTarget> drawn = episode(Choices::from_seed(seed), 200);
+    const Scenario drawn = episode(Choices::from_seed(seed), 200);
     const Parsed<Document> document = parse_document(print(to_document(drawn)));
     ASSERT_TRUE(document) << document.error().to_text();
-    const auto parsed = scenario_from_document<KVCacheTarget>(*document);
+    const auto parsed = scenario_from_document(KVCacheTarget::description(), *document);
     ASSERT_TRUE(parsed) << parsed.error().to_text();
     ASSERT_EQ(parsed->config, drawn.config);
     ASSERT_EQ(parsed->steps.size(), drawn.steps.size());
@@ -81,15 +84,15 @@ TEST(KVCacheGenerator, IsDecidedByItsChoices) {
 TEST(KVCacheGenerator, ReadsAnyBytes) {
   for (int byte = 0; byte < 256; ++byte) {
     const std::vector<std::uint8_t> bytes(300, static_cast<std::uint8_t>(byte));
-    const Scenario<KVCacheTarget> drawn = episode(Choices::from_bytes(bytes), 200);
-    EXPECT_FALSE(KVCacheTarget::validate(drawn.config, {}, {}));
+    const Scenario drawn = episode(Choices::from_bytes(bytes), 200);
+    EXPECT_TRUE(prepare(drawn));
   }
 }
 
 TEST(KVCacheGenerator, DeclaresEachNameOnce) {
   std::set<std::string> names;
   for (const auto& step : episode(Choices::from_seed(11), 400).steps) {
-    const auto* declared = std::get_if<DeclareRequest>(&step.command);
+    const auto* declared = std::get_if<DeclareRequest>(&step.command.as<Command>());
     if (!declared) continue;
     EXPECT_FALSE(declared->tokens.empty());
     names.insert(declared->id);

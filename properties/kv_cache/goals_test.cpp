@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/goals_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -34,7 +35,7 @@ KVCacheSpec window_spec() {
 
 /// Requests A and B of five tokens, the first four the same.
 World world_of(const Config& config) {
-  World world = KVCacheTarget::make_world(config);
+  World world = fresh_world<KVCacheTarget>(config);
   DeclareRequest command;
   command.id = "A";
   command.tokens = {1, 2, 3, 4, 5};

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/core/types.h"
+#include "contract/kv_cache/kv_cache_manager.h"
 
 namespace kvfence {
 

@@ -14,8 +14,8 @@
 
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
-#include "properties/pool/block_table_rules.h"
 #include "properties/core/divergence.h"
+#include "properties/kv_cache/block_table_rules.h"
 #include "properties/pool/event_mirror.h"
 
 namespace kvfence::kv_cache {

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/rules_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -24,7 +25,7 @@ class Scene {
  public:
   explicit Scene(const Config& config = plain())
       : config_(*make_kv_cache_manager_config(config)),
-        world_(KVCacheTarget::make_world(config)),
+        world_(fresh_world<KVCacheTarget>(config)),
         invariants_(config_) {
     for (BlockId block = 1; block < config.num_gpu_blocks; ++block) queue.push_back(block);
     keys.resize(config.num_gpu_blocks);
@@ -223,7 +224,7 @@ TEST(KVCacheInvariants, NullAndSinksStayOut) {
   config.groups = {
       KVCacheSpec{.kind = KVCacheSpecKind::kSinkFullAttention, .block_size = 2, .sink_len = 2}};
   Invariants invariants(*make_kv_cache_manager_config(config));
-  World world = KVCacheTarget::make_world(config);
+  World world = fresh_world<KVCacheTarget>(config);
   Observation fresh = Scene().show();
   const auto found = invariants.check(NewStepStarts{}, fresh, world, 0);
   ASSERT_TRUE(found);

@@ -10,32 +10,29 @@
 #include <vector>
 
 #include "contract/core/check.h"
-#include "contract/core/implementation.h"
 #include "contract/offload/offload_target.h"
 #include "contract/offload/offloading_manager.h"
-#include "properties/offload/key_list.h"
+#include "properties/core/driver.h"
+#include "properties/eviction/key_list.h"
 
 namespace kvfence {
 
 /// make_manager builds the manager from its configuration: the place where a planted variant gets
 /// its bug.
 template <OffloadingManager Manager, class MakeManager>
-class OffloadDriver final : public Implementation<OffloadTarget> {
+class OffloadDriver final : public DriverOf<OffloadTarget> {
  public:
   OffloadDriver(std::string name, MakeManager make_manager)
       : name_(std::move(name)), make_manager_(std::move(make_manager)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<OffloadingManagerConfig> parsed = make_offloading_manager_config(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    manager_.emplace(make_manager_(*parsed));
+  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
+    manager_.emplace(make_manager_(setup));
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World&,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World&, Observe observe) override {
     observation_.num_hits.reset();
     observation_.result.reset();
     observation_.slots.reset();
@@ -49,13 +46,9 @@ class OffloadDriver final : public Implementation<OffloadTarget> {
     observation_.num_free_slots = manager_->num_free_slots();
     manager_->policy().lists(lists_);
     show_lists(lists_, observe == Observe::kState, observation_);
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   const Manager& manager() const { return *manager_; }
 

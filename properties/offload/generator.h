@@ -10,8 +10,8 @@
 
 #include "contract/offload/offload_target.h"
 #include "properties/core/choices.h"
-#include "properties/eviction/keys.h"
 #include "properties/core/swarm.h"
+#include "properties/eviction/keys.h"
 
 namespace kvfence::offload {
 

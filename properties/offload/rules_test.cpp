@@ -201,7 +201,7 @@ TEST(OffloadInvariants, O1KnowsEveryRefusal) {
   scene.t1 = "1@0+1 3@1?";
   scene.pass(PrepareLoad{{1}}, scene.slots({0}));
   for (const Refusal& refusal : refusals) {
-    SCOPED_TRACE(print(to_line(refusal.command)));
+    SCOPED_TRACE(print(to_line(kvfence::Command(refusal.command))));
     expect_broken(scene.verdict(refusal.command, scene.show(ErrorCode::kQueueEmpty)), "O1",
                   "error");
     scene.pass(refusal.command, scene.show(refusal.error));

@@ -1,38 +1,40 @@
 #pragma once
 
-/// One named test a rule and error code of contract/pool/block_pool.h, for any implementation of the
-/// block_pool target. Each test is a scenario with what has to be seen.
+/// One named test a rule and error code of contract/pool/block_pool.h, for any implementation of
+/// the block_pool target. Each test is a scenario with what has to be seen.
 ///
-///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, BlockPoolConformance, ::testing::Types<MySide>);
+///     INSTANTIATE_TEST_SUITE_P(Mine, BlockPoolConformance, ::testing::Values(make_mine));
 ///
-/// where MySide::make() returns a unique_ptr to an Implementation<BlockPoolTarget>.
+/// where make_mine() returns the implementation.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <gtest/gtest.h>
 
-#include "contract/pool/block_pool_target.h"
+#include "contract/core/implementation.h"
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
-#include "properties/pool/checks.h"
 #include "properties/core/lockstep.h"
+#include "properties/pool/checks.h"
 
 namespace kvfence {
 
-template <class Side>
-class BlockPoolConformance : public ::testing::Test {
+class BlockPoolConformance
+    : public ::testing::TestWithParam<std::unique_ptr<Implementation> (*)()> {
  protected:
-  /// Runs the lines on one implementation: every expectation must be met and every invariant hold.
+  /// Runs the lines on one implementation: every expectation must be met and every rule hold.
   void expect(std::string_view lines) {
     const Parsed<Document> document = parse_document("target block_pool\n" + std::string(lines));
     ASSERT_TRUE(document) << document.error().to_text();
-    const auto scenario = scenario_from_document<BlockPoolTarget>(*document);
+    const Checks& checks = block_pool_checks();
+    const auto scenario = scenario_from_document(*checks.target, *document);
     ASSERT_TRUE(scenario) << scenario.error().to_text();
-    const auto watched = Side::make();
-    const auto same = Side::make();
-    Lockstep<BlockPoolTarget> lockstep(*watched, *same);
+    const auto watched = GetParam()();
+    const auto same = GetParam()();
+    Lockstep lockstep(checks, *watched, *same);
     const std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
     if (!divergence) return;
     FAIL() << watched->name() << ", " << print(to_line(scenario->steps[divergence->step].command))
@@ -43,22 +45,20 @@ class BlockPoolConformance : public ::testing::Test {
   }
 };
 
-TYPED_TEST_SUITE_P(BlockPoolConformance);
-
-TYPED_TEST_P(BlockPoolConformance, StartsWithAllButTheNullBlockQueuedAscending) {
-  this->expect(R"(config num_gpu_blocks=4
+TEST_P(BlockPoolConformance, StartsWithAllButTheNullBlockQueuedAscending) {
+  expect(R"(config num_gpu_blocks=4
 get_new_blocks num_blocks=0 -> blocks=[] free_queue=[1 2 3] usage=0.0 num_empty=3 num_referenced=1
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, GetTakesTheHeadInOrder) {
-  this->expect(R"(config num_gpu_blocks=4
+TEST_P(BlockPoolConformance, GetTakesTheHeadInOrder) {
+  expect(R"(config num_gpu_blocks=4
 get_new_blocks num_blocks=2 -> blocks=[1 2] free_queue=[3] ref_cnts=[0 1 1 0]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, GetEvictsWhatItHandsOut) {
-  this->expect(R"(config num_gpu_blocks=3 hash_block_size=1
+TEST_P(BlockPoolConformance, GetEvictsWhatItHandsOut) {
+  expect(R"(config num_gpu_blocks=3 hash_block_size=1
 request id=A tokens=[1 2]
 get_new_blocks num_blocks=2
 cache_full_blocks request=A blocks=[1 2] num_cached_blocks=0 num_full_blocks=2 block_size=1 group=0 -> num_cached_keys=2
@@ -68,15 +68,15 @@ take_events -> events=[(stored block_hashes=[A:0 A:1] token_ids=[1 2] block_size
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, GetRefusesMoreThanAreFree) {
-  this->expect(R"(config num_gpu_blocks=3
+TEST_P(BlockPoolConformance, GetRefusesMoreThanAreFree) {
+  expect(R"(config num_gpu_blocks=3
 get_new_blocks num_blocks=3 -> error=no_free_blocks free_queue=[1 2]
 get_new_blocks num_blocks=4294967295 -> error=no_free_blocks free_queue=[1 2]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, ALookupFindsTheFirstInsertedSurvivor) {
-  this->expect(R"(config num_gpu_blocks=4 hash_block_size=1
+TEST_P(BlockPoolConformance, ALookupFindsTheFirstInsertedSurvivor) {
+  expect(R"(config num_gpu_blocks=4 hash_block_size=1
 request id=A tokens=[1]
 get_new_blocks num_blocks=3
 cache_full_blocks request=A blocks=[2] num_cached_blocks=0 num_full_blocks=1 block_size=1 group=0
@@ -93,8 +93,8 @@ get_cached_block request=A index=0 block_size=1 groups=[0] -> hit=false blocks=n
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, ALookupNeedsEveryGroup) {
-  this->expect(R"(config num_gpu_blocks=4 hash_block_size=1
+TEST_P(BlockPoolConformance, ALookupNeedsEveryGroup) {
+  expect(R"(config num_gpu_blocks=4 hash_block_size=1
 request id=A tokens=[1]
 get_new_blocks num_blocks=2
 cache_full_blocks request=A blocks=[1] num_cached_blocks=0 num_full_blocks=1 block_size=1 group=1
@@ -106,8 +106,8 @@ get_cached_block request=A index=0 block_size=1 groups=[] -> hit=true blocks=[]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, ALookupRefusesWhatHasNoHash) {
-  this->expect(R"(config num_gpu_blocks=4 hash_block_size=2
+TEST_P(BlockPoolConformance, ALookupRefusesWhatHasNoHash) {
+  expect(R"(config num_gpu_blocks=4 hash_block_size=2
 get_cached_block request=A index=0 block_size=2 groups=[0] -> error=unknown_request
 request id=A tokens=[1 1 1]
 get_cached_block request=A index=0 block_size=3 groups=[0] -> error=bad_block_size
@@ -115,30 +115,30 @@ get_cached_block request=A index=1 block_size=2 groups=[0] -> error=missing_hash
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, TouchCountsEveryMention) {
-  this->expect(R"(config num_gpu_blocks=4
+TEST_P(BlockPoolConformance, TouchCountsEveryMention) {
+  expect(R"(config num_gpu_blocks=4
 touch blocks=[2 2 0 2] -> ref_cnts=[0 0 3 0] free_queue=[1 3]
 touch blocks=[1 4] -> error=unknown_block ref_cnts=[0 0 3 0] free_queue=[1 3]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, FreeQueuesAtTheTailInTheGivenOrder) {
-  this->expect(R"(config num_gpu_blocks=5
+TEST_P(BlockPoolConformance, FreeQueuesAtTheTailInTheGivenOrder) {
+  expect(R"(config num_gpu_blocks=5
 get_new_blocks num_blocks=3
 touch blocks=[2]
 free_blocks blocks=[3 2 0 1] -> free_queue=[4 3 1] ref_cnts=[0 0 1 0 0]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, FreeToTheHeadKeepsTheGivenOrder) {
-  this->expect(R"(config num_gpu_blocks=5 profile=v0.23
+TEST_P(BlockPoolConformance, FreeToTheHeadKeepsTheGivenOrder) {
+  expect(R"(config num_gpu_blocks=5 profile=v0.23
 get_new_blocks num_blocks=3
 free_blocks blocks=[3 1] prepend=true -> free_queue=[3 1 4]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, FreeRefusesWhatWouldBeReleasedOrQueuedTwice) {
-  this->expect(R"(config num_gpu_blocks=4 profile=v0.19
+TEST_P(BlockPoolConformance, FreeRefusesWhatWouldBeReleasedOrQueuedTwice) {
+  expect(R"(config num_gpu_blocks=4 profile=v0.19
 get_new_blocks num_blocks=2
 free_blocks blocks=[1] prepend=true -> error=not_in_profile
 free_blocks blocks=[1 9] -> error=unknown_block
@@ -151,8 +151,8 @@ free_blocks blocks=[1 1] -> error=none ref_cnts=[0 1 1 0]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, EvictLeavesReferencesAndQueue) {
-  this->expect(R"(config num_gpu_blocks=4 hash_block_size=1
+TEST_P(BlockPoolConformance, EvictLeavesReferencesAndQueue) {
+  expect(R"(config num_gpu_blocks=4 hash_block_size=1
 request id=A tokens=[1 2]
 get_new_blocks num_blocks=2
 cache_full_blocks request=A blocks=[1 2] num_cached_blocks=0 num_full_blocks=2 block_size=1 group=0
@@ -162,8 +162,8 @@ evict_blocks blocks=[4] -> error=unknown_block
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, ResetNeedsAnIdlePoolAndKeepsTheQueue) {
-  this->expect(R"(config num_gpu_blocks=3 hash_block_size=1
+TEST_P(BlockPoolConformance, ResetNeedsAnIdlePoolAndKeepsTheQueue) {
+  expect(R"(config num_gpu_blocks=3 hash_block_size=1
 request id=A tokens=[1]
 get_new_blocks num_blocks=1
 cache_full_blocks request=A blocks=[1] num_cached_blocks=0 num_full_blocks=1 block_size=1 group=0
@@ -175,8 +175,8 @@ take_events -> events=[(cleared)]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, CacheNamesTheRangeAndTellsItOnce) {
-  this->expect(R"(config num_gpu_blocks=4 hash_block_size=1
+TEST_P(BlockPoolConformance, CacheNamesTheRangeAndTellsItOnce) {
+  expect(R"(config num_gpu_blocks=4 hash_block_size=1
 request id=A tokens=[5 6 7]
 get_new_blocks num_blocks=2
 cache_full_blocks request=A blocks=[3 0 1] num_cached_blocks=1 num_full_blocks=3 block_size=1 group=2 -> keys=[none A:2/2 none none]
@@ -188,8 +188,8 @@ take_events -> events=[(stored block_hashes=[] token_ids=[5] block_size=1)]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, CacheNamesALargerBlockByTheHashesItSpans) {
-  this->expect(R"(config num_gpu_blocks=3 hash_block_size=1 max_block_size=2
+TEST_P(BlockPoolConformance, CacheNamesALargerBlockByTheHashesItSpans) {
+  expect(R"(config num_gpu_blocks=3 hash_block_size=1 max_block_size=2
 request id=A tokens=[5 6 7]
 get_new_blocks num_blocks=1
 cache_full_blocks request=A blocks=[1] num_cached_blocks=0 num_full_blocks=1 block_size=2 group=0 -> keys=[none A:0*2/0 none]
@@ -197,8 +197,8 @@ get_cached_block request=A index=0 block_size=1 groups=[0] -> hit=false
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, CacheRefusesInTheOrderOfTheCodes) {
-  this->expect(R"(config num_gpu_blocks=4 hash_block_size=2 profile=v0.23
+TEST_P(BlockPoolConformance, CacheRefusesInTheOrderOfTheCodes) {
+  expect(R"(config num_gpu_blocks=4 hash_block_size=2 profile=v0.23
 cache_full_blocks request=A blocks=[1] num_cached_blocks=0 num_full_blocks=1 block_size=2 group=0 -> error=unknown_request
 request id=A tokens=[1 1 1 1 1]
 cache_full_blocks request=A blocks=[9] num_cached_blocks=0 num_full_blocks=2 block_size=3 group=0 block_mask=[] -> error=bad_block_size
@@ -211,50 +211,39 @@ take_events -> events=[]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, CacheRefusesInAPoolWithoutCaching) {
-  this->expect(R"(config num_gpu_blocks=4 hash_block_size=1 enable_caching=false
+TEST_P(BlockPoolConformance, CacheRefusesInAPoolWithoutCaching) {
+  expect(R"(config num_gpu_blocks=4 hash_block_size=1 enable_caching=false
 request id=A tokens=[1]
 cache_full_blocks request=A blocks=[1] num_cached_blocks=0 num_full_blocks=1 block_size=1 group=0 -> error=caching_disabled
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, AMaskPassesOverAndIsOfItsProfile) {
+TEST_P(BlockPoolConformance, AMaskPassesOverAndIsOfItsProfile) {
   const std::string lines = R"(request id=A tokens=[1 2]
 get_new_blocks num_blocks=2
 cache_full_blocks request=A blocks=[1 2] num_cached_blocks=0 num_full_blocks=2 block_size=1 group=0 block_mask=[false true] -> )";
-  this->expect("config num_gpu_blocks=3 hash_block_size=1 profile=v0.23\n" + lines +
-               "keys=[none none A:1/0]\n");
-  this->expect("config num_gpu_blocks=3 hash_block_size=1 profile=v0.19\n" + lines +
-               "error=not_in_profile\n");
+  expect("config num_gpu_blocks=3 hash_block_size=1 profile=v0.23\n" + lines +
+         "keys=[none none A:1/0]\n");
+  expect("config num_gpu_blocks=3 hash_block_size=1 profile=v0.19\n" + lines +
+         "error=not_in_profile\n");
 }
 
-TYPED_TEST_P(BlockPoolConformance, EventsAreOffWhereTheyAreSwitchedOff) {
-  this->expect(R"(config num_gpu_blocks=3 hash_block_size=1 enable_kv_cache_events=false
+TEST_P(BlockPoolConformance, EventsAreOffWhereTheyAreSwitchedOff) {
+  expect(R"(config num_gpu_blocks=3 hash_block_size=1 enable_kv_cache_events=false
 request id=A tokens=[1]
 cache_full_blocks request=A blocks=[1] num_cached_blocks=0 num_full_blocks=1 block_size=1 group=0 -> num_cached_keys=1
 take_events -> events=[]
 )");
 }
 
-TYPED_TEST_P(BlockPoolConformance, UsageLeavesTheNullBlockOut) {
-  this->expect(R"(config num_gpu_blocks=5
+TEST_P(BlockPoolConformance, UsageLeavesTheNullBlockOut) {
+  expect(R"(config num_gpu_blocks=5
 get_new_blocks num_blocks=1 -> usage=0.25
 get_new_blocks num_blocks=3 -> usage=1.0
 )");
-  this->expect(R"(config num_gpu_blocks=1
+  expect(R"(config num_gpu_blocks=1
 get_new_blocks num_blocks=0 -> usage=0.0
 )");
 }
-
-REGISTER_TYPED_TEST_SUITE_P(
-    BlockPoolConformance, StartsWithAllButTheNullBlockQueuedAscending, GetTakesTheHeadInOrder,
-    GetEvictsWhatItHandsOut, GetRefusesMoreThanAreFree, ALookupFindsTheFirstInsertedSurvivor,
-    ALookupNeedsEveryGroup, ALookupRefusesWhatHasNoHash, TouchCountsEveryMention,
-    FreeQueuesAtTheTailInTheGivenOrder, FreeToTheHeadKeepsTheGivenOrder,
-    FreeRefusesWhatWouldBeReleasedOrQueuedTwice, EvictLeavesReferencesAndQueue,
-    ResetNeedsAnIdlePoolAndKeepsTheQueue, CacheNamesTheRangeAndTellsItOnce,
-    CacheNamesALargerBlockByTheHashesItSpans, CacheRefusesInTheOrderOfTheCodes,
-    CacheRefusesInAPoolWithoutCaching, AMaskPassesOverAndIsOfItsProfile,
-    EventsAreOffWhereTheyAreSwitchedOff, UsageLeavesTheNullBlockOut);
 
 }  // namespace kvfence

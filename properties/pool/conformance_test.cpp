@@ -1,8 +1,12 @@
 #include "properties/pool/conformance_suite.h"
-#include "properties/core/prop_test_support.h"
+
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 
-INSTANTIATE_TYPED_TEST_SUITE_P(BothSides, BlockPoolConformance, BothSides<BlockPoolTarget>, );
+INSTANTIATE_TEST_SUITE_P(Reference, BlockPoolConformance,
+                         ::testing::Values(block_pool_sides().make_reference));
+INSTANTIATE_TEST_SUITE_P(Optimized, BlockPoolConformance,
+                         ::testing::Values(block_pool_sides().make_optimized));
 
 }  // namespace kvfence

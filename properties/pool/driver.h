@@ -8,32 +8,29 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/check.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
-#include "contract/core/check.h"
-#include "contract/core/implementation.h"
+#include "properties/core/driver.h"
 
 namespace kvfence {
 
 /// make_pool builds the pool from its configuration: the place where a planted variant gets its
 /// bug.
 template <BlockPool Pool, class MakePool>
-class BlockPoolDriver final : public Implementation<BlockPoolTarget> {
+class BlockPoolDriver final : public DriverOf<BlockPoolTarget> {
  public:
   BlockPoolDriver(std::string name, MakePool make_pool)
       : name_(std::move(name)), make_pool_(std::move(make_pool)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<BlockPoolConfig> parsed = make_block_pool_config(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    pool_.emplace(make_pool_(*parsed));
+  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
+    pool_.emplace(make_pool_(setup));
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World& world, Observe observe) override {
     observation_.hit.reset();
     observation_.blocks.reset();
     observation_.success.reset();
@@ -48,13 +45,9 @@ class BlockPoolDriver final : public Implementation<BlockPoolTarget> {
       observation_.ref_cnts.reset();
       observation_.keys.reset();
     }
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   const Pool& pool() const { return *pool_; }
 

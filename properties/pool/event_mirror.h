@@ -8,8 +8,8 @@
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/pool/kv_events.h"
-#include "properties/pool/ledger.h"
 #include "properties/core/invariant_values.h"
+#include "properties/pool/ledger.h"
 
 namespace kvfence {
 

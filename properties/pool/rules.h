@@ -11,8 +11,8 @@
 
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
-#include "properties/pool/ledger.h"
 #include "properties/core/divergence.h"
+#include "properties/pool/ledger.h"
 
 namespace kvfence::block_pool {
 

@@ -549,7 +549,7 @@ TEST(Invariants, I12KnowsEveryRefusal) {
   Scene scene;
   scene.hand_out_and_cache();
   for (const Refusal& refusal : refusals) {
-    SCOPED_TRACE(print(to_line(refusal.command)));
+    SCOPED_TRACE(print(to_line(kvfence::Command(refusal.command))));
     expect_broken(scene.verdict(refusal.command, scene.show(ErrorCode::kQueueEmpty)), "I12",
                   "error", to_text(refusal.error), "queue_empty");
     scene.pass(refusal.command, scene.show(refusal.error));

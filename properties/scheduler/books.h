@@ -13,7 +13,7 @@
 #include "contract/pool/request.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scheduler/scheduler_target.h"
-#include "properties/pool/block_table_rules.h"
+#include "properties/kv_cache/block_table_rules.h"
 
 namespace kvfence::scheduler {
 

@@ -1,26 +1,21 @@
 // Goal: random campaigns of the scheduler target reach every situation, raise no false alarm and
-// find no difference. Method: both implementations in lockstep under all invariants; then with the
+// find no difference. Method: both implementations in lockstep under all rules; then with the
 // state observed now and then only.
 
+#include <gtest/gtest.h>
+
 #include "properties/core/campaign_test_support.h"
-#include "properties/scheduler/checks.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-using Sides = Implementations<SchedulerTarget>;
-
 TEST(SchedulerCampaign, TheSidesAgreeAndEveryGoalIsReached) {
-  const auto expected = Sides::make_reference();
-  const auto actual = Sides::make_optimized();
-  expect_every_goal(*expected, *actual, 120'000);
+  expect_every_goal(scheduler_sides(), 120'000);
 }
 
 TEST(SchedulerCampaign, NumbersAloneRaiseNoAlarm) {
-  const auto expected = Sides::make_reference();
-  const auto actual = Sides::make_optimized();
-  expect_no_alarm_from_numbers(*expected, *actual, 60'000);
+  expect_no_alarm_from_numbers(scheduler_sides(), 60'000);
 }
 
 }  // namespace

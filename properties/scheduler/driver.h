@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "contract/core/check.h"
-#include "contract/core/implementation.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scheduler/scheduler_target.h"
 #include "contract/scripted/scripted_connector.h"
+#include "properties/core/driver.h"
 #include "properties/scheduler/observer.h"
 
 namespace kvfence {
@@ -32,38 +32,31 @@ namespace kvfence {
 /// make_scheduler builds the scheduler from its configuration and connector: the place where a
 /// planted variant gets its bug.
 template <Scheduler SchedulerType, class MakeScheduler>
-class SchedulerDriver final : public Implementation<SchedulerTarget> {
+class SchedulerDriver final : public DriverOf<SchedulerTarget> {
  public:
   SchedulerDriver(std::string name, MakeScheduler make_scheduler)
       : name_(std::move(name)), make_scheduler_(std::move(make_scheduler)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<SchedulerConfig> parsed = make_scheduler_config(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
+  std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) override {
     KVConnectorHandle connector;
     if (config.connector) connector = KVConnectorHandle(std::make_unique<ScriptedConnector>());
-    scheduler_.emplace(make_scheduler_(*parsed, std::move(connector)));
+    scheduler_.emplace(make_scheduler_(setup, std::move(connector)));
     observer_.reset();
     num_in_flight_ = 0;
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World& world, Observe observe) override {
     Observer::forget_answer(observation_);
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
     observe_connector_calls();
     observer_.observe(*scheduler_, observe, observation_);
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  private:
   using Observer = SchedulerObserver<SchedulerType>;

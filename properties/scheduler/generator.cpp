@@ -9,6 +9,7 @@
 #include "contract/core/check.h"
 #include "properties/core/command_members.h"
 #include "properties/core/invariant_values.h"
+#include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/generator.h"
 
 namespace kvfence::scheduler {
@@ -20,14 +21,12 @@ constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap ar
 constexpr TokenId kEosToken = 2;
 constexpr TokenId kStopToken = 3;
 
-bool is_valid(const Config& config) { return !SchedulerTarget::validate(config, {}, {}); }
+bool is_valid(const Config& config) {
+  return static_cast<bool>(SchedulerTarget::prepare(config, {}, {}));
+}
 
 kv_cache::GroupList full_attention(std::uint32_t block_size) {
   return {KVCacheSpec{.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size}};
-}
-
-bool is_mamba_align(const KVCacheSpec& spec) {
-  return spec.kind == KVCacheSpecKind::kMamba && spec.mamba_align;
 }
 
 bool is_cross(const KVCacheSpec& spec) { return spec.kind == KVCacheSpecKind::kCrossAttention; }
@@ -93,11 +92,11 @@ Config Generator::draw_config(Choices& choices) {
   config.enable_chunked_prefill = !choices.once_in(4);
   config.scheduler_reserve_full_isl = !choices.once_in(2);
   config.kv_load_failure_policy = choices.once_in(2) ? "recompute" : "fail";
-  config.connector = choices.once_in(2) &&
-                     std::none_of(config.groups.begin(), config.groups.end(), is_mamba_align);
+  config.connector = choices.once_in(2) && std::none_of(config.groups.begin(), config.groups.end(),
+                                                        kv_cache::is_mamba_align);
   // Mamba align wants whole blocks in every step.
   for (const KVCacheSpec& spec : config.groups) {
-    if (!is_mamba_align(spec)) continue;
+    if (!kv_cache::is_mamba_align(spec)) continue;
     config.max_num_scheduled_tokens = 0;
     config.max_num_batched_tokens += spec.block_size;
     if (config.long_prefill_token_threshold > 0) {

@@ -14,6 +14,7 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/scenario.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::scheduler {
 namespace {
@@ -32,8 +33,8 @@ TEST(SchedulerGenerator, DrawsValidConfigurationsOfEveryShape) {
   for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
     Choices choices = Choices::from_seed(seed);
     const Config config = Generator::draw_config(choices);
-    const auto error = SchedulerTarget::validate(config, {}, {});
-    ASSERT_FALSE(error) << "seed " << seed << ": " << error->to_text();
+    const auto setup = SchedulerTarget::prepare(config, {}, {});
+    ASSERT_TRUE(setup) << "seed " << seed << ": " << setup.error().to_text();
     for (const KVCacheSpec& spec : config.groups) kinds.insert(spec.kind);
     num_groups.insert(config.groups.size());
     profiles.insert(config.profile);
@@ -59,25 +60,27 @@ TEST(SchedulerGenerator, DrawsValidConfigurationsOfEveryShape) {
 }
 
 /// Commands of an episode that no scheduler answers: every observation says none and nothing.
-Scenario<SchedulerTarget> episode(Choices choices, std::size_t num_commands) {
-  Scenario<SchedulerTarget> scenario;
-  scenario.config = Generator::draw_config(choices);
-  Generator generator(scenario.config, choices);
-  World world = SchedulerTarget::make_world(scenario.config);
+Scenario episode(Choices choices, std::size_t num_commands) {
+  const Config config = Generator::draw_config(choices);
+  Scenario scenario(SchedulerTarget::description());
+  scenario.config = kvfence::Config(config);
+  Generator generator(config, choices);
+  World world = fresh_world<SchedulerTarget>(config);
   Observation now;
   for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {
-    scenario.steps.push_back({generator.next(choices, now, world), std::nullopt, {}});
-    world.apply(scenario.steps.back().command);
+    const Command command = generator.next(choices, now, world);
+    scenario.steps.push_back({kvfence::Command(command)});
+    world.apply(command);
   }
   return scenario;
 }
 
 TEST(SchedulerGenerator, PrintsAndParsesToTheSame) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const Scenario<SchedulerTarget> drawn = episode(Choices::from_seed(seed), 200);
+    const Scenario drawn = episode(Choices::from_seed(seed), 200);
     const Parsed<Document> document = parse_document(print(to_document(drawn)));
     ASSERT_TRUE(document) << document.error().to_text();
-    const auto parsed = scenario_from_document<SchedulerTarget>(*document);
+    const auto parsed = scenario_from_document(SchedulerTarget::description(), *document);
     ASSERT_TRUE(parsed) << parsed.error().to_text();
     ASSERT_EQ(parsed->config, drawn.config);
     ASSERT_EQ(parsed->steps.size(), drawn.steps.size());
@@ -98,8 +101,8 @@ TEST(SchedulerGenerator, IsDecidedByItsChoices) {
 TEST(SchedulerGenerator, ReadsAnyBytes) {
   for (int byte = 0; byte < 256; ++byte) {
     const std::vector<std::uint8_t> bytes(300, static_cast<std::uint8_t>(byte));
-    const Scenario<SchedulerTarget> drawn = episode(Choices::from_bytes(bytes), 200);
-    EXPECT_FALSE(SchedulerTarget::validate(drawn.config, {}, {}));
+    const Scenario drawn = episode(Choices::from_bytes(bytes), 200);
+    EXPECT_TRUE(prepare(drawn));
   }
 }
 
@@ -107,10 +110,11 @@ TEST(SchedulerGenerator, UpdatesFollowSchedules) {
   std::array<int, 2> counts{};
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     int in_flight = 0;
-    const Scenario<SchedulerTarget> drawn = episode(Choices::from_seed(seed), 400);
+    const Scenario drawn = episode(Choices::from_seed(seed), 400);
     for (const auto& step : drawn.steps) {
-      const bool is_schedule = std::holds_alternative<Schedule>(step.command);
-      const bool is_update = std::holds_alternative<Update>(step.command);
+      const auto& command = step.command.as<Command>();
+      const bool is_schedule = std::holds_alternative<Schedule>(command);
+      const bool is_update = std::holds_alternative<Update>(command);
       in_flight += is_schedule - is_update;
       counts[0] += is_schedule;
       counts[1] += is_update;

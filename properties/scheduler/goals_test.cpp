@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/goals_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::scheduler {
 namespace {
@@ -152,7 +153,7 @@ Observation told(Observation shown, std::vector<RequestOutput> outputs = {}) {
 Situations reached_by(const Config& config, const std::vector<Moment>& history) {
   Reach reach;
   reach.start(config);
-  World world = SchedulerTarget::make_world(config);
+  World world = fresh_world<SchedulerTarget>(config);
   Observation before;
   Reach before_last;
   for (const Moment& moment : history) {

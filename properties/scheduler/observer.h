@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "contract/connectors/kv_output_aggregator.h"
 #include "contract/core/check.h"
 #include "contract/core/flat_lists.h"
 #include "contract/core/implementation.h"
-#include "contract/connectors/kv_output_aggregator.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scheduler/scheduler_target.h"
 

@@ -13,8 +13,8 @@
 
 #include "contract/scheduler/scheduler.h"
 #include "contract/scheduler/scheduler_target.h"
-#include "properties/pool/block_table_rules.h"
 #include "properties/core/divergence.h"
+#include "properties/kv_cache/block_table_rules.h"
 #include "properties/pool/event_mirror.h"
 #include "properties/scheduler/books.h"
 

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/rules_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::scheduler {
 namespace {
@@ -73,7 +74,7 @@ class Scene {
  public:
   explicit Scene(const Config& config = plain())
       : config_(*make_scheduler_config(config)),
-        world_(SchedulerTarget::make_world(config)),
+        world_(fresh_world<SchedulerTarget>(config)),
         invariants_(config_, config.connector),
         has_connector_(config.connector) {
     for (BlockId block = 1; block < config.num_gpu_blocks; ++block) queue.push_back(block);

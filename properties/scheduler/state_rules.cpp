@@ -52,10 +52,6 @@ Rule rule_of(BlockRule rule) {
 
 std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list.size()); }
 
-bool is_mamba_align(const KVCacheSpec& spec) {
-  return spec.kind == KVCacheSpecKind::kMamba && spec.mamba_align;
-}
-
 }  // namespace
 
 // ---- Numbers. ----
@@ -381,7 +377,8 @@ std::optional<Divergence> Invariants::check_table(const RequestBlocks& shown, co
       return broken(kS16, name(group), (*track.told_blocks)[group], now, answer.world);
     }
     // Mamba moves its speculative blocks along.
-    if (!state_was_seen_ || track.change == TableChange::kBegins || is_mamba_align(spec)) continue;
+    if (!state_was_seen_ || track.change == TableChange::kBegins || kv_cache::is_mamba_align(spec))
+      continue;
 
     const std::vector<BlockId>& before = track.table[group];
     const bool may_grow = track.change == TableChange::kGrows;
@@ -424,7 +421,7 @@ std::optional<Divergence> Invariants::check_slots(const Answer& answer) const {
     const std::uint32_t num_tokens = std::min(slots.num_tokens, config_.kv_cache.max_model_len);
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       const KVCacheSpec& spec = config_.kv_cache.groups[group];
-      if (is_mamba_align(spec)) continue;
+      if (kv_cache::is_mamba_align(spec)) continue;
       std::size_t length = kv_cache::blocks_for(num_tokens, spec.block_size);
       if (spec.kind == KVCacheSpecKind::kMamba) length += spec.num_speculative_blocks;
       if (state_was_seen_ && track.change == TableChange::kGrows) {

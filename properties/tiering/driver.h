@@ -21,12 +21,12 @@
 #include <vector>
 
 #include "contract/core/check.h"
-#include "contract/core/implementation.h"
 #include "contract/scripted/scripted_tier.h"
 #include "contract/tiering/tier_files.h"
 #include "contract/tiering/tiering_manager.h"
 #include "contract/tiering/tiering_target.h"
-#include "properties/offload/key_list.h"
+#include "properties/core/driver.h"
+#include "properties/eviction/key_list.h"
 #include "properties/tiering/tier_observations.h"
 
 namespace kvfence {
@@ -34,7 +34,7 @@ namespace kvfence {
 /// make_manager builds the manager from its configuration and tiers, make_files what a file tier
 /// keeps its blocks in: the places where a planted variant gets its bug.
 template <TieringOffloadingManager Manager, class MakeManager>
-class TieringDriver final : public Implementation<TieringTarget> {
+class TieringDriver final : public DriverOf<TieringTarget> {
  public:
   TieringDriver(std::string name, MakeManager make_manager, MakeTierFiles make_files)
       : name_(std::move(name)),
@@ -43,9 +43,7 @@ class TieringDriver final : public Implementation<TieringTarget> {
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<OffloadingManagerConfig> parsed = make_tiering_config(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
+  std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) override {
     calls_ = std::make_shared<TierCalls>();
     // Tiers go before their slots do.
     manager_.reset();
@@ -61,12 +59,11 @@ class TieringDriver final : public Implementation<TieringTarget> {
       tiers.emplace_back(
           ScriptedTier(place, calls_, primary_, has_files ? make_files_(primary_) : nullptr));
     }
-    manager_.emplace(make_manager_(*parsed, std::move(tiers)));
+    manager_.emplace(make_manager_(setup, std::move(tiers)));
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World&,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World&, Observe observe) override {
     forget_answer();
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative); }, command);
@@ -79,13 +76,9 @@ class TieringDriver final : public Implementation<TieringTarget> {
     show_lists(lists_, observe == Observe::kState, observation_);
     show_transfers(observe == Observe::kState);
     show_damaged(observe == Observe::kState);
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  private:
   void forget_answer() {

@@ -16,9 +16,9 @@
 
 #include <gtest/gtest.h>
 
+#include "contract/offload/offload_key_number.h"
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/file_tier.h"
-#include "contract/offload/offload_key_number.h"
 #include "optimized/files/faulty_file_operations.h"
 #include "optimized/files/file_tier.h"
 #include "optimized/files/posix_file_operations.h"

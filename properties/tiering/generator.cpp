@@ -7,8 +7,8 @@
 
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/file_tier.h"
-#include "properties/eviction/generator.h"
 #include "properties/core/invariant_values.h"
+#include "properties/eviction/generator.h"
 
 namespace kvfence::tiering {
 namespace {

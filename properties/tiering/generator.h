@@ -12,8 +12,8 @@
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/tiering_target.h"
 #include "properties/core/choices.h"
-#include "properties/eviction/keys.h"
 #include "properties/core/swarm.h"
+#include "properties/eviction/keys.h"
 
 namespace kvfence::tiering {
 

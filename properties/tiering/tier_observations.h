@@ -1,8 +1,8 @@
 #pragma once
 
 /// What drivers with scripted tiers below their implementation do alike: their commands on files,
-/// and showing the tiers and the jobs with them (contract/tiering/tier_records.h). `show_keys(keys, shown)`
-/// writes keys over a list of the target's.
+/// and showing the tiers and the jobs with them (contract/tiering/tier_records.h). `show_keys(keys,
+/// shown)` writes keys over a list of the target's.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "contract/eviction/cache_policy.h"
 #include "contract/core/declare.h"
-#include "contract/tiering/file_fault.h"
-#include "contract/scripted/scripted_tier.h"
-#include "contract/tiering/secondary_tier.h"
 #include "contract/core/status.h"
+#include "contract/eviction/cache_policy.h"
+#include "contract/scripted/scripted_tier.h"
+#include "contract/tiering/file_fault.h"
+#include "contract/tiering/secondary_tier.h"
 #include "contract/tiering/tier_files.h"
 #include "contract/tiering/tier_records.h"
 #include "contract/tiering/tiering_manager.h"

@@ -11,32 +11,29 @@
 #include <vector>
 
 #include "contract/core/check.h"
-#include "contract/core/implementation.h"
 #include "contract/worker/worker.h"
 #include "contract/worker/worker_target.h"
+#include "properties/core/driver.h"
 
 namespace kvfence {
 
 /// make_worker makes a std::unique_ptr of the workers from their options: the place where a planted
 /// variant gets its bug.
 template <worker::CopyWorkers Worker, class MakeWorker>
-class WorkerDriver final : public Implementation<WorkerTarget> {
+class WorkerDriver final : public DriverOf<WorkerTarget> {
  public:
   WorkerDriver(std::string name, MakeWorker make_worker)
       : name_(std::move(name)), make_worker_(std::move(make_worker)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<worker::Options> parsed = make_worker_options(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    options_ = *parsed;
+  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
+    options_ = setup;
     worker_ = make_worker_(options_);
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World&,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World&, Observe observe) override {
     observation_.finished_jobs.reset();
     observation_.advanced.reset();
     observation_.error =
@@ -53,13 +50,9 @@ class WorkerDriver final : public Implementation<WorkerTarget> {
     observation_.num_misuses = counts.num_misuses;
     observation_.next_fault = worker::to_text(counts.next_fault);
     show_state(observe == Observe::kState);
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   const Worker& worker() const { return *worker_; }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Makes one report of those of all ranks. The rules stand in contract/connectors/kv_output_aggregator.h.
+/// Makes one report of those of all ranks. The rules stand in
+/// contract/connectors/kv_output_aggregator.h.
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator; completed
 /// jobs: v0.23.0 v1/.../offloading/common.py OffloadingWorkerMetadata.aggregate.
 
@@ -13,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/core/check.h"
 #include "reference/connectors/kv_connector_stats.h"
 
 namespace kvfence::reference {

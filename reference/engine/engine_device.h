@@ -1,7 +1,7 @@
 #pragma once
 
-/// The executable specification of contract/engine/engine_device.h: three lists of work, and a symbol for
-/// each place.
+/// The executable specification of contract/engine/engine_device.h: three lists of work, and a
+/// symbol for each place.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 
 /// ARC: two lists of blocks, two of keys that were evicted from them, and one target. The rules of
-/// each function stand in contract/eviction/cache_policy.h; reference/eviction/cache_policy.h checks what may be
-/// refused.
+/// each function stand in contract/eviction/cache_policy.h; reference/eviction/cache_policy.h
+/// checks what may be refused.
 /// Source: vLLM v0.19.0 v1/kv_offload/cpu/policies/arc.py ARCCachePolicy.
 
 #include <cstdint>

@@ -13,8 +13,8 @@ bool CachePolicy::get(OffloadKeyView key, BlockStatus& out) const {
   return status != nullptr;
 }
 
-// Source: ours (contract/eviction/cache_policy.h); upstream would put a second block under the key, and
-// counts no capacity here.
+// Source: ours (contract/eviction/cache_policy.h); upstream would put a second block under the key,
+// and counts no capacity here.
 ErrorCode CachePolicy::insert(OffloadKeyView key, SlotId slot) {
   if (find(key)) return ErrorCode::kAlreadyStored;
   if (size() >= config_.capacity) return ErrorCode::kNoFreeBlocks;
@@ -22,7 +22,8 @@ ErrorCode CachePolicy::insert(OffloadKeyView key, SlotId slot) {
   return ErrorCode::kNone;
 }
 
-// Source: ours (contract/eviction/cache_policy.h); upstream's LRU raises KeyError, its ARC does nothing.
+// Source: ours (contract/eviction/cache_policy.h); upstream's LRU raises KeyError, its ARC does
+// nothing.
 ErrorCode CachePolicy::remove(OffloadKeyView key) {
   if (!find(key)) return ErrorCode::kUnknownKey;
   std::visit([&](auto& policy) { policy.remove(key); }, policy_);

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "contract/kv_cache/kv_cache_manager.h"
-#include "reference/pool/block_pool.h"
 #include "reference/kv_cache/chunked_local_attention_manager.h"
 #include "reference/kv_cache/cross_attention_manager.h"
 #include "reference/kv_cache/full_attention_manager.h"
 #include "reference/kv_cache/mamba_manager.h"
 #include "reference/kv_cache/single_type_kv_cache_manager.h"
 #include "reference/kv_cache/sliding_window_manager.h"
+#include "reference/pool/block_pool.h"
 
 namespace kvfence::reference {
 

@@ -133,8 +133,8 @@ ErrorCode KVCacheManager::allocate_slots(const AllocateSlotsArgs& args, bool& al
   return ErrorCode::kNone;
 }
 
-// Source: ours (contract/kv_cache/kv_cache_manager.h); upstream raises for no tokens, and asserts that a
-// request with blocks has no hit and that a Mamba table does not shrink.
+// Source: ours (contract/kv_cache/kv_cache_manager.h); upstream raises for no tokens, and asserts
+// that a request with blocks has no hit and that a Mamba table does not shrink.
 ErrorCode KVCacheManager::check_allocate_slots(const AllocateSlotsArgs& args,
                                                const Allocation& allocation) const {
   const bool wants_gate = args.full_sequence_must_fit || args.reserved_blocks > 0;

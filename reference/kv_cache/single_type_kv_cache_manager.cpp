@@ -54,8 +54,8 @@ std::int64_t SingleTypeKVCacheManager::get_num_blocks_to_allocate(
                                    get_num_evictable_blocks(pool, hit.subspan(num_hit_skipped)));
 }
 
-// Source: ours (contract/kv_cache/kv_cache_manager.h): upstream takes blocks until the pool has no more, and
-// then raises in the middle of the allocation.
+// Source: ours (contract/kv_cache/kv_cache_manager.h): upstream takes blocks until the pool has no
+// more, and then raises in the middle of the allocation.
 std::int64_t SingleTypeKVCacheManager::num_blocks_taken(const BlockPool& pool,
                                                         const Allocation& allocation) const {
   std::size_t num_blocks = blocks(allocation.request).size();

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "contract/pool/block_hash.h"
 #include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/block_hash.h"
 #include "reference/pool/block_pool.h"
 
 namespace kvfence::reference {

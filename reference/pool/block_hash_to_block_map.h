@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/pool/block_pool.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/pool/block_pool.h"
 
 namespace kvfence::reference {
 

@@ -108,8 +108,8 @@ ErrorCode BlockPool::cache_full_blocks(const CacheFullBlocksArgs& args) {
   return ErrorCode::kNone;
 }
 
-// Source: ours (contract/pool/block_pool.h); upstream asserts the hash count, the mask's length, the
-// block size and that a block has no hash.
+// Source: ours (contract/pool/block_pool.h); upstream asserts the hash count, the mask's length,
+// the block size and that a block has no hash.
 ErrorCode BlockPool::check_cache_full_blocks(const CacheFullBlocksArgs& args) const {
   if (!config_.enable_caching) return ErrorCode::kCachingDisabled;
 

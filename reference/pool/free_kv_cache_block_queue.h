@@ -1,8 +1,8 @@
 #pragma once
 
 /// The free queue as a plain list of ids, head first. A block is queued if its id is in the list,
-/// at most once. The rules of each function stand in contract/pool/block_pool.h; the null block is an id
-/// like any other here.
+/// at most once. The rules of each function stand in contract/pool/block_pool.h; the null block is
+/// an id like any other here.
 /// Source: vLLM v0.19.0 v1/core/kv_cache_utils.py FreeKVCacheBlockQueue; prepend_n: v0.23.0, the
 /// same file.
 
@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "contract/pool/block_pool.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/pool/block_pool.h"
 
 namespace kvfence::reference {
 

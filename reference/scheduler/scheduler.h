@@ -2,8 +2,8 @@
 
 /// The scheduler: the executable specification. Each function checks everything first and then
 /// acts, so that a refusal changes nothing. The rules of each operation, and its errors in order,
-/// stand in contract/scheduler/scheduler.h. Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py
-/// Scheduler, async_scheduler.py AsyncScheduler.
+/// stand in contract/scheduler/scheduler.h. Source: vLLM v0.19.0 and v0.23.0
+/// v1/core/sched/scheduler.py Scheduler, async_scheduler.py AsyncScheduler.
 ///
 /// Three files code it: scheduler_schedule.cpp plans a step, scheduler_update.cpp takes what came
 /// back for one, scheduler.cpp has the rest.

@@ -1,8 +1,8 @@
 #pragma once
 
 /// The file tier without files: a map from key to bytes, and what would go wrong under the same
-/// plan of faults. Each function takes the steps of its rule in contract/tiering/file_tier.h, in order.
-/// Jobs are done when they are submitted.
+/// plan of faults. Each function takes the steps of its rule in contract/tiering/file_tier.h, in
+/// order. Jobs are done when they are submitted.
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/fs/{manager,io}.py.
 
 #include <cstddef>
@@ -44,8 +44,8 @@ class FileTier {
   /// The process dies, or ends, and another one opens the same folder.
   void reopen();
 
-  /// What others do to a file, none of them by plan. add_file as another tier would store the block;
-  /// a right-sized file stays. Those behind delete_file want a file.
+  /// What others do to a file, none of them by plan. add_file as another tier would store the
+  /// block; a right-sized file stays. Those behind delete_file want a file.
   void add_file(OffloadKeyView key, std::span<const std::byte> block);
   void delete_file(OffloadKeyView key);
   void flip_bit(OffloadKeyView key, std::uint64_t bit);       ///< below 8 times the file's bytes

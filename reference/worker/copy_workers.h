@@ -1,7 +1,7 @@
 #pragma once
 
-/// The executable specification of contract/worker/worker.h: a copy worker a rank, and what they have
-/// reported together.
+/// The executable specification of contract/worker/worker.h: a copy worker a rank, and what they
+/// have reported together.
 
 #include <cstdint>
 #include <span>

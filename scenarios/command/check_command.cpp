@@ -11,7 +11,7 @@
 
 namespace kvfence {
 int check_command(const CheckCommandOptions& options) {
-  const TargetTools* target = find_target(options.target);
+  const TargetTools* target = find_tools(options.target);
   if (!target)
     return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
   std::error_code error;

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "scenarios/command/target_tools.h"
 #include "scenarios/replay/engine_replay.h"
 #include "scenarios/replay/offload_replay.h"
 #include "scenarios/replay/scheduler_replay.h"
-#include "scenarios/command/target_tools.h"
 
 namespace kvfence {
 

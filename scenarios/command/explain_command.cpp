@@ -7,10 +7,10 @@
 #include "contract/engine/engine_target.h"
 #include "contract/worker/worker_target.h"
 #include "scenarios/command/commands.h"
-#include "scenarios/story/engine_story.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
+#include "scenarios/story/engine_story.h"
 #include "scenarios/story/worker_story.h"
 
 namespace kvfence {
@@ -23,14 +23,11 @@ bool has_devices(const TargetTools& target) {
 /// The story of a document of a target with devices.
 Parsed<DeviceStory> tell(const LoadedScenario& loaded, const ExplainCommandOptions& options) {
   const std::string& bug = options.subject.planted_bug;
-  if (loaded.target->name() == WorkerTarget::kName) {
-    const auto scenario = scenario_from_document<WorkerTarget>(loaded.document, options.file);
-    if (!scenario) return scenario.error();
-    return tell_worker(*scenario, bug);
-  }
-  const auto scenario = scenario_from_document<EngineTarget>(loaded.document, options.file);
+  const bool is_worker = loaded.target->name() == WorkerTarget::kName;
+  const Target& target = is_worker ? WorkerTarget::description() : EngineTarget::description();
+  const auto scenario = scenario_from_document(target, loaded.document, options.file);
   if (!scenario) return scenario.error();
-  return tell_engine(*scenario, bug);
+  return is_worker ? tell_worker(*scenario, bug) : tell_engine(*scenario, bug);
 }
 
 /// Why the device's story cannot be drawn though it is asked for.

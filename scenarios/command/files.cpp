@@ -60,15 +60,15 @@ Parsed<LoadedScenario> load_scenario(const std::string& path) {
   if (!document) return document.error();
   const Parsed<std::string> name = target_of(*document, path);
   if (!name) return name.error();
-  LoadedScenario loaded{std::move(*document), find_target(*name)};
+  LoadedScenario loaded{std::move(*document), find_tools(*name)};
   if (loaded.target) return loaded;
   Position position;
   for (const Line& line : loaded.document) {
     if (line.verb == "target") position = line.position;
   }
   std::string names;
-  for (const TargetTools* target : all_targets()) {
-    names += (names.empty() ? "" : ", ") + std::string(target->name());
+  for (const TargetTools& target : all_tools()) {
+    names += (names.empty() ? "" : ", ") + std::string(target.name());
   }
   return InputError{path, position, "target '" + *name + "'", "one of " + names};
 }

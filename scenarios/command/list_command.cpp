@@ -65,7 +65,7 @@ void print_rows(const std::string& heading, const Rows& rows) {
 }  // namespace
 
 int list_command(const ListCommandOptions& options) {
-  if (!options.target.empty() && !find_target(options.target)) {
+  if (!options.target.empty() && !find_tools(options.target)) {
     return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
   }
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
@@ -78,25 +78,24 @@ int list_command(const ListCommandOptions& options) {
   };
   if (options.what == "targets") {
     Rows rows;
-    for (const TargetTools* target : all_targets())
-      rows.emplace_back(target->name(), target->doc());
+    for (const TargetTools& target : all_tools()) rows.emplace_back(target.name(), target.doc());
     show("targets", rows);
   } else if (options.what == "rules") {
     show("rules", rule_rows());
   } else if (options.what == "devices") {
     show("devices", device_rows());
   }
-  for (const TargetTools* target : all_targets()) {
-    if (!options.target.empty() && target->name() != options.target) continue;
-    const std::string heading(target->name());
+  for (const TargetTools& target : all_tools()) {
+    if (!options.target.empty() && target.name() != options.target) continue;
+    const std::string heading(target.name());
     if (options.what == "commands" && options.output.json)
-      object[heading] = target->reference_text();
+      object[heading] = target.reference_text();
     if (options.what == "commands" && !options.output.json) {
-      std::printf("target %s\n\n%s", heading.c_str(), target->reference_text().c_str());
+      std::printf("target %s\n\n%s", heading.c_str(), target.reference_text().c_str());
     }
-    if (options.what == "invariants") show(heading, target->invariants());
-    if (options.what == "goals") show(heading, target->goals());
-    if (options.what == "planted-bugs") show(heading, planted_bug_rows(*target));
+    if (options.what == "invariants") show(heading, target.invariants());
+    if (options.what == "goals") show(heading, target.goals());
+    if (options.what == "planted-bugs") show(heading, planted_bug_rows(target));
   }
   if (options.output.json) std::printf("%s\n", object.dump().c_str());
   return exit_code::kAgree;

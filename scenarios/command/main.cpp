@@ -464,7 +464,7 @@ int run(int argc, char** argv) {
   serve_app->add_option("--planted-bug", serve_bug, "with this mistake")->type_name("NAME");
   serve_app->add_flag("--reference", serve_reference, "the reference instead of the optimized one");
   serve_app->callback([&] {
-    const TargetTools* target = find_target(serve_target);
+    const TargetTools* target = find_tools(serve_target);
     exit_code =
         target ? target->serve(serve_bug, serve_reference)
                : bad_input("--target: no target '" + serve_target + "'; see kvfence list targets");

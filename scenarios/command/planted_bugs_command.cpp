@@ -59,7 +59,7 @@ void print_table(const std::vector<Cells>& rows, bool markdown) {
 }  // namespace
 
 int planted_bugs_command(const PlantedBugsCommandOptions& options) {
-  const TargetTools* target = find_target(options.target);
+  const TargetTools* target = find_tools(options.target);
   if (!target)
     return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
   const std::vector<PlantedBugInfo> infos = target->planted_bugs();

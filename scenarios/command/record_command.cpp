@@ -35,7 +35,7 @@ int record_scenario(const RecordCommandOptions& options) {
 
 int record_command(const RecordCommandOptions& options) {
   if (!options.scenario_file.empty()) return record_scenario(options);
-  const TargetTools* target = find_target(options.target);
+  const TargetTools* target = find_tools(options.target);
   if (!target)
     return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
   if (options.out.empty()) return bad_input("record: --out FOLDER says where the traces go");

@@ -11,29 +11,30 @@
 #include "contract/scheduler/scheduler_target.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/exit_code.h"
-#include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
-#include "scenarios/targets/replay_implementations.h"
+#include "scenarios/command/replay_implementations.h"
 #include "scenarios/command/replay_output.h"
+#include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/replay/traffic_replay.h"
 #include "scenarios/replay/traffic_report.h"
 
 namespace kvfence {
 namespace {
 
-using Sides = ReplayImplementations<BlockPoolTarget>;
+using Sides = ReplayImplementations;
 
 Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
-  using Available = Implementations<BlockPoolTarget>;
-  if (options.only == "optimized") return Sides{Available::make_optimized(), nullptr};
-  if (options.only == "reference") return Sides{Available::make_reference(), nullptr};
-  return make_both_sides<BlockPoolTarget>(options);
+  const TargetSides& target = block_pool_sides();
+  if (options.only == "optimized") return Sides{target.make_optimized(), nullptr};
+  if (options.only == "reference") return Sides{target.make_reference(), nullptr};
+  return make_both_sides(target, options);
 }
 
 Report report_of(const ReplayCommandOptions& options, const Sides& sides,
                  const TrafficReplayResult& result, double seconds) {
-  Report report = make_report(options, sides, result.commands, result.divergence, seconds);
+  Report report =
+      make_report(block_pool_sides(), options, sides, result.commands, result.divergence, seconds);
   const auto number = [&](const char* name, auto value) {
     report.numbers.emplace_back(name, static_cast<double>(value));
   };

@@ -7,22 +7,22 @@
 #include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
 #include "scenarios/command/commands.h"
-#include "scenarios/replay/engine_replay_report.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
-#include "scenarios/targets/replay_implementations.h"
+#include "scenarios/command/replay_implementations.h"
 #include "scenarios/command/replay_output.h"
+#include "scenarios/replay/engine_replay_report.h"
 
 namespace kvfence {
 namespace {
 
-using Sides = ReplayImplementations<EngineTarget>;
+using Sides = ReplayImplementations;
 
 Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
-  using Available = Implementations<EngineTarget>;
-  if (options.only == "reference") return Sides{Available::make_reference(), nullptr};
-  if (!options.lockstep) return Sides{Available::make_optimized(), nullptr};
-  return make_both_sides<EngineTarget>(options);
+  const TargetSides& target = engine_sides();
+  if (options.only == "reference") return Sides{target.make_reference(), nullptr};
+  if (!options.lockstep) return Sides{target.make_optimized(), nullptr};
+  return make_both_sides(target, options);
 }
 
 }  // namespace
@@ -41,8 +41,8 @@ int replay_engine_command(const ReplayCommandOptions& options) {
       replay_traffic(*requests, replay, *sides->expected, sides->actual.get(),
                      [&](std::size_t done) { progress.show(done, num_requests); });
   progress.clear();
-  Report report =
-      make_report(options, *sides, result.commands, result.divergence, progress.seconds());
+  Report report = make_report(engine_sides(), options, *sides, result.commands, result.divergence,
+                              progress.seconds());
   if (result.scenario) save_divergence(options, to_document(*result.scenario), report);
   // The reference moves symbols; beside it or alone, the optimized engine copies.
   const bool has_bytes = options.only != "reference";

@@ -9,21 +9,21 @@
 #include "properties/offload/driver.h"
 #include "reference/offload/offloading_manager.h"
 #include "scenarios/command/commands.h"
-#include "scenarios/targets/implementations.h"
-#include "scenarios/replay/offload_replay_report.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
-#include "scenarios/targets/replay_implementations.h"
+#include "scenarios/command/replay_implementations.h"
 #include "scenarios/command/replay_output.h"
+#include "scenarios/replay/offload_replay_report.h"
 #include "scenarios/replay/unlisted_offloading_manager.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-using Sides = ReplayImplementations<OffloadTarget>;
+using Sides = ReplayImplementations;
 
 template <class Unlisted>
-std::unique_ptr<Implementation<OffloadTarget>> make_alone(const std::string& name) {
+std::unique_ptr<Implementation> make_alone(const std::string& name) {
   const auto make = [](const OffloadingManagerConfig& config) { return Unlisted(config); };
   return std::make_unique<OffloadDriver<Unlisted, decltype(make)>>(name, make);
 }
@@ -40,7 +40,7 @@ Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
         make_alone<UnlistedOffloadingManager<optimized::OffloadingManager>>("optimized");
     return sides;
   }
-  return make_both_sides<OffloadTarget>(options);
+  return make_both_sides(offload_sides(), options);
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ int replay_offload_command(const ReplayCommandOptions& options) {
   Progress progress("requests", options.output.quiet);
   const std::size_t num_requests = std::min<std::size_t>(requests->size(), replay.requests_max);
   const std::size_t num_runs = 1 + replay.cpu_blocks.size() * replay.policies.size();
-  const auto gpu_tier = Implementations<BlockPoolTarget>::make_optimized();
+  const auto gpu_tier = block_pool_sides().make_optimized();
   OffloadRequests traffic = behind_gpu_tier(
       *requests, gpu_options_of(replay), *gpu_tier,
       [&](const auto& done) { progress.show(done.requests_done, num_runs * num_requests); });
@@ -67,7 +67,7 @@ int replay_offload_command(const ReplayCommandOptions& options) {
       [&](std::size_t done) { progress.show(num_requests + done, num_runs * num_requests); });
   progress.clear();
   const OffloadTierResult* diverged = result.diverged();
-  Report report = make_report(options, *sides, result.commands(),
+  Report report = make_report(offload_sides(), options, *sides, result.commands(),
                               diverged ? diverged->divergence : std::nullopt, progress.seconds());
   if (diverged != nullptr && diverged->scenario) {
     save_divergence(options, to_document(*diverged->scenario), report);

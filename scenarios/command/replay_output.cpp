@@ -16,7 +16,7 @@ namespace kvfence {
 
 void save_divergence(const ReplayCommandOptions& options, Document scenario, Report& report) {
   report.scenario = std::move(scenario);
-  const TargetTools* target = find_target(report.target);
+  const TargetTools* target = find_tools(report.target);
   Progress progress("tries", options.output.quiet);
   Outcome shrunk = target->shrink(report.scenario, options.file, options.subject,
                                   [&](std::uint64_t done, std::uint64_t total) {

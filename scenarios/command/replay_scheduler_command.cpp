@@ -12,54 +12,41 @@
 #include "scenarios/command/replay_output.h"
 #include "scenarios/replay/scheduler_lockstep.h"
 #include "scenarios/replay/scheduler_replay_report.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-using Side = std::unique_ptr<SchedulerSide>;
-
-template <class SchedulerType, class... Bug>
-Side make_side(const SchedulerConfig& config, Bug... bug) {
-  return std::make_unique<OneScheduler<SchedulerType>>(
-      SchedulerType(config, KVConnectorHandle(), bug...));
-}
-
-/// A mistake of the scheduler, of its KV-cache manager, or of its pool; null for none of the name.
-Side make_planted(const SchedulerConfig& config, const std::string& name) {
-  using Planted = optimized::PlantedScheduler;
-  if (const auto bug = optimized::planted_scheduler_bug_from_name(name)) {
-    return make_side<Planted>(config, *bug);
-  }
-  if (const auto bug = optimized::planted_kv_cache_bug_from_name(name)) {
-    return make_side<Planted>(config, *bug);
-  }
-  if (const auto bug = optimized::planted_bug_from_name(name)) {
-    return make_side<Planted>(config, *bug);
-  }
-  return nullptr;
+template <class SchedulerType>
+std::unique_ptr<SchedulerSide> make_alone(const SchedulerConfig& config) {
+  return std::make_unique<OneScheduler<SchedulerType>>(SchedulerType(config, KVConnectorHandle()));
 }
 
 /// Who replays, with the names that stand in the report.
 struct Sides {
-  Side side;
+  std::unique_ptr<SchedulerSide> side;
   std::string expected_name;
   std::string actual_name;  ///< empty: the expected side alone
 };
 
-Parsed<Sides> make_sides(const ReplayCommandOptions& options, const SchedulerConfig& config) {
-  const std::string& bug = options.subject.planted_bug;
+Parsed<Sides> make_sides(const ReplayCommandOptions& options, const scheduler::Config& config,
+                         const SchedulerConfig& setup) {
   if (options.only == "reference") {
-    return Sides{make_side<reference::Scheduler>(config), options.only, ""};
+    return Sides{make_alone<reference::Scheduler>(setup), options.only, ""};
   }
-  Side subject = bug.empty() ? make_side<optimized::Scheduler>(config) : make_planted(config, bug);
-  if (!subject) {
+  if (!options.lockstep) return Sides{make_alone<optimized::Scheduler>(setup), "optimized", ""};
+  const std::string& bug = options.subject.planted_bug;
+  const TargetSides& target = scheduler_sides();
+  auto actual = bug.empty() ? target.make_optimized() : target.make_planted(bug);
+  if (!actual) {
     return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
   }
-  const std::string name = bug.empty() ? "optimized" : "optimized with " + bug;
-  if (!options.lockstep) return Sides{std::move(subject), name, ""};
-  return Sides{std::make_unique<SchedulersInLockstep>(make_side<reference::Scheduler>(config),
-                                                      std::move(subject), options.state_every),
-               "reference", name};
+  auto expected = target.make_reference();
+  const std::string expected_name = expected->name();
+  const std::string actual_name = actual->name();
+  return Sides{std::make_unique<SchedulersInLockstep>(std::move(expected), std::move(actual),
+                                                      config, options.state_every),
+               expected_name, actual_name};
 }
 
 Report report_of(const ReplayCommandOptions& options, const Sides& sides,
@@ -90,7 +77,7 @@ int replay_scheduler_command(const ReplayCommandOptions& options) {
   if (!requests) return bad_input(requests.error());
   const Parsed<SchedulerConfig> config = config_of(replay, *requests);
   if (!config) return bad_input(config.error());
-  const Parsed<Sides> sides = make_sides(options, *config);
+  const Parsed<Sides> sides = make_sides(options, target_config_of(replay, *requests), *config);
   if (!sides) return bad_input(sides.error());
 
   Progress progress("requests", options.output.quiet);

@@ -1,13 +1,74 @@
 #include "scenarios/command/target_tools.h"
 
-#include <string>
-#include <string_view>
-#include <vector>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <utility>
 
-#include "contract/core/all_targets.h"
+#include "properties/core/campaign.h"
+#include "properties/core/difference.h"
+#include "properties/core/lockstep.h"
+#include "properties/core/shrink.h"
+#include "scenarios/command/exit_code.h"
+#include "scenarios/protocol/outside_implementation.h"
+#include "scenarios/protocol/serve.h"
+#include "scenarios/story/explain.h"
 
 namespace kvfence {
 namespace {
+
+/// Tries of the shrinker: a run in this process takes microseconds, one over a pipe milliseconds.
+constexpr std::size_t kShrinkTriesMax = 20'000;
+constexpr std::size_t kShrinkTriesOutsideMax = 1'000;
+/// A child that falls silent costs its whole timeout a try, and an hour of traffic its whole
+/// replay.
+constexpr double kShrinkSecondsMax = 60;
+
+Outcome bad_input(std::string message) {
+  return {exit_code::kBadInput, {}, std::move(message), {}};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+template <class Value>
+Value median(std::vector<Value> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+template <class Key>
+Key most_frequent(const std::map<Key, int>& counts) {
+  Key best{};
+  int most = 0;
+  for (const auto& [key, count] : counts) {
+    if (count > most) best = key;
+    most = std::max(most, count);
+  }
+  return best;
+}
+
+/// "free_queue" of "free_queue[2]".
+std::string member_of(const std::string& field) {
+  return field.substr(0, field.find_first_of("[."));
+}
+
+void append_fields(std::string& text, const DeclaredStruct& type) {
+  for (const DeclaredMember& member : type.members) {
+    std::string line = "  " + std::string(member.name);
+    line.resize(std::max<std::size_t>(line.size() + 2, 26), ' ');
+    text += line + std::string(member.doc);
+    if (member.domain != Domain::kSetting && member.domain != Domain::kState &&
+        member.domain != Domain::kResult) {
+      text += " (" + std::string(to_text(member.domain)) +
+              (member.is_optional ? ", may be left out)" : ")");
+    }
+    text += "\n";
+  }
+}
 
 /// As one word of a shell's line.
 std::string quoted(std::string_view text) {
@@ -26,19 +87,409 @@ std::string Subject::arguments() const {
   return planted_bug.empty() ? "" : "--planted-bug " + planted_bug;
 }
 
-const std::vector<const TargetTools*>& all_targets() {
-  static const std::vector<const TargetTools*> targets = [] {
-    std::vector<const TargetTools*> all;
-    AllTargets::for_each(
-        [&](auto type) { all.push_back(&target_tools<typename decltype(type)::type>()); });
-    return all;
-  }();
-  return targets;
+// ---- The two sides of a run ----
+
+class TargetTools::Pair {
+ public:
+  explicit Pair(const TargetSides& sides) : expected(sides.make_reference()), sides_(sides) {}
+
+  /// Makes the actual side; an outcome if that cannot be done.
+  std::optional<Outcome> open(const Subject& subject) {
+    if (!subject.sut_command.empty()) {
+      OutsideOptions options;
+      options.answer_timeout =
+          std::chrono::milliseconds(static_cast<std::int64_t>(subject.timeout_seconds * 1000));
+      options.start_timeout = std::max(options.start_timeout, options.answer_timeout);
+      auto child =
+          std::make_unique<OutsideImplementation>(sides_.target(), subject.sut_command, options);
+      outside = child.get();
+      actual = std::move(child);
+      return std::nullopt;
+    }
+    if (!subject.planted_bug.empty()) {
+      actual = sides_.make_planted(subject.planted_bug);
+      if (actual) return std::nullopt;
+      std::string names;
+      for (const PlantedBugInfo& info : sides_.planted_bugs) {
+        names += (names.empty() ? "" : ", ") + std::string(info.name);
+      }
+      return bad_input("--planted-bug: found '" + subject.planted_bug + "', expected one of " +
+                       names);
+    }
+    if (!subject.connector_library.empty()) return open_library(subject.connector_library);
+    actual = sides_.make_optimized();
+    return std::nullopt;
+  }
+
+  /// The outcome of a run that a child could not begin: it does not have this target or
+  /// configuration.
+  std::optional<Outcome> refusal() const {
+    if (!outside || !outside->unsupported()) return std::nullopt;
+    return Outcome{exit_code::kCannotRun,
+                   {},
+                   outside->name() +
+                       " does not have this configuration: " + *outside->unsupported() +
+                       " (a random run can pin what it has: --config profile=v0.19)",
+                   {}};
+  }
+
+  std::unique_ptr<Implementation> expected;
+  std::unique_ptr<Implementation> actual;
+  OutsideImplementation* outside = nullptr;  ///< the actual side, where it is one
+
+ private:
+  std::optional<Outcome> open_library(const std::string& path) {
+    if (&sides_ != &connector_sides()) {
+      return bad_input("--connector-library: not with --target " +
+                       std::string(sides_.target().name));
+    }
+    auto made = make_connector_from_library(path);
+    if (!made) return bad_input("--connector-library: " + made.error().to_text());
+    actual = std::move(*made);
+    return std::nullopt;
+  }
+
+  const TargetSides& sides_;
+};
+
+// ---- What one target's commands mean ----
+
+std::string TargetTools::reference_text() const {
+  const Target& target = sides_.target();
+  std::string text = "config\n";
+  append_fields(text, default_config(target).declared().type());
+  for (const CommandType& command : target.commands) {
+    text += "\n" + std::string(command.declared->verb) + "    " +
+            std::string(command.declared->doc) + "\n";
+    append_fields(text, *command.declared);
+  }
+  text += "\nobservation    what stands after ->\n";
+  for (const DeclaredStruct* part : observation_structs(target)) append_fields(text, *part);
+  return text;
 }
 
-const TargetTools* find_target(std::string_view name) {
-  for (const TargetTools* target : all_targets()) {
-    if (target->name() == name) return target;
+std::vector<std::pair<std::string, std::string>> TargetTools::goals() const {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const Goal& goal : sides_.checks->goals) rows.emplace_back(goal.name, goal.doc);
+  return rows;
+}
+
+// ---- Runs ----
+
+struct TargetTools::Shrunk {
+  Scenario scenario;
+  std::optional<Divergence>
+      divergence;  ///< of the shrunk scenario; nothing if it did not fail again
+};
+
+Outcome TargetTools::run(const Document& document, const std::string& file, const Subject& subject,
+                         std::optional<std::size_t> until, bool shrink) const {
+  Parsed<Scenario> scenario = scenario_from_document(sides_.target(), document, file);
+  if (!scenario) return bad_input(scenario.error().to_text());
+  if (until && *until < scenario->steps.size()) scenario->steps.resize(*until);
+  Pair pair(sides_);
+  if (auto refused = pair.open(subject)) return std::move(*refused);
+  Lockstep lockstep(*sides_.checks, *pair.expected, *pair.actual);
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
+  if (auto refused = pair.refusal()) return std::move(*refused);
+  Outcome outcome = start_report(pair, file, lockstep.num_commands(), seconds_since(start));
+  if (!divergence) return outcome;
+  cut_after(*scenario, *divergence);
+  // An expectation is about this very list of commands: a shorter one would miss it for no
+  // reason.
+  const bool may_shrink = shrink && divergence->oracle != "expectation";
+  fail(outcome, std::move(*divergence), std::move(*scenario), subject, may_shrink, {});
+  return outcome;
+}
+
+Outcome TargetTools::check(const CheckOptions& options, const ProgressCallback& keep_going) const {
+  Pair pair(sides_);
+  if (auto refused = pair.open(options.subject)) return std::move(*refused);
+  CampaignOptions campaign;
+  campaign.seed = options.seed;
+  campaign.commands_max = options.commands_max;
+  campaign.episode_commands = options.episode_commands;
+  campaign.config_overrides = options.config_overrides;
+  if (options.episode) {
+    campaign.first_episode = *options.episode;
+    campaign.episodes_max = 1;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  CampaignResult result = run_campaign(
+      *sides_.checks, *pair.expected, *pair.actual, campaign,
+      [&](const CampaignProgress& progress) {
+        return keep_going(progress.commands,
+                          options.commands_max == UINT64_MAX ? 0 : options.commands_max);
+      });
+  if (result.config_error) return bad_input(result.config_error->to_text());
+  if (auto refused = pair.refusal()) return std::move(*refused);
+  const std::string source = "random, seed " + std::to_string(options.seed);
+  Outcome outcome = start_report(pair, source, result.progress.commands, seconds_since(start));
+  outcome.report.seed = options.seed;
+  outcome.report.numbers.emplace_back("episodes", static_cast<double>(result.progress.episodes));
+  // Some situations belong to one profile or setting, so a pinned configuration cannot reach them
+  // all.
+  const bool needs_goals = !options.episode && options.config_overrides.empty() &&
+                           result.progress.commands >= options.goals_from_commands;
+  for (const GoalCount& each : result.goals) {
+    outcome.report.reach.push_back(
+        {std::string(each.goal.name), each.count, needs_goals ? each.goal.at_least : 0});
+  }
+  if (!outcome.report.passed()) outcome.exit_code = exit_code::kDisagreement;
+  if (!result.failure) return outcome;
+  const std::string episode = std::to_string(result.failure->episode);
+  outcome.report.source = source + ", episode " + episode;
+  outcome.case_name =
+      std::string(name()) + "-seed" + std::to_string(options.seed) + "-episode" + episode;
+  fail(outcome, std::move(result.failure->divergence), std::move(result.failure->scenario),
+       options.subject, options.shrink, keep_going);
+  return outcome;
+}
+
+Outcome TargetTools::shrink(const Document& document, const std::string& file,
+                            const Subject& subject, const ProgressCallback& keep_going) const {
+  Parsed<Scenario> scenario = scenario_from_document(sides_.target(), document, file);
+  if (!scenario) return bad_input(scenario.error().to_text());
+  Pair pair(sides_);
+  if (auto refused = pair.open(subject)) return std::move(*refused);
+  Lockstep lockstep(*sides_.checks, *pair.expected, *pair.actual);
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
+  if (auto refused = pair.refusal()) return std::move(*refused);
+  Outcome outcome = start_report(pair, file, lockstep.num_commands(), seconds_since(start));
+  if (!divergence) return outcome;
+  if (divergence->oracle == "expectation") {
+    return bad_input(
+        file + ": step " + std::to_string(divergence->step) +
+        " misses its expectation; there is nothing to shrink, expected scenarios in which the "
+        "two sides disagree");
+  }
+  cut_after(*scenario, *divergence);
+  fail(outcome, std::move(*divergence), std::move(*scenario), subject, /*shrink=*/true, keep_going);
+  return outcome;
+}
+
+// ---- Recording ----
+
+class TargetTools::Recorder {
+ public:
+  explicit Recorder(Pair& pair) : pair_(pair) {}
+
+  std::optional<Outcome> start(const Setup& setup) {
+    world_ = setup.target().make_world(setup);
+    observation_ = Observation{};
+    observation_.numbers.emplace(*setup.target().numbers);
+    return refused(pair_.actual->reset(setup));
+  }
+
+  std::optional<Outcome> record(Step& step) {
+    world_->apply(step.command);
+    if (auto outcome =
+            refused(pair_.actual->apply(step.command, *world_, Observe::kState, observation_))) {
+      return outcome;
+    }
+    step.expectation = to_fields(observation_);
+    for (Field& field : *step.expectation) {
+      symbolize(field.value, [this](std::string_view bytes) { return world_->symbol_of(bytes); });
+    }
+    return std::nullopt;
+  }
+
+  const Observation& observation() const { return observation_; }
+  const World& world() const { return *world_; }
+
+ private:
+  std::optional<Outcome> refused(const std::optional<ImplementationFailure>& failure) const {
+    if (auto outcome = pair_.refusal()) return outcome;
+    if (!failure) return std::nullopt;
+    return bad_input(pair_.actual->name() + ": " + failure->message);
+  }
+
+  Pair& pair_;
+  std::unique_ptr<World> world_;
+  Observation observation_;
+};
+
+Outcome TargetTools::record_random(const RecordOptions& options, const Sink& sink) const {
+  Pair pair(sides_);
+  if (auto refused = pair.open(options.subject)) return std::move(*refused);
+  Outcome outcome;
+  for (std::uint64_t episode = 0; episode < options.episodes; ++episode) {
+    Choices choices = episode_choices(options.seed, episode);
+    const Parsed<Setup> setup = draw_setup(*sides_.checks, choices, options.config_overrides);
+    if (!setup) return bad_input(setup.error().to_text());
+    Scenario scenario(sides_.target());
+    scenario.config = setup->config();
+    const std::unique_ptr<Generator> generator = sides_.checks->make_generator(*setup, choices);
+    Recorder recorder(pair);
+    if (auto refused = recorder.start(*setup)) return std::move(*refused);
+    for (std::uint32_t index = 0; index < options.episode_commands; ++index) {
+      Step step{generator->next(choices, recorder.observation(), recorder.world())};
+      if (auto refused = recorder.record(step)) return std::move(*refused);
+      scenario.steps.push_back(std::move(step));
+    }
+    scenario.comments = {" What " + pair.actual->name() + " did with random commands: seed " +
+                         std::to_string(options.seed) + ", episode " + std::to_string(episode) +
+                         "."};
+    sink("seed" + std::to_string(options.seed) + "-episode" + std::to_string(episode),
+         to_document(scenario));
+    outcome.report.commands += scenario.steps.size();
+  }
+  return outcome;
+}
+
+Outcome TargetTools::record_document(const Document& document, const std::string& file,
+                                     const Subject& subject, const Sink& sink) const {
+  Parsed<Scenario> scenario = scenario_from_document(sides_.target(), document, file);
+  if (!scenario) return bad_input(scenario.error().to_text());
+  Pair pair(sides_);
+  if (auto refused = pair.open(subject)) return std::move(*refused);
+  Recorder recorder(pair);
+  if (auto refused = recorder.start(prepared(sides_.target(), scenario->config)))
+    return std::move(*refused);
+  for (Step& step : scenario->steps) {
+    if (auto refused = recorder.record(step)) return std::move(*refused);
+  }
+  sink("", to_document(*scenario));
+  Outcome outcome;
+  outcome.report.commands = scenario->steps.size();
+  return outcome;
+}
+
+Outcome TargetTools::explain(const Document& document, const std::string& file,
+                             const Subject& subject) const {
+  Parsed<Scenario> scenario = scenario_from_document(sides_.target(), document, file);
+  if (!scenario) return bad_input(scenario.error().to_text());
+  Pair pair(sides_);
+  if (auto refused = pair.open(subject)) return std::move(*refused);
+  Outcome outcome;
+  const Explanation explanation =
+      explain_scenario(*scenario, *sides_.checks, *pair.expected, *pair.actual);
+  outcome.message = explanation.text;
+  outcome.exit_code = explanation.diverged ? exit_code::kDisagreement : exit_code::kAgree;
+  return outcome;
+}
+
+int TargetTools::serve(const std::string& planted_bug, bool use_reference) const {
+  auto implementation = !planted_bug.empty() ? sides_.make_planted(planted_bug)
+                        : use_reference      ? sides_.make_reference()
+                                             : sides_.make_optimized();
+  if (!implementation) return exit_code::kBadInput;
+  return kvfence::serve(sides_.target(), *implementation);
+}
+
+PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::uint64_t seed,
+                                               int num_seeds, std::uint64_t commands_max) const {
+  PlantedBugRow row;
+  row.info = info;
+  const auto run_all = [&](const LockstepOptions& lockstep, std::optional<std::uint64_t>& commands,
+                           auto&& on_failure) {
+    std::vector<std::uint64_t> needed;
+    for (int index = 0; index < num_seeds; ++index) {
+      const auto expected = sides_.make_reference();
+      const auto actual = sides_.make_planted(info.name);
+      CampaignOptions options;
+      options.seed = seed + static_cast<std::uint64_t>(index);
+      options.commands_max = commands_max;
+      options.lockstep = lockstep;
+      auto result = run_campaign(*sides_.checks, *expected, *actual, options,
+                                 [](const CampaignProgress&) { return true; });
+      if (!result.failure) continue;
+      needed.push_back(result.progress.commands);
+      on_failure(std::move(*result.failure));
+    }
+    if (needed.size() == static_cast<std::size_t>(num_seeds)) commands = median(needed);
+  };
+  std::map<std::string, int> fields;
+  run_all({.compare = true, .rules = false}, row.lockstep_commands, [&](CampaignFailure failure) {
+    ++fields[member_of(failure.divergence.field)];
+    Subject subject;
+    subject.planted_bug = info.name;
+    auto shrunk = shrink_scenario(std::move(failure.scenario), failure.divergence, subject, {});
+    const std::size_t size = shrunk.scenario.steps.size();
+    if (row.shrunk_commands != 0 && size >= row.shrunk_commands) return;
+    row.shrunk_commands = size;
+    row.shrunk = to_document(shrunk.scenario);
+  });
+  row.lockstep_field = most_frequent(fields);
+  std::map<std::string, int> invariants_seen;
+  run_all({.compare = false, .rules = true}, row.invariant_commands,
+          [&](const CampaignFailure& failure) { ++invariants_seen[failure.divergence.oracle]; });
+  row.invariant = most_frequent(invariants_seen);
+  return row;
+}
+
+Outcome TargetTools::start_report(const Pair& pair, const std::string& source,
+                                  std::uint64_t commands, double seconds) const {
+  Outcome outcome;
+  outcome.report.target = name();
+  outcome.report.source = source;
+  outcome.report.expected_name = pair.expected->name();
+  outcome.report.actual_name = pair.actual->name();
+  outcome.report.commands = commands;
+  outcome.report.seconds = seconds;
+  return outcome;
+}
+
+/// Fills in what went wrong, shrunk if asked for.
+void TargetTools::fail(Outcome& outcome, Divergence divergence, Scenario scenario,
+                       const Subject& subject, bool shrink,
+                       const ProgressCallback& keep_going) const {
+  outcome.exit_code = exit_code::kDisagreement;
+  outcome.report.disagreements = 1;
+  if (shrink) {
+    const std::size_t before = scenario.steps.size();
+    auto shrunk = shrink_scenario(std::move(scenario), divergence, subject, keep_going);
+    scenario = std::move(shrunk.scenario);
+    if (shrunk.divergence) {
+      divergence = std::move(*shrunk.divergence);
+      outcome.report.commands_before_shrinking = before;
+    }
+  }
+  outcome.report.divergence = std::move(divergence);
+  outcome.report.scenario = to_document(scenario);
+}
+
+/// The smallest scenario that the same oracle objects to.
+TargetTools::Shrunk TargetTools::shrink_scenario(Scenario scenario, const Divergence& divergence,
+                                                 const Subject& subject,
+                                                 const ProgressCallback& keep_going) const {
+  Pair pair(sides_);
+  if (pair.open(subject)) return {std::move(scenario), std::nullopt};
+  Lockstep lockstep(*sides_.checks, *pair.expected, *pair.actual);
+  std::optional<Divergence> of_smallest;
+  const auto start = std::chrono::steady_clock::now();
+  const auto still_fails = [&](const Scenario& candidate, const Setup& setup) {
+    if (seconds_since(start) > kShrinkSecondsMax) return false;
+    std::optional<Divergence> found = run_scenario(lockstep, candidate, setup);
+    // A configuration that the child does not have is no failure of it.
+    const bool fails = found && found->oracle == divergence.oracle && !pair.refusal();
+    if (fails) of_smallest = std::move(found);
+    return fails;
+  };
+  ShrinkOptions options;
+  if (divergence.oracle != "implementation") options.failing_step = divergence.step;
+  options.tries_max = pair.outside ? kShrinkTriesOutsideMax : kShrinkTriesMax;
+  options.progress = [&](std::size_t tries, std::size_t) {
+    if (keep_going) (void)keep_going(tries, options.tries_max);
+  };
+  auto result = kvfence::shrink(std::move(scenario), still_fails, options);
+  return {std::move(result.scenario), std::move(of_smallest)};
+}
+
+const std::vector<TargetTools>& all_tools() {
+  static const std::vector<TargetTools> kTools = [] {
+    std::vector<TargetTools> tools;
+    for (const TargetSides* sides : all_targets()) tools.emplace_back(*sides);
+    return tools;
+  }();
+  return kTools;
+}
+
+const TargetTools* find_tools(std::string_view name) {
+  for (const TargetTools& tools : all_tools()) {
+    if (tools.name() == name) return &tools;
   }
   return nullptr;
 }

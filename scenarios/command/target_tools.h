@@ -1,8 +1,6 @@
 #pragma once
 
-/// What the `kvfence` command can do with a target, whatever its types: the seam between the
-/// command line and the templates. target_tools_of.cpp instantiates it for a target; all_targets()
-/// lists them.
+/// What the `kvfence` command can do with a target.
 
 #include <cstdint>
 #include <functional>
@@ -13,8 +11,9 @@
 #include <vector>
 
 #include "contract/core/line.h"
+#include "contract/core/scenario.h"
 #include "properties/core/report.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 
@@ -76,55 +75,70 @@ struct PlantedBugRow {
 
 class TargetTools {
  public:
-  virtual ~TargetTools() = default;
+  explicit TargetTools(const TargetSides& sides) : sides_(sides) {}
 
-  virtual std::string_view name() const = 0;
-  virtual std::string_view doc() const = 0;
+  std::string_view name() const { return sides_.target().name; }
+  std::string_view doc() const { return sides_.target().doc; }
 
   /// The commands, arguments, configuration and observation, as declared.
-  virtual std::string reference_text() const = 0;
+  std::string reference_text() const;
   /// (name, what it says) of each invariant and each reachability goal.
-  virtual std::vector<std::pair<std::string, std::string>> invariants() const = 0;
-  virtual std::vector<std::pair<std::string, std::string>> goals() const = 0;
-  virtual std::vector<PlantedBugInfo> planted_bugs() const = 0;
+  std::vector<std::pair<std::string, std::string>> invariants() const {
+    return sides_.checks->rules;
+  }
+  std::vector<std::pair<std::string, std::string>> goals() const;
+  const std::vector<PlantedBugInfo>& planted_bugs() const { return sides_.planted_bugs; }
 
   /// Runs a scenario or trace. until: stop behind that many commands.
-  virtual Outcome run(const Document& document, const std::string& file, const Subject& subject,
-                      std::optional<std::size_t> until, bool shrink) const = 0;
+  Outcome run(const Document& document, const std::string& file, const Subject& subject,
+              std::optional<std::size_t> until, bool shrink) const;
 
   /// A random campaign against the reference.
-  virtual Outcome check(const CheckOptions& options, const ProgressCallback& keep_going) const = 0;
+  Outcome check(const CheckOptions& options, const ProgressCallback& keep_going) const;
 
   /// Makes a failing scenario small; the report's scenario is the result.
-  virtual Outcome shrink(const Document& document, const std::string& file, const Subject& subject,
-                         const ProgressCallback& keep_going) const = 0;
+  Outcome shrink(const Document& document, const std::string& file, const Subject& subject,
+                 const ProgressCallback& keep_going) const;
 
   /// Writes down what the subject answers: random episodes, or the commands of a document. Each
   /// recorded scenario goes to `sink`.
   using Sink = std::function<void(const std::string& name, const Document& document)>;
-  virtual Outcome record_random(const RecordOptions& options, const Sink& sink) const = 0;
-  virtual Outcome record_document(const Document& document, const std::string& file,
-                                  const Subject& subject, const Sink& sink) const = 0;
+  Outcome record_random(const RecordOptions& options, const Sink& sink) const;
+  Outcome record_document(const Document& document, const std::string& file, const Subject& subject,
+                          const Sink& sink) const;
 
   /// The story of a scenario, command by command; the report's text is the message.
-  virtual Outcome explain(const Document& document, const std::string& file,
-                          const Subject& subject) const = 0;
+  Outcome explain(const Document& document, const std::string& file, const Subject& subject) const;
 
   /// The child's side of the line protocol, on stdin and stdout.
-  virtual int serve(const std::string& planted_bug, bool use_reference) const = 0;
+  int serve(const std::string& planted_bug, bool use_reference) const;
 
-  virtual PlantedBugRow measure_planted_bug(const PlantedBugInfo& info, std::uint64_t seed,
-                                            int num_seeds, std::uint64_t commands_max) const = 0;
+  PlantedBugRow measure_planted_bug(const PlantedBugInfo& info, std::uint64_t seed, int num_seeds,
+                                    std::uint64_t commands_max) const;
+
+ private:
+  /// The two sides of a run.
+  class Pair;
+  /// Runs commands on the actual side alone and writes its answers down as expectations.
+  class Recorder;
+  struct Shrunk;
+
+  Outcome start_report(const Pair& pair, const std::string& source, std::uint64_t commands,
+                       double seconds) const;
+  /// Fills in what went wrong, shrunk if asked for.
+  void fail(Outcome& outcome, Divergence divergence, Scenario scenario, const Subject& subject,
+            bool shrink, const ProgressCallback& keep_going) const;
+  /// The smallest scenario that the same oracle objects to.
+  Shrunk shrink_scenario(Scenario scenario, const Divergence& divergence, const Subject& subject,
+                         const ProgressCallback& keep_going) const;
+
+  const TargetSides& sides_;
 };
 
-/// Those of a target of contract/core/all_targets.h.
-template <class Target>
-const TargetTools& target_tools();
+/// Those of every target, in the order in which the documentation lists them.
+const std::vector<TargetTools>& all_tools();
 
-/// Every target, in the order in which the documentation lists them.
-const std::vector<const TargetTools*>& all_targets();
-
-/// The target of that name, or null.
-const TargetTools* find_target(std::string_view name);
+/// Those of the target of that name, or null.
+const TargetTools* find_tools(std::string_view name);
 
 }  // namespace kvfence

@@ -12,13 +12,40 @@
 namespace kvfence {
 namespace {
 
-using Outside = OutsideImplementation<BlockPoolTarget>;
-using block_pool::Command;
 using block_pool::Config;
 using block_pool::GetNewBlocks;
 using block_pool::Observation;
 using block_pool::TakeEvents;
 using std::chrono::milliseconds;
+
+/// A child that is asked for block pools.
+class Outside {
+ public:
+  explicit Outside(std::string command, OutsideOptions options)
+      : outside_(BlockPoolTarget::description(), std::move(command), options) {}
+
+  std::string name() const { return outside_.name(); }
+  std::size_t window() const { return outside_.window(); }
+  const std::optional<std::string>& unsupported() const { return outside_.unsupported(); }
+  std::optional<ImplementationFailure> reset(const Config& config) {
+    return outside_.reset(prepared(BlockPoolTarget::description(), kvfence::Config(config)));
+  }
+  std::optional<ImplementationFailure> submit(const block_pool::Command& command, Observe observe) {
+    return outside_.submit(Command(command), observe);
+  }
+  std::optional<ImplementationFailure> collect(Observation& typed) {
+    kvfence::Observation observation;
+    observation.error = typed.error;
+    observation.numbers = Erased(typed);
+    auto failure = outside_.collect(observation);
+    typed = observation.numbers.as<Observation>();
+    typed.error = observation.error;
+    return failure;
+  }
+
+ private:
+  OutsideImplementation outside_;
+};
 
 const std::string kHello = "-> implementation=toy version=\"1.0\"";
 const std::string kNumbers =
@@ -48,10 +75,9 @@ std::string message(const std::optional<ImplementationFailure>& failure) {
 // The failure at the first answer to a command.
 std::string first_answer_failure(const std::string& child) {
   Outside outside(child, quiet());
-  const BlockPoolTarget::World world;
   Observation observation;
   if (auto failure = outside.reset(Config{})) return "at reset: " + failure->message;
-  if (auto failure = outside.submit(TakeEvents{}, world, Observe::kState)) {
+  if (auto failure = outside.submit(TakeEvents{}, Observe::kState)) {
     return "at submit: " + failure->message;
   }
   return message(outside.collect(observation));
@@ -76,15 +102,14 @@ TEST(OutsideImplementation, SpeaksTheProtocol) {
                             "-> error=none events=[(cleared)] " + kNumbers, "->",
                             "-> error=none events=[] " + kState + " " + kNumbers}),
                     options);
-    const BlockPoolTarget::World world;
     Observation observation;
     ASSERT_FALSE(outside.reset(Config{}));
     EXPECT_EQ(outside.name(), "toy 1.0");
 
-    ASSERT_FALSE(outside.submit(GetNewBlocks{2}, world, Observe::kState));
-    ASSERT_FALSE(outside.submit(GetNewBlocks{9}, world, Observe::kNumbers));
-    ASSERT_FALSE(outside.submit(TakeEvents{}, world, Observe::kNumbers));
-    ASSERT_FALSE(outside.submit(TakeEvents{}, world, Observe::kState));
+    ASSERT_FALSE(outside.submit(GetNewBlocks{2}, Observe::kState));
+    ASSERT_FALSE(outside.submit(GetNewBlocks{9}, Observe::kNumbers));
+    ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kNumbers));
+    ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kState));
 
     ASSERT_EQ(message(outside.collect(observation)), "no failure");
     Observation expected;
@@ -115,7 +140,7 @@ TEST(OutsideImplementation, SpeaksTheProtocol) {
     EXPECT_TRUE(observation.events->empty());
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "target block_pool\n" + print(config_line<BlockPoolTarget>(Config{})) +
+            "target block_pool\n" + print(config_line(kvfence::Config(Config{}))) +
                 "\n"
                 "get_new_blocks num_blocks=2\n"
                 "observe state=false\n"
@@ -131,7 +156,7 @@ TEST(OutsideImplementation, MembersThatItDoesNotReportKeepWhatTheyHeld) {
                   quiet());
   ASSERT_EQ(message(outside.reset(Config{})), "no failure");
   EXPECT_EQ(outside.name(), "toy");
-  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kState));
+  ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kState));
   Observation observation;
   observation.blocks.emplace() = {1};
   observation.free_queue.emplace() = {7};
@@ -181,7 +206,7 @@ TEST(OutsideImplementation, SilenceEndsAtTheLimit) {
   options.answer_timeout = milliseconds(200);
   Outside outside(canned({kHello, "->"}), options);
   ASSERT_EQ(message(outside.reset(Config{})), "no failure");
-  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kState));
+  ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kState));
   Observation observation;
   EXPECT_EQ(message(outside.collect(observation)).substr(0, 21), "was silent for 200 ms");
 
@@ -268,10 +293,10 @@ TEST(OutsideImplementation, AFailedChildIsReplacedAtTheNextReset) {
   Observation observation;
   for (int run = 0; run < 2; ++run) {
     ASSERT_EQ(message(outside.reset(Config{})), "no failure");
-    ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kNumbers));
+    ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kNumbers));
     EXPECT_EQ(message(outside.collect(observation)).substr(0, 20), "exited with status 4");
   }
-  EXPECT_EQ(message(outside.submit(TakeEvents{}, {}, Observe::kNumbers)), "no failure");
+  EXPECT_EQ(message(outside.submit(TakeEvents{}, Observe::kNumbers)), "no failure");
   EXPECT_EQ(message(outside.collect(observation)), "is not running");
 }
 
@@ -283,12 +308,12 @@ TEST(OutsideImplementation, ResetDropsOutstandingAnswersAndKeepsTheChild) {
                   quiet());
   ASSERT_EQ(message(outside.reset(Config{})), "no failure");
   Observation observation;
-  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kState));
-  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kNumbers));
-  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kNumbers));
+  ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kState));
+  ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kNumbers));
+  ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kNumbers));
   ASSERT_EQ(message(outside.collect(observation)), "no failure");
   ASSERT_EQ(message(outside.reset(Config{})), "no failure");
-  ASSERT_FALSE(outside.submit(TakeEvents{}, {}, Observe::kNumbers));
+  ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kNumbers));
   ASSERT_EQ(message(outside.collect(observation)), "no failure");
   EXPECT_EQ(observation.num_free_blocks, 2U);
 }
@@ -301,7 +326,7 @@ TEST(OutsideImplementation, TheWholeWindowMayBeOutstanding) {
   Observation observation;
   const GetNewBlocks command{1};
   for (std::size_t count = 0; count < outside.window(); ++count) {
-    ASSERT_FALSE(outside.submit(command, {}, Observe::kState));
+    ASSERT_FALSE(outside.submit(command, Observe::kState));
   }
   for (std::size_t count = 0; count < outside.window(); ++count) {
     ASSERT_EQ(message(outside.collect(observation)), "no failure");

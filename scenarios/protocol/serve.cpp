@@ -4,13 +4,14 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "contract/core/limits.h"
 
 namespace kvfence {
 namespace {
 
-constexpr std::size_t kReadBytes = std::size_t{1} << 16;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 16;
 constexpr std::size_t kWriteBytes = std::size_t{1} << 16;
 
 bool write_all(int output, std::string& out) {
@@ -30,10 +31,17 @@ int failed(const char* what) {
   return 1;
 }
 
+/// `-> key="why"` and a newline.
+void answer_with(std::string& out, std::string_view key, const std::string& why) {
+  out += "-> ";
+  print_to(out, Field{std::string(key), to_value(why), {}});
+  out += '\n';
+}
+
 }  // namespace
 
 int serve_lines(int input, int output, const AnswerLine& answer_line) {
-  std::string chunk(kReadBytes, '\0');
+  std::string chunk(kChunkBytes, '\0');
   std::string incoming;
   std::string out;
   while (true) {
@@ -62,13 +70,86 @@ int serve_lines(int input, int output, const AnswerLine& answer_line) {
   return incoming.empty() ? 0 : failed("the input ends within a line");
 }
 
-namespace detail {
+bool Server::answer(std::string_view text, std::string& out) {
+  const Parsed<Line> line = parse_line(text);
+  if (!line) {
+    answer_with(out, "malformed", line.error().to_text());
+  } else if (line->verb == "target") {
+    answer_target(*line, out);
+  } else if (line->verb == "config") {
+    return answer_config(*line, out);
+  } else if (line->verb == "observe") {
+    answer_observe(*line, out);
+  } else if (!line->verb.empty()) {
+    return answer_command(*line, out);
+  }
+  return true;
+}
 
-void answer_with(std::string& out, std::string_view key, const std::string& why) {
+void Server::answer_target(const Line& line, std::string& out) {
+  if (line.subject != target_.name) {
+    answer_with(out, "unsupported", "only target " + std::string(target_.name));
+    return;
+  }
   out += "-> ";
-  print_to(out, Field{std::string(key), to_value(why), {}});
+  print_to(out, Field{"implementation", to_value(implementation_.name()), {}});
   out += '\n';
 }
 
-}  // namespace detail
+bool Server::answer_config(const Line& line, std::string& out) {
+  Parsed<Config> config = config_from_line(target_, line);
+  if (!config) {
+    answer_with(out, "malformed", config.error().to_text());
+    return true;
+  }
+  const Parsed<Setup> setup = target_.prepare(std::move(*config), {}, line.position);
+  if (!setup) {
+    answer_with(out, "unsupported", setup.error().to_text());
+    return true;
+  }
+  world_ = target_.make_world(*setup);
+  if (implementation_.reset(*setup)) return false;
+  out += "->\n";
+  return true;
+}
+
+void Server::answer_observe(const Line& line, std::string& out) {
+  const Field* state = find_field(line.fields, "state");
+  const bool* flag = state ? state->value.get_if<bool>() : nullptr;
+  if (!flag || line.fields.size() != 1) {
+    answer_with(out, "malformed", "expected observe state=true or state=false");
+    return;
+  }
+  observe_ = *flag ? Observe::kState : Observe::kNumbers;
+  out += "->\n";
+}
+
+bool Server::answer_command(const Line& line, std::string& out) {
+  const Parsed<Command> command = command_from_line(target_, line);
+  if (!command) {
+    answer_with(out, "malformed", command.error().to_text());
+    return true;
+  }
+  if (!world_) {
+    answer_with(out, "malformed", "a command before config");
+    return true;
+  }
+  world_->apply(*command);
+  if (implementation_.apply(*command, *world_, observe_, observation_)) return false;
+  out += "->";
+  for (const Field& field : to_fields(observation_)) {
+    out += ' ';
+    print_to(out, field);
+  }
+  out += '\n';
+  return true;
+}
+
+int serve(const Target& target, Implementation& implementation, int input, int output) {
+  Server server(target, implementation);
+  return serve_lines(input, output, [&server](std::string_view line, std::string& out) {
+    return server.answer(line, out);
+  });
+}
+
 }  // namespace kvfence

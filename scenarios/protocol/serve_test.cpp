@@ -8,16 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "properties/pool/checks.h"
 #include "properties/core/campaign.h"
-#include "scenarios/targets/implementations.h"
+#include "properties/pool/checks.h"
 #include "scenarios/protocol/outside_implementation.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
-
-using Target = BlockPoolTarget;
-using Factory = Implementations<Target>;
 
 constexpr std::uint64_t kCampaignCommands = 5'000;
 const std::string kServe = std::string("'") + KVFENCE_SERVE_TEST_CHILD + "' ";
@@ -28,18 +25,19 @@ OutsideOptions patient() {
   return options;
 }
 
-CampaignResult<Target> campaign(Implementation<Target>& actual, std::uint32_t state_every) {
-  const auto reference = Factory::make_reference();
+CampaignResult campaign(Implementation& actual, std::uint32_t state_every) {
+  const auto reference = block_pool_sides().make_reference();
   CampaignOptions options;
   options.commands_max = kCampaignCommands;
   options.lockstep.state_every = state_every;
-  return run_campaign(*reference, actual, options, [](const CampaignProgress&) { return true; });
+  return run_campaign(block_pool_checks(), *reference, actual, options,
+                      [](const CampaignProgress&) { return true; });
 }
 
 // The answers of a server without a pipe in between, joined.
 std::string answers(const std::vector<std::string>& lines) {
-  const auto implementation = Factory::make_reference();
-  Server<Target> server(*implementation);
+  const auto implementation = block_pool_sides().make_reference();
+  Server server(block_pool_sides().target(), *implementation);
   std::string out;
   for (const std::string& line : lines) EXPECT_TRUE(server.answer(line, out));
   return out;
@@ -73,8 +71,8 @@ TEST(Serve, SaysWhatItCannotDoOrUnderstand) {
 TEST(Serve, BothPoolsAgreeWithTheReferenceOverTheWire) {
   for (const char* name : {"reference", "optimized"}) {
     for (const std::uint32_t state_every : {1U, 7U}) {
-      OutsideImplementation<Target> outside(kServe + name, patient());
-      const CampaignResult<Target> result = campaign(outside, state_every);
+      OutsideImplementation outside(block_pool_sides().target(), kServe + name, patient());
+      const CampaignResult result = campaign(outside, state_every);
       EXPECT_FALSE(result.failure.has_value()) << result.failure->divergence.message;
       EXPECT_EQ(result.progress.commands, kCampaignCommands);
       EXPECT_EQ(outside.name(), name);
@@ -86,19 +84,20 @@ TEST(Serve, BothPoolsAgreeWithTheReferenceOverTheWire) {
 // another command's.
 TEST(Serve, APlantedBugIsFoundAtTheSameCommand) {
   std::size_t num_found = 0;
-  for (const PlantedBugInfo& bug : Factory::planted_bugs()) {
-    OutsideImplementation<Target> outside(kServe + std::string(bug.name), patient());
-    const auto inside = Factory::make_planted(bug.name);
-    const auto reference = Factory::make_reference();
-    const auto run = [&reference](Implementation<Target>& actual) {
+  for (const PlantedBugInfo& bug : block_pool_sides().planted_bugs) {
+    OutsideImplementation outside(block_pool_sides().target(), kServe + std::string(bug.name),
+                                  patient());
+    const auto inside = block_pool_sides().make_planted(bug.name);
+    const auto reference = block_pool_sides().make_reference();
+    const auto run = [&reference](Implementation& actual) {
       CampaignOptions options;
       options.commands_max = 1'000;
-      options.lockstep.invariants = false;  // they see the one side at once, the other late
-      return run_campaign(*reference, actual, options,
+      options.lockstep.rules = false;  // they see the one side at once, the other late
+      return run_campaign(block_pool_checks(), *reference, actual, options,
                           [](const CampaignProgress&) { return true; });
     };
-    const CampaignResult<Target> expected = run(*inside);
-    const CampaignResult<Target> actual = run(outside);
+    const CampaignResult expected = run(*inside);
+    const CampaignResult actual = run(outside);
     ASSERT_EQ(actual.failure.has_value(), expected.failure.has_value()) << bug.name;
     if (!expected.failure) continue;
     ++num_found;

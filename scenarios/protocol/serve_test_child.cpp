@@ -4,24 +4,23 @@
 #include <memory>
 #include <string_view>
 
-#include "contract/pool/block_pool_target.h"
-#include "scenarios/targets/implementations.h"
 #include "scenarios/protocol/serve.h"
+#include "scenarios/targets/targets.h"
 
 int main(int argc, char** argv) {
-  using Factory = kvfence::Implementations<kvfence::BlockPoolTarget>;
+  const kvfence::TargetSides& sides = kvfence::block_pool_sides();
   const std::string_view name = argc == 2 ? argv[1] : "";
-  std::unique_ptr<kvfence::Implementation<kvfence::BlockPoolTarget>> implementation;
+  std::unique_ptr<kvfence::Implementation> implementation;
   if (name == "reference") {
-    implementation = Factory::make_reference();
+    implementation = sides.make_reference();
   } else if (name == "optimized") {
-    implementation = Factory::make_optimized();
+    implementation = sides.make_optimized();
   } else {
-    implementation = Factory::make_planted(name);
+    implementation = sides.make_planted(name);
   }
   if (!implementation) {
     std::fprintf(stderr, "usage: serve_test_child reference|optimized|PLANTED_BUG\n");
     return 2;
   }
-  return kvfence::serve(*implementation);
+  return kvfence::serve(sides.target(), *implementation);
 }

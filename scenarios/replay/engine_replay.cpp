@@ -14,9 +14,6 @@
 namespace kvfence {
 namespace {
 
-using engine::Command;
-using engine::Observation;
-
 /// Steps in a row that neither compute nor report anything: far more than the two in flight that
 /// may lie between a cause and its effect.
 constexpr std::uint32_t kStandstillMax = 16;
@@ -27,7 +24,7 @@ constexpr std::uint32_t kReferencedAtRest = 1;
 class Replay {
  public:
   Replay(std::span<const MooncakeRequest> requests, const EngineReplayOptions& options,
-         ReplaySides<EngineTarget>& sides, const EngineReplayCallback& progress)
+         ReplaySides& sides, const EngineReplayCallback& progress)
       : config_(config_of(options, requests)),
         options_(options),
         sides_(sides),
@@ -41,13 +38,13 @@ class Replay {
   }
 
   EngineReplayResult run() {
-    result_.divergence = sides_.start(config_);
+    result_.divergence = sides_.start(prepared(EngineTarget::description(), Config(config_)));
     while (!is_over() && (next_ < requests_.size() || !is_at_rest())) {
       add_arrivals();
       if (!is_over()) make_step();
       if (progress_) progress_(num_ended_);
     }
-    while (!is_over() && sides_.seen().num_steps_in_flight > 0) update();
+    while (!is_over() && seen().num_steps_in_flight > 0) update();
     if (!is_over() && send(engine::Drain{}, /*want_state=*/true)) check_end();
     result_.commands = sides_.num_commands();
     return std::move(result_);
@@ -55,12 +52,14 @@ class Replay {
 
  private:
   bool is_over() const { return result_.divergence.has_value(); }
+  const engine::Observation& seen() const {
+    return sides_.seen().numbers.as<engine::Observation>();
+  }
 
   /// Whether nobody is there, and what was stored of the last ones has arrived.
   bool is_at_rest() const {
-    const Observation& seen = sides_.seen();
-    return seen.num_unfinished == 0 && !seen.has_finished && seen.num_transfers == 0 &&
-           seen.num_referenced_blocks == kReferencedAtRest;
+    return seen().num_unfinished == 0 && !seen().has_finished && seen().num_transfers == 0 &&
+           seen().num_referenced_blocks == kReferencedAtRest;
   }
 
   bool diverge(std::string field, std::string expected, std::string actual, std::string message) {
@@ -75,22 +74,22 @@ class Replay {
   }
 
   /// Sends one command; false ends the replay.
-  bool send(const Command& command, bool want_state = false) {
-    result_.divergence = sides_.step(command, want_state);
+  bool send(engine::Command command, bool want_state = false) {
+    const bool may_be_refused = std::holds_alternative<engine::AddRequest>(command);
+    result_.divergence = sides_.step(Command(std::move(command)), want_state);
     if (is_over()) return false;
-    const Observation& seen = sides_.seen();
-    result_.peak_referenced = std::max(result_.peak_referenced, seen.num_referenced_blocks);
+    result_.peak_referenced = std::max(result_.peak_referenced, seen().num_referenced_blocks);
     // In lockstep the invariants are there before.
-    if (seen.num_races > 0) {
-      return diverge("num_races", "0", std::to_string(seen.num_races),
+    if (seen().num_races > 0) {
+      return diverge("num_races", "0", std::to_string(seen().num_races),
                      "two accesses to the same bytes are not ordered");
     }
-    if (seen.num_misuses > 0) {
-      return diverge("num_misuses", "0", std::to_string(seen.num_misuses),
+    if (seen().num_misuses > 0) {
+      return diverge("num_misuses", "0", std::to_string(seen().num_misuses),
                      "a call that the runtime's documentation forbids");
     }
-    if (std::holds_alternative<engine::AddRequest>(command)) return true;
-    return seen.error == ErrorCode::kNone || refuse(seen.error);
+    const ErrorCode error = sides_.seen().error;
+    return may_be_refused || error == ErrorCode::kNone || refuse(error);
   }
 
   bool refuse(ErrorCode error) {
@@ -100,7 +99,7 @@ class Replay {
 
   void add_arrivals() {
     while (!is_over() && next_ < requests_.size() &&
-           (next_ == 0 || sides_.seen().num_unfinished < options_.concurrency)) {
+           (next_ == 0 || seen().num_unfinished < options_.concurrency)) {
       add_request(next_++);
     }
   }
@@ -115,7 +114,7 @@ class Replay {
     ++result_.requests;
     result_.replayed[number].prompt_tokens = request.input_length;
     sequences_[number].tokens = command.tokens;
-    if (!send(command)) return;
+    if (!send(std::move(command))) return;
     const ErrorCode error = sides_.seen().error;
     if (error == ErrorCode::kNoTokens) {
       ++result_.refused;
@@ -127,20 +126,20 @@ class Replay {
 
   void make_step() {
     if (!send(engine::Schedule{})) return;
-    const bool computes = take_plan(sides_.seen());
+    const bool computes = take_plan(seen());
     if (is_over() || !send(engine::Execute{})) return;
-    take_transfers(*sides_.seen().submitted);
+    take_transfers(*seen().submitted);
     if (!run_transfers() || !send(engine::Poll{})) return;
-    check_progress(computes || !sides_.seen().ended->empty());
+    check_progress(computes || !seen().ended->empty());
     // Behind one without tokens nothing can be planned that is not known yet.
-    while (!is_over() && sides_.seen().num_steps_in_flight > 0 &&
-           (!computes || sides_.seen().num_steps_in_flight == config_.max_concurrent_batches)) {
+    while (!is_over() && seen().num_steps_in_flight > 0 &&
+           (!computes || seen().num_steps_in_flight == config_.max_concurrent_batches)) {
       update();
     }
   }
 
   /// Whether the step has tokens.
-  bool take_plan(const Observation& plan) {
+  bool take_plan(const engine::Observation& plan) {
     const bool computes = !plan.scheduled->empty();
     ++(computes ? result_.steps : result_.idle_steps);
     for (const scheduler::ScheduledNew& entry : *plan.new_reqs) {
@@ -182,7 +181,7 @@ class Replay {
     for (const std::string_view stream : {"store", "load"}) {
       for (std::uint32_t count = 0; count < options_.transfers_a_step; ++count) {
         if (!send(engine::Advance{std::string(stream)})) return false;
-        if (!*sides_.seen().advanced) break;
+        if (!*seen().advanced) break;
       }
     }
     return true;
@@ -191,13 +190,13 @@ class Replay {
   void check_progress(bool has_moved) {
     num_standing_ = has_moved ? 0 : num_standing_ + 1;
     if (is_over() || num_standing_ <= kStandstillMax) return;
-    diverge("num_unfinished", "0", std::to_string(sides_.seen().num_unfinished),
+    diverge("num_unfinished", "0", std::to_string(seen().num_unfinished),
             "requests are unfinished and no step computes or reports anything");
   }
 
   void update() {
     if (!send(engine::Update{})) return;
-    for (const scheduler::RequestOutput& output : *sides_.seen().outputs) {
+    for (const scheduler::RequestOutput& output : *seen().outputs) {
       const std::size_t number = number_of(output.request);
       if (!take_tokens(number, output.tokens)) return;
       if (is_finished(output.status) && !end_request(number)) return;
@@ -235,10 +234,9 @@ class Replay {
   }
 
   void check_end() {
-    const Observation& seen = sides_.seen();
-    if (seen.num_referenced_blocks != kReferencedAtRest || seen.num_transfers > 0) {
+    if (seen().num_referenced_blocks != kReferencedAtRest || seen().num_transfers > 0) {
       diverge("num_referenced_blocks", std::to_string(kReferencedAtRest),
-              std::to_string(seen.num_referenced_blocks),
+              std::to_string(seen().num_referenced_blocks),
               "behind the last request nothing is held or under way");
     } else if (num_ended_ != requests_.size()) {
       diverge("requests", std::to_string(requests_.size()), std::to_string(num_ended_),
@@ -258,7 +256,7 @@ class Replay {
 
   engine::Config config_;
   const EngineReplayOptions& options_;
-  ReplaySides<EngineTarget>& sides_;
+  ReplaySides& sides_;
   const EngineReplayCallback& progress_;
   std::vector<MooncakeRequest> requests_;  ///< in toy tokens
   std::vector<Sequence> sequences_;        ///< by number of the request
@@ -310,16 +308,17 @@ std::optional<InputError> validate(const EngineReplayOptions& options,
   };
   if (options.state_every == 0) return at_least_one("state_every");
   if (options.transfers_a_step == 0) return at_least_one("transfers_a_step");
-  return EngineTarget::validate(config_of(options, requests), {}, {});
+  const auto setup = EngineTarget::prepare(config_of(options, requests), {}, {});
+  if (!setup) return setup.error();
+  return std::nullopt;
 }
 
 EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
-                                  const EngineReplayOptions& options,
-                                  Implementation<EngineTarget>& expected,
-                                  Implementation<EngineTarget>* actual,
-                                  const EngineReplayCallback& progress) {
+                                  const EngineReplayOptions& options, Implementation& expected,
+                                  Implementation* actual, const EngineReplayCallback& progress) {
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
-  ReplaySides<EngineTarget> sides(expected, actual, options.state_every);
+  ReplaySides sides(engine_checks(), expected, actual, options.state_every);
+  if (actual != nullptr) sides.keep_commands(SIZE_MAX);
   EngineReplayResult result = Replay(requests, options, sides, progress).run();
   if (result.divergence && actual != nullptr) result.scenario = sides.scenario();
   return result;

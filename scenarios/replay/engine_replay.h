@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "contract/engine/engine_target.h"
 #include "contract/core/implementation.h"
 #include "contract/core/scenario.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 
@@ -95,7 +95,7 @@ struct EngineReplayResult {
   std::optional<Divergence> divergence;
   /// All commands up to and including the one that diverged; present if and only if the divergence
   /// is and two sides ran.
-  std::optional<Scenario<EngineTarget>> scenario;
+  std::optional<Scenario> scenario;
 };
 
 /// Called with the number of requests that ended, after every step; never to be slow.
@@ -110,9 +110,8 @@ using EngineReplayCallback = std::function<void(std::size_t)>;
 ///
 /// Requires: valid options.
 EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
-                                  const EngineReplayOptions& options,
-                                  Implementation<EngineTarget>& expected,
-                                  Implementation<EngineTarget>* actual,
+                                  const EngineReplayOptions& options, Implementation& expected,
+                                  Implementation* actual,
                                   const EngineReplayCallback& progress = {});
 
 }  // namespace kvfence

@@ -16,12 +16,11 @@
 #include <vector>
 
 #include "scenarios/replay/engine_replay_report.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-using Engines = Implementations<EngineTarget>;
 using engine::Observation;
 
 /// Blocks of four tokens, of which one stands for 128; one request at a time.
@@ -49,8 +48,8 @@ std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_
 /// Through the reference and the engine on the virtual device; the test fails where they part.
 EngineReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
                                const EngineReplayOptions& options) {
-  const auto reference = Engines::make_reference();
-  const auto optimized = Engines::make_optimized();
+  const auto reference = engine_sides().make_reference();
+  const auto optimized = engine_sides().make_optimized();
   EngineReplayResult result = replay_traffic(requests, options, *reference, optimized.get());
   if (result.divergence) {
     ADD_FAILURE() << result.divergence->oracle << ": " << result.divergence->message;
@@ -59,8 +58,7 @@ EngineReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
   return result;
 }
 
-EngineReplayResult alone(Implementation<EngineTarget>& engine,
-                         const std::vector<MooncakeRequest>& requests,
+EngineReplayResult alone(Implementation& engine, const std::vector<MooncakeRequest>& requests,
                          const EngineReplayOptions& options) {
   return replay_traffic(requests, options, engine, nullptr);
 }
@@ -115,7 +113,7 @@ TEST(EngineReplay, CountsWhatIsRefusedAndWhatNeverFits) {
 TEST(EngineReplay, ReplaysTheFirstRequestsOnlyAndTellsItsProgress) {
   EngineReplayOptions options = tiny(9);
   options.requests_max = 2;
-  const auto optimized = Engines::make_optimized();
+  const auto optimized = engine_sides().make_optimized();
   std::size_t done = 0;
 
   const EngineReplayResult result = replay_traffic(trace_of({{1}, {2}, {3}}), options, *optimized,
@@ -148,31 +146,29 @@ TEST(EngineReplay, ValidatesItsOptions) {
 }
 
 /// An engine whose answers can be spoilt.
-class Spoilt final : public Implementation<EngineTarget> {
+class Spoilt final : public Implementation {
  public:
-  using Spoil = std::function<void(const Command&, Observation&)>;
+  using Spoil = std::function<void(const engine::Command&, Observation&)>;
 
   explicit Spoilt(Spoil spoil) : spoil_(std::move(spoil)) {}
 
   std::string name() const override { return "spoilt"; }
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    return engine_->reset(config);
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
+    return engine_->reset(setup);
   }
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
-    command_ = command;
-    return engine_->submit(command, world, observe);
-  }
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    auto failure = engine_->collect(observation);
-    spoil_(command_, observation);
+  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                             Observe observe,
+                                             kvfence::Observation& observation) override {
+    auto failure = engine_->apply(command, world, observe, observation);
+    Observation& numbers = observation.numbers.as<Observation>();
+    spoil_(command.as<engine::Command>(), numbers);
+    observation.error = numbers.error;
     return failure;
   }
 
  private:
-  std::unique_ptr<Implementation<EngineTarget>> engine_ = Engines::make_reference();
+  std::unique_ptr<Implementation> engine_ = engine_sides().make_reference();
   Spoil spoil_;
-  Command command_;
 };
 
 /// The field of what a replay finds in an engine that runs alone and is spoilt; "none" for nothing.
@@ -215,8 +211,8 @@ TEST(EngineReplay, ReportsWhatNoEngineMayDo) {
 }
 
 TEST(EngineReplay, KeepsTheCommandsThatLeadToADivergence) {
-  const auto reference = Engines::make_reference();
-  const auto planted = Engines::make_planted("store_ignores_compute");
+  const auto reference = engine_sides().make_reference();
+  const auto planted = engine_sides().make_planted("store_ignores_compute");
 
   const EngineReplayResult result =
       replay_traffic(trace_of({{1, 2}}), tiny(9), *reference, planted.get());

@@ -13,8 +13,8 @@
 #include <set>
 #include <vector>
 
-#include "scenarios/targets/implementations.h"
 #include "scenarios/replay/offload_replay.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
@@ -160,7 +160,7 @@ TEST(OffloadOptimum, IsTheMostOfAllChoices) {
 
 TEST(OffloadOptimum, IsNeverBelowAPolicy) {
   std::mt19937 random(2);
-  const auto manager = Implementations<OffloadTarget>::make_optimized();
+  const auto manager = offload_sides().make_optimized();
   std::uint64_t found = 0;
   for (int episode = 0; episode < 150; ++episode) {
     const Traffic traffic = random_traffic(random, 60, 16, 5);

@@ -14,21 +14,19 @@ namespace kvfence {
 namespace {
 
 using Keys = std::vector<std::uint32_t>;
-using offload::Command;
-using offload::Observation;
-using Managers = ReplaySides<OffloadTarget>;
 
 /// One run: turns requests into commands by what it sees.
 class Replay {
  public:
-  Replay(const offload::Config& config, Managers& managers)
-      : config_(config),
-        rules_(rules_of(*profile_from_text(config.profile))),
+  Replay(const Setup& setup, ReplaySides& managers)
+      : setup_(setup),
+        config_(setup.config().as<offload::Config>()),
+        rules_(rules_of(*profile_from_text(config_.profile))),
         managers_(managers) {}
 
   OffloadTierResult run(std::span<const OffloadRequest> requests,
                         const OffloadProgressCallback& progress) {
-    result_.divergence = managers_.start(config_);
+    result_.divergence = managers_.start(setup_);
     for (std::size_t index = 0; index < requests.size() && !result_.divergence; ++index) {
       serve(requests[index]);
       if (progress) progress(index + 1);
@@ -39,10 +37,14 @@ class Replay {
   }
 
  private:
+  const offload::Observation& seen() const {
+    return managers_.seen().numbers.as<offload::Observation>();
+  }
+
   /// Sends one command; false ends the replay.
-  bool send(const Command& command, bool want_state = false) {
+  bool send(offload::Command command, bool want_state = false) {
     ++result_.commands;
-    result_.divergence = managers_.step(command, want_state);
+    result_.divergence = managers_.step(Command(std::move(command)), want_state);
     if (result_.divergence) return false;
     const ErrorCode error = managers_.seen().error;
     return error == ErrorCode::kNone || refuse("error", "none", std::string(to_text(error)));
@@ -83,7 +85,7 @@ class Replay {
     if (rules_.lookup_by_key) {
       for (const std::uint32_t key : asked) {
         if (!send(offload::LookupKey{key})) return false;
-        const auto& result = managers_.seen().result;
+        const auto& result = seen().result;
         if (!result.has_value()) return refuse("result", "miss, pending or hit", "none");
         if (*result != LookupResult::kHit) break;
         ++num_found;
@@ -91,7 +93,7 @@ class Replay {
       return true;
     }
     if (!send(offload::Lookup{asked})) return false;
-    const auto& num_hits = managers_.seen().num_hits;
+    const auto& num_hits = seen().num_hits;
     if (!num_hits.has_value() || *num_hits > asked.size()) {
       return refuse("num_hits", "at most " + std::to_string(asked.size()),
                     num_hits.has_value() ? std::to_string(*num_hits) : "none");
@@ -104,7 +106,7 @@ class Replay {
   bool store(const Keys& request_keys, const Keys& keys) {
     if (keys.empty()) return true;
     if (!send(offload::PrepareStore{keys})) return false;
-    const Observation& seen = managers_.seen();
+    const offload::Observation& seen = this->seen();
     if (!seen.stored.has_value()) return refuse("stored", "true or false", "none");
     if (!*seen.stored) {
       ++result_.refused;
@@ -123,9 +125,10 @@ class Replay {
            (!config_.enable_events || send(offload::TakeEvents{}));
   }
 
+  const Setup& setup_;
   const offload::Config& config_;
   Rules rules_;
-  Managers& managers_;
+  ReplaySides& managers_;
   OffloadTierResult result_;
 };
 
@@ -179,9 +182,8 @@ std::optional<InputError> validate(const OffloadReplayOptions& options) {
                    "at most " + std::to_string(kCpuBlocksMax));
     }
     for (const std::string& policy : options.policies) {
-      if (auto wrong = OffloadTarget::validate(config_of(options, policy, cpu_blocks), {}, {})) {
-        return wrong;
-      }
+      const auto setup = OffloadTarget::prepare(config_of(options, policy, cpu_blocks), {}, {});
+      if (!setup) return setup.error();
     }
   }
   return std::nullopt;
@@ -189,12 +191,12 @@ std::optional<InputError> validate(const OffloadReplayOptions& options) {
 
 OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
                                       const offload::Config& config, std::uint32_t state_every,
-                                      Implementation<OffloadTarget>& expected,
-                                      Implementation<OffloadTarget>* actual,
+                                      Implementation& expected, Implementation* actual,
                                       const OffloadProgressCallback& progress) {
-  KVFENCE_CHECK(!OffloadTarget::validate(config, {}, {}), "a configuration that is not valid");
-  Managers managers(expected, actual, state_every);
-  OffloadTierResult result = Replay(config, managers).run(requests, progress);
+  const Setup setup = prepared(OffloadTarget::description(), Config(config));
+  ReplaySides managers(offload_checks(), expected, actual, state_every);
+  if (actual != nullptr) managers.keep_commands(SIZE_MAX);
+  OffloadTierResult result = Replay(setup, managers).run(requests, progress);
   if (result.divergence && actual != nullptr) result.scenario = managers.scenario();
   return result;
 }
@@ -223,8 +225,7 @@ const OffloadTierResult* OffloadReplayResult::diverged() const {
 
 OffloadReplayResult replay_offload_tiers(OffloadRequests traffic,
                                          const OffloadReplayOptions& options,
-                                         Implementation<OffloadTarget>& expected,
-                                         Implementation<OffloadTarget>* actual,
+                                         Implementation& expected, Implementation* actual,
                                          const OffloadProgressCallback& progress) {
   OffloadReplayResult result;
   result.traffic = std::move(traffic);

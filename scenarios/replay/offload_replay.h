@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "contract/core/implementation.h"
-#include "contract/offload/offload_target.h"
 #include "contract/core/scenario.h"
+#include "contract/offload/offload_target.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/offload_requests.h"
 
@@ -76,7 +76,7 @@ struct OffloadTierResult {
   std::optional<Divergence> divergence;
   /// All commands up to and including the one that diverged; present if and only if the divergence
   /// is and two sides ran.
-  std::optional<Scenario<OffloadTarget>> scenario;
+  std::optional<Scenario> scenario;
 };
 
 /// Called with the number of requests done; never to be slow.
@@ -91,8 +91,7 @@ using OffloadProgressCallback = std::function<void(std::size_t)>;
 /// Requires: a valid configuration.
 OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
                                       const offload::Config& config, std::uint32_t state_every,
-                                      Implementation<OffloadTarget>& expected,
-                                      Implementation<OffloadTarget>* actual,
+                                      Implementation& expected, Implementation* actual,
                                       const OffloadProgressCallback& progress = {});
 
 /// A capacity of the CPU tier, with what each policy found in it.
@@ -124,8 +123,7 @@ struct OffloadReplayResult {
 /// Requires: valid options.
 OffloadReplayResult replay_offload_tiers(OffloadRequests traffic,
                                          const OffloadReplayOptions& options,
-                                         Implementation<OffloadTarget>& expected,
-                                         Implementation<OffloadTarget>* actual,
+                                         Implementation& expected, Implementation* actual,
                                          const OffloadProgressCallback& progress = {});
 
 }  // namespace kvfence

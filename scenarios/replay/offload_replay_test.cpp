@@ -18,16 +18,12 @@
 #include "properties/core/lockstep.h"
 #include "properties/offload/checks.h"
 #include "properties/offload/driver.h"
-#include "scenarios/targets/implementations.h"
 #include "scenarios/replay/offload_optimum.h"
 #include "scenarios/replay/unlisted_offloading_manager.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
-
-using Managers = Implementations<OffloadTarget>;
-using Command = offload::Command;
-using Observation = offload::Observation;
 
 std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
   std::vector<MooncakeRequest> requests;
@@ -37,28 +33,27 @@ std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_
 
 OffloadRequests behind_gpu(const std::vector<MooncakeRequest>& requests,
                            const OffloadReplayOptions& options) {
-  const auto pool = Implementations<BlockPoolTarget>::make_optimized();
+  const auto pool = block_pool_sides().make_optimized();
   return behind_gpu_tier(requests, gpu_options_of(options), *pool);
 }
 
 /// Hands everything on, keeps the commands as text, and misbehaves where it is told to.
-class Spy final : public Implementation<OffloadTarget> {
+class Spy final : public Implementation {
  public:
   std::string name() const override { return "spy"; }
-  std::optional<ImplementationFailure> reset(const offload::Config& config) override {
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
     lines.clear();
-    return manager_->reset(config);
+    return manager_->reset(setup);
   }
-  std::optional<ImplementationFailure> submit(const Command& command, const offload::World& world,
-                                              Observe observe) override {
+  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                             Observe observe, Observation& observation) override {
     if (lines.size() == dies_at) return ImplementationFailure{"gone"};
     lines.push_back(print(to_line(command)));
-    return manager_->submit(command, world, observe);
-  }
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    auto failure = manager_->collect(observation);
+    auto failure = manager_->apply(command, world, observe, observation);
     if (lines.size() == refuses_at + 1) observation.error = ErrorCode::kNotReady;
-    if (lines.size() == boasts_at + 1) observation.num_hits.emplace() = 1'000;
+    if (lines.size() == boasts_at + 1) {
+      observation.numbers.as<offload::Observation>().num_hits.emplace() = 1'000;
+    }
     return failure;
   }
 
@@ -68,10 +63,10 @@ class Spy final : public Implementation<OffloadTarget> {
   std::size_t boasts_at = SIZE_MAX - 1;
 
  private:
-  std::unique_ptr<Implementation<OffloadTarget>> manager_ = Managers::make_reference();
+  std::unique_ptr<Implementation> manager_ = offload_sides().make_reference();
 };
 
-std::unique_ptr<Implementation<OffloadTarget>> make_unlisted() {
+std::unique_ptr<Implementation> make_unlisted() {
   using Manager = UnlistedOffloadingManager<optimized::OffloadingManager>;
   const auto make = [](const OffloadingManagerConfig& config) { return Manager(config); };
   return std::make_unique<OffloadDriver<Manager, decltype(make)>>("unlisted", make);
@@ -79,7 +74,7 @@ std::unique_ptr<Implementation<OffloadTarget>> make_unlisted() {
 
 OffloadTierResult alone(const std::vector<OffloadRequest>& requests,
                         const OffloadReplayOptions& options, std::uint32_t cpu_blocks,
-                        Implementation<OffloadTarget>& manager) {
+                        Implementation& manager) {
   return replay_offload_tier(requests, config_of(options, "lru", cpu_blocks), options.state_every,
                              manager, nullptr);
 }
@@ -186,7 +181,7 @@ TEST(OffloadReplay, FindsLeadingBlocksOnly) {
   // lies behind a gap.
   const std::vector<std::uint32_t> only_c = {3};
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {only_c, 0}, {kABC, 0}};
-  const auto manager = Managers::make_optimized();
+  const auto manager = offload_sides().make_optimized();
 
   const OffloadTierResult result = alone(requests, {}, 2, *manager);
 
@@ -197,7 +192,7 @@ TEST(OffloadReplay, FindsLeadingBlocksOnly) {
 
 TEST(OffloadReplay, CountsRefusedStores) {
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 0}, {kAB, 0}};
-  const auto manager = Managers::make_optimized();
+  const auto manager = offload_sides().make_optimized();
 
   const OffloadTierResult result = alone(requests, {}, 1, *manager);
 
@@ -208,7 +203,7 @@ TEST(OffloadReplay, CountsRefusedStores) {
 
 TEST(OffloadReplay, StoresBehindTheThresholdAlone) {
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kAB, 0}, {kAB, 0}};
-  const auto manager = Managers::make_optimized();
+  const auto manager = offload_sides().make_optimized();
   OffloadReplayOptions options;
   options.store_threshold = 3;
 
@@ -259,7 +254,7 @@ TEST(OffloadReplay, ReportsAManagerThatFails) {
 
 TEST(OffloadReplay, KeepsTheScenarioOfADivergence) {
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 0}, {kABC, 0}};
-  const auto reference = Managers::make_reference();
+  const auto reference = offload_sides().make_reference();
   Spy spy;
   spy.boasts_at = 6;
 
@@ -271,8 +266,8 @@ TEST(OffloadReplay, KeepsTheScenarioOfADivergence) {
   EXPECT_EQ(result.divergence->step, 6U);
   ASSERT_TRUE(result.scenario);
   EXPECT_EQ(result.scenario->steps.size(), 7U);
-  EXPECT_EQ(result.scenario->config.policy, "arc");
-  Lockstep<OffloadTarget> lockstep(*reference, spy);
+  EXPECT_EQ(result.scenario->config.as<offload::Config>().policy, "arc");
+  Lockstep lockstep(offload_checks(), *reference, spy);
   const std::optional<Divergence> again = run_scenario(lockstep, *result.scenario);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->step, 6U);
@@ -282,7 +277,7 @@ TEST(OffloadReplay, StopsBehindADivergenceOfASweep) {
   const auto requests = trace_of({{1, 2}, {1, 2}});
   OffloadReplayOptions options;
   options.cpu_blocks = {4, 8};
-  const auto reference = Managers::make_reference();
+  const auto reference = offload_sides().make_reference();
   Spy spy;
   spy.boasts_at = 1;
 
@@ -299,7 +294,7 @@ TEST(OffloadReplay, TellsItsProgress) {
   const auto requests = trace_of({{1}, {2}});
   OffloadReplayOptions options;
   options.cpu_blocks = {4, 8};
-  const auto manager = Managers::make_optimized();
+  const auto manager = offload_sides().make_optimized();
   std::vector<std::size_t> told;
 
   replay_offload_tiers(behind_gpu(requests, options), options, *manager, nullptr,
@@ -350,8 +345,8 @@ class ConversationExcerpt : public testing::Test {
 
   OffloadReplayResult in_lockstep(OffloadReplayOptions options) const {
     options.enable_events = true;
-    const auto reference = Managers::make_reference();
-    const auto optimized = Managers::make_optimized();
+    const auto reference = offload_sides().make_reference();
+    const auto optimized = offload_sides().make_optimized();
     OffloadReplayResult result =
         replay_offload_tiers(behind_gpu(requests_, options), options, *reference, optimized.get());
     if (result.diverged() != nullptr) ADD_FAILURE() << result.diverged()->divergence->message;
@@ -413,7 +408,7 @@ TEST_F(ConversationExcerpt, AgreesWithAThresholdAndTheOtherRelease) {
 TEST_F(ConversationExcerpt, HasTheSameFiguresWithoutItsLists) {
   OffloadReplayOptions options;
   options.cpu_blocks = {300, 1'000};
-  const auto listed = Managers::make_optimized();
+  const auto listed = offload_sides().make_optimized();
   const auto unlisted = make_unlisted();
 
   const OffloadRequests traffic = behind_gpu(requests_, options);
@@ -469,8 +464,8 @@ TEST(OffloadReplay, HasTheFiguresOfTheWholeTrace) {
   EXPECT_EQ(optimal_hits(traffic.requests, 10'000), 89'856U);
   // The reference scans, so that only a small tier takes seconds.
   options.cpu_blocks = {500};
-  const auto reference = Managers::make_reference();
-  const auto manager = Managers::make_optimized();
+  const auto reference = offload_sides().make_reference();
+  const auto manager = offload_sides().make_optimized();
   const OffloadReplayResult result =
       replay_offload_tiers(traffic, options, *reference, manager.get());
   ASSERT_EQ(result.diverged(), nullptr);

@@ -2,10 +2,10 @@
 
 /// What a GPU tier leaves of recorded traffic for the CPU tier behind it.
 ///
-/// The GPU tier is a block pool under the traffic of scenarios/replay/traffic_replay.h. It does not depend
-/// on the CPU tier: a block that was loaded is cached there like one that was computed. So what the
-/// CPU tier is asked for is the same whatever it keeps, and capacities and policies can be compared
-/// with each other and with an optimum.
+/// The GPU tier is a block pool under the traffic of scenarios/replay/traffic_replay.h. It does not
+/// depend on the CPU tier: a block that was loaded is cached there like one that was computed. So
+/// what the CPU tier is asked for is the same whatever it keeps, and capacities and policies can be
+/// compared with each other and with an optimum.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +47,7 @@ std::optional<InputError> find_repeated_id(std::span<const MooncakeRequest> requ
 /// Requires: valid options; no repeated id; a pool that grants what well-formed traffic asks for;
 /// the trace outlives the result.
 OffloadRequests behind_gpu_tier(std::span<const MooncakeRequest> requests,
-                                TrafficReplayOptions options, Implementation<BlockPoolTarget>& pool,
+                                TrafficReplayOptions options, Implementation& pool,
                                 const TrafficProgressCallback& progress = {});
 
 }  // namespace kvfence

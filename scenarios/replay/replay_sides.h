@@ -5,73 +5,47 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "contract/core/implementation.h"
 #include "contract/core/scenario.h"
+#include "properties/core/checks.h"
 #include "properties/core/divergence.h"
 #include "properties/core/lockstep.h"
 
 namespace kvfence {
 
-/// What becomes of a failure of an implementation that runs alone, in the last of its commands.
-template <class Target>
-std::optional<Divergence> alone_failed(const Implementation<Target>& implementation,
-                                       const std::optional<ImplementationFailure>& failure,
-                                       std::size_t num_commands) {
-  if (!failure) return std::nullopt;
-  return divergence_of(implementation, *failure, num_commands == 0 ? 0 : num_commands - 1);
-}
-
-template <class Target>
 class ReplaySides {
  public:
-  using Config = typename Target::Config;
-  using Command = typename Target::Command;
-  using Observation = typename Target::Observation;
-
-  /// actual: null if `expected` runs alone; then its state is never asked for.
+  /// actual: null if `expected` runs alone; then its state is never asked for, and of the checks
+  /// only the target counts.
   /// state_every: LockstepOptions.
-  ReplaySides(Implementation<Target>& expected, Implementation<Target>* actual,
-              std::uint32_t state_every)
-      : expected_(expected) {
-    if (actual == nullptr) return;
-    LockstepOptions options;
-    options.state_every = state_every;
-    lockstep_.emplace(expected, *actual, options);
-  }
+  ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,
+              std::uint32_t state_every);
 
-  std::optional<Divergence> start(const Config& config) {
-    scenario_.config = config;
-    if (lockstep_) return lockstep_->start(config);
-    world_ = Target::make_world(config);
-    return alone_failed(expected_, expected_.reset(config), num_commands_);
-  }
+  /// From now on the first `num_commands` commands are kept, to tell a divergence as a scenario.
+  void keep_commands(std::size_t num_commands) { num_kept_ = num_commands; }
 
-  std::optional<Divergence> step(const Command& command, bool want_state = false) {
-    ++num_commands_;
-    if (lockstep_) {
-      scenario_.steps.push_back({command, std::nullopt, {}});
-      return lockstep_->step(command, std::nullopt, want_state);
-    }
-    world_.apply(command);
-    auto failure = expected_.submit(command, world_, Observe::kNumbers);
-    if (!failure) failure = expected_.collect(seen_);
-    return alone_failed(expected_, failure, num_commands_);
-  }
+  std::optional<Divergence> start(const Setup& setup);
+  std::optional<Divergence> step(const Command& command, bool want_state = false);
+  std::optional<Divergence> finish();
 
-  /// What the expected side answered to the last command.
+  /// What the expected side answered to the last command; default numbers before the first one.
   const Observation& seen() const { return lockstep_ ? lockstep_->last_expected() : seen_; }
   std::size_t num_commands() const { return num_commands_; }
-  /// What two sides were given so far, to tell a divergence as a scenario.
-  const Scenario<Target>& scenario() const { return scenario_; }
+  /// What was kept.
+  const Scenario& scenario() const { return scenario_; }
 
  private:
-  Implementation<Target>& expected_;
-  std::optional<Lockstep<Target>> lockstep_;
-  typename Target::World world_;
+  std::optional<Divergence> alone_failed(const std::optional<ImplementationFailure>& failure) const;
+
+  Implementation& expected_;
+  std::optional<Lockstep> lockstep_;
+  std::unique_ptr<World> world_;  ///< of one that runs alone, as is what it showed last
   Observation seen_;
-  Scenario<Target> scenario_;
+  Scenario scenario_;
+  std::size_t num_kept_ = 0;
   std::size_t num_commands_ = 0;
 };
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "contract/core/check.h"
-#include "contract/scheduler/scheduler_target.h"
 #include "scenarios/replay/ratio.h"
 
 namespace kvfence {
@@ -108,7 +107,7 @@ class Replay {
       if (can_plan()) {
         plan();
         // A second step is planned before the first one is waited for.
-        if (can_plan()) continue;
+        if (is_over() || can_plan()) continue;
       }
       if (num_in_flight_ > 0) {
         finish_oldest_step();
@@ -500,6 +499,11 @@ std::uint32_t longest_of(std::span<const MooncakeRequest> requests) {
 
 Parsed<SchedulerConfig> config_of(const SchedulerReplayOptions& options,
                                   std::span<const MooncakeRequest> requests) {
+  return make_scheduler_config(target_config_of(options, requests));
+}
+
+scheduler::Config target_config_of(const SchedulerReplayOptions& options,
+                                   std::span<const MooncakeRequest> requests) {
   scheduler::Config config;
   config.num_gpu_blocks = options.gpu_blocks;
   config.enable_kv_cache_events = options.enable_kv_cache_events;
@@ -518,7 +522,7 @@ Parsed<SchedulerConfig> config_of(const SchedulerReplayOptions& options,
   config.draft_model = options.num_speculative_tokens > 0;
   config.async_scheduling = options.async_scheduling;
   config.max_concurrent_batches = options.async_scheduling ? 2 : 1;
-  return make_scheduler_config(config);
+  return config;
 }
 
 std::optional<InputError> validate(const SchedulerReplayOptions& options) {

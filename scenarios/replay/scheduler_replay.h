@@ -22,6 +22,7 @@
 
 #include "contract/core/line.h"
 #include "contract/scheduler/scheduler.h"
+#include "contract/scheduler/scheduler_target.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/replay/scheduler_side.h"
@@ -57,6 +58,10 @@ struct SchedulerReplayOptions {
 /// Errors: an unknown hash algorithm or profile; what check_config refuses.
 Parsed<SchedulerConfig> config_of(const SchedulerReplayOptions& options,
                                   std::span<const MooncakeRequest> requests);
+
+/// The same as it stands on a line of target `scheduler`.
+scheduler::Config target_config_of(const SchedulerReplayOptions& options,
+                                   std::span<const MooncakeRequest> requests);
 
 /// What is wrong with the options that config_of does not look at; nothing if a replay can run.
 std::optional<InputError> validate(const SchedulerReplayOptions& options);

@@ -19,6 +19,7 @@
 #include "optimized/scheduler/scheduler.h"
 #include "reference/scheduler/scheduler.h"
 #include "scenarios/replay/scheduler_lockstep.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
@@ -60,8 +61,8 @@ SchedulerReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
     ADD_FAILURE() << config.error().to_text();
     return {};
   }
-  SchedulersInLockstep sides(one<reference::Scheduler>(*config), one<optimized::Scheduler>(*config),
-                             1);
+  SchedulersInLockstep sides(scheduler_sides().make_reference(), scheduler_sides().make_optimized(),
+                             target_config_of(options, requests), 1);
   SchedulerReplayResult result = replay_traffic(requests, options, *config, sides);
   if (result.divergence) ADD_FAILURE() << result.divergence->message;
   return result;
@@ -377,7 +378,6 @@ class Spoilt final : public SchedulerSide {
     if (count) count(answer);
     return answer;
   }
-  void observe_state(SchedulerState& out) override { side_->observe_state(out); }
   const std::optional<Divergence>& divergence() const override { return side_->divergence(); }
 
   std::function<ErrorCode(ErrorCode)> add;

@@ -7,7 +7,6 @@
 
 #include "contract/core/check.h"
 #include "properties/pool/checks.h"
-#include "properties/core/lockstep.h"
 #include "scenarios/replay/ratio.h"
 #include "scenarios/replay/replay_sides.h"
 
@@ -15,93 +14,25 @@ namespace kvfence {
 namespace {
 
 using block_pool::CacheFullBlocks;
-using block_pool::Command;
 using block_pool::DeclareRequest;
 using block_pool::FreeBlocks;
 using block_pool::GetCachedBlock;
 using block_pool::GetNewBlocks;
-using block_pool::Observation;
 using block_pool::TakeEvents;
 using block_pool::Touch;
 
 constexpr std::uint32_t kBlockSize = 1;  ///< one symbol a block
 constexpr GroupId kGroup = 0;
 
-/// Where the commands of a replay go, and what is seen after each.
-class Pools {
- public:
-  virtual ~Pools() = default;
-  virtual std::optional<Divergence> start(const block_pool::Config& config) = 0;
-  virtual std::optional<Divergence> step(const Command& command, bool want_state) = 0;
-  virtual std::optional<Divergence> finish() = 0;
-  virtual const Observation& seen() const = 0;
-};
-
-class PoolsInLockstep final : public Pools {
- public:
-  PoolsInLockstep(Implementation<BlockPoolTarget>& expected,
-                  Implementation<BlockPoolTarget>& actual, std::uint32_t state_every)
-      : lockstep_(expected, actual, options_of(state_every)) {}
-
-  std::optional<Divergence> start(const block_pool::Config& config) override {
-    return lockstep_.start(config);
-  }
-  std::optional<Divergence> step(const Command& command, bool want_state) override {
-    return lockstep_.step(command, std::nullopt, want_state);
-  }
-  std::optional<Divergence> finish() override { return lockstep_.finish(); }
-  const Observation& seen() const override { return lockstep_.last_expected(); }
-
- private:
-  static LockstepOptions options_of(std::uint32_t state_every) {
-    LockstepOptions options;
-    options.state_every = state_every;
-    return options;
-  }
-
-  Lockstep<BlockPoolTarget> lockstep_;
-};
-
-/// One implementation alone. Keeps the first commands if a scenario to keep them in is given.
-class OnePool final : public Pools {
- public:
-  explicit OnePool(Implementation<BlockPoolTarget>& implementation,
-                   Scenario<BlockPoolTarget>* scenario = nullptr, std::size_t num_kept = 0)
-      : implementation_(implementation), scenario_(scenario), num_kept_(num_kept) {}
-
-  std::optional<Divergence> start(const block_pool::Config& config) override {
-    world_ = BlockPoolTarget::make_world(config);
-    if (scenario_ != nullptr) scenario_->config = config;
-    return alone_failed(implementation_, implementation_.reset(config), num_commands_);
-  }
-
-  std::optional<Divergence> step(const Command& command, bool) override {
-    if (scenario_ != nullptr && scenario_->steps.size() < num_kept_) {
-      scenario_->steps.push_back({command, std::nullopt, {}});
-    }
-    world_.apply(command);
-    auto failure = implementation_.submit(command, world_, Observe::kNumbers);
-    if (!failure) failure = implementation_.collect(seen_);
-    ++num_commands_;
-    return alone_failed(implementation_, failure, num_commands_);
-  }
-
-  std::optional<Divergence> finish() override { return std::nullopt; }
-  const Observation& seen() const override { return seen_; }
-
- private:
-  Implementation<BlockPoolTarget>& implementation_;
-  Scenario<BlockPoolTarget>* scenario_;
-  std::size_t num_kept_;
-  block_pool::World world_;
-  Observation seen_;
-  std::size_t num_commands_ = 0;
-};
+Setup setup_of(const TrafficReplayOptions& options) {
+  return prepared(BlockPoolTarget::description(), Config(config_of(options)));
+}
 
 /// One replay: turns requests into commands by what it sees.
 class Replay {
  public:
-  Replay(const TrafficReplayOptions& options, Pools& pools) : options_(options), pools_(pools) {
+  Replay(const TrafficReplayOptions& options, ReplaySides& pools)
+      : options_(options), pools_(pools) {
     counts_ = {options.gpu_blocks - 1, 0, 1};
     result_.peak_referenced = counts_.referenced;
   }
@@ -113,7 +44,7 @@ class Replay {
     const std::size_t num_requests = std::min(requests.size(), options_.requests_max);
     const std::size_t per_sample =
         num_requests / std::max<std::uint32_t>(options_.samples_max, 1) + 1;
-    result_.divergence = pools_.start(config_of(options_));
+    result_.divergence = pools_.start(setup_of(options_));
     for (std::size_t index = 0; index < num_requests && !is_over(); ++index) {
       const MooncakeRequest& request = requests[index];
       if (!admit("r" + std::to_string(index), request.hash_ids)) break;
@@ -133,17 +64,23 @@ class Replay {
     return result_.divergence.has_value() || result_.commands >= commands_max_;
   }
 
+  const block_pool::Observation& seen() const {
+    return pools_.seen().numbers.as<block_pool::Observation>();
+  }
+
+  bool send(block_pool::Command command) { return send(Command(std::move(command))); }
+
   /// Sends one command; false ends the replay.
   bool send(const Command& command, bool want_state = false) {
     if (is_over()) return false;
     const std::size_t step = result_.commands++;
     result_.divergence = pools_.step(command, want_state);
     if (result_.divergence) return false;
-    const Observation& seen = pools_.seen();
-    if (seen.error != ErrorCode::kNone) {
-      return refuse(step, "error", "none", std::string(to_text(seen.error)));
+    const ErrorCode error = pools_.seen().error;
+    if (error != ErrorCode::kNone) {
+      return refuse(step, "error", "none", std::string(to_text(error)));
     }
-    counts_ = {seen.num_empty, seen.num_cached, seen.num_referenced};
+    counts_ = {seen().num_empty, seen().num_cached, seen().num_referenced};
     result_.peak_referenced = std::max(result_.peak_referenced, counts_.referenced);
     return true;
   }
@@ -163,7 +100,7 @@ class Replay {
   }
 
   bool has_blocks(std::size_t num_blocks) {
-    const auto& blocks = pools_.seen().blocks;
+    const auto& blocks = seen().blocks;
     const std::size_t found = blocks.has_value() ? blocks->size() : 0;
     if (found == num_blocks) return true;
     return refuse(result_.commands - 1, "blocks", std::to_string(num_blocks) + " blocks",
@@ -204,7 +141,7 @@ class Replay {
     result_.hits += num_hits;
     FreeBlocks end;
     end.blocks.assign(blocks.rbegin(), blocks.rend());
-    running_.push_back(std::move(end));
+    running_.emplace_back(block_pool::Command(std::move(end)));
     return !options_.enable_kv_cache_events || send(TakeEvents{});
   }
 
@@ -214,17 +151,16 @@ class Replay {
     lookup.request = name;
     lookup.block_size = kBlockSize;
     lookup.groups = {kGroup};
-    Command command = std::move(lookup);
+    Command command{block_pool::Command(std::move(lookup))};
     for (std::size_t index = 0; index < num_blocks; ++index) {
-      std::get<GetCachedBlock>(command).index = static_cast<std::uint32_t>(index);
+      std::get<GetCachedBlock>(command.as<block_pool::Command>()).index =
+          static_cast<std::uint32_t>(index);
       if (!send(command)) return false;
-      const Observation& seen = pools_.seen();
-      if (!seen.hit.has_value()) {
-        return refuse(result_.commands - 1, "hit", "true or false", "none");
-      }
-      if (!*seen.hit) return true;
+      const auto& hit = seen().hit;
+      if (!hit.has_value()) return refuse(result_.commands - 1, "hit", "true or false", "none");
+      if (!*hit) return true;
       if (!has_blocks(1)) return false;
-      blocks.push_back(seen.blocks->front());
+      blocks.push_back(seen().blocks->front());
     }
     return true;
   }
@@ -237,7 +173,7 @@ class Replay {
     const std::uint32_t num_cached = counts_.cached;
     if (!send(GetNewBlocks{num_new}) || !has_blocks(num_new)) return false;
     result_.evictions += num_cached - std::min(counts_.cached, num_cached);
-    const std::vector<BlockId>& new_blocks = *pools_.seen().blocks;
+    const std::vector<BlockId>& new_blocks = *seen().blocks;
     blocks.insert(blocks.end(), new_blocks.begin(), new_blocks.end());
     return true;
   }
@@ -254,7 +190,7 @@ class Replay {
   }
 
   const TrafficReplayOptions& options_;
-  Pools& pools_;
+  ReplaySides& pools_;
   std::size_t commands_max_ = SIZE_MAX;
   std::deque<Command> running_;  ///< what ends each running request, oldest first
   BlockCounts counts_;           ///< after the last command
@@ -281,7 +217,9 @@ std::optional<InputError> validate(const TrafficReplayOptions& options) {
   };
   if (options.concurrency == 0) return at_least_one("concurrency");
   if (options.state_every == 0) return at_least_one("state_every");
-  return BlockPoolTarget::validate(config_of(options), {}, {});
+  const auto setup = BlockPoolTarget::prepare(config_of(options), {}, {});
+  if (!setup) return setup.error();
+  return std::nullopt;
 }
 
 double TrafficSample::hit_rate() const { return ratio(hits, blocks); }
@@ -289,23 +227,18 @@ double TrafficSample::hit_rate() const { return ratio(hits, blocks); }
 double TrafficReplayResult::hit_rate() const { return ratio(hits, blocks); }
 
 TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
-                                   const TrafficReplayOptions& options,
-                                   Implementation<BlockPoolTarget>& expected,
-                                   Implementation<BlockPoolTarget>* actual,
+                                   const TrafficReplayOptions& options, Implementation& expected,
+                                   Implementation* actual,
                                    const TrafficProgressCallback& progress) {
   KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
-  const auto run = [&](Pools&& pools, std::size_t commands_max,
-                       const TrafficProgressCallback& callback) {
-    return Replay(options, pools).run(requests, commands_max, callback);
-  };
-  TrafficReplayResult result =
-      actual != nullptr
-          ? run(PoolsInLockstep(expected, *actual, options.state_every), SIZE_MAX, progress)
-          : run(OnePool(expected), SIZE_MAX, progress);
+  ReplaySides pools(block_pool_checks(), expected, actual, options.state_every);
+  TrafficReplayResult result = Replay(options, pools).run(requests, SIZE_MAX, progress);
   if (result.divergence) {
     const std::size_t num_commands = std::min(result.divergence->step + 1, result.commands);
-    Scenario<BlockPoolTarget>& scenario = result.scenario.emplace();
-    run(OnePool(expected, &scenario, num_commands), num_commands, {});
+    ReplaySides again(block_pool_checks(), expected, nullptr, options.state_every);
+    again.keep_commands(num_commands);
+    Replay(options, again).run(requests, num_commands, {});
+    result.scenario = again.scenario();
   }
   return result;
 }
@@ -313,8 +246,7 @@ TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
 std::vector<HitRatePoint> hit_rate_curve(std::span<const MooncakeRequest> requests,
                                          std::span<const std::uint32_t> sizes,
                                          const TrafficReplayOptions& options,
-                                         Implementation<BlockPoolTarget>& expected,
-                                         Implementation<BlockPoolTarget>* actual,
+                                         Implementation& expected, Implementation* actual,
                                          const TrafficProgressCallback& progress) {
   std::vector<HitRatePoint> points;
   TrafficProgress total;

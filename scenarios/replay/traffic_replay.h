@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
-#include "contract/pool/block_pool_target.h"
 #include "contract/core/implementation.h"
 #include "contract/core/scenario.h"
+#include "contract/pool/block_pool_target.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 
@@ -87,7 +87,7 @@ struct TrafficReplayResult {
   std::optional<Divergence> divergence;
   /// All commands up to and including the one that diverged; present if and only if the divergence
   /// is.
-  std::optional<Scenario<BlockPoolTarget>> scenario;
+  std::optional<Scenario> scenario;
 
   double hit_rate() const;
 };
@@ -102,9 +102,8 @@ struct TrafficReplayResult {
 /// Cost:     no history is kept: after a divergence the commands are made again by a second replay
 ///           through `expected` alone.
 TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
-                                   const TrafficReplayOptions& options,
-                                   Implementation<BlockPoolTarget>& expected,
-                                   Implementation<BlockPoolTarget>* actual,
+                                   const TrafficReplayOptions& options, Implementation& expected,
+                                   Implementation* actual,
                                    const TrafficProgressCallback& progress = {});
 
 struct HitRatePoint {
@@ -119,8 +118,7 @@ struct HitRatePoint {
 std::vector<HitRatePoint> hit_rate_curve(std::span<const MooncakeRequest> requests,
                                          std::span<const std::uint32_t> sizes,
                                          const TrafficReplayOptions& options,
-                                         Implementation<BlockPoolTarget>& expected,
-                                         Implementation<BlockPoolTarget>* actual,
+                                         Implementation& expected, Implementation* actual,
                                          const TrafficProgressCallback& progress = {});
 
 }  // namespace kvfence

@@ -14,14 +14,12 @@
 #include <variant>
 #include <vector>
 
-#include "properties/pool/checks.h"
 #include "properties/core/lockstep.h"
-#include "scenarios/targets/implementations.h"
+#include "properties/pool/checks.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
-
-using BlockPools = Implementations<BlockPoolTarget>;
 
 std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
   std::vector<MooncakeRequest> requests;
@@ -43,8 +41,8 @@ TrafficReplayOptions tiny(std::uint32_t gpu_blocks, std::uint32_t concurrency) {
 /// Through reference and optimized; the test fails where they part.
 TrafficReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
                                 const TrafficReplayOptions& options) {
-  const auto reference = BlockPools::make_reference();
-  const auto optimized = BlockPools::make_optimized();
+  const auto reference = block_pool_sides().make_reference();
+  const auto optimized = block_pool_sides().make_optimized();
   TrafficReplayResult result = replay_traffic(requests, options, *reference, optimized.get());
   if (result.divergence) ADD_FAILURE() << result.divergence->message;
   EXPECT_EQ(result.scenario.has_value(), result.divergence.has_value());
@@ -53,32 +51,30 @@ TrafficReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
 
 TrafficReplayResult optimized_alone(const std::vector<MooncakeRequest>& requests,
                                     const TrafficReplayOptions& options) {
-  const auto optimized = BlockPools::make_optimized();
+  const auto optimized = block_pool_sides().make_optimized();
   return replay_traffic(requests, options, *optimized, nullptr);
 }
 
 /// Passes everything on and keeps what went through; may be told to misbehave at a command.
-class Spy final : public Implementation<BlockPoolTarget> {
+class Spy final : public Implementation {
  public:
-  explicit Spy(std::unique_ptr<Implementation<BlockPoolTarget>> implementation)
+  explicit Spy(std::unique_ptr<Implementation> implementation)
       : implementation_(std::move(implementation)) {}
 
   std::string name() const override { return "spy"; }
-  std::optional<ImplementationFailure> reset(const Config& config) override {
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
     commands.clear();
-    return implementation_->reset(config);
+    return implementation_->reset(setup);
   }
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
+  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                             Observe observe, Observation& observation) override {
     if (commands.size() == dies_at) return ImplementationFailure{"gone"};
     commands.push_back(command);
-    return implementation_->submit(command, world, observe);
-  }
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    auto failure = implementation_->collect(observation);
+    auto failure = implementation_->apply(command, world, observe, observation);
     if (commands.size() == refuses_at + 1) observation.error = ErrorCode::kNoFreeBlocks;
-    if (!observation.events.has_value()) return failure;
-    for (const KVCacheEvent& event : *observation.events) {
+    const auto& events = observation.numbers.as<block_pool::Observation>().events;
+    if (!events.has_value()) return failure;
+    for (const KVCacheEvent& event : *events) {
       num_removed += std::holds_alternative<BlockRemoved>(event) ? 1 : 0;
     }
     return failure;
@@ -88,7 +84,7 @@ class Spy final : public Implementation<BlockPoolTarget> {
   std::vector<Alternative> all() const {
     std::vector<Alternative> found;
     for (const Command& command : commands) {
-      if (const auto* alternative = std::get_if<Alternative>(&command)) {
+      if (const auto* alternative = std::get_if<Alternative>(&command.as<block_pool::Command>())) {
         found.push_back(*alternative);
       }
     }
@@ -101,7 +97,7 @@ class Spy final : public Implementation<BlockPoolTarget> {
   std::size_t refuses_at = SIZE_MAX - 1;
 
  private:
-  std::unique_ptr<Implementation<BlockPoolTarget>> implementation_;
+  std::unique_ptr<Implementation> implementation_;
 };
 
 TEST(TrafficReplay, CountsHitsAndEvictionsByHand) {
@@ -138,12 +134,12 @@ TEST(TrafficReplay, SamplesTheThreeNumbersAfterEachRequest) {
 
 TEST(TrafficReplay, SendsTheCommandsOfAPrefixCache) {
   const auto requests = trace_of({{1, 2}, {1, 3}});
-  Spy spy(BlockPools::make_reference());
+  Spy spy(block_pool_sides().make_reference());
 
   replay_traffic(requests, tiny(9, 2), spy, nullptr);
 
   std::vector<std::string> lines;
-  for (const block_pool::Command& command : spy.commands) lines.push_back(print(to_line(command)));
+  for (const Command& command : spy.commands) lines.push_back(print(to_line(command)));
   const std::vector<std::string> expected = {
       "request id=r0 tokens=[1 2]",
       "get_cached_block request=r0 index=0 block_size=1 groups=[0]",
@@ -165,7 +161,7 @@ TEST(TrafficReplay, SendsTheCommandsOfAPrefixCache) {
 
 TEST(TrafficReplay, TakesNothingNewForAFullHit) {
   const auto requests = trace_of({{1, 2}, {1, 2}});
-  Spy spy(BlockPools::make_reference());
+  Spy spy(block_pool_sides().make_reference());
 
   const TrafficReplayResult result = replay_traffic(requests, tiny(9, 1), spy, nullptr);
 
@@ -246,7 +242,7 @@ TEST(TrafficReplay, BoundsTheSamplesAndTakesTheLast) {
 }
 
 TEST(TrafficReplay, TellsItsProgress) {
-  const auto optimized = BlockPools::make_optimized();
+  const auto optimized = block_pool_sides().make_optimized();
   std::vector<TrafficProgress> told;
 
   replay_traffic(trace_of({{1}, {2}}), tiny(9, 1), *optimized, nullptr,
@@ -264,7 +260,7 @@ TEST(TrafficReplay, CountsAnEvictionForEachBlockRemoved) {
       trace_of({{1, 2, 3}, {1, 4, 5}, {6, 7, 8, 9}, {1, 2, 3}, {6, 7}, {1, 4, 5, 10}});
   TrafficReplayOptions options = tiny(6, 2);
   options.enable_kv_cache_events = true;
-  Spy spy(BlockPools::make_reference());
+  Spy spy(block_pool_sides().make_reference());
 
   const TrafficReplayResult result = replay_traffic(requests, options, spy, nullptr);
 
@@ -275,8 +271,8 @@ TEST(TrafficReplay, CountsAnEvictionForEachBlockRemoved) {
 
 TEST(TrafficReplay, KeepsTheScenarioOfADivergence) {
   const auto requests = trace_of({{1, 2, 3}, {9}, {1, 2, 3}, {4}, {5}});
-  const auto reference = BlockPools::make_reference();
-  const auto planted = BlockPools::make_planted("free_reverses_list");
+  const auto reference = block_pool_sides().make_reference();
+  const auto planted = block_pool_sides().make_planted("free_reverses_list");
   ASSERT_TRUE(planted);
 
   const TrafficReplayResult result =
@@ -285,17 +281,17 @@ TEST(TrafficReplay, KeepsTheScenarioOfADivergence) {
   ASSERT_TRUE(result.divergence);
   ASSERT_TRUE(result.scenario);
   EXPECT_EQ(result.scenario->steps.size(), result.divergence->step + 1);
-  EXPECT_TRUE(
-      std::holds_alternative<block_pool::FreeBlocks>(result.scenario->steps.back().command));
-  EXPECT_EQ(result.scenario->config, config_of(tiny(4, 1)));
-  Lockstep<BlockPoolTarget> lockstep(*reference, *planted);
+  EXPECT_TRUE(std::holds_alternative<block_pool::FreeBlocks>(
+      result.scenario->steps.back().command.as<block_pool::Command>()));
+  EXPECT_EQ(result.scenario->config.as<block_pool::Config>(), config_of(tiny(4, 1)));
+  Lockstep lockstep(block_pool_checks(), *reference, *planted);
   const std::optional<Divergence> again = run_scenario(lockstep, *result.scenario);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->step, result.divergence->step);
 }
 
 TEST(TrafficReplay, ReportsAnImplementationThatRefusesWellFormedTraffic) {
-  Spy spy(BlockPools::make_reference());
+  Spy spy(block_pool_sides().make_reference());
   spy.refuses_at = 2;
 
   const TrafficReplayResult result = replay_traffic(trace_of({{1}, {2}}), tiny(4, 1), spy, nullptr);
@@ -309,7 +305,7 @@ TEST(TrafficReplay, ReportsAnImplementationThatRefusesWellFormedTraffic) {
 }
 
 TEST(TrafficReplay, ReportsAnImplementationThatFails) {
-  Spy spy(BlockPools::make_reference());
+  Spy spy(block_pool_sides().make_reference());
   spy.dies_at = 1;
 
   const TrafficReplayResult result = replay_traffic(trace_of({{1}}), tiny(4, 1), spy, nullptr);
@@ -338,8 +334,8 @@ TEST(TrafficReplay, ValidatesItsOptions) {
 
 TEST(HitRateCurve, RisesWithThePool) {
   const auto requests = trace_of({{1, 2, 3}, {4, 5, 6}, {1, 2, 3}, {4, 5, 6}});
-  const auto reference = BlockPools::make_reference();
-  const auto optimized = BlockPools::make_optimized();
+  const auto reference = block_pool_sides().make_reference();
+  const auto optimized = block_pool_sides().make_optimized();
   const std::vector<std::uint32_t> sizes = {4, 6, 9};
   std::vector<TrafficProgress> told;
 
@@ -359,8 +355,8 @@ TEST(HitRateCurve, RisesWithThePool) {
 
 TEST(HitRateCurve, StopsBehindADivergence) {
   const auto requests = trace_of({{1, 2, 3}, {4, 5, 6}});
-  const auto reference = BlockPools::make_reference();
-  const auto planted = BlockPools::make_planted("free_reverses_list");
+  const auto reference = block_pool_sides().make_reference();
+  const auto planted = block_pool_sides().make_planted("free_reverses_list");
   const std::vector<std::uint32_t> sizes = {4, 6, 9};
 
   const auto curve = hit_rate_curve(requests, sizes, tiny(1, 1), *reference, planted.get());

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "properties/core/xml_text.h"
+#include "scenarios/replay/svg_writer.h"
 #include "scenarios/story/device_story.h"
 #include "scenarios/story/explain_picture.h"
-#include "scenarios/replay/svg_writer.h"
 
 namespace kvfence {
 namespace {

@@ -13,9 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
+#include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
-#include "properties/engine/checks.h"
+#include "scenarios/story/observed_member.h"
 #include "scenarios/story/story_of_commands.h"
 #include "scenarios/story/story_recorder.h"
 #include "scenarios/story/told_engine.h"
@@ -25,7 +25,7 @@ namespace {
 
 /// Of a step: what it asks of the layers below and gets from them. What the scheduler decides is
 /// told with the pool.
-bool is_told(std::string_view name, std::string_view text) {
+bool engine_reports(std::string_view name, std::string_view text) {
   constexpr std::array<std::string_view, 11> kTold = {
       "error",   "preempted", "requests_to_flush", "jobs_to_flush",    "advanced",      "ended",
       "success", "outputs",   "invalid_blocks",    "finished_recving", "completed_jobs"};
@@ -160,37 +160,41 @@ StoryTransfer transfer_of(const engine::Transfer& transfer, std::uint32_t block_
 
 class EngineTeller {
  public:
-  EngineTeller(const Scenario<EngineTarget>& scenario, const EngineSetup& setup, DeviceStory& story)
+  EngineTeller(std::uint32_t max_model_len, const EngineSetup& setup, DeviceStory& story)
       : block_size_factor_(setup.device.block_size_factor),
         story_(story),
-        tokens_(setup.windows, scenario.config.max_model_len) {}
+        tokens_(setup.windows, max_model_len) {}
 
   void watch(cuda::PlantedEngineOnVirtualDevice& device) {
     const auto rank = static_cast<std::uint32_t>(recorders_.size());
     recorders_.push_back(std::make_unique<StoryRecorder>(device, rank, story_));
   }
 
-  std::string take_in(const engine::Command& command, const engine::Observation& observation) {
+  std::string take_in(const engine::Command& command, const Observation& observation) {
     const std::size_t num_operations = story_.operations.size();
     // The ranks do nothing to each other: what each did in a command is told in a piece.
     for (const auto& recorder : recorders_) recorder->take_in();
-    if (observation.error != ErrorCode::kNone) return answer_of(observation, is_told);
+    if (observation.error != ErrorCode::kNone) return answer_of(observation, engine_reports);
     if (const auto* added = std::get_if<engine::AddRequest>(&command)) tokens_.add(*added);
-    if (std::holds_alternative<engine::Schedule>(command)) planned_.push_back(observation);
+    if (std::holds_alternative<engine::Schedule>(command)) {
+      planned_.push_back(requests_of(observation));
+    }
     if (std::holds_alternative<engine::Execute>(command)) name_forwards(num_operations);
     // A drain goes through the steps that are left.
     if (std::holds_alternative<engine::Drain>(command)) planned_.clear();
-    if (observation.submitted.has_value()) {
-      for (const engine::Transfer& transfer : *observation.submitted) {
+    const auto* const submitted =
+        find_observed<std::vector<engine::Transfer>>(observation, "submitted");
+    if (submitted) {
+      for (const engine::Transfer& transfer : *submitted) {
         recorders_[transfer.rank]->take_in(transfer_of(transfer, block_size_factor_));
       }
     }
-    if (observation.outputs.has_value()) {
-      story_.commands.back().wrong_tokens = tokens_.wrong_in(*observation.outputs);
-    }
-    show(*observation.gpu_kv, true);
-    show(*observation.cpu_kv, false);
-    return answer_of(observation, is_told);
+    const auto* const outputs =
+        find_observed<std::vector<scheduler::RequestOutput>>(observation, "outputs");
+    if (outputs) story_.commands.back().wrong_tokens = tokens_.wrong_in(*outputs);
+    show(observed<engine::KVPages>(observation, "gpu_kv"), true);
+    show(observed<engine::KVPages>(observation, "cpu_kv"), false);
+    return answer_of(observation, engine_reports);
   }
 
   void finish() {
@@ -198,18 +202,24 @@ class EngineTeller {
   }
 
  private:
+  /// "A, B": whose step it is.
+  static std::string requests_of(const Observation& observation) {
+    std::string requests;
+    for (const auto& entry :
+         observed<std::vector<scheduler::ScheduledRequest>>(observation, "scheduled")) {
+      requests += (requests.empty() ? "" : ", ") + entry.request;
+    }
+    return requests;
+  }
+
   /// Whose step the forwards are that were enqueued since.
   void name_forwards(std::size_t first_operation) {
     if (planned_.empty()) return;
-    std::string requests;
-    for (const scheduler::ScheduledRequest& entry : *planned_.front().scheduled) {
-      requests += (requests.empty() ? "" : ", ") + entry.request;
-    }
-    planned_.pop_front();
     for (std::size_t at = first_operation; at < story_.operations.size(); ++at) {
       StoryOperation& operation = story_.operations[at];
-      if (operation.lane.stream == StoryStream::kCompute) operation.requests = requests;
+      if (operation.lane.stream == StoryStream::kCompute) operation.requests = planned_.front();
     }
+    planned_.pop_front();
   }
 
   void show(const engine::KVPages& pages, bool is_gpu) {
@@ -223,34 +233,33 @@ class EngineTeller {
   DeviceStory& story_;
   Tokens tokens_;
   std::vector<std::unique_ptr<StoryRecorder>> recorders_;  ///< by rank
-  std::deque<engine::Observation> planned_;                ///< steps that are not executed
+  std::deque<std::string> planned_;  ///< whose the steps are that are not executed
 };
 
 }  // namespace
 
-DeviceStory tell_engine(const Scenario<EngineTarget>& scenario, const std::string& planted_bug) {
-  engine::Config config = scenario.config;
+DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug) {
+  auto config = scenario.config.as<engine::Config>();
   config.tokens_only = false;
-  const Parsed<EngineSetup> setup = make_engine_setup(config);
-  KVFENCE_CHECK(setup, "a story for a configuration that was not validated");
+  const Setup setup = prepared(*scenario.target, Config(config));
   DeviceStory story{.subject = "engine",
                     .content_example = "A:0..1",
                     .content_meaning = "the KV of A's tokens 0 and 1",
                     .num_ranks = config.world_size,
                     .file = scenario.file,
                     .comments = scenario.comments,
-                    .config = print(config_line<EngineTarget>(scenario.config)),
+                    .config = print(config_line(scenario.config)),
                     .planted_bug = planted_bug};
-  EngineTeller teller(scenario, *setup, story);  // outlives the devices
+  // Outlives the devices.
+  EngineTeller teller(config.max_model_len, setup.as<EngineSetup>(), story);
   const auto told = make_told_engine(
       planted_bug, [&](cuda::PlantedEngineOnVirtualDevice& device) { teller.watch(device); });
-  tell_commands<EngineTarget>(
-      scenario, config, *told, story,
-      [&](const engine::Command& command, const engine::Observation& observation) {
-        return teller.take_in(command, observation);
-      });
+  tell_commands(scenario, setup, *told, story,
+                [&](const Command& command, const Observation& observation) {
+                  return teller.take_in(command.as<engine::Command>(), observation);
+                });
   teller.finish();
-  story.difference = difference_of<EngineTarget>(scenario, planted_bug);
+  story.difference = difference_of(engine_sides(), scenario, planted_bug);
   return story;
 }
 

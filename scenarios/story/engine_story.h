@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "contract/engine/engine_target.h"
 #include "contract/core/scenario.h"
 #include "scenarios/story/device_story.h"
 
@@ -15,6 +14,6 @@ namespace kvfence {
 /// answer. A page's content names the tokens whose KV it holds: "A:0..1 B:2". Requires: a valid
 /// configuration; `planted_bug` empty, or one that the target has.
 /// Cost: linear in commands and accesses, each times the pages; quadratic in a request's tokens.
-DeviceStory tell_engine(const Scenario<EngineTarget>& scenario, const std::string& planted_bug);
+DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug);
 
 }  // namespace kvfence

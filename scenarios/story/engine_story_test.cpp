@@ -11,20 +11,20 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/engine/checks.h"
-#include "scenarios/targets/implementations.h"
+#include "contract/engine/engine_target.h"
 #include "scenarios/story/story_of_commands.h"
 #include "scenarios/story/story_test_rig.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-std::vector<RaceFile<EngineTarget>> engine_race_files() {
-  return race_files<EngineTarget>(KVFENCE_ENGINE_RACES_DIR);
+std::vector<RaceFile> engine_race_files() {
+  return race_files(EngineTarget::description(), KVFENCE_ENGINE_RACES_DIR);
 }
 
 DeviceStory story_of(const std::string& name) {
-  for (const RaceFile<EngineTarget>& file : engine_race_files()) {
+  for (const RaceFile& file : engine_race_files()) {
     if (file.name == name) return tell_engine(file.scenario, file.planted_bug);
   }
   ADD_FAILURE() << "no scenario " << name;
@@ -138,10 +138,10 @@ TEST(EngineStory, TellsEveryRank) {
 }
 
 TEST(EngineStory, EachRaceEndsWithAWrongTokenWithItsBugAndNotWithout) {
-  const std::vector<RaceFile<EngineTarget>> files = engine_race_files();
+  const std::vector<RaceFile> files = engine_race_files();
   EXPECT_GE(files.size(), 12U);
   std::size_t num_with_races = 0;
-  for (const RaceFile<EngineTarget>& file : files) {
+  for (const RaceFile& file : files) {
     const DeviceStory clean = tell_engine(file.scenario, "");
     EXPECT_TRUE(clean.races.empty() && clean.misuses.empty() && !clean.difference) << file.name;
     EXPECT_TRUE(wrong_tokens_of(clean).empty()) << file.name;
@@ -158,28 +158,28 @@ TEST(EngineStory, EachRaceEndsWithAWrongTokenWithItsBugAndNotWithout) {
 }
 
 /// What an engine with its bug answers to each command.
-std::vector<std::string> answers_of(const RaceFile<EngineTarget>& file, bool tokens_only) {
-  engine::Config config = file.scenario.config;
+std::vector<std::string> answers_of(const RaceFile& file, bool tokens_only) {
+  auto config = file.scenario.config.as<engine::Config>();
   config.tokens_only = tokens_only;
-  const auto told = Implementations<EngineTarget>::make_planted(file.planted_bug);
+  const auto told = engine_sides().make_planted(file.planted_bug);
   DeviceStory story;
-  tell_commands<EngineTarget>(file.scenario, config, *told, story,
-                              [](const auto&, const engine::Observation& observation) {
-                                return answer_of(observation, [](auto, auto) { return true; });
-                              });
+  tell_commands(file.scenario, prepared(EngineTarget::description(), Config(config)), *told, story,
+                [](const Command&, const Observation& observation) {
+                  return answer_of(observation, [](auto, auto) { return true; });
+                });
   std::vector<std::string> answers;
   for (const StoryCommand& command : story.commands) answers.push_back(command.answer);
   return answers;
 }
 
 TEST(EngineStory, LookingForRacesChangesNoAnswer) {
-  for (const RaceFile<EngineTarget>& file : engine_race_files()) {
+  for (const RaceFile& file : engine_race_files()) {
     EXPECT_EQ(answers_of(file, true), answers_of(file, false)) << file.name;
   }
 }
 
 TEST(EngineStory, PagesAreWellFormedAndFlowsJoinTheRacingSlices) {
-  for (const RaceFile<EngineTarget>& file : engine_race_files()) {
+  for (const RaceFile& file : engine_race_files()) {
     for (const std::string& bug : {std::string(), file.planted_bug}) {
       const DeviceStory story = tell_engine(file.scenario, bug);
       EXPECT_EQ(page_fault(story), "") << file.name << " " << bug;

@@ -1,9 +1,20 @@
 #pragma once
 
-/// What the pictures of explain.cpp have in common: a scene, and text of a fixed width.
+/// How a target's observations are drawn in explain.cpp: a scene, and pictures that show one a row.
+/// Pictures read the members that they draw by name (scenarios/story/observed_member.h), so one
+/// serves every target that has these members.
 
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/core/observation.h"
+#include "contract/core/target.h"
 
 namespace kvfence {
 
@@ -23,23 +34,63 @@ inline std::string shortened(std::string text, std::size_t width) {
 }
 
 /// A command and what was seen behind it.
-template <class Observation>
 struct Scene {
   std::size_t step = 0;
   std::string command;
   Observation expected;
   Observation actual;
 };
+using Scenes = std::vector<Scene>;
 
 /// One change in the life of a block, as both pictures tell it; `other` is what the other side
 /// shows, empty if it shows the same.
-template <class Observation>
-std::string history_line(const Scene<Observation>& scene, const std::string& before,
-                         const std::string& now, std::size_t width, const std::string& other) {
+inline std::string history_line(const Scene& scene, const std::string& before,
+                                const std::string& now, std::size_t width,
+                                const std::string& other) {
   std::string line = "  step " + padded(std::to_string(scene.step), 4) + padded(before, width) +
                      "-> " + padded(now, width);
   if (!other.empty()) line += "(" + other + " on the other side) ";
   return line + " " + scene.command + "\n";
 }
+
+/// Marks that say in words what differs.
+std::string different(std::initializer_list<std::pair<bool, std::string_view>> differs_and_names);
+
+class ScenePicture {
+ public:
+  virtual ~ScenePicture() = default;
+
+  /// Whether the observation holds what a row shows.
+  virtual bool has_state(const Observation& observation) const = 0;
+
+  virtual std::string legend() const = 0;
+  virtual std::string heading() const = 0;
+  /// Requires: has_state(observation)
+  virtual std::string row(const Observation& observation) const = 0;
+  /// Further lines about a scene, given the one before it, if any.
+  virtual std::vector<std::string> more_of(const Scene& scene, const Scene* before) const;
+
+  /// What differs between the two rows. Requires: both have the state.
+  virtual std::string marks(const Observation& expected, const Observation& actual) const = 0;
+  /// The life of what the two sides show differently at the end. Requires: a scene.
+  virtual std::string histories(const Scenes& scenes) const;
+};
+
+/// A pool, with free_queue, ref_cnts and keys: its blocks in columns, and the free queue. `prefix`
+/// stands before these names in observations.
+std::unique_ptr<ScenePicture> make_pool_picture(std::uint32_t num_blocks, const Scenes& scenes,
+                                                std::string prefix = "");
+/// A pair of engines: the blocks of both pools, the producer's first.
+std::unique_ptr<ScenePicture> make_pair_picture(const Config& config, const Scenes& scenes);
+/// A MultiConnector, with chosen, extra and ranks: who is chosen, and all halves' extra saves.
+std::unique_ptr<ScenePicture> make_choices_picture();
+/// A copy worker, with gpu_pages and cpu_pages: what each page on either side holds.
+std::unique_ptr<ScenePicture> make_pages_picture();
+/// A cache policy, with t1, t2, b1 and b2: its lists, oldest first.
+std::unique_ptr<ScenePicture> make_lists_picture(const Config& config);
+
+/// The one that can draw the target's observations.
+std::unique_ptr<ScenePicture> make_picture(const Target& target, const Config& config,
+                                           const Scenes& scenes);
 
 }  // namespace kvfence

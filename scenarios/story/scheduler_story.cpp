@@ -6,18 +6,28 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/line.h"
+#include "contract/scheduler/scheduler_target.h"
+#include "scenarios/story/observed_member.h"
 
 namespace kvfence {
 namespace {
 
-using scheduler::Observation;
+using Names = std::vector<std::string>;
+
+/// A list of the observation, or an empty one.
+template <class T>
+const std::vector<T>& list_of(const Observation& observation, std::string_view name) {
+  static const std::vector<T> kEmpty;
+  const auto* const list = find_observed<std::vector<T>>(observation, name);
+  return list ? *list : kEmpty;
+}
 
 void append(std::string& text, std::string_view separator, std::string_view part) {
   if (!text.empty()) text += separator;
   text += part;
 }
 
-std::string joined(const std::vector<std::string>& names) {
+std::string joined(const Names& names) {
   std::string text;
   for (const std::string& name : names) append(text, " ", name);
   return text;
@@ -37,23 +47,21 @@ std::string who_ran(const std::vector<scheduler::ScheduledRequest>& scheduled) {
 
 std::string who_came_and_went(const Observation& observation) {
   std::string text;
-  for (const scheduler::ScheduledNew& each : *observation.new_reqs) {
+  for (const auto& each : list_of<scheduler::ScheduledNew>(observation, "new_reqs")) {
     append(text, "; ", "new " + each.request);
     if (each.num_computed_tokens > 0) {
       text += " behind " + std::to_string(each.num_computed_tokens) + " tokens";
     }
   }
-  for (const scheduler::ScheduledCached& each : *observation.cached_reqs) {
+  for (const auto& each : list_of<scheduler::ScheduledCached>(observation, "cached_reqs")) {
     if (each.resumed) append(text, "; ", "resumed " + each.request);
   }
-  if (!observation.preempted->empty()) {
-    append(text, "; ", "preempted " + joined(*observation.preempted));
+  for (const char* word : {"preempted", "finished"}) {
+    const Names& names = list_of<std::string>(observation, word);
+    if (!names.empty()) append(text, "; ", word + (" " + joined(names)));
   }
-  if (!observation.finished->empty()) {
-    append(text, "; ", "finished " + joined(*observation.finished));
-  }
-  if (observation.never_fits.has_value()) {
-    append(text, "; ", *observation.never_fits + " never fits");
+  if (const auto* request = find_observed<std::string>(observation, "never_fits")) {
+    append(text, "; ", *request + " never fits");
   }
   return text;
 }
@@ -82,6 +90,8 @@ std::string connector_story(const std::vector<scheduler::ConnectorCallRecord>& c
 
 }  // namespace
 
+bool shows_a_scheduler(const Target& target) { return shows(target, "skipped_waiting"); }
+
 std::vector<std::string> story_of(const Observation& observation) {
   std::vector<std::string> lines;
   const auto add = [&](std::string text) {
@@ -90,19 +100,27 @@ std::vector<std::string> story_of(const Observation& observation) {
   if (observation.error != ErrorCode::kNone) {
     add("refused: " + std::string(to_text(observation.error)));
   }
-  if (observation.scheduled.has_value()) {
-    add(who_ran(*observation.scheduled));
+  using scheduler::ConnectorCallRecord;
+  using scheduler::RequestOutput;
+  using scheduler::ScheduledRequest;
+  const auto* const scheduled =
+      find_observed<std::vector<ScheduledRequest>>(observation, "scheduled");
+  if (scheduled) {
+    add(who_ran(*scheduled));
     add(who_came_and_went(observation));
   }
-  if (observation.outputs.has_value()) add(what_was_told(*observation.outputs));
-  if (observation.success.has_value()) add(*observation.success ? "done" : "not done");
-  if (observation.connector_calls.has_value()) add(connector_story(*observation.connector_calls));
-  if (!observation.running.has_value()) return lines;
+  const auto* const outputs = find_observed<std::vector<RequestOutput>>(observation, "outputs");
+  if (outputs) add(what_was_told(*outputs));
+  if (const bool* success = find_observed<bool>(observation, "success")) {
+    add(*success ? "done" : "not done");
+  }
+  add(connector_story(list_of<ConnectorCallRecord>(observation, "connector_calls")));
   std::string places;
-  for (const auto& [word, names] : {std::pair{"running ", &*observation.running},
-                                    {"waiting ", &*observation.waiting},
-                                    {"skipped ", &*observation.skipped_waiting}}) {
-    if (!names->empty()) append(places, "; ", word + joined(*names));
+  for (const auto& [word, name] : {std::pair{"running ", "running"},
+                                   {"waiting ", "waiting"},
+                                   {"skipped ", "skipped_waiting"}}) {
+    const Names& names = list_of<std::string>(observation, name);
+    if (!names.empty()) append(places, "; ", word + joined(names));
   }
   add(std::move(places));
   return lines;

@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "contract/scheduler/scheduler_target.h"
+#include "contract/core/observation.h"
+#include "contract/core/target.h"
 
 namespace kvfence {
+
+/// Whether observations of the target are a scheduler's, with more or without.
+bool shows_a_scheduler(const Target& target);
 
 /// Lines of an answer, each about one thing; none where nothing happened.
 ///
@@ -16,6 +20,6 @@ namespace kvfence {
 ///        new A behind 2 tokens; resumed B; preempted D; finished E
 ///        loads F 8 async
 ///     -> told A [5 7], B [2] finished_stopped
-std::vector<std::string> story_of(const scheduler::Observation& observation);
+std::vector<std::string> story_of(const Observation& observation);
 
 }  // namespace kvfence

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "contract/worker/worker.h"
-#include "cuda/worker/page_name.h"
 #include "cuda/virtual/device.h"
 #include "cuda/virtual/story.h"
+#include "cuda/worker/page_name.h"
 #include "scenarios/story/device_story.h"
 
 namespace kvfence {

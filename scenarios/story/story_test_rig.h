@@ -15,38 +15,35 @@
 
 #include "contract/core/check.h"
 #include "contract/core/scenario.h"
-#include "scenarios/story/device_story.h"
 #include "scenarios/command/files.h"
+#include "scenarios/story/device_story.h"
 #include "scenarios/story/xml_fault.h"
 
 namespace kvfence {
 
-template <class Target>
-Scenario<Target> parsed(std::string_view text, const std::string& file) {
+inline Scenario parsed(const Target& target, std::string_view text, const std::string& file) {
   const Parsed<Document> document = parse_document(text, file);
   KVFENCE_CHECK(document, document.error().to_text());
-  Parsed<Scenario<Target>> scenario = scenario_from_document<Target>(*document, file);
+  Parsed<Scenario> scenario = scenario_from_document(target, *document, file);
   KVFENCE_CHECK(scenario, scenario.error().to_text());
   return std::move(*scenario);
 }
 
 /// A scenario of a folder of races and the bug that it names.
-template <class Target>
 struct RaceFile {
   std::string name;
-  Scenario<Target> scenario;
+  Scenario scenario;
   std::string planted_bug;
 };
 
-template <class Target>
-std::vector<RaceFile<Target>> race_files(const char* folder) {
-  std::vector<RaceFile<Target>> files;
+inline std::vector<RaceFile> race_files(const Target& target, const char* folder) {
+  std::vector<RaceFile> files;
   const Parsed<std::vector<std::string>> paths = scenario_files({folder});
   KVFENCE_CHECK(paths, folder);
   for (const std::string& path : *paths) {
-    RaceFile<Target> file{.name = std::filesystem::path(path).stem().string(),
-                          .scenario = parsed<Target>(*read_file(path), path),
-                          .planted_bug = {}};
+    RaceFile file{.name = std::filesystem::path(path).stem().string(),
+                  .scenario = parsed(target, *read_file(path), path),
+                  .planted_bug = {}};
     for (const std::string& comment : file.scenario.comments) {
       constexpr std::string_view kMark = "Planted bug: ";
       const std::size_t at = comment.find(kMark);

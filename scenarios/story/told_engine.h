@@ -6,8 +6,8 @@
 #include <memory>
 #include <string_view>
 
-#include "contract/engine/engine_target.h"
 #include "contract/core/implementation.h"
+#include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
 
 namespace kvfence {
@@ -15,7 +15,7 @@ namespace kvfence {
 /// on_device is called with each rank's device, in order, when a configuration is taken. Devices
 /// live until the next one, or as long as the engine.
 /// Requires: planted_bug is empty, or one that the target has.
-std::unique_ptr<Implementation<EngineTarget>> make_told_engine(
+std::unique_ptr<Implementation> make_told_engine(
     std::string_view planted_bug,
     std::function<void(cuda::PlantedEngineOnVirtualDevice&)> on_device);
 

@@ -6,12 +6,14 @@
 #include <optional>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "contract/core/check.h"
+#include "contract/worker/worker_target.h"
 #include "cuda/worker/planted_worker_bugs.h"
 #include "cuda/worker/worker_on_virtual_device.h"
-#include "properties/worker/checks.h"
 #include "properties/worker/driver.h"
+#include "scenarios/story/observed_member.h"
 #include "scenarios/story/story_of_commands.h"
 #include "scenarios/story/story_recorder.h"
 
@@ -62,20 +64,20 @@ StoryTransfer transfer_of(const worker::TransferAsync& command, std::uint32_t bl
   return told;
 }
 
-bool is_told(std::string_view name, std::string_view text) {
+bool worker_reports(std::string_view name, std::string_view text) {
   const bool is_empty_list = text == "[]" && name == "seen";
   return !is_empty_list;
 }
 
 }  // namespace
 
-DeviceStory tell_worker(const Scenario<WorkerTarget>& scenario, const std::string& planted_bug) {
+DeviceStory tell_worker(const Scenario& scenario, const std::string& planted_bug) {
   DeviceStory story{.subject = "worker",
                     .content_example = "0g1",
                     .content_meaning = "what forward 1 wrote into GPU block 0",
                     .file = scenario.file,
                     .comments = scenario.comments,
-                    .config = print(config_line<WorkerTarget>(scenario.config)),
+                    .config = print(config_line(scenario.config)),
                     .planted_bug = planted_bug};
   std::optional<StoryRecorder> recorder;  // outlives the devices
   std::uint32_t block_size_factor = 1;
@@ -87,24 +89,28 @@ DeviceStory tell_worker(const Scenario<WorkerTarget>& scenario, const std::strin
     return made;
   };
   WorkerDriver<PlantedWorkersOnVirtualDevices, decltype(make_worker)> driver("worker", make_worker);
-  const auto take_in = [&](const worker::Command& command, const worker::Observation& observation) {
+  const auto show = [&](const Observation& observation, bool is_gpu) {
+    const auto& pages =
+        observed<std::vector<worker::Page>>(observation, is_gpu ? "gpu_pages" : "cpu_pages");
+    for (const worker::Page& page : pages) {
+      if (page.rank == 0) {
+        recorder->show(content_of(page, is_gpu, story.commands.size() - 1));
+      }
+    }
+  };
+  const auto take_in = [&](const Command& command, const Observation& observation) {
     recorder->take_in();
-    const auto* transfer = std::get_if<worker::TransferAsync>(&command);
+    const auto* transfer = std::get_if<worker::TransferAsync>(&command.as<worker::Command>());
     if (transfer && observation.error == ErrorCode::kNone) {
       recorder->take_in(transfer_of(*transfer, block_size_factor));
     }
-    const std::size_t at = story.commands.size() - 1;
-    for (const worker::Page& page : *observation.gpu_pages) {
-      if (page.rank == 0) recorder->show(content_of(page, true, at));
-    }
-    for (const worker::Page& page : *observation.cpu_pages) {
-      if (page.rank == 0) recorder->show(content_of(page, false, at));
-    }
-    return answer_of(observation, is_told);
+    show(observation, true);
+    show(observation, false);
+    return answer_of(observation, worker_reports);
   };
-  tell_commands<WorkerTarget>(scenario, scenario.config, driver, story, take_in);
+  tell_commands(scenario, prepared(*scenario.target, scenario.config), driver, story, take_in);
   recorder->finish();
-  story.difference = difference_of<WorkerTarget>(scenario, planted_bug);
+  story.difference = difference_of(worker_sides(), scenario, planted_bug);
   return story;
 }
 

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "contract/core/scenario.h"
-#include "contract/worker/worker_target.h"
 #include "scenarios/story/device_story.h"
 
 namespace kvfence {
@@ -13,6 +12,6 @@ namespace kvfence {
 /// Runs the scenario; of several ranks the story is the first one's. Requires: a valid
 /// configuration; `planted_bug` empty, or one that the target has.
 /// Cost: linear in commands and accesses, each times the pages.
-DeviceStory tell_worker(const Scenario<WorkerTarget>& scenario, const std::string& planted_bug);
+DeviceStory tell_worker(const Scenario& scenario, const std::string& planted_bug);
 
 }  // namespace kvfence

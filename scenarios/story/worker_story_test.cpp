@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "contract/worker/worker_target.h"
 #include "scenarios/story/story_test_rig.h"
 
 namespace kvfence {
@@ -30,9 +31,13 @@ advance stream=compute
 advance stream=store
 )";
 
+std::vector<RaceFile> worker_race_files() {
+  return race_files(WorkerTarget::description(), KVFENCE_RACES_DIR);
+}
+
 TEST(WorkerStory, TellsARace) {
   const DeviceStory story =
-      tell_worker(parsed<WorkerTarget>(kPreempted, "a.kvs"), "wait_returns_at_once");
+      tell_worker(parsed(WorkerTarget::description(), kPreempted, "a.kvs"), "wait_returns_at_once");
   EXPECT_EQ(story_text(story),
             R"(The device, the worker with wait_returns_at_once
       > begins   < is over   ! takes part in a race   0g1 what forward 1 wrote into GPU block 0
@@ -74,7 +79,8 @@ TEST(WorkerStory, TellsARace) {
 }
 
 TEST(WorkerStory, TellsThatAllIsOrdered) {
-  const DeviceStory story = tell_worker(parsed<WorkerTarget>(kPreempted, "a.kvs"), "");
+  const DeviceStory story =
+      tell_worker(parsed(WorkerTarget::description(), kPreempted, "a.kvs"), "");
   EXPECT_FALSE(story.difference);
   EXPECT_TRUE(story.races.empty());
   const std::string text = story_text(story);
@@ -86,13 +92,14 @@ TEST(WorkerStory, TellsThatAllIsOrdered) {
 }
 
 TEST(WorkerStory, NamesTheCopiesOfTwoEqualTransfersApart) {
-  const DeviceStory story = tell_worker(parsed<WorkerTarget>("target worker\n"
-                                                             "config path=looped num_gpu_blocks=1\n"
-                                                             "transfer_async job=7 direction=load "
-                                                             "gpu_blocks=[0] cpu_blocks=[0]\n"
-                                                             "transfer_async job=8 direction=load "
-                                                             "gpu_blocks=[0] cpu_blocks=[0]\n",
-                                                             "a.kvs"),
+  const DeviceStory story = tell_worker(parsed(WorkerTarget::description(),
+                                               "target worker\n"
+                                               "config path=looped num_gpu_blocks=1\n"
+                                               "transfer_async job=7 direction=load "
+                                               "gpu_blocks=[0] cpu_blocks=[0]\n"
+                                               "transfer_async job=8 direction=load "
+                                               "gpu_blocks=[0] cpu_blocks=[0]\n",
+                                               "a.kvs"),
                                         "");
   std::vector<std::string> names;
   for (const StoryOperation& operation : story.operations) {
@@ -103,10 +110,10 @@ TEST(WorkerStory, NamesTheCopiesOfTwoEqualTransfersApart) {
 }
 
 TEST(WorkerStory, EachRaceIsRedWithItsBugAndNotWithout) {
-  const std::vector<RaceFile<WorkerTarget>> files = race_files<WorkerTarget>(KVFENCE_RACES_DIR);
+  const std::vector<RaceFile> files = worker_race_files();
   EXPECT_GE(files.size(), 12U);
   std::size_t num_with_races = 0;
-  for (const RaceFile<WorkerTarget>& file : files) {
+  for (const RaceFile& file : files) {
     const DeviceStory clean = tell_worker(file.scenario, "");
     EXPECT_TRUE(clean.races.empty() && clean.misuses.empty() && !clean.difference) << file.name;
     const DeviceStory story = tell_worker(file.scenario, file.planted_bug);
@@ -125,7 +132,7 @@ TEST(WorkerStory, EachRaceIsRedWithItsBugAndNotWithout) {
 }
 
 TEST(WorkerStory, PagesAreWellFormed) {
-  for (const RaceFile<WorkerTarget>& file : race_files<WorkerTarget>(KVFENCE_RACES_DIR)) {
+  for (const RaceFile& file : worker_race_files()) {
     for (const std::string& bug : {std::string(), file.planted_bug}) {
       EXPECT_EQ(page_fault(tell_worker(file.scenario, bug)), "") << file.name << " " << bug;
     }
@@ -133,7 +140,7 @@ TEST(WorkerStory, PagesAreWellFormed) {
 }
 
 TEST(WorkerStory, FlowsJoinTheRacingSlices) {
-  for (const RaceFile<WorkerTarget>& file : race_files<WorkerTarget>(KVFENCE_RACES_DIR)) {
+  for (const RaceFile& file : worker_race_files()) {
     EXPECT_EQ(trace_fault(tell_worker(file.scenario, file.planted_bug)), "") << file.name;
   }
 }

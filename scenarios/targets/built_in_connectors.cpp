@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/connectors/offloading/connector_target.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/core/check.h"
 #include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/multi/multi_connector.h"
 #include "optimized/connectors/multi/multi_connector_worker.h"

@@ -15,13 +15,14 @@
 #include <gtest/gtest.h>
 
 #include "contract/connectors/offloading/connector_target.h"
-#include "contract/core/sanitized.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/core/sanitized.h"
 #include "optimized/connectors/kv_output_aggregator.h"
 #include "optimized/scheduler/scheduler.h"
-#include "properties/core/choices.h"
-#include "properties/connectors/offloading/generator.h"
+#include "properties/connectors/offloading/checks.h"
 #include "properties/connectors/offloading/copying_connector_driver.h"
+#include "properties/connectors/offloading/generator.h"
+#include "properties/core/choices.h"
 #include "reference/connectors/kv_output_aggregator.h"
 #include "reference/scheduler/scheduler.h"
 #include "scenarios/targets/engine_side.h"
@@ -30,9 +31,7 @@
 namespace kvfence {
 namespace {
 
-using connector::Command;
 using connector::Config;
-using connector::Observation;
 using Names = std::vector<std::string>;
 
 template <class Scheduler, class Aggregator>
@@ -71,7 +70,7 @@ class NamedDriver final
 
   static constexpr std::string_view kConnectorName = "connector";
 
-  static ConnectorSetup make_setup(const Config& config) { return *make_connector_setup(config); }
+  static ConnectorSetup make_setup(const Config&, const ConnectorSetup& setup) { return setup; }
 
   ErrorCode run(const connector::AdvanceTransfer& command, const World&) {
     const bool has_ended = command.progress == TransferProgress::kFinished;
@@ -183,31 +182,28 @@ class NamedDriver final
   }
 };
 
-std::unique_ptr<Implementation<ConnectorTarget>> reference_of(const std::string& name) {
+std::unique_ptr<Implementation> reference_of(const std::string& name) {
   return std::make_unique<NamedDriver<ReferenceSide>>(
       name, ReferenceSide(*built_in_connectors_reference().get(name)));
 }
 
-std::unique_ptr<Implementation<ConnectorTarget>> optimized_of(const std::string& name) {
+std::unique_ptr<Implementation> optimized_of(const std::string& name) {
   return std::make_unique<NamedDriver<OptimizedSide>>(
       name, OptimizedSide(*built_in_connectors_optimized().get(name)));
 }
 
-Observation answer(Implementation<ConnectorTarget>& implementation, const Command& command,
-                   const connector::World& world) {
-  EXPECT_FALSE(implementation.submit(command, world, Observe::kState));
+Observation answer(Implementation& implementation, const Command& command, const World& world) {
   Observation observation;
-  EXPECT_FALSE(implementation.collect(observation));
+  EXPECT_FALSE(implementation.apply(command, world, Observe::kState, observation));
   return observation;
 }
 
 /// Whether every built-in connector can be built from it, and none has tiers.
 bool fits(const Config& config) {
-  if (ConnectorTarget::validate(config, {}, {})) return false;
-  const ConnectorSetup setup = *make_connector_setup(config);
-  if (setup.spec.has_tiers) return false;
+  const Parsed<ConnectorSetup> setup = ConnectorTarget::prepare(config, {}, {});
+  if (!setup || setup->spec.has_tiers) return false;
   SimpleCPUOffloadSpec spec;
-  spec.kv_cache = setup.spec.kv_cache;
+  spec.kv_cache = setup->spec.kv_cache;
   spec.num_cpu_blocks = config.num_cpu_blocks;
   spec.num_workers = config.world_size;
   const Rules& rules = spec.kv_cache.pool.rules;
@@ -242,17 +238,19 @@ class Engine {
  public:
   Engine(const std::string& connector, const std::string& profile, std::uint32_t world_size = 1,
          bool optimized = false)
-      : config_(config_of(profile, world_size)),
-        world_(ConnectorTarget::make_world(config_)),
+      : setup_(prepared(ConnectorTarget::description(),
+                        kvfence::Config(config_of(profile, world_size)))),
+        world_(setup_.target().make_world(setup_)),
         engine_(optimized ? optimized_of(connector) : reference_of(connector)) {
-    EXPECT_FALSE(engine_->reset(config_));
+    EXPECT_FALSE(engine_->reset(setup_));
   }
 
-  Observation run(const Command& command) {
-    world_.apply(command);
-    Observation observation = answer(*engine_, command, world_);
+  connector::Observation run(connector::Command typed) {
+    const Command command(std::move(typed));
+    world_->apply(command);
+    const Observation observation = answer(*engine_, command, *world_);
     EXPECT_EQ(observation.error, ErrorCode::kNone);
-    return observation;
+    return observation.numbers.as<connector::Observation>();
   }
 
   void add(std::string id, std::vector<TokenId> tokens, std::uint32_t max_tokens) {
@@ -264,7 +262,7 @@ class Engine {
   }
 
   /// Plans a step, which comes back.
-  Observation step() {
+  connector::Observation step() {
     run(connector::Schedule{});
     return run(connector::Update{});
   }
@@ -286,21 +284,21 @@ class Engine {
     return config;
   }
 
-  Config config_;
-  connector::World world_;
-  std::unique_ptr<Implementation<ConnectorTarget>> engine_;
+  Setup setup_;
+  std::unique_ptr<World> world_;
+  std::unique_ptr<Implementation> engine_;
 };
 
 using Jobs = std::vector<JobId>;
 
 /// In the copy engine.
-Jobs under_way(const Observation& observation) {
+Jobs under_way(const connector::Observation& observation) {
   Jobs jobs;
   for (const connector::EngineTransfer& each : *observation.transfers) jobs.push_back(each.job);
   return jobs;
 }
 
-Jobs completed(const Observation& observation) {
+Jobs completed(const connector::Observation& observation) {
   Jobs jobs;
   for (const connector::Completed& each : *observation.completed_jobs) jobs.push_back(each.job);
   return jobs;
@@ -317,17 +315,17 @@ TEST(BuiltInConnectors, JobsOfAMultiConnectorHaveNumbersOfItsOwn) {
   EXPECT_EQ(under_way(engine.step()), (Jobs{of_first, of_second}));
 
   engine.finish(of_second);
-  const Observation second_is_done = engine.step();
+  const connector::Observation second_is_done = engine.step();
   EXPECT_EQ(completed(second_is_done), Jobs{multi_connector_job({1, 0}, 2)});
   EXPECT_EQ(under_way(second_is_done), Jobs{of_first});
   engine.finish(of_first);
-  const Observation first_is_done = engine.step();
+  const connector::Observation first_is_done = engine.step();
   EXPECT_EQ(completed(first_is_done), Jobs{of_first});
   EXPECT_EQ(under_way(first_is_done), Jobs{});
 
   engine.run(connector::ResetPrefixCache{});
   engine.add("B", {1, 2, 3, 4, 5}, /*max_tokens=*/1);
-  const Observation loading = engine.step();
+  const connector::Observation loading = engine.step();
   const JobId load = multi_connector_job({0, 1}, 2);
   EXPECT_EQ(under_way(loading), Jobs{load});
   EXPECT_EQ(*loading.skipped_waiting, Names{"B"});
@@ -342,7 +340,7 @@ TEST(BuiltInConnectors, AChildOfAMultiConnectorWaitsForItsOwnJobs) {
   engine.add("A", {1, 2, 3, 4}, /*max_tokens=*/1);
   engine.step();
   EXPECT_EQ(*engine.run(connector::Schedule{}).jobs_to_flush, Jobs{0});
-  const Observation flushed = engine.run(connector::Update{});
+  const connector::Observation flushed = engine.run(connector::Update{});
   EXPECT_EQ(completed(flushed), Jobs{multi_connector_job({1, 0}, 2)});
   EXPECT_EQ(under_way(flushed), Jobs{});
 }
@@ -356,13 +354,13 @@ TEST(BuiltInConnectors, AMultiConnectorSendsARequestWhenAllChildrenHave) {
   engine.finish(1);
   EXPECT_EQ(*engine.step().finished_sending, Names{});
   engine.finish(0);
-  const Observation sent = engine.step();
+  const connector::Observation sent = engine.step();
   EXPECT_EQ(*sent.finished_sending, Names{"A"});
   EXPECT_EQ(sent.requests->size(), 0U);
 }
 
 /// What a step's statistics say, with whose they are.
-Names measured(const Observation& observation) {
+Names measured(const connector::Observation& observation) {
   Names operations;
   for (const connector::Operation& each : *observation.transfer_stats) {
     operations.push_back(each.type + " " + std::to_string(each.bytes));
@@ -410,20 +408,23 @@ Transfers agree(const std::string& name, std::uint32_t num_children, const std::
     config.enable_caching = true;
     config.transfers_may_fail = false;
     if (!fits(config)) continue;
-    connector::World world = ConnectorTarget::make_world(config);
-    connector::Generator generator(config, choices);
-    EXPECT_FALSE(reference->reset(config));
-    EXPECT_FALSE(optimized->reset(config));
+    const Setup setup = prepared(ConnectorTarget::description(), kvfence::Config(config));
+    const auto world = setup.target().make_world(setup);
+    const auto generator = connector_checks().make_generator(setup, choices);
+    EXPECT_FALSE(reference->reset(setup));
+    EXPECT_FALSE(optimized->reset(setup));
     Observation now;
+    now.numbers.emplace<connector::Observation>();
     for (int number = 0; number < kCommands; ++number) {
-      const Command command = generator.next(choices, now, world);
-      world.apply(command);
-      now = answer(*reference, command, world);
-      EXPECT_EQ(answer(*optimized, command, world), now)
+      const Command command = generator->next(choices, now, *world);
+      world->apply(command);
+      now = answer(*reference, command, *world);
+      EXPECT_TRUE(answer(*optimized, command, *world) == now)
           << name << ", " << profile << ", episode " << episode << ", command " << number;
       if (::testing::Test::HasFailure()) return counted;
-      if (!now.completed_jobs.has_value()) continue;
-      for (const connector::EngineTransfer& each : *now.transfers) {
+      const auto& numbers = now.numbers.as<connector::Observation>();
+      if (!numbers.completed_jobs.has_value()) continue;
+      for (const connector::EngineTransfer& each : *numbers.transfers) {
         ++counted[child_job(each.job, num_children).child][each.store ? 1 : 0];
       }
     }

@@ -13,10 +13,12 @@
 #include <gtest/gtest.h>
 
 #include "contract/core/scenario.h"
-#include "properties/engine/checks.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/lockstep.h"
+#include "properties/engine/checks.h"
+#include "properties/engine/rules.h"
 #include "scenarios/command/files.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
@@ -24,7 +26,7 @@ namespace {
 /// A scenario of cases/engine/races/ and the bug that it names.
 struct RaceFile {
   std::string name;
-  Scenario<EngineTarget> scenario;
+  Scenario scenario;
   std::string planted_bug;
 };
 
@@ -35,7 +37,8 @@ std::vector<RaceFile> race_files() {
   for (const std::string& path : *paths) {
     const Parsed<Document> document = parse_document(*read_file(path), path);
     EXPECT_TRUE(document) << document.error().to_text();
-    Parsed<Scenario<EngineTarget>> scenario = scenario_from_document<EngineTarget>(*document, path);
+    Parsed<Scenario> scenario =
+        scenario_from_document(EngineTarget::description(), *document, path);
     EXPECT_TRUE(scenario) << scenario.error().to_text();
     RaceFile& file = files.emplace_back();
     file.name = std::filesystem::path(path).stem().string();
@@ -50,28 +53,29 @@ std::vector<RaceFile> race_files() {
 }
 
 /// Whether an implementation says a wrong token; nobody looks at anything else.
-bool says_a_wrong_token(Implementation<EngineTarget>& implementation,
-                        const Scenario<EngineTarget>& scenario) {
-  engine::Config config = scenario.config;
-  config.tokens_only = true;
-  EXPECT_FALSE(implementation.reset(config));
-  engine::World world = EngineTarget::make_world(config);
-  engine::TokenOracle oracle(make_engine_setup(config)->windows);
-  engine::Observation now;
-  for (const auto& step : scenario.steps) {
-    world.apply(step.command);
-    EXPECT_FALSE(implementation.submit(step.command, world, Observe::kNumbers));
-    EXPECT_FALSE(implementation.collect(now));
-    if (oracle.check(step.command, now)) return true;
+bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario) {
+  Config config = scenario.config;
+  config.as<engine::Config>().tokens_only = true;
+  const Setup setup = prepared(EngineTarget::description(), std::move(config));
+  EXPECT_FALSE(implementation.reset(setup));
+  const auto world = setup.target().make_world(setup);
+  engine::TokenOracle oracle(setup.as<EngineSetup>().windows);
+  Observation now;
+  for (const Step& step : scenario.steps) {
+    world->apply(step.command);
+    EXPECT_FALSE(implementation.apply(step.command, *world, Observe::kNumbers, now));
+    if (oracle.check(step.command.as<engine::Command>(), now.numbers.as<engine::Observation>())) {
+      return true;
+    }
   }
   return false;
 }
 
 /// What the invariants alone say of a planted bug.
 std::string oracle_of(const RaceFile& file) {
-  const auto expected = Implementations<EngineTarget>::make_reference();
-  const auto actual = Implementations<EngineTarget>::make_planted(file.planted_bug);
-  Lockstep<EngineTarget> lockstep(*expected, *actual, {.compare = false});
+  const auto expected = engine_sides().make_reference();
+  const auto actual = engine_sides().make_planted(file.planted_bug);
+  Lockstep lockstep(engine_checks(), *expected, *actual, {.compare = false});
   const std::optional<Divergence> found = run_scenario(lockstep, file.scenario);
   return found ? std::string(found->oracle) : "none";
 }
@@ -80,10 +84,10 @@ TEST(EngineRaces, EachEndsWithAWrongToken) {
   const std::vector<RaceFile> files = race_files();
   EXPECT_GE(files.size(), 11U);
   for (const RaceFile& file : files) {
-    const auto planted = Implementations<EngineTarget>::make_planted(file.planted_bug);
+    const auto planted = engine_sides().make_planted(file.planted_bug);
     ASSERT_TRUE(planted) << file.name << ": " << file.planted_bug;
     EXPECT_TRUE(says_a_wrong_token(*planted, file.scenario)) << file.name;
-    const auto right = Implementations<EngineTarget>::make_optimized();
+    const auto right = engine_sides().make_optimized();
     EXPECT_FALSE(says_a_wrong_token(*right, file.scenario)) << file.name;
   }
 }
@@ -91,7 +95,7 @@ TEST(EngineRaces, EachEndsWithAWrongToken) {
 TEST(EngineRaces, OfBlocksWithANewOwnerAreSeenAsRacesFirst) {
   std::size_t num_seen = 0;
   for (const RaceFile& file : race_files()) {
-    if (file.scenario.config.tokens_only) continue;
+    if (file.scenario.config.as<engine::Config>().tokens_only) continue;
     EXPECT_EQ(oracle_of(file), "nothing_races") << file.name;
     ++num_seen;
   }

@@ -1,9 +1,9 @@
 #pragma once
 
-/// A MultiConnector (contract/connectors/multi/multi_connector.h) as a KVConnector whose children are KVConnectors,
-/// and its worker's half as a KVConnectorWorker. No rule of its own but this one: the transfers of
-/// the children have numbers of the MultiConnector's (multi_connector_job), in the engine of a rank
-/// as in what the workers report; each child knows its own alone.
+/// A MultiConnector (contract/connectors/multi/multi_connector.h) as a KVConnector whose children
+/// are KVConnectors, and its worker's half as a KVConnectorWorker. No rule of its own but this one:
+/// the transfers of the children have numbers of the MultiConnector's (multi_connector_job), in the
+/// engine of a rank as in what the workers report; each child knows its own alone.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_stats.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/multi/multi_connector.h"
-#include "contract/connectors/disaggregated/transfer_engine.h"
+#include "contract/connectors/transfer_engine.h"
+#include "contract/core/check.h"
 
 namespace kvfence {
 

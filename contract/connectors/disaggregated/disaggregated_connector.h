@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "contract/connectors/disaggregated/transport.h"
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/core/rules.h"
-#include "contract/connectors/disaggregated/transport.h"
 
 namespace kvfence {
 
@@ -157,7 +157,8 @@ class DisaggregatedConsumer : public KVConnector {
 ///                     (v0.23.0 reports a request at its first failed read, while others still
 ///                     write, and fails at the last one, vllm#56104, vllm#54518).
 ///
-/// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h), one an engine.
+/// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h), one an
+/// engine.
 class DisaggregatedWorker {
  public:
   virtual ~DisaggregatedWorker() = default;

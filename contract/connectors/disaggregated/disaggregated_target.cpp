@@ -69,17 +69,19 @@ Parsed<DisaggregatedSetup> make_disaggregated_setup(const disaggregated::Config&
   return setup;
 }
 
-std::optional<InputError> DisaggregatedTarget::validate(const Config& config, std::string_view file,
-                                                        Position position) {
-  const Parsed<DisaggregatedSetup> parsed = make_disaggregated_setup(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<DisaggregatedTarget::Setup> DisaggregatedTarget::prepare(const Config& config,
+                                                                std::string_view file,
+                                                                Position position) {
+  return make_disaggregated_setup(config, file, position);
 }
 
-DisaggregatedTarget::World DisaggregatedTarget::make_world(const Config& config) {
-  const Parsed<DisaggregatedSetup> parsed = make_disaggregated_setup(config);
-  KVFENCE_CHECK(parsed, "a world for a configuration that was not validated");
-  return World(parsed->schedulers.front().kv_cache.pool.hash);
+DisaggregatedTarget::World DisaggregatedTarget::make_world(const Config&, const Setup& setup) {
+  return World(setup.schedulers.front().kv_cache.pool.hash);
+}
+
+const Target& DisaggregatedTarget::description() {
+  static const Target kDescription = describe<DisaggregatedTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

@@ -17,13 +17,14 @@
 #include <variant>
 #include <vector>
 
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/connectors/offloading/connector_target.h"
 #include "contract/core/declare.h"
-#include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/prefixed_fields.h"
+#include "contract/core/shared_fields.h"
+#include "contract/core/target.h"
 #include "contract/scheduler/scheduler_target.h"
 #include "contract/scripted/scripted_transport.h"
-#include "contract/core/shared_fields.h"
 
 namespace kvfence {
 
@@ -360,9 +361,8 @@ struct Observation : ProducerObservation, ConsumerObservation {
   static void declare(auto& fields) {
     using S = Observation;
 
-    fields.add("error", &S::error, Domain::kResult, "none, or why it was refused");
-    add_prefixed_fields<ProducerObservation>(fields, "error");
-    add_prefixed_fields<ConsumerObservation>(fields, "error");
+    add_prefixed_fields<ProducerObservation>(fields);
+    add_prefixed_fields<ConsumerObservation>(fields);
     fields.add("reqs_in_batch", &S::reqs_in_batch, Domain::kResult,
                "of the producer, that the consumer may read");
     fields.add("reqs_not_processed", &S::reqs_not_processed, Domain::kResult,
@@ -415,11 +415,12 @@ struct DisaggregatedTarget {
   using Command = disaggregated::Command;
   using Observation = disaggregated::Observation;
   using World = disaggregated::World;
+  using Numbers = Observation;
+  using Setup = DisaggregatedSetup;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  /// Requires: a valid configuration.
-  static World make_world(const Config& config);
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

@@ -19,8 +19,9 @@
 /// What is left out: what happens at start and end alone (registration of caches, handshakes,
 /// layouts, bind_gpu_block_pool, shutdown).
 ///
-/// Among KVConnectors (contract/connectors/kv_connector.h), whose workers report one list of jobs and share
-/// one copy engine a rank, jobs of a MultiConnector have numbers of its own: multi_connector_job.
+/// Among KVConnectors (contract/connectors/kv_connector.h), whose workers report one list of jobs
+/// and share one copy engine a rank, jobs of a MultiConnector have numbers of its own:
+/// multi_connector_job.
 
 #include <concepts>
 #include <cstdint>
@@ -30,12 +31,12 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/kv_output_aggregator.h"
 #include "contract/core/rules.h"
 #include "contract/core/status.h"
+#include "contract/kv_cache/kv_cache_manager.h"
 
 namespace kvfence {
 

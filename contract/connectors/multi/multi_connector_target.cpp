@@ -7,8 +7,9 @@
 
 namespace kvfence {
 
-std::optional<InputError> MultiConnectorTarget::validate(const Config& config,
-                                                         std::string_view file, Position position) {
+Parsed<MultiConnectorTarget::Setup> MultiConnectorTarget::prepare(const Config& config,
+                                                                  std::string_view file,
+                                                                  Position position) {
   const auto error = [&](std::string found, std::string expected) {
     return InputError{std::string(file), position, std::move(found), std::move(expected)};
   };
@@ -27,7 +28,7 @@ std::optional<InputError> MultiConnectorTarget::validate(const Config& config,
         std::tuple{"num_groups=", config.num_groups, multi_connector::kNumGroupsMax}}) {
     if (is_outside(number, max)) return error(key + std::to_string(number), range(max));
   }
-  if (config.num_groups == 1) return std::nullopt;
+  if (config.num_groups == 1) return config;
   if (!rules_of(*profile).multi_connector_hma) {
     return error("num_groups=" + std::to_string(config.num_groups),
                  "1, or a profile with the rule multi_connector_hma: v0.23");
@@ -37,7 +38,16 @@ std::optional<InputError> MultiConnectorTarget::validate(const Config& config,
     return error("num_groups=" + std::to_string(config.num_groups),
                  "1, since not every child takes several groups");
   }
-  return std::nullopt;
+  return config;
+}
+
+MultiConnectorTarget::World MultiConnectorTarget::make_world(const Config&, const Setup&) {
+  return {};
+}
+
+const Target& MultiConnectorTarget::description() {
+  static const Target kDescription = describe<MultiConnectorTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

@@ -14,10 +14,11 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/declare.h"
-#include "contract/kv_cache/kv_cache_target.h"
 #include "contract/connectors/multi/multi_connector.h"
+#include "contract/core/declare.h"
 #include "contract/core/status.h"
+#include "contract/core/target.h"
+#include "contract/kv_cache/kv_cache_target.h"
 
 namespace kvfence {
 
@@ -427,7 +428,6 @@ struct Observation {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("error", &S::error, Domain::kResult, "none, or why the command was refused");
     fields.add("matched", &S::matched, Domain::kResult, "\"8\", \"8 async\" or again");
     fields.add("metadata", &S::metadata, Domain::kResult, "of each child");
     fields.add("extra_async_saves", &S::extra_async_saves, Domain::kResult,
@@ -469,10 +469,12 @@ struct MultiConnectorTarget {
   using Command = multi_connector::Command;
   using Observation = multi_connector::Observation;
   using World = multi_connector::World;
+  using Numbers = Observation;
+  using Setup = multi_connector::Config;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  static World make_world(const Config&) { return {}; }
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <utility>
 
-#include "contract/pool/block_hash.h"
-#include "contract/core/check.h"
 #include "contract/connectors/offloading/offloading_spec_factory.h"
+#include "contract/core/check.h"
+#include "contract/pool/block_hash.h"
 #include "contract/scripted/scripted_tier.h"
 
 namespace kvfence {
@@ -241,17 +241,18 @@ Parsed<ConnectorSetup> make_connector_setup(const connector::Config& config, std
   return setup;
 }
 
-std::optional<InputError> ConnectorTarget::validate(const Config& config, std::string_view file,
-                                                    Position position) {
-  const Parsed<ConnectorSetup> parsed = make_connector_setup(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<ConnectorTarget::Setup> ConnectorTarget::prepare(const Config& config, std::string_view file,
+                                                        Position position) {
+  return make_connector_setup(config, file, position);
 }
 
-ConnectorTarget::World ConnectorTarget::make_world(const Config& config) {
-  const Parsed<ConnectorSetup> parsed = make_connector_setup(config);
-  KVFENCE_CHECK(parsed, "a world for a configuration that was not validated");
-  return World(parsed->scheduler.kv_cache.pool.hash);
+ConnectorTarget::World ConnectorTarget::make_world(const Config&, const Setup& setup) {
+  return World(setup.scheduler.kv_cache.pool.hash);
+}
+
+const Target& ConnectorTarget::description() {
+  static const Target kDescription = describe<ConnectorTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

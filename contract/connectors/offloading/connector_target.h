@@ -5,11 +5,11 @@
 /// its configuration line, commands and observations derives from the declarations here
 /// (contract/core/declare.h).
 ///
-/// Below the CPU cache there may be scripted tiers (contract/scripted/scripted_tier.h): what happens in them
-/// are commands, those that begin with `tier_`. They know keys alone, or are file tiers, in whose
-/// file system things go wrong by command, too. Where there is a file tier, slots have bytes: a
-/// rank's part of a slot is written when its copy engine has copied it, and what a file holds is
-/// what the slot held.
+/// Below the CPU cache there may be scripted tiers (contract/scripted/scripted_tier.h): what
+/// happens in them are commands, those that begin with `tier_`. They know keys alone, or are file
+/// tiers, in whose file system things go wrong by command, too. Where there is a file tier, slots
+/// have bytes: a rank's part of a slot is written when its copy engine has copied it, and what a
+/// file holds is what the slot held.
 ///
 /// A step that was planned goes to the workers when its output is taken in: `update` runs the
 /// workers' halves of every rank for the oldest step, makes one report of theirs, and gives it to
@@ -24,14 +24,15 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/declare.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/declare.h"
+#include "contract/core/shared_fields.h"
+#include "contract/core/target.h"
 #include "contract/scheduler/scheduler_target.h"
 #include "contract/scripted/scripted_tier.h"
 #include "contract/scripted/scripted_transfer_engine.h"
 #include "contract/tiering/secondary_tier.h"
 #include "contract/tiering/secondary_tier_factory.h"
-#include "contract/core/shared_fields.h"
 #include "contract/tiering/tier_files.h"
 #include "contract/tiering/tier_records.h"
 #include "contract/tiering/tiering_target.h"
@@ -544,11 +545,12 @@ struct ConnectorTarget {
   using Command = connector::Command;
   using Observation = connector::Observation;
   using World = connector::World;
+  using Numbers = Observation;
+  using Setup = ConnectorSetup;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  /// Requires: a valid configuration.
-  static World make_world(const Config& config);
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

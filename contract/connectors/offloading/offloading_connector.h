@@ -15,14 +15,14 @@
 #include <string>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/transfer_engine.h"
+#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/offload/offloading_manager.h"
 #include "contract/tiering/secondary_tier.h"
 #include "contract/tiering/secondary_tier_factory.h"
 #include "contract/tiering/tiering_manager.h"
-#include "contract/connectors/disaggregated/transfer_engine.h"
 
 namespace kvfence {
 
@@ -61,11 +61,11 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 /// The scheduler's half, as KVConnector, with what an observer reads.
 ///
 /// The key of an offloaded block: of the request's hashes at hash_block_size, the one of the
-/// block's last hash block; fence: packed with the group's number (contract/pool/block_hash.h), as block
-/// keys. The manager is an OffloadingManager; "looks up", "touches" and so on are its operations. A
-/// lookup counts for the reuse filter, so that which keys are looked up, and how often, is part of
-/// the rules. With tiers it is a TieringOffloadingManager, whose operations name the request; it
-/// alone is told what is marked *(tiers)*.
+/// block's last hash block; fence: packed with the group's number (contract/pool/block_hash.h), as
+/// block keys. The manager is an OffloadingManager; "looks up", "touches" and so on are its
+/// operations. A lookup counts for the reuse filter, so that which keys are looked up, and how
+/// often, is part of the rules. With tiers it is a TieringOffloadingManager, whose operations name
+/// the request; it alone is told what is marked *(tiers)*.
 /// g: tokens of a GPU block; f: block_size_factor; o = f * g.
 ///
 /// hold (one group)
@@ -241,9 +241,9 @@ class OffloadingConnectorScheduler : public KVConnector {
 ///     get_finished        queues the stores; takes what ended: completed_jobs, and a load:
 ///                         finished_recving
 /// Both: a transfer that ended well, of which it is known how long it took, is recorded in this
-/// step's statistics (contract/connectors/kv_connector_stats.h), as GPU_to_CPU or CPU_to_GPU, in the order of
-/// the results. A result of a transfer that is not under way is passed over. A failed load is
-/// reported as finished_recving, and its GPU blocks as invalid. hold: stores do not fail.
+/// step's statistics (contract/connectors/kv_connector_stats.h), as GPU_to_CPU or CPU_to_GPU, in
+/// the order of the results. A result of a transfer that is not under way is passed over. A failed
+/// load is reported as finished_recving, and its GPU blocks as invalid. hold: stores do not fail.
 ///
 /// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h).
 

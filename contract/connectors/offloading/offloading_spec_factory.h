@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "contract/core/line.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/line.h"
 
 namespace kvfence {
 

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/pool/block_pool.h"
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
-#include "contract/connectors/disaggregated/transfer_engine.h"
+#include "contract/connectors/transfer_engine.h"
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/block_pool.h"
 
 namespace kvfence {
 

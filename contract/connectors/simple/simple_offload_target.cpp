@@ -45,17 +45,19 @@ Parsed<SimpleOffloadSetup> make_simple_offload_setup(const simple_offload::Confi
   return setup;
 }
 
-std::optional<InputError> SimpleOffloadTarget::validate(const Config& config, std::string_view file,
-                                                        Position position) {
-  const Parsed<SimpleOffloadSetup> parsed = make_simple_offload_setup(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<SimpleOffloadTarget::Setup> SimpleOffloadTarget::prepare(const Config& config,
+                                                                std::string_view file,
+                                                                Position position) {
+  return make_simple_offload_setup(config, file, position);
 }
 
-SimpleOffloadTarget::World SimpleOffloadTarget::make_world(const Config& config) {
-  const Parsed<SimpleOffloadSetup> parsed = make_simple_offload_setup(config);
-  KVFENCE_CHECK(parsed, "a world for a configuration that was not validated");
-  return World(parsed->scheduler.kv_cache.pool.hash);
+SimpleOffloadTarget::World SimpleOffloadTarget::make_world(const Config&, const Setup& setup) {
+  return World(setup.scheduler.kv_cache.pool.hash);
+}
+
+const Target& SimpleOffloadTarget::description() {
+  static const Target kDescription = describe<SimpleOffloadTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

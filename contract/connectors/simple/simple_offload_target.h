@@ -16,11 +16,12 @@
 #include <vector>
 
 #include "contract/connectors/offloading/connector_target.h"
+#include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/declare.h"
+#include "contract/core/shared_fields.h"
+#include "contract/core/target.h"
 #include "contract/scheduler/scheduler_target.h"
 #include "contract/scripted/scripted_transfer_engine.h"
-#include "contract/core/shared_fields.h"
-#include "contract/connectors/simple/simple_cpu_offload.h"
 
 namespace kvfence {
 namespace simple_offload {
@@ -263,11 +264,12 @@ struct SimpleOffloadTarget {
   using Command = simple_offload::Command;
   using Observation = simple_offload::Observation;
   using World = simple_offload::World;
+  using Numbers = Observation;
+  using Setup = SimpleOffloadSetup;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  /// Requires: a valid configuration.
-  static World make_world(const Config& config);
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

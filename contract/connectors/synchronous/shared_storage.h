@@ -37,8 +37,8 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/tiering/file_fault.h"
 #include "contract/scripted/scripted_kv_cache.h"
+#include "contract/tiering/file_fault.h"
 
 namespace kvfence {
 

@@ -22,10 +22,10 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/connectors/kv_connector.h"
-#include "contract/scripted/scripted_kv_cache.h"
 #include "contract/connectors/synchronous/shared_storage.h"
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/scripted/scripted_kv_cache.h"
 
 namespace kvfence {
 

@@ -59,19 +59,20 @@ Parsed<SynchronousConnectorSetup> make_synchronous_connector_setup(
   return setup;
 }
 
-std::optional<InputError> SynchronousConnectorTarget::validate(const Config& config,
-                                                               std::string_view file,
-                                                               Position position) {
-  const Parsed<SynchronousConnectorSetup> parsed =
-      make_synchronous_connector_setup(config, file, position);
-  if (parsed) return std::nullopt;
-  return parsed.error();
+Parsed<SynchronousConnectorTarget::Setup> SynchronousConnectorTarget::prepare(const Config& config,
+                                                                              std::string_view file,
+                                                                              Position position) {
+  return make_synchronous_connector_setup(config, file, position);
 }
 
-SynchronousConnectorTarget::World SynchronousConnectorTarget::make_world(const Config& config) {
-  const Parsed<SynchronousConnectorSetup> parsed = make_synchronous_connector_setup(config);
-  KVFENCE_CHECK(parsed, "a world for a configuration that was not validated");
-  return World(parsed->scheduler.kv_cache.pool.hash);
+SynchronousConnectorTarget::World SynchronousConnectorTarget::make_world(const Config&,
+                                                                         const Setup& setup) {
+  return World(setup.scheduler.kv_cache.pool.hash);
+}
+
+const Target& SynchronousConnectorTarget::description() {
+  static const Target kDescription = describe<SynchronousConnectorTarget>();
+  return kDescription;
 }
 
 }  // namespace kvfence

@@ -22,9 +22,10 @@
 #include <vector>
 
 #include "contract/connectors/offloading/connector_target.h"
-#include "contract/core/declare.h"
-#include "contract/scheduler/scheduler_target.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/declare.h"
+#include "contract/core/target.h"
+#include "contract/scheduler/scheduler_target.h"
 
 namespace kvfence {
 
@@ -351,11 +352,12 @@ struct SynchronousConnectorTarget {
   using Command = synchronous_connector::Command;
   using Observation = synchronous_connector::Observation;
   using World = synchronous_connector::World;
+  using Numbers = Observation;
+  using Setup = SynchronousConnectorSetup;
 
-  static std::optional<InputError> validate(const Config& config, std::string_view file,
-                                            Position position);
-  /// Requires: a valid configuration.
-  static World make_world(const Config& config);
+  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
+  static World make_world(const Config& config, const Setup& setup);
+  static const Target& description();
 };
 
 }  // namespace kvfence

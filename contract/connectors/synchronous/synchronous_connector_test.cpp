@@ -73,8 +73,8 @@ synchronous_connector::Config config_of(std::string kv_connector, std::string pr
 }
 
 std::string error_of(const synchronous_connector::Config& config) {
-  const auto wrong = SynchronousConnectorTarget::validate(config, "file", {});
-  return wrong ? wrong->expected : "";
+  const auto setup = SynchronousConnectorTarget::prepare(config, "file", {});
+  return setup ? "" : setup.error().expected;
 }
 
 TEST(SynchronousConnectorSetup, TakesWhatUpstreamCan) {

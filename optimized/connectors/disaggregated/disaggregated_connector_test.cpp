@@ -1,5 +1,6 @@
-// Goal: the schedulers' halves of a pair answer and tell what contract/connectors/disaggregated/disaggregated_connector.h
-// says. Method: each half alone, call by call.
+// Goal: the schedulers' halves of a pair answer and tell what
+// contract/connectors/disaggregated/disaggregated_connector.h says. Method: each half alone, call
+// by call.
 
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
 

@@ -1,9 +1,9 @@
 #pragma once
 
 /// DisaggregatedConsumer: the scheduler's half of the engine that reads prompts that another one
-/// computed. The rules stand in contract/connectors/disaggregated/disaggregated_connector.h. A step costs the requests that
-/// got blocks or finished, and allocates nothing but the metadata that tell of them; heartbeats,
-/// when they are due, cost the requests whose leases are renewed.
+/// computed. The rules stand in contract/connectors/disaggregated/disaggregated_connector.h. A step
+/// costs the requests that got blocks or finished, and allocates nothing but the metadata that tell
+/// of them; heartbeats, when they are due, cost the requests whose leases are renewed.
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/base/request_ids.h"
-#include "optimized/scheduler/request_list.h"
+#include "optimized/base/request_list.h"
 
 namespace kvfence::optimized {
 

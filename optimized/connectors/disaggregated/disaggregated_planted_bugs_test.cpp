@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "contract/scripted/scripted_transport.h"
+#include "optimized/base/planted_bugs_table.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "optimized/connectors/kv_output_aggregator.h"
-#include "optimized/base/planted_bugs_table.h"
 #include "optimized/scheduler/scheduler.h"
 
 namespace kvfence::optimized {

@@ -1,7 +1,8 @@
 #pragma once
 
 /// The workers' halves of a disaggregated pair. The rules stand in
-/// contract/connectors/disaggregated/disaggregated_connector.h. Neither allocates once it has seen its largest load.
+/// contract/connectors/disaggregated/disaggregated_connector.h. Neither allocates once it has seen
+/// its largest load.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +14,9 @@
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/connectors/offloading/job_map.h"
-#include "optimized/scheduler/request_heap.h"
+#include "optimized/base/job_map.h"
 #include "optimized/base/request_ids.h"
+#include "optimized/scheduler/request_heap.h"
 
 namespace kvfence::optimized {
 

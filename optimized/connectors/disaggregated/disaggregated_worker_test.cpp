@@ -1,6 +1,6 @@
 // Goal: the workers' halves of a pair read, tell, wait and report as
-// contract/connectors/disaggregated/disaggregated_connector.h says. Method: single ranks with a scripted transport, step by
-// step.
+// contract/connectors/disaggregated/disaggregated_connector.h says. Method: single ranks with a
+// scripted transport, step by step.
 
 #include "optimized/connectors/disaggregated/disaggregated_worker.h"
 

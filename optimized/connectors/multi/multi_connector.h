@@ -1,7 +1,8 @@
 #pragma once
 
 /// MultiConnector: the scheduler's half of a connector over several others. The rules of every
-/// operation stand in contract/connectors/multi/multi_connector.h. No threads: a connector belongs to one.
+/// operation stand in contract/connectors/multi/multi_connector.h. No threads: a connector belongs
+/// to one.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/connectors/multi/multi_connector.h"
+#include "contract/core/check.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/base/request_numbers.h"
 

@@ -16,10 +16,10 @@
 
 #include "contract/scripted/scripted_tier.h"
 #include "contract/scripted/scripted_transfer_engine.h"
-#include "optimized/connectors/offloading/copying_life.h"
-#include "optimized/connectors/kv_output_aggregator.h"
-#include "optimized/connectors/offloading/offloading_connector.h"
 #include "optimized/base/planted_bugs_table.h"
+#include "optimized/connectors/kv_output_aggregator.h"
+#include "optimized/connectors/offloading/copying_life.h"
+#include "optimized/connectors/offloading/offloading_connector.h"
 #include "optimized/scheduler/scheduler.h"
 
 namespace kvfence::optimized {

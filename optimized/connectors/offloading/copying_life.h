@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/core/check.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scripted/scripted_transfer_engine.h"
 

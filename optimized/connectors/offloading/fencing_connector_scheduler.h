@@ -1,7 +1,8 @@
 #pragma once
 
 /// FencingConnectorScheduler: the scheduler's half of an offloading connector under
-/// Rules::offload_fences_reuse. The rules stand in contract/connectors/offloading/offloading_connector.h under "fence".
+/// Rules::offload_fences_reuse. The rules stand in
+/// contract/connectors/offloading/offloading_connector.h under "fence".
 ///
 /// A step costs its requests, their new blocks and the jobs that it flushes. What watches a block,
 /// and where a block stands in the tables of windowed groups, is found by the block's id.
@@ -18,9 +19,9 @@
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/block_lists.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/connectors/offloading/job_map.h"
-#include "optimized/offload/offload_keys.h"
+#include "optimized/base/job_map.h"
 #include "optimized/connectors/offloading/offloaded_blocks.h"
+#include "optimized/offload/offload_keys.h"
 
 namespace kvfence::optimized {
 

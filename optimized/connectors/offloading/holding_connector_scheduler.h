@@ -1,7 +1,8 @@
 #pragma once
 
 /// HoldingConnectorScheduler: the scheduler's half of an offloading connector without
-/// Rules::offload_fences_reuse. The rules stand in contract/connectors/offloading/offloading_connector.h under "hold".
+/// Rules::offload_fences_reuse. The rules stand in
+/// contract/connectors/offloading/offloading_connector.h under "hold".
 ///
 /// A step costs its requests, their new blocks, and what it stores.
 
@@ -13,8 +14,8 @@
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/offload/offload_keys.h"
 #include "optimized/connectors/offloading/offloaded_blocks.h"
+#include "optimized/offload/offload_keys.h"
 
 namespace kvfence::optimized {
 

@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
-#include "contract/pool/block_hash.h"
-#include "contract/core/check.h"
-#include "contract/pool/kv_events.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/check.h"
+#include "contract/pool/block_hash.h"
+#include "contract/pool/kv_events.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/offload/offloading_manager.h"
 #include "optimized/tiering/tiering_manager.h"

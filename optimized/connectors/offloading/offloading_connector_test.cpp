@@ -1,6 +1,6 @@
-// Goal: the scheduler's halves plan, flush and complete as contract/connectors/offloading/offloading_connector.h says, in
-// the cases that a random life seldom tells apart. Method: hand-made steps of a host that has the
-// requests a test needs.
+// Goal: the scheduler's halves plan, flush and complete as
+// contract/connectors/offloading/offloading_connector.h says, in the cases that a random life
+// seldom tells apart. Method: hand-made steps of a host that has the requests a test needs.
 
 #include "optimized/connectors/offloading/offloading_connector.h"
 

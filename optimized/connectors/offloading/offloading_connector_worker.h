@@ -1,8 +1,8 @@
 #pragma once
 
 /// The worker's halves of an offloading connector. The rules stand in
-/// contract/connectors/offloading/offloading_connector.h. A step costs its transfers, those that ended, the requests to
-/// flush and the finished ones.
+/// contract/connectors/offloading/offloading_connector.h. A step costs its transfers, those that
+/// ended, the requests to flush and the finished ones.
 
 #include <cstdint>
 #include <memory>
@@ -15,8 +15,8 @@
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/base/request_ids.h"
+#include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/offloading/transfers_under_way.h"
 
 namespace kvfence::optimized {

@@ -1,4 +1,5 @@
-// Goal: the worker's halves submit, wait and report as contract/connectors/offloading/offloading_connector.h says.
+// Goal: the worker's halves submit, wait and report as
+// contract/connectors/offloading/offloading_connector.h says.
 // Method: one rank with a scripted engine, step by step.
 
 #include "optimized/connectors/offloading/offloading_connector_worker.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "contract/connectors/disaggregated/transfer_engine.h"
-#include "optimized/connectors/offloading/job_map.h"
+#include "contract/connectors/transfer_engine.h"
+#include "optimized/base/job_map.h"
 
 namespace kvfence::optimized {
 

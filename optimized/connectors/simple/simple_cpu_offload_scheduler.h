@@ -14,13 +14,13 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/flat_lists.h"
 #include "contract/scheduler/scheduler.h"
-#include "contract/connectors/simple/simple_cpu_offload.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/connectors/offloading/job_table.h"
+#include "optimized/base/job_table.h"
+#include "optimized/base/request_list.h"
 #include "optimized/kv_cache/kv_cache_coordinator.h"
-#include "optimized/scheduler/request_list.h"
 
 namespace kvfence::optimized {
 

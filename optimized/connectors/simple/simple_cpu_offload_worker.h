@@ -1,8 +1,8 @@
 #pragma once
 
 /// The worker's half of a simple CPU offload connector. The rules stand in
-/// contract/connectors/simple/simple_cpu_offload.h. A step costs its blocks, the transfers that ended, and the
-/// requests of the loads that did; with a flush, the transfers under way.
+/// contract/connectors/simple/simple_cpu_offload.h. A step costs its blocks, the transfers that
+/// ended, and the requests of the loads that did; with a flush, the transfers under way.
 
 #include <algorithm>
 #include <array>

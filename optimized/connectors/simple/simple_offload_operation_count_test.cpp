@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "optimized/pool/block_pool.h"
 #include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
+#include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
 namespace {

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "contract/scripted/scripted_transfer_engine.h"
-#include "optimized/connectors/offloading/copying_life.h"
-#include "optimized/connectors/kv_output_aggregator.h"
 #include "optimized/base/planted_bugs_table.h"
-#include "optimized/scheduler/scheduler.h"
+#include "optimized/connectors/kv_output_aggregator.h"
+#include "optimized/connectors/offloading/copying_life.h"
 #include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "optimized/connectors/simple/simple_cpu_offload_worker.h"
+#include "optimized/scheduler/scheduler.h"
 
 namespace kvfence::optimized {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Both halves of the DecodeBenchConnector. The rules stand in contract/connectors/synchronous/synchronous_connector.h.
+/// Both halves of the DecodeBenchConnector. The rules stand in
+/// contract/connectors/synchronous/synchronous_connector.h.
 ///
 /// The scheduler's half costs a step the fills that it tells, and each call O(1) but for the blocks
 /// of a fill. What is allocated is the metadata of steps that have fills.
@@ -9,10 +10,10 @@
 #include <memory>
 #include <vector>
 
-#include "contract/scheduler/scheduler.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/scheduler/scheduler.h"
 #include "optimized/base/instrumentation.h"
-#include "optimized/scheduler/request_list.h"
+#include "optimized/base/request_list.h"
 
 namespace kvfence::optimized {
 

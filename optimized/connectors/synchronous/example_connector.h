@@ -1,6 +1,7 @@
 #pragma once
 
-/// Both halves of the ExampleConnector. The rules stand in contract/connectors/synchronous/synchronous_connector.h.
+/// Both halves of the ExampleConnector. The rules stand in
+/// contract/connectors/synchronous/synchronous_connector.h.
 ///
 /// The scheduler's half costs a step its new requests, those that are resumed to load, and the
 /// blocks that it tells; nothing of those that decode. A prompt's folder is hashed once a request,
@@ -16,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/scheduler/scheduler.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/scheduler/scheduler.h"
 #include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {

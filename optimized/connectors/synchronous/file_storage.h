@@ -1,8 +1,9 @@
 #pragma once
 
 /// Storage of the ExampleConnector in files: <root>/<folder>/<layer_file_name(layer)>, each a
-/// safetensors file (symbol_file.h). The rules stand in contract/connectors/synchronous/shared_storage.h. Files are
-/// written in place, as upstream's are, so one that could not be written to its end stays as it is.
+/// safetensors file (symbol_file.h). The rules stand in
+/// contract/connectors/synchronous/shared_storage.h. Files are written in place, as upstream's are,
+/// so one that could not be written to its end stays as it is.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +16,9 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/shared_storage.h"
+#include "optimized/base/instrumentation.h"
 #include "optimized/files/faulty_file_operations.h"
 #include "optimized/files/file_operations.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 

@@ -15,8 +15,8 @@
 #include <system_error>
 #include <vector>
 
-#include "optimized/files/posix_file_operations.h"
 #include "optimized/connectors/synchronous/synchronous_connector.h"
+#include "optimized/files/posix_file_operations.h"
 #include "optimized/files/test_folder.h"
 
 namespace kvfence::optimized {

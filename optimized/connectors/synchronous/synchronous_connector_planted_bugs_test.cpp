@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "optimized/scheduler/scheduler.h"
 #include "optimized/connectors/synchronous/synchronous_connector.h"
+#include "optimized/scheduler/scheduler.h"
 
 namespace kvfence::optimized {
 namespace {

@@ -29,13 +29,13 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/connectors/disaggregated/disaggregated_target.h"
-#include "contract/core/implementation.h"
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/core/check.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scripted/scripted_transport.h"
+#include "properties/core/driver.h"
 #include "properties/scheduler/observer.h"
 
 namespace kvfence {
@@ -50,22 +50,20 @@ namespace kvfence {
 ///   make_aggregator(num_workers)
 template <class Side>
 requires Scheduler<typename Side::Scheduler> && KVOutputAggregator<typename Side::Aggregator>
-class DisaggregatedDriver final : public Implementation<DisaggregatedTarget> {
+class DisaggregatedDriver final : public DriverOf<DisaggregatedTarget> {
  public:
   DisaggregatedDriver(std::string name, Side side)
       : name_(std::move(name)), side_(std::move(side)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<DisaggregatedSetup> parsed = make_disaggregated_setup(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
+  std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) override {
     transport_may_fail_ = config.transport_may_fail;
     for (const EngineRole role : kEngineRoles) {
       Engine& engine = engine_of(role);
       engine.scheduler.emplace(side_.make_scheduler(
-          parsed->schedulers[static_cast<std::size_t>(role)], make_half(role, parsed->spec)));
-      engine.workers.emplace(make_workers(role, parsed->spec));
+          setup.schedulers[static_cast<std::size_t>(role)], make_half(role, setup.spec)));
+      engine.workers.emplace(make_workers(role, setup.spec));
       engine.observer.reset();
       engine.in_flight.clear();
     }
@@ -74,8 +72,7 @@ class DisaggregatedDriver final : public Implementation<DisaggregatedTarget> {
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World& world, Observe observe) override {
     forget_answer();
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
@@ -90,13 +87,9 @@ class DisaggregatedDriver final : public Implementation<DisaggregatedTarget> {
       observation_.reads.reset();
       observation_.notices.reset();
     }
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  private:
   using SchedulerType = typename Side::Scheduler;

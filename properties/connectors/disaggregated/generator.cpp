@@ -7,7 +7,7 @@
 #include "contract/core/check.h"
 #include "properties/core/command_members.h"
 #include "properties/kv_cache/generator.h"
-#include "properties/pool/request_draws.h"
+#include "properties/scheduler/request_draws.h"
 
 namespace kvfence::disaggregated {
 namespace {
@@ -21,7 +21,9 @@ void remember(std::vector<T>& list, T element) {
   if (list.size() > kLatelyMax) list.erase(list.begin());
 }
 
-bool is_valid(const Config& config) { return !DisaggregatedTarget::validate(config, {}, {}); }
+bool is_valid(const Config& config) {
+  return static_cast<bool>(DisaggregatedTarget::prepare(config, {}, {}));
+}
 
 bool has_ended(const ReadState& read) {
   return read.progress == TransferProgress::kFinished || read.progress == TransferProgress::kFailed;

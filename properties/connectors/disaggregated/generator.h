@@ -31,9 +31,9 @@ class Generator {
   /// how long they are, and how the transport works.
   Generator(const Config& config, Choices& choices);
 
-  /// The next command, given what was answered to the one before. The caller runs every command that
-  /// is drawn, and the world has taken it in. An observation without the state leaves the picture of
-  /// requests and transport as it was.
+  /// The next command, given what was answered to the one before. The caller runs every command
+  /// that is drawn, and the world has taken it in. An observation without the state leaves the
+  /// picture of requests and transport as it was.
   Command next(Choices& choices, const Observation& now, const World& world);
 
  private:

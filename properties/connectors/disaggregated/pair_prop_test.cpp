@@ -51,16 +51,16 @@ void expect(const std::string& config, std::string_view lines) {
   const Parsed<Document> document =
       parse_document("target disaggregated\nconfig " + config + "\n" + std::string(lines));
   ASSERT_TRUE(document) << document.error().to_text();
-  const auto scenario = scenario_from_document<DisaggregatedTarget>(*document);
+  const auto scenario = scenario_from_document(DisaggregatedTarget::description(), *document);
   ASSERT_TRUE(scenario) << scenario.error().to_text();
   DisaggregatedDriver<Reference> pair("reference", {});
-  ASSERT_FALSE(pair.reset(scenario->config));
-  DisaggregatedTarget::World world = DisaggregatedTarget::make_world(scenario->config);
-  for (const Step<DisaggregatedTarget>& step : scenario->steps) {
-    world.apply(step.command);
-    disaggregated::Observation seen;
-    pair.submit(step.command, world, Observe::kState);
-    pair.collect(seen);
+  const Setup setup = *prepare(*scenario);
+  ASSERT_FALSE(pair.reset(setup));
+  const std::unique_ptr<World> world = setup.target().make_world(setup);
+  for (const Step& step : scenario->steps) {
+    world->apply(step.command);
+    Observation seen;
+    ASSERT_FALSE(pair.apply(step.command, *world, Observe::kState, seen));
     const std::vector<Field> fields = to_fields(seen);
     const std::string line = print(to_line(step.command));
     const std::vector<Field> expected = step.expectation.value_or(std::vector<Field>());

@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "properties/core/broken_rule.h"
-#include "properties/engine/refusals.h"
 #include "properties/core/invariant_values.h"
+#include "properties/scheduler/refusals.h"
 
 namespace kvfence::disaggregated {
 namespace {

@@ -1,9 +1,10 @@
 #pragma once
 
 /// What must hold of a pair of engines with its transport and clock, whatever any other
-/// implementation says. The rules are those of contract/connectors/disaggregated/disaggregated_connector.h and
-/// contract/connectors/disaggregated/disaggregated_target.h, turned into statements about observations. What a scheduler
-/// alone owes is the scheduler target's.
+/// implementation says. The rules are those of
+/// contract/connectors/disaggregated/disaggregated_connector.h and
+/// contract/connectors/disaggregated/disaggregated_target.h, turned into statements about
+/// observations. What a scheduler alone owes is the scheduler target's.
 
 #include <array>
 #include <cstddef>
@@ -19,9 +20,9 @@
 
 #include "contract/connectors/disaggregated/disaggregated_target.h"
 #include "contract/pool/request.h"
-#include "properties/pool/block_table_rules.h"
 #include "properties/connectors/disaggregated/copies.h"
 #include "properties/core/divergence.h"
+#include "properties/kv_cache/block_table_rules.h"
 
 namespace kvfence::disaggregated {
 

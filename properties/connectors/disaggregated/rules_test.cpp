@@ -15,8 +15,10 @@
 #include <gtest/gtest.h>
 
 #include "properties/connectors/disaggregated/checks.h"
+#include "properties/connectors/disaggregated/generator.h"
+#include "properties/core/typed_test_support.h"
 #include "properties/planted/told_lies.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence::disaggregated {
 namespace {
@@ -32,13 +34,13 @@ void hide_state(Observation& shown) {
 }
 
 void expect_caught(std::string_view id, const Lie& lie, Observe observe = Observe::kState) {
-  const auto side = Implementations<DisaggregatedTarget>::make_reference();
+  const auto side = disaggregated_sides().make_reference();
   const auto tell = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
   const Hide<DisaggregatedTarget> hide = observe == Observe::kState ? nullptr : hide_state;
-  expect_lie_caught<DisaggregatedTarget>(*side, kInvariants, id, /*commands_behind=*/12, tell,
-                                         hide);
+  expect_lie_caught<DisaggregatedTarget>(disaggregated_checks(), *side, kInvariants, id,
+                                         /*commands_behind=*/12, tell, hide);
 }
 
 bool plans(EngineRole role, const Command& command, const Observation& shown) {
@@ -321,19 +323,14 @@ TEST(DisaggregatedInvariants, WhoWaitsForALoadHasOne) {
 TEST(DisaggregatedInvariants, AnEngineServesWhoWaits) {
   Choices choices = Choices::from_seed(1);
   const Config config = Generator::draw_config(choices);
-  const auto side = Implementations<DisaggregatedTarget>::make_reference();
-  World world = DisaggregatedTarget::make_world(config);
-  Invariants invariants = Checks<DisaggregatedTarget>::make_invariants(config);
-  ASSERT_FALSE(side->reset(config));
+  TypedRun<DisaggregatedTarget> side(disaggregated_sides().make_reference(), config);
+  Invariants invariants(setup_of<DisaggregatedTarget>(config), config.transport_may_fail);
   AddRequest add;
   add.engine = EngineRole::kConsumer;
   add.id = "A";
   add.tokens = {1};
-  world.apply(add);
-  ASSERT_FALSE(side->submit(add, world, Observe::kState));
-  Observation shown;
-  ASSERT_FALSE(side->collect(shown));
-  ASSERT_FALSE(invariants.check(add, shown, world, 0));
+  const Observation shown = side.run(add);
+  ASSERT_FALSE(invariants.check(add, shown, side.world(), 0));
   std::string oracle;
   for (int count = 0; count < 8 && oracle.empty(); ++count) {
     Observation idle = shown;
@@ -360,7 +357,7 @@ TEST(DisaggregatedInvariants, AnEngineServesWhoWaits) {
       idle.finished_sending.emplace().clear();
       idle.invalid_blocks.emplace().clear();
     }
-    const auto found = invariants.check(command, idle, world, 0);
+    const auto found = invariants.check(command, idle, side.world(), 0);
     if (found) oracle = found->oracle;
   }
   EXPECT_EQ(oracle, "all_comes_to_an_end");

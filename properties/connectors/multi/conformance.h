@@ -1,7 +1,8 @@
 #pragma once
 
-/// One named test a rule of contract/connectors/multi/multi_connector.h, for both halves of any MultiConnector over
-/// scripted children: what these were called with, and what came of their answers, by hand.
+/// One named test a rule of contract/connectors/multi/multi_connector.h, for both halves of any
+/// MultiConnector over scripted children: what these were called with, and what came of their
+/// answers, by hand.
 ///
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, MultiConnectorConformance, MyTypes);
 ///

@@ -20,11 +20,11 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
-#include "contract/core/implementation.h"
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/connectors/multi/multi_connector_target.h"
+#include "contract/core/check.h"
 #include "contract/scripted/scripted_child.h"
+#include "properties/core/driver.h"
 
 namespace kvfence {
 
@@ -32,14 +32,14 @@ namespace kvfence {
 /// make_worker(children), make_aggregator(num_ranks): the place where a planted variant gets its
 /// bug.
 template <class Side>
-class MultiConnectorDriver final : public Implementation<MultiConnectorTarget> {
+class MultiConnectorDriver final : public DriverOf<MultiConnectorTarget> {
  public:
   MultiConnectorDriver(std::string name, Side side)
       : name_(std::move(name)), side_(std::move(side)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
+  std::optional<ImplementationFailure> start(const Config& config, const Setup&) override {
     const std::optional<Profile> profile = profile_from_text(config.profile);
     KVFENCE_CHECK(profile, "reset with a configuration that was not validated");
     num_groups_ = config.num_groups;
@@ -61,21 +61,16 @@ class MultiConnectorDriver final : public Implementation<MultiConnectorTarget> {
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World&,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World&, Observe observe) override {
     forget_answer();
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative); }, command);
     if (!calls_->empty()) observation_.calls.emplace().swap(*calls_);
     calls_->clear();
     show_state(observe == Observe::kState);
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  private:
   using Scheduler = typename Side::Scheduler;

@@ -1,5 +1,5 @@
-// Goal: the MultiConnectors of both sides obey each rule of contract/connectors/multi/multi_connector.h. Method: the
-// tests of multi_connector_conformance.h.
+// Goal: the MultiConnectors of both sides obey each rule of
+// contract/connectors/multi/multi_connector.h. Method: the tests of multi_connector_conformance.h.
 
 #include "optimized/connectors/multi/multi_connector.h"
 #include "optimized/connectors/multi/multi_connector_worker.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "contract/connectors/multi/multi_connector_target.h"
-#include "properties/core/divergence.h"
 #include "properties/connectors/multi/ledger.h"
+#include "properties/core/divergence.h"
 
 namespace kvfence::multi_connector {
 

@@ -26,13 +26,13 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
-#include "contract/connectors/offloading/connector_target.h"
-#include "contract/core/implementation.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/connectors/offloading/connector_target.h"
+#include "contract/core/check.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scripted/scripted_transfer_engine.h"
+#include "properties/core/driver.h"
 #include "properties/scheduler/observer.h"
 
 namespace kvfence {
@@ -48,7 +48,7 @@ namespace kvfence {
 ///
 /// `Derived` runs the other commands and observes what is its own, and befriends this one:
 ///   kConnectorName
-///   make_setup(const Config&) -> Setup
+///   make_setup(config, setup) -> Setup
 ///   run(command, world), beside the ones here
 ///   forget_connector_answer(), forget_connector_state()
 ///   observe_metadata(const Metadata&), observe_report(const AggregatedOutput&)
@@ -56,9 +56,10 @@ namespace kvfence {
 template <class Derived, class TargetType, class Side, class SetupType, class ConnectorType,
           class MetadataType>
 requires Scheduler<typename Side::Scheduler> && KVOutputAggregator<typename Side::Aggregator>
-class CopyingConnectorDriver : public Implementation<TargetType> {
+class CopyingConnectorDriver : public DriverOf<TargetType> {
  public:
   using Config = typename TargetType::Config;
+  using Setup = typename TargetType::Setup;
   using Command = typename TargetType::Command;
   using Observation = typename TargetType::Observation;
   using World = typename TargetType::World;
@@ -68,8 +69,8 @@ class CopyingConnectorDriver : public Implementation<TargetType> {
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    setup_ = derived().make_setup(config);
+  std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) override {
+    setup_ = derived().make_setup(config, setup);
     auto connector = side_.make_connector(setup_);
     if (!connector) {
       return ImplementationFailure{"the scheduler's half is no " +
@@ -89,8 +90,7 @@ class CopyingConnectorDriver : public Implementation<TargetType> {
     return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World& world, Observe observe) override {
     Observer::forget_answer(observation_);
     derived().forget_connector_answer();
     observation_.error = std::visit(
@@ -102,13 +102,9 @@ class CopyingConnectorDriver : public Implementation<TargetType> {
     } else {
       derived().forget_connector_state();
     }
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  protected:
   using Observer = SchedulerObserver<typename Side::Scheduler>;

@@ -21,16 +21,16 @@
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
-#include "contract/connectors/offloading/connector_target.h"
-#include "contract/core/implementation.h"
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/connectors/offloading/connector_target.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/check.h"
 #include "contract/scripted/scripted_tier.h"
 #include "contract/scripted/scripted_transfer_engine.h"
 #include "contract/tiering/tier_files.h"
 #include "properties/connectors/offloading/copying_connector_driver.h"
-#include "properties/worker/slot_bytes.h"
+#include "properties/core/driver.h"
+#include "properties/tiering/slot_bytes.h"
 #include "properties/tiering/tier_observations.h"
 
 namespace kvfence {
@@ -45,13 +45,14 @@ class ConnectorDriver final
  public:
   using Base::Base;
   using typename Base::Config;
+  using typename Base::Setup;
   using typename Base::World;
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
+  std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) override {
     transfers_may_fail_ = config.transfers_may_fail;
     // The tiers of before go before their slots do.
     const std::shared_ptr<SlotBytes> old_slots = slots_;
-    if (auto failure = Base::reset(config)) return failure;
+    if (auto failure = Base::start(config, setup)) return failure;
     for (std::uint32_t rank = 0; slots_ && rank < ranks().size(); ++rank) {
       ranks()[rank].engine.watch(
           [slots = slots_, rank](const ScriptedTransferEngine::Transfer& transfer) {
@@ -69,10 +70,7 @@ class ConnectorDriver final
 
   static constexpr std::string_view kConnectorName = "offloading connector";
 
-  ConnectorSetup make_setup(const Config& config) {
-    Parsed<ConnectorSetup> parsed = make_connector_setup(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    ConnectorSetup& setup = *parsed;
+  ConnectorSetup make_setup(const Config& config, ConnectorSetup setup) {
     tier_calls_ = std::make_shared<TierCalls>();
     slots_.reset();
     if (!config.file_tiers.empty()) {
@@ -83,7 +81,7 @@ class ConnectorDriver final
     const Side* const side = &Base::side();
     setup.tier_types = scripted_tier_types(
         tier_calls_, [side](PrimaryKvView primary) { return side->make_tier_files(primary); });
-    return std::move(setup);
+    return setup;
   }
 
   // ---- Commands ----

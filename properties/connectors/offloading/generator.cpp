@@ -4,11 +4,11 @@
 #include <array>
 #include <utility>
 
-#include "contract/core/check.h"
 #include "contract/connectors/offloading/offloading_spec_factory.h"
-#include "properties/kv_cache/group_draws.h"
+#include "contract/core/check.h"
 #include "properties/kv_cache/generator.h"
-#include "properties/pool/request_draws.h"
+#include "properties/kv_cache/group_draws.h"
+#include "properties/scheduler/request_draws.h"
 
 namespace kvfence::connector {
 namespace {
@@ -19,7 +19,9 @@ constexpr std::size_t kEndedTierJobsMax = 32;
 /// Reported transfers that may be reported again.
 constexpr std::size_t kReportedMax = 4;
 
-bool is_valid(const Config& config) { return !ConnectorTarget::validate(config, {}, {}); }
+bool is_valid(const Config& config) {
+  return static_cast<bool>(ConnectorTarget::prepare(config, {}, {}));
+}
 
 bool has_ended(const EngineTransfer& transfer) {
   return transfer.progress == TransferProgress::kFinished ||

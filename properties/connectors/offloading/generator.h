@@ -14,8 +14,8 @@
 
 #include "contract/connectors/offloading/connector_target.h"
 #include "properties/core/choices.h"
-#include "properties/pool/request_draws.h"
 #include "properties/core/swarm.h"
+#include "properties/scheduler/request_draws.h"
 
 namespace kvfence::connector {
 
@@ -24,18 +24,19 @@ using scheduler::ScheduledRequest;
 
 class Generator {
  public:
-  /// A valid configuration of 5 to 20 GPU blocks and 1 to 12 slots. Groups, block sizes and failures
-  /// are those with which upstream does not trip over its own assertions: windowed groups have one
-  /// block size, which divides that of the others; with several groups nobody reads the GPU's cache.
+  /// A valid configuration of 5 to 20 GPU blocks and 1 to 12 slots. Groups, block sizes and
+  /// failures are those with which upstream does not trip over its own assertions: windowed groups
+  /// have one block size, which divides that of the others; with several groups nobody reads the
+  /// GPU's cache.
   static Config draw_config(Choices& choices);
 
   /// Draws the habits of this episode: which actions are frequent, how many requests live at once,
   /// how long they are, and how each rank's copy engine works.
   Generator(const Config& config, Choices& choices);
 
-  /// The next command, given what was answered to the one before. The caller runs every command that
-  /// is drawn, and the world has taken it in. An observation without the state leaves the picture of
-  /// requests and transfers as it was.
+  /// The next command, given what was answered to the one before. The caller runs every command
+  /// that is drawn, and the world has taken it in. An observation without the state leaves the
+  /// picture of requests and transfers as it was.
   Command next(Choices& choices, const Observation& now, const World& world);
 
  private:

@@ -11,6 +11,7 @@
 
 #include "contract/pool/block_hash.h"
 #include "properties/core/goals_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::connector {
 namespace {
@@ -156,7 +157,7 @@ Observation with_invalid_block(Observation observation) {
 class Counting {
  public:
   explicit Counting(const Config& config = config_of())
-      : world_(ConnectorTarget::make_world(config)) {
+      : world_(fresh_world<ConnectorTarget>(config)) {
     reach_.start(config);
   }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// One named test a rule of contract/connectors/kv_connector_stats.h, small histories by hand, for any
-/// statistics of transfers and the metrics that take them in.
+/// One named test a rule of contract/connectors/kv_connector_stats.h, small histories by hand, for
+/// any statistics of transfers and the metrics that take them in.
 ///
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, KVConnectorStatsConformance, MyTypes);
 ///

@@ -23,8 +23,8 @@
 #include <nlohmann/json.hpp>
 
 #include "optimized/connectors/kv_connector_stats.h"
-#include "properties/core/choices.h"
 #include "properties/connectors/offloading/kv_connector_stats_conformance.h"
+#include "properties/core/choices.h"
 #include "properties/core/rapid_property.h"
 #include "reference/connectors/kv_connector_stats.h"
 

@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "properties/core/broken_rule.h"
-#include "properties/engine/refusals.h"
 #include "properties/core/invariant_values.h"
+#include "properties/scheduler/refusals.h"
 
 namespace kvfence::connector {
 namespace {
@@ -932,8 +932,8 @@ Found Invariants::check_copied_blocks(const Observation& observation) const {
 }
 
 Found Invariants::check_slots(const Observation& observation) const {
-  // With hold what is flushed counts as written at once: the step that flushes comes before all that
-  // could read it.
+  // With hold what is flushed counts as written at once: the step that flushes comes before all
+  // that could read it.
   std::map<SlotId, CopyPart> flushed;
   const auto add_flushed = [&](const Copy& copy, std::size_t first_step) {
     if (fences_ || !copy.is_store || !is_flushed(copy.request, first_step)) return;

@@ -1,9 +1,10 @@
 #pragma once
 
 /// What must hold of one scheduler with its connector, workers and copies, whatever any other
-/// implementation says. The rules are those of contract/connectors/offloading/offloading_connector.h and
-/// contract/connectors/offloading/connector_target.h, turned into statements about observations. What a scheduler alone
-/// owes is the scheduler target's.
+/// implementation says. The rules are those of
+/// contract/connectors/offloading/offloading_connector.h and
+/// contract/connectors/offloading/connector_target.h, turned into statements about observations.
+/// What a scheduler alone owes is the scheduler target's.
 
 #include <array>
 #include <cstddef>
@@ -18,10 +19,10 @@
 
 #include "contract/connectors/offloading/connector_target.h"
 #include "contract/pool/request.h"
-#include "properties/pool/block_table_rules.h"
 #include "properties/connectors/offloading/copies.h"
 #include "properties/connectors/offloading/tier_ledger.h"
 #include "properties/core/divergence.h"
+#include "properties/kv_cache/block_table_rules.h"
 
 namespace kvfence::connector {
 

@@ -17,8 +17,10 @@
 #include <gtest/gtest.h>
 
 #include "properties/connectors/offloading/checks.h"
+#include "properties/connectors/offloading/generator.h"
+#include "properties/core/typed_test_support.h"
 #include "properties/planted/told_lies.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence::connector {
 namespace {
@@ -26,11 +28,12 @@ namespace {
 using Lie = std::function<bool(const Command& command, Observation& shown)>;
 
 void expect_caught(std::string_view id, const Lie& lie) {
-  const auto side = Implementations<ConnectorTarget>::make_reference();
+  const auto side = connector_sides().make_reference();
   const auto tell = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<ConnectorTarget>(*side, kInvariants, id, /*commands_behind=*/6, tell);
+  expect_lie_caught<ConnectorTarget>(connector_checks(), *side, kInvariants, id,
+                                     /*commands_behind=*/6, tell);
 }
 
 bool plans(const Command& command, const Observation& shown) {
@@ -387,19 +390,14 @@ TEST(ConnectorInvariants, StoredIsKept) {
 TEST(ConnectorInvariants, AllComesToAnEnd) {
   Choices choices = Choices::from_seed(1);
   const Config config = Generator::draw_config(choices);
-  const auto side = Implementations<ConnectorTarget>::make_reference();
-  World world = ConnectorTarget::make_world(config);
-  Invariants invariants = Checks<ConnectorTarget>::make_invariants(config);
-  ASSERT_FALSE(side->reset(config));
+  TypedRun<ConnectorTarget> side(connector_sides().make_reference(), config);
+  Invariants invariants(setup_of<ConnectorTarget>(config), config.transfers_may_fail);
   AddRequest add;
   add.id = "A";
   add.tokens = {1};
   add.skip_reading_prefix_cache = true;
-  world.apply(add);
-  ASSERT_FALSE(side->submit(add, world, Observe::kState));
-  Observation shown;
-  ASSERT_FALSE(side->collect(shown));
-  ASSERT_FALSE(invariants.check(add, shown, world, 0));
+  const Observation shown = side.run(add);
+  ASSERT_FALSE(invariants.check(add, shown, side.world(), 0));
   std::string oracle;
   for (int count = 0; count < 8 && oracle.empty(); ++count) {
     const Command command = count % 2 == 0 ? Command(Schedule{}) : Command(Update{});
@@ -424,7 +422,7 @@ TEST(ConnectorInvariants, AllComesToAnEnd) {
       idle.completed_jobs.emplace().clear();
       idle.transfer_stats.emplace().clear();
     }
-    const auto found = invariants.check(command, idle, world, 0);
+    const auto found = invariants.check(command, idle, side.world(), 0);
     if (found) oracle = found->oracle;
   }
   EXPECT_EQ(oracle, "all_comes_to_an_end");

@@ -9,6 +9,7 @@
 
 #include "properties/connectors/offloading/goals.h"
 #include "properties/core/goals_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::connector {
 namespace {
@@ -81,7 +82,7 @@ Observation with_call(Observation observation, std::string method, std::string a
 class Counting {
  public:
   explicit Counting(const Config& config = config_of())
-      : world_(ConnectorTarget::make_world(config)) {
+      : world_(fresh_world<ConnectorTarget>(config)) {
     reach_.start(config);
   }
 

@@ -1,26 +1,21 @@
 // Goal: random campaigns of the simple_offload target reach every situation, raise no false alarm
-// and find no difference. Method: both implementations in lockstep under all invariants; then with
+// and find no difference. Method: both implementations in lockstep under all rules; then with
 // the state observed now and then only.
 
+#include <gtest/gtest.h>
+
 #include "properties/core/campaign_test_support.h"
-#include "properties/connectors/simple/checks.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-using Sides = Implementations<SimpleOffloadTarget>;
-
 TEST(SimpleOffloadCampaign, TheSidesAgreeAndEveryGoalIsReached) {
-  const auto expected = Sides::make_reference();
-  const auto actual = Sides::make_optimized();
-  expect_every_goal(*expected, *actual, 120'000);
+  expect_every_goal(simple_offload_sides(), 120'000);
 }
 
 TEST(SimpleOffloadCampaign, NumbersAloneRaiseNoAlarm) {
-  const auto expected = Sides::make_reference();
-  const auto actual = Sides::make_optimized();
-  expect_no_alarm_from_numbers(*expected, *actual, 40'000);
+  expect_no_alarm_from_numbers(simple_offload_sides(), 40'000);
 }
 
 }  // namespace

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/connectors/kv_output_aggregator.h"
-#include "contract/scripted/scripted_transfer_engine.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/connectors/simple/simple_offload_target.h"
+#include "contract/core/check.h"
+#include "contract/scripted/scripted_transfer_engine.h"
 #include "properties/connectors/offloading/copying_connector_driver.h"
 
 namespace kvfence {
@@ -44,11 +44,7 @@ class SimpleOffloadDriver final
 
   static constexpr std::string_view kConnectorName = "simple CPU offload connector";
 
-  static SimpleOffloadSetup make_setup(const Config& config) {
-    const Parsed<SimpleOffloadSetup> parsed = make_simple_offload_setup(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    return *parsed;
-  }
+  static SimpleOffloadSetup make_setup(const Config&, SimpleOffloadSetup setup) { return setup; }
 
   // ---- Commands ----
 

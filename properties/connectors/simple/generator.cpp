@@ -3,13 +3,15 @@
 #include <utility>
 
 #include "contract/core/check.h"
-#include "properties/kv_cache/group_draws.h"
 #include "properties/kv_cache/generator.h"
+#include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::simple_offload {
 namespace {
 
-bool is_valid(const Config& config) { return !SimpleOffloadTarget::validate(config, {}, {}); }
+bool is_valid(const Config& config) {
+  return static_cast<bool>(SimpleOffloadTarget::prepare(config, {}, {}));
+}
 
 /// A window of one token needs nothing from before, and upstream loads it into the null block.
 KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {

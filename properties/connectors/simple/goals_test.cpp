@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/goals_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::simple_offload {
 namespace {
@@ -97,7 +98,8 @@ Observation came_back(std::vector<CompletedStore> stores = {}, std::vector<std::
 /// Counts one command after another; what the last one added.
 class Counting {
  public:
-  explicit Counting(Config config = config_of()) : world_(SimpleOffloadTarget::make_world(config)) {
+  explicit Counting(Config config = config_of())
+      : world_(fresh_world<SimpleOffloadTarget>(config)) {
     reach_.start(config);
   }
 

@@ -15,15 +15,14 @@
 #include <vector>
 
 #include "optimized/scheduler/scheduler.h"
+#include "properties/core/typed_test_support.h"
 #include "reference/connectors/kv_output_aggregator.h"
-#include "reference/scheduler/scheduler.h"
 #include "reference/connectors/simple/simple_cpu_offload.h"
 #include "reference/connectors/simple/simple_cpu_offload_worker.h"
+#include "reference/scheduler/scheduler.h"
 
-namespace kvfence {
+namespace kvfence::simple_offload {
 namespace {
-
-using namespace simple_offload;
 
 template <class SchedulerType>
 struct Side {
@@ -60,27 +59,12 @@ Config config_of(std::string profile) {
 
 /// A driver and its world.
 template <class SchedulerType>
-class Engine {
+class Engine : public TypedRun<SimpleOffloadTarget> {
  public:
   explicit Engine(const Config& config)
-      : driver_("simple", Side<SchedulerType>{}), world_(SimpleOffloadTarget::make_world(config)) {
-    const auto invalid = SimpleOffloadTarget::validate(config, "", {});
-    EXPECT_FALSE(invalid) << invalid->found << ": " << invalid->expected;
-    EXPECT_FALSE(driver_.reset(config));
-  }
-
-  const Observation& submit(const Command& command) {
-    world_.apply(command);
-    EXPECT_FALSE(driver_.submit(command, world_, Observe::kState));
-    EXPECT_FALSE(driver_.collect(seen_));
-    return seen_;
-  }
-  const Observation& seen() const { return seen_; }
-
- private:
-  SimpleOffloadDriver<Side<SchedulerType>> driver_;
-  World world_;
-  Observation seen_;
+      : TypedRun(std::make_unique<SimpleOffloadDriver<Side<SchedulerType>>>("simple",
+                                                                            Side<SchedulerType>{}),
+                 config) {}
 };
 
 AddRequest request(std::string id, TokenId first, std::uint32_t num_tokens,
@@ -104,50 +88,50 @@ using Blocks = std::vector<BlockId>;
 TEST(SimpleOffloadDriver, WhatIsStoredIsLoadedAgain) {
   Config config = config_of("v0.23");
   config.world_size = 2;
-  Engine<reference::Scheduler> run(config);
-  run.submit(request("A", 1, 9));
-  EXPECT_FALSE(run.submit(Schedule{}).store_event.has_value()) << "nothing is computed yet";
-  run.submit(Update{});
-  const Observation& planned = run.submit(Schedule{});
+  Engine<reference::Scheduler> engine(config);
+  engine.run(request("A", 1, 9));
+  EXPECT_FALSE(engine.run(Schedule{}).store_event.has_value()) << "nothing is computed yet";
+  engine.run(Update{});
+  const Observation& planned = engine.run(Schedule{});
   ASSERT_TRUE(planned.store_event.has_value());
   EXPECT_EQ(*planned.store_event, 0u);
   EXPECT_EQ(*planned.store_gpu_blocks, Blocks({1, 2}));
   EXPECT_EQ(*planned.store_cpu_blocks, Blocks({1, 2}));
   EXPECT_EQ(planned.num_referenced_cpu_blocks, 3u);
-  run.submit(Update{});
-  EXPECT_EQ(run.seen().num_referenced_blocks, 3u) << "A is over, its stores hold two blocks";
+  engine.run(Update{});
+  EXPECT_EQ(engine.seen().num_referenced_blocks, 3u) << "A is over, its stores hold two blocks";
 
-  EXPECT_EQ(run.submit(copy_of(0, true)).error, ErrorCode::kNone);
-  EXPECT_EQ(run.submit(copy_of(0, true)).error, ErrorCode::kUnknownJob);
-  EXPECT_EQ(run.submit(copy_of(1, false)).error, ErrorCode::kUnknownJob);
-  EXPECT_EQ(run.submit(copy_of(2, true)).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(engine.run(copy_of(0, true)).error, ErrorCode::kNone);
+  EXPECT_EQ(engine.run(copy_of(0, true)).error, ErrorCode::kUnknownJob);
+  EXPECT_EQ(engine.run(copy_of(1, false)).error, ErrorCode::kUnknownJob);
+  EXPECT_EQ(engine.run(copy_of(2, true)).error, ErrorCode::kNotInConfig);
   AdvanceCopy failed = copy_of(1, true);
   failed.progress = TransferProgress::kFailed;
-  EXPECT_EQ(run.submit(failed).error, ErrorCode::kBadRange);
-  run.submit(Schedule{});
-  run.submit(Update{});
-  EXPECT_TRUE(run.seen().has_pending_stores) << "one of two ranks";
-  run.submit(copy_of(1, true));
-  run.submit(Schedule{});
-  run.submit(Update{});
-  EXPECT_FALSE(run.seen().has_pending_stores);
-  EXPECT_EQ(run.seen().num_cached_cpu_blocks, 2u);
-  EXPECT_EQ(run.seen().num_referenced_blocks, 1u);
-  EXPECT_TRUE(*run.submit(ResetPrefixCache{}).success);
+  EXPECT_EQ(engine.run(failed).error, ErrorCode::kBadRange);
+  engine.run(Schedule{});
+  engine.run(Update{});
+  EXPECT_TRUE(engine.seen().has_pending_stores) << "one of two ranks";
+  engine.run(copy_of(1, true));
+  engine.run(Schedule{});
+  engine.run(Update{});
+  EXPECT_FALSE(engine.seen().has_pending_stores);
+  EXPECT_EQ(engine.seen().num_cached_cpu_blocks, 2u);
+  EXPECT_EQ(engine.seen().num_referenced_blocks, 1u);
+  EXPECT_TRUE(*engine.run(ResetPrefixCache{}).success);
 
-  run.submit(request("B", 1, 9));
-  const Observation& loading = run.submit(Schedule{});
+  engine.run(request("B", 1, 9));
+  const Observation& loading = engine.run(Schedule{});
   ASSERT_TRUE(loading.load_event.has_value());
   EXPECT_EQ(*loading.load_cpu_blocks, Blocks({1, 2}));
   EXPECT_EQ(*loading.load_requests, std::vector<std::string>({"B"}));
-  run.submit(Update{});
-  run.submit(copy_of(0, false));
-  run.submit(copy_of(1, false));
-  run.submit(Schedule{});
-  run.submit(Update{});
-  EXPECT_EQ(*run.seen().finished_recving, std::vector<std::string>({"B"}));
-  EXPECT_EQ(run.submit(Schedule{}).scheduled->size(), 1u);
-  EXPECT_EQ((*run.seen().new_reqs)[0].num_computed_tokens, 8u);
+  engine.run(Update{});
+  engine.run(copy_of(0, false));
+  engine.run(copy_of(1, false));
+  engine.run(Schedule{});
+  engine.run(Update{});
+  EXPECT_EQ(*engine.seen().finished_recving, std::vector<std::string>({"B"}));
+  EXPECT_EQ(engine.run(Schedule{}).scheduled->size(), 1u);
+  EXPECT_EQ((*engine.seen().new_reqs)[0].num_computed_tokens, 8u);
 }
 
 /// What the answers say of the events under way.
@@ -218,7 +202,7 @@ std::pair<int, int> random_run(const Config& config, std::uint32_t seed, bool se
   const auto below = [&](std::uint32_t bound) {
     return static_cast<std::uint32_t>(random() % bound);
   };
-  Engine<reference::Scheduler> run(config);
+  Engine<reference::Scheduler> engine(config);
   Engine<optimized::Scheduler> twin(config);
   Ledger ledger;
   std::pair<int, int> counts{0, 0};
@@ -255,8 +239,8 @@ std::pair<int, int> random_run(const Config& config, std::uint32_t seed, bool se
       default:
         break;
     }
-    const Observation& seen = run.submit(command);
-    EXPECT_EQ(seen, twin.submit(command));
+    const Observation& seen = engine.run(command);
+    EXPECT_EQ(seen, twin.run(command));
     ledger.take(seen, config.world_size);
     counts.first += seen.load_event.has_value() ? 1 : 0;
     counts.second += seen.store_event.has_value() ? 1 : 0;
@@ -300,4 +284,4 @@ TEST(SimpleOffloadDriver, EveryHoldIsThatOfATableACopyOrAPin) {
 }
 
 }  // namespace
-}  // namespace kvfence
+}  // namespace kvfence::simple_offload

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "properties/connectors/simple/rules.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
-#include "properties/connectors/simple/rules.h"
 
 namespace kvfence::simple_offload::detail {
 

@@ -1,9 +1,10 @@
 #pragma once
 
 /// What must hold of one scheduler with its simple CPU offload connector, workers and copies,
-/// whatever any other implementation says. The rules are those of contract/connectors/simple/simple_cpu_offload.h and
-/// contract/connectors/simple/simple_offload_target.h, turned into statements about observations. What a scheduler
-/// alone owes is the scheduler target's.
+/// whatever any other implementation says. The rules are those of
+/// contract/connectors/simple/simple_cpu_offload.h and
+/// contract/connectors/simple/simple_offload_target.h, turned into statements about observations.
+/// What a scheduler alone owes is the scheduler target's.
 
 #include <array>
 #include <cstddef>
@@ -16,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/pool/request.h"
 #include "contract/connectors/simple/simple_offload_target.h"
-#include "properties/pool/block_table_rules.h"
-#include "properties/core/divergence.h"
-#include "properties/kv_cache/kv_content.h"
+#include "contract/pool/request.h"
 #include "properties/connectors/simple/copies.h"
+#include "properties/core/divergence.h"
+#include "properties/kv_cache/block_table_rules.h"
+#include "properties/kv_cache/kv_content.h"
 
 namespace kvfence::simple_offload {
 

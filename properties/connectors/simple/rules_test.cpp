@@ -14,17 +14,19 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/core/rules_test_support.h"
 #include "properties/connectors/simple/checks.h"
+#include "properties/core/rules_test_support.h"
+#include "properties/core/typed_test_support.h"
 #include "properties/planted/told_lies.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence::simple_offload {
 namespace {
 
 void expect_caught(std::string_view id, const Lie<SimpleOffloadTarget>& lie) {
-  const auto side = Implementations<SimpleOffloadTarget>::make_reference();
-  expect_lie_caught<SimpleOffloadTarget>(*side, kInvariants, id, /*commands_behind=*/40, lie);
+  const auto side = simple_offload_sides().make_reference();
+  expect_lie_caught<SimpleOffloadTarget>(simple_offload_checks(), *side, kInvariants, id,
+                                         /*commands_behind=*/40, lie);
 }
 
 bool plans(const Command& command, const Observation& shown) {
@@ -352,18 +354,13 @@ using LieAt = std::function<void(std::size_t index, Command& command, Observatio
 /// Runs commands, and shows each to the invariants as the lie has it; the first broken rule.
 std::string oracle_of(const std::vector<Command>& commands, const LieAt& lie) {
   const Config config = small_config();
-  const auto side = Implementations<SimpleOffloadTarget>::make_reference();
-  World world = SimpleOffloadTarget::make_world(config);
-  Invariants invariants = Checks<SimpleOffloadTarget>::make_invariants(config);
-  EXPECT_FALSE(side->reset(config));
+  TypedRun<SimpleOffloadTarget> side(simple_offload_sides().make_reference(), config);
+  Invariants invariants(setup_of<SimpleOffloadTarget>(config));
   for (std::size_t index = 0; index < commands.size(); ++index) {
-    world.apply(commands[index]);
-    EXPECT_FALSE(side->submit(commands[index], world, Observe::kState));
-    Observation shown;
-    EXPECT_FALSE(side->collect(shown));
+    Observation shown = side.run(commands[index]);
     Command told = commands[index];
     lie(index, told, shown);
-    const auto found = invariants.check(told, shown, world, index);
+    const auto found = invariants.check(told, shown, side.world(), index);
     if (found) return found->oracle;
   }
   return "";
@@ -376,8 +373,8 @@ TEST(SimpleOffloadInvariants, WhoWaitsGoesOn) {
   add.tokens = {1};
   std::vector<Command> commands = {SetPauseState{PauseState::kPausedAll}, add};
   for (int count = 0; count < 6; ++count) {
-    commands.push_back(Schedule{});
-    commands.push_back(Update{});
+    commands.emplace_back(Schedule{});
+    commands.emplace_back(Update{});
   }
   EXPECT_EQ(oracle_of(commands, [](std::size_t, Command&, Observation&) {}), "");
   const auto unpaused = [](std::size_t index, Command& command, Observation&) {
@@ -394,8 +391,8 @@ TEST(SimpleOffloadInvariants, BothPoolsEndAsTheyBegan) {
   add.max_tokens = 1;
   std::vector<Command> commands = {add};
   for (int count = 0; count < 6; ++count) {
-    commands.push_back(Schedule{});
-    commands.push_back(Update{});
+    commands.emplace_back(Schedule{});
+    commands.emplace_back(Update{});
   }
   EXPECT_EQ(oracle_of(commands, [](std::size_t, Command&, Observation&) {}), "");
   const auto one_left = [](std::size_t index, Command&, Observation& shown) {

@@ -29,11 +29,11 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
-#include "contract/core/implementation.h"
-#include "contract/scheduler/scheduler.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/connectors/synchronous/synchronous_connector_target.h"
+#include "contract/core/check.h"
+#include "contract/scheduler/scheduler.h"
+#include "properties/core/driver.h"
 #include "properties/scheduler/observer.h"
 
 namespace kvfence {
@@ -44,17 +44,15 @@ namespace kvfence {
 ///   make_scheduler(const SchedulerConfig&, KVConnectorHandle)
 template <class Side>
 requires Scheduler<typename Side::Scheduler> && SynchronousConnectorFactory<Side>
-class SynchronousConnectorDriver final : public Implementation<SynchronousConnectorTarget> {
+class SynchronousConnectorDriver final : public DriverOf<SynchronousConnectorTarget> {
  public:
   SynchronousConnectorDriver(std::string name, Side side)
       : name_(std::move(name)), side_(std::move(side)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> reset(const Config& config) override {
-    const Parsed<SynchronousConnectorSetup> parsed = make_synchronous_connector_setup(config);
-    KVFENCE_CHECK(parsed, "reset with a configuration that was not validated");
-    setup_ = *parsed;
+  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
+    setup_ = setup;
     forget_engine();
     storage_ = side_.make_storage(spec());
     if (!storage_) return ImplementationFailure{"there is no storage"};
@@ -62,14 +60,13 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
     return start_engine();
   }
 
-  std::optional<ImplementationFailure> submit(const Command& command, const World& world,
-                                              Observe observe) override {
+  void submit_typed(const Command& command, const World& world, Observe observe) override {
     forget_answer();
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
     if (observation_.failed.has_value() && !observation_.failed->empty()) {
       forget_engine();
-      if (auto failure = start_engine()) return failure;
+      KVFENCE_CHECK(!start_engine(), "an engine that started once starts again");
     }
     observer_.observe(*scheduler_, observe, observation_);
     observation_.num_engine_starts = num_engine_starts_;
@@ -78,13 +75,9 @@ class SynchronousConnectorDriver final : public Implementation<SynchronousConnec
     } else {
       forget_connector_state();
     }
-    return std::nullopt;
   }
 
-  std::optional<ImplementationFailure> collect(Observation& observation) override {
-    observation = std::move(observation_);
-    return std::nullopt;
-  }
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  private:
   using SchedulerType = typename Side::Scheduler;

@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "reference/scheduler/scheduler.h"
+#include "properties/core/typed_test_support.h"
 #include "reference/connectors/synchronous/shared_storage.h"
 #include "reference/connectors/synchronous/synchronous_connector.h"
+#include "reference/scheduler/scheduler.h"
 
 namespace kvfence {
 namespace {
@@ -29,7 +30,6 @@ using synchronous_connector::Sample;
 using synchronous_connector::Schedule;
 using synchronous_connector::TruncateFile;
 using synchronous_connector::Update;
-using synchronous_connector::World;
 using synchronous_connector::WriteEntry;
 
 using Blocks = std::vector<BlockId>;
@@ -65,32 +65,17 @@ Config config_of(std::string kv_connector, std::string profile = "v0.23") {
 }
 
 /// A driver and its world.
-class Engine {
+class Engine : public TypedRun<SynchronousConnectorTarget> {
  public:
   explicit Engine(const Config& config)
-      : driver_("synchronous", Side{}), world_(SynchronousConnectorTarget::make_world(config)) {
-    const auto invalid = SynchronousConnectorTarget::validate(config, "", {});
-    EXPECT_FALSE(invalid) << invalid->found << ": " << invalid->expected;
-    EXPECT_FALSE(driver_.reset(config));
-  }
+      : TypedRun(std::make_unique<SynchronousConnectorDriver<Side>>("synchronous", Side{}),
+                 config) {}
 
-  const Observation& submit(const Command& command) {
-    world_.apply(command);
-    EXPECT_FALSE(driver_.submit(command, world_, Observe::kState));
-    EXPECT_FALSE(driver_.collect(seen_));
-    return seen_;
-  }
   /// A step that is planned and comes back.
   const Observation& step() {
-    submit(Schedule{});
-    return submit(Update{});
+    run(Schedule{});
+    return run(Update{});
   }
-  const Observation& seen() const { return seen_; }
-
- private:
-  SynchronousConnectorDriver<Side> driver_;
-  World world_;
-  Observation seen_;
 };
 
 /// 1, 2, 3, ...
@@ -120,240 +105,242 @@ TEST(SynchronousConnectorDriver, WhatIsStoredIsLoadedAgain) {
   Config config = config_of("example");
   config.world_size = 2;
   config.num_layers = 2;
-  Engine run(config);
-  run.submit(request("A", 10));
-  const Observation& planned = run.submit(Schedule{});
+  Engine engine(config);
+  engine.run(request("A", 10));
+  const Observation& planned = engine.run(Schedule{});
   ASSERT_EQ(planned.transfers->size(), 1u);
   EXPECT_TRUE(planned.transfers->front().store);
   EXPECT_TRUE(planned.folders->empty());
-  run.submit(Update{});
-  ASSERT_EQ(run.seen().saved->size(), 4u);
+  engine.run(Update{});
+  ASSERT_EQ(engine.seen().saved->size(), 4u);
   for (std::uint32_t layer = 0; layer < 4; ++layer) {
-    EXPECT_EQ((*run.seen().saved)[layer].layer, layer);
-    EXPECT_EQ((*run.seen().saved)[layer].symbols, symbols_of(layer, 2));
+    EXPECT_EQ((*engine.seen().saved)[layer].layer, layer);
+    EXPECT_EQ((*engine.seen().saved)[layer].symbols, symbols_of(layer, 2));
   }
-  EXPECT_EQ(*run.seen().folders, Names({folder_name(counting(8))}));
+  EXPECT_EQ(*engine.seen().folders, Names({folder_name(counting(8))}));
   FinishRequests abort;
   abort.requests = {"A"};
-  run.submit(abort);
-  EXPECT_TRUE(*run.submit(ResetPrefixCache{}).success);
+  engine.run(abort);
+  EXPECT_TRUE(*engine.run(ResetPrefixCache{}).success);
 
-  run.submit(request("B", 12));
-  run.submit(Schedule{});
-  EXPECT_EQ(run.seen().new_reqs->front().num_computed_tokens, 8u);
-  EXPECT_FALSE(run.seen().transfers->front().store);
-  run.submit(Update{});
-  ASSERT_EQ(run.seen().loaded->size(), 4u);
-  EXPECT_EQ((*run.seen().loaded)[3].symbols, symbols_of(3, 2));
-  EXPECT_TRUE(run.seen().failed->empty());
-  const Blocks table = run.seen().tables->front().blocks.front();
-  EXPECT_EQ((*run.seen().symbols)[3][4 * table[2] + 3], symbol_of(3, counting(12)));
+  engine.run(request("B", 12));
+  engine.run(Schedule{});
+  EXPECT_EQ(engine.seen().new_reqs->front().num_computed_tokens, 8u);
+  EXPECT_FALSE(engine.seen().transfers->front().store);
+  engine.run(Update{});
+  ASSERT_EQ(engine.seen().loaded->size(), 4u);
+  EXPECT_EQ((*engine.seen().loaded)[3].symbols, symbols_of(3, 2));
+  EXPECT_TRUE(engine.seen().failed->empty());
+  const Blocks table = engine.seen().tables->front().blocks.front();
+  EXPECT_EQ((*engine.seen().symbols)[3][4 * table[2] + 3], symbol_of(3, counting(12)));
 }
 
 TEST(SynchronousConnectorDriver, APromptOfWholeBlocksAndOneTokenLooksForWhatNobodyWrote) {
-  Engine run(config_of("example"));
+  Engine engine(config_of("example"));
   WriteEntry entry;
   entry.tokens = counting(4);
   entry.num_files = 1;
-  EXPECT_EQ(run.submit(entry).error, ErrorCode::kNone);
-  run.submit(request("A", 9));
-  run.submit(Schedule{});
-  EXPECT_EQ(run.seen().new_reqs->front().num_computed_tokens, 4u);
-  EXPECT_EQ(run.seen().transfers->front().num_tokens, 8u);
+  EXPECT_EQ(engine.run(entry).error, ErrorCode::kNone);
+  engine.run(request("A", 9));
+  engine.run(Schedule{});
+  EXPECT_EQ(engine.seen().new_reqs->front().num_computed_tokens, 4u);
+  EXPECT_EQ(engine.seen().transfers->front().num_tokens, 8u);
 
-  run.submit(Update{});
+  engine.run(Update{});
 
-  EXPECT_EQ(*run.seen().failed, std::vector({FailedFile{"A", false, 0, folder_name(counting(8))}}));
-  EXPECT_EQ(run.seen().num_engine_starts, 2u);
-  EXPECT_EQ(run.seen().folders->size(), 2u) << "looking for it made its folder";
+  EXPECT_EQ(*engine.seen().failed,
+            std::vector({FailedFile{"A", false, 0, folder_name(counting(8))}}));
+  EXPECT_EQ(engine.seen().num_engine_starts, 2u);
+  EXPECT_EQ(engine.seen().folders->size(), 2u) << "looking for it made its folder";
 }
 
 TEST(SynchronousConnectorDriver, AFailedFileEndsTheEngineAndNotItsFiles) {
   Config config = config_of("example");
   config.num_layers = 3;
   config.max_concurrent_batches = 2;
-  Engine run(config);
+  Engine engine(config);
   FailNext fault;
   fault.layer = 1;
-  EXPECT_EQ(run.submit(fault).error, ErrorCode::kNone);
-  run.submit(request("A", 10));
-  run.submit(Schedule{});
-  run.submit(request("B", 30));
-  run.submit(Schedule{});
+  EXPECT_EQ(engine.run(fault).error, ErrorCode::kNone);
+  engine.run(request("A", 10));
+  engine.run(Schedule{});
+  engine.run(request("B", 30));
+  engine.run(Schedule{});
 
-  run.submit(Update{});
+  engine.run(Update{});
 
-  EXPECT_EQ(*run.seen().failed, std::vector({FailedFile{"A", true, 1, folder_name(counting(8))}}));
-  EXPECT_EQ(run.seen().saved->size(), 1u);
-  EXPECT_FALSE(run.seen().outputs.has_value());
-  EXPECT_EQ(run.seen().num_engine_starts, 2u);
-  EXPECT_EQ(run.seen().num_unfinished, 0u);
-  EXPECT_EQ(run.seen().num_referenced_blocks, 1u);
-  EXPECT_TRUE(run.seen().requests->empty());
-  EXPECT_EQ(run.submit(Update{}).error, ErrorCode::kNoStepInFlight);
-  ASSERT_EQ(run.seen().files->size(), 2u);
-  EXPECT_TRUE((*run.seen().files)[0].whole);
-  EXPECT_FALSE((*run.seen().files)[1].whole);
-  EXPECT_EQ((*run.seen().symbols)[0], Symbols(16 * 4, kNothingComputed));
+  EXPECT_EQ(*engine.seen().failed,
+            std::vector({FailedFile{"A", true, 1, folder_name(counting(8))}}));
+  EXPECT_EQ(engine.seen().saved->size(), 1u);
+  EXPECT_FALSE(engine.seen().outputs.has_value());
+  EXPECT_EQ(engine.seen().num_engine_starts, 2u);
+  EXPECT_EQ(engine.seen().num_unfinished, 0u);
+  EXPECT_EQ(engine.seen().num_referenced_blocks, 1u);
+  EXPECT_TRUE(engine.seen().requests->empty());
+  EXPECT_EQ(engine.run(Update{}).error, ErrorCode::kNoStepInFlight);
+  ASSERT_EQ(engine.seen().files->size(), 2u);
+  EXPECT_TRUE((*engine.seen().files)[0].whole);
+  EXPECT_FALSE((*engine.seen().files)[1].whole);
+  EXPECT_EQ((*engine.seen().symbols)[0], Symbols(16 * 4, kNothingComputed));
   FinishRequests abort;
   abort.requests = {"B"};
-  EXPECT_EQ(run.submit(abort).error, ErrorCode::kNone) << "it is gone";
-  EXPECT_EQ(run.submit(request("A", 10)).error, ErrorCode::kAlreadyDeclared);
+  EXPECT_EQ(engine.run(abort).error, ErrorCode::kNone) << "it is gone";
+  EXPECT_EQ(engine.run(request("A", 10)).error, ErrorCode::kAlreadyDeclared);
 
-  run.submit(request("C", 10));
-  run.step();
-  ASSERT_EQ(run.seen().failed->size(), 1u) << "half an entry is a hit";
-  EXPECT_EQ(run.seen().failed->front(), (FailedFile{"C", false, 1, folder_name(counting(8))}));
+  engine.run(request("C", 10));
+  engine.step();
+  ASSERT_EQ(engine.seen().failed->size(), 1u) << "half an entry is a hit";
+  EXPECT_EQ(engine.seen().failed->front(), (FailedFile{"C", false, 1, folder_name(counting(8))}));
   RemoveEntry removal;
   removal.tokens = counting(8);
-  EXPECT_EQ(run.submit(removal).error, ErrorCode::kNone);
-  run.submit(request("D", 10));
-  run.step();
-  EXPECT_TRUE(run.seen().failed->empty());
-  EXPECT_EQ(run.seen().saved->size(), 3u);
-  EXPECT_EQ(run.seen().num_engine_starts, 3u);
+  EXPECT_EQ(engine.run(removal).error, ErrorCode::kNone);
+  engine.run(request("D", 10));
+  engine.step();
+  EXPECT_TRUE(engine.seen().failed->empty());
+  EXPECT_EQ(engine.seen().saved->size(), 3u);
+  EXPECT_EQ(engine.seen().num_engine_starts, 3u);
 }
 
 TEST(SynchronousConnectorDriver, TheRanksBehindTheOneThatFailsDoNothing) {
   Config config = config_of("example");
   config.world_size = 2;
-  Engine run(config);
+  Engine engine(config);
   WriteEntry entry;
   entry.tokens = counting(8);
   entry.num_files = 2;
-  run.submit(entry);
+  engine.run(entry);
   RemoveFile removal;
   removal.tokens = counting(8);
-  EXPECT_EQ(run.submit(removal).error, ErrorCode::kNone);
-  run.submit(request("A", 10));
-  run.step();
-  EXPECT_EQ(run.seen().failed->front().layer, 0u);
-  EXPECT_TRUE(run.seen().loaded->empty());
+  EXPECT_EQ(engine.run(removal).error, ErrorCode::kNone);
+  engine.run(request("A", 10));
+  engine.step();
+  EXPECT_EQ(engine.seen().failed->front().layer, 0u);
+  EXPECT_TRUE(engine.seen().loaded->empty());
 }
 
 TEST(SynchronousConnectorDriver, ALaterFileMayFail) {
   Config config = config_of("example");
   config.world_size = 2;
-  Engine run(config);
+  Engine engine(config);
   WriteEntry entry;
   entry.tokens = counting(8);
   entry.num_files = 2;
-  run.submit(entry);
+  engine.run(entry);
   TruncateFile truncation;
   truncation.tokens = counting(8);
   truncation.layer = 1;
-  EXPECT_EQ(run.submit(truncation).error, ErrorCode::kNone);
-  run.submit(request("A", 10));
-  run.step();
-  EXPECT_EQ(run.seen().failed->front().layer, 1u);
-  EXPECT_EQ(run.seen().loaded->size(), 1u);
+  EXPECT_EQ(engine.run(truncation).error, ErrorCode::kNone);
+  engine.run(request("A", 10));
+  engine.step();
+  EXPECT_EQ(engine.seen().failed->front().layer, 1u);
+  EXPECT_EQ(engine.seen().loaded->size(), 1u);
 }
 
 TEST(SynchronousConnectorDriver, RefusesWhatIsNotThere) {
-  Engine run(config_of("example"));
+  Engine engine(config_of("example"));
   WriteEntry entry;
   entry.tokens = counting(5);
-  EXPECT_EQ(run.submit(entry).error, ErrorCode::kBadRange);
+  EXPECT_EQ(engine.run(entry).error, ErrorCode::kBadRange);
   entry.num_files = 2;
-  EXPECT_EQ(run.submit(entry).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(engine.run(entry).error, ErrorCode::kNotInConfig);
   RemoveFile removal;
-  EXPECT_EQ(run.submit(removal).error, ErrorCode::kUnknownKey);
+  EXPECT_EQ(engine.run(removal).error, ErrorCode::kUnknownKey);
   removal.layer = 1;
-  EXPECT_EQ(run.submit(removal).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(engine.run(removal).error, ErrorCode::kNotInConfig);
   TruncateFile truncation;
-  EXPECT_EQ(run.submit(truncation).error, ErrorCode::kUnknownKey);
+  EXPECT_EQ(engine.run(truncation).error, ErrorCode::kUnknownKey);
   truncation.layer = 1;
-  EXPECT_EQ(run.submit(truncation).error, ErrorCode::kNotInConfig);
-  EXPECT_EQ(run.submit(RemoveEntry{}).error, ErrorCode::kUnknownKey);
+  EXPECT_EQ(engine.run(truncation).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(engine.run(RemoveEntry{}).error, ErrorCode::kUnknownKey);
   FailNext fault;
   fault.layer = 1;
-  EXPECT_EQ(run.submit(fault).error, ErrorCode::kNotInConfig);
-  EXPECT_TRUE(run.seen().folders->empty());
+  EXPECT_EQ(engine.run(fault).error, ErrorCode::kNotInConfig);
+  EXPECT_TRUE(engine.seen().folders->empty());
   Engine bench(config_of("decode_bench"));
-  EXPECT_EQ(bench.submit(WriteEntry{}).error, ErrorCode::kNotInConfig);
-  EXPECT_EQ(bench.submit(RemoveEntry{}).error, ErrorCode::kNotInConfig);
-  EXPECT_EQ(bench.submit(RemoveFile{}).error, ErrorCode::kNotInConfig);
-  EXPECT_EQ(bench.submit(TruncateFile{}).error, ErrorCode::kNotInConfig);
-  EXPECT_EQ(bench.submit(FailNext{}).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(bench.run(WriteEntry{}).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(bench.run(RemoveEntry{}).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(bench.run(RemoveFile{}).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(bench.run(TruncateFile{}).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(bench.run(FailNext{}).error, ErrorCode::kNotInConfig);
 }
 
 TEST(SynchronousConnectorDriver, RefusesAStepBeforeItTouchesFiles) {
-  Engine run(config_of("example"));
-  EXPECT_EQ(run.submit(Update{}).error, ErrorCode::kNoStepInFlight);
-  run.submit(request("A", 10));
-  run.submit(Schedule{});
+  Engine engine(config_of("example"));
+  EXPECT_EQ(engine.run(Update{}).error, ErrorCode::kNoStepInFlight);
+  engine.run(request("A", 10));
+  engine.run(Schedule{});
   Update update;
   update.samples = {Sample{"A", {1, 2}}};
-  EXPECT_EQ(run.submit(update).error, ErrorCode::kWrongTokenCount);
+  EXPECT_EQ(engine.run(update).error, ErrorCode::kWrongTokenCount);
   update.samples = {Sample{"A", {}}};
-  EXPECT_EQ(run.submit(update).error, ErrorCode::kWrongTokenCount);
+  EXPECT_EQ(engine.run(update).error, ErrorCode::kWrongTokenCount);
   update.samples = {Sample{"B", {1}}};
-  EXPECT_EQ(run.submit(update).error, ErrorCode::kUnknownRequest);
-  EXPECT_TRUE(run.seen().folders->empty());
+  EXPECT_EQ(engine.run(update).error, ErrorCode::kUnknownRequest);
+  EXPECT_TRUE(engine.seen().folders->empty());
   update.samples = {Sample{"A", {7}}};
-  EXPECT_EQ(run.submit(update).error, ErrorCode::kNone);
-  EXPECT_EQ(run.seen().outputs->front().tokens, Tokens({7}));
+  EXPECT_EQ(engine.run(update).error, ErrorCode::kNone);
+  EXPECT_EQ(engine.seen().outputs->front().tokens, Tokens({7}));
 }
 
 TEST(SynchronousConnectorDriver, AnAbortedRequestIsStoredWithTheStepThatHasIt) {
-  Engine run(config_of("example"));
-  run.submit(request("A", 10));
-  run.submit(Schedule{});
+  Engine engine(config_of("example"));
+  engine.run(request("A", 10));
+  engine.run(Schedule{});
   FinishRequests abort;
   abort.requests = {"A"};
-  run.submit(abort);
+  engine.run(abort);
 
-  run.submit(Update{});
+  engine.run(Update{});
 
-  ASSERT_EQ(run.seen().saved->size(), 1u);
-  EXPECT_EQ(run.seen().saved->front().request, "A");
-  EXPECT_EQ(run.seen().saved->front().symbols, symbols_of(0, 2));
+  ASSERT_EQ(engine.seen().saved->size(), 1u);
+  EXPECT_EQ(engine.seen().saved->front().request, "A");
+  EXPECT_EQ(engine.seen().saved->front().symbols, symbols_of(0, 2));
 }
 
 TEST(SynchronousConnectorDriver, APreemptedRequestLoadsWhatNobodyWrote) {
   Config config = config_of("example");
   config.num_gpu_blocks = 8;
   config.enable_caching = false;
-  Engine run(config);
-  run.submit(request("A", 10, /*max_tokens=*/20));
-  run.submit(request("B", 10, /*max_tokens=*/20));
-  run.step();
-  ASSERT_EQ(run.seen().saved->size(), 2u) << "one file, written twice";
-  EXPECT_EQ(run.seen().files->size(), 1u);
+  Engine engine(config);
+  engine.run(request("A", 10, /*max_tokens=*/20));
+  engine.run(request("B", 10, /*max_tokens=*/20));
+  engine.step();
+  ASSERT_EQ(engine.seen().saved->size(), 2u) << "one file, written twice";
+  EXPECT_EQ(engine.seen().files->size(), 1u);
   bool was_preempted = false;
-  for (int step = 0; step < 30 && run.seen().num_engine_starts == 1; ++step) {
-    run.submit(Schedule{});
-    was_preempted = was_preempted || !run.seen().preempted->empty();
-    run.submit(Update{});
+  for (int step = 0; step < 30 && engine.seen().num_engine_starts == 1; ++step) {
+    engine.run(Schedule{});
+    was_preempted = was_preempted || !engine.seen().preempted->empty();
+    engine.run(Update{});
   }
   EXPECT_TRUE(was_preempted);
-  ASSERT_FALSE(run.seen().failed->empty());
-  EXPECT_EQ(run.seen().failed->front().request, "B");
-  EXPECT_FALSE(run.seen().failed->front().store);
+  ASSERT_FALSE(engine.seen().failed->empty());
+  EXPECT_EQ(engine.seen().failed->front().request, "B");
+  EXPECT_FALSE(engine.seen().failed->front().store);
 }
 
 TEST(SynchronousConnectorDriver, DecodeBenchFillsOnce) {
   Config config = config_of("decode_bench");
   config.num_layers = 2;
-  Engine run(config);
-  run.submit(request("A", 10));
-  run.submit(Schedule{});
-  EXPECT_EQ(run.seen().new_reqs->front().num_computed_tokens, 9u);
-  ASSERT_EQ(run.seen().fills->size(), 1u);
-  EXPECT_EQ(run.seen().fills->front().num_tokens, 9u);
-  EXPECT_EQ(*run.seen().filled_requests, Names({"A"}));
-  const Blocks blocks = run.seen().fills->front().blocks.front();
+  Engine engine(config);
+  engine.run(request("A", 10));
+  engine.run(Schedule{});
+  EXPECT_EQ(engine.seen().new_reqs->front().num_computed_tokens, 9u);
+  ASSERT_EQ(engine.seen().fills->size(), 1u);
+  EXPECT_EQ(engine.seen().fills->front().num_tokens, 9u);
+  EXPECT_EQ(*engine.seen().filled_requests, Names({"A"}));
+  const Blocks blocks = engine.seen().fills->front().blocks.front();
   EXPECT_EQ(blocks.size(), 3u);
 
-  run.submit(Update{});
+  engine.run(Update{});
 
-  EXPECT_EQ(run.seen().filled->size(), 2u);
-  EXPECT_EQ((*run.seen().symbols)[1][4 * blocks[0] + 3], kFilledWithDummies);
-  EXPECT_EQ((*run.seen().symbols)[1][4 * blocks[2] + 1], symbol_behind(kFilledWithDummies, 10));
-  EXPECT_TRUE(run.submit(Schedule{}).fills->empty());
+  EXPECT_EQ(engine.seen().filled->size(), 2u);
+  EXPECT_EQ((*engine.seen().symbols)[1][4 * blocks[0] + 3], kFilledWithDummies);
+  EXPECT_EQ((*engine.seen().symbols)[1][4 * blocks[2] + 1], symbol_behind(kFilledWithDummies, 10));
+  EXPECT_TRUE(engine.run(Schedule{}).fills->empty());
   FinishRequests abort;
   abort.requests = {"A"};
-  EXPECT_TRUE(run.submit(abort).filled_requests->empty());
+  EXPECT_TRUE(engine.run(abort).filled_requests->empty());
 }
 
 TEST(SynchronousConnectorDriver, SeveralGroupsReadNoCache) {
@@ -361,17 +348,17 @@ TEST(SynchronousConnectorDriver, SeveralGroupsReadNoCache) {
   config.groups = {
       KVCacheSpec{.block_size = 4},
       KVCacheSpec{.kind = KVCacheSpecKind::kSlidingWindow, .block_size = 4, .sliding_window = 8}};
-  Engine run(config);
+  Engine engine(config);
   AddRequest added = request("A", 10);
-  EXPECT_EQ(run.submit(added).error, ErrorCode::kNotInConfig);
+  EXPECT_EQ(engine.run(added).error, ErrorCode::kNotInConfig);
   added.id = "B";
   added.skip_reading_prefix_cache = true;
-  EXPECT_EQ(run.submit(added).error, ErrorCode::kNone);
-  run.submit(Schedule{});
-  ASSERT_EQ(run.seen().fills->size(), 1u);
-  EXPECT_EQ(run.seen().fills->front().blocks.size(), 2u);
-  run.submit(Update{});
-  ASSERT_EQ(run.seen().filled->size(), 1u);
+  EXPECT_EQ(engine.run(added).error, ErrorCode::kNone);
+  engine.run(Schedule{});
+  ASSERT_EQ(engine.seen().fills->size(), 1u);
+  EXPECT_EQ(engine.seen().fills->front().blocks.size(), 2u);
+  engine.run(Update{});
+  ASSERT_EQ(engine.seen().filled->size(), 1u);
 }
 
 }  // namespace

@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "contract/core/check.h"
-#include "properties/kv_cache/group_draws.h"
 #include "properties/kv_cache/generator.h"
+#include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::synchronous_connector {
 namespace {
 
 bool is_valid(const Config& config) {
-  return !SynchronousConnectorTarget::validate(config, {}, {});
+  return static_cast<bool>(SynchronousConnectorTarget::prepare(config, {}, {}));
 }
 
 /// Of a DecodeBenchConnector.

@@ -15,8 +15,8 @@
 
 #include "contract/connectors/synchronous/synchronous_connector_target.h"
 #include "properties/core/choices.h"
-#include "properties/pool/request_draws.h"
 #include "properties/core/swarm.h"
+#include "properties/scheduler/request_draws.h"
 
 namespace kvfence::synchronous_connector {
 

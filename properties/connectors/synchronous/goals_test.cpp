@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/goals_test_support.h"
+#include "properties/core/typed_test_support.h"
 
 namespace kvfence::synchronous_connector {
 namespace {
@@ -117,7 +118,7 @@ Observation failed_at(Observation observation, const std::string& name, bool sto
 class Counting {
  public:
   explicit Counting(const Config& config = config_of())
-      : world_(SynchronousConnectorTarget::make_world(config)) {
+      : world_(fresh_world<SynchronousConnectorTarget>(config)) {
     reach_.start(config);
   }
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/scripted/scripted_kv_cache.h"
 #include "contract/connectors/synchronous/synchronous_connector_target.h"
+#include "contract/scripted/scripted_kv_cache.h"
 
 namespace kvfence::synchronous_connector {
 

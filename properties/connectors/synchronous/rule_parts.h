@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "properties/connectors/synchronous/rules.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
-#include "properties/connectors/synchronous/rules.h"
 
 namespace kvfence::synchronous_connector::detail {
 

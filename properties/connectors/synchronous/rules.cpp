@@ -5,8 +5,8 @@
 #include <utility>
 #include <variant>
 
-#include "properties/engine/refusals.h"
 #include "properties/connectors/synchronous/rule_parts.h"
+#include "properties/scheduler/refusals.h"
 
 namespace kvfence::synchronous_connector {
 

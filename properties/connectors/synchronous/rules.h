@@ -1,9 +1,11 @@
 #pragma once
 
 /// What must hold of one scheduler with its synchronous connector, workers and storage, whatever
-/// any other implementation says. The rules are those of contract/connectors/synchronous/synchronous_connector.h,
-/// contract/connectors/synchronous/shared_storage.h and contract/connectors/synchronous/synchronous_connector_target.h, turned into statements
-/// about observations. What a scheduler alone owes is the scheduler target's.
+/// any other implementation says. The rules are those of
+/// contract/connectors/synchronous/synchronous_connector.h,
+/// contract/connectors/synchronous/shared_storage.h and
+/// contract/connectors/synchronous/synchronous_connector_target.h, turned into statements about
+/// observations. What a scheduler alone owes is the scheduler target's.
 
 #include <array>
 #include <cstddef>
@@ -16,11 +18,11 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/pool/request.h"
 #include "contract/connectors/synchronous/synchronous_connector_target.h"
-#include "properties/pool/block_table_rules.h"
-#include "properties/core/divergence.h"
+#include "contract/pool/request.h"
 #include "properties/connectors/synchronous/ledger.h"
+#include "properties/core/divergence.h"
+#include "properties/kv_cache/block_table_rules.h"
 
 namespace kvfence::synchronous_connector {
 

@@ -14,18 +14,19 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/core/rules_test_support.h"
 #include "properties/connectors/synchronous/checks.h"
+#include "properties/core/rules_test_support.h"
+#include "properties/core/typed_test_support.h"
 #include "properties/planted/told_lies.h"
-#include "scenarios/targets/implementations.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence::synchronous_connector {
 namespace {
 
 void expect_caught(std::string_view id, const Lie<SynchronousConnectorTarget>& lie) {
-  const auto side = Implementations<SynchronousConnectorTarget>::make_reference();
-  expect_lie_caught<SynchronousConnectorTarget>(*side, kInvariants, id, /*commands_behind=*/40,
-                                                lie);
+  const auto side = synchronous_connector_sides().make_reference();
+  expect_lie_caught<SynchronousConnectorTarget>(synchronous_connector_checks(), *side, kInvariants,
+                                                id, /*commands_behind=*/40, lie);
 }
 
 bool plans(const Command& command, const Observation& shown) {
@@ -385,18 +386,13 @@ using LieAt = std::function<void(std::size_t index, Command& command, Observatio
 /// Runs commands, and shows each to the invariants as the lie has it; the first broken rule.
 std::string oracle_of(const std::vector<Command>& commands, const LieAt& lie) {
   const Config config;
-  const auto side = Implementations<SynchronousConnectorTarget>::make_reference();
-  World world = SynchronousConnectorTarget::make_world(config);
-  Invariants invariants = Checks<SynchronousConnectorTarget>::make_invariants(config);
-  EXPECT_FALSE(side->reset(config));
+  TypedRun<SynchronousConnectorTarget> side(synchronous_connector_sides().make_reference(), config);
+  Invariants invariants(setup_of<SynchronousConnectorTarget>(config));
   for (std::size_t index = 0; index < commands.size(); ++index) {
-    world.apply(commands[index]);
-    EXPECT_FALSE(side->submit(commands[index], world, Observe::kState));
-    Observation shown;
-    EXPECT_FALSE(side->collect(shown));
+    Observation shown = side.run(commands[index]);
     Command told = commands[index];
     lie(index, told, shown);
-    const auto found = invariants.check(told, shown, world, index);
+    const auto found = invariants.check(told, shown, side.world(), index);
     if (found) return found->oracle;
   }
   return "";

@@ -1,7 +1,8 @@
 #pragma once
 
 /// The scheduler's halves of a disaggregated pair. The rules stand in
-/// contract/connectors/disaggregated/disaggregated_connector.h; the workers' halves are in disaggregated_worker.h.
+/// contract/connectors/disaggregated/disaggregated_connector.h; the workers' halves are in
+/// disaggregated_worker.h.
 ///
 /// A request is known by its id, since its index may name another one by the time a worker acts.
 

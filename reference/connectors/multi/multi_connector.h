@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/connectors/multi/multi_connector.h"
+#include "contract/core/check.h"
 
 namespace kvfence::reference {
 

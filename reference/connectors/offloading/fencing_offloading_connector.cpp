@@ -10,10 +10,6 @@ namespace {
 
 std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
 
-bool contains(std::span<const OffloadKeyView> keys, OffloadKeyView key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
 }  // namespace
 
 std::unique_ptr<KVConnector> FencingOffloadingConnector::clone() const {

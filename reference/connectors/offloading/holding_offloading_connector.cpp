@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::size_t kGroup = 0;  // the only one
 
-bool contains(std::span<const OffloadKeyView> keys, OffloadKeyView key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
 }  // namespace
 
 std::unique_ptr<KVConnector> HoldingOffloadingConnector::clone() const {

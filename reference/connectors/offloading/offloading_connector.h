@@ -1,9 +1,9 @@
 #pragma once
 
 /// The scheduler's half of the offloading connector: what both of its forms share. The rules stand
-/// in contract/connectors/offloading/offloading_connector.h; the forms are in holding_offloading_connector.h (v0.19.0)
-/// and fencing_offloading_connector.h (v0.23.0), the worker's half in
-/// offloading_connector_worker.h.
+/// in contract/connectors/offloading/offloading_connector.h; the forms are in
+/// holding_offloading_connector.h (v0.19.0) and fencing_offloading_connector.h (v0.23.0), the
+/// worker's half in offloading_connector_worker.h.
 ///
 /// A request is known by its id, since its index may name another one before its transfers are
 /// done. Keys are made from the request's hashes wherever they are needed.
@@ -26,6 +26,8 @@ std::span<const OffloadKey> key_range(std::span<const OffloadKey> keys, std::siz
                                       std::size_t end);
 
 std::vector<OffloadKeyView> views(std::span<const OffloadKey> keys);
+
+bool contains(std::span<const OffloadKeyView> keys, OffloadKeyView key);
 
 /// A request that a step schedules, with what the step says of its blocks.
 struct RequestData {

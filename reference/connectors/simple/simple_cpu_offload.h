@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
-#include "reference/kv_cache/kv_cache_coordinator.h"
 #include "reference/connectors/offloading/offloading_connector.h"
+#include "reference/kv_cache/kv_cache_coordinator.h"
 
 namespace kvfence::reference {
 

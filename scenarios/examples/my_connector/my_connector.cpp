@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/connectors/offloading/connector_target.h"
 #include "contract/connectors/kv_connector_registry.h"
+#include "contract/connectors/offloading/connector_target.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 
 namespace {

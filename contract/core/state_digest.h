@@ -1,0 +1,92 @@
+#pragma once
+
+/// Digests of internal states: what an explorer remembers of a state, and how a command that must
+/// change nothing is held to it.
+
+#include <bit>
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvfence {
+
+/// 128 bits: no two of the states of one exploration are ever alike by accident.
+struct StateDigest {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  friend bool operator==(const StateDigest&, const StateDigest&) = default;
+};
+
+/// Takes in a state member by member. What is behaviour goes in, in canonical form: the history
+/// that led to a state, such as the places in a hash table, stays out.
+///
+/// Source: the mixing steps of wyhash by Wang Yi (public domain), two lanes.
+class StateHash {
+ public:
+  template <std::integral T>
+  void add(T number) {
+    mix(static_cast<std::uint64_t>(number));
+  }
+  void add(double number) { mix(std::bit_cast<std::uint64_t>(number)); }
+  void add(std::string_view bytes) {
+    mix(bytes.size());
+    std::uint64_t word = 0;
+    int filled = 0;
+    for (const char byte : bytes) {
+      word = (word << 8) | static_cast<unsigned char>(byte);
+      if (++filled < 8) continue;
+      mix(word);
+      word = 0;
+      filled = 0;
+    }
+    if (filled > 0) mix(word);
+  }
+  void add(const std::string& bytes) { add(std::string_view(bytes)); }
+  template <class T>
+  void add(const std::vector<T>& list) {
+    add(list.size());
+    for (const T& element : list) add(element);
+  }
+  template <class T>
+  void add(const std::optional<T>& value) {
+    add(value.has_value());
+    if (value) add(*value);
+  }
+  /// A struct of the contract adds its members itself: void add_to(StateHash&) const.
+  template <class T>
+  requires requires(const T& value, StateHash& hash) { value.add_to(hash); }
+  void add(const T& value) { value.add_to(*this); }
+
+  /// Elements whose order means nothing: the sum of their digests.
+  void add_unordered(const StateDigest& element) {
+    sum_.low += element.low;
+    sum_.high += element.high;
+  }
+
+  StateDigest digest() const {
+    StateHash last = *this;
+    last.mix(sum_.low);
+    last.mix(sum_.high);
+    return {last.low_ ^ (last.high_ >> 32), last.high_ ^ (last.low_ << 32)};
+  }
+
+ private:
+  static std::uint64_t multiplied(std::uint64_t a, std::uint64_t b) {
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = static_cast<Wide>(a) * b;
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+  }
+  void mix(std::uint64_t word) {
+    low_ = multiplied(low_ ^ word, 0xA076'1D64'78BD'642F);
+    high_ = multiplied(high_ ^ word ^ 0x8EBC'6AF0'9C88'C6E3, 0xE703'7ED1'A0B4'28DB) + low_;
+  }
+
+  std::uint64_t low_ = 0x2D35'8DCC'AA6C'78A5;
+  std::uint64_t high_ = 0x8BB8'4B93'962E'ACC9;
+  StateDigest sum_;
+};
+
+}  // namespace kvfence

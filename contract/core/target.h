@@ -1,0 +1,219 @@
+#pragma once
+
+/// What a target is called, which words its line language has, and what its configurations stand
+/// for: one description object per target, from which everything that is compiled once derives the
+/// rest.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "contract/core/erased.h"
+#include "contract/core/line.h"
+#include "contract/core/observation.h"
+
+namespace kvfence {
+
+struct Target;
+
+/// A configuration as it stands on its line.
+using Config = Erased;
+
+/// A valid configuration, and what it stands for. It is parsed once per run and shared by all who
+/// need it.
+class Setup {
+ public:
+  Setup() = default;
+  Setup(const Target& target, Config config, std::shared_ptr<const void> parsed)
+      : target_(&target), config_(std::move(config)), parsed_(std::move(parsed)) {}
+
+  const Target& target() const { return *target_; }
+  const Config& config() const { return config_; }
+
+  /// Requires: T is the Setup of the target's declarations.
+  template <class T>
+  const T& as() const {
+    return *static_cast<const T*>(parsed_.get());
+  }
+
+ private:
+  const Target* target_ = nullptr;
+  Config config_;
+  std::shared_ptr<const void> parsed_;
+};
+
+/// What commands declare and no implementation owns, such as requests. Kept once by whoever drives,
+/// and lent to every implementation in the process, to the rules and to the generator; a child
+/// process keeps its own.
+class World {
+ public:
+  World() = default;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  virtual ~World() = default;
+
+  virtual void apply(const Command& command) = 0;
+
+  /// The bytes that a symbol such as `A:1*2/0` stands for; nothing where it is none.
+  virtual std::optional<std::string> resolve(std::string_view symbol) const = 0;
+  /// The symbol of such bytes; nothing where they have none.
+  virtual std::optional<std::string> symbol_of(std::string_view bytes) const = 0;
+};
+
+/// The world as typed code knows it.
+template <class Typed>
+class TypedWorld : public World {
+ public:
+  explicit TypedWorld(Typed world) : world_(std::move(world)) {}
+
+  const Typed& typed() const { return world_; }
+
+  std::optional<std::string> resolve([[maybe_unused]] std::string_view symbol) const override {
+    if constexpr (requires { world_.requests().resolve(symbol); }) {
+      return world_.requests().resolve(symbol);
+    } else {
+      return std::nullopt;
+    }
+  }
+  std::optional<std::string> symbol_of([[maybe_unused]] std::string_view bytes) const override {
+    if constexpr (requires { world_.requests().symbol_of(bytes); }) {
+      return world_.requests().symbol_of(bytes);
+    } else {
+      return std::nullopt;
+    }
+  }
+
+ protected:
+  Typed world_;
+};
+
+/// Requires: it is a TypedWorld<Typed>.
+template <class Typed>
+const Typed& typed_world(const World& world) {
+  return static_cast<const TypedWorld<Typed>&>(world).typed();
+}
+
+/// The same, and how it takes in its target's commands.
+template <class Typed, class TypedCommand>
+class WorldOf final : public TypedWorld<Typed> {
+ public:
+  using TypedWorld<Typed>::TypedWorld;
+  void apply(const Command& command) override { this->world_.apply(command.as<TypedCommand>()); }
+};
+
+/// One command of a target.
+struct CommandType {
+  const DeclaredStruct* declared;       ///< its verb, doc and members
+  const ErasedType* reply;              ///< null where it returns nothing
+  DeclaredObject (*emplace)(Command&);  ///< makes it that command, its members at their defaults
+};
+
+struct Target {
+  std::string_view name;
+  std::string_view doc;
+  const ErasedType* config;
+  const ErasedType* command;
+  std::vector<CommandType> commands;
+  const ErasedType* numbers;
+  const ErasedType* state;  ///< null where the numbers are all
+
+  /// What is wrong with a configuration, or what it stands for. `config` is of the target's type.
+  Parsed<Setup> (*prepare)(Config config, std::string_view file, Position position);
+  std::unique_ptr<World> (*make_world)(const Setup& setup);
+};
+
+/// The declared parts of an observation, error first: as printed, compared and matched.
+/// Members of a struct that is not there are left out.
+std::vector<DeclaredObject> parts_of(const Observation& observation);
+/// The printed members of all parts.
+std::vector<Field> to_fields(const Observation& observation);
+/// What the fields say of an answer to a command of that type; members that they leave out keep
+/// their defaults. There is a reply unless `error` says that there was a refusal, and a state where
+/// a field is of it.
+///
+/// Errors: an unknown key, a value of the wrong kind.
+Parsed<Observation> observation_from_fields(const Target& target, const CommandType& type,
+                                            const std::vector<Field>& fields,
+                                            std::string_view file = {}, Position position = {});
+
+/// The structs that observations of the target can have, in the order in which they are printed;
+/// then the names of all their members, each once.
+std::vector<const DeclaredStruct*> observation_structs(const Target& target);
+std::vector<std::string_view> observation_names(const Target& target);
+
+/// Requires: a command of the target.
+const CommandType& type_of(const Target& target, const Command& command);
+
+/// A command as a line, without expectation.
+Line to_line(const Command& command);
+/// The command that a line spells; its expectation and comment are not looked at.
+Parsed<Command> command_from_line(const Target& target, const Line& line,
+                                  std::string_view file = {});
+
+/// The configuration of a line such as `config num_gpu_blocks=8`; absent keys keep their defaults.
+Parsed<Config> config_from_line(const Target& target, const Line& line, std::string_view file = {});
+Line config_line(const Config& config);
+/// Its defaults.
+Config default_config(const Target& target);
+/// As prepare, where the configuration is known to be valid.
+Setup prepared(const Target& target, Config config);
+
+namespace detail {
+
+template <class Command, std::size_t kIndex>
+CommandType command_type() {
+  using Alternative = std::variant_alternative_t<kIndex, Command>;
+  const ErasedType* reply = nullptr;
+  if constexpr (requires { typename Alternative::Reply; }) {
+    reply = erased_type<typename Alternative::Reply>;
+  }
+  return {&declared_struct<Alternative>(), reply, [](Erased& command) {
+            return object_of(command.reuse<Command>().template emplace<kIndex>());
+          }};
+}
+
+}  // namespace detail
+
+/// The description of a target from its declarations T:
+///   kName, kDoc
+///   Config    a declared struct
+///   Setup     what a configuration stands for; static Parsed<Setup> prepare(config, file,
+///   position) Command   a variant of declared structs; one that returns something names its Reply,
+///   a declared
+///             struct
+///   Numbers   a declared struct; State another one, where there is one
+///   World     has apply(command); static World make_world(config, setup)
+///   static const Target& description()
+template <class T>
+Target describe() {
+  Target target;
+  target.name = T::kName;
+  target.doc = T::kDoc;
+  target.config = erased_type<typename T::Config>;
+  target.command = erased_type<typename T::Command>;
+  [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+    (target.commands.push_back(detail::command_type<typename T::Command, kIndex>()), ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<typename T::Command>>{});
+  target.numbers = erased_type<typename T::Numbers>;
+  target.state = nullptr;
+  if constexpr (requires { typename T::State; }) target.state = erased_type<typename T::State>;
+  target.prepare = [](Erased config, std::string_view file, Position position) -> Parsed<Setup> {
+    auto parsed = T::prepare(config.as<typename T::Config>(), file, position);
+    if (!parsed) return parsed.error();
+    return Setup(T::description(), std::move(config),
+                 std::make_shared<const typename T::Setup>(std::move(*parsed)));
+  };
+  target.make_world = [](const Setup& setup) -> std::unique_ptr<World> {
+    return std::make_unique<WorldOf<typename T::World, typename T::Command>>(
+        T::make_world(setup.config().as<typename T::Config>(), setup.as<typename T::Setup>()));
+  };
+  return target;
+}
+
+}  // namespace kvfence

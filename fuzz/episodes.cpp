@@ -1,0 +1,64 @@
+#include "fuzz/episodes.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "contract/core/check.h"
+#include "properties/core/campaign.h"
+
+namespace kvfence::fuzz {
+
+std::optional<Divergence> run_input(Lockstep& lockstep, std::span<const std::uint8_t> bytes,
+                                    Scenario& scenario) {
+  // Bounds the time of one input; the bytes end most episodes earlier.
+  constexpr std::size_t kCommandsMax = 200;
+  Choices choices = Choices::from_bytes(bytes);
+  const Setup setup = prepared(*lockstep.checks().target, lockstep.checks().draw_config(choices));
+  return run_episode(lockstep, setup, choices, kCommandsMax, scenario);
+}
+
+std::string to_scenario_text(const Divergence& divergence, Scenario scenario) {
+  scenario.steps.resize(std::min(scenario.steps.size(), divergence.step + 1));
+  scenario.comments = {
+      " divergence at command " + std::to_string(divergence.step + 1) + ", seen by " +
+          divergence.oracle,
+      " " + divergence.message,
+      " " + divergence.field,
+      "   expected " + divergence.expected,
+      "   actual   " + divergence.actual,
+  };
+  return print(to_document(scenario));
+}
+
+Episodes::Episodes(const TargetSides& sides, std::string_view planted_bug)
+    : sides_(sides), planted_bug_(planted_bug), counts_(sides.checks->goals.size()) {}
+
+void Episodes::run(std::span<const std::uint8_t> bytes) {
+  const auto reference = sides_.make_reference();
+  const auto actual =
+      planted_bug_.empty() ? sides_.make_optimized() : sides_.make_planted(planted_bug_);
+  KVFENCE_CHECK(actual, "a planted bug that the target does not have");
+  Lockstep lockstep(*sides_.checks, *reference, *actual);
+  Scenario scenario(sides_.target());
+  const std::optional<Divergence> divergence = run_input(lockstep, bytes, scenario);
+  num_commands_ += lockstep.num_commands();
+  for (std::size_t goal = 0; goal < counts_.size(); ++goal) {
+    counts_[goal] += lockstep.goal_counts().count_of(goal);
+  }
+  if (!divergence) return;
+  const std::string text = to_scenario_text(*divergence, std::move(scenario));
+  std::fprintf(stderr, "%s# end of the scenario\n", text.c_str());
+  std::abort();
+}
+
+std::vector<CorpusGoal> Episodes::goals() const {
+  std::vector<CorpusGoal> goals;
+  for (std::size_t goal = 0; goal < counts_.size(); ++goal) {
+    goals.push_back({sides_.checks->goals[goal].name, counts_[goal]});
+  }
+  return goals;
+}
+
+}  // namespace kvfence::fuzz

@@ -1,0 +1,55 @@
+// Goal: numbers are found until they are erased, whatever collides, and an erasure costs a constant
+// however many neighbours there are. Method: beside std::map; the entries that are looked at.
+
+#include "optimized/base/job_map.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace kvfence::optimized {
+namespace {
+
+TEST(JobMap, AgreesWithAMap) {
+  std::mt19937 random(1);
+  std::map<JobId, std::uint32_t> expected;
+  JobMap map;
+  for (std::uint32_t i = 0; i < 20'000; ++i) {
+    const auto number = static_cast<JobId>(random() % 40);
+    const JobId job = random() % 2 == 0 ? 64 * number : number;
+    const auto found = expected.find(job);
+    ASSERT_EQ(map.find(job), found == expected.end() ? JobMap::kNone : found->second);
+    if (found == expected.end()) {
+      map.insert(job, i);
+      expected[job] = i;
+    } else {
+      map.erase(job);
+      expected.erase(found);
+    }
+    ASSERT_EQ(map.size(), expected.size());
+    if (i % 4'000 != 3'999) continue;
+    map.clear();
+    expected.clear();
+  }
+}
+
+TEST(JobMap, NeighboursDoNotSlowEachOther) {
+  constexpr std::uint64_t kProbesMax = 60;
+  for (const std::uint32_t num : {100U, 1'000U, 10'000U, 100'000U}) {
+    BasicJobMap<CountingInstrumentation> map;
+    for (JobId job = 0; job < num; ++job) map.insert(job, job);
+    // As jobs come and go: mostly the oldest first, some in the middle, one more each time.
+    for (JobId round = 0; round < num / 2; ++round) {
+      const JobId job = round % 3 == 0 ? num - 1 - round : round;
+      const std::uint64_t before = map.instrumentation().num_probes();
+      ASSERT_EQ(map.find(job), job);
+      map.erase(job);
+      map.insert(num + round, round);
+      ASSERT_LE(map.instrumentation().num_probes() - before, kProbesMax) << num << ", " << job;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvfence::optimized

@@ -1,0 +1,133 @@
+#include "properties/core/lockstep.h"
+
+#include <string>
+#include <string_view>
+
+#include "properties/core/difference.h"
+
+namespace kvfence {
+
+Lockstep::Lockstep(const Checks& checks, Implementation& expected, Implementation& actual,
+                   LockstepOptions options)
+    : checks_(checks),
+      expected_(expected),
+      actual_(actual),
+      options_(options),
+      window_(actual.window()),
+      goal_counts_(checks.make_goal_counts()),
+      expected_observations_(window_ + 1) {}
+
+std::optional<Divergence> Lockstep::start(const Setup& setup) {
+  world_ = checks_.target->make_world(setup);
+  rules_ = options_.rules ? checks_.make_rules(setup) : nullptr;
+  goal_counts_->start(setup);
+  num_commands_ = 0;
+  num_collected_ = 0;
+  for (Observation& observation : expected_observations_) {
+    observation.error = ErrorCode::kNone;
+    observation.reply.clear();
+    observation.state.clear();
+    observation.numbers.emplace(*checks_.target->numbers);
+  }
+  if (auto failure = expected_.reset(setup)) return failed(expected_, *failure, 0);
+  if (auto failure = actual_.reset(setup)) return failed(actual_, *failure, 0);
+  return std::nullopt;
+}
+
+std::optional<Divergence> Lockstep::step(const Command& command,
+                                         const std::optional<std::vector<Field>>& expectation,
+                                         bool want_state) {
+  const bool state = want_state || options_.state_every == 1 ||
+                     num_commands_ % options_.state_every == options_.state_every - 1;
+  const Observe observe = state ? Observe::kState : Observe::kNumbers;
+  const Observation& before = last_expected();
+  Observation& expected = expected_observations_[num_commands_ % expected_observations_.size()];
+  const std::size_t step = num_commands_;
+  world_->apply(command);
+  if (auto failure = expected_.apply(command, *world_, observe, expected)) {
+    return failed(expected_, *failure, step);
+  }
+  goal_counts_->count(command, before, expected, *world_);
+  if (window_ > 1) {
+    if (auto failure = actual_.submit(command, observe)) return failed(actual_, *failure, step);
+    ++num_commands_;
+  } else {
+    if (auto failure = actual_.apply(command, *world_, observe, actual_observation_)) {
+      return failed(actual_, *failure, step);
+    }
+    ++num_commands_;
+    ++num_collected_;
+  }
+  if (expectation) {
+    const auto resolve = [this](std::string_view symbol) { return world_->resolve(symbol); };
+    if (auto missed = matches(*expectation, expected, step, resolve)) return missed;
+  }
+  if (window_ > 1) {
+    if (num_commands_ - num_collected_ >= window_) {
+      if (auto divergence = collect_oldest()) return divergence;
+    }
+  } else if (auto divergence = compare(expected, step)) {
+    return divergence;
+  }
+  if (!rules_) return std::nullopt;
+  return rules_->check(command, window_ > 1 ? expected : actual_observation_, *world_, step);
+}
+
+std::optional<Divergence> Lockstep::finish() {
+  while (num_collected_ < num_commands_) {
+    if (auto divergence = collect_oldest()) return divergence;
+  }
+  return std::nullopt;
+}
+
+std::optional<Divergence> Lockstep::collect_oldest() {
+  const std::size_t step = num_collected_;
+  const Observation& expected = expected_observations_[step % expected_observations_.size()];
+  // What the other side does not report keeps the expected value: nothing is claimed about it.
+  actual_observation_ = expected;
+  if (auto failure = actual_.collect(actual_observation_)) return failed(actual_, *failure, step);
+  ++num_collected_;
+  return compare(expected, step);
+}
+
+std::optional<Divergence> Lockstep::compare(const Observation& expected, std::size_t step) const {
+  if (!options_.compare || expected == actual_observation_) return std::nullopt;
+  return first_difference(expected, actual_observation_, step,
+                          [this](std::string_view bytes) { return world_->symbol_of(bytes); });
+}
+
+Divergence Lockstep::failed(const Implementation& implementation,
+                            const ImplementationFailure& failure, std::size_t step) const {
+  return divergence_of(implementation, failure, step);
+}
+
+Divergence divergence_of(const Implementation& implementation, const ImplementationFailure& failure,
+                         std::size_t step) {
+  Divergence divergence;
+  divergence.step = step;
+  divergence.oracle = "implementation";
+  divergence.expected = "an answer";
+  divergence.actual = "none";
+  divergence.message = implementation.name() + ": " + failure.message;
+  return divergence;
+}
+
+std::optional<Divergence> run_scenario(Lockstep& lockstep, const Scenario& scenario) {
+  return run_scenario(lockstep, scenario, prepared(*scenario.target, scenario.config));
+}
+
+std::optional<Divergence> run_scenario(Lockstep& lockstep, const Scenario& scenario,
+                                       const Setup& setup) {
+  if (auto divergence = lockstep.start(setup)) return divergence;
+  for (std::size_t index = 0; index < scenario.steps.size(); ++index) {
+    const Step& step = scenario.steps[index];
+    const bool is_last = index + 1 == scenario.steps.size();
+    const bool want_state = is_last || step.expectation.has_value();
+    if (auto divergence = lockstep.step(step.command, step.expectation, want_state)) {
+      return divergence;
+    }
+  }
+  return lockstep.finish();
+}
+
+}  // namespace kvfence

@@ -1,0 +1,96 @@
+#pragma once
+
+/// What must hold of the blocks below a KV-cache manager at any time: tables, references, free
+/// queue and keys agree. Shared by the targets that have such a manager.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/kv_cache/kv_cache_target.h"
+#include "contract/pool/block_pool_target.h"
+#include "contract/pool/request.h"
+#include "properties/core/invariant_values.h"
+
+namespace kvfence {
+
+/// Which statement is broken; a target's invariants have one for each.
+enum class BlockRule : std::uint8_t {
+  kListAGroup,           ///< a table has a list a group
+  kNullAndSinksStayOut,  ///< no key, no reference, no place in queue and tables
+  kRefCntCountsPlaces,
+  kQueueHoldsTheUnreferenced,
+  kABlockHasOnePlace,
+  kKeysFitTheirPlaces,
+};
+
+struct BrokenBlockRule {
+  BlockRule rule;
+  detail::Mismatch mismatch;
+};
+
+/// What an observer sees of the blocks.
+struct BlockState {
+  const std::vector<BlockId>& free_queue;
+  const std::vector<std::uint32_t>& ref_cnts;
+  const KeyList& keys;
+  const std::vector<kv_cache::RequestBlocks>& tables;
+};
+
+/// Whether a request may have got a block twice: external blocks that it took beside a hit may be
+/// blocks of the hit (contract/kv_cache/kv_cache_manager.h on vllm#33775).
+enum class Aliasing : std::uint8_t {
+  kNone,
+  kShown,    ///< it took them; its table showed right behind that which
+  kUnknown,  ///< it took them, and the table was not observed then
+};
+
+/// Whose table it is.
+struct TableOwner {
+  const Request* request = nullptr;
+  RequestIndex index = 0;  ///< tells requests apart
+  Aliasing aliasing = Aliasing::kNone;
+};
+
+/// A value: copyable. Cost of each check: linear in the blocks and the places of all tables,
+/// without allocation once warm.
+class BlockTableInvariants {
+ public:
+  explicit BlockTableInvariants(const KVCacheManagerConfig& config);
+
+  /// For a fresh manager of the same configuration.
+  void reset();
+
+  /// References, queue, null block and sinks.
+  std::optional<BrokenBlockRule> check_blocks(const BlockState& state);
+
+  /// Each place of the tables. owners[k] owns tables[k].
+  /// Requires: check_blocks found nothing wrong with this state.
+  std::optional<BrokenBlockRule> check_places(const BlockState& state,
+                                              std::span<const TableOwner> owners);
+
+  /// Whether a block got into two groups of a request, by the last check_places.
+  bool is_aliased(BlockId block) const { return is_aliased_[block]; }
+
+ private:
+  struct Place {
+    const Request* request = nullptr;  ///< null: none
+    RequestIndex owner = 0;
+    GroupId group = 0;
+    std::size_t index = 0;
+  };
+
+  void find_aliases(const BlockState& state, std::span<const TableOwner> owners);
+
+  KVCacheManagerConfig config_;
+  std::uint32_t num_sinks_ = 0;
+  std::vector<bool> is_aliased_;  ///< by block
+  // Scratch, by block.
+  std::vector<std::uint32_t> num_places_;
+  std::vector<std::uint8_t> is_queued_;
+  std::vector<Place> first_;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,137 @@
+#include "scenarios/protocol/outside_implementation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "contract/core/check.h"
+
+namespace kvfence {
+
+OutsideImplementation::OutsideImplementation(const Target& target, std::string command,
+                                             OutsideOptions options)
+    : target_(target), session_(std::move(command), options), members_(observation_names(target)) {}
+
+std::optional<ImplementationFailure> OutsideImplementation::reset(const Setup& setup) {
+  discard_outstanding();
+  if (!session_.is_running()) {
+    if (auto failure = session_.start(target_.name, members_)) return failure;
+    observes_state_ = true;
+  }
+  return session_.configure(config_line(setup.config()));
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::submit(const Command& command,
+                                                                   Observe observe) {
+  KVFENCE_CHECK(outstanding_.size() < window(), "more commands than the window holds");
+  if (outstanding_.empty()) {
+    if (auto failure = session_.check_nothing_unasked()) return failure;
+  }
+  std::string& out = session_.outgoing();
+  const bool wants_state = observe == Observe::kState;
+  const bool says_observe = wants_state != observes_state_;
+  if (says_observe) {
+    out += wants_state ? "observe state=true\n" : "observe state=false\n";
+    observes_state_ = wants_state;
+  }
+  print_to(out, to_line(command));
+  out += '\n';
+  outstanding_.push_back({&type_of(target_, command), says_observe});
+  // Well before the window is full, so that the child works while the caller goes on.
+  constexpr std::size_t kFlushBytes = 4096;
+  if (out.size() >= kFlushBytes) session_.flush();
+  return std::nullopt;
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::collect(Observation& observation) {
+  KVFENCE_CHECK(!outstanding_.empty(), "no command is outstanding");
+  const Outstanding oldest = outstanding_.front();
+  outstanding_.pop_front();
+  if (oldest.follows_observe) {
+    if (auto failure = session_.read_bare_reply()) return failure;
+  }
+  const std::vector<Field>* fields = nullptr;
+  if (auto failure = session_.read_reply(fields)) return failure;
+  return read_observation(*oldest.type, *fields, observation);
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::apply(const Command& command,
+                                                                  const World&, Observe observe,
+                                                                  Observation& observation) {
+  if (auto failure = submit(command, observe)) return failure;
+  observation.error = ErrorCode::kNone;
+  const CommandType& type = *outstanding_.back().type;
+  if (type.reply) {
+    observation.reply.emplace(*type.reply);
+  } else {
+    observation.reply.clear();
+  }
+  observation.numbers.emplace(*target_.numbers);
+  if (target_.state && observe == Observe::kState) {
+    observation.state.emplace(*target_.state);
+  } else {
+    observation.state.clear();
+  }
+  return collect(observation);
+}
+
+void OutsideImplementation::discard_outstanding() {
+  const std::vector<Field>* fields = nullptr;
+  for (; !outstanding_.empty(); outstanding_.pop_front()) {
+    if (!session_.is_running()) continue;
+    if (outstanding_.front().follows_observe && session_.read_bare_reply()) continue;
+    static_cast<void>(session_.read_reply(fields));
+  }
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::read_observation(
+    const CommandType& type, const std::vector<Field>& fields, Observation& observation) {
+  if (!observation.numbers.has_value()) observation.numbers.emplace(*target_.numbers);
+  if (auto failure = read_part(object_of(observation), fields)) return failure;
+  const auto is_in_reply = [&](const Field& field) {
+    const std::vector<std::string_view> names = names_of(observation.reply.declared().type());
+    return std::find(names.begin(), names.end(), field.key) != names.end();
+  };
+  if (observation.error != ErrorCode::kNone) {
+    // A refusal that answers all the same is a difference, and stays one.
+    if (type.reply) observation.reply.emplace(*type.reply);
+    if (type.reply && std::none_of(fields.begin(), fields.end(), is_in_reply)) {
+      observation.reply.clear();
+    }
+  } else if (type.reply && !observation.reply.has_value()) {
+    observation.reply.emplace(*type.reply);
+  }
+  for (const Erased* part : {&observation.reply, &observation.numbers, &observation.state}) {
+    if (!part->has_value()) continue;
+    if (auto failure = read_part(part->declared(), fields)) return failure;
+  }
+  for (const Field& field : fields) {
+    const auto at = std::find(members_.begin(), members_.end(), field.key);
+    const bool is_reported =
+        at != members_.end() && session_.reports(static_cast<std::size_t>(at - members_.begin()));
+    if (!is_reported) return session_.unknown_key(members_);
+  }
+  return std::nullopt;
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::read_part(
+    const DeclaredObject& part, const std::vector<Field>& fields) {
+  for (std::size_t index = 0; index < part.size(); ++index) {
+    const MemberRef member = part[index];
+    const std::string& name = member.declaration().name;
+    const auto at = std::find(members_.begin(), members_.end(), name);
+    if (!session_.reports(static_cast<std::size_t>(at - members_.begin()))) continue;
+    std::string expected;
+    if (const Field* field = find_field(fields, name)) {
+      if (!member.assign(field->value, expected)) {
+        return session_.babbled(field->key + "=" + print(field->value), expected);
+      }
+    } else if (member.declaration().is_optional) {
+      member.assign(member.default_value(), expected);
+    } else if (!member.reset()) {
+      return session_.babbled("an answer to a command without " + name, name + "=...");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,103 @@
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/core/line.h"
+#include "scenarios/story/explain_picture.h"
+#include "scenarios/story/observed_member.h"
+
+namespace kvfence {
+namespace {
+
+constexpr const char* kBetween = "   |   ";
+
+/// What one engine shows.
+std::vector<Field> fields_with(std::string_view prefix, const Observation& observation) {
+  std::vector<Field> fields;
+  for (Field& field : to_fields(observation)) {
+    if (field.key.starts_with(prefix)) fields.push_back(std::move(field));
+  }
+  return fields;
+}
+
+class PairPicture final : public ScenePicture {
+ public:
+  PairPicture(std::uint32_t num_producer_blocks, std::uint32_t num_consumer_blocks,
+              const Scenes& scenes)
+      : engines_{{{"producer", make_pool_picture(num_producer_blocks, scenes, "producer_")},
+                  {"consumer", make_pool_picture(num_consumer_blocks, scenes, "consumer_")}}} {}
+
+  bool has_state(const Observation& observation) const override {
+    return engines_[0].pool->has_state(observation) && engines_[1].pool->has_state(observation);
+  }
+
+  std::string legend() const override { return engines_[0].pool->legend(); }
+
+  std::string heading() const override {
+    return "producer: " + engines_[0].pool->heading() + kBetween +
+           "consumer: " + engines_[1].pool->heading();
+  }
+
+  std::string row(const Observation& observation) const override {
+    return "          " + engines_[0].pool->row(observation) + kBetween + "          " +
+           engines_[1].pool->row(observation);
+  }
+
+  /// The block tables that a scene changed, and what is under way between the engines.
+  std::vector<std::string> more_of(const Scene& scene, const Scene* before) const override {
+    std::vector<std::string> lines;
+    for (const Engine& engine : engines_) {
+      for (const std::string& line : engine.pool->more_of(scene, before)) {
+        lines.push_back(std::string(engine.name) + " " + line);
+      }
+    }
+    for (const char* name : {"reads", "notices"}) {
+      Value::List values = observed_values(scene.expected, name);
+      if (values.empty()) continue;
+      lines.push_back(std::string(name) + " " + print(Value(std::move(values))));
+    }
+    return lines;
+  }
+
+  std::string marks(const Observation& expected, const Observation& actual) const override {
+    const auto differs = [&](std::string_view prefix) {
+      return fields_with(prefix, expected) != fields_with(prefix, actual);
+    };
+    return different({{differs("producer_"), "producer"},
+                      {differs("consumer_"), "consumer"},
+                      {differs("reads"), "reads"},
+                      {differs("notices"), "notices"}});
+  }
+
+  std::string histories(const Scenes& scenes) const override {
+    std::string text;
+    for (const Engine& engine : engines_) {
+      const std::string histories = engine.pool->histories(scenes);
+      if (!histories.empty()) text += "\n" + std::string(engine.name) + histories;
+    }
+    return text;
+  }
+
+ private:
+  struct Engine {
+    std::string_view name;
+    std::unique_ptr<ScenePicture> pool;
+  };
+
+  std::array<Engine, 2> engines_;  ///< the producer first
+};
+
+}  // namespace
+
+std::unique_ptr<ScenePicture> make_pair_picture(const Config& config, const Scenes& scenes) {
+  const auto num_blocks = setting_of<std::uint32_t>(config, "num_gpu_blocks");
+  const auto num_of_consumer = setting_of<std::uint32_t>(config, "consumer_num_gpu_blocks");
+  return std::make_unique<PairPicture>(num_blocks,
+                                       num_of_consumer > 0 ? num_of_consumer : num_blocks, scenes);
+}
+
+}  // namespace kvfence

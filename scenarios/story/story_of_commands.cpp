@@ -1,0 +1,47 @@
+#include "scenarios/story/story_of_commands.h"
+
+#include <memory>
+
+#include "contract/core/line.h"
+#include "properties/core/lockstep.h"
+#include "scenarios/story/observed_member.h"
+
+namespace kvfence {
+
+std::string answer_of(
+    const Observation& observation,
+    const std::function<bool(std::string_view name, std::string_view text)>& is_told) {
+  std::string answer;
+  for (const Field& field : answers_of(observation)) {
+    const std::string text = print(field.value);
+    if (!is_told(field.key, text)) continue;
+    answer += (answer.empty() ? "" : " ") + field.key + "=" + text;
+  }
+  return answer;
+}
+
+void tell_commands(const Scenario& scenario, const Setup& setup, Implementation& told,
+                   DeviceStory& story,
+                   const std::function<std::string(const Command&, const Observation&)>& take_in) {
+  told.reset(setup);
+  const std::unique_ptr<World> world = setup.target().make_world(setup);
+  for (const Step& step : scenario.steps) {
+    story.commands.push_back({.text = print(to_line(step.command)), .begin = story.end++});
+    world->apply(step.command);
+    Observation observation;
+    told.apply(step.command, *world, Observe::kState, observation);
+    story.commands.back().answer = take_in(step.command, observation);
+    story.commands.back().end = story.end;
+  }
+}
+
+std::optional<Divergence> difference_of(const TargetSides& sides, const Scenario& scenario,
+                                        const std::string& planted_bug) {
+  const auto expected = sides.make_reference();
+  const auto actual =
+      planted_bug.empty() ? sides.make_optimized() : sides.make_planted(planted_bug);
+  Lockstep lockstep(*sides.checks, *expected, *actual);
+  return run_scenario(lockstep, scenario);
+}
+
+}  // namespace kvfence

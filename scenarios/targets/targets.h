@@ -1,0 +1,62 @@
+#pragma once
+
+/// Every target with its checks and the implementations that live in this process. The one place
+/// where reference and optimized meet.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/implementation.h"
+#include "contract/core/line.h"
+#include "contract/core/target.h"
+#include "properties/core/checks.h"
+
+namespace kvfence {
+
+/// A deliberate mistake that an implementation can be built with.
+struct PlantedBugInfo {
+  std::string_view name;
+  std::string_view doc;
+  std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
+};
+
+struct TargetSides {
+  const Checks* checks;
+  std::unique_ptr<Implementation> (*make_reference)();
+  std::unique_ptr<Implementation> (*make_optimized)();
+  /// Null for a name that planted_bugs does not have.
+  std::unique_ptr<Implementation> (*make_planted)(std::string_view bug_name);
+  std::vector<PlantedBugInfo> planted_bugs;
+
+  const Target& target() const { return *checks->target; }
+};
+
+const TargetSides& block_pool_sides();
+const TargetSides& kv_cache_sides();
+const TargetSides& scheduler_sides();
+const TargetSides& eviction_sides();
+const TargetSides& offload_sides();
+const TargetSides& tiering_sides();
+const TargetSides& connector_sides();
+const TargetSides& simple_offload_sides();
+const TargetSides& synchronous_connector_sides();
+const TargetSides& multi_connector_sides();
+const TargetSides& disaggregated_sides();
+const TargetSides& worker_sides();
+const TargetSides& engine_sides();
+
+/// In the order in which the documentation lists them.
+const std::vector<const TargetSides*>& all_targets();
+
+/// The target of that name, or null.
+const TargetSides* find_target(std::string_view name);
+
+/// The optimized scheduler with the connector of a shared library
+/// (contract/connectors/kv_connector_registry.h) in the place of every built-in one, of target
+/// `connector`.
+/// Errors: no such library, no such symbol.
+Parsed<std::unique_ptr<Implementation>> make_connector_from_library(const std::string& path);
+
+}  // namespace kvfence
