@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace kvfence {
@@ -54,6 +55,11 @@ class StateHash {
   void add(const std::optional<T>& value) {
     add(value.has_value());
     if (value) add(*value);
+  }
+  template <class... T>
+  void add(const std::variant<T...>& value) {
+    add(value.index());
+    std::visit([this](const auto& alternative) { this->add(alternative); }, value);
   }
   /// A struct of the contract adds its members itself: void add_to(StateHash&) const.
   template <class T>

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 
@@ -52,6 +53,10 @@ inline constexpr std::int32_t kNotReady = -1;
 struct BlockStatus {
   std::int32_t ref_cnt = kNotReady;
   SlotId slot = 0;
+  void add_to(StateHash& hash) const {
+    hash.add(ref_cnt);
+    hash.add(slot);
+  }
   friend bool operator==(const BlockStatus&, const BlockStatus&) = default;
 };
 
@@ -59,6 +64,10 @@ struct BlockStatus {
 struct PolicyEntry {
   OffloadKey key;
   BlockStatus status;
+  void add_to(StateHash& hash) const {
+    hash.add(key);
+    hash.add(status);
+  }
   friend bool operator==(const PolicyEntry&, const PolicyEntry&) = default;
 };
 
@@ -75,6 +84,13 @@ struct PolicyLists {
   std::vector<OffloadKey> b1;
   std::vector<OffloadKey> b2;
   double target_t1_size = 0;  ///< a real number: 0 <= target <= capacity
+  void add_to(StateHash& hash) const {
+    hash.add(t1);
+    hash.add(t2);
+    hash.add(b1);
+    hash.add(b2);
+    hash.add(target_t1_size);
+  }
   friend bool operator==(const PolicyLists&, const PolicyLists&) = default;
 };
 

@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
@@ -134,6 +135,15 @@ struct PrefixCacheStats {
   std::uint64_t preempted_requests = 0;
   std::uint64_t preempted_queries = 0;
   std::uint64_t preempted_hits = 0;
+  void add_to(StateHash& hash) const {
+    hash.add(reset);
+    hash.add(requests);
+    hash.add(queries);
+    hash.add(hits);
+    hash.add(preempted_requests);
+    hash.add(preempted_queries);
+    hash.add(preempted_hits);
+  }
   friend bool operator==(const PrefixCacheStats&, const PrefixCacheStats&) = default;
 };
 

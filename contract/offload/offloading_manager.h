@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "contract/core/rules.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/eviction/cache_policy.h"
 
@@ -49,6 +50,10 @@ std::optional<LookupResult> lookup_result_from_text(std::string_view text);
 struct OffloadingEvent {
   std::vector<OffloadKey> keys;
   bool removed = false;
+  void add_to(StateHash& hash) const {
+    hash.add(keys);
+    hash.add(removed);
+  }
   friend bool operator==(const OffloadingEvent&, const OffloadingEvent&) = default;
 };
 

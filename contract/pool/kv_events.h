@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/request.h"
@@ -33,6 +34,18 @@ struct BlockStored {
   std::optional<std::uint32_t> kv_cache_spec_sliding_window;
   std::optional<std::string> medium =
       std::nullopt;  ///< "CPU" of an offloading connector; none: GPU
+  void add_to(StateHash& hash) const {
+    hash.add(block_hashes);
+    hash.add(parent_block_hash);
+    hash.add(token_ids);
+    hash.add(block_size);
+    hash.add(lora);
+    hash.add(extra_keys);
+    hash.add(group_idx);
+    hash.add(kv_cache_spec_kind);
+    hash.add(kv_cache_spec_sliding_window);
+    hash.add(medium);
+  }
   friend bool operator==(const BlockStored&, const BlockStored&) = default;
 };
 
@@ -41,11 +54,17 @@ struct BlockRemoved {
   BlockHash block_hash;  ///< no group suffix
   std::optional<GroupId> group_idx;
   std::optional<std::string> medium = std::nullopt;  ///< as BlockStored
+  void add_to(StateHash& hash) const {
+    hash.add(block_hash);
+    hash.add(group_idx);
+    hash.add(medium);
+  }
   friend bool operator==(const BlockRemoved&, const BlockRemoved&) = default;
 };
 
 /// The prefix cache was reset.
 struct AllBlocksCleared {
+  void add_to(StateHash&) const {}
   friend bool operator==(const AllBlocksCleared&, const AllBlocksCleared&) = default;
 };
 

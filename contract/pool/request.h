@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_hash.h"
 
@@ -29,6 +30,10 @@ struct MmFeature {
 struct LoraRequest {
   std::string name;
   std::uint32_t id = 0;
+  void add_to(StateHash& hash) const {
+    hash.add(name);
+    hash.add(id);
+  }
   friend bool operator==(const LoraRequest&, const LoraRequest&) = default;
 };
 
@@ -37,6 +42,10 @@ struct LoraRequest {
 struct MmExtraKey {
   std::string identifier;
   std::int64_t offset = 0;  ///< tokens
+  void add_to(StateHash& hash) const {
+    hash.add(identifier);
+    hash.add(offset);
+  }
   friend bool operator==(const MmExtraKey&, const MmExtraKey&) = default;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::optimized {
 
@@ -41,6 +42,20 @@ class KeySet {
     if (++epoch_ != 0) return;
     slots_.assign(slots_.size(), Slot{});
     epoch_ = 1;
+  }
+
+  /// Takes in the keys, whose order means nothing. Cost: O(keys).
+  void add_to(StateHash& hash) const {
+    StateHash all;
+    for (std::uint32_t index = 0; index < num_keys_; ++index) {
+      StateHash key;
+      key.add(key_at(index));
+      all.add_unordered(key.digest());
+    }
+    hash.add(num_keys_);
+    const StateDigest keys = all.digest();
+    hash.add(keys.low);
+    hash.add(keys.high);
   }
 
  private:

@@ -107,6 +107,16 @@ class BasicKeyTable {
     return insert(key, found);
   }
 
+  /// How many entries of the same key are found before this one. For a planted bug.
+  std::uint32_t num_copies_before(Index index) const {
+    std::uint32_t num_copies = 0;
+    for (std::size_t at = entries_[index].tag_or_free & slot_mask_; slots_[at].entry != index;
+         at = (at + 1) & slot_mask_) {
+      num_copies += key_of(slots_[at].entry) == key_of(index) ? 1 : 0;
+    }
+    return num_copies;
+  }
+
   /// Requires: the entry is in the table. What key_of named stays as it is until the next
   /// insertion.
   void erase(Index index) {

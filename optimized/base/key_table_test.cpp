@@ -85,5 +85,19 @@ TEST(KeyTable, AnswersAsAStdMap) {
   }
 }
 
+TEST(KeyTable, CountsTheCopiesOfAKeyThatAreFoundBeforeAnEntry) {
+  KeyTable table(3);
+  const OffloadKey key = key_of_number(1);
+  const KeyTable::Index first = table.insert(key, table.search(key));
+  const KeyTable::Index second = table.insert_copy(first);
+  const KeyTable::Index third = table.insert_copy(first);
+  EXPECT_EQ(table.num_copies_before(first), 0U);
+  EXPECT_EQ(table.num_copies_before(second), 1U);
+  EXPECT_EQ(table.num_copies_before(third), 2U);
+  table.erase(first);
+  EXPECT_EQ(table.find(key), second);
+  EXPECT_EQ(table.num_copies_before(third), 1U);
+}
+
 }  // namespace
 }  // namespace kvfence::optimized

@@ -309,27 +309,68 @@ template <class Instrumentation>
 void BasicCachePolicy<Instrumentation>::lists(PolicyLists& out) const {
   const auto list_blocks = [this](List list, std::vector<PolicyEntry>& entries) {
     entries.clear();
-    for (Place place = 0;; ++place) {
-      place = std::min(resident_.next(idle(list), place), resident_.next(kBusy, place));
-      if (place == resident_.kNone) return;
-      const Index index = resident_.member_at(place);
-      if (table_[index].list != list) continue;
+    for_each_block(list, [&](Index index) {
       entries.push_back({OffloadKey(key_of(index)), {ref_cnt(index), slot(index)}});
-    }
+    });
   };
   const auto list_ghosts = [this](List list, std::vector<OffloadKey>& keys) {
     keys.clear();
-    for (Place place = 0;; ++place) {
-      place = ghosts_.next(ghost_part(list), place);
-      if (place == ghosts_.kNone) return;
-      keys.emplace_back(key_of(ghosts_.member_at(place)));
-    }
+    for_each_ghost(list, [&](Index index) { keys.emplace_back(key_of(index)); });
   };
   list_blocks(List::kT1, out.t1);
   list_blocks(List::kT2, out.t2);
   list_ghosts(List::kB1, out.b1);
   list_ghosts(List::kB2, out.b2);
   out.target_t1_size = target_t1_size_;
+}
+
+/// The order within a list is state, that between T1 and T2 is not: no decision compares them.
+template <class Instrumentation>
+void BasicCachePolicy<Instrumentation>::add_to(StateHash& hash) const {
+  hash.add(num_held_);
+  hash.add(num_in_t1_);
+  for (List list : {List::kT1, List::kT2}) {
+    for_each_block(list, [&](Index index) {
+      add_key_to(hash, index);
+      hash.add(ref_cnt(index));
+      hash.add(slot(index));
+    });
+  }
+  for (List list : {List::kB1, List::kB2}) {
+    hash.add(ghosts_.size(ghost_part(list)));
+    for_each_ghost(list, [&](Index index) { add_key_to(hash, index); });
+  }
+  hash.add(target_t1_size_);
+}
+
+template <class Instrumentation>
+void BasicCachePolicy<Instrumentation>::add_key_to(StateHash& hash, Index index) const {
+  hash.add(key_of(index));
+  // Where a key stands twice, which one is found first decides.
+  if constexpr (Instrumentation::kPlants) hash.add(table_.num_copies_before(index));
+}
+
+/// Oldest first.
+template <class Instrumentation>
+template <class Visit>
+void BasicCachePolicy<Instrumentation>::for_each_block(List list, Visit visit) const {
+  for (Place place = 0;; ++place) {
+    place = std::min(resident_.next(idle(list), place), resident_.next(kBusy, place));
+    if (place == resident_.kNone) return;
+    const Index index = resident_.member_at(place);
+    if (table_[index].list == list) visit(index);
+  }
+}
+
+/// Oldest first.
+template <class Instrumentation>
+template <class Visit>
+void BasicCachePolicy<Instrumentation>::for_each_ghost(List list, Visit visit) const {
+  for (Place place = 0;; ++place) {
+    place = ghosts_.next(ghost_part(list), place);
+    if (place == ghosts_.kNone) return;
+    visit(ghosts_.member_at(place));
+  }
 }
 
 /// The planted bug ghost_kept_on_insert: another entry takes over what stands in the ghost list.

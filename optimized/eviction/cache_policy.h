@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/eviction/cache_policy.h"
 #include "optimized/base/instrumentation.h"
@@ -61,6 +62,11 @@ class BasicCachePolicy {
   std::uint32_t size() const { return num_held_; }
   void lists(PolicyLists& out) const;
   const CachePolicyConfig& config() const { return config_; }
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it (places in the timelines and in the table, the victims of the last eviction). The
+  /// configuration, which never changes, stays out. Cost: O(capacity); no allocation.
+  void add_to(StateHash& hash) const;
 
   // What follows is for the manager, which looks a key up once and has checked its arguments.
 
@@ -120,6 +126,12 @@ class BasicCachePolicy {
 
   static bool is_held(const Block& block) { return block.list <= List::kT2; }
   bool is_arc() const { return config_.policy == EvictionPolicy::kARC; }
+
+  template <class Visit>
+  void for_each_block(List list, Visit visit) const;
+  template <class Visit>
+  void for_each_ghost(List list, Visit visit) const;
+  void add_key_to(StateHash& hash, Index index) const;
 
   Index admit(OffloadKeyView key, const typename Table::Search& found, SlotId slot);
   void touch(OffloadKeyView key);

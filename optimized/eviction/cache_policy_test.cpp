@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/offload/offload_key_number.h"
 
 namespace kvfence::optimized {
@@ -26,6 +27,11 @@ class Subject {
   ErrorCode acquire(std::uint32_t number) { return policy_.acquire(key_of_number(number)); }
   ErrorCode release(std::uint32_t number) { return policy_.release(key_of_number(number)); }
   void clear() { policy_.clear(); }
+  StateDigest digest() const {
+    StateHash hash;
+    hash.add(policy_);
+    return hash.digest();
+  }
 
   void touch(const Numbers& numbers) {
     const Keys keys(numbers);
@@ -180,6 +186,45 @@ TEST_P(EitherPolicy, ACopyGoesItsOwnWay) {
   EXPECT_EQ(policy.t1(), (Numbers{1, 2}));
 }
 
+TEST_P(EitherPolicy, ADigestForgetsHowItCameToBe) {
+  Subject fresh = subject(3);
+  fresh.hold({1, 2});
+  Subject used = subject(3);
+  for (std::uint32_t number = 0; number < 1'000; ++number) {
+    used.hold({1, 2, number + 3});
+    used.touch({number + 3, 1});
+    used.evict(2);
+    used.clear();
+  }
+  used.hold({3, 1, 2});
+  ASSERT_EQ(used.remove(3), ErrorCode::kNone);
+  ASSERT_EQ(used.lists(), fresh.lists());
+  EXPECT_EQ(used.digest(), fresh.digest());
+}
+
+TEST_P(EitherPolicy, ADigestTellsStatesApart) {
+  Subject policy = subject(4);
+  std::vector<StateDigest> seen = {policy.digest()};
+  const auto expect_new = [&] {
+    for (const StateDigest& before : seen) EXPECT_NE(policy.digest(), before);
+    seen.push_back(policy.digest());
+  };
+  ASSERT_EQ(policy.insert(1), ErrorCode::kNone);
+  expect_new();
+  ASSERT_EQ(policy.make_ready(1), ErrorCode::kNone);
+  expect_new();
+  ASSERT_EQ(policy.acquire(1), ErrorCode::kNone);
+  expect_new();
+  ASSERT_EQ(policy.acquire(1), ErrorCode::kNone);
+  expect_new();
+  policy.hold({2, 3});
+  expect_new();
+  policy.touch({2});
+  expect_new();
+  ASSERT_EQ(policy.evict(1), (Numbers{3}));
+  expect_new();
+}
+
 TEST_P(EitherPolicy, ClearedIsAsBuilt) {
   Subject policy = subject(2);
   policy.hold({1, 2});
@@ -237,6 +282,31 @@ TEST(ARC, TouchPromotesWhatIsReady) {
   EXPECT_EQ(policy.t2(), (Numbers{2, 1}));
   policy.touch({2});
   EXPECT_EQ(policy.t2(), (Numbers{1, 2}));
+}
+
+TEST(ARC, ADigestForgetsWhichOfTwoListsWasUsedLast) {
+  Subject policy = arc(4);
+  policy.hold({1, 2});
+  policy.touch({1});
+  Subject other = arc(4);
+  other.hold({1});
+  other.touch({1});
+  other.hold({2});
+  ASSERT_EQ(policy.lists(), other.lists());
+  EXPECT_EQ(policy.digest(), other.digest());
+}
+
+TEST(ARC, ADigestTellsGhostsAndTargetsApart) {
+  Subject policy = arc(4);
+  const StateDigest built = policy.digest();
+  policy.hold({1, 2});
+  policy.evict(2);
+  const StateDigest with_ghosts = policy.digest();
+  EXPECT_NE(with_ghosts, built);
+  Subject raised = policy;
+  raised.touch({2});
+  ASSERT_EQ(raised.b1(), policy.b1());
+  EXPECT_NE(raised.digest(), with_ghosts);
 }
 
 TEST(ARC, RemembersWhatWentByTheListThatItWentFrom) {

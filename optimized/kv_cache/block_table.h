@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 
@@ -25,6 +26,16 @@ struct RequestBlocks {
   /// num_cached_blocks was set since the allocation: the request can have no new hit.
   bool is_running = false;
   bool has_running_state = false;  ///< its last 1 + num_speculative_blocks are its own; Mamba align
+
+  void add_to(StateHash& hash) const {
+    hash.add(blocks);
+    hash.add(num_cached_blocks);
+    hash.add(last_state_block_idx);
+    hash.add(is_allocated);
+    hash.add(is_running);
+    hash.add(has_running_state);
+  }
+  friend bool operator==(const RequestBlocks&, const RequestBlocks&) = default;
 };
 
 class BlockTable {
@@ -64,6 +75,19 @@ class BlockTable {
 
   /// Number of allocated requests.
   std::uint32_t num_requests() const { return num_requests_; }
+
+  /// Takes in the rows that are not empty. Cost: O(table).
+  void add_to(StateHash& hash) const {
+    const RequestBlocks empty;
+    hash.add(num_requests_);
+    for (std::size_t request = 0; request < rows_.size(); ++request) {
+      if (rows_[request] == empty) continue;
+      hash.add(request);
+      hash.add(rows_[request]);
+    }
+    // No request has this number: behind it stands what is no row.
+    hash.add(~std::size_t{0});
+  }
 
  private:
   std::vector<RequestBlocks> rows_;

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "optimized/base/instrumentation.h"
@@ -62,6 +63,12 @@ class BasicKVCacheCoordinator {
   void get_num_common_prefix_blocks(RequestIndex request, std::vector<std::uint32_t>& out) const;
   void take_new_block_ids(std::vector<std::uint32_t>& out);
   void new_step_starts();
+
+  /// Takes in the whole state.
+  void add_to(StateHash& hash) const {
+    hash.add(pool_);
+    hash.add(groups_);
+  }
 
  private:
   /// Groups of one spec, which are looked up together.

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
@@ -75,6 +76,13 @@ class BasicKVCacheManager {
 
   /// The managers of the groups, for their instrumentation.
   const BasicKVCacheCoordinator<Instrumentation>& coordinator() const { return coordinator_; }
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it. The configuration stays out: states of one are compared.
+  void add_to(StateHash& hash) const {
+    hash.add(coordinator_);
+    hash.add(stats_);
+  }
 
  private:
   bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }

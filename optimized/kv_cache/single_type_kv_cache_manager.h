@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "optimized/base/instrumentation.h"
@@ -113,6 +114,13 @@ class BasicSingleTypeKVCacheManager {
   void take_new_block_ids(std::vector<std::uint32_t>& out);
 
   void new_step_starts() { cached_blocks_this_step_.clear(); }
+
+  /// Takes in the whole state, but for the storage of single calls.
+  void add_to(StateHash& hash) const {
+    hash.add(table_);
+    hash.add(new_block_ids_);
+    hash.add(cached_blocks_this_step_);
+  }
 
  private:
   /// How the computed tokens of a new request lie in its table: null blocks, then what is left of

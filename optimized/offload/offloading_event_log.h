@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/offload/offloading_manager.h"
 
 namespace kvfence::optimized {
@@ -48,10 +49,21 @@ class OffloadingEventLog {
     is_open_ = false;
   }
 
+  /// Takes in the events. What was begun last stays out: the operation is over that had begun it.
+  void add_to(StateHash& hash) const {
+    hash.add(records_);
+    hash.add(key_bytes_);
+    hash.add(bytes_);
+  }
+
  private:
   struct Record {
     std::size_t num_keys = 0;
     bool removed = false;
+    void add_to(StateHash& hash) const {
+      hash.add(num_keys);
+      hash.add(removed);
+    }
   };
 
   bool is_removed_ = false;

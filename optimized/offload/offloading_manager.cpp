@@ -255,6 +255,16 @@ ErrorCode BasicOffloadingManager<Instrumentation>::reset_cache() {
   return ErrorCode::kNone;
 }
 
+template <class Instrumentation>
+void BasicOffloadingManager<Instrumentation>::add_to(StateHash& hash) const {
+  const bool asks_for_one_more = planted(PlantedOffloadingBug::kThresholdOffByOne);
+  hash.add(policy_);
+  tracker_.add_to(hash, std::uint64_t{config_.store_threshold} + (asks_for_one_more ? 1U : 0U));
+  hash.add(num_slots_used_);
+  hash.add(freed_slots_);
+  hash.add(events_);
+}
+
 template class BasicOffloadingManager<NoInstrumentation>;
 template class BasicOffloadingManager<CountingInstrumentation>;
 template class BasicOffloadingManager<PlantedInstrumentation>;

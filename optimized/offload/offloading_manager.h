@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/offload/offloading_manager.h"
 #include "optimized/base/instrumentation.h"
@@ -53,6 +54,11 @@ class BasicOffloadingManager {
   }
   const OffloadingManagerConfig& config() const { return config_; }
   const BasicCachePolicy<Instrumentation>& policy() const { return policy_; }
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it (lookups beyond the threshold, the lists of the last call). The configuration, which
+  /// never changes, stays out. Cost: O(capacity + max_tracker_size); no allocation.
+  void add_to(StateHash& hash) const;
 
  private:
   using Policy = BasicCachePolicy<Instrumentation>;

@@ -2,10 +2,12 @@
 
 /// ReuseTracker: how often each of the keys looked up last was looked up.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "contract/core/state_digest.h"
 #include "contract/eviction/cache_policy.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/base/key_table.h"
@@ -48,6 +50,17 @@ class BasicReuseTracker {
   std::uint32_t count_of(OffloadKeyView key) const {
     const Index index = table_.find(key);
     return index == Table::kNone ? 0 : table_[index].count;
+  }
+
+  /// Takes in the keys, oldest first, with their counts up to count_max: one that the caller cannot
+  /// tell from a larger one. Cost: O(num_keys_max); no allocation.
+  void add_to(StateHash& hash, std::uint64_t count_max) const {
+    hash.add(order_.size(0));
+    for (Place place = order_.first(0); place != order_.kNone; place = order_.next(0, place + 1)) {
+      const Index index = order_.member_at(place);
+      hash.add(table_.key_of(index));
+      hash.add(std::min<std::uint64_t>(table_[index].count, count_max));
+    }
   }
 
   void prefetch(OffloadKeyView key) const { table_.prefetch(key); }

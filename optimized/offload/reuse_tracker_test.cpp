@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/offload/offload_key_number.h"
 
 namespace kvfence::optimized {
@@ -38,6 +39,34 @@ TEST(ReuseTracker, CountsAsAList) {
       EXPECT_EQ(tracker.count_of(key_of_number(entry.first)), entry.second);
     }
   }
+}
+
+using Tracker = BasicReuseTracker<NoInstrumentation>;
+
+StateDigest digest_of(const Tracker& tracker, std::uint64_t count_max) {
+  StateHash hash;
+  tracker.add_to(hash, count_max);
+  return hash.digest();
+}
+
+TEST(ReuseTracker, ADigestTellsCountsApartUpToTheLargestOfInterest) {
+  Tracker twice(2);
+  for (int i = 0; i < 2; ++i) twice.count(key_of_number(1));
+  Tracker thrice = twice;
+  thrice.count(key_of_number(1));
+  EXPECT_EQ(digest_of(twice, 2), digest_of(thrice, 2));
+  EXPECT_NE(digest_of(twice, 3), digest_of(thrice, 3));
+}
+
+TEST(ReuseTracker, ADigestForgetsWhatWasDroppedAndWhere) {
+  Tracker tracker(2);
+  for (std::uint32_t number : {1U, 2U}) tracker.count(key_of_number(number));
+  Tracker used(2);
+  for (std::uint32_t number : {3U, 4U, 2U, 3U, 1U, 2U}) used.count(key_of_number(number));
+  EXPECT_EQ(digest_of(used, 2), digest_of(tracker, 2));
+  Tracker other_order(2);
+  for (std::uint32_t number : {2U, 1U}) other_order.count(key_of_number(number));
+  EXPECT_NE(digest_of(other_order, 2), digest_of(tracker, 2));
 }
 
 }  // namespace

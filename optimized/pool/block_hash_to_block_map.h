@@ -22,6 +22,7 @@
 
 #include "contract/core/check.h"
 #include "contract/core/limits.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
@@ -237,6 +238,32 @@ class BasicBlockHashToBlockMap {
   }
 
   const Instrumentation& instrumentation() const { return instrumentation_; }
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it, such as the places in the table.
+  /// Cost: O(num_blocks), and for some planted bugs O(table).
+  void add_to(StateHash& hash) const {
+    hash.add(num_keys_);
+    hash.add(num_hashed_blocks_);
+    for (BlockId first = 0; first < entries_.size(); ++first) {
+      if (entries_[first].role != Role::kFirst) continue;
+      StateHash of_key;
+      BlockId block = first;
+      do {
+        of_key.add(key_of(block));
+        of_key.add(block);
+        block = entries_[block].next;
+      } while (block != first);
+      hash.add_unordered(of_key.digest());
+    }
+    if (!instrumentation_.planted(PlantedBug::kEraseBreaksProbeChain) &&
+        !instrumentation_.planted(PlantedBug::kResetKeepsBlockHashes) &&
+        !instrumentation_.planted(PlantedBug::kDuplicateReplacesOlderCopy)) {
+      return;
+    }
+    // These decide by the places which keys are found.
+    for (const Slot& slot : slots_) hash.add(slot.block);
+  }
 
  private:
   using KeyLength = std::uint16_t;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
@@ -96,6 +97,15 @@ class BasicBlockPool {
 
   void get_all_free_blocks(std::vector<BlockId>& out) const { queue_.get_all_free_blocks(out); }
   const BlockPoolConfig& config() const { return config_; }
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it. The configuration stays out: states of one are compared. Cost: O(num_gpu_blocks).
+  void add_to(StateHash& hash) const {
+    hash.add(num_cached_blocks_);
+    hash.add(queue_);
+    hash.add(map_);
+    hash.add(events_);
+  }
 
   /// The parts, for their instrumentation.
   const BasicFreeKVCacheBlockQueue<Instrumentation>& free_block_queue() const { return queue_; }

@@ -130,4 +130,30 @@ void EventLog::take(std::vector<KVCacheEvent>& out) {
   chars_.clear();
 }
 
+void EventLog::Record::add_to(StateHash& hash) const {
+  hash.add(static_cast<int>(kind));
+  hash.add(has_parent);
+  hash.add(has_lora);
+  hash.add(has_group);
+  hash.add(group_idx);
+  hash.add(block_size);
+  hash.add(lora_id);
+  hash.add(num_hashes);
+  hash.add(num_tokens);
+}
+
+void EventLog::ExtraKeyRecord::add_to(StateHash& hash) const {
+  hash.add(is_mm);
+  hash.add(offset);
+}
+
+void EventLog::add_to(StateHash& hash) const {
+  hash.add(records_);
+  hash.add(token_ids_);
+  hash.add(num_extra_keys_);
+  hash.add(extra_keys_);
+  hash.add(string_bytes_);
+  hash.add(std::string_view(chars_.data(), chars_.size()));
+}
+
 }  // namespace kvfence::optimized

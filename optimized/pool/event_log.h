@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/kv_events.h"
@@ -37,6 +38,9 @@ class EventLog {
   /// own.
   void take(std::vector<KVCacheEvent>& out);
 
+  /// Takes in the events so far.
+  void add_to(StateHash& hash) const;
+
  private:
   enum class Kind : std::uint8_t { kBlockStored, kBlockRemoved, kAllBlocksCleared };
 
@@ -51,12 +55,14 @@ class EventLog {
     std::uint32_t lora_id = 0;
     std::uint32_t num_hashes = 0;
     std::size_t num_tokens = 0;
+    void add_to(StateHash& hash) const;
   };
 
   /// An extra key; its text is a string.
   struct ExtraKeyRecord {
     bool is_mm = false;
     std::int64_t offset = 0;
+    void add_to(StateHash& hash) const;
   };
 
   class Reader;

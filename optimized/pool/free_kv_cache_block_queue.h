@@ -19,6 +19,7 @@
 
 #include "contract/core/check.h"
 #include "contract/core/limits.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
@@ -216,6 +217,28 @@ class BasicFreeKVCacheBlockQueue {
 
   const Instrumentation& instrumentation() const { return instrumentation_; }
 
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it, such as what the prefetches aim at.
+  /// Cost: O(num_blocks).
+  void add_to(StateHash& hash) const {
+    if constexpr (Instrumentation::kPlants) {
+      // Where a bug has broken the list, its links are all that is left.
+      const bool is_list = is_list_of_queued();
+      hash.add(is_list);
+      for (std::size_t i = 0; !is_list && i < nodes_.size(); ++i) {
+        hash.add(nodes_[i].prev);
+        hash.add(nodes_[i].next);
+      }
+    }
+    hash.add(num_free_blocks_);
+    BlockId block = nodes_[num_blocks_].next;
+    for (std::uint32_t i = 0; i < num_free_blocks_ && block != num_blocks_; ++i) {
+      hash.add(block);
+      block = nodes_[block].next;
+    }
+    for (BlockId each = 0; each < num_blocks_; ++each) hash.add(nodes_[each].word);
+  }
+
  private:
   /// Far enough that a line from memory arrives in time, near enough that it is still in the
   /// first-level cache.
@@ -233,6 +256,22 @@ class BasicFreeKVCacheBlockQueue {
     }
     splice.commit();
     return ErrorCode::kNone;
+  }
+
+  /// Whether the list has the queued blocks, in both directions, each once. For planted bugs.
+  bool is_list_of_queued() const {
+    std::uint32_t num_listed = 0;
+    BlockId last = num_blocks_;
+    for (BlockId block = nodes_[last].next; block != num_blocks_; block = nodes_[block].next) {
+      if (nodes_[block].prev != last || num_listed == num_blocks_) return false;
+      ++num_listed;
+      last = block;
+    }
+    const auto num_queued = static_cast<std::uint32_t>(
+        std::count_if(nodes_.begin(), nodes_.end() - 1,
+                      [](const Node& node) { return node.prev != kNotQueued; }));
+    return nodes_[num_blocks_].prev == last && num_listed == num_queued &&
+           num_listed == num_free_blocks_;
   }
 
   /// Notes that block joined the queue; returns the one that joined kAheadDistance blocks earlier.

@@ -72,6 +72,12 @@ class ReplyingDriver : public Implementation {
 ///   start(config, setup)                builds the component afresh
 ///   submit(command, world, observe)     runs the command and observes
 ///   collect(observation)                hands the observation out
+/// and, where its component is a value,
+///   clone()                             a copy of the driver
+///   assign(other)                       copies the component of a driver of the same type, and no
+///                                       more: what a driver keeps besides is the factory's, or
+///                                       storage of single calls
+///   add_to(hash)                        takes in the state of the component
 template <class T>
 class DriverOf : public Implementation {
  public:
@@ -95,9 +101,21 @@ class DriverOf : public Implementation {
     return std::nullopt;
   }
 
+  /// Requires: an add_to of the driver's own.
+  StateDigest digest() const final {
+    StateHash hash;
+    add_to(hash);
+    return hash.digest();
+  }
+
   virtual std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) = 0;
   virtual void submit_typed(const Command& command, const World& world, Observe observe) = 0;
   virtual void collect_typed(Observation& observation) = 0;
+
+  /// Takes in the state of the component.
+  virtual void add_to(StateHash&) const {
+    check_failed(__FILE__, __LINE__, "add_to", "an implementation without a digest");
+  }
 };
 
 }  // namespace kvfence

@@ -2,6 +2,7 @@
 
 /// Puts any cache policy that satisfies the concept behind the interface that a lockstep drives.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/implementation.h"
+#include "contract/core/state_digest.h"
 #include "contract/eviction/cache_policy.h"
 #include "contract/eviction/eviction_target.h"
 #include "properties/core/driver.h"
@@ -43,6 +46,17 @@ class EvictionDriver final : public DriverOf<EvictionTarget> {
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
+
+  /// Without the storage of single calls, whose views are of keys that are gone.
+  std::unique_ptr<Implementation> clone() const override {
+    auto copy = std::make_unique<EvictionDriver>(name_, make_policy_);
+    copy->policy_ = policy_;
+    return copy;
+  }
+  void assign(const Implementation& other) override {
+    policy_ = static_cast<const EvictionDriver&>(other).policy_;
+  }
+  void add_to(StateHash& hash) const override { hash.add(*policy_); }
 
   const Policy& policy() const { return *policy_; }
 

@@ -3,12 +3,16 @@
 /// Puts any KV-cache manager that satisfies the concept behind the interface that a lockstep
 /// drives.
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/implementation.h"
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/driver.h"
@@ -49,6 +53,14 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
+
+  std::unique_ptr<Implementation> clone() const override {
+    return std::make_unique<KVCacheDriver>(*this);
+  }
+  void assign(const Implementation& other) override {
+    manager_ = static_cast<const KVCacheDriver&>(other).manager_;
+  }
+  void add_to(StateHash& hash) const override { hash.add(*manager_); }
 
  private:
   using Entry = kv_cache::World::Entry;

@@ -3,6 +3,7 @@
 /// Puts any offloading manager that satisfies the concept behind the interface that a lockstep
 /// drives.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/implementation.h"
+#include "contract/core/state_digest.h"
 #include "contract/offload/offload_target.h"
 #include "contract/offload/offloading_manager.h"
 #include "properties/core/driver.h"
@@ -49,6 +52,17 @@ class OffloadDriver final : public DriverOf<OffloadTarget> {
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
+
+  /// Without the storage of single calls, whose views are of keys that are gone.
+  std::unique_ptr<Implementation> clone() const override {
+    auto copy = std::make_unique<OffloadDriver>(name_, make_manager_);
+    copy->manager_ = manager_;
+    return copy;
+  }
+  void assign(const Implementation& other) override {
+    manager_ = static_cast<const OffloadDriver&>(other).manager_;
+  }
+  void add_to(StateHash& hash) const override { hash.add(*manager_); }
 
   const Manager& manager() const { return *manager_; }
 

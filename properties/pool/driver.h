@@ -3,12 +3,16 @@
 /// Puts any block pool that satisfies the concept behind the interface that a lockstep drives.
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/implementation.h"
+#include "contract/core/state_digest.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
 #include "properties/core/driver.h"
@@ -48,6 +52,14 @@ class BlockPoolDriver final : public DriverOf<BlockPoolTarget> {
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
+
+  std::unique_ptr<Implementation> clone() const override {
+    return std::make_unique<BlockPoolDriver>(*this);
+  }
+  void assign(const Implementation& other) override {
+    pool_ = static_cast<const BlockPoolDriver&>(other).pool_;
+  }
+  void add_to(StateHash& hash) const override { hash.add(*pool_); }
 
   const Pool& pool() const { return *pool_; }
 

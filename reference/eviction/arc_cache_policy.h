@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/eviction/cache_policy.h"
 
 namespace kvfence::reference {
@@ -32,6 +33,9 @@ class ARCCachePolicy {
 
   std::uint32_t size() const;
   void lists(PolicyLists& out) const { out = lists_; }
+
+  /// Takes in the whole state: what decides later answers.
+  void add_to(StateHash& hash) const { hash.add(lists_); }
 
  private:
   void touch_one(OffloadKeyView key);

@@ -81,6 +81,10 @@ void CachePolicy::lists(PolicyLists& out) const {
   std::visit([&](const auto& policy) { policy.lists(out); }, policy_);
 }
 
+void CachePolicy::add_to(StateHash& hash) const {
+  std::visit([&](const auto& policy) { hash.add(policy); }, policy_);
+}
+
 BlockStatus* CachePolicy::find(OffloadKeyView key) {
   return std::visit([&](auto& policy) { return policy.find(key); }, policy_);
 }

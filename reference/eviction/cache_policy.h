@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/eviction/cache_policy.h"
 #include "reference/eviction/arc_cache_policy.h"
 #include "reference/eviction/lru_cache_policy.h"
@@ -34,6 +35,10 @@ class CachePolicy {
   std::uint32_t size() const;
   void lists(PolicyLists& out) const;
   const CachePolicyConfig& config() const { return config_; }
+
+  /// Takes in the whole state: what decides later answers. The configuration, which never changes,
+  /// stays out.
+  void add_to(StateHash& hash) const;
 
  private:
   /// Null if the block is not held. The pointer holds until the next operation.

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/eviction/cache_policy.h"
 
 namespace kvfence::reference {
@@ -29,6 +30,9 @@ class LRUCachePolicy {
 
   std::uint32_t size() const;
   void lists(PolicyLists& out) const;
+
+  /// Takes in the whole state: what decides later answers.
+  void add_to(StateHash& hash) const { hash.add(blocks_); }
 
  private:
   std::vector<PolicyEntry> blocks_;  ///< oldest first

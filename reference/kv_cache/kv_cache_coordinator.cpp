@@ -270,4 +270,10 @@ void KVCacheCoordinator::new_step_starts() {
   for (GroupId group = 0; group < num_groups(); ++group) manager(group).new_step_starts();
 }
 
+// Source: ours
+void KVCacheCoordinator::add_to(StateHash& hash) const {
+  hash.add(pool_);
+  for (GroupId group = 0; group < num_groups(); ++group) manager(group).add_to(hash);
+}
+
 }  // namespace kvfence::reference

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "reference/kv_cache/chunked_local_attention_manager.h"
 #include "reference/kv_cache/cross_attention_manager.h"
@@ -55,6 +56,9 @@ class KVCacheCoordinator {
   BlockPool& block_pool() { return pool_; }
   const BlockPool& block_pool() const { return pool_; }
   const KVCacheManagerConfig& config() const { return config_; }
+
+  /// Takes in the whole state.
+  void add_to(StateHash& hash) const;
 
  private:
   using AnyManager =

@@ -234,4 +234,12 @@ PrefixCacheStats KVCacheManager::take_prefix_cache_stats() {
   return std::exchange(prefix_cache_stats_, {});
 }
 
+// Source: ours
+void KVCacheManager::add_to(StateHash& hash) const {
+  hash.add(coordinator_);
+  hash.add(allocated_.size());
+  for (const RequestIndex request : allocated_) hash.add(request);
+  hash.add(prefix_cache_stats_);
+}
+
 }  // namespace kvfence::reference

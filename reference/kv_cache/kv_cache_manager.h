@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "reference/kv_cache/kv_cache_coordinator.h"
 
@@ -43,6 +44,10 @@ class KVCacheManager {
   const KVCacheManagerConfig& config() const { return coordinator_.config(); }
   BlockPool& block_pool() { return coordinator_.block_pool(); }
   const BlockPool& block_pool() const { return coordinator_.block_pool(); }
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it. The configuration stays out: states of one are compared.
+  void add_to(StateHash& hash) const;
 
  private:
   /// Whether the request may not come with this hit or external tokens.

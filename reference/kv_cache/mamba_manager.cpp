@@ -168,4 +168,18 @@ std::size_t MambaManager::get_num_skipped_tokens(std::size_t num_computed_tokens
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py MambaManager.new_step_starts
 void MambaManager::new_step_starts() { cached_blocks_this_step_.clear(); }
 
+// Source: ours
+void MambaManager::add_to(StateHash& hash) const {
+  SingleTypeKVCacheManager::add_to(hash);
+  hash.add(cached_blocks_this_step_.size());
+  for (const std::string& key : cached_blocks_this_step_) hash.add(key);
+  hash.add(last_state_block_idx_.size());
+  for (const auto& [request, index] : last_state_block_idx_) {
+    hash.add(request);
+    hash.add(index);
+  }
+  hash.add(allocated_block_reqs_.size());
+  for (const RequestIndex request : allocated_block_reqs_) hash.add(request);
+}
+
 }  // namespace kvfence::reference

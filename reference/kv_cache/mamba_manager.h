@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "contract/core/state_digest.h"
 #include "reference/kv_cache/single_type_kv_cache_manager.h"
 
 namespace kvfence::reference {
@@ -26,6 +27,7 @@ class MambaManager : public SingleTypeKVCacheManager {
                              std::size_t total_computed_tokens) override;
   void new_step_starts() override;
   BlocksByGroup find_longest_cache_hit(const BlockPool& pool, const Lookup& lookup) const override;
+  void add_to(StateHash& hash) const override;
 
  protected:
   std::size_t num_required_blocks(const Allocation& allocation) const override;

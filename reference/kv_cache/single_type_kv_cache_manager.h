@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/block_hash.h"
 #include "reference/pool/block_pool.h"
@@ -97,6 +98,9 @@ class SingleTypeKVCacheManager {
 
   /// Appends the blocks taken since the last call.
   void take_new_block_ids(std::vector<BlockId>& out);
+
+  /// Takes in the whole state.
+  virtual void add_to(StateHash& hash) const;
 
   const KVCacheSpec& spec() const { return spec_; }
 

@@ -150,6 +150,18 @@ std::uint32_t OffloadingManager::num_free_slots() const {
   return config_.cache.capacity - num_used_slots_ + static_cast<std::uint32_t>(free_slots_.size());
 }
 
+void OffloadingManager::add_to(StateHash& hash) const {
+  hash.add(policy_);
+  hash.add(num_used_slots_);
+  hash.add(free_slots_);
+  hash.add(counts_.size());
+  for (const Count& counted : counts_) {
+    hash.add(counted.key);
+    hash.add(std::min(counted.num_lookups, config_.store_threshold));
+  }
+  hash.add(events_);
+}
+
 // A counted key becomes the newest and one more; a new one drops the oldest if the tracker is full.
 // Source: vLLM v0.19.0 v1/kv_offload/reuse_manager.py lookup
 void OffloadingManager::count(OffloadKeyView key) {

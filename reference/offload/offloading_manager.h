@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/offload/offloading_manager.h"
 #include "reference/eviction/cache_policy.h"
 
@@ -35,6 +36,11 @@ class OffloadingManager {
   std::uint32_t num_free_slots() const;
   const OffloadingManagerConfig& config() const { return config_; }
   const CachePolicy& policy() const { return policy_; }
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it. Lookups beyond the threshold are history. The configuration, which never changes,
+  /// stays out.
+  void add_to(StateHash& hash) const;
 
  private:
   /// How often a key was looked up since it entered the tracker.

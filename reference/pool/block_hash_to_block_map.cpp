@@ -62,6 +62,17 @@ std::uint32_t BlockHashToBlockMap::size() const {
   return num_keys;
 }
 
+// Source: ours
+void BlockHashToBlockMap::add_to(StateHash& hash) const {
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const std::string_view key = key_of(*entry);
+    StateHash of_key;
+    of_key.add(key);
+    for (; entry != entries_.end() && key_of(*entry) == key; ++entry) of_key.add(*entry);
+    hash.add_unordered(of_key.digest());
+  }
+}
+
 std::string_view BlockHashToBlockMap::key_of(BlockId block) const {
   return {keys_.data() + block * key_bytes_max_, key_sizes_[block]};
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
@@ -32,6 +33,10 @@ class BlockHashToBlockMap {
   bool pop(std::string_view key, BlockId block);
   void clear();
   std::uint32_t size() const;
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it, such as the order of different keys.
+  void add_to(StateHash& hash) const;
 
  private:
   /// The key that the block was inserted with. Requires: the block is in the map.

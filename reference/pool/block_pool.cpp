@@ -309,6 +309,14 @@ void BlockPool::get_all_free_blocks(std::vector<BlockId>& out) const {
   free_block_queue_.get_all_free_blocks(out);
 }
 
+// Source: ours
+void BlockPool::add_to(StateHash& hash) const {
+  hash.add(blocks_);
+  hash.add(free_block_queue_);
+  hash.add(cached_block_hash_to_block_);
+  hash.add(kv_event_queue_);
+}
+
 // Source: vLLM v0.19.0 v1/core/block_pool.py evict_blocks (asserts it there, and only there)
 bool BlockPool::all_known(std::span<const BlockId> blocks) const {
   return std::all_of(blocks.begin(), blocks.end(),

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/pool/block_pool.h"
 #include "reference/pool/block_hash_to_block_map.h"
 #include "reference/pool/free_kv_cache_block_queue.h"
@@ -58,6 +59,10 @@ class BlockPool {
 
   void get_all_free_blocks(std::vector<BlockId>& out) const;
   const BlockPoolConfig& config() const { return config_; }
+
+  /// Takes in the whole state in canonical form: what decides later answers, not the history that
+  /// led to it. The configuration stays out: states of one are compared.
+  void add_to(StateHash& hash) const;
 
  private:
   bool all_known(std::span<const BlockId> blocks) const;

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
@@ -31,6 +32,9 @@ class FreeKVCacheBlockQueue {
 
   std::uint32_t num_free_blocks() const;
   void get_all_free_blocks(std::vector<BlockId>& out) const;
+
+  /// Takes in the whole state.
+  void add_to(StateHash& hash) const { hash.add(queue_); }
 
  private:
   /// Errors: kUnknownBlock, kAlreadyQueued (in the queue, or twice in the list)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 
 namespace kvfence::reference {
@@ -18,6 +19,11 @@ struct KVCacheBlock {
 
   bool is_null() const { return block_id == kNullBlockId; }
   bool has_hash() const { return !block_hash.empty(); }
+
+  void add_to(StateHash& hash) const {
+    hash.add(ref_cnt);
+    hash.add(block_hash);
+  }
 };
 
 }  // namespace kvfence::reference

@@ -1,0 +1,339 @@
+// Laws of clone, assign and digest, which hold of every implementation that offers them.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/core/implementation.h"
+#include "contract/core/line.h"
+#include "contract/core/scenario.h"
+#include "contract/core/state_digest.h"
+#include "properties/core/left_behind.h"
+#include "properties/core/prop_test_support.h"
+#include "properties/pool/driver.h"
+#include "reference/pool/block_pool.h"
+
+namespace kvfence {
+namespace {
+
+/// The targets whose implementations are copied and digested.
+std::vector<const TargetSides*> covered_targets() {
+  return {&block_pool_sides(), &kv_cache_sides(), &eviction_sides(), &offload_sides()};
+}
+
+std::vector<Side> covered_sides() {
+  std::vector<Side> all;
+  for (const TargetSides* sides : covered_targets()) {
+    for (Side& side : both_sides(*sides)) all.push_back(std::move(side));
+  }
+  return all;
+}
+
+/// A side whose every instance is one that `make` returns; the parameters of suites have a plain
+/// function there, which knows no bug.
+struct Subject {
+  std::function<std::unique_ptr<Implementation>()> make;
+  const TargetSides* sides;
+};
+Subject subject_of(const Side& side) { return {side.make, side.sides}; }
+
+using DigestKey = std::pair<std::uint64_t, std::uint64_t>;
+DigestKey key_of(const StateDigest& digest) { return {digest.low, digest.high}; }
+
+std::unique_ptr<Implementation> fresh(const Subject& subject, const Setup& setup) {
+  std::unique_ptr<Implementation> implementation = subject.make();
+  RC_ASSERT_FALSE(implementation->reset(setup).has_value());
+  return implementation;
+}
+
+std::unique_ptr<World> fresh_world(const Setup& setup) { return setup.target().make_world(setup); }
+
+Observation answer(Implementation& implementation, const Command& command, const World& world) {
+  Observation observation;
+  RC_ASSERT_FALSE(implementation.apply(command, world, Observe::kState, observation).has_value());
+  return observation;
+}
+
+/// What a state shows: all that is observed of a copy when it is asked for something harmless.
+Observation shown_by(const Implementation& implementation, const World& world,
+                     const Command& harmless) {
+  const std::unique_ptr<Implementation> copy = implementation.clone();
+  RC_ASSERT(copy != nullptr);
+  return answer(*copy, harmless, world);
+}
+
+/// A random history, of commands as the reference of the target invites them.
+struct History {
+  Setup setup;
+  std::vector<Command> commands;
+  std::size_t split = 0;  ///< somewhere in it
+};
+History draw_history(const Subject& subject) {
+  Wanderer wanderer = wander(reference_side(*subject.sides));
+  for (const Command& command : wanderer.history) RC_LOG() << print(to_line(command)) << '\n';
+  const std::size_t split = draw_seed() % (wanderer.history.size() + 1);
+  RC_LOG() << "# split at " << split << '\n';
+  return {wanderer.setup, std::move(wanderer.history), split};
+}
+
+bool copies_are_alike_and_independent(const Subject& subject) {
+  return holds("a copy answers as its original, and neither changes the other", [&] {
+    const History history = draw_history(subject);
+    const std::unique_ptr<Implementation> original = fresh(subject, history.setup);
+    const std::unique_ptr<Implementation> assigned = fresh(subject, history.setup);
+    const auto world = fresh_world(history.setup);
+    const auto world_of_copies = fresh_world(history.setup);
+    for (std::size_t i = 0; i < history.split; ++i) {
+      world->apply(history.commands[i]);
+      world_of_copies->apply(history.commands[i]);
+      answer(*original, history.commands[i], *world);
+    }
+    const StateDigest digest = original->digest();
+    const std::unique_ptr<Implementation> clone = original->clone();
+    RC_ASSERT(clone != nullptr);
+    RC_ASSERT((clone->digest() == digest));
+
+    std::vector<Observation> answers;
+    for (std::size_t i = history.split; i < history.commands.size(); ++i) {
+      world->apply(history.commands[i]);
+      answers.push_back(answer(*original, history.commands[i], *world));
+      RC_ASSERT((clone->digest() == digest));
+      // So that what the assignment finds there is used already.
+      answer(*assigned, history.commands[i], *world);
+    }
+    assigned->assign(*clone);
+    RC_ASSERT((assigned->digest() == digest));
+    const StateDigest last = original->digest();
+    for (std::size_t i = history.split; i < history.commands.size(); ++i) {
+      const Command& command = history.commands[i];
+      world_of_copies->apply(command);
+      const Observation& expected = answers[i - history.split];
+      RC_ASSERT((answer(*clone, command, *world_of_copies) == expected));
+      RC_ASSERT((original->digest() == last));
+      const StateDigest of_clone = clone->digest();
+      RC_ASSERT((answer(*assigned, command, *world_of_copies) == expected));
+      RC_ASSERT((assigned->digest() == of_clone));
+      RC_ASSERT((clone->digest() == of_clone));
+    }
+    RC_ASSERT((clone->digest() == last));
+  });
+}
+
+/// One of two histories has none of the commands that left the digest as it was.
+bool equal_digests_answer_alike(const Subject& subject) {
+  return holds("what leaves the digest as it was changes no later answer", [&] {
+    const History history = draw_history(subject);
+    const std::unique_ptr<Implementation> full = fresh(subject, history.setup);
+    const std::unique_ptr<Implementation> sparse = fresh(subject, history.setup);
+    const auto world = fresh_world(history.setup);
+    for (std::size_t i = 0; i < history.commands.size(); ++i) {
+      const Command& command = history.commands[i];
+      world->apply(command);
+      const StateDigest before = full->digest();
+      const Observation expected = answer(*full, command, *world);
+      if (i < history.split && full->digest() == before) continue;
+      RC_ASSERT((answer(*sparse, command, *world) == expected));
+      RC_ASSERT((sparse->digest() == full->digest()));
+    }
+  });
+}
+
+/// A state that is met again goes on from the first meeting, too. Adds to num_met.
+bool states_met_again_answer_alike(const Subject& subject, int& num_met) {
+  constexpr std::size_t kFollowedMax = 4;
+  return holds("a state met again answers as it did first", [&] {
+    const History history = draw_history(subject);
+    const std::unique_ptr<Implementation> now = fresh(subject, history.setup);
+    const auto world = fresh_world(history.setup);
+    std::map<DigestKey, std::unique_ptr<Implementation>> first_met;
+    std::vector<std::unique_ptr<Implementation>> followed;
+    StateDigest last = now->digest();
+    first_met[key_of(last)] = now->clone();
+    for (const Command& command : history.commands) {
+      world->apply(command);
+      const Observation expected = answer(*now, command, *world);
+      const StateDigest digest = now->digest();
+      for (const auto& from_first : followed) {
+        RC_ASSERT((answer(*from_first, command, *world) == expected));
+        RC_ASSERT((from_first->digest() == digest));
+      }
+      if (digest == last) continue;
+      last = digest;
+      const auto met = first_met.find(key_of(digest));
+      if (met == first_met.end()) {
+        first_met[key_of(digest)] = now->clone();
+      } else if (followed.size() < kFollowedMax) {
+        followed.push_back(met->second->clone());
+        ++num_met;
+      }
+    }
+  });
+}
+
+/// But for what left_behind names: kv_cache and tiering commands that begin with an operation of
+/// their own. Adds to num_refused.
+bool refusals_leave_the_digest(const Subject& subject, int& num_refused) {
+  return holds("a refused command leaves the digest as it was", [&] {
+    const History history = draw_history(subject);
+    const std::unique_ptr<Implementation> implementation = fresh(subject, history.setup);
+    const auto world = fresh_world(history.setup);
+    for (const Command& command : history.commands) {
+      world->apply(command);
+      const std::unique_ptr<Implementation> before = implementation->clone();
+      if (answer(*implementation, command, *world).error == ErrorCode::kNone) continue;
+      ++num_refused;
+      if (const auto left = left_behind(command)) answer(*before, *left, *world);
+      RC_LOG() << "# refused: " << print(to_line(command)) << '\n';
+      RC_ASSERT((implementation->digest() == before->digest()));
+    }
+  });
+}
+
+bool digests_tell_states_apart(const Subject& subject) {
+  return holds("states that show something different have different digests", [&] {
+    const History history = draw_history(subject);
+    const Command harmless = harmless_command(subject.sides->target());
+    const std::unique_ptr<Implementation> implementation = fresh(subject, history.setup);
+    // What a state shows of a request needs a name: every state is looked at in the last world.
+    const auto world = fresh_world(history.setup);
+    const auto last_world = fresh_world(history.setup);
+    for (const Command& command : history.commands) last_world->apply(command);
+    std::map<DigestKey, Observation> shown;
+    for (const Command& command : history.commands) {
+      world->apply(command);
+      answer(*implementation, command, *world);
+      const Observation now = shown_by(*implementation, *last_world, harmless);
+      const auto [first, is_new] = shown.try_emplace(key_of(implementation->digest()), now);
+      RC_ASSERT((is_new || first->second == now));
+    }
+  });
+}
+
+class StateLaws : public ::testing::TestWithParam<Side> {};
+INSTANTIATE_TEST_SUITE_P(Covered, StateLaws, ::testing::ValuesIn(covered_sides()), name_of_side);
+
+TEST_P(StateLaws, CopiesAreAlikeAndIndependent) {
+  EXPECT_TRUE(copies_are_alike_and_independent(subject_of(GetParam())));
+}
+
+TEST_P(StateLaws, EqualDigestsAnswerAlike) {
+  EXPECT_TRUE(equal_digests_answer_alike(subject_of(GetParam())));
+  int num_met = 0;
+  EXPECT_TRUE(states_met_again_answer_alike(subject_of(GetParam()), num_met));
+  EXPECT_GT(num_met, 0);
+}
+
+TEST_P(StateLaws, RefusalsLeaveTheDigest) {
+  int num_refused = 0;
+  EXPECT_TRUE(refusals_leave_the_digest(subject_of(GetParam()), num_refused));
+  EXPECT_GT(num_refused, 0);
+}
+
+TEST_P(StateLaws, DigestsTellStatesApart) {
+  EXPECT_TRUE(digests_tell_states_apart(subject_of(GetParam())));
+}
+
+/// A bug breaks rules and structures, and never what copies and digests are for.
+class StateLawsOfPlanted : public ::testing::TestWithParam<const TargetSides*> {};
+INSTANTIATE_TEST_SUITE_P(Covered, StateLawsOfPlanted, ::testing::ValuesIn(covered_targets()),
+                         name_of_target);
+
+TEST_P(StateLawsOfPlanted, HoldForEveryPlantedBug) {
+  for (const PlantedBugInfo& bug : GetParam()->planted_bugs) {
+    SCOPED_TRACE(bug.name);
+    const Subject subject = {[&] { return GetParam()->make_planted(bug.name); }, GetParam()};
+    EXPECT_TRUE(copies_are_alike_and_independent(subject));
+    EXPECT_TRUE(equal_digests_answer_alike(subject));
+    int num_met = 0;
+    EXPECT_TRUE(states_met_again_answer_alike(subject, num_met));
+    EXPECT_TRUE(digests_tell_states_apart(subject));
+  }
+}
+
+// Canaries: what the laws are there to catch.
+
+/// A pool whose digest forgets the keys and the events.
+class ForgetfulPool : public reference::BlockPool {
+ public:
+  using BlockPool::BlockPool;
+  void add_to(StateHash& hash) const {
+    std::vector<BlockId> free_blocks;
+    get_all_free_blocks(free_blocks);
+    hash.add(free_blocks);
+    for (BlockId block = 0; block < config().num_gpu_blocks; ++block) hash.add(ref_cnt(block));
+  }
+};
+
+/// A pool whose copies share its state.
+class SharedPool {
+ public:
+  explicit SharedPool(const BlockPoolConfig& config)
+      : pool_(std::make_shared<reference::BlockPool>(config)) {}
+
+  bool get_cached_block(BlockHashView hash, std::span<const GroupId> group_ids,
+                        std::span<BlockId> out) const {
+    return pool_->get_cached_block(hash, group_ids, out);
+  }
+  ErrorCode get_new_blocks(std::span<BlockId> out) { return pool_->get_new_blocks(out); }
+  ErrorCode touch(std::span<const BlockId> blocks) { return pool_->touch(blocks); }
+  ErrorCode cache_full_blocks(const CacheFullBlocksArgs& args) {
+    return pool_->cache_full_blocks(args);
+  }
+  ErrorCode free_blocks(std::span<const BlockId> blocks, FreeTo to) {
+    return pool_->free_blocks(blocks, to);
+  }
+  ErrorCode evict_blocks(std::span<const BlockId> blocks) { return pool_->evict_blocks(blocks); }
+  bool reset_prefix_cache() { return pool_->reset_prefix_cache(); }
+  void take_events(std::vector<KVCacheEvent>& out) { pool_->take_events(out); }
+  std::uint32_t get_num_free_blocks() const { return pool_->get_num_free_blocks(); }
+  double get_usage() const { return pool_->get_usage(); }
+  std::uint32_t num_cached_keys() const { return pool_->num_cached_keys(); }
+  BlockCounts block_counts() const { return pool_->block_counts(); }
+  std::uint32_t ref_cnt(BlockId block) const { return pool_->ref_cnt(block); }
+  std::string_view block_key(BlockId block) const { return pool_->block_key(block); }
+  void get_all_free_blocks(std::vector<BlockId>& out) const { pool_->get_all_free_blocks(out); }
+  const BlockPoolConfig& config() const { return pool_->config(); }
+  void add_to(StateHash& hash) const { pool_->add_to(hash); }
+
+ private:
+  std::shared_ptr<reference::BlockPool> pool_;
+};
+
+template <class Pool>
+Subject broken_pool() {
+  return {[] {
+            const auto make_pool = [](const BlockPoolConfig& config) { return Pool(config); };
+            return std::make_unique<BlockPoolDriver<Pool, decltype(make_pool)>>("broken",
+                                                                                make_pool);
+          },
+          &block_pool_sides()};
+}
+
+TEST(StateLawsCanary, AForgetfulDigestIsCaught) {
+  const Subject subject = broken_pool<ForgetfulPool>();
+  EXPECT_FALSE(equal_digests_answer_alike(subject));
+  EXPECT_FALSE(digests_tell_states_apart(subject));
+}
+
+TEST(StateLawsCanary, ASharedCloneIsCaught) {
+  EXPECT_FALSE(copies_are_alike_and_independent(broken_pool<SharedPool>()));
+}
+
+TEST(StateLawsCanary, ARefusalThatLeavesSomethingIsCaught) {
+  const Subject subject = {
+      [] { return block_pool_sides().make_planted("get_takes_before_refusing"); },
+      &block_pool_sides()};
+  int num_refused = 0;
+  EXPECT_FALSE(refusals_leave_the_digest(subject, num_refused));
+}
+
+}  // namespace
+}  // namespace kvfence
