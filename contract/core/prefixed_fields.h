@@ -25,12 +25,9 @@ namespace detail {
 template <class Part, class Fields>
 struct PrefixedFields {
   Fields& fields;
-  std::string_view except;
-  DeclaredMember left_out;
 
   template <class Base, class T>
   DeclaredMember& add(std::string_view name, T Base::*member, Domain domain, std::string_view doc) {
-    if (name == except) return left_out;
     T Part::*const of_part = member;  // Base may be a base more than once.
     return fields.add(std::string(Part::kPrefix).append(name), of_part, domain, doc);
   }
@@ -38,10 +35,10 @@ struct PrefixedFields {
 
 }  // namespace detail
 
-/// The fields of Part, but for the one named `except`.
+/// The fields of Part.
 template <class Part, class Fields>
-void add_prefixed_fields(Fields& fields, std::string_view except = {}) {
-  detail::PrefixedFields<Part, Fields> prefixed{fields, except, {}};
+void add_prefixed_fields(Fields& fields) {
+  detail::PrefixedFields<Part, Fields> prefixed{fields};
   Part::declare(prefixed);
 }
 

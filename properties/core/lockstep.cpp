@@ -29,8 +29,8 @@ std::optional<Divergence> Lockstep::start(const Setup& setup) {
     observation.state.clear();
     observation.numbers.emplace(*checks_.target->numbers);
   }
-  if (auto failure = expected_.reset(setup)) return failed(expected_, *failure, 0);
-  if (auto failure = actual_.reset(setup)) return failed(actual_, *failure, 0);
+  if (auto failure = expected_.reset(setup)) return divergence_of(expected_, *failure, 0);
+  if (auto failure = actual_.reset(setup)) return divergence_of(actual_, *failure, 0);
   return std::nullopt;
 }
 
@@ -45,15 +45,16 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   const std::size_t step = num_commands_;
   world_->apply(command);
   if (auto failure = expected_.apply(command, *world_, observe, expected)) {
-    return failed(expected_, *failure, step);
+    return divergence_of(expected_, *failure, step);
   }
   goal_counts_->count(command, before, expected, *world_);
   if (window_ > 1) {
-    if (auto failure = actual_.submit(command, observe)) return failed(actual_, *failure, step);
+    if (auto failure = actual_.submit(command, observe))
+      return divergence_of(actual_, *failure, step);
     ++num_commands_;
   } else {
     if (auto failure = actual_.apply(command, *world_, observe, actual_observation_)) {
-      return failed(actual_, *failure, step);
+      return divergence_of(actual_, *failure, step);
     }
     ++num_commands_;
     ++num_collected_;
@@ -85,7 +86,8 @@ std::optional<Divergence> Lockstep::collect_oldest() {
   const Observation& expected = expected_observations_[step % expected_observations_.size()];
   // What the other side does not report keeps the expected value: nothing is claimed about it.
   actual_observation_ = expected;
-  if (auto failure = actual_.collect(actual_observation_)) return failed(actual_, *failure, step);
+  if (auto failure = actual_.collect(actual_observation_))
+    return divergence_of(actual_, *failure, step);
   ++num_collected_;
   return compare(expected, step);
 }
@@ -94,11 +96,6 @@ std::optional<Divergence> Lockstep::compare(const Observation& expected, std::si
   if (!options_.compare || expected == actual_observation_) return std::nullopt;
   return first_difference(expected, actual_observation_, step,
                           [this](std::string_view bytes) { return world_->symbol_of(bytes); });
-}
-
-Divergence Lockstep::failed(const Implementation& implementation,
-                            const ImplementationFailure& failure, std::size_t step) const {
-  return divergence_of(implementation, failure, step);
 }
 
 Divergence divergence_of(const Implementation& implementation, const ImplementationFailure& failure,

@@ -61,8 +61,6 @@ class Lockstep {
  private:
   std::optional<Divergence> collect_oldest();
   std::optional<Divergence> compare(const Observation& expected, std::size_t step) const;
-  Divergence failed(const Implementation& implementation, const ImplementationFailure& failure,
-                    std::size_t step) const;
 
   const Checks& checks_;
   Implementation& expected_;
