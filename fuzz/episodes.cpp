@@ -32,16 +32,16 @@ std::string to_scenario_text(const Divergence& divergence, Scenario scenario) {
   return print(to_document(scenario));
 }
 
-Episodes::Episodes(const TargetSides& sides, std::string_view planted_bug)
-    : sides_(sides), planted_bug_(planted_bug), counts_(sides.checks->goals.size()) {}
+Episodes::Episodes(const CheckedPart& part, std::string_view planted_bug)
+    : part_(part), planted_bug_(planted_bug), counts_(part.checks->goals.size()) {}
 
 void Episodes::run(std::span<const std::uint8_t> bytes) {
-  const auto reference = sides_.make_reference();
-  const auto actual =
-      planted_bug_.empty() ? sides_.make_optimized() : sides_.make_planted(planted_bug_);
-  KVFENCE_CHECK(actual, "a planted bug that the target does not have");
-  Lockstep lockstep(*sides_.checks, *reference, *actual);
-  Scenario scenario(sides_.target());
+  const auto reference = part_.sides->make_reference();
+  const auto actual = planted_bug_.empty() ? part_.sides->make_optimized()
+                                           : part_.sides->make_planted(planted_bug_);
+  KVFENCE_CHECK(actual, "a planted bug that the part does not have");
+  Lockstep lockstep(*part_.checks, *reference, *actual);
+  Scenario scenario(*part_.checks->target);
   const std::optional<Divergence> divergence = run_input(lockstep, bytes, scenario);
   num_commands_ += lockstep.num_commands();
   for (std::size_t goal = 0; goal < counts_.size(); ++goal) {
@@ -56,7 +56,7 @@ void Episodes::run(std::span<const std::uint8_t> bytes) {
 std::vector<CorpusGoal> Episodes::goals() const {
   std::vector<CorpusGoal> goals;
   for (std::size_t goal = 0; goal < counts_.size(); ++goal) {
-    goals.push_back({sides_.checks->goals[goal].name, counts_[goal]});
+    goals.push_back({part_.checks->goals[goal].name, counts_[goal]});
   }
   return goals;
 }

@@ -31,19 +31,19 @@ std::string to_scenario_text(const Divergence& divergence, Scenario scenario);
 /// so an input behaves alike wherever it stands, and libFuzzer sees each give back its memory.
 class Episodes {
  public:
-  /// planted_bug: in the optimized side; empty for none. Requires: the target has it.
-  Episodes(const TargetSides& sides, std::string_view planted_bug);
+  /// planted_bug: in the optimized side; empty for none. Requires: the part has it.
+  Episodes(const CheckedPart& part, std::string_view planted_bug);
 
   /// Runs the episode that the bytes spell. At a divergence it prints to_scenario_text to stderr
   /// and aborts.
   void run(std::span<const std::uint8_t> bytes);
 
-  /// The goals of the target.
+  /// The goals of the part.
   std::vector<CorpusGoal> goals() const;
   CorpusGoal size() const { return {"commands", num_commands_}; }
 
  private:
-  const TargetSides& sides_;
+  const CheckedPart& part_;
   std::string planted_bug_;
   std::vector<std::uint64_t> counts_;  ///< by goal
   std::uint64_t num_commands_ = 0;

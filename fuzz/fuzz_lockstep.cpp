@@ -1,10 +1,9 @@
 /// Bytes -> configuration and commands -> reference against optimized, with every rule.
 ///
 /// One program for all targets; the environment says which:
-///   KVFENCE_FUZZ_TARGET       a target's name
+///   KVFENCE_FUZZ_TARGET       a target's name, or engine.ASSEMBLY
 ///   KVFENCE_FUZZ_PLANTED_BUG  one of its planted bugs, in the optimized side; unset for none. Such
-///   a
-///                             run has to abort with a report on the corpus of the target, the
+///                             a run has to abort with a report on the corpus of the target, the
 ///                             proof that a silent fuzz run means something.
 
 #include <cstddef>
@@ -29,16 +28,16 @@ std::string_view setting(const char* name) {
 Episodes& episodes() {
   static Episodes instance = [] {
     const std::string_view target = setting("KVFENCE_FUZZ_TARGET");
-    const TargetSides* sides = find_target(target);
+    const CheckedPart* part = find_part(target);
     const std::string_view bug = setting("KVFENCE_FUZZ_PLANTED_BUG");
-    if (!sides || (!bug.empty() && !sides->make_planted(bug))) {
+    if (!part || (!bug.empty() && !part->sides->make_planted(bug))) {
       std::fprintf(stderr,
                    "KVFENCE_FUZZ_TARGET=%s KVFENCE_FUZZ_PLANTED_BUG=%s: expected a target "
-                   "and, if any, a planted bug of kvfence list\n",
+                   "of kvfence list, or engine.ASSEMBLY, and, if any, a planted bug of it\n",
                    std::string(target).c_str(), std::string(bug).c_str());
       std::exit(2);
     }
-    return Episodes(*sides, bug);
+    return Episodes(*part, bug);
   }();
   return instance;
 }

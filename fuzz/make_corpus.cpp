@@ -88,23 +88,24 @@ bool write(const std::filesystem::path& file, const Wanted& wanted) {
   return stream.good();
 }
 
-bool write_corpus(const TargetSides& sides, const std::filesystem::path& folder) {
+bool write_corpus(const CheckedPart& part, const std::filesystem::path& folder) {
+  const TargetSides& sides = *part.sides;
   const auto reference = sides.make_reference();
   const auto optimized = sides.make_optimized();
-  const std::vector<Goal>& goals = sides.checks->goals;
+  const std::vector<Goal>& goals = part.checks->goals;
   Scenario scenario(sides.target());
   bool all_found = true;
   for (std::size_t index = 0; index < goals.size(); ++index) {
     all_found &=
         write(folder / ("reaches_" + std::string(goals[index].name)), [&](const Bytes& bytes) {
-          Lockstep lockstep(*sides.checks, *reference, *optimized);
+          Lockstep lockstep(*part.checks, *reference, *optimized);
           return !run_input(lockstep, bytes, scenario) &&
                  lockstep.goal_counts().count_of(index) >= goals[index].at_least;
         });
   }
-  for (const PlantedBugInfo& bug : sides.planted_bugs) {
+  for (const PlantedBugInfo& bug : part.planted_bugs) {
     const auto planted = sides.make_planted(bug.name);
-    Lockstep lockstep(*sides.checks, *reference, *planted);
+    Lockstep lockstep(*part.checks, *reference, *planted);
     all_found &= write(folder / ("catches_" + std::string(bug.name)), [&](const Bytes& bytes) {
       return run_input(lockstep, bytes, scenario).has_value();
     });
@@ -116,11 +117,13 @@ bool write_corpus(const TargetSides& sides, const std::filesystem::path& folder)
 }  // namespace kvfence::fuzz
 
 int main(int argc, char** argv) {
-  const kvfence::TargetSides* sides = argc == 3 ? kvfence::find_target(argv[1]) : nullptr;
-  if (sides == nullptr) {
-    std::fprintf(stderr, "usage: %s TARGET FOLDER, with a target of kvfence list\n", argv[0]);
+  const kvfence::CheckedPart* part = argc == 3 ? kvfence::find_part(argv[1]) : nullptr;
+  if (part == nullptr) {
+    std::fprintf(stderr,
+                 "usage: %s TARGET FOLDER, with a target of kvfence list or engine.ASSEMBLY\n",
+                 argv[0]);
     return 2;
   }
   std::filesystem::create_directories(argv[2]);
-  return kvfence::fuzz::write_corpus(*sides, argv[2]) ? 0 : 1;
+  return kvfence::fuzz::write_corpus(*part, argv[2]) ? 0 : 1;
 }

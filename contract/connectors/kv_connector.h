@@ -4,6 +4,7 @@
 /// elsewhere and takes it there, and in which order.
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/base.py.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -94,6 +95,8 @@ using JobId = std::uint32_t;
 /// What the scheduler's half tells the workers about one step. Each connector has its own.
 struct KVConnectorMetadata {
   virtual ~KVConnectorMetadata() = default;
+  /// The part of a child, under a connector over several others; null where there is none.
+  virtual const KVConnectorMetadata* child(std::size_t /*place*/) const { return nullptr; }
 };
 
 /// Workers that finished a transfer.
@@ -164,6 +167,9 @@ class KVConnector {
 
   /// False if it failed.
   virtual bool reset_cache() = 0;
+
+  /// For an observer: a child of a connector over several others; null where there is none.
+  virtual KVConnector* child(std::size_t /*place*/) { return nullptr; }
 };
 
 /// Owns a connector, or none, and copies it.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "contract/connectors/offloading/connector_target.h"
+#include "contract/engine/engine_target.h"
 
 namespace kvfence {
 namespace {

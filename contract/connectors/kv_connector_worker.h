@@ -5,6 +5,7 @@
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/base.py,
 /// v1/worker/kv_connector_model_runner_mixin.py.
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,6 +41,13 @@ class KVConnectorWorker {
 
   /// Before the forward pass.
   virtual void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) = 0;
+
+  /// Around each layer of the forward pass, ascending; not called in a step without tokens. Most
+  /// connectors do their work for all layers at once.
+  virtual void wait_for_layer_load(const KVConnectorMetadata& /*metadata*/, std::uint32_t /*layer*/,
+                                   TransferEngine& /*engine*/) {}
+  virtual void save_kv_layer(const KVConnectorMetadata& /*metadata*/, std::uint32_t /*layer*/,
+                             TransferEngine& /*engine*/) {}
 
   /// Behind the forward pass; not called in a step without tokens.
   virtual void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) = 0;

@@ -263,6 +263,23 @@ class FieldCollector {
     return members_.back();
   }
 
+  /// The members of a member, each under its name after the prefix. They are optional: absent from
+  /// the text where they equal their defaults.
+  template <class Owner, class Part>
+  void add_part(std::string_view prefix, Part Owner::*part) {
+    const Part& defaults = defaults_.*part;
+    const auto offset = static_cast<std::size_t>(reinterpret_cast<const char*>(&defaults) -
+                                                 reinterpret_cast<const char*>(&defaults_));
+    const std::size_t first = members_.size();
+    FieldCollector<Part> fields(defaults, members_);
+    Part::declare(fields);
+    for (std::size_t index = first; index < members_.size(); ++index) {
+      members_[index].name.insert(0, prefix);
+      members_[index].offset += offset;
+      members_[index].optional();
+    }
+  }
+
  private:
   const Struct& defaults_;
   std::vector<DeclaredMember>& members_;

@@ -182,10 +182,10 @@ CommandType command_type() {
 /// The description of a target from its declarations T:
 ///   kName, kDoc
 ///   Config    a declared struct
-///   Setup     what a configuration stands for; static Parsed<Setup> prepare(config, file,
-///   position) Command   a variant of declared structs; one that returns something names its Reply,
-///   a declared
-///             struct
+///   Setup     what a configuration stands for; static Parsed<Setup> prepare(config, file, place);
+///             static void complete(config), where a configuration may leave things to a name
+///   Command   a variant of declared structs; one that returns something names its Reply, a
+///             declared struct
 ///   Numbers   a declared struct; State another one, where there is one
 ///   World     has apply(command); static World make_world(config, setup)
 ///   static const Target& description()
@@ -204,6 +204,9 @@ Target describe() {
   target.state = nullptr;
   if constexpr (requires { typename T::State; }) target.state = erased_type<typename T::State>;
   target.prepare = [](Erased config, std::string_view file, Position position) -> Parsed<Setup> {
+    if constexpr (requires { T::complete(config.as<typename T::Config>()); }) {
+      T::complete(config.as<typename T::Config>());
+    }
     auto parsed = T::prepare(config.as<typename T::Config>(), file, position);
     if (!parsed) return parsed.error();
     return Setup(T::description(), std::move(config),

@@ -2,74 +2,308 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "contract/core/check.h"
 
 namespace kvfence {
-
 namespace engine {
 
 void World::apply(const Command& command) {
-  const auto* added = std::get_if<AddRequest>(&command);
-  if (!added) return pass();
-  add(added->id, {added->tokens, std::nullopt, added->cache_salt, {}});
+  if (!entries_.empty()) entries_.back().is_new = false;
+  if (const auto* added = std::get_if<AddRequest>(&command)) {
+    RequestSpec spec{added->tokens, std::nullopt, added->cache_salt, {}};
+    if (added->lora_name) spec.lora = LoraRequest{*added->lora_name, added->lora_id};
+    return add(added->id, spec);
+  }
+  const auto* handed_over = std::get_if<HandOver>(&command);
+  const Request* const prompt = handed_over ? requests_.find(handed_over->request) : nullptr;
+  if (!prompt) return;
+  const RequestSpec spec = prompt->spec();
+  add(handed_over->id, spec);
 }
 
+void World::add(const std::string& id, const RequestSpec& spec) {
+  const auto number = static_cast<std::uint32_t>(entries_.size());
+  if (!number_of_.try_emplace(id, number).second) return;
+  requests_.declare(id, spec);
+  entries_.push_back({number, id, /*is_new=*/true});
+}
+
+const World::Entry* World::find(const std::string& name) const {
+  const auto at = number_of_.find(name);
+  return at == number_of_.end() ? nullptr : &entries_[at->second];
+}
+
+namespace {
+
+/// Turns what is wrong into an error at the configuration's line.
+class Preparation {
+ public:
+  Preparation(Config config, std::string_view file, Position position)
+      : config_(std::move(config)), file_(file), position_(position) {
+    EngineTarget::complete(config_);
+  }
+
+  Parsed<EngineSetup> prepare() {
+    if (auto wrong = name_assembly()) return std::move(*wrong);
+    if (config_.connectors && config_.connectors->size() > 1) {
+      return error("several connectors", "one, or none");
+    }
+    if (auto wrong = check_shape()) return std::move(*wrong);
+    setup_.assembly = assembly_of(config_);
+    setup_.is_scripted = config_.connector<ScriptedRecord>() != nullptr;
+    setup_.tokens_only = config_.tokens_only;
+    for (std::uint32_t engine = 0; engine < config_.engines; ++engine) {
+      if (auto wrong = add_scheduler(static_cast<EngineRole>(engine))) return std::move(*wrong);
+    }
+    if (auto wrong = add_connector()) return std::move(*wrong);
+    if (config_.has_device()) {
+      if (auto wrong = add_device()) return std::move(*wrong);
+    }
+    return std::move(setup_);
+  }
+
+ private:
+  using Wrong = std::optional<InputError>;
+
+  InputError error(std::string found, std::string expected) const {
+    return {std::string(file_), position_, std::move(found), std::move(expected)};
+  }
+
+  Wrong name_assembly() {
+    if (config_.assembly.empty()) return std::nullopt;
+    const auto assembly = assembly_from_text(config_.assembly);
+    if (!assembly) {
+      std::string names;
+      for (const AssemblyInfo& info : kAssemblies) {
+        names += (names.empty() ? "" : ", ") + std::string(info.name);
+      }
+      return error("assembly=" + config_.assembly, "one of " + names);
+    }
+    if (assembly_of(config_) == *assembly) return std::nullopt;
+    return error("assembly=" + config_.assembly,
+                 "assembly=" + std::string(to_text(assembly_of(config_))) +
+                     ", as connectors and device say");
+  }
+
+  /// Whether engines, ranks and device go with the connector.
+  Wrong check_shape() {
+    if (auto wrong = check_children()) return wrong;
+    const bool is_pair = config_.connector<nixl::Record>() != nullptr;
+    if (config_.engines != (is_pair ? 2 : 1)) {
+      return error("engines=" + std::to_string(config_.engines),
+                   is_pair ? "2, under (nixl ...)" : "1, unless under (nixl ...)");
+    }
+    if (config_.ranks == 0) return error("ranks=0", "at least one rank");
+    if (config_.consumer_ranks == 0) return error("consumer_ranks=0", "at least one rank");
+    const bool is_known = config_.device == kScriptedDevice || config_.device == kSymbolsDevice ||
+                          config_.device == kVirtualDevice;
+    if (!is_known) return error("device=" + config_.device, "scripted, symbols or virtual");
+    const bool is_multi = config_.connector<MultiRecord>() != nullptr;
+    if (config_.has_device() && (is_multi || !config_.connector<offloading::Record>())) {
+      return error("device=" + config_.device, "scripted, unless under (offloading ...)");
+    }
+    return check_modelled();
+  }
+
+  /// Refuses what the scheduler takes and what is not modelled with that connector.
+  Wrong check_modelled() const {
+    if (!config_.has_connector() || config_.connector<ScriptedRecord>()) return std::nullopt;
+    const std::string under =
+        std::visit([](const auto& record) { return "(" + std::string(record.kWord) + " ...)"; },
+                   config_.connectors->front().as_variant());
+    if (config_.num_speculative_tokens > 0) {
+      return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
+                   "0: no drafts under " + under);
+    }
+    if (config_.draft_model) return error("draft_model=true", "false: no drafts under " + under);
+    const bool is_of_files =
+        config_.connector<files::ExampleRecord>() || config_.connector<files::DecodeBenchRecord>();
+    if (is_of_files && config_.policy == "priority") {
+      return error("policy=priority", "fcfs, under " + under);
+    }
+    // What is computed and written to files in a step has to be known when it is planned.
+    if (is_of_files && config_.async_scheduling) {
+      return error("async_scheduling=true", "false, under " + under);
+    }
+    return std::nullopt;
+  }
+
+  /// Of each kind there is one place in what is observed.
+  Wrong check_children() {
+    const auto* const multi = config_.connector<MultiRecord>();
+    if (!multi) return std::nullopt;
+    if (multi->children.empty()) return error("children=[]", "at least one child");
+    for (const ConnectorRecord& child : multi->children) {
+      const auto kind = kind_of(child);
+      if (!kind) {
+        return error("a child of another kind",
+                     "(offloading ...), (simple ...), (example ...) or (decode_bench ...)");
+      }
+      if (std::find(setup_.children.begin(), setup_.children.end(), *kind) !=
+          setup_.children.end()) {
+        return error("two children of one kind", "each kind once");
+      }
+      setup_.children.push_back(*kind);
+    }
+    return std::nullopt;
+  }
+
+  static std::optional<ConnectorKind> kind_of(const ConnectorRecord& record) {
+    const auto& typed = record.as_variant();
+    if (std::holds_alternative<offloading::Record>(typed)) return ConnectorKind::kOffloading;
+    if (std::holds_alternative<simple::Record>(typed)) return ConnectorKind::kSimple;
+    const bool is_of_files = std::holds_alternative<files::ExampleRecord>(typed) ||
+                             std::holds_alternative<files::DecodeBenchRecord>(typed);
+    return is_of_files ? std::optional(ConnectorKind::kFiles) : std::nullopt;
+  }
+
+  Wrong add_scheduler(EngineRole role) {
+    kv_cache::Config own = config_;
+    if (role == EngineRole::kConsumer && config_.consumer_num_gpu_blocks > 0) {
+      own.num_gpu_blocks = config_.consumer_num_gpu_blocks;
+    }
+    Parsed<KVCacheManagerConfig> kv_cache = make_kv_cache_manager_config(own, file_, position_);
+    if (!kv_cache) return kv_cache.error();
+    const auto policy = scheduling_policy_from_text(config_.policy);
+    if (!policy) return error("policy=" + config_.policy, "fcfs or priority");
+    const auto failure = kv_load_failure_policy_from_text(config_.kv_load_failure_policy);
+    if (!failure) {
+      return error("kv_load_failure_policy=" + config_.kv_load_failure_policy, "fail or recompute");
+    }
+    SchedulerConfig result;
+    result.kv_cache = std::move(*kv_cache);
+    Rules& rules = result.kv_cache.pool.rules;
+    if (config_.priority_victim_shifts_loop) {
+      rules.priority_victim_shifts_loop = *config_.priority_victim_shifts_loop;
+    }
+    if (const auto* record = config_.connector<simple::Record>()) override_rules(*record, rules);
+    if (const auto* record = config_.connector<files::DecodeBenchRecord>()) {
+      override_rules(*record, rules);
+    }
+    result.policy = *policy;
+    result.max_num_seqs = config_.max_num_seqs;
+    result.max_num_scheduled_tokens = config_.max_num_scheduled_tokens;
+    result.long_prefill_token_threshold = config_.long_prefill_token_threshold;
+    result.enable_chunked_prefill = config_.enable_chunked_prefill;
+    result.scheduler_reserve_full_isl = config_.scheduler_reserve_full_isl;
+    result.num_speculative_tokens = config_.num_speculative_tokens;
+    result.draft_model = config_.draft_model;
+    result.async_scheduling = config_.async_scheduling;
+    result.max_concurrent_batches = config_.max_concurrent_batches;
+    result.kv_load_failure_policy = *failure;
+    if (auto expected = check_config(result, config_.has_connector())) {
+      return error("this configuration", std::move(*expected));
+    }
+    setup_.schedulers.push_back(std::move(result));
+    setup_.num_ranks.push_back(role == EngineRole::kProducer ? config_.ranks
+                                                             : config_.consumer_ranks);
+    return std::nullopt;
+  }
+
+  /// Takes what was made of the connector's record, if it is of that kind.
+  template <class Record, class Part, class Make>
+  Wrong add_part(std::optional<Part>& part, Make make) {
+    const auto* const record = config_.connector<Record>();
+    if (!record) return std::nullopt;
+    Parsed<Part> made = make(*record);
+    if (!made) return made.error();
+    part = std::move(*made);
+    return std::nullopt;
+  }
+
+  Wrong add_connector() {
+    const SchedulerConfig& scheduler = setup_.scheduler();
+    const bool takes_groups = scheduler.kv_cache.pool.rules.multi_connector_hma;
+    if (!setup_.children.empty() && scheduler.kv_cache.groups.size() > 1 && !takes_groups) {
+      return error(std::to_string(scheduler.kv_cache.groups.size()) + " groups under (multi ...)",
+                   "one group, before rule multi_connector_hma");
+    }
+    const std::uint32_t ranks = config_.ranks;
+    if (auto wrong = add_part<offloading::Record>(setup_.offloading, [&](const auto& record) {
+          return make_connector_setup(record, scheduler, ranks, file_, position_);
+        })) {
+      return wrong;
+    }
+    if (auto wrong = add_part<simple::Record>(setup_.simple, [&](const auto& record) {
+          return make_simple_spec(record, scheduler, ranks, file_, position_);
+        })) {
+      return wrong;
+    }
+    const auto of_files = [&](const auto& record) {
+      return make_files_spec(record, scheduler, ranks, file_, position_);
+    };
+    if (auto wrong = add_part<files::ExampleRecord>(setup_.files, of_files)) return wrong;
+    if (auto wrong = add_part<files::DecodeBenchRecord>(setup_.files, of_files)) return wrong;
+    return add_part<nixl::Record>(setup_.nixl, [&](const auto& record) {
+      return make_nixl_spec(record, scheduler, ranks, config_.consumer_ranks, file_, position_);
+    });
+  }
+
+  Wrong add_device() {
+    const auto& record = *config_.connector<offloading::Record>();
+    std::uint32_t block_size = 0;
+    for (const KVCacheSpec& group : setup_.scheduler().kv_cache.groups) {
+      const bool has_window = group.kind == KVCacheSpecKind::kSlidingWindow;
+      if (!has_window && group.kind != KVCacheSpecKind::kFullAttention) {
+        return error("a group of another kind", "full attention or a sliding window");
+      }
+      block_size = std::max(block_size, group.block_size);
+      setup_.windows.push_back(has_window ? group.sliding_window : 0);
+    }
+    const std::pair<const char*, std::pair<std::uint32_t, std::uint32_t>> bounds[] = {
+        {"ranks", {config_.ranks, 4}},
+        {"num_gpu_blocks", {config_.num_gpu_blocks, 4096}},
+        {"num_cpu_blocks", {record.num_cpu_blocks, 4096}},
+        {"block_size_factor", {record.block_size_factor, 8}},
+        {"block_size", {block_size, 32}}};
+    for (const auto& [name, bound] : bounds) {
+      if (bound.first <= bound.second) continue;
+      return error(std::string(name) + "=" + std::to_string(bound.first),
+                   "at most " + std::to_string(bound.second) + " on a device");
+    }
+    if (record.spec_name != engine::offloading::Record().spec_name || record.transfers_may_fail ||
+        record.store_threshold > 0) {
+      return error("tiers, a filter or transfers_may_fail", "none of them on a device");
+    }
+    setup_.is_virtual = config_.device == kVirtualDevice;
+    setup_.device = {.num_gpu_blocks = config_.num_gpu_blocks,
+                     .num_cpu_blocks = record.num_cpu_blocks,
+                     .block_size = block_size,
+                     .block_size_factor = record.block_size_factor,
+                     .num_groups = static_cast<std::uint32_t>(setup_.windows.size()),
+                     .looks_for_races = !config_.tokens_only};
+    return std::nullopt;
+  }
+
+  Config config_;
+  std::string_view file_;
+  Position position_;
+  EngineSetup setup_;
+};
+
+}  // namespace
 }  // namespace engine
 
-Parsed<EngineSetup> make_engine_setup(const engine::Config& config, std::string_view file,
-                                      Position position) {
-  const auto error = [&](std::string found, std::string expected) {
-    return InputError{std::string(file), position, std::move(found), std::move(expected)};
-  };
-  connector::Config connector;
-  static_cast<scheduler::Config&>(connector) = config;
-  connector.world_size = config.world_size;
-  connector.num_cpu_blocks = config.num_cpu_blocks;
-  connector.block_size_factor = config.block_size_factor;
-  connector.eviction_policy = config.eviction_policy;
-  connector.offload_prompt_only = config.offload_prompt_only;
-  connector.request_level_policy = config.request_level_policy;
-  Parsed<ConnectorSetup> parsed = make_connector_setup(connector, file, position);
-  if (!parsed) return parsed.error();
-  std::uint32_t block_size = 0;
-  std::vector<std::uint32_t> windows;
-  for (const KVCacheSpec& group : parsed->scheduler.kv_cache.groups) {
-    const bool has_window = group.kind == KVCacheSpecKind::kSlidingWindow;
-    if (!has_window && group.kind != KVCacheSpecKind::kFullAttention) {
-      return error("a group of another kind", "full attention or a sliding window");
-    }
-    block_size = std::max(block_size, group.block_size);
-    windows.push_back(has_window ? group.sliding_window : 0);
-  }
-  const auto check = [&](std::string name, std::uint32_t number, std::uint32_t max) {
-    return number <= max
-               ? std::optional<InputError>()
-               : error(name + "=" + std::to_string(number), "at most " + std::to_string(max));
-  };
-  if (auto bad = check("world_size", config.world_size, 4)) return std::move(*bad);
-  if (auto bad = check("num_gpu_blocks", config.num_gpu_blocks, 4096)) return std::move(*bad);
-  if (auto bad = check("num_cpu_blocks", config.num_cpu_blocks, 4096)) return std::move(*bad);
-  if (auto bad = check("block_size_factor", config.block_size_factor, 8)) return std::move(*bad);
-  if (auto bad = check("block_size", block_size, 32)) return std::move(*bad);
-  return EngineSetup{.connector = std::move(*parsed),
-                     .device = {.num_gpu_blocks = config.num_gpu_blocks,
-                                .num_cpu_blocks = config.num_cpu_blocks,
-                                .block_size = block_size,
-                                .block_size_factor = config.block_size_factor,
-                                .num_groups = static_cast<std::uint32_t>(windows.size()),
-                                .looks_for_races = !config.tokens_only},
-                     .windows = windows,
-                     .tokens_only = config.tokens_only};
+void EngineTarget::complete(Config& config) {
+  const auto assembly = engine::assembly_from_text(config.assembly);
+  if (!assembly || config.connectors) return;
+  const Config defaults;
+  const std::string device = config.device;
+  const std::uint32_t engines = config.engines;
+  engine::make_assembly(*assembly, config);
+  if (device != defaults.device) config.device = device;
+  if (engines != defaults.engines) config.engines = engines;
 }
 
 Parsed<EngineTarget::Setup> EngineTarget::prepare(const Config& config, std::string_view file,
                                                   Position position) {
-  return make_engine_setup(config, file, position);
+  return engine::Preparation(config, file, position).prepare();
 }
 
 EngineTarget::World EngineTarget::make_world(const Config&, const Setup& setup) {
-  return World(setup.connector.scheduler.kv_cache.pool.hash);
+  return World(setup.scheduler().kv_cache.pool.hash);
 }
 
 const Target& EngineTarget::description() {

@@ -1,45 +1,41 @@
 #pragma once
 
-/// The `engine` target: a scheduler with an offloading connector, and ranks, each with a worker's
-/// half and a device that computes and copies (contract/engine/engine_device.h), under one list of
-/// commands. Everything that
-/// reads or writes its configuration line, commands and observations derives from the declarations
-/// here (contract/core/declare.h).
+/// The `engine` target: schedulers, their connectors, and the workers of all ranks with what copies
+/// and computes there. What is put together stands in the configuration
+/// (contract/engine/engine_config.h); what each connector adds, in the facets of
+/// contract/connectors. Everything that reads or writes configuration, commands and observations
+/// derives from declarations (contract/core/declare.h).
 ///
-/// A step goes through four commands, on all ranks: `schedule` plans it; `execute` runs the
-/// worker's half up to get_finished and enqueues the forward; `poll` is get_finished; `update`
-/// waits for the forward and gives its tokens and the ranks' report to the scheduler. Steps are
-/// executed, polled and taken in the order in which they were planned, and each is polled before
-/// the next is executed, as in upstream's model runner. What a request samples is the toy model's
-/// (contract/engine/toy_model.h): the forward writes the KV of the step's tokens in each group,
-/// then reads what these tokens attend to. A token behind one that was read wrong is written wrong,
-/// so that nothing that a forward read is without consequence. A rank samples by its own KV; what
-/// ranks do not agree on is no token.
+/// Over scripted copies a step that was planned goes to the workers when its output is taken in:
+/// `update` runs the workers' halves of every rank for the oldest step, makes one report of theirs,
+/// and gives it to the scheduler with what was sampled.
+///
+/// Over a device a step goes through three commands of its own: `execute` gives it to the ranks,
+/// `poll` asks their halves what is over, `update` waits for the forward and takes its tokens in.
+/// Each rank samples by its own KV (contract/engine/toy_model.h): what nobody computed, or somebody
+/// overwrote, comes out as a token that a run without a cache does not have. What ranks do not
+/// agree on is no token.
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
-#include "contract/connectors/offloading/connector_target.h"
 #include "contract/core/declare.h"
-#include "contract/core/shared_fields.h"
 #include "contract/core/target.h"
+#include "contract/engine/engine_config.h"
 #include "contract/engine/engine_device.h"
-#include "contract/scheduler/scheduler_target.h"
+#include "contract/engine/engine_words.h"
+#include "contract/pool/request_table.h"
 #include "contract/worker/kv_pages.h"
 
 namespace kvfence {
-
 namespace engine {
 
-using connector::AddRequest;
-using connector::ResetPrefixCache;
-using scheduler::FinishAllRequests;
-using scheduler::FinishRequests;
-using scheduler::Schedule;
+// ---- Commands of devices ----
 
 /// Errors: kNoStepInFlight: no step is planned and not executed, or the one before was not polled.
 struct Execute {
@@ -93,14 +89,6 @@ struct Poll {
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 
-/// Errors: kNoStepInFlight: the oldest step was not polled.
-struct Update {
-  static constexpr std::string_view kVerb = "update";
-  static constexpr std::string_view kDoc = "the oldest step's forward is waited for and taken in";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const Update&, const Update&) = default;
-};
-
 /// Faults that wait are taken back. Steps without tokens follow until nothing is held,
 /// kNumDrainSteps at most.
 struct Drain {
@@ -111,37 +99,54 @@ struct Drain {
 };
 inline constexpr std::uint32_t kNumDrainSteps = 4;
 
-using Command = std::variant<AddRequest, Schedule, Execute, Advance, Poll, Update, FinishRequests,
-                             FinishAllRequests, ResetPrefixCache, Drain, FailNext>;
+using Command =
+    std::variant<AddRequest, HandOver, Schedule, Execute, Poll, Update, UpdateDraftTokenIds,
+                 GrammarCompiled, FinishRequests, FinishAllRequests, SetPauseState,
+                 ResetPrefixCache, ScriptConnector, Advance, FailNext, Drain,
+                 offloading::AdvanceTransfer, offloading::ReportTransferAgain,
+                 offloading::TierFinish, offloading::TierAskAgain, offloading::TierAdd,
+                 offloading::TierDrop, offloading::TierFaults, offloading::TierDamage,
+                 simple::AdvanceCopy, files::WriteEntry, files::RemoveEntry, files::RemoveFile,
+                 files::TruncateFile, files::FailNextFile, nixl::AdvanceRead, nixl::DeliverNotice,
+                 nixl::LoseNotice, nixl::RepeatNotice, nixl::AdvanceClock>;
 
-/// The configuration as it stands on the config line. Groups are of full attention or of a sliding
-/// window.
-struct Config : scheduler::Config {
-  std::uint32_t world_size = 1;
-  bool tokens_only = false;
-  std::uint32_t num_cpu_blocks = 8;
-  std::uint32_t block_size_factor = 1;
-  std::string eviction_policy = "lru";
-  bool offload_prompt_only = true;
-  bool request_level_policy = false;
+// ---- What is observed ----
+
+/// A job that workers reported.
+struct Completed {
+  static constexpr std::string_view kWord = "completed";
+  JobId job = 0;
+  std::uint32_t num_workers = 0;
+  std::uint32_t num_failed = 0;
   static void declare(auto& fields) {
-    using S = Config;
-    kv_cache::Config::declare(fields);
-    add_engine_fields<S>(fields);
-    add_load_failure_field<S>(fields);
-    fields.add("world_size", &S::world_size, Domain::kSetting, "ranks").optional();
-    fields
-        .add("tokens_only", &S::tokens_only, Domain::kSetting,
-             "nobody looks at races and pages: what is wrong shows in the tokens")
-        .optional();
-    add_cpu_cache_fields<S>(fields);
-    add_stored_fields<S>(fields);
+    using S = Completed;
+    fields.add("job", &S::job, Domain::kResult, "which");
+    fields.add("num_workers", &S::num_workers, Domain::kResult, "that report it now");
+    fields.add("num_failed", &S::num_failed, Domain::kResult, "of them").optional();
   }
-  friend bool operator==(const Config&, const Config&) = default;
+  friend bool operator==(const Completed&, const Completed&) = default;
+};
+
+/// The report of all ranks together: with the update, or with the poll before it.
+struct Report {
+  Reusable<std::vector<std::string>> finished_recving;
+  Reusable<std::vector<std::string>> finished_sending;
+  Reusable<std::vector<BlockId>> invalid_blocks;
+  Reusable<std::vector<Completed>> completed_jobs;
+  static void declare(auto& fields) {
+    using S = Report;
+    fields.add("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over");
+    fields.add("finished_sending", &S::finished_sending, Domain::kResult,
+               "held blocks that are not needed any more");
+    fields.add("invalid_blocks", &S::invalid_blocks, Domain::kResult, "of loads that failed");
+    fields.add("completed_jobs", &S::completed_jobs, Domain::kResult,
+               "that workers report; of the simple connector, its stores");
+  }
+  friend bool operator==(const Report&, const Report&) = default;
 };
 
 /// A transfer that a rank's device was given.
-struct Transfer {
+struct DeviceTransfer {
   static constexpr std::string_view kWord = "transfer";
   std::uint32_t rank = 0;
   std::uint32_t job = 0;
@@ -152,7 +157,7 @@ struct Transfer {
   std::vector<std::uint32_t> block_indices;
   std::vector<SlotId> slots;
   static void declare(auto& fields) {
-    using S = Transfer;
+    using S = DeviceTransfer;
     fields.add("rank", &S::rank, Domain::kResult, "where").optional();
     fields.add("job", &S::job, Domain::kResult, "its number");
     fields.add("request", &S::request, Domain::kResult, "for whom");
@@ -164,7 +169,7 @@ struct Transfer {
                "place of each group's first one in the table; with hold a store has 0");
     fields.add("slots", &S::slots, Domain::kResult, "one an offloaded block");
   }
-  friend bool operator==(const Transfer&, const Transfer&) = default;
+  friend bool operator==(const DeviceTransfer&, const DeviceTransfer&) = default;
 };
 
 /// A transfer that is over.
@@ -187,51 +192,28 @@ struct EndedTransfer {
 /// The low 32 bits of a symbol, of which 0 and 1 keep their meaning.
 inline std::uint32_t shortened(Symbol symbol) { return static_cast<std::uint32_t>(symbol); }
 
-/// What an engine owes its caller after a command: the scheduler's observation, and what concerns
-/// the connector and the devices. Ranks come one after the other.
-struct Observation : scheduler::Observation {
-  // schedule
-  Reusable<std::vector<std::string>> requests_to_flush;
-  Reusable<std::vector<JobId>> jobs_to_flush;
-
-  Reusable<std::vector<Transfer>> submitted;  ///< execute
+/// What devices show. Ranks come one after the other.
+struct DeviceObserved {
+  Reusable<std::vector<DeviceTransfer>> submitted;  ///< execute
   Reusable<bool> advanced;
-
-  // poll
-  Reusable<std::vector<EndedTransfer>> ended;
-  Reusable<std::vector<std::string>> finished_recving;
-  Reusable<std::vector<std::string>> finished_sending;
-  Reusable<std::vector<BlockId>> invalid_blocks;
-  Reusable<std::vector<connector::Completed>> completed_jobs;
+  Reusable<std::vector<EndedTransfer>> ended;  ///< poll
 
   // The numbers: after every command.
-  std::uint32_t num_free_slots = 0;
-  std::uint32_t num_steps_in_flight = 0;
-  std::uint32_t num_transfers = 0;
-  std::uint32_t num_races = 0;
-  std::uint32_t num_misuses = 0;
+  Reusable<std::uint32_t> num_steps_in_flight;
+  Reusable<std::uint32_t> num_transfers;
+  Reusable<std::uint32_t> num_races;
+  Reusable<std::uint32_t> num_misuses;
 
   // The whole state: where asked for, and not with tokens_only.
   Reusable<KVPages> gpu_kv;
   Reusable<KVPages> cpu_kv;
 
   static void declare(auto& fields) {
-    using S = Observation;
-    scheduler::Observation::declare(fields);
-    fields.add("requests_to_flush", &S::requests_to_flush, Domain::kResult,
-               "whose stores end before the step");
-    fields.add("jobs_to_flush", &S::jobs_to_flush, Domain::kResult,
-               "which transfers end before the step");
+    using S = DeviceObserved;
     fields.add("submitted", &S::submitted, Domain::kResult, "in order");
     fields.add("advanced", &S::advanced, Domain::kResult, "advance: whether anything ran");
     fields.add("ended", &S::ended, Domain::kResult,
                "stores, then loads, in the order of submission");
-    fields.add("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over");
-    fields.add("finished_sending", &S::finished_sending, Domain::kResult,
-               "held blocks that are not needed any more");
-    fields.add("invalid_blocks", &S::invalid_blocks, Domain::kResult, "of loads that failed");
-    fields.add("completed_jobs", &S::completed_jobs, Domain::kResult, "that workers report");
-    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
     fields.add("num_steps_in_flight", &S::num_steps_in_flight, Domain::kState,
                "planned, not taken in");
     fields.add("num_transfers", &S::num_transfers, Domain::kState, "enqueued, not reported");
@@ -242,36 +224,113 @@ struct Observation : scheduler::Observation {
     fields.add("gpu_kv", &S::gpu_kv, Domain::kState, "GPU blocks that hold something");
     fields.add("cpu_kv", &S::cpu_kv, Domain::kState, "pages of slots that do");
   }
+  friend bool operator==(const DeviceObserved&, const DeviceObserved&) = default;
+};
+
+/// What an engine, or a pair, owes its caller after a command: what its scheduler shows, of a pair
+/// that of the producer; and what concerns connectors and workers, as far as there are some.
+/// Answers of a pair are those of the engine that was asked.
+struct Observation : SchedulerObservation,
+                     Report,
+                     DeviceObserved,
+                     offloading::Observed,
+                     simple::Observed,
+                     files::Observed,
+                     nixl::Observed {
+  ErrorCode error = ErrorCode::kNone;
+  SchedulerObservation consumer;  ///< of a pair
+
+  SchedulerObservation& of(EngineRole role) {
+    return role == EngineRole::kProducer ? *this : consumer;
+  }
+  const SchedulerObservation& of(EngineRole role) const {
+    return role == EngineRole::kProducer ? *this : consumer;
+  }
+
+  static void declare(auto& fields) {
+    SchedulerObservation::declare(fields);
+    Report::declare(fields);
+    DeviceObserved::declare(fields);
+    offloading::Observed::declare(fields);
+    simple::Observed::declare(fields);
+    files::Observed::declare(fields);
+    nixl::Observed::declare(fields);
+    fields.add_part("consumer_", &Observation::consumer);
+  }
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-/// As the scheduler's.
-class World : public scheduler::World {
+/// What commands declare and no scheduler owns: which names were used, and the prompts' hashes.
+class World {
  public:
-  using scheduler::World::World;
+  World() = default;
+  explicit World(const HashConfig& config) : requests_(config) {}
+
+  /// Takes in AddRequest and HandOver of a new name; every other command leaves the world as it is.
   void apply(const Command& command);
+
+  /// The prompts, for symbols.
+  const RequestTable& requests() const { return requests_; }
+
+  /// Names in order of declaration. is_new: declared by the last command.
+  struct Entry {
+    std::uint32_t number = 0;  ///< entries()[number] is this
+    std::string name;
+    bool is_new = false;
+  };
+  const Entry* find(const std::string& name) const;
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  void add(const std::string& id, const RequestSpec& spec);
+
+  RequestTable requests_;
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string, std::uint32_t> number_of_;
 };
 
 }  // namespace engine
 
-/// What an engine is built from.
+namespace engine {
+
+/// A connector whose parts a setup has.
+enum class ConnectorKind : std::uint8_t { kOffloading, kSimple, kFiles, kNixl };
+inline constexpr std::size_t kNumConnectorKinds = 4;
+
+}  // namespace engine
+
+/// What an engine, or a pair, is built from. Of the connectors' parts only those that the
+/// configuration names are there.
 struct EngineSetup {
-  ConnectorSetup connector;
-  engine::DeviceOptions device;        ///< each rank's
+  std::vector<SchedulerConfig> schedulers;  ///< by EngineRole: one, or two
+  std::vector<std::uint32_t> num_ranks;     ///< likewise
+  engine::Assembly assembly = engine::Assembly::kScheduler;
+  bool is_scripted = false;  ///< the connector's answers are commands
+
+  std::optional<ConnectorSetup> offloading;
+  std::optional<SimpleCPUOffloadSpec> simple;
+  std::optional<SynchronousConnectorSpec> files;
+  std::optional<DisaggregatedSpec> nixl;
+  /// Which of these are the children of a MultiConnector, in their order; none without one.
+  std::vector<engine::ConnectorKind> children;
+
+  std::optional<engine::DeviceOptions> device;  ///< each rank's, where there are devices
+  bool is_virtual = false;
   std::vector<std::uint32_t> windows;  ///< by group: tokens; 0: full attention
   bool tokens_only = false;
-};
 
-/// The same, or what is wrong with the configuration (position: the config line).
-Parsed<EngineSetup> make_engine_setup(const engine::Config& config, std::string_view file = {},
-                                      Position position = {});
+  const SchedulerConfig& scheduler() const { return schedulers.front(); }
+  bool is_pair() const { return schedulers.size() > 1; }
+  bool has_connector() const { return is_scripted || has_workers(); }
+  /// Whether there are halves of workers, which report.
+  bool has_workers() const { return offloading || simple || files || nixl; }
+};
 
 /// What generic code knows of the target.
 struct EngineTarget {
   static constexpr std::string_view kName = "engine";
   static constexpr std::string_view kDoc =
-      "scheduler, connector, workers and devices with a toy model: tokens as of a run without a "
-      "cache";
+      "schedulers, connectors, workers and devices: steps, loads, stores, transfers, failures";
   using Config = engine::Config;
   using Command = engine::Command;
   using Observation = engine::Observation;
@@ -279,6 +338,8 @@ struct EngineTarget {
   using Numbers = Observation;
   using Setup = EngineSetup;
 
+  /// Where only the assembly is named: its connectors, and device and engines that nobody named.
+  static void complete(Config& config);
   static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
   static World make_world(const Config& config, const Setup& setup);
   static const Target& description();

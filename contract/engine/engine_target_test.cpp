@@ -1,73 +1,164 @@
-// An engine's configuration line: what is built from it, and what is wrong with others.
+// An engine's configuration line: what is put together from it, and what is wrong with others.
 #include "contract/engine/engine_target.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "contract/core/line.h"
+#include "contract/core/target.h"
 
 namespace kvfence {
 namespace {
 
+using engine::Assembly;
 using engine::Config;
+using engine::ConnectorList;
 
 KVCacheSpec full_attention(std::uint32_t block_size) {
   return {.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size};
 }
 
-Config config_of(std::uint32_t block_size = 4) {
+Config config_of(Assembly assembly, std::uint32_t block_size = 4) {
   Config config;
   config.hash_block_size = block_size;
   config.groups = {full_attention(block_size)};
+  make_assembly(assembly, config);
   return config;
 }
 
-template <class Spoil>
-std::string error_of(Spoil spoil) {
-  Config config = config_of();
-  spoil(config);
-  const auto setup = make_engine_setup(config);
+/// The OffloadingConnector over a device.
+Config on_device(std::uint32_t block_size = 4) {
+  return config_of(Assembly::kOffloadingOnDevice, block_size);
+}
+
+engine::offloading::Record& offloading_of(Config& config) {
+  return config.edit_connector<engine::offloading::Record>();
+}
+
+std::string error_of(const Config& config) {
+  const auto setup = EngineTarget::prepare(config, {}, {});
   return setup ? "" : setup.error().to_text();
 }
 
+/// What is wrong with an engine over a device that is spoiled.
+template <class Spoil>
+std::string error_of(Spoil spoil) {
+  Config config = on_device();
+  spoil(config);
+  return error_of(config);
+}
+
+/// What a configuration line says, or what is wrong with it.
+Parsed<kvfence::Config> read(const std::string& line) {
+  const Parsed<Line> parsed = parse_line(line);
+  EXPECT_TRUE(parsed) << parsed.error().to_text();
+  return config_from_line(EngineTarget::description(), *parsed);
+}
+
+std::string error_of_line(const std::string& line) {
+  const auto config = read(line);
+  return config ? "" : config.error().to_text();
+}
+
+std::string printed(const Config& config) { return print(config_line(kvfence::Config(config))); }
+
 TEST(EngineSetup, IsThatOfTheConfiguration) {
-  Config config = config_of(8);
+  Config config = on_device(8);
   config.profile = "v0.23";
   config.num_gpu_blocks = 20;
-  config.num_cpu_blocks = 6;
-  config.block_size_factor = 2;
-  config.eviction_policy = "arc";
+  offloading_of(config).num_cpu_blocks = 6;
+  offloading_of(config).block_size_factor = 2;
+  offloading_of(config).eviction_policy = "arc";
 
-  const auto setup = make_engine_setup(config);
+  const auto setup = EngineTarget::prepare(config, {}, {});
 
   ASSERT_TRUE(setup);
-  EXPECT_EQ(setup->device.num_gpu_blocks, 20U);
-  EXPECT_EQ(setup->device.num_cpu_blocks, 6U);
-  EXPECT_EQ(setup->device.block_size, 8U);
-  EXPECT_EQ(setup->device.block_size_factor, 2U);
-  EXPECT_EQ(setup->connector.scheduler.kv_cache.pool.num_gpu_blocks, 20U);
+  EXPECT_EQ(setup->assembly, Assembly::kOffloadingOnDevice);
+  ASSERT_TRUE(setup->device);
+  EXPECT_EQ(setup->device->num_gpu_blocks, 20U);
+  EXPECT_EQ(setup->device->num_cpu_blocks, 6U);
+  EXPECT_EQ(setup->device->block_size, 8U);
+  EXPECT_EQ(setup->device->block_size_factor, 2U);
+  EXPECT_EQ(setup->scheduler().kv_cache.pool.num_gpu_blocks, 20U);
+  ASSERT_TRUE(setup->offloading);
+  EXPECT_EQ(setup->offloading->scheduler.kv_cache.pool.num_gpu_blocks, 20U);
+}
+
+TEST(EngineSetup, HasThePartsOfItsAssemblyAndNoOthers) {
+  for (const engine::AssemblyInfo& info : engine::kAssemblies) {
+    const auto setup = EngineTarget::prepare(config_of(info.assembly), {}, {});
+    ASSERT_TRUE(setup) << info.name << ": " << setup.error().to_text();
+    const bool is_multi = info.assembly == Assembly::kMulti;
+    const bool has_offloading = info.assembly == Assembly::kOffloading ||
+                                info.assembly == Assembly::kOffloadingOnDevice || is_multi;
+    const bool is_pair = info.assembly == Assembly::kPrefillDecode;
+    EXPECT_EQ(setup->assembly, info.assembly) << info.name;
+    EXPECT_EQ(setup->offloading.has_value(), has_offloading) << info.name;
+    EXPECT_EQ(setup->simple.has_value(), info.assembly == Assembly::kSimple || is_multi)
+        << info.name;
+    EXPECT_EQ(setup->children.size(), is_multi ? 2U : 0U) << info.name;
+    EXPECT_EQ(setup->files.has_value(), info.assembly == Assembly::kSynchronous) << info.name;
+    EXPECT_EQ(setup->nixl.has_value(), is_pair) << info.name;
+    EXPECT_EQ(setup->device.has_value(), info.assembly == Assembly::kOffloadingOnDevice)
+        << info.name;
+    EXPECT_EQ(setup->is_pair(), is_pair) << info.name;
+    EXPECT_EQ(setup->num_ranks.size(), is_pair ? 2U : 1U) << info.name;
+    EXPECT_EQ(setup->has_connector(), info.assembly != Assembly::kScheduler) << info.name;
+    EXPECT_FALSE(setup->is_scripted) << info.name;
+  }
+}
+
+TEST(EngineSetup, TellsDevicesApart) {
+  Config config = on_device();
+  EXPECT_TRUE(EngineTarget::prepare(config, {}, {})->is_virtual);
+  config.device = "symbols";
+  const auto on_symbols = EngineTarget::prepare(config, {}, {});
+  ASSERT_TRUE(on_symbols);
+  EXPECT_TRUE(on_symbols->device);
+  EXPECT_FALSE(on_symbols->is_virtual);
+  EXPECT_EQ(on_symbols->assembly, Assembly::kOffloadingOnDevice);
 }
 
 TEST(EngineSetup, TakesWhatIsLargestAndSmallest) {
-  EXPECT_EQ(error_of([](Config& c) { c.num_gpu_blocks = c.num_cpu_blocks = 4096; }), "");
-  EXPECT_EQ(error_of([](Config& c) { c.num_gpu_blocks = 2, c.num_cpu_blocks = 1; }), "");
-  EXPECT_EQ(error_of([](Config& c) { c.block_size_factor = 8; }), "");
-  EXPECT_EQ(error_of([](Config& c) { c = config_of(32); }), "");
-  EXPECT_EQ(error_of([](Config& c) { c = config_of(1); }), "");
+  EXPECT_EQ(error_of([](Config& c) { c.num_gpu_blocks = offloading_of(c).num_cpu_blocks = 4096; }),
+            "");
+  EXPECT_EQ(error_of([](Config& c) { c.num_gpu_blocks = 2, offloading_of(c).num_cpu_blocks = 1; }),
+            "");
+  EXPECT_EQ(error_of([](Config& c) { offloading_of(c).block_size_factor = 8; }), "");
+  EXPECT_EQ(error_of([](Config& c) { c.ranks = 4; }), "");
+  EXPECT_EQ(error_of([](Config& c) { c = on_device(32); }), "");
+  EXPECT_EQ(error_of([](Config& c) { c = on_device(1); }), "");
 }
 
 TEST(EngineSetup, SaysWhatIsTooLarge) {
   EXPECT_EQ(error_of([](Config& c) { c.num_gpu_blocks = 4097; }),
-            "found num_gpu_blocks=4097, expected at most 4096");
-  EXPECT_EQ(error_of([](Config& c) { c.num_cpu_blocks = 4097; }),
-            "found num_cpu_blocks=4097, expected at most 4096");
-  EXPECT_EQ(error_of([](Config& c) { c.block_size_factor = 9; }),
-            "found block_size_factor=9, expected at most 8");
-  EXPECT_EQ(error_of([](Config& c) { c.world_size = 5; }),
-            "found world_size=5, expected at most 4");
-  EXPECT_EQ(error_of([](Config& c) { c = config_of(33); }),
-            "found block_size=33, expected at most 32");
+            "found num_gpu_blocks=4097, expected at most 4096 on a device");
+  EXPECT_EQ(error_of([](Config& c) { offloading_of(c).num_cpu_blocks = 4097; }),
+            "found num_cpu_blocks=4097, expected at most 4096 on a device");
+  EXPECT_EQ(error_of([](Config& c) { offloading_of(c).block_size_factor = 9; }),
+            "found block_size_factor=9, expected at most 8 on a device");
+  EXPECT_EQ(error_of([](Config& c) { c.ranks = 5; }),
+            "found ranks=5, expected at most 4 on a device");
+  EXPECT_EQ(error_of([](Config& c) { c = on_device(33); }),
+            "found block_size=33, expected at most 32 on a device");
+}
+
+/// Scripted copies have no memory that could be too small.
+TEST(EngineSetup, IsAsLargeAsOneLikesWithoutADevice) {
+  const auto without_device = [](auto change) {
+    Config config = config_of(Assembly::kOffloading);
+    change(config);
+    return error_of(config);
+  };
+  EXPECT_EQ(without_device([](Config& c) { c.num_gpu_blocks = 4097; }), "");
+  EXPECT_EQ(without_device([](Config& c) { offloading_of(c).num_cpu_blocks = 4097; }), "");
+  EXPECT_EQ(without_device([](Config& c) { offloading_of(c).block_size_factor = 9; }), "");
+  EXPECT_EQ(without_device([](Config& c) { c.ranks = 5; }), "");
+  EXPECT_EQ(without_device([](Config& c) { c = config_of(Assembly::kOffloading, 33); }), "");
 }
 
 TEST(EngineSetup, RefusesWhatItsPartsRefuse) {
@@ -80,27 +171,112 @@ TEST(EngineSetup, RefusesWhatItsPartsRefuse) {
   EXPECT_NE(error_of([](Config& c) { c.policy = "lifo"; }), "");
   EXPECT_NE(error_of([](Config& c) { c.max_num_seqs = 0; }), "");
   EXPECT_NE(error_of([](Config& c) { c.max_concurrent_batches = 3; }), "");
-  EXPECT_NE(error_of([](Config& c) { c.num_cpu_blocks = 0; }), "");
-  EXPECT_NE(error_of([](Config& c) { c.block_size_factor = 0; }), "");
-  EXPECT_NE(error_of([](Config& c) { c.eviction_policy = "fifo"; }), "");
+  EXPECT_NE(error_of([](Config& c) { c.kv_load_failure_policy = "hope"; }), "");
+  EXPECT_NE(error_of([](Config& c) { offloading_of(c).num_cpu_blocks = 0; }), "");
+  EXPECT_NE(error_of([](Config& c) { offloading_of(c).block_size_factor = 0; }), "");
+  EXPECT_NE(error_of([](Config& c) { offloading_of(c).eviction_policy = "fifo"; }), "");
+}
+
+TEST(EngineSetup, RefusesRanksAndEnginesThatAreNotThere) {
+  EXPECT_EQ(error_of([](Config& c) { c.ranks = 0; }), "found ranks=0, expected at least one rank");
+  EXPECT_EQ(error_of([](Config& c) { c.consumer_ranks = 0; }),
+            "found consumer_ranks=0, expected at least one rank");
+  EXPECT_EQ(error_of([](Config& c) { c.engines = 2; }),
+            "found engines=2, expected 1, unless under (nixl ...)");
+  Config pair = config_of(Assembly::kPrefillDecode);
+  pair.engines = 1;
+  EXPECT_EQ(error_of(pair), "found engines=1, expected 2, under (nixl ...)");
+}
+
+TEST(EngineSetup, RefusesDevicesThatNobodyRuns) {
+  EXPECT_EQ(error_of([](Config& c) { c.device = "abacus"; }),
+            "found device=abacus, expected scripted, symbols or virtual");
+  for (const engine::AssemblyInfo& info : engine::kAssemblies) {
+    if (info.assembly == Assembly::kOffloading) continue;
+    if (info.assembly == Assembly::kOffloadingOnDevice) continue;
+    Config config = config_of(info.assembly);
+    config.device = "symbols";
+    EXPECT_EQ(error_of(config),
+              "found device=symbols, expected scripted, unless under (offloading ...)")
+        << info.name;
+  }
+}
+
+TEST(EngineSetup, RefusesConnectorsThatADeviceCannotTake) {
+  const std::string refusal =
+      "found tiers, a filter or transfers_may_fail, expected none of them on a device";
+  EXPECT_EQ(error_of([](Config& c) { offloading_of(c).transfers_may_fail = true; }), refusal);
+  EXPECT_EQ(error_of([](Config& c) { offloading_of(c).store_threshold = 2; }), refusal);
+  EXPECT_EQ(error_of([](Config& c) {
+              c.profile = "v0.23";
+              offloading_of(c).spec_name = "TieringOffloadingSpec";
+              offloading_of(c).num_tiers = 1;
+            }),
+            refusal);
+}
+
+TEST(EngineSetup, RefusesSeveralConnectors) {
+  Config config = config_of(Assembly::kOffloading);
+  config.connectors->push_back(engine::ScriptedRecord());
+  EXPECT_EQ(error_of(config), "found several connectors, expected one, or none");
+}
+
+TEST(EngineSetup, RefusesDraftsUnderConnectorsWithWorkers) {
+  const std::pair<Assembly, std::string> words[] = {
+      {Assembly::kOffloading, "(offloading ...)"},
+      {Assembly::kOffloadingOnDevice, "(offloading ...)"},
+      {Assembly::kSimple, "(simple ...)"},
+      {Assembly::kSynchronous, "(example ...)"},
+      {Assembly::kPrefillDecode, "(nixl ...)"}};
+  for (const auto& [assembly, word] : words) {
+    Config config = config_of(assembly);
+    config.num_speculative_tokens = 2;
+    EXPECT_EQ(error_of(config),
+              "found num_speculative_tokens=2, expected 0: no drafts under " + word);
+    config.num_speculative_tokens = 0;
+    config.draft_model = true;
+    EXPECT_EQ(error_of(config), "found draft_model=true, expected false: no drafts under " + word);
+  }
+  Config config = config_of(Assembly::kScheduler);
+  config.num_speculative_tokens = 2;
+  EXPECT_EQ(error_of(config), "");
+  config.connectors = ConnectorList{engine::ScriptedRecord()};
+  EXPECT_EQ(error_of(config), "");
+}
+
+TEST(EngineSetup, RefusesPrioritiesUnderConnectorsOfFiles) {
+  for (const engine::AssemblyInfo& info : engine::kAssemblies) {
+    Config config = config_of(info.assembly);
+    config.policy = "priority";
+    EXPECT_EQ(error_of(config), info.assembly == Assembly::kSynchronous
+                                    ? "found policy=priority, expected fcfs, under (example ...)"
+                                    : "")
+        << info.name;
+  }
+  Config config = config_of(Assembly::kSynchronous);
+  config.connectors = ConnectorList{engine::files::DecodeBenchRecord()};
+  config.policy = "priority";
+  EXPECT_EQ(error_of(config), "found policy=priority, expected fcfs, under (decode_bench ...)");
 }
 
 TEST(EngineSetup, TellsGroupsByTheirWindows) {
-  Config config = config_of(2);
+  Config config = on_device(2);
   config.profile = "v0.23";
-  config.world_size = 2;
+  config.ranks = 2;
   config.tokens_only = true;
   config.groups = {full_attention(4),
                    {.kind = KVCacheSpecKind::kSlidingWindow, .block_size = 2, .sliding_window = 3}};
 
-  const auto setup = make_engine_setup(config);
+  const auto setup = EngineTarget::prepare(config, {}, {});
 
   ASSERT_TRUE(setup);
   EXPECT_EQ(setup->windows, (std::vector<std::uint32_t>{0, 3}));
-  EXPECT_EQ(setup->device.num_groups, 2U);
-  EXPECT_EQ(setup->device.block_size, 4U);
-  EXPECT_FALSE(setup->device.looks_for_races);
-  EXPECT_EQ(setup->connector.spec.num_workers, 2U);
+  EXPECT_EQ(setup->device->num_groups, 2U);
+  EXPECT_EQ(setup->device->block_size, 4U);
+  EXPECT_FALSE(setup->device->looks_for_races);
+  EXPECT_TRUE(setup->tokens_only);
+  EXPECT_EQ(setup->num_ranks, std::vector<std::uint32_t>{2});
+  EXPECT_EQ(setup->offloading->spec.num_workers, 2U);
 }
 
 TEST(EngineSetup, RefusesGroupsOfAnotherKind) {
@@ -114,13 +290,244 @@ TEST(EngineSetup, RefusesGroupsOfAnotherKind) {
 }
 
 TEST(EngineSetup, NamesThePlace) {
-  Config config = config_of();
-  config.block_size_factor = 9;
+  Config config = on_device();
+  offloading_of(config).block_size_factor = 9;
 
   const auto setup = EngineTarget::prepare(config, "a.kvs", {2, 8});
 
   ASSERT_FALSE(setup);
-  EXPECT_EQ(setup.error().to_text(), "a.kvs:2:8: found block_size_factor=9, expected at most 8");
+  EXPECT_EQ(setup.error().to_text(),
+            "a.kvs:2:8: found block_size_factor=9, expected at most 8 on a device");
+}
+
+TEST(EngineAssembly, AloneCompletesTheConfiguration) {
+  for (const engine::AssemblyInfo& info : engine::kAssemblies) {
+    Config named = config_of(info.assembly);
+    Config bare = named;
+    bare.assembly = named.assembly = info.name;
+    bare.connectors.reset();
+    bare.device = Config().device;
+    bare.engines = Config().engines;
+
+    const auto setup = EngineTarget::prepare(bare, {}, {});
+    ASSERT_TRUE(setup) << info.name << ": " << setup.error().to_text();
+    EXPECT_EQ(setup->assembly, info.assembly) << info.name;
+
+    // Whoever looks at the configuration later finds all of it.
+    const kvfence::Setup kept = prepared(EngineTarget::description(), kvfence::Config(bare));
+    EXPECT_EQ(kept.config().as<Config>(), named) << info.name;
+  }
+}
+
+TEST(EngineAssembly, LeavesADeviceAndEnginesThatAreNamed) {
+  const auto named = [](std::string assembly) {
+    Config config = config_of(Assembly::kScheduler);
+    config.connectors.reset();
+    config.assembly = std::move(assembly);
+    return config;
+  };
+  Config on_symbols = named("offloading_on_device");
+  on_symbols.device = "symbols";
+  const auto setup = EngineTarget::prepare(on_symbols, {}, {});
+  ASSERT_TRUE(setup) << setup.error().to_text();
+  EXPECT_EQ(setup->assembly, Assembly::kOffloadingOnDevice);
+  EXPECT_FALSE(setup->is_virtual);
+  EngineTarget::complete(on_symbols);
+  EXPECT_EQ(on_symbols.device, "symbols");
+
+  Config contradiction = named("offloading");
+  contradiction.device = "virtual";
+  EXPECT_EQ(error_of(contradiction),
+            "found assembly=offloading, expected assembly=offloading_on_device, as connectors and "
+            "device say");
+  Config too_many = named("offloading");
+  too_many.engines = 2;
+  EXPECT_EQ(error_of(too_many), "found engines=2, expected 1, unless under (nixl ...)");
+}
+
+TEST(EngineAssembly, IsTheSchedulersWhereNothingIsSaid) {
+  Config config = config_of(Assembly::kScheduler);
+  config.connectors.reset();
+  const auto setup = EngineTarget::prepare(config, {}, {});
+  ASSERT_TRUE(setup);
+  EXPECT_EQ(setup->assembly, Assembly::kScheduler);
+  EXPECT_FALSE(setup->has_connector());
+
+  config.connectors = ConnectorList{engine::ScriptedRecord()};
+  const auto scripted = EngineTarget::prepare(config, {}, {});
+  ASSERT_TRUE(scripted);
+  EXPECT_EQ(scripted->assembly, Assembly::kScheduler);
+  EXPECT_TRUE(scripted->is_scripted);
+  EXPECT_TRUE(scripted->has_connector());
+  EXPECT_FALSE(scripted->has_workers());
+}
+
+TEST(EngineAssembly, OfAnotherNameThanTheConnectorsIsAnError) {
+  for (const engine::AssemblyInfo& info : engine::kAssemblies) {
+    for (const engine::AssemblyInfo& other : engine::kAssemblies) {
+      Config config = config_of(info.assembly);
+      config.assembly = other.name;
+      EXPECT_EQ(error_of(config), info.assembly == other.assembly
+                                      ? ""
+                                      : "found assembly=" + std::string(other.name) +
+                                            ", expected assembly=" + std::string(info.name) +
+                                            ", as connectors and device say");
+    }
+  }
+}
+
+TEST(EngineAssembly, ThatNobodyKnowsIsAnErrorWithAllNames) {
+  EXPECT_EQ(error_of([](Config& c) { c.assembly = "submarine"; }),
+            "found assembly=submarine, expected one of scheduler, offloading, "
+            "offloading_on_device, simple, synchronous, prefill_decode, multi");
+}
+
+TEST(EngineAssembly, HasANameOfItsOwn) {
+  for (const engine::AssemblyInfo& info : engine::kAssemblies) {
+    EXPECT_EQ(to_text(info.assembly), info.name);
+    EXPECT_EQ(engine::assembly_from_text(info.name), info.assembly);
+    EXPECT_EQ(assembly_of(config_of(info.assembly)), info.assembly) << info.name;
+  }
+  EXPECT_EQ(engine::assembly_from_text("submarine"), std::nullopt);
+}
+
+/// Whether reading a line fails with a message that begins so and has each of these words.
+::testing::AssertionResult fails(const std::string& line, const std::string& beginning,
+                                 const std::vector<std::string>& words) {
+  const std::string error = error_of_line(line);
+  bool is_said = error.rfind(beginning, 0) == 0;
+  for (const std::string& word : words) is_said &= error.find(word) != std::string::npos;
+  return (is_said ? ::testing::AssertionSuccess() : ::testing::AssertionFailure()) << error;
+}
+
+TEST(EngineConnectors, ThatNobodyKnowsAreErrors) {
+  EXPECT_TRUE(fails("config connectors=[(nonsense)]",
+                    "1:8: found connectors=[(nonsense)], expected ",
+                    {"(scripted)", "(offloading ...)", "(simple ...)", "(example ...)",
+                     "(decode_bench ...)", "(nixl ...)"}));
+  for (const char* const value : {"[offloading]", "(offloading)", "offloading", "1"}) {
+    EXPECT_TRUE(fails("config connectors=" + std::string(value),
+                      "1:8: found connectors=" + std::string(value) + ", expected connectors such",
+                      {"[(offloading num_cpu_blocks=8)]"}));
+  }
+}
+
+TEST(EngineConnectors, AreToldWithoutWhatWasFound) {
+  const std::string error = error_of_line("config connectors=[(nonsense)]");
+  EXPECT_EQ(error.find("not (nonsense)"), std::string::npos) << error;
+}
+
+TEST(EngineConnectors, WithAMemberThatTheyDoNotHaveAreErrors) {
+  EXPECT_TRUE(fails("config connectors=[(simple num_cpu_block=3)]",
+                    "1:8: found connectors=[(simple num_cpu_block=3)], expected ",
+                    {"(simple ...)", "one of num_cpu_blocks, lazy_offload,",
+                     "simple_offload_pins_hits", "key 'num_cpu_block'"}));
+  EXPECT_TRUE(fails("config connectors=[(scripted num_layers=1)]",
+                    "1:8: found connectors=[(scripted num_layers=1)], expected ",
+                    {"(scripted ...)", "no key", "key 'num_layers'"}));
+}
+
+TEST(EngineConnectors, WithAMemberOfAnotherKindAreErrors) {
+  EXPECT_TRUE(fails("config connectors=[(nixl deadline=soon)]",
+                    "1:8: found connectors=[(nixl deadline=soon)], expected ",
+                    {"(nixl ...)", "an integer from 0 to 4294967295", "deadline=soon"}));
+}
+
+TEST(EngineConnectors, ThatCannotBeChildrenAreErrors) {
+  const auto error_of_children = [](const std::vector<engine::ConnectorRecord>& children) {
+    return error_of([&](Config& config) {
+      engine::MultiRecord multi;
+      multi.children.assign(children.begin(), children.end());
+      make_assembly(Assembly::kMulti, config);
+      config.connectors->front() = multi;
+    });
+  };
+  const std::string kinds =
+      "found a child of another kind, expected (offloading ...), (simple ...), (example ...) or "
+      "(decode_bench ...)";
+  EXPECT_EQ(error_of_children({}), "found children=[], expected at least one child");
+  EXPECT_EQ(error_of_children({engine::ScriptedRecord()}), kinds);
+  EXPECT_EQ(error_of_children({engine::MultiRecord()}), kinds);
+  EXPECT_EQ(error_of_children({engine::offloading::Record(), engine::offloading::Record()}),
+            "found two children of one kind, expected each kind once");
+  EXPECT_EQ(error_of_children({engine::files::ExampleRecord(), engine::files::DecodeBenchRecord()}),
+            "found two children of one kind, expected each kind once");
+}
+
+TEST(EngineConnectors, OfFilesTakeNoRunAheadOutputs) {
+  for (const char* const connector : {"(example)", "(multi children=[(offloading) (example)])"}) {
+    EXPECT_TRUE(fails("config async_scheduling=true connectors=[" + std::string(connector) + "]",
+                      "1:1: found async_scheduling=true, expected false, under ", {}));
+  }
+}
+
+/// Each record, as it is and with every kind of member changed.
+std::vector<engine::ConnectorRecord> all_records() {
+  engine::offloading::Record offloading;
+  offloading.num_cpu_blocks = 3;
+  offloading.block_size_factor = 2;
+  offloading.eviction_policy = "arc";
+  offloading.offload_prompt_only = false;
+  offloading.transfers_may_fail = true;
+  offloading.arc_refuses_with_idle_t1 = false;
+  offloading.spec_name = "TieringOffloadingSpec";
+  offloading.num_tiers = 3;
+  offloading.request_level_tiers = {1, 2};
+  offloading.file_tiers = {0};
+  engine::simple::Record simple;
+  simple.num_cpu_blocks = 5;
+  simple.lazy_offload = true;
+  simple.simple_offload_pins_hits = true;
+  engine::files::ExampleRecord example;
+  example.num_layers = 3;
+  engine::files::DecodeBenchRecord decode_bench;
+  decode_bench.num_layers = 2;
+  decode_bench.decode_bench_hma = false;
+  engine::nixl::Record nixl;
+  nixl.deadline = 7;
+  nixl.transport_may_fail = true;
+  engine::MultiRecord multi;
+  multi.children = {simple, offloading, example};
+  return {
+      engine::ScriptedRecord(),           multi,        engine::offloading::Record(),   offloading,
+      engine::simple::Record(),           simple,       engine::files::ExampleRecord(), example,
+      engine::files::DecodeBenchRecord(), decode_bench, engine::nixl::Record(),         nixl};
+}
+
+TEST(EngineConnectors, AreReadBackAsTheyArePrinted) {
+  for (const engine::ConnectorRecord& record : all_records()) {
+    Config config = on_device();
+    config.assembly = "offloading";
+    config.connectors = ConnectorList{record};
+    config.ranks = 3;
+    const std::string line = printed(config);
+    const auto again = read(line);
+    ASSERT_TRUE(again) << line << ": " << again.error().to_text();
+    EXPECT_EQ(again->as<Config>(), config) << line;
+    EXPECT_EQ(print(config_line(*again)), line);
+  }
+}
+
+TEST(EngineConnectors, ThatAreNoneAreNotThoseThatNobodyNamed) {
+  Config config = config_of(Assembly::kScheduler);
+  EXPECT_NE(printed(config).find(" connectors=[]"), std::string::npos) << printed(config);
+  EXPECT_EQ(read(printed(config))->as<Config>(), config);
+  config.connectors.reset();
+  EXPECT_EQ(printed(config).find("connectors="), std::string::npos) << printed(config);
+  EXPECT_EQ(read(printed(config))->as<Config>(), config);
+}
+
+TEST(EngineConnectors, AreWrittenAsGroupsAre) {
+  const auto config = read(
+      "config hash_block_size=4 groups=[(full block_size=4)] "
+      "connectors=[(offloading num_cpu_blocks=2 eviction_policy=arc)] device=virtual ranks=2");
+  ASSERT_TRUE(config) << config.error().to_text();
+  const Config& typed = config->as<Config>();
+  ASSERT_TRUE(typed.connector<engine::offloading::Record>());
+  EXPECT_EQ(typed.connector<engine::offloading::Record>()->num_cpu_blocks, 2U);
+  EXPECT_EQ(typed.connector<engine::offloading::Record>()->eviction_policy, "arc");
+  EXPECT_FALSE(typed.connector<engine::simple::Record>());
+  EXPECT_EQ(assembly_of(typed), Assembly::kOffloadingOnDevice);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Times random commands on engines: BM_Campaign, reference and optimized side by side with every
-// oracle on, as `kvfence check --target engine` runs them; and BM_Commands<Engine>, the same
-// commands on one engine alone, of which only the answers are asked for.
+// Times random commands on engines with the OffloadingConnector over devices, the assembly
+// `offloading_on_device`: BM_Campaign, reference and optimized side by side with every oracle on,
+// as `kvfence check` runs them; and BM_Commands<Engine>, the same commands on one engine alone, of
+// which only the answers are asked for.
 //
 // The configurations are those that campaigns draw: pools of 5 to 20 blocks of 2 to 4 tokens. An
 // iteration is one pass over all episodes. A step is an update that was accepted: planned,
@@ -24,8 +25,9 @@
 #include "optimized/scheduler/scheduler.h"
 #include "properties/bench/timed_passes.h"
 #include "properties/core/campaign.h"
-#include "properties/engine/checks.h"
 #include "properties/engine/driver.h"
+#include "properties/engine/engine_parts.h"
+#include "properties/engine/on_device/checks.h"
 #include "reference/engine/engine_device.h"
 #include "scenarios/targets/targets.h"
 
@@ -67,8 +69,8 @@ Episodes draw_episodes() {
   for (std::uint64_t number = 0; number < kEpisodes; ++number) {
     Choices choices = episode_choices(kSeed, number);
     Episode& episode = episodes.list.emplace_back();
-    episode.setup = prepared(target, engine_checks().draw_config(choices));
-    const auto generator = engine_checks().make_generator(episode.setup, choices);
+    episode.setup = prepared(target, on_device_checks().draw_config(choices));
+    const auto generator = on_device_checks().make_generator(episode.setup, choices);
     const auto world = target.make_world(episode.setup);
     KVFENCE_CHECK(!reference->reset(episode.setup), "an engine in this process starts");
     Observation seen;
@@ -107,7 +109,7 @@ void BM_Campaign(benchmark::State& state) {
   time_passes<CpuClock>(
       state, "command", all_episodes().num_commands, [] {},
       [&] {
-        result = run_campaign(engine_checks(), *reference, *optimized, options,
+        result = run_campaign(on_device_checks(), *reference, *optimized, options,
                               [](const CampaignProgress&) { return true; });
       },
       [&] { return !result.failure && result.progress.commands == all_episodes().num_commands; });
@@ -130,38 +132,41 @@ void time_commands(benchmark::State& state, Implementation& engine) {
             num_steps += is_step(command, seen);
           }
           const auto& numbers = seen.numbers.as<engine::Observation>();
-          is_clean &= numbers.num_races == 0 && numbers.num_misuses == 0;
+          is_clean &= *numbers.num_races == 0 && *numbers.num_misuses == 0;
         }
       },
       [&] { return is_clean && num_steps == all_episodes().num_steps; });
   report_steps(state);
 }
 
-/// The optimized scheduler, connector and worker's half, on either device.
-template <class DeviceType>
-struct OptimizedSide {
-  using Scheduler = optimized::Scheduler;
-  using Aggregator = optimized::KVOutputAggregator;
-  using Device = DeviceType;
-
-  Scheduler make_scheduler(const SchedulerConfig& config, KVConnectorHandle connector) const {
-    return Scheduler(config, std::move(connector));
-  }
-  Aggregator make_aggregator(std::uint32_t num_workers) const { return Aggregator(num_workers); }
-  auto make_connector(const ConnectorSetup& setup) const {
+/// The optimized scheduler, connector and worker's half, on either device, and nothing beside them:
+/// the side that checks run has a witness.
+template <class Device>
+EngineDriver<optimized::Scheduler> make_optimized_on() {
+  EngineParts parts;
+  parts.make_offloading = [](const ConnectorSetup& setup) {
     return optimized::make_offloading_connector_scheduler(setup.spec);
-  }
-  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
+  };
+  parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
     return optimized::make_offloading_connector_worker(setup.spec);
-  }
-  auto make_device(const engine::DeviceOptions& options) const {
-    return std::make_unique<Device>(options);
-  }
-};
+  };
+  parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
+    return aggregate_with(optimized::KVOutputAggregator(num_ranks));
+  };
+  parts.make_device = [](const EngineSetup& setup) {
+    return std::make_unique<DeviceOf<Device>>(*setup.device);
+  };
+  return EngineDriver<optimized::Scheduler>(
+      "optimized",
+      [](const SchedulerConfig& config, KVConnectorHandle connector) {
+        return optimized::Scheduler(config, std::move(connector));
+      },
+      std::move(parts));
+}
 
 template <class Device>
 void time_optimized(benchmark::State& state) {
-  EngineDriver<OptimizedSide<Device>> engine("optimized", {});
+  EngineDriver<optimized::Scheduler> engine = make_optimized_on<Device>();
   time_commands(state, engine);
 }
 

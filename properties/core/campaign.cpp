@@ -20,18 +20,71 @@ void cut_after(Scenario& scenario, const Divergence& divergence) {
   scenario.steps.resize(std::min(scenario.steps.size(), divergence.step + 1));
 }
 
+namespace {
+
+constexpr std::string_view kOverrides = "--config";
+
+/// Sets a member of the records of one kind, wherever they stand in the configuration:
+/// `offloading.eviction_policy=arc`.
+std::optional<InputError> override_record(const DeclaredObject& config, const Field& field) {
+  const std::size_t dot = field.key.find('.');
+  const std::string_view word = std::string_view(field.key).substr(0, dot);
+  const std::string_view member = std::string_view(field.key).substr(dot + 1);
+  for (std::size_t index = 0; index < config.size(); ++index) {
+    const Value value = config[index].value();
+    const auto* const list = value.get_if<Value::List>();
+    if (!list) continue;
+    Value::List changed = *list;
+    bool is_changed = false;
+    for (Value& element : changed) {
+      const auto* const record = element.get_if<Record>();
+      if (!record || record->verb != word) continue;
+      Record with_member = *record;
+      std::erase_if(with_member.fields, [&](const Field& each) { return each.key == member; });
+      with_member.fields.push_back({std::string(member), field.value, field.position});
+      element = Value(Value::Variant(std::move(with_member)));
+      is_changed = true;
+    }
+    if (!is_changed) continue;
+    std::string expected;
+    if (config[index].assign(Value(Value::Variant(std::move(changed))), expected)) {
+      return std::nullopt;
+    }
+    return InputError{std::string(kOverrides), field.position, field.key + "=" + print(field.value),
+                      std::move(expected)};
+  }
+  return InputError{std::string(kOverrides), field.position, "'" + field.key + "'",
+                    "a record (" + std::string(word) + " ...) in what is drawn"};
+}
+
+std::optional<InputError> override_all(const DeclaredObject& config,
+                                       const std::vector<Field>& overrides) {
+  std::vector<Field> plain;
+  for (const Field& field : overrides) {
+    if (field.key.find('.') == std::string::npos) plain.push_back(field);
+  }
+  if (auto wrong = assign_fields_of(config, plain, kOverrides)) return wrong;
+  for (const Field& field : overrides) {
+    if (field.key.find('.') == std::string::npos) continue;
+    if (auto wrong = override_record(config, field)) return wrong;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
                          const std::vector<Field>& overrides) {
-  constexpr int kDrawsMax = 64;
-  constexpr std::string_view kFile = "--config";
+  // An override of what one configuration in many has, such as one kind of connector, wants draws.
+  constexpr int kDrawsMax = 1024;
   InputError error;
   for (int draw = 0; draw < kDrawsMax; ++draw) {
     Config config = checks.draw_config(choices);
-    if (auto wrong = assign_fields_of(config.declared(), overrides, kFile)) {
+    if (auto wrong = override_all(config.declared(), overrides)) {
       error = std::move(*wrong);
       continue;
     }
-    Parsed<Setup> setup = checks.target->prepare(std::move(config), kFile, {});
+    Parsed<Setup> setup = checks.target->prepare(std::move(config), kOverrides, {});
     if (setup) return setup;
     error = setup.error();
   }
@@ -56,6 +109,7 @@ std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Ch
 std::vector<GoalCount> goal_counts_of(const Checks& checks, const GoalCounts& counts) {
   std::vector<GoalCount> all;
   for (std::size_t index = 0; index < checks.goals.size(); ++index) {
+    if (!counts.could_reach(index)) continue;
     all.push_back({checks.goals[index], counts.count_of(index)});
   }
   return all;

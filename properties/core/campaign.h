@@ -25,7 +25,8 @@ struct CampaignOptions {
   std::uint64_t commands_max = UINT64_MAX;  ///< over all episodes
   std::uint64_t episodes_max = UINT64_MAX;
   std::uint32_t episode_commands = 200;
-  std::vector<Field> config_overrides;  ///< what every drawn configuration has to have
+  /// What every drawn configuration has to have; `word.member` is a member of its (word ...) records.
+  std::vector<Field> config_overrides;
   LockstepOptions lockstep;
 };
 
@@ -76,7 +77,7 @@ Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
 std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Choices& choices,
                                       std::size_t num_commands, Scenario& scenario);
 
-/// Each goal of the checks with its count.
+/// Each goal of the checks that some run could reach, with its count.
 std::vector<GoalCount> goal_counts_of(const Checks& checks, const GoalCounts& counts);
 
 /// Runs episodes until a divergence, a bound, or keep_going(progress) == false (asked after every

@@ -9,15 +9,17 @@
 namespace kvfence {
 
 ConfirmedImplementation::ConfirmedImplementation(std::unique_ptr<Implementation> shown,
-                                                 std::unique_ptr<Implementation> witness)
-    : shown_(std::move(shown)), witness_(std::move(witness)) {
+                                                 std::unique_ptr<Implementation> witness,
+                                                 bool (*is_needed)(const Setup&))
+    : shown_(std::move(shown)), witness_(std::move(witness)), is_needed_(is_needed) {
   KVFENCE_CHECK(shown_->window() == 1 && witness_->window() == 1, "both answer at once");
 }
 
 std::optional<ImplementationFailure> ConfirmedImplementation::reset(const Setup& setup) {
   num_answers_ = 0;
   if (auto failure = shown_->reset(setup)) return failure;
-  return of_witness(witness_->reset(setup));
+  has_witness_ = is_needed_(setup);
+  return has_witness_ ? of_witness(witness_->reset(setup)) : std::nullopt;
 }
 
 std::optional<ImplementationFailure> ConfirmedImplementation::apply(const Command& command,
@@ -25,6 +27,7 @@ std::optional<ImplementationFailure> ConfirmedImplementation::apply(const Comman
                                                                     Observe observe,
                                                                     Observation& observation) {
   if (auto failure = shown_->apply(command, world, observe, observation)) return failure;
+  if (!has_witness_) return std::nullopt;
   if (auto failure = of_witness(witness_->apply(command, world, observe, witnessed_))) {
     return failure;
   }

@@ -13,13 +13,14 @@
 namespace kvfence {
 
 /// Its name and its answers are those of `shown`. Where `witness` answers otherwise, the
-/// implementation has failed, and its message has the member and both values.
+/// implementation has failed, and its message has the member and both values. The witness runs with
+/// those setups of which is_needed says so.
 ///
 /// Requires: two implementations that answer at once.
 class ConfirmedImplementation final : public Implementation {
  public:
   ConfirmedImplementation(std::unique_ptr<Implementation> shown,
-                          std::unique_ptr<Implementation> witness);
+                          std::unique_ptr<Implementation> witness, bool (*is_needed)(const Setup&));
 
   std::string name() const override { return shown_->name(); }
   std::optional<ImplementationFailure> reset(const Setup& setup) override;
@@ -31,6 +32,8 @@ class ConfirmedImplementation final : public Implementation {
 
   std::unique_ptr<Implementation> shown_;
   std::unique_ptr<Implementation> witness_;
+  bool (*is_needed_)(const Setup&);
+  bool has_witness_ = false;  ///< of this run
   Observation witnessed_;
   std::size_t num_answers_ = 0;
 };

@@ -1,6 +1,6 @@
 // Goal: an implementation and its witness are one as long as they agree, and the first difference
-// between them is told. Method: engines of which one copies bytes and one symbols; then one of them
-// with a planted bug, and one that dies.
+// between them is told; one that is not needed is not asked. Method: engines of which one copies
+// bytes and one symbols; then one of them with a planted bug, and one that dies.
 
 #include "properties/core/confirmed_implementation.h"
 
@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/campaign_test_support.h"
-#include "properties/engine/checks.h"
+#include "properties/engine/on_device/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
@@ -20,11 +20,14 @@ namespace {
 
 constexpr std::uint64_t kCommands = 20'000;
 
+bool always(const Setup&) { return true; }
+bool never(const Setup&) { return false; }
+
 CampaignResult campaign(Implementation& actual) {
   const auto reference = engine_sides().make_reference();
   CampaignOptions options;
   options.commands_max = kCommands;
-  return run_campaign(engine_checks(), *reference, actual, options,
+  return run_campaign(on_device_checks(), *reference, actual, options,
                       [](const CampaignProgress&) { return true; });
 }
 
@@ -41,7 +44,8 @@ class Dying final : public Implementation {
 
 TEST(ConfirmedImplementation, ThreeEnginesAgree) {
   // The optimized one has a witness, and the reference is another.
-  ConfirmedImplementation actual(engine_sides().make_optimized(), engine_sides().make_reference());
+  ConfirmedImplementation actual(engine_sides().make_optimized(), engine_sides().make_reference(),
+                                 &always);
   EXPECT_EQ(actual.name(), "optimized");
 
   const auto result = campaign(actual);
@@ -52,7 +56,7 @@ TEST(ConfirmedImplementation, ThreeEnginesAgree) {
 
 TEST(ConfirmedImplementation, ADifferenceIsAFailureThatSaysWhereItIs) {
   ConfirmedImplementation actual(engine_sides().make_planted("store_ignores_compute"),
-                                 engine_sides().make_reference());
+                                 engine_sides().make_reference(), &always);
 
   const auto result = campaign(actual);
 
@@ -65,12 +69,23 @@ TEST(ConfirmedImplementation, ADifferenceIsAFailureThatSaysWhereItIs) {
 }
 
 TEST(ConfirmedImplementation, AWitnessThatDiesIsNamed) {
-  ConfirmedImplementation actual(engine_sides().make_optimized(), std::make_unique<Dying>());
+  ConfirmedImplementation actual(engine_sides().make_optimized(), std::make_unique<Dying>(),
+                                 &always);
 
   const auto result = campaign(actual);
 
   ASSERT_TRUE(result.failure);
   EXPECT_EQ(result.failure->divergence.message, "optimized: dying beside it: gone");
+}
+
+TEST(ConfirmedImplementation, AWitnessThatIsNotNeededIsNotAsked) {
+  ConfirmedImplementation actual(engine_sides().make_optimized(), std::make_unique<Dying>(),
+                                 &never);
+
+  const auto result = campaign(actual);
+
+  EXPECT_FALSE(result.failure) << result.failure->divergence.message;
+  EXPECT_EQ(result.progress.commands, kCommands);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "contract/scheduler/scheduler_target.h"
+#include "contract/engine/engine_target.h"
 
 namespace kvfence {
 
@@ -53,10 +53,10 @@ void expect_named_once_and_positive(const Reach& reach) {
 template <class Observation>
 Observation with_new(Observation observation, const std::string& name,
                      std::uint32_t num_computed_tokens, std::uint32_t num_tokens) {
-  scheduler::ScheduledNew& added = observation.new_reqs.emplace().emplace_back();
+  engine::ScheduledNew& added = observation.new_reqs.emplace().emplace_back();
   added.request = name;
   added.num_computed_tokens = num_computed_tokens;
-  scheduler::ScheduledRequest& scheduled = observation.scheduled.emplace().emplace_back();
+  engine::ScheduledRequest& scheduled = observation.scheduled.emplace().emplace_back();
   scheduled.request = name;
   scheduled.num_tokens = num_tokens;
   return observation;

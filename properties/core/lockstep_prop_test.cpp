@@ -1,5 +1,5 @@
-// The optimized side of every target answers every command as its reference does, and the rules
-// hold.
+// The optimized side of every target, and of every assembly of the target engine, answers every
+// command as its reference does, and the rules hold.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,11 +11,13 @@
 #include "contract/core/line.h"
 #include "contract/core/sanitized.h"
 #include "contract/core/scenario.h"
+#include "contract/engine/engine_config.h"
 #include "properties/core/campaign.h"
 #include "properties/core/campaign_test_support.h"
 #include "properties/core/choices.h"
 #include "properties/core/lockstep.h"
 #include "properties/core/prop_test_support.h"
+#include "properties/engine/checks.h"
 
 namespace kvfence {
 namespace {
@@ -24,10 +26,10 @@ constexpr std::size_t kCommandsMax = 200;
 
 /// Commands in which a campaign reaches every goal; a sanitized one need not. Some goals of the
 /// last two belong to one kind of layout, and most of their configurations have others.
-std::size_t campaign_commands(const TargetSides& sides) {
+std::size_t campaign_commands(const CheckedPart& part) {
   if (kIsSanitized) return 10'000;
-  if (&sides == &connector_sides()) return 150'000;
-  if (&sides == &engine_sides()) return 300'000;
+  if (part.checks == &checks_of(engine::Assembly::kOffloading)) return 150'000;
+  if (part.checks == &checks_of(engine::Assembly::kOffloadingOnDevice)) return 300'000;
   return 50'000;
 }
 
@@ -42,25 +44,25 @@ void expect_reached(const std::vector<GoalCount>& goals, bool with_state) {
   }
 }
 
-class LockstepProp : public ::testing::TestWithParam<const TargetSides*> {
+class LockstepProp : public ::testing::TestWithParam<const CheckedPart*> {
  protected:
   /// A campaign in which nothing may go wrong.
   CampaignResult run_seeded(std::uint32_t state_every) {
     CampaignOptions options;
     options.commands_max = campaign_commands(*GetParam());
     options.lockstep.state_every = state_every;
-    CampaignResult result = run_agreeing_campaign(*GetParam(), options);
+    CampaignResult result = run_agreeing_campaign(*GetParam()->sides, *GetParam()->checks, options);
     EXPECT_EQ(result.progress.commands, options.commands_max);
     return result;
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Every, LockstepProp, ::testing::ValuesIn(all_targets()), name_of_target);
+INSTANTIATE_TEST_SUITE_P(Every, LockstepProp, ::testing::ValuesIn(every_part()), name_of_part);
 
 TEST_P(LockstepProp, ReferenceAndOptimizedAgreeOnEveryEpisode) {
   const Checks& checks = *GetParam()->checks;
-  const auto reference = GetParam()->make_reference();
-  const auto optimized = GetParam()->make_optimized();
+  const auto reference = GetParam()->sides->make_reference();
+  const auto optimized = GetParam()->sides->make_optimized();
   Lockstep lockstep(checks, *reference, *optimized);
   std::size_t num_commands = 0;
   EXPECT_TRUE(holds("reference and optimized agree and the rules hold", [&] {

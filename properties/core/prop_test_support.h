@@ -3,6 +3,7 @@
 /// What the property suites share: implementations as parameters, and one implementation behind a
 /// random history.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <ostream>
@@ -22,49 +23,68 @@
 
 namespace kvfence {
 
-/// One implementation of a target, as the parameter of a suite.
+/// The name of a part (scenarios/targets/targets.h) in letters that gtest takes.
+inline std::string test_name(std::string_view part) {
+  std::string name(part);
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+/// One implementation of a target, or of one of its parts, as the parameter of a suite.
 struct Side {
   const TargetSides* sides;
+  const Checks* checked;  ///< the target's, or those of the part
   std::unique_ptr<Implementation> (*make)();
-  std::string name;  ///< of target and implementation, in letters that gtest takes
+  std::string name;  ///< of part and implementation, in letters that gtest takes
 
-  const Checks& checks() const { return *sides->checks; }
+  const Checks& checks() const { return *checked; }
   const Target& target() const { return sides->target(); }
 
   friend std::ostream& operator<<(std::ostream& out, const Side& side) { return out << side.name; }
 };
 
 inline Side reference_side(const TargetSides& sides) {
-  return {&sides, sides.make_reference, std::string(sides.target().name) + "_reference"};
+  return {&sides, sides.checks, sides.make_reference,
+          std::string(sides.target().name) + "_reference"};
+}
+inline Side reference_side(const CheckedPart& part) {
+  return {part.sides, part.checks, part.sides->make_reference, test_name(part.name) + "_reference"};
 }
 inline Side optimized_side(const TargetSides& sides) {
-  return {&sides, sides.make_optimized, std::string(sides.target().name) + "_optimized"};
+  return {&sides, sides.checks, sides.make_optimized,
+          std::string(sides.target().name) + "_optimized"};
+}
+inline Side optimized_side(const CheckedPart& part) {
+  return {part.sides, part.checks, part.sides->make_optimized, test_name(part.name) + "_optimized"};
 }
 inline std::vector<Side> both_sides(const TargetSides& sides) {
   return {reference_side(sides), optimized_side(sides)};
 }
 
-inline std::vector<Side> optimized_side_of_every_target() {
+inline std::vector<Side> both_sides_of_every_part() {
   std::vector<Side> all;
-  for (const TargetSides* sides : all_targets()) all.push_back(optimized_side(*sides));
-  return all;
-}
-inline std::vector<Side> both_sides_of_every_target() {
-  std::vector<Side> all;
-  for (const TargetSides* sides : all_targets()) {
-    all.push_back(reference_side(*sides));
-    all.push_back(optimized_side(*sides));
+  for (const CheckedPart& part : all_parts()) {
+    all.push_back(reference_side(part));
+    all.push_back(optimized_side(part));
   }
   return all;
 }
 
-/// A suite is instantiated over sides, or over all_targets(), with the test that is run for each of
-/// them named by it.
+/// A suite is instantiated over sides, over all_targets(), or over every_part(), with the
+/// test that is run for each of them named by it.
 inline std::string name_of_side(const ::testing::TestParamInfo<Side>& info) {
   return info.param.name;
 }
 inline std::string name_of_target(const ::testing::TestParamInfo<const TargetSides*>& info) {
   return std::string(info.param->target().name);
+}
+inline std::string name_of_part(const ::testing::TestParamInfo<const CheckedPart*>& info) {
+  return test_name(info.param->name);
+}
+inline std::vector<const CheckedPart*> every_part() {
+  std::vector<const CheckedPart*> all;
+  for (const CheckedPart& part : all_parts()) all.push_back(&part);
+  return all;
 }
 
 /// A command that is never refused and leaves a fresh instance as it is: it takes the events, or

@@ -1,20 +1,33 @@
 #pragma once
 
-/// Puts a scheduler with an offloading connector, the workers' halves and devices of all ranks
-/// behind the interface that a lockstep drives, with the model runner between them.
+/// Puts schedulers, their connectors, and the workers of all ranks with what copies and computes
+/// there behind the interface that a lockstep drives.
 ///
-/// Besides the codes of contract/engine/engine_target.h, and the scheduler's own:
-///   kAlreadyDeclared  add_request: the name was used before
-///   kNotInConfig      add_request: several groups, without skip_reading_prefix_cache
+/// `update` over scripted copies runs the oldest step on each rank, in the order of the ranks:
+/// handle_preemptions, start_load_kv, what the model computes (layer by layer where files are
+/// read and written), wait_for_save if the step has tokens, get_finished; then the scheduler gets
+/// what was sampled and the ranks' report.
+///
+/// Besides the scheduler's own codes and those that the commands name, and looked for before them:
+///   kAlreadyDeclared  add_request, hand_over: the name was used before
 ///   kUnknownRequest   a name that was never added
-///   kBadRange         finish_requests, finish_all_requests: the status is not a finished one
+///   kBadRange         finish_requests, finish_all_requests: the status is not a finished one; of a
+///                     pair, not finished_aborted or finished_error: ends of their own come of what
+///                     requests sample
+///   kNotInConfig      a command of what is not there: an engine, a rank, a connector, a device
+///   kNoStepInFlight   update: nothing was planned
+///   kWrongTokenCount  update: samples names a request twice, or one that is not in the step, or
+///                     gives it another number of tokens than it can sample
+/// A request of the other engine of a pair is as one that is gone.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <iterator>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,358 +36,726 @@
 #include <variant>
 #include <vector>
 
-#include "contract/connectors/kv_connector_worker.h"
-#include "contract/connectors/kv_output_aggregator.h"
-#include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/connectors/disaggregated/nixl_worker_half.h"
+#include "contract/connectors/multi/multi_kv_connector.h"
+#include "contract/connectors/synchronous/files_worker_half.h"
 #include "contract/core/check.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
+#include "contract/scheduler/scheduler.h"
+#include "contract/scripted/scripted_connector.h"
 #include "properties/core/driver.h"
-#include "properties/scheduler/observer.h"
+#include "properties/engine/engine_parts.h"
+#include "properties/engine/files/facet.h"
+#include "properties/engine/model_runner.h"
+#include "properties/engine/nixl/facet.h"
+#include "properties/engine/observer.h"
+#include "properties/engine/offloading/facet.h"
+#include "properties/engine/planned_step.h"
+#include "properties/engine/rank.h"
+#include "properties/engine/simple/facet.h"
 
 namespace kvfence {
 
-/// `Side` makes the parts, which is the place where a planted variant gets its bug:
-///   Side::Scheduler, Side::Aggregator, Side::Device
-///   make_scheduler(const SchedulerConfig&, KVConnectorHandle)
-///   make_connector(const ConnectorSetup&) -> std::unique_ptr<OffloadingConnectorScheduler>
-///   make_worker(const ConnectorSetup&, rank) -> std::unique_ptr<KVConnectorWorker>
-///   make_aggregator(num_workers)
-///   make_device(const engine::DeviceOptions&) -> std::unique_ptr<Device>
-template <class Side>
-requires Scheduler<typename Side::Scheduler> && KVOutputAggregator<typename Side::Aggregator> &&
-    engine::EngineDevice<typename Side::Device>
+template <Scheduler SchedulerType>
 class EngineDriver final : public DriverOf<EngineTarget> {
  public:
-  EngineDriver(std::string name, Side side) : name_(std::move(name)), side_(std::move(side)) {}
+  using MakeScheduler = std::function<SchedulerType(const SchedulerConfig&, KVConnectorHandle)>;
+
+  EngineDriver(std::string name, MakeScheduler make_scheduler, EngineParts parts)
+      : name_(std::move(name)),
+        make_scheduler_(std::move(make_scheduler)),
+        parts_(std::move(parts)) {}
 
   std::string name() const override { return name_; }
 
-  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
-    // Their forwards run with the old configuration, at their end at the latest.
-    ranks_.clear();
+  std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) override {
+    // Forwards of devices run with the old configuration, at their end at the latest; tiers go
+    // before their slots do; copies of a connector see the storage that they were made with.
+    forget_engines();
     setup_ = setup;
-    auto connector = side_.make_connector(setup_.connector);
-    if (!connector) return ImplementationFailure{"the scheduler's half is no offloading connector"};
-    scheduler_.emplace(
-        side_.make_scheduler(setup_.connector.scheduler, KVConnectorHandle(std::move(connector))));
-    aggregator_.emplace(side_.make_aggregator(setup_.connector.spec.num_workers));
-    for (std::uint32_t rank = 0; rank < setup_.connector.spec.num_workers; ++rank) {
-      auto worker = side_.make_worker(setup_.connector, rank);
-      if (!worker) return ImplementationFailure{"there is no worker's half"};
-      auto device = side_.make_device(setup_.device);
-      Device& shared = *device;
-      ranks_.push_back({std::move(worker), std::move(device), Copies(rank, shared)});
+    if (setup_.offloading) {
+      offloading_.start(config, *setup_.offloading, numbers_of(Kind::kOffloading),
+                        parts_.make_tier_files);
     }
-    observer_.reset();
-    in_flight_.clear();
-    sequences_.clear();
-    return std::nullopt;
+    if (setup_.simple) simple_.start(numbers_of(Kind::kSimple));
+    if (setup_.files && !files_.start(*setup_.files, parts_.make_storage(*setup_.files))) {
+      return ImplementationFailure{"there is no storage"};
+    }
+    if (setup_.nixl) nixl_.start(config);
+    runner_.reset(setup_);
+    observation_ = Observation();
+    return start_engines();
   }
 
   void submit_typed(const Command& command, const World& world, Observe observe) override {
     forget_answer();
-    observation_.error =
-        std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
-    observer_.observe(*scheduler_, observe, observation_);
-    observe_numbers();
-    if (observe == Observe::kState && !setup_.tokens_only) {
-      observe_pages();
-    } else {
-      observation_.gpu_kv.reset();
-      observation_.cpu_kv.reset();
-    }
+    world_ = &world;
+    observation_.error = std::visit([&](const auto& typed) { return dispatch(typed); }, command);
+    if (has_failed_file()) restart_engines();
+    observe_all(observe);
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
  private:
-  using Observer = SchedulerObserver<typename Side::Scheduler>;
-  using Device = typename Side::Device;
+  using Observer = SchedulerObserver<SchedulerType>;
+  using Kind = engine::ConnectorKind;
 
-  /// A device's copies as the worker's half of its rank wants them.
-  class Copies final : public TransferEngine {
-   public:
-    Copies(std::uint32_t rank, Device& device) : rank_(rank), device_(&device) {}
-
-    void transfer_async(const TransferJob& job) override {
-      const TransferSpec& spec = job.spec;
-      engine::Transfer& transfer = submitted_.emplace_back();
-      transfer.rank = rank_;
-      transfer.job = static_cast<std::uint32_t>(job.job);
-      transfer.request = job.request;
-      transfer.store = spec.is_store;
-      transfer.gpu_blocks = spec.gpu_blocks;
-      transfer.group_sizes = spec.group_sizes;
-      transfer.block_indices = spec.block_indices;
-      // With hold a store says nothing of it.
-      transfer.block_indices.resize(transfer.group_sizes.size());
-      transfer.slots = spec.slots;
-      device_->transfer_async(
-          {.job_id = transfer.job,
-           .direction = spec.is_store ? worker::Direction::kStore : worker::Direction::kLoad,
-           .gpu_blocks = {spec.gpu_blocks.begin(), spec.gpu_blocks.end()},
-           .cpu_blocks = {spec.slots.begin(), spec.slots.end()},
-           .group_sizes = transfer.group_sizes,
-           .block_indices = transfer.block_indices});
-    }
-
-    void get_finished(std::vector<TransferResult>& out) override {
-      out.clear();
-      std::vector<worker::Ended> ended;
-      device_->get_finished(ended);
-      for (const worker::Ended& each : ended) {
-        out.push_back({.job = each.job_id, .success = each.succeeded});
-        ended_.push_back(
-            {rank_, each.job_id, each.direction == worker::Direction::kStore, each.succeeded});
-      }
-    }
-
-    void wait(std::span<const JobId> jobs) override {
-      const std::vector<std::uint32_t> numbers(jobs.begin(), jobs.end());
-      device_->wait(numbers);
-    }
-
-    void take_submitted(std::vector<engine::Transfer>& all) { move_to(all, submitted_); }
-    void take_ended(std::vector<engine::EndedTransfer>& all) { move_to(all, ended_); }
-
-   private:
-    template <class T>
-    static void move_to(std::vector<T>& all, std::vector<T>& own) {
-      std::move(own.begin(), own.end(), std::back_inserter(all));
-      own.clear();
-    }
-
-    std::uint32_t rank_;
-    Device* device_;
-    std::vector<engine::Transfer> submitted_;
-    std::vector<engine::EndedTransfer> ended_;
+  struct Engine {
+    EngineRole role = EngineRole::kProducer;
+    std::optional<SchedulerType> scheduler;
+    Observer observer;
+    std::array<KVConnector*, engine::kNumConnectorKinds> connectors = {};  ///< by kind
+    std::vector<EngineRank> ranks;
+    AggregateReports aggregate;
+    std::list<PlannedStep> in_flight;  ///< oldest first
+    std::list<PlannedStep> spare;      ///< that are over
   };
 
-  struct Rank {
-    std::unique_ptr<KVConnectorWorker> worker;
-    std::unique_ptr<Device> device;
-    Copies copies;
-  };
+  // ---- Engines, which can end ----
 
-  /// What the model runner knows of a request. Forwards that have not run share the tokens, of
-  /// which each rank has its own: it samples by its own KV. Blocks that they have are not changed.
-  struct Sequence {
-    std::optional<std::string> cache_salt;
-    std::shared_ptr<std::vector<std::vector<TokenId>>> tokens;  ///< by rank
-    std::shared_ptr<const BlocksByGroup> blocks;
-  };
-
-  /// A request's part of a forward.
-  struct Part {
-    Sequence sequence;
-    std::uint32_t first = 0;  ///< the position of the first token to compute
-    std::uint32_t end = 0;    ///< behind the last one
-    bool samples = false;
-  };
-
-  /// What a rank's forward leaves to its step.
-  struct Sampled {
-    std::vector<std::optional<TokenId>> tokens;  ///< by part
-    bool is_there = false;
-  };
-
-  struct PlannedStep {
-    SchedulerOutput output;
-    std::vector<std::string> finished;
-    std::vector<scheduler::ScheduledRequest> scheduled;
-    std::vector<scheduler::ScheduledNew> new_reqs;
-    std::vector<scheduler::ScheduledCached> cached_reqs;
-    bool is_executed = false;
-    bool is_polled = false;
-    std::vector<std::shared_ptr<Sampled>> sampled;  ///< by rank; empty: a step without tokens
-    AggregatedOutput report;
-  };
-
-  OffloadingConnectorScheduler& connector() {
-    return static_cast<OffloadingConnectorScheduler&>(*scheduler_->connector());
+  void forget_engines() {
+    for (Engine& engine : engines_) engine.ranks.clear();
+    engines_.clear();
   }
 
-  static const OffloadingConnectorMetadata& metadata_of(const PlannedStep& step) {
+  std::optional<ImplementationFailure> start_engines() {
+    for (std::size_t number = 0; number < setup_.schedulers.size(); ++number) {
+      Engine& engine = engines_.emplace_back();
+      engine.role = static_cast<EngineRole>(number);
+      KVConnectorHandle connector(make_connector(engine.role));
+      if (setup_.has_connector() && !connector) {
+        return ImplementationFailure{"the scheduler's half is no connector of that kind"};
+      }
+      engine.scheduler.emplace(make_scheduler_(setup_.schedulers[number], std::move(connector)));
+      find_connectors(engine);
+      if (!setup_.has_workers()) continue;
+      engine.aggregate = parts_.make_aggregate(setup_, setup_.num_ranks[number]);
+      for (std::uint32_t rank = 0; rank < setup_.num_ranks[number]; ++rank) {
+        if (!add_rank(engine, rank)) return ImplementationFailure{"there is no worker's half"};
+      }
+    }
+    if (setup_.offloading) offloading_.watch(engines_.front().ranks);
+    if (setup_.files) files_.count_engine_start();
+    return std::nullopt;
+  }
+
+  void restart_engines() {
+    forget_engines();
+    KVFENCE_CHECK(!start_engines(), "an engine that started once starts again");
+  }
+
+  // ---- Connectors: one, or the children of a MultiConnector ----
+
+  /// The kinds that the engine has; one, unless there is a MultiConnector.
+  std::vector<Kind> kinds() const {
+    if (!setup_.children.empty()) return setup_.children;
+    if (setup_.offloading) return {Kind::kOffloading};
+    if (setup_.simple) return {Kind::kSimple};
+    if (setup_.files) return {Kind::kFiles};
+    return {Kind::kNixl};
+  }
+
+  TransferNumbers numbers_of(Kind kind) const {
+    const std::vector<Kind> all = kinds();
+    const auto place = std::find(all.begin(), all.end(), kind) - all.begin();
+    return {static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(all.size())};
+  }
+
+  std::unique_ptr<KVConnector> make_connector(EngineRole role) {
+    if (setup_.is_scripted) return std::make_unique<ScriptedConnector>();
+    if (!setup_.has_connector()) return nullptr;
+    if (setup_.children.empty()) return make_connector(kinds().front(), role);
+    std::vector<KVConnectorChild> children;
+    for (const Kind kind : setup_.children) {
+      auto child = make_connector(kind, role);
+      if (!child) return nullptr;
+      children.emplace_back(std::move(child));
+    }
+    return parts_.make_multi(setup_.scheduler().kv_cache.pool.rules, std::move(children));
+  }
+
+  std::unique_ptr<KVConnector> make_connector(Kind kind, EngineRole role) {
+    switch (kind) {
+      case Kind::kOffloading:
+        return parts_.make_offloading(*setup_.offloading);
+      case Kind::kSimple:
+        return parts_.make_simple(*setup_.simple);
+      case Kind::kFiles:
+        return parts_.make_files_connector(*setup_.files, files_.storage());
+      case Kind::kNixl:
+        break;
+    }
+    if (role == EngineRole::kProducer) return parts_.make_producer(*setup_.nixl);
+    return parts_.make_consumer(*setup_.nixl);
+  }
+
+  void find_connectors(Engine& engine) {
+    if (!setup_.has_workers()) return;
+    KVConnector* const connector = engine.scheduler->connector();
+    const std::vector<Kind> all = kinds();
+    for (std::size_t place = 0; place < all.size(); ++place) {
+      engine.connectors[static_cast<std::size_t>(all[place])] =
+          setup_.children.empty() ? connector : connector->child(place);
+    }
+  }
+
+  /// False: there is no half.
+  bool add_rank(Engine& engine, std::uint32_t number) {
+    EngineRank& rank = engine.ranks.emplace_back();
+    if (setup_.files) {
+      const SynchronousConnectorSpec& spec = *setup_.files;
+      rank.kv_cache =
+          std::make_unique<ScriptedKVCache>(number * spec.num_layers, spec.num_layers,
+                                            spec.kv_cache.pool.num_gpu_blocks, spec.block_size());
+    }
+    if (setup_.children.empty()) {
+      rank.worker = make_worker(kinds().front(), engine.role, number, rank);
+    } else {
+      std::vector<NamedWorker> children;
+      for (const Kind kind : setup_.children) {
+        children.push_back({name_of(kind), make_worker(kind, engine.role, number, rank)});
+        if (!children.back().worker) return false;
+      }
+      rank.worker = parts_.make_multi_worker(std::move(children));
+    }
+    if (setup_.device) {
+      rank.device = parts_.make_device(setup_);
+      rank.device_copies.emplace(number, *rank.device);
+    }
+    return rank.worker != nullptr;
+  }
+
+  static std::string name_of(Kind kind) {
+    constexpr std::array<const char*, engine::kNumConnectorKinds> kNames = {"offloading", "simple",
+                                                                            "files", "nixl"};
+    return kNames[static_cast<std::size_t>(kind)];
+  }
+
+  /// rank: has its KV cache.
+  std::unique_ptr<KVConnectorWorker> make_worker(Kind kind, EngineRole role, std::uint32_t number,
+                                                 const EngineRank& rank) {
+    switch (kind) {
+      case Kind::kOffloading:
+        return parts_.make_offloading_worker(*setup_.offloading, number);
+      case Kind::kSimple:
+        return parts_.make_simple_worker(*setup_.simple);
+      case Kind::kFiles: {
+        std::shared_ptr<SynchronousConnectorWorker> worker =
+            parts_.make_files_worker(*setup_.files, number, files_.storage());
+        if (!worker) return nullptr;
+        return std::make_unique<FilesWorkerHalf>(std::move(worker), *rank.kv_cache,
+                                                 files_.report());
+      }
+      case Kind::kNixl:
+        break;
+    }
+    auto worker = parts_.make_nixl_worker(*setup_.nixl, role, number);
+    if (!worker) return nullptr;
+    return std::make_unique<NixlWorkerHalf>(std::move(worker), nixl_.transport());
+  }
+
+  Engine& engine_of(EngineRole role) { return engines_[static_cast<std::size_t>(role)]; }
+  Engine& first() { return engines_.front(); }
+  bool has_engine(EngineRole role) const {
+    return static_cast<std::size_t>(role) < engines_.size();
+  }
+
+  ScriptedConnector* scripted() {
+    return setup_.is_scripted ? static_cast<ScriptedConnector*>(first().scheduler->connector())
+                              : nullptr;
+  }
+  OffloadingConnectorScheduler& offloading_of(Engine& engine) {
+    return connector_of<OffloadingConnectorScheduler>(engine, Kind::kOffloading);
+  }
+  template <class Connector>
+  Connector& connector_of(Engine& engine, Kind kind) {
+    return static_cast<Connector&>(*engine.connectors[static_cast<std::size_t>(kind)]);
+  }
+  static const KVConnectorMetadata& metadata_of(const PlannedStep& step) {
     KVFENCE_CHECK(step.output.kv_connector_metadata, "such a connector always has metadata");
-    return static_cast<const OffloadingConnectorMetadata&>(*step.output.kv_connector_metadata);
+    return *step.output.kv_connector_metadata;
+  }
+  template <class Metadata>
+  const Metadata& metadata_of(const PlannedStep& step, Kind kind) const {
+    const KVConnectorMetadata* metadata = &metadata_of(step);
+    if (!setup_.children.empty()) metadata = metadata->child(numbers_of(kind).child);
+    return static_cast<const Metadata&>(*metadata);
   }
 
   // ---- Commands ----
 
-  ErrorCode run(const engine::AddRequest& command, const World& world) {
-    const scheduler::World::Entry* entry = world.find(command.id);
-    if (!entry || !entry->is_new) return ErrorCode::kAlreadyDeclared;
-    if (setup_.windows.size() > 1 && !command.skip_reading_prefix_cache) {
+  template <class C>
+  ErrorCode dispatch(const C& command) {
+    if constexpr (requires { command.engine; }) {
+      if (!std::is_same_v<C, engine::AddRequest> && !has_engine(command.engine)) {
+        return ErrorCode::kNotInConfig;
+      }
+    }
+    if constexpr (requires(engine::offloading::Facet & facet,
+                           const engine::offloading::Facet::Around& around) {
+                    facet.run(command, around);
+                  }) {
+      if (!setup_.offloading) return ErrorCode::kNotInConfig;
+      return offloading_.run(command, {offloading_of(first()), first().ranks, *world_});
+    } else if constexpr (requires(engine::files::Facet & facet) { facet.run(command); }) {
+      return setup_.files ? files_.run(command) : ErrorCode::kNotInConfig;
+    } else if constexpr (requires(engine::nixl::Facet & facet) { facet.run(command); }) {
+      return setup_.nixl ? nixl_.run(command) : ErrorCode::kNotInConfig;
+    } else {
+      return run(command);
+    }
+  }
+
+  ErrorCode run(const engine::simple::AdvanceCopy& command) {
+    return setup_.simple ? simple_.run(command, first().ranks) : ErrorCode::kNotInConfig;
+  }
+
+  ErrorCode run(const engine::nixl::AdvanceClock& command) {
+    if (!setup_.nixl) return ErrorCode::kNotInConfig;
+    return nixl_.run(
+        command, connector_of<DisaggregatedProducer>(engine_of(EngineRole::kProducer), Kind::kNixl),
+        connector_of<DisaggregatedConsumer>(engine_of(EngineRole::kConsumer), Kind::kNixl));
+  }
+
+  bool is_new(const std::string& name) const {
+    const World::Entry* entry = world_->find(name);
+    return entry && entry->is_new;
+  }
+
+  ErrorCode add(Engine& engine, const NewRequest& request) {
+    RequestIndex index = 0;
+    const ErrorCode error = engine.scheduler->add_request(request, index);
+    if (error == ErrorCode::kNone) engine.observer.add(index, request.id);
+    return error;
+  }
+
+  ErrorCode run(const engine::AddRequest& command) {
+    if (!is_new(command.id)) return ErrorCode::kAlreadyDeclared;
+    const bool is_consumer = command.engine == EngineRole::kConsumer;
+    if (!has_engine(command.engine)) return ErrorCode::kNotInConfig;
+    if (command.do_remote_decode && (!setup_.nixl || is_consumer)) return ErrorCode::kNotInConfig;
+    // Files are named after tokens alone: a request with a salt would get the KV of another.
+    if (setup_.files && (command.cache_salt || command.lora_name)) return ErrorCode::kNotInConfig;
+    if (setup_.has_workers() && setup_.scheduler().kv_cache.groups.size() > 1 &&
+        !command.skip_reading_prefix_cache) {
       return ErrorCode::kNotInConfig;
     }
     NewRequest request;
     request.id = command.id;
     request.spec = {command.tokens, std::nullopt, command.cache_salt, {}};
+    if (command.lora_name) request.spec.lora = LoraRequest{*command.lora_name, command.lora_id};
     request.max_tokens = command.max_tokens;
+    request.min_tokens = command.min_tokens;
+    request.eos_token_id = command.eos_token;
+    request.stop_token_ids = command.stop_tokens;
     request.priority = command.priority;
     request.arrival_time = command.arrival_time;
     request.skip_reading_prefix_cache = command.skip_reading_prefix_cache;
+    request.needs_grammar = command.grammar;
     request.kv_transfer_params.max_offload_tokens = command.max_offload_tokens;
-    RequestIndex index = 0;
-    const ErrorCode error = scheduler_->add_request(request, index);
-    if (error != ErrorCode::kNone) return error;
-    observer_.add(index, command.id);
-    sequences_[command.id] = {
-        command.cache_salt,
-        std::make_shared<std::vector<std::vector<TokenId>>>(ranks_.size(), command.tokens),
-        std::make_shared<const BlocksByGroup>(setup_.windows.size())};
-    return ErrorCode::kNone;
+    request.kv_transfer_params.do_remote_decode = command.do_remote_decode;
+    if (scripted()) scripted()->set_script(command.id, engine::make_script(command));
+    const ErrorCode error = add(engine_of(command.engine), request);
+    if (error == ErrorCode::kNone && setup_.device) runner_.add(command, first().ranks.size());
+    return error;
   }
 
-  ErrorCode run(const engine::Schedule&, const World&) {
-    PlannedStep& step = new_step();
-    const ErrorCode error = scheduler_->schedule(step.output);
+  ErrorCode run(const engine::HandOver& command) {
+    if (!setup_.nixl) return ErrorCode::kNotInConfig;
+    if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
+    if (!is_new(command.id)) return ErrorCode::kAlreadyDeclared;
+    const KVTransferParams* const told = nixl_.finished_prefill(command.request);
+    if (!told) return ErrorCode::kNotFinished;
+    NewRequest request;
+    request.id = command.id;
+    request.spec = world_->requests().find(command.request)->spec();
+    request.max_tokens = command.max_tokens;
+    request.priority = command.priority;
+    request.arrival_time = command.arrival_time;
+    request.kv_transfer_params = *told;
+    return add(engine_of(EngineRole::kConsumer), request);
+  }
+
+  /// Behind those in flight, with the storage of one that is over.
+  static PlannedStep& new_step(Engine& engine) {
+    if (engine.spare.empty()) return engine.in_flight.emplace_back();
+    engine.in_flight.splice(engine.in_flight.end(), engine.spare, engine.spare.begin());
+    engine.in_flight.back().clear();
+    return engine.in_flight.back();
+  }
+
+  ErrorCode run(const engine::Schedule& command) {
+    Engine& engine = engine_of(command.engine);
+    PlannedStep& step = new_step(engine);
+    const ErrorCode error = engine.scheduler->schedule(step.output);
     if (error != ErrorCode::kNone) {
-      spare_.splice(spare_.end(), in_flight_, std::prev(in_flight_.end()));
+      engine.spare.splice(engine.spare.end(), engine.in_flight, std::prev(engine.in_flight.end()));
       return error;
     }
-    observer_.names_of(step.output.finished, step.finished);
-    observer_.observe_output(*scheduler_, step.output, observation_);
-    step.scheduled = *observation_.scheduled;
-    step.new_reqs = *observation_.new_reqs;
-    step.cached_reqs = *observation_.cached_reqs;
-    observation_.requests_to_flush.emplace() = metadata_of(step).requests_to_flush;
-    observation_.jobs_to_flush.emplace() = metadata_of(step).jobs_to_flush;
+    engine::SchedulerObservation& shown = observation_.of(command.engine);
+    engine.observer.observe_output(*engine.scheduler, step.output, shown);
+    if (!setup_.has_workers()) return ErrorCode::kNone;
+    engine.observer.names_of(step.output.finished, step.finished);
+    observe_plan(engine, step);
+    if (setup_.files) plan_computed(engine, step);
+    if (setup_.device) {
+      step.scheduled = *shown.scheduled;
+      step.new_reqs = *shown.new_reqs;
+      step.cached_reqs = *shown.cached_reqs;
+    }
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const engine::Execute&, const World&) {
-    const auto step = std::find_if(in_flight_.begin(), in_flight_.end(),
-                                   [](const PlannedStep& each) { return !each.is_executed; });
-    if (step == in_flight_.end()) return ErrorCode::kNoStepInFlight;
-    if (step != in_flight_.begin() && !std::prev(step)->is_polled) {
-      return ErrorCode::kNoStepInFlight;
+  void observe_plan(Engine& engine, const PlannedStep& step) {
+    if (setup_.offloading) {
+      offloading_.observe_plan(metadata_of<OffloadingConnectorMetadata>(step, Kind::kOffloading),
+                               offloading_of(engine), observation_);
     }
-    const OffloadingConnectorMetadata& metadata = metadata_of(*step);
-    for (Rank& rank : ranks_) {
+    if (setup_.simple) {
+      engine::simple::Facet::observe_plan(
+          metadata_of<SimpleCPUOffloadMetadata>(step, Kind::kSimple), observation_);
+    }
+    if (setup_.files) {
+      engine::files::Facet::observe_plan(
+          metadata_of<SynchronousConnectorMetadata>(step, Kind::kFiles), name_of(engine),
+          observation_);
+    }
+    if (setup_.nixl && engine.role == EngineRole::kProducer) {
+      engine::nixl::Facet::observe_plan(metadata_of<ProducerMetadata>(step, Kind::kNixl),
+                                        observation_);
+    } else if (setup_.nixl) {
+      engine::nixl::Facet::observe_plan(metadata_of<ConsumerMetadata>(step, Kind::kNixl),
+                                        observation_);
+    }
+  }
+
+  /// The tokens of the step as they are known when it is planned.
+  static void plan_computed(const Engine& engine, PlannedStep& step) {
+    for (const SchedulerOutput::Scheduled& scheduled : step.output.scheduled) {
+      engine::files::Computed& planned = step.computed.emplace_back();
+      planned.first_token = num_computed_tokens(step.output, scheduled.request);
+      const RequestView view = engine.scheduler->view(scheduled.request);
+      const std::span<const TokenId> tokens = view.request.all_token_ids();
+      KVFENCE_CHECK(planned.first_token + scheduled.num_tokens <= tokens.size(),
+                    "a step with tokens that are not there");
+      const auto own = tokens.subspan(planned.first_token, scheduled.num_tokens);
+      planned.tokens.assign(own.begin(), own.end());
+      engine.scheduler->kv_cache_manager().get_block_ids(scheduled.request, planned.table);
+    }
+  }
+
+  /// Of a request of the step, before it.
+  static std::uint32_t num_computed_tokens(const SchedulerOutput& output, RequestIndex request) {
+    for (const SchedulerOutput::New& data : output.scheduled_new_reqs) {
+      if (data.request == request) return data.num_computed_tokens;
+    }
+    for (const SchedulerOutput::Cached& data : output.scheduled_cached_reqs) {
+      if (data.request == request) return data.num_computed_tokens;
+    }
+    KVFENCE_CHECK(false, "a scheduled request that is neither new nor cached");
+    return 0;
+  }
+
+  ErrorCode run(const engine::Update& command) {
+    if (setup_.device) return update_on_device(command);
+    if (!all_known(command)) return ErrorCode::kUnknownRequest;
+    Engine& engine = engine_of(command.engine);
+    if (setup_.has_workers() && has_report(command)) return ErrorCode::kNotInConfig;
+    if (engine.in_flight.empty()) return ErrorCode::kNoStepInFlight;
+    PlannedStep& step = engine.in_flight.front();
+    if (!engine.observer.sample(command.samples, command.token, command.accepted, step.output,
+                                runner_output_.sampled_token_ids)) {
+      return ErrorCode::kWrongTokenCount;
+    }
+    if (!setup_.has_workers()) return update_as_told(command, engine);
+    // Nothing refuses the step any more: what the workers do stays done.
+    if (!samples_fit(step.output)) return ErrorCode::kWrongTokenCount;
+    run_on_all_ranks(engine, step);
+    if (setup_.files) {
+      files_.observe_report(name_of(engine), observation_);
+      if (files_.has_failed()) return ErrorCode::kNone;
+    }
+    // The synchronous connectors' workers have nothing to report.
+    if (setup_.assembly != engine::Assembly::kSynchronous) observe_report(step.report);
+    if (setup_.offloading) {
+      engine::offloading::Facet::observe_report(step.report, observation_);
+    }
+    const ErrorCode error = take_in(engine, step);
+    if (error == ErrorCode::kNone && setup_.nixl && engine.role == EngineRole::kProducer) {
+      nixl_.take_finished_prefills(connector_of<DisaggregatedProducer>(engine, Kind::kNixl),
+                                   observation_);
+    }
+    return error;
+  }
+
+  bool all_known(const engine::Update& command) const {
+    const auto is_known = [&](const engine::Sample& sample) {
+      return world_->find(sample.request) != nullptr;
+    };
+    return std::all_of(command.samples.begin(), command.samples.end(), is_known) &&
+           Observer::all_known(*world_, command.finished_recving) &&
+           Observer::all_known(*world_, command.finished_sending);
+  }
+
+  static bool has_report(const engine::Update& command) {
+    return !command.finished_recving.empty() || !command.finished_sending.empty() ||
+           !command.invalid_blocks.empty();
+  }
+
+  bool samples_fit(const SchedulerOutput& output) const {
+    for (std::size_t k = 0; k < output.scheduled.size(); ++k) {
+      const SchedulerOutput::Scheduled& scheduled = output.scheduled[k];
+      const std::size_t num_sampled = runner_output_.sampled_token_ids[k].size();
+      const std::size_t most = scheduled.samples ? 1 + scheduled.num_spec_tokens : 0;
+      if (num_sampled > most || (scheduled.samples && num_sampled == 0)) return false;
+    }
+    return true;
+  }
+
+  /// Without workers the command has the report.
+  ErrorCode update_as_told(const engine::Update& command, Engine& engine) {
+    KVConnectorOutput report;
+    report.finished_recving =
+        Observer::indices_of(*engine.scheduler, *world_, command.finished_recving);
+    report.finished_sending =
+        Observer::indices_of(*engine.scheduler, *world_, command.finished_sending);
+    report.invalid_block_ids = command.invalid_blocks;
+    return take_in(engine, engine.in_flight.front(), report);
+  }
+
+  /// The first file that fails ends it.
+  void run_on_all_ranks(Engine& engine, PlannedStep& step) {
+    if (setup_.files) files_.report().clear();
+    const KVConnectorMetadata& metadata = metadata_of(step);
+    worker_outputs_.resize(engine.ranks.size());
+    for (std::size_t number = 0; number < engine.ranks.size(); ++number) {
+      EngineRank& rank = engine.ranks[number];
       rank.worker->handle_preemptions(metadata, rank.copies);
       rank.worker->start_load_kv(metadata, rank.copies);
+      if (setup_.files && files_.has_failed()) return;
+      if (step.output.total_num_scheduled_tokens > 0) {
+        if (setup_.files && !run_layers(metadata, step, rank)) return;
+        rank.worker->wait_for_save(metadata, rank.copies);
+      }
+      rank.worker->get_finished(metadata, step.finished, rank.copies, worker_outputs_[number]);
     }
-    take_in_blocks(*step);
+    aggregate(engine, step);
+  }
+
+  /// False: a file failed.
+  bool run_layers(const KVConnectorMetadata& metadata, const PlannedStep& step, EngineRank& rank) {
+    for (std::uint32_t index = 0; index < rank.kv_cache->num_layers(); ++index) {
+      const std::uint32_t layer = rank.kv_cache->first_layer() + index;
+      rank.worker->wait_for_layer_load(metadata, layer, rank.copies);
+      engine::files::Facet::compute(step.computed, layer, *rank.kv_cache);
+      rank.worker->save_kv_layer(metadata, layer, rank.copies);
+      if (files_.has_failed()) return false;
+    }
+    return true;
+  }
+
+  void aggregate(Engine& engine, PlannedStep& step) {
+    engine.aggregate(std::span<const KVConnectorWorkerOutput>(worker_outputs_), step.report);
+    Observer::sort_by_declaration(step.report.finished_recving, *world_);
+    Observer::sort_by_declaration(step.report.finished_sending, *world_);
+  }
+
+  ErrorCode take_in(Engine& engine, const PlannedStep& step) {
+    return take_in(engine, step, Observer::report_of(*engine.scheduler, *world_, step.report));
+  }
+
+  /// The oldest step, with runner_output_.
+  ErrorCode take_in(Engine& engine, const PlannedStep& step, const KVConnectorOutput& report) {
+    runner_output_.kv_connector_output = report.empty() ? nullptr : &report;
+    const ErrorCode error =
+        engine.scheduler->update_from_output(step.output, runner_output_, outputs_);
+    if (error != ErrorCode::kNone) return error;
+    engine.spare.splice(engine.spare.end(), engine.in_flight, engine.in_flight.begin());
+    engine.observer.observe_outputs(outputs_, observation_.of(engine.role));
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const engine::UpdateDraftTokenIds& command) {
+    if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
+    SchedulerType& scheduler = *first().scheduler;
+    return scheduler.update_draft_token_ids(Observer::index_of(scheduler, *world_, command.request),
+                                            command.tokens);
+  }
+
+  ErrorCode run(const engine::GrammarCompiled& command) {
+    if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
+    SchedulerType& scheduler = *first().scheduler;
+    scheduler.grammar_compiled(Observer::index_of(scheduler, *world_, command.request));
+    return ErrorCode::kNone;
+  }
+
+  bool can_end_with(RequestStatus status) const {
+    if (!setup_.nixl) return is_finished(status);
+    return status == RequestStatus::kFinishedAborted || status == RequestStatus::kFinishedError;
+  }
+
+  ErrorCode run(const engine::FinishRequests& command) {
+    if (!Observer::all_known(*world_, command.requests)) return ErrorCode::kUnknownRequest;
+    if (!can_end_with(command.status)) return ErrorCode::kBadRange;
+    SchedulerType& scheduler = *engine_of(command.engine).scheduler;
+    scheduler.finish_requests(Observer::indices_of(scheduler, *world_, command.requests),
+                              command.status);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const engine::FinishAllRequests& command) {
+    if (!can_end_with(command.status)) return ErrorCode::kBadRange;
+    engine_of(command.engine).scheduler->finish_all_requests(command.status);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const engine::SetPauseState& command) {
+    engine_of(command.engine).scheduler->set_pause_state(command.state);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const engine::ResetPrefixCache& command) {
+    if (setup_.has_workers() && (command.reset_running_requests || command.connector_fails)) {
+      return ErrorCode::kNotInConfig;
+    }
+    if (setup_.offloading && command.reset_connector && offloading_.has_tiers()) {
+      return ErrorCode::kNotInConfig;
+    }
+    if (scripted()) scripted()->set_reset_fails(command.connector_fails);
+    observation_.of(command.engine).success.emplace() =
+        engine_of(command.engine)
+            .scheduler->reset_prefix_cache(command.reset_running_requests, command.reset_connector);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const engine::ScriptConnector& command) {
+    if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
+    if (!scripted()) return ErrorCode::kNotInConfig;
+    scripted()->set_script(command.request, engine::make_script(command));
+    return ErrorCode::kNone;
+  }
+
+  // ---- Commands of devices ----
+
+  ErrorCode run(const engine::Execute&) {
+    if (!setup_.device) return ErrorCode::kNotInConfig;
+    std::list<PlannedStep>& in_flight = first().in_flight;
+    const auto step = std::find_if(in_flight.begin(), in_flight.end(),
+                                   [](const PlannedStep& each) { return !each.is_executed; });
+    if (step == in_flight.end()) return ErrorCode::kNoStepInFlight;
+    if (step != in_flight.begin() && !std::prev(step)->is_polled) {
+      return ErrorCode::kNoStepInFlight;
+    }
+    const KVConnectorMetadata& metadata = metadata_of(*step);
+    for (EngineRank& rank : first().ranks) {
+      rank.worker->handle_preemptions(metadata, *rank.device_copies);
+      rank.worker->start_load_kv(metadata, *rank.device_copies);
+    }
+    runner_.take_in_blocks(*step);
     if (step->output.total_num_scheduled_tokens > 0) {
-      enqueue_forward(*step);
-      for (Rank& rank : ranks_) rank.worker->wait_for_save(metadata, rank.copies);
+      runner_.enqueue_forward(*step, first().ranks);
+      for (EngineRank& rank : first().ranks) {
+        rank.worker->wait_for_save(metadata, *rank.device_copies);
+      }
     }
     step->is_executed = true;
-    std::vector<engine::Transfer>& submitted = observation_.submitted.emplace();
+    std::vector<engine::DeviceTransfer>& submitted = observation_.submitted.emplace();
     submitted.clear();
-    for (Rank& rank : ranks_) rank.copies.take_submitted(submitted);
+    for (EngineRank& rank : first().ranks) rank.device_copies->take_submitted(submitted);
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const engine::Advance& command, const World&) {
+  ErrorCode run(const engine::Advance& command) {
     const auto stream = worker::stream_from_text(command.stream);
-    if (!stream || command.rank >= ranks_.size()) return ErrorCode::kNotInConfig;
-    observation_.advanced.emplace() = ranks_[command.rank].device->advance(*stream);
+    if (!setup_.device || !stream || command.rank >= first().ranks.size()) {
+      return ErrorCode::kNotInConfig;
+    }
+    observation_.advanced.emplace() = first().ranks[command.rank].device->advance(*stream);
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const engine::FailNext& command, const World&) {
+  ErrorCode run(const engine::FailNext& command) {
     const auto direction = worker::direction_from_text(command.stream);
     const auto fault = worker::fault_from_text(command.fault);
     const bool can_be = fault == worker::Fault::kCopy || fault == worker::Fault::kWait ||
                         fault == worker::Fault::kRecord;
-    if (!direction || !can_be || command.rank >= ranks_.size()) return ErrorCode::kNotInConfig;
+    if (!setup_.device || !direction || !can_be || command.rank >= first().ranks.size()) {
+      return ErrorCode::kNotInConfig;
+    }
     if (*direction == worker::Direction::kLoad) {
       const bool is_plain = setup_.windows == std::vector<std::uint32_t>{0};
       if (!is_plain) return ErrorCode::kNotInConfig;
-    } else if (!setup_.connector.spec.manager.rules.offload_fences_reuse) {
+    } else if (!setup_.offloading->spec.manager.rules.offload_fences_reuse) {
       return ErrorCode::kNotInProfile;
     }
-    ranks_[command.rank].device->fail_next(*direction, *fault);
+    first().ranks[command.rank].device->fail_next(*direction, *fault);
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const engine::Poll&, const World& world) {
-    const auto step = std::find_if(in_flight_.begin(), in_flight_.end(),
+  ErrorCode run(const engine::Poll&) {
+    if (!setup_.device) return ErrorCode::kNotInConfig;
+    Engine& engine = first();
+    const auto step = std::find_if(engine.in_flight.begin(), engine.in_flight.end(),
                                    [](const PlannedStep& each) { return !each.is_polled; });
-    if (step == in_flight_.end() || !step->is_executed) return ErrorCode::kNoStepInFlight;
+    if (step == engine.in_flight.end() || !step->is_executed) return ErrorCode::kNoStepInFlight;
     std::vector<engine::EndedTransfer>& ended = observation_.ended.emplace();
     ended.clear();
-    std::vector<KVConnectorWorkerOutput> outputs(ranks_.size());
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      Copies& copies = ranks_[rank].copies;
-      ranks_[rank].worker->get_finished(metadata_of(*step), step->finished, copies, outputs[rank]);
+    worker_outputs_.resize(engine.ranks.size());
+    for (std::size_t rank = 0; rank < engine.ranks.size(); ++rank) {
+      DeviceCopies& copies = *engine.ranks[rank].device_copies;
+      engine.ranks[rank].worker->get_finished(metadata_of(*step), step->finished, copies,
+                                              worker_outputs_[rank]);
       copies.take_ended(ended);
     }
-    aggregator_->aggregate(std::span<const KVConnectorWorkerOutput>(outputs), step->report);
-    Observer::sort_by_declaration(step->report.finished_recving, world);
-    Observer::sort_by_declaration(step->report.finished_sending, world);
+    aggregate(engine, *step);
     step->is_polled = true;
-    observation_.finished_recving.emplace() = step->report.finished_recving;
-    observation_.finished_sending.emplace() = step->report.finished_sending;
-    observation_.invalid_blocks.emplace() = step->report.invalid_block_ids;
-    std::vector<connector::Completed>& completed = observation_.completed_jobs.emplace();
-    completed.clear();
-    for (const CompletedJob& job : step->report.completed_jobs) {
-      completed.push_back({job.job, job.num_workers, job.num_failed});
-    }
+    observe_report(step->report);
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const engine::Update&, const World& world) {
-    if (in_flight_.empty() || !in_flight_.front().is_polled) return ErrorCode::kNoStepInFlight;
-    const PlannedStep& step = in_flight_.front();
-    ModelRunnerOutput output;
-    wait_for_forward(step);
+  ErrorCode update_on_device(const engine::Update& command) {
+    const bool samples =
+        command.token != engine::Update().token || command.accepted > 0 || !command.samples.empty();
+    if (samples || has_report(command)) return ErrorCode::kNotInConfig;
+    Engine& engine = first();
+    if (engine.in_flight.empty() || !engine.in_flight.front().is_polled) {
+      return ErrorCode::kNoStepInFlight;
+    }
+    const PlannedStep& step = engine.in_flight.front();
+    ModelRunner::wait_for_forward(step, engine.ranks);
+    runner_output_.sampled_token_ids.clear();
     for (std::size_t part = 0; part < step.scheduled.size(); ++part) {
       std::vector<TokenId> sampled;
       for (const auto& rank : step.sampled) {
         if (rank->tokens[part]) sampled.push_back(*rank->tokens[part]);
       }
-      if (!sampled.empty()) output.sampled_token_ids.push_back(toy_model::agreed(sampled));
-      output.sampled_token_ids.end_list();
+      if (!sampled.empty()) {
+        runner_output_.sampled_token_ids.push_back(toy_model::agreed(sampled));
+      }
+      runner_output_.sampled_token_ids.end_list();
     }
-    const KVConnectorOutput report = Observer::report_of(*scheduler_, world, step.report);
-    output.kv_connector_output = report.empty() ? nullptr : &report;
-    const ErrorCode error = scheduler_->update_from_output(step.output, output, outputs_);
-    if (error != ErrorCode::kNone) return error;
-    spare_.splice(spare_.end(), in_flight_, in_flight_.begin());
-    observer_.observe_outputs(outputs_, observation_);
-    return ErrorCode::kNone;
+    return take_in(engine, step);
   }
 
-  ErrorCode run(const engine::FinishRequests& command, const World& world) {
-    if (!Observer::all_known(world, command.requests)) return ErrorCode::kUnknownRequest;
-    if (!is_finished(command.status)) return ErrorCode::kBadRange;
-    scheduler_->finish_requests(Observer::indices_of(*scheduler_, world, command.requests),
-                                command.status);
-    return ErrorCode::kNone;
-  }
-
-  ErrorCode run(const engine::FinishAllRequests& command, const World&) {
-    if (!is_finished(command.status)) return ErrorCode::kBadRange;
-    scheduler_->finish_all_requests(command.status);
-    return ErrorCode::kNone;
-  }
-
-  ErrorCode run(const engine::ResetPrefixCache& command, const World&) {
-    observation_.success.emplace() = scheduler_->reset_prefix_cache(
-        /*reset_running_requests=*/false, command.reset_connector);
-    return ErrorCode::kNone;
-  }
-
-  ErrorCode run(const engine::Drain&, const World& world) {
-    for (Rank& rank : ranks_) {
+  ErrorCode run(const engine::Drain&) {
+    if (!setup_.device) return ErrorCode::kNotInConfig;
+    Engine& engine = first();
+    for (EngineRank& rank : engine.ranks) {
       rank.device->fail_next(worker::Direction::kStore, worker::Fault::kNone);
       rank.device->fail_next(worker::Direction::kLoad, worker::Fault::kNone);
     }
-    scheduler_->finish_all_requests(RequestStatus::kFinishedAborted);
+    engine.scheduler->finish_all_requests(RequestStatus::kFinishedAborted);
     ErrorCode error = ErrorCode::kNone;
     for (std::uint32_t step = 0; step < engine::kNumDrainSteps; ++step) {
       // Refused where so many steps are in flight that they have to be taken in first.
-      static_cast<void>(run(engine::Schedule{}, world));
-      while (!in_flight_.empty() && error == ErrorCode::kNone) {
-        static_cast<void>(run(engine::Execute{}, world));
-        for (Rank& rank : ranks_) run_all(*rank.device);
-        static_cast<void>(run(engine::Poll{}, world));
-        error = run(engine::Update{}, world);
+      static_cast<void>(run(engine::Schedule{}));
+      while (!engine.in_flight.empty() && error == ErrorCode::kNone) {
+        static_cast<void>(run(engine::Execute{}));
+        for (EngineRank& rank : engine.ranks) run_all(*rank.device);
+        static_cast<void>(run(engine::Poll{}));
+        error = run(engine::Update{});
       }
     }
     // The answers of the steps are not those of the command.
@@ -382,7 +763,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return error;
   }
 
-  static void run_all(Device& device) {
+  static void run_all(AnyDevice& device) {
     for (const worker::Stream stream :
          {worker::Stream::kCompute, worker::Stream::kStore, worker::Stream::kLoad}) {
       while (device.advance(stream)) {
@@ -390,195 +771,129 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
   }
 
-  /// Behind those in flight, with the storage of one that is over.
-  PlannedStep& new_step() {
-    if (spare_.empty()) return in_flight_.emplace_back();
-    in_flight_.splice(in_flight_.end(), spare_, spare_.begin());
-    PlannedStep& step = in_flight_.back();
-    step.is_executed = false;
-    step.is_polled = false;
-    step.sampled.clear();
-    return step;
-  }
-
-  // ---- The model runner ----
-
-  void take_in_blocks(const PlannedStep& step) {
-    for (const std::string& name : step.finished) sequences_.erase(name);
-    for (const scheduler::ScheduledNew& entry : step.new_reqs) {
-      const auto sequence = sequences_.find(entry.request);
-      if (sequence == sequences_.end()) continue;
-      sequence->second.blocks = std::make_shared<const BlocksByGroup>(entry.blocks);
-    }
-    for (const scheduler::ScheduledCached& entry : step.cached_reqs) {
-      const auto sequence = sequences_.find(entry.request);
-      if (sequence == sequences_.end() || !(entry.resumed || entry.blocks.has_value())) continue;
-      BlocksByGroup table(setup_.windows.size());
-      if (!entry.resumed) table = *sequence->second.blocks;
-      for (std::size_t group = 0; group < table.size() && entry.blocks.has_value(); ++group) {
-        const std::vector<BlockId>& added = (*entry.blocks)[group];
-        table[group].insert(table[group].end(), added.begin(), added.end());
-      }
-      sequence->second.blocks = std::make_shared<const BlocksByGroup>(std::move(table));
-    }
-  }
-
-  static std::uint32_t num_computed_of(const PlannedStep& step, const std::string& request) {
-    for (const scheduler::ScheduledNew& entry : step.new_reqs) {
-      if (entry.request == request) return entry.num_computed_tokens;
-    }
-    for (const scheduler::ScheduledCached& entry : step.cached_reqs) {
-      if (entry.request == request) return entry.num_computed_tokens;
-    }
-    KVFENCE_CHECK(false, "a scheduled request is new or cached");
-  }
-
-  engine::Place place_of(const Sequence& sequence, std::size_t group,
-                         std::uint32_t position) const {
-    const std::uint32_t block_size = setup_.connector.scheduler.kv_cache.groups[group].block_size;
-    const std::vector<BlockId>& blocks = (*sequence.blocks)[group];
-    KVFENCE_CHECK(position / block_size < blocks.size(), "a token without a block");
-    return {blocks[position / block_size], position % block_size};
-  }
-
-  /// The first position that the tokens of a part read in a group.
-  std::uint32_t first_read_of(const Part& part, std::size_t group) const {
-    return toy_model::first_read(part.first, setup_.windows[group]);
-  }
-
-  void enqueue_forward(PlannedStep& step) {
-    const auto parts = std::make_shared<std::vector<Part>>();
-    parts->reserve(step.scheduled.size());
-    reads_.clear();
-    writes_.clear();
-    for (const scheduler::ScheduledRequest& entry : step.scheduled) {
-      const auto sequence = sequences_.find(entry.request);
-      KVFENCE_CHECK(sequence != sequences_.end(), "a step with a request that was told as over");
-      const std::uint32_t first = num_computed_of(step, entry.request);
-      const Part& part = parts->emplace_back(
-          Part{sequence->second, first, first + entry.num_tokens, entry.samples});
-      for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
-        for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
-          const engine::Place place = place_of(part.sequence, group, at);
-          reads_.push_back(place);
-          if (at >= first) writes_.push_back(place);
-        }
-      }
-    }
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      step.sampled.push_back(std::make_shared<Sampled>());
-      ranks_[rank].device->forward(
-          reads_, writes_,
-          [this, rank, parts, sampled = step.sampled.back()](engine::KVCells& cells) {
-            run_forward(rank, *parts, cells, *sampled);
-          });
-    }
-  }
-
-  /// All parts write before one reads: a request may find what another computes in the same step.
-  void run_forward(std::size_t rank, const std::vector<Part>& parts, engine::KVCells& cells,
-                   Sampled& sampled) {
-    if (symbols_.size() < parts.size()) symbols_.resize(parts.size());
-    for (std::size_t index = 0; index < parts.size(); ++index) {
-      const Part& part = parts[index];
-      const std::vector<TokenId>& tokens = (*part.sequence.tokens)[rank];
-      KVFENCE_CHECK(tokens.size() >= part.end, "a forward with tokens that nobody knows");
-      toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(part.end),
-                            symbols_[index]);
-      write(part, symbols_[index], /*wrong=*/0, cells);
-    }
-    sampled.tokens.resize(parts.size());
-    for (std::size_t index = 0; index < parts.size(); ++index) {
-      const Part& part = parts[index];
-      const TokenId token = attend(part, symbols_[index], cells);
-      if (!part.samples) continue;
-      sampled.tokens[index] = token;
-      // What a preempted request sampled before is known; it comes out once more.
-      std::vector<TokenId>& tokens = (*part.sequence.tokens)[rank];
-      if (tokens.size() == part.end) tokens.push_back(token);
-    }
-    sampled.is_there = true;
-  }
-
-  /// symbols: of the tokens up to the part's end. wrong: 0, or how what was read differs.
-  void write(const Part& part, const std::vector<engine::Symbol>& symbols, engine::Symbol wrong,
-             engine::KVCells& cells) const {
-    for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
-      for (std::uint32_t at = part.first; at < part.end; ++at) {
-        cells.write(place_of(part.sequence, group, at),
-                    toy_model::symbol_of_group(symbols[at], group) ^ wrong);
-      }
-    }
-  }
-
-  /// What comes of the last token. If anything that the part's tokens attend to is not what it
-  /// should be, all of them are written anew, wrong as well.
-  TokenId attend(const Part& part, const std::vector<engine::Symbol>& symbols,
-                 engine::KVCells& cells) {
-    read_.clear();
-    engine::Symbol wrong = 0;
-    for (std::size_t group = 0; group < setup_.windows.size(); ++group) {
-      const std::uint32_t last = toy_model::first_read(part.end - 1, setup_.windows[group]);
-      for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
-        const engine::Symbol symbol = cells.read(place_of(part.sequence, group, at));
-        wrong |= symbol ^ toy_model::symbol_of_group(symbols[at], group);
-        if (at >= last) read_.push_back(symbol);
-      }
-    }
-    if (wrong != 0) {
-      write(part, symbols, wrong, cells);
-      read_.push_back(wrong);
-    }
-    return toy_model::sample(read_);
-  }
-
-  void wait_for_forward(const PlannedStep& step) {
-    for (std::size_t rank = 0; rank < step.sampled.size(); ++rank) {
-      while (!step.sampled[rank]->is_there) {
-        KVFENCE_CHECK(ranks_[rank].device->advance(worker::Stream::kCompute),
-                      "a forward that is not enqueued");
-      }
-    }
-  }
-
   // ---- Observations ----
 
+  engine::files::Facet::NameOf name_of(const Engine& engine) {
+    return [this, &engine](RequestIndex request) {
+      engine.observer.names_of({request}, name_of_);
+      return name_of_.front();
+    };
+  }
+
+  bool has_failed_file() const {
+    return observation_.failed.has_value() && !observation_.failed->empty();
+  }
+
   void forget_answer() {
-    Observer::forget_answer(observation_);
-    observation_.requests_to_flush.reset();
-    observation_.jobs_to_flush.reset();
-    observation_.submitted.reset();
-    observation_.advanced.reset();
-    observation_.ended.reset();
+    for (const Engine& engine : engines_) Observer::forget_answer(observation_.of(engine.role));
+    if (!setup_.has_workers()) return;
     observation_.finished_recving.reset();
     observation_.finished_sending.reset();
     observation_.invalid_blocks.reset();
     observation_.completed_jobs.reset();
+    observation_.submitted.reset();
+    observation_.advanced.reset();
+    observation_.ended.reset();
+    if (setup_.offloading) engine::offloading::Facet::forget_answer(observation_);
+    if (setup_.simple) engine::simple::Facet::forget_answer(observation_);
+    if (setup_.files) engine::files::Facet::forget_answer(observation_);
+    if (setup_.nixl) engine::nixl::Facet::forget_answer(observation_);
   }
 
-  void observe_numbers() {
-    observation_.num_free_slots = connector().num_free_slots();
-    observation_.num_steps_in_flight = static_cast<std::uint32_t>(in_flight_.size());
-    observation_.num_transfers = 0;
-    observation_.num_races = 0;
-    observation_.num_misuses = 0;
-    for (const Rank& rank : ranks_) {
+  void observe_report(const AggregatedOutput& report) {
+    observation_.finished_recving.emplace() = report.finished_recving;
+    observation_.finished_sending.emplace() = report.finished_sending;
+    observation_.invalid_blocks.emplace() = report.invalid_block_ids;
+    std::vector<engine::Completed>& completed = observation_.completed_jobs.emplace();
+    completed.clear();
+    for (const CompletedJob& job : report.completed_jobs) {
+      completed.push_back({job.job, job.num_workers, job.num_failed});
+    }
+  }
+
+  void observe_all(Observe observe) {
+    if (setup_.is_scripted) observe_connector_calls();
+    for (Engine& engine : engines_) {
+      engine.observer.observe(*engine.scheduler, observe, observation_.of(engine.role));
+    }
+    if (!setup_.has_workers()) return;
+    const bool has_state = observe == Observe::kState;
+    if (setup_.offloading) {
+      auto& connector = offloading_of(first());
+      offloading_.observe_numbers(connector, observation_);
+      engine::offloading::Facet::forget_state(observation_);
+      if (has_state) offloading_.observe_state(connector, first().ranks, observation_);
+    }
+    if (setup_.simple) {
+      const auto& connector = connector_of<SimpleCPUOffloadScheduler>(first(), Kind::kSimple);
+      engine::simple::Facet::observe_numbers(connector, observation_);
+      engine::simple::Facet::forget_state(observation_);
+      const auto names_of = [&](const std::vector<RequestIndex>& indices,
+                                std::vector<std::string>& names) {
+        first().observer.names_of(indices, names);
+      };
+      if (has_state) simple_.observe_state(connector, first().ranks, names_of, observation_);
+    }
+    if (setup_.files) {
+      const auto& connector = connector_of<SynchronousConnectorScheduler>(first(), Kind::kFiles);
+      files_.observe_numbers(observation_);
+      engine::files::Facet::forget_state(observation_);
+      if (has_state) {
+        files_.observe_state(connector, first().ranks, name_of(first()), observation_);
+      }
+    }
+    if (setup_.nixl) {
+      nixl_.observe_numbers(observation_);
+      engine::nixl::Facet::forget_state(observation_);
+      if (has_state) nixl_.observe_state(observation_);
+    }
+    if (setup_.device) observe_devices(has_state);
+  }
+
+  void observe_connector_calls() {
+    scripted()->take_calls(calls_);
+    if (calls_.empty()) return;
+    auto& list = observation_.connector_calls.emplace();
+    list.resize(calls_.size());
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      list[k].method = calls_[k].method;
+      list[k].request = calls_[k].request;
+      list[k].num_tokens = calls_[k].num_tokens;
+      list[k].answer = calls_[k].answer;
+      static_cast<BlocksByGroup&>(list[k].blocks) = calls_[k].blocks;
+    }
+  }
+
+  void observe_devices(bool has_state) {
+    std::uint32_t& num_transfers = observation_.num_transfers.emplace();
+    std::uint32_t& num_races = observation_.num_races.emplace();
+    std::uint32_t& num_misuses = observation_.num_misuses.emplace();
+    num_transfers = num_races = num_misuses = 0;
+    for (const EngineRank& rank : first().ranks) {
       const worker::Counts counts = rank.device->counts();
-      observation_.num_transfers += counts.num_in_flight;
-      observation_.num_races += counts.num_races;
-      observation_.num_misuses += counts.num_misuses;
+      num_transfers += counts.num_in_flight;
+      num_races += counts.num_races;
+      num_misuses += counts.num_misuses;
+    }
+    observation_.num_steps_in_flight.emplace() =
+        static_cast<std::uint32_t>(first().in_flight.size());
+    if (has_state && !setup_.tokens_only) {
+      observe_pages();
+    } else {
+      observation_.gpu_kv.reset();
+      observation_.cpu_kv.reset();
     }
   }
 
   void observe_pages() {
-    const engine::DeviceOptions& options = setup_.device;
+    const engine::DeviceOptions& options = *setup_.device;
     page_symbols_.resize(options.block_size);
     engine::KVPages& gpu = observation_.gpu_kv.emplace();
     engine::KVPages& cpu = observation_.cpu_kv.emplace();
     gpu.clear();
     cpu.clear();
-    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-      const Device& device = *ranks_[rank].device;
+    for (std::uint32_t rank = 0; rank < first().ranks.size(); ++rank) {
+      const AnyDevice& device = *first().ranks[rank].device;
       observe_pages(gpu, rank, options.num_gpu_blocks,
                     [&](std::uint32_t block) { return device.gpu_page(block, page_symbols_); });
       observe_pages(cpu, rank, options.num_cpu_blocks * options.block_size_factor,
@@ -598,22 +913,25 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   std::string name_;
-  Side side_;
+  MakeScheduler make_scheduler_;
+  EngineParts parts_;
   EngineSetup setup_;
-  std::optional<typename Side::Scheduler> scheduler_;
-  std::optional<typename Side::Aggregator> aggregator_;
+  const World* world_ = nullptr;  ///< of the command that runs
+
   // Before the ranks, at whose end forwards may still run.
-  std::vector<std::vector<engine::Symbol>> symbols_;  ///< of a forward that runs: by part
-  std::vector<engine::Symbol> read_;                  ///< by the part that attends
-  std::vector<engine::Symbol> page_symbols_;          ///< of the page that is observed
-  std::vector<engine::Place> reads_;                  ///< of the forward that is enqueued
-  std::vector<engine::Place> writes_;
-  std::vector<Rank> ranks_;
-  Observer observer_;
-  std::list<PlannedStep> in_flight_;  ///< oldest first
-  std::list<PlannedStep> spare_;      ///< that are over
-  std::map<std::string, Sequence> sequences_;
+  ModelRunner runner_;
+  engine::offloading::Facet offloading_;
+  engine::simple::Facet simple_;
+  engine::files::Facet files_;
+  engine::nixl::Facet nixl_;
+  std::deque<Engine> engines_;  ///< by EngineRole
+
+  std::vector<KVConnectorWorkerOutput> worker_outputs_;
+  ::kvfence::ModelRunnerOutput runner_output_;
   EngineCoreOutputs outputs_;
+  std::vector<ConnectorCall> calls_;
+  std::vector<std::string> name_of_;
+  std::vector<engine::Symbol> page_symbols_;  ///< of the page that is observed
   Observation observation_;
 };
 

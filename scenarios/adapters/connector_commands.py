@@ -1,94 +1,56 @@
-"""The scheduler and the OffloadingConnector of a real vLLM release behind the commands of contract/connectors/offloading/connector_target.h.
+"""The scheduler and the OffloadingConnector of a real vLLM release behind the commands of
+contract/connectors/offloading/offloading_facet.h.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_connector.py says.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
+from typing import Any, FrozenSet, Iterable, List, Tuple
 
-from connector_target import Config
+from engine_target import Config, World
 from line_language import print_integers
 from scheduler_commands import UpstreamScheduler
 from session import Unsupported
 from upstream_connector import Connectors, PlannedTransfer
 from upstream_offload import KeyBytes, KVOffload, PolicyView
-from upstream_scheduler import make_output, make_request
 
 
 class UpstreamConnector(UpstreamScheduler):
     """A scheduler with its connector, and the workers of all ranks, which take steps in the order of planning."""
 
-    def __init__(self, kv_offload: KVOffload, config: Config, uncorrected: FrozenSet[str] = frozenset()):
-        kv_offload.check_supported(config)
-        if config.kv_connector != "offloading":
-            raise Unsupported(f"kv_connector {config.kv_connector}, expected offloading")
-        if config.transfers_may_fail:
+    has_workers = True
+
+    def __init__(self, kv_offload: KVOffload, config: Config, world: World, uncorrected: FrozenSet[str] = frozenset()):
+        kv_offload.check_supported(config.connector)
+        if config.connector.transfers_may_fail:
             raise Unsupported(f"vLLM {kv_offload.version} asserts that no transfer fails")
-        if config.file_tiers:
+        if config.connector.file_tiers:
             raise Unsupported("file_tiers: upstream's files have no header and no planned faults, expected file_tiers=[]")
         self._connectors = Connectors(kv_offload, config, uncorrected)
         self._cpu_manager = self._connectors.cpu_manager
         self._tiered = self._connectors.tiered
-        # Of every name that was told, its prompt and its salt.
-        self._prompts: Dict[str, Tuple[List[int], Optional[str]]] = {}
         self._policy_view = PolicyView(self._cpu_manager._policy, KeyBytes())
-        super().__init__(kv_offload.modules, config, uncorrected)
+        super().__init__(kv_offload.modules, config, world, uncorrected)
 
     def _make_connector(self) -> Any:
         return self._connectors.scheduler
 
-    # ---- Commands (contract/connectors/offloading/connector_target.h) ----
+    def _run_workers(self, scheduler_output: Any) -> Any:
+        return self._connectors.workers.run_step(scheduler_output)
 
-    def add_request(self, name, tokens, max_tokens, priority, arrival_time, cache_salt, skip_reading_prefix_cache,
-                    max_offload_tokens) -> str:
-        if name in self._names:
-            return "error=already_declared"
-        self._prompts[name] = tokens, cache_salt
-        if len(self._config.groups) > 1 and not skip_reading_prefix_cache:
-            self._names[name] = len(self._names)
-            return "error=not_in_config"
-        params = None if max_offload_tokens is None else {"max_offload_tokens": max_offload_tokens}
-        return self._add(name, tokens, max_tokens, priority=priority, arrival_time=arrival_time, cache_salt=cache_salt,
-                         skip_reading_prefix_cache=skip_reading_prefix_cache, kv_transfer_params=params)
-
-    def update(self, token, samples) -> str:
-        if not self._are_known([name for name, _ in samples]):
-            return "error=unknown_request"
-        if not self._scheduler.in_flight:
-            return "error=no_step_in_flight"
-        sampled = self._sampled(token, 0, samples)
-        if sampled is None:
-            return "error=wrong_token_count"
-        report = self._connectors.workers.run_step(self._scheduler.in_flight[0].output)
-        # Upstream reports sets of names: here in the order in which the requests were added.
-        report.finished_recving = self._in_order_of_names(report.finished_recving)
-        report.finished_sending = self._in_order_of_names(report.finished_sending)
-        report.invalid_block_ids = sorted(report.invalid_block_ids)
-        meta = report.kv_connector_worker_meta
-        completed = {}
-        if meta is not None:
-            completed = meta.completed_jobs = dict(sorted(meta.completed_jobs.items()))
-        output = make_output(sampled)
-        output.kv_connector_output = report
-        completed_texts = [f"(completed job={job_id} num_workers={count})" for job_id, count in completed.items()]
-        return (
-            f"{self._take(output)} finished_recving={self._names_text(report.finished_recving)}"
-            f" finished_sending={self._names_text(report.finished_sending)}"
-            f" invalid_blocks={print_integers(report.invalid_block_ids)} completed_jobs=[{' '.join(completed_texts)}]"
-            f" transfer_stats=[{' '.join(self._operation_texts(report.kv_connector_stats))}]"
-        )
+    # ---- Commands (contract/connectors/offloading/offloading_facet.h) ----
 
     def advance_transfer(self, rank, job_id, progress, microseconds) -> str:
         if progress == "submitted":
             return "error=bad_range"
-        if rank >= self._config.world_size or progress == "failed":
+        if rank >= self._config.ranks or progress == "failed":
             return "error=not_in_config"
         return "error=none" if self._connectors.engines[rank].advance(
             job_id, progress, microseconds) else "error=unknown_job"
 
     def report_transfer_again(self, rank, job_id) -> str:
-        if rank >= self._config.world_size:
+        if rank >= self._config.ranks:
             return "error=not_in_config"
         return "error=none" if self._connectors.engines[rank].report_again(job_id) else "error=unknown_job"
 
@@ -131,30 +93,29 @@ class UpstreamConnector(UpstreamScheduler):
         """Those of a prompt, or an error."""
         if self._tier(place) is None or group >= len(self._config.groups):
             return "not_in_config", []
-        if name not in self._prompts:
+        if not self._world.knows([name]):
             return "unknown_request", []
-        tokens, cache_salt = self._prompts[name]
-        hashes = make_request(self._modules, name, tokens, self._hasher, 1, 0, priority=0, arrival_time=0,
-                              cache_salt=cache_salt).block_hashes if tokens else []
-        size = self._config.groups[group].block_size * self._config.block_size_factor
+        prompt = self._world.requests[name]
+        hashes = self._make_request(prompt).block_hashes if prompt.tokens else []
+        size = self._config.groups[group].block_size * self._config.connector.block_size_factor
         ends = [(block + 1) * (size // self._config.hash_block_size) for block in blocks]
         if any(end > len(hashes) for end in ends):
             return "bad_range", []
         return "", [self._tiered.base.make_offload_key(hashes[end - 1], group) for end in ends]
 
-    def reset_prefix_cache(self, reset_connector) -> str:
+    def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails) -> str:
         if reset_connector and self._tiered:
             return "error=not_in_config"
-        success = self._scheduler.reset_prefix_cache(reset_connector=reset_connector)
-        return f"error=none success={'true' if success else 'false'}"
+        return super().reset_prefix_cache(reset_running_requests, reset_connector, connector_fails)
 
     # ---- Answers ----
 
-    @staticmethod
-    def _operation_texts(stats: Any) -> List[str]:
-        data = {} if stats is None else stats.data
-        return [f"(operation type={transfer_type} bytes={operation.op_size} microseconds={round(operation.op_time * 1e6)})"
-                for transfer_type, operations in data.items() for operation in operations]
+    def _report_text(self, report: Any) -> str:
+        data = {} if report.kv_connector_stats is None else report.kv_connector_stats.data
+        texts = [f"(operation type={transfer_type} bytes={operation.op_size}"
+                 f" microseconds={round(operation.op_time * 1e6)})"
+                 for transfer_type, operations in data.items() for operation in operations]
+        return f" transfer_stats=[{' '.join(texts)}]"
 
     def _plan_text(self, output: Any) -> str:
         plan = self._connectors.plan(output.kv_connector_metadata)
@@ -174,9 +135,6 @@ class UpstreamConnector(UpstreamScheduler):
 
     # ---- What is observed ----
 
-    def _calls_text(self) -> str:
-        return ""
-
     def observe(self, state: bool) -> str:
         view = self._policy_view
         text = (f"{super().observe(state)} num_free_slots={self._cpu_manager._get_num_free_blocks()}"
@@ -187,7 +145,7 @@ class UpstreamConnector(UpstreamScheduler):
                      f" num_pending_promotions={tiered.num_pending()}")
         if not state:
             return text
-        transfers = [text for rank in range(self._config.world_size) for text in self._transfer_texts(rank)]
+        transfers = [text for rank in range(self._config.ranks) for text in self._transfer_texts(rank)]
         text = f"{text} transfers=[{' '.join(transfers)}]{view.state()}"
         if not tiered:
             return text

@@ -407,7 +407,6 @@ class CommandReader:
 
     def __init__(self, verb: str, fields: Dict[str, FieldKind], optional: Dict[str, Any] = {}):
         """optional: the default of each field that may be absent; `none` spells a default of None."""
-        self._verb = verb
         self._fields = fields
         self._optional = optional
         self._readers = [kind.read for kind in fields.values()]
@@ -417,10 +416,6 @@ class CommandReader:
             + "".join([f"(?: {key}={kind.pattern})?" if key in optional else f" {key}={kind.pattern}"
                        for key, kind in fields.items()])
         ).fullmatch
-
-    def behind(self, fields: Dict[str, FieldKind]) -> CommandReader:
-        """The same with these fields before its own."""
-        return CommandReader(self._verb, {**fields, **self._fields}, self._optional)
 
     def read(self, text: str) -> List[Any]:
         """The arguments in the order of the fields. Raises ValueError."""

@@ -5,7 +5,7 @@ Mirrors contract/connectors/multi/multi_connector_target.h; session.py says what
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple
 
 from line_language import FLAG, INTEGER, INTEGERS, RECORDS, TEXT, TEXTS, CommandReader, FieldKind, Line, Record
 from session import Target, read_config

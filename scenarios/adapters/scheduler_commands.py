@@ -1,18 +1,21 @@
-"""The scheduler of a real vLLM release behind the commands of contract/scheduler/scheduler_target.h.
+"""The scheduler of a real vLLM release behind the commands of contract/engine/engine_words.h.
+
+Alone, or under the scripted connector; what schedulers under other ones do builds on it.
 
 Every answer comes from upstream's Scheduler or AsyncScheduler, its KV-cache manager and its requests. The adapter
-itself decides what contract/scheduler/scheduler.h refuses, and steps in where corrected_scheduler.py and allocation_guard.py say.
+itself decides what contract/scheduler/scheduler.h and properties/engine/driver.h refuse, and steps in where
+corrected_scheduler.py and allocation_guard.py say.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from allocation_guard import AllocationGuard
 from corrected_scheduler import corrected
+from engine_target import AddRequest, Config, DecodeBench, Example, Script, Scripted, World, script_of
 from line_language import print_integers
-from scheduler_target import Config, Script
 from scripted_connector import block_ids_text, make_scripted_connector
 from session import Unsupported
 from upstream_kv_cache import NameTexts, blocks_text, stats_text
@@ -50,20 +53,28 @@ def _tokens_text(tokens: Sequence[int]) -> str:
 
 
 class UpstreamScheduler:
-    """One scheduler, its connector, and a worker whose steps come back in the order in which they were planned."""
+    """One scheduler, its connector, and workers whose steps come back in the order in which they were planned."""
 
-    # Of each key of an answer and of what is observed; `error` has none.
+    # Of each key of an answer and of what is observed; `error`, and what connectors and workers say, have none.
     prefix = ""
+    # Whether there are workers' halves of a connector, which report; else an update says what is reported.
+    has_workers = False
+    # Where the report of workers has the jobs that ended.
+    completed_jobs = "completed_jobs"
+    # Whether others read what its requests computed.
+    has_readers = False
 
-    def __init__(self, modules: Modules, config: Config, uncorrected: FrozenSet[str] = frozenset()):
+    def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str] = frozenset()):
         if config.priority_victim_shifts_loop is False:
             raise Unsupported(f"vLLM {modules.release.version} has priority_victim_shifts_loop=true")
         self._modules = modules
         self._config = config
+        self._world = world
         self._name_texts = NameTexts()
         self._hasher = modules.block_hasher(config.hash_algorithm, config.hash_seed, config.hash_block_size)
-        self._connector = self._make_connector() if config.connector else None
-        self._scheduler = make_scheduler(modules, _settings(config), self._connector,
+        connector = self._make_connector()
+        self._scripted = None if self.has_workers else connector
+        self._scheduler = make_scheduler(modules, _settings(config), connector,
                                          corrected(scheduler_type(config.async_scheduling), uncorrected))
         self._guard = AllocationGuard(self._scheduler.kv_cache_manager, config.groups, config.profile)
         self._guard.answer_refusals_with_no()
@@ -75,24 +86,52 @@ class UpstreamScheduler:
         for status in filter(self._status.is_finished, reversed(self._status)):
             self._status_of_reason[self._status.get_finished_reason(status)] = self._status_texts[status]
         self._pause_states = importlib.import_module("vllm.v1.core.sched.interface").PauseState
-        # Requests that were ever named by add_request, in that order.
-        self._names: Dict[str, int] = {}
 
     def _make_connector(self) -> Any:
+        """The scheduler's half, or None."""
+        if not isinstance(self._config.connector, Scripted):
+            return None
         return make_scripted_connector(connector_types().SupportsHMA, self._modules.kv_events.AllBlocksCleared,
                                        self._name_texts)
 
-    # ---- Commands (contract/scheduler/scheduler_target.h) ----
+    # ---- Commands (contract/engine/engine_words.h) ----
 
-    def add_request(self, name, tokens, max_tokens, min_tokens, eos_token, stop_tokens, priority, arrival_time,
-                    lora_name, lora_id, cache_salt, skip_reading_prefix_cache, grammar, *script) -> str:
-        if name in self._names:
-            return "error=already_declared"
-        if self._connector is not None:
-            self._connector.set_script(name, Script(*script))
-        return self._add(name, tokens, max_tokens, min_tokens, eos_token_id=eos_token, stop_token_ids=stop_tokens,
-                         priority=priority, arrival_time=arrival_time, lora_name=lora_name, lora_id=lora_id,
-                         cache_salt=cache_salt, skip_reading_prefix_cache=skip_reading_prefix_cache, grammar=grammar)
+    def add_request(self, request: AddRequest) -> str:
+        """One that the world knows."""
+        if request.do_remote_decode and not self.has_readers:
+            return "error=not_in_config"
+        # Files are named after tokens alone.
+        if isinstance(self._config.connector, (Example, DecodeBench)) and (request.cache_salt or request.lora_name):
+            return "error=not_in_config"
+        if self.has_workers and len(self._config.groups) > 1 and not request.skip_reading_prefix_cache:
+            return "error=not_in_config"
+        if self._scripted is not None:
+            self._scripted.set_script(request.id, script_of(request))
+        params: Dict[str, Any] = {}
+        if request.max_offload_tokens is not None:
+            params["max_offload_tokens"] = request.max_offload_tokens
+        if request.do_remote_decode:
+            params.update(do_remote_decode=True, do_remote_prefill=False)
+        return self.add(request, params)
+
+    def add(self, request: AddRequest, kv_transfer_params: Dict[str, Any]) -> str:
+        tokens, min_tokens = request.tokens, request.min_tokens
+        if not tokens or not request.max_tokens:
+            return "error=no_tokens"
+        if min_tokens > request.max_tokens:
+            return "error=bad_range"
+        if len(tokens) >= self._config.max_model_len or len(tokens) + min_tokens > self._config.max_model_len:
+            return "error=beyond_model_length"
+        self._scheduler.add_request(self._make_request(request, kv_transfer_params))
+        return "error=none"
+
+    def _make_request(self, request: AddRequest, kv_transfer_params: Optional[Dict[str, Any]] = None) -> Any:
+        return make_request(
+            self._modules, request.id, list(request.tokens), self._hasher, request.max_tokens, request.min_tokens,
+            eos_token_id=request.eos_token, stop_token_ids=request.stop_tokens, priority=request.priority,
+            arrival_time=request.arrival_time, lora_name=request.lora_name, lora_id=request.lora_id,
+            cache_salt=request.cache_salt, skip_reading_prefix_cache=request.skip_reading_prefix_cache,
+            grammar=request.grammar, kv_transfer_params=kv_transfer_params)
 
     def schedule(self) -> str:
         scheduler = self._scheduler
@@ -117,22 +156,26 @@ class UpstreamScheduler:
         return text if never_fits is None else f"{text} {prefix}never_fits={self._name_texts[never_fits]}"
 
     def update(self, token, accepted, samples, finished_recving, finished_sending, invalid_blocks) -> str:
-        if not self._are_known([name for name, _ in samples] + finished_recving + finished_sending):
+        if not self._world.knows([name for name, _ in samples] + finished_recving + finished_sending):
             return "error=unknown_request"
-        scheduler = self._scheduler
-        if not scheduler.in_flight:
+        is_told = finished_recving or finished_sending or invalid_blocks
+        if is_told and self.has_workers:
+            return "error=not_in_config"
+        if not self._scheduler.in_flight:
             return "error=no_step_in_flight"
         sampled = self._sampled(token, accepted, samples)
         if sampled is None:
             return "error=wrong_token_count"
-        if finished_recving or finished_sending or invalid_blocks:
+        if self.has_workers:
+            return self._run_step(sampled)
+        if is_told:
             code = self._report_refusal(finished_recving, finished_sending, invalid_blocks)
             if code is not None:
                 return f"error={code}"
         return self._take(make_output(sampled, finished_recving, finished_sending, invalid_blocks))
 
     def update_draft_token_ids(self, name, tokens) -> str:
-        if name not in self._names:
+        if not self._world.knows([name]):
             return "error=unknown_request"
         if len(tokens) > self._config.num_speculative_tokens or self._config.async_scheduling:
             return "error=not_in_config"
@@ -140,7 +183,7 @@ class UpstreamScheduler:
         return "error=none"
 
     def grammar_compiled(self, name) -> str:
-        if name not in self._names:
+        if not self._world.knows([name]):
             return "error=unknown_request"
         request = self._scheduler.requests.get(name)
         if request is not None and request.use_structured_output:
@@ -148,7 +191,7 @@ class UpstreamScheduler:
         return "error=none"
 
     def finish_requests(self, names, status) -> str:
-        if not self._are_known(names):
+        if not self._world.knows(names):
             return "error=unknown_request"
         return self._finish(names, status)
 
@@ -160,36 +203,53 @@ class UpstreamScheduler:
         return "error=none"
 
     def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails) -> str:
-        if self._connector is not None:
-            self._connector.reset_fails = connector_fails
+        if self.has_workers and (reset_running_requests or connector_fails):
+            return "error=not_in_config"
+        if self._scripted is not None:
+            self._scripted.reset_fails = connector_fails
         try:
             success = self._scheduler.reset_prefix_cache(reset_running_requests, reset_connector)
         except RuntimeError:
+            if not reset_running_requests:
+                raise
             success = False
-        return f"error=none success={'true' if success else 'false'}"
+        return f"error=none {self.prefix}success={'true' if success else 'false'}"
 
     def script_connector(self, name, *script) -> str:
-        if name not in self._names:
+        if not self._world.knows([name]):
             return "error=unknown_request"
-        if self._connector is None:
+        if self._scripted is None:
             return "error=not_in_config"
-        self._connector.set_script(name, Script(*script))
+        self._scripted.set_script(name, Script(*script))
         return "error=none"
 
-    # ---- What kvfence refuses, and what a worker does ----
+    # ---- What kvfence refuses, and what workers do ----
 
-    def _add(self, name: str, tokens: List[int], max_tokens: int, min_tokens: int = 0, **options: Any) -> str:
-        """options: those of make_request."""
-        self._names[name] = len(self._names)
-        if not tokens or not max_tokens:
-            return "error=no_tokens"
-        if min_tokens > max_tokens:
-            return "error=bad_range"
-        if len(tokens) >= self._config.max_model_len or len(tokens) + min_tokens > self._config.max_model_len:
-            return "error=beyond_model_length"
-        self._scheduler.add_request(make_request(self._modules, name, tokens, self._hasher, max_tokens, min_tokens,
-                                                 **options))
-        return "error=none"
+    def _run_step(self, sampled: Dict[str, list]) -> str:
+        """Runs the oldest step on all ranks, and takes it in with the report of these."""
+        report = self._run_workers(self._scheduler.in_flight[0].output)
+        # Upstream reports sets.
+        report.finished_recving = self._world.in_order(report.finished_recving)
+        report.finished_sending = self._world.in_order(report.finished_sending)
+        report.invalid_block_ids = sorted(report.invalid_block_ids)
+        meta = report.kv_connector_worker_meta
+        completed: Dict[int, int] = {}
+        if meta is not None:
+            completed = dict(sorted(getattr(meta, self.completed_jobs).items()))
+            setattr(meta, self.completed_jobs, completed)
+        output = make_output(sampled)
+        output.kv_connector_output = report
+        completed_texts = [f"(completed job={job_id} num_workers={count})" for job_id, count in completed.items()]
+        return (
+            f"{self._take(output)} finished_recving={self._names_text(report.finished_recving)}"
+            f" finished_sending={self._names_text(report.finished_sending)}"
+            f" invalid_blocks={print_integers(report.invalid_block_ids)} completed_jobs=[{' '.join(completed_texts)}]"
+            f"{self._report_text(report)}"
+        )
+
+    def _run_workers(self, scheduler_output: Any) -> Any:
+        """A step on all ranks: upstream's KVConnectorOutput."""
+        raise NotImplementedError
 
     def _take(self, model_runner_output: Any) -> str:
         """The output of the oldest step."""
@@ -206,15 +266,14 @@ class UpstreamScheduler:
             f" {prefix}spec_stats={self._spec_stats_text(stats.spec_decoding_stats)}"
         )
 
-    def _are_known(self, names: List[str]) -> bool:
-        return all(name in self._names for name in names)
-
     def _finish(self, names: Optional[List[str]], status: str) -> str:
-        finished_status = self._status[status.upper()]
-        if not self._status.is_finished(finished_status):
+        if not self._can_end_with(status):
             return "error=bad_range"
-        self._scheduler.finish_requests(names, finished_status)
+        self._scheduler.finish_requests(names, self._status[status.upper()])
         return "error=none"
+
+    def _can_end_with(self, status: str) -> bool:
+        return self._status.is_finished(self._status[status.upper()])
 
     def _sampled(self, token: int, accepted: int, samples: List[Tuple[str, List[int]]]) -> Optional[Dict[str, list]]:
         """The tokens of each request of the oldest step; nothing if they do not fit it."""
@@ -237,7 +296,7 @@ class UpstreamScheduler:
 
     def _report_refusal(self, finished_recving: List[str], finished_sending: List[str],
                         invalid_blocks: List[int]) -> Optional[str]:
-        if self._connector is None:
+        if self._scripted is None:
             return "not_in_config"
         if invalid_blocks:
             if len(self._config.groups) > 1:
@@ -268,9 +327,9 @@ class UpstreamScheduler:
         """What else a planned step says."""
         return ""
 
-    def _in_order_of_names(self, names: Any) -> List[str]:
-        """What upstream has as a set, or not at all: in the order in which the requests were added."""
-        return sorted(names or (), key=self._names.__getitem__)
+    def _report_text(self, report: Any) -> str:
+        """What else the report of a step says."""
+        return ""
 
     def _names_text(self, names: Sequence[str]) -> str:
         return f"[{' '.join([self._name_texts[name] for name in names])}]"
@@ -347,7 +406,7 @@ class UpstreamScheduler:
         )
 
     def _calls_text(self) -> str:
-        return "" if self._connector is None else self._connector.take_calls()
+        return "" if self._scripted is None else self._scripted.take_calls()
 
     def _place_text(self, requests: Any) -> str:
         return self._names_text([request.request_id for request in requests])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from engine_target import Script
 from line_language import print_integers
-from scheduler_target import Script
 
 
 def block_ids_text(blocks: Sequence[Sequence[int]]) -> str:

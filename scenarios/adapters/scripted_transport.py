@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, Dict, List, Set, Tuple
 
-from disaggregated_target import SECONDS_MAX
+from engine_target import SECONDS_MAX
 
 _HEARTBEAT = b"HB:"
 

@@ -1,5 +1,5 @@
 """The scheduler and the SimpleCPUOffloadConnector of a real vLLM release behind the commands of
-contract/connectors/simple/simple_offload_target.h.
+contract/connectors/simple/simple_facet.h.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_simple_offload.py says.
 """
@@ -8,68 +8,38 @@ from __future__ import annotations
 
 from typing import Any, FrozenSet, List
 
+from engine_target import Config, World
 from line_language import print_integers
 from scheduler_commands import UpstreamScheduler
-from simple_offload_target import Config
 from upstream_pool import Modules, PoolView
-from upstream_scheduler import make_output
 from upstream_simple_offload import SimpleOffloadConnectors
 
 
 class UpstreamSimpleOffload(UpstreamScheduler):
     """A scheduler with its connector, and the workers of all ranks, which take steps in the order of planning."""
 
-    def __init__(self, modules: Modules, config: Config, uncorrected: FrozenSet[str] = frozenset()):
+    has_workers = True
+    completed_jobs = "completed_store_events"
+
+    def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str] = frozenset()):
         self._connectors = SimpleOffloadConnectors(modules, config, uncorrected)
         self._cpu_view = PoolView(modules, self._connectors.cpu_pool)
-        super().__init__(modules, config, uncorrected)
+        super().__init__(modules, config, world, uncorrected)
 
     def _make_connector(self) -> Any:
         return self._connectors.scheduler
 
-    # ---- Commands (contract/connectors/simple/simple_offload_target.h) ----
+    def _run_workers(self, scheduler_output: Any) -> Any:
+        return self._connectors.workers.run_step(scheduler_output)
 
-    def add_request(self, name, tokens, max_tokens, priority, arrival_time, cache_salt,
-                    skip_reading_prefix_cache) -> str:
-        if name in self._names:
-            return "error=already_declared"
-        if len(self._config.groups) > 1 and not skip_reading_prefix_cache:
-            self._names[name] = len(self._names)
-            return "error=not_in_config"
-        return self._add(name, tokens, max_tokens, priority=priority, arrival_time=arrival_time, cache_salt=cache_salt,
-                         skip_reading_prefix_cache=skip_reading_prefix_cache)
-
-    def update(self, token, samples) -> str:
-        if not self._are_known([name for name, _ in samples]):
-            return "error=unknown_request"
-        if not self._scheduler.in_flight:
-            return "error=no_step_in_flight"
-        sampled = self._sampled(token, 0, samples)
-        if sampled is None:
-            return "error=wrong_token_count"
-        report = self._connectors.workers.run_step(self._scheduler.in_flight[0].output)
-        # Upstream reports sets of names: here in the order in which the requests were added.
-        report.finished_recving = self._in_order_of_names(report.finished_recving)
-        meta = report.kv_connector_worker_meta
-        completed = {}
-        if meta is not None:
-            completed = meta.completed_store_events = dict(sorted(meta.completed_store_events.items()))
-        output = make_output(sampled)
-        output.kv_connector_output = report
-        completed_texts = [f"(completed event={event} num_workers={count})" for event, count in completed.items()]
-        return (f"{self._take(output)} finished_recving={self._names_text(report.finished_recving)}"
-                f" completed_stores=[{' '.join(completed_texts)}]")
+    # ---- Commands (contract/connectors/simple/simple_facet.h) ----
 
     def advance_copy(self, rank, store, progress) -> str:
         if progress not in ("part", "finished"):
             return "error=bad_range"
-        if rank >= self._config.world_size:
+        if rank >= self._config.ranks:
             return "error=not_in_config"
         return "error=none" if self._connectors.backends[rank].advance(store, progress) else "error=unknown_job"
-
-    def reset_prefix_cache(self, reset_connector) -> str:
-        success = self._scheduler.reset_prefix_cache(reset_connector=reset_connector)
-        return f"error=none success={'true' if success else 'false'}"
 
     # ---- Answers ----
 
@@ -88,9 +58,6 @@ class UpstreamSimpleOffload(UpstreamScheduler):
 
     # ---- What is observed ----
 
-    def _calls_text(self) -> str:
-        return ""
-
     def observe(self, state: bool) -> str:
         connectors = self._connectors
         free_blocks = connectors.cpu_pool.free_block_queue.get_all_free_blocks()
@@ -99,7 +66,7 @@ class UpstreamSimpleOffload(UpstreamScheduler):
         cursor = connectors.lazy_cursor()
         text = (
             f"{super().observe(state)} num_empty_cpu_blocks={num_empty} num_cached_cpu_blocks={num_queued - num_empty}"
-            f" num_referenced_cpu_blocks={self._config.num_cpu_blocks - num_queued}"
+            f" num_referenced_cpu_blocks={self._config.connector.num_cpu_blocks - num_queued}"
             f" has_pending_stores={'true' if connectors.scheduler.has_pending_transfers() else 'false'}"
             f"{'' if cursor is None else f' lazy_cursor={cursor}'}"
         )

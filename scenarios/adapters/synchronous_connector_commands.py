@@ -1,5 +1,5 @@
 """The scheduler and a synchronous connector of a real vLLM release behind the commands of
-contract/connectors/synchronous/synchronous_connector_target.h.
+contract/connectors/synchronous/files_facet.h.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_synchronous_connector.py says.
 """
@@ -7,14 +7,14 @@ What scheduler_commands.py says of the scheduler holds; of the connector, what c
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Deque, FrozenSet, List, Sequence
+from typing import Any, Deque, Dict, FrozenSet, List, Sequence
 
+from engine_target import Config, Example, World
 from line_language import print_integers, print_text
 from scheduler_commands import UpstreamScheduler
 from scripted_kv_cache import symbols_of
 from scripted_storage import ScriptedStorage
 from scripted_connector import block_ids_text
-from synchronous_connector_target import Config
 from upstream_pool import Modules
 from upstream_scheduler import make_output
 from upstream_synchronous_connector import FileCopy, Run, SynchronousConnectors
@@ -26,30 +26,24 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
     A file that fails ends this engine, as upstream's: another one starts over the same storage.
     """
 
-    def __init__(self, modules: Modules, config: Config, uncorrected: FrozenSet[str] = frozenset()):
+    has_workers = True
+
+    def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str] = frozenset()):
         self._uncorrected = uncorrected
         self._storage = ScriptedStorage()
         self._num_engine_starts = 0
-        self._start_engine(modules, config)
+        self._start_engine(modules, config, world)
 
-    def _start_engine(self, modules: Modules, config: Config) -> None:
+    def _start_engine(self, modules: Modules, config: Config, world: World) -> None:
         self._num_engine_starts += 1
         self._connectors = SynchronousConnectors(modules, config, self._storage, self._uncorrected)
         self._runs: Deque[List[Run]] = deque()  # of each step in flight
-        super().__init__(modules, config, self._uncorrected)
+        super().__init__(modules, config, world, self._uncorrected)
 
     def _make_connector(self) -> Any:
         return self._connectors.scheduler
 
-    # ---- Commands (contract/connectors/synchronous/synchronous_connector_target.h): the engine's ----
-
-    def add_request(self, name, tokens, max_tokens, skip_reading_prefix_cache) -> str:
-        if name in self._names:
-            return "error=already_declared"
-        if len(self._config.groups) > 1 and not skip_reading_prefix_cache:
-            self._names[name] = len(self._names)
-            return "error=not_in_config"
-        return self._add(name, tokens, max_tokens, skip_reading_prefix_cache=skip_reading_prefix_cache)
+    # ---- Steps ----
 
     def schedule(self) -> str:
         answer = super().schedule()
@@ -70,36 +64,23 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
             runs.append(Run(first_token, tokens, scheduler.kv_cache_manager.get_block_ids(name)))
         return runs
 
-    def update(self, token, samples) -> str:
-        if not self._are_known([name for name, _ in samples]):
-            return "error=unknown_request"
-        if not self._scheduler.in_flight:
-            return "error=no_step_in_flight"
-        sampled = self._sampled(token, 0, samples)
-        if sampled is None:
-            return "error=wrong_token_count"
+    def _run_step(self, sampled: Dict[str, list]) -> str:
         connectors = self._connectors
         try:
             kv_connector_output = connectors.run(self._scheduler.in_flight[0].output, self._runs.popleft())
         except OSError:
             if "file_errors" in self._uncorrected:
                 raise
-            names = self._names
-            self._start_engine(self._modules, self._config)
-            self._names = names
+            self._start_engine(self._modules, self._config, self._world)
             file = connectors.report.file
             failed = (f"(failed request={self._name_texts[file.request]}{' store=true' if file.is_store else ''}"
                       f" layer={file.layer} folder={print_text(file.folder)})")
-            return f"error=none{self._report_text(connectors)} failed=[{failed}]"
+            return f"error=none{self._files_report_text(connectors)} failed=[{failed}]"
         output = make_output(sampled)
         output.kv_connector_output = kv_connector_output
-        return f"{self._take(output)}{self._report_text(connectors)} failed=[]"
+        return f"{self._take(output)}{self._files_report_text(connectors)} failed=[]"
 
-    def reset_prefix_cache(self, reset_connector) -> str:
-        success = self._scheduler.reset_prefix_cache(reset_connector=reset_connector)
-        return f"error=none success={'true' if success else 'false'}"
-
-    # ---- The world's ----
+    # ---- Commands (contract/connectors/synchronous/files_facet.h) ----
 
     def write_entry(self, tokens, num_files) -> str:
         if not self._keeps_files() or num_files > self._num_layers():
@@ -127,17 +108,17 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
             return "error=not_in_config"
         return self._error_unless(self._storage.truncate_file(self._connectors.folder_name(tokens), layer))
 
-    def fail_next(self, layer, operation) -> str:
+    def fail_next_file(self, layer, operation) -> str:
         if not self._has_layer(layer):
             return "error=not_in_config"
         self._storage.fail_next(layer, operation)
         return "error=none"
 
     def _keeps_files(self) -> bool:
-        return self._config.kv_connector == "example"
+        return isinstance(self._config.connector, Example)
 
     def _num_layers(self) -> int:
-        return self._config.world_size * self._config.num_layers
+        return self._config.ranks * self._config.connector.num_layers
 
     def _has_layer(self, layer: int) -> bool:
         return self._keeps_files() and layer < self._num_layers()
@@ -158,9 +139,9 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
         ]
         fills = [f"(fill request={self._name_texts[name]} num_tokens={num_tokens} blocks={block_ids_text(blocks)})"
                  for name, (blocks, num_tokens) in self._connectors.fills(meta)]
-        return f" transfers=[{' '.join(transfers)}] fills=[{' '.join(fills)}]"
+        return f" file_transfers=[{' '.join(transfers)}] fills=[{' '.join(fills)}]"
 
-    def _report_text(self, connectors: SynchronousConnectors) -> str:
+    def _files_report_text(self, connectors: SynchronousConnectors) -> str:
         report = connectors.report
         filled = [f"(filled request={self._name_texts[name]} layer={layer} blocks={print_integers(blocks)})"
                   for name, layer, blocks in report.filled]
@@ -173,9 +154,6 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
         return f"[{' '.join(texts)}]"
 
     # ---- What is observed ----
-
-    def _calls_text(self) -> str:
-        return ""
 
     def observe(self, state: bool) -> str:
         text = f"{super().observe(state)} num_engine_starts={self._num_engine_starts}"

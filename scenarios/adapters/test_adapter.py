@@ -1,4 +1,4 @@
-"""Tests of the adapters: the line language, the minimal pool, and each release of vLLM that is on this machine.
+"""Tests of the adapters: line language, configuration of engines, minimal pool, each release of vLLM that is here.
 
 Run: python3 scenarios/adapters/test_adapter.py [-v] [CLASS ...], or unittest's own discovery. A release that is neither
 installed nor fetched (fetch_vllm.py) is reported as skipped. Exit status: 0, 1 for a failure, 77 for a skip.
@@ -20,6 +20,7 @@ import corrected_multi_connector  # noqa: E402
 import corrected_simple_offload  # noqa: E402
 import corrected_synchronous_connector  # noqa: E402
 from corrected_scheduler import CORRECTIONS  # noqa: E402
+from engine_target import AddRequest, Offloading, Simple, World, config_from_line  # noqa: E402
 from line_language import (  # noqa: E402
     INTEGER,
     INTEGERS,
@@ -105,6 +106,74 @@ class LineLanguage(unittest.TestCase):
                      "do n=true ids=[]", "do it n=1 ids=[]", "do n=1 ids=[] name=[]"):
             with self.subTest(text=text), self.assertRaises(ValueError):
                 reader.read(text)
+
+
+class EngineTarget(unittest.TestCase):
+    def test_assemblies(self):
+        on_device = "config assembly=offloading_on_device"
+        for line, connector, device, engines in (
+            ("config", "NoneType", "scripted", 1),
+            ("config assembly=scheduler", "NoneType", "scripted", 1),
+            ("config connectors=none", "NoneType", "scripted", 1),
+            ("config assembly=scheduler connectors=[(scripted)]", "Scripted", "scripted", 1),
+            ("config assembly=offloading", "Offloading", "scripted", 1),
+            (on_device, "Offloading", "virtual", 1),
+            (f"{on_device} connectors=[(offloading)] device=symbols", "Offloading", "symbols", 1),
+            ("config assembly=simple", "Simple", "scripted", 1),
+            ("config assembly=synchronous", "Example", "scripted", 1),
+            ("config assembly=synchronous connectors=[(decode_bench)]", "DecodeBench", "scripted", 1),
+            ("config assembly=prefill_decode", "Nixl", "scripted", 2),
+            ("config connectors=[(nixl deadline=0)] engines=2 ranks=4 consumer_ranks=2", "Nixl", "scripted", 2),
+        ):
+            with self.subTest(line=line):
+                config = config_from_line(parse_line(line))
+                self.assertEqual((type(config.connector).__name__, config.device, config.engines),
+                                 (connector, device, engines))
+
+    def test_records(self):
+        config = config_from_line(parse_line(
+            "config connectors=[(offloading num_cpu_blocks=3 eviction_policy=arc spec_name=TieringOffloadingSpec"
+            " num_tiers=2 file_tiers=[0 1] arc_refuses_with_idle_t1=none)] ranks=2 num_gpu_blocks=9"))
+        self.assertEqual(config.connector, Offloading(3, eviction_policy="arc", spec_name="TieringOffloadingSpec",
+                                                      num_tiers=2, file_tiers=[0, 1]))
+        self.assertEqual((config.ranks, config.num_gpu_blocks), (2, 9))
+        config = config_from_line(parse_line("config connectors=[(simple simple_offload_aligns_stores=false)]"))
+        self.assertEqual(config.connector, Simple(simple_offload_aligns_stores=False))
+
+    def test_config_refuses(self):
+        for fields in (
+            "assembly=other", "assembly=simple connectors=[(offloading)]",
+            "assembly=scheduler connectors=[(nixl)] engines=2",
+            "assembly=offloading connectors=[(offloading)] device=virtual", "connectors=[(other)]",
+            "connectors=(simple)", "connectors=[simple]", "connectors=[(simple) (scripted)]",
+            "connectors=[(scripted num_cpu_blocks=1)]", "connectors=[(simple lazy_offload=1)]",
+            "connectors=[(simple num_cpu_blocks=0)]", "connectors=[(nixl)]", "engines=2", "device=symbols",
+            "device=other connectors=[(offloading)]", "ranks=0", "consumer_ranks=0", "max_num_seqs=0",
+            "max_concurrent_batches=3", "policy=other", "kv_load_failure_policy=other",
+            "connectors=[(offloading eviction_policy=other)]", "connectors=[(offloading block_size_factor=0)]",
+            "connectors=[(offloading spec_name=Other)]", "connectors=[(offloading num_tiers=1)]",
+            "connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=9)]",
+            "connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=1 file_tiers=[1])]",
+            "connectors=[(offloading spec_name=TieringOffloadingSpec store_threshold=2)]",
+            "connectors=[(example num_layers=0)]", "connectors=[(example decode_bench_hma=true)]",
+            "connectors=[(decode_bench)] groups=[(full block_size=4) (sliding block_size=8 window=8)]",
+            "assembly=offloading num_speculative_tokens=1", "assembly=prefill_decode draft_model=true",
+            "assembly=synchronous policy=priority", "assembly=prefill_decode ranks=2 consumer_ranks=3",
+            "connectors=[(nixl deadline=1000000001)] engines=2",
+            "assembly=prefill_decode groups=[(sliding block_size=4 window=4)]",
+            "world_size=1", "connector=true", "num_cpu_blocks=1",
+        ):
+            with self.subTest(fields=fields), self.assertRaises(ValueError):
+                config_from_line(parse_line(f"config {fields}"))
+
+    def test_world(self):
+        world = World()
+        for name in "BCA":
+            self.assertTrue(world.declare(AddRequest(name, [1])))
+        self.assertFalse(world.declare(AddRequest("C", [2])))
+        self.assertEqual(world.requests["C"].tokens, [1])
+        self.assertEqual((world.in_order({"A", "B"}), world.in_order(None)), (["B", "A"], []))
+        self.assertEqual((world.knows(["A", "B"]), world.knows(["A", "D"]), world.knows([])), (True, False, True))
 
 
 def converse(program, *lines, arguments=(), status=0, environment=None):
@@ -508,7 +577,7 @@ CORRECTED_MULTI_CONNECTOR = {
 
 CORRECTED = {
     "stopped_among_skipped": (
-        ("connector=true max_concurrent_batches=2", "add_request id=A tokens=[1 2] max_tokens=1", "schedule",
+        ("connectors=[(scripted)] max_concurrent_batches=2", "add_request id=A tokens=[1 2] max_tokens=1", "schedule",
          "reset_prefix_cache reset_running_requests=true", "script_connector request=A ask_again=1", "schedule",
          "update", "update", "schedule"),
         "finished=[A] skipped_waiting=[]", None),
@@ -517,18 +586,18 @@ CORRECTED = {
          "reset_prefix_cache reset_running_requests=true", "schedule", "update"),
         "outputs=[]", "outputs=[(output request=A tokens=[1])]"),
     "invalid_blocks_in_flight": (
-        ("max_concurrent_batches=2 max_num_batched_tokens=4 connector=true kv_load_failure_policy=recompute",
+        ("max_concurrent_batches=2 max_num_batched_tokens=4 connectors=[(scripted)] kv_load_failure_policy=recompute",
          "add_request id=A tokens=[1 2 3 4 5 6 7 8 9 10 11 12] external_tokens=4", "schedule", "schedule",
          "update invalid_blocks=[1]", "update"),
         "outputs=[]", "outputs=[(output request=A tokens=[1])]"),
     "whole_load_failed": (
-        ("connector=true kv_load_failure_policy=recompute", "add_request id=A tokens=[1 2 3 4 5] max_tokens=1",
+        ("connectors=[(scripted)] kv_load_failure_policy=recompute", "add_request id=A tokens=[1 2 3 4 5] max_tokens=1",
          "schedule", "update", "add_request id=B tokens=[1 2 3 4 5 6 7 8] external_tokens=8 load_async=true",
          "add_request id=C tokens=[1 2 3 4 5 6 7 8] external_tokens=8 load_async=true", "schedule",
          "update finished_recving=[C] invalid_blocks=[1]", "schedule"),
         "scheduled=[(scheduled request=C num_tokens=1 samples=true)]", None),
     "lost_load_reserves": (
-        ("num_gpu_blocks=5 connector=true kv_load_failure_policy=recompute",
+        ("num_gpu_blocks=5 connectors=[(scripted)] kv_load_failure_policy=recompute",
          "add_request id=A tokens=[1 2 3 4 5 6 7 8 9] external_tokens=8 load_async=true", "schedule",
          "update finished_recving=[A] invalid_blocks=[1]", "script_connector request=A ask_again=1",
          "add_request id=B tokens=[7 7 7 7 7 7 7 7 7] external_tokens=8 load_async=true", "schedule"),
@@ -637,7 +706,8 @@ CORRECTED_CONNECTOR = {
         "stores=[(transfer job=4 request=A gpu_blocks=[1 3 1] group_sizes=[3] block_indices=[0] slots=[0 1 2])]"),
     "part_of_a_slot": (
         ("v0.23",),
-        ("num_gpu_blocks=3 max_num_batched_tokens=4 block_size_factor=2 groups=[(sliding block_size=4 window=1)]",
+        ("num_gpu_blocks=3 max_num_batched_tokens=4 connectors=[(offloading block_size_factor=2)]"
+         " groups=[(sliding block_size=4 window=1)]",
          "add_request id=A tokens=[1 1 1 1 2 2 2 2]", "schedule", "update", "schedule"),
         "stores=[]",
         "stores=[(transfer job=0 request=A gpu_blocks=[1] group_sizes=[1] block_indices=[1] slots=[0])]"),
@@ -658,7 +728,7 @@ SIMPLE_OFFLOAD = (
      " num_cached_cpu_blocks=0 num_referenced_cpu_blocks=1 has_pending_stores=false copies=[] pins=[]"),
     ("add_request id=A tokens=[1]", "error=already_declared"),
     ("schedule", "error=none store_gpu_blocks=[] load_gpu_blocks=[] need_flush=false"),
-    ("update", "error=none completed_stores=[]"),
+    ("update", "error=none completed_jobs=[]"),
     ("schedule", "error=none store_event=0 store_gpu_blocks=[1 2] store_cpu_blocks=[1 2] has_pending_stores=true"
                  " cpu_free_queue=[3 4 5 6 7] cpu_ref_cnts=[0 1 1 0 0 0 0 0]"
                  " cpu_keys=[none none none none none none none none] copies=[]"),
@@ -672,11 +742,11 @@ SIMPLE_OFFLOAD = (
     ("advance_copy store=true", "error=none"),
     ("advance_copy store=true", "error=unknown_job"),
     ("schedule", "error=none store_event=absent store_gpu_blocks=[]"),
-    ("update", "error=none completed_stores=[(completed event=0 num_workers=1)] has_pending_stores=true"
+    ("update", "error=none completed_jobs=[(completed job=0 num_workers=1)] has_pending_stores=true"
                " copies=[(copy rank=1 store=true event=0 progress=submitted)]"),
     ("advance_copy rank=1 store=true", "error=none"),
     ("schedule", "error=none"),
-    ("update", "error=none completed_stores=[(completed event=0 num_workers=1)] has_pending_stores=false copies=[]"
+    ("update", "error=none completed_jobs=[(completed job=0 num_workers=1)] has_pending_stores=false copies=[]"
                " num_cached_cpu_blocks=2 cpu_free_queue=[3 4 5 6 7 1 2] cpu_ref_cnts=[0 0 0 0 0 0 0 0]"),
     ("reset_prefix_cache", "error=none success=true num_cached_blocks=0 num_cached_cpu_blocks=2"),
     ("add_request id=B tokens=[1 2 3 4 5 6 7 8 9] max_tokens=1", "error=none"),
@@ -701,16 +771,18 @@ CORRECTED_SIMPLE_OFFLOAD = (
       *("schedule", "update") * 4, "schedule"),
      "store_gpu_blocks=[] tables=[(table request=A blocks=[[1 2 5] [0 0 4]])]", "store_gpu_blocks=[4]"),
     ("stale_window_blocks", ("v0.23",),
-     ("num_cpu_blocks=4 async_scheduling=true max_concurrent_batches=2 max_num_batched_tokens=8 num_gpu_blocks=12 "
+     ("connectors=[(simple num_cpu_blocks=4)] async_scheduling=true max_concurrent_batches=2"
+      " max_num_batched_tokens=8 num_gpu_blocks=12 "
       + _WINDOW, "add_request id=A tokens=[1 1 1 1 2 2 2 2 3 3 3 3 4 4 4 4 5] skip_reading_prefix_cache=true",
       "schedule", "schedule", "update", "update", "advance_copy store=true", "schedule", "update", "schedule"),
      "store_gpu_blocks=[3]", "store_gpu_blocks=[4 4] store_cpu_blocks=[1 2]"),
     ("flush_of_queued_copies", ("v0.19", "v0.23"),
      ("num_gpu_blocks=5", "add_request id=A tokens=[1 1 1 1 1 1 1]", "add_request id=B tokens=[2 2 2 2]",
       *("schedule", "update") * 3),
-     "completed_stores=[(completed event=0 num_workers=1)]", "completed_stores=[]"),
+     "completed_jobs=[(completed job=0 num_workers=1)]", "completed_jobs=[]"),
     *(("evictions_told_as_gpu", (profile,),
-       ("num_cpu_blocks=2", "add_request id=A tokens=[1 1 1 1] max_tokens=2", *("schedule", "update") * 2,
+       ("connectors=[(simple num_cpu_blocks=2)]", "add_request id=A tokens=[1 1 1 1] max_tokens=2",
+        *("schedule", "update") * 2,
         "advance_copy store=true", "add_request id=B tokens=[2 2 2 2]", *("schedule", "update") * 2),
        "events=[]", "events=[(removed block_hash=0x5cd19b3df384c243f84a2ded6640234f"
        f"f0d4d24adccfe082549612bce489d3a7{group})]")
@@ -730,7 +802,7 @@ EXAMPLE = (
     ("add_request id=A tokens=[1]", "error=already_declared"),
     ("update", "error=no_step_in_flight"),
     ("update samples=[(sample request=Z tokens=[1])]", "error=unknown_request"),
-    ("schedule", f"error=none transfers=[(transfer request=A store=true folder={_FOLDER} num_tokens=4 blocks=[1])]"
+    ("schedule", f"error=none file_transfers=[(transfer request=A store=true folder={_FOLDER} num_tokens=4 blocks=[1])]"
                  " fills=[] folders=[]"),
     ("schedule", "error=steps_in_flight"),
     ("update samples=[(sample request=A tokens=[1 2])]", "error=wrong_token_count folders=[]"),
@@ -744,10 +816,10 @@ EXAMPLE = (
     ("finish_requests requests=[A]", "error=none running=[] num_referenced_blocks=1"),
     ("reset_prefix_cache reset_connector=true", f"error=none success=true num_cached_blocks=0 folders=[{_FOLDER}]"),
     ("add_request id=C tokens=[1 2 3 4 7 7]", "error=none"),
-    ("fail_next layer=1 operation=read", "error=none"),
+    ("fail_next_file layer=1 operation=read", "error=none"),
     ("schedule",
      "error=none new_reqs=[(new request=C num_computed_tokens=4 blocks=[[3 4]])]"
-     f" transfers=[(transfer request=C folder={_FOLDER} num_tokens=4 blocks=[3])]"),
+     f" file_transfers=[(transfer request=C folder={_FOLDER} num_tokens=4 blocks=[3])]"),
     ("update",
      f"error=none outputs=absent events=absent saved=[] failed=[(failed request=C layer=1 folder={_FOLDER})]"
      f" loaded=[(file request=C layer=0 folder={_FOLDER} blocks=[3] symbols={_SYMBOLS[0]})]"
@@ -757,7 +829,7 @@ EXAMPLE = (
     ("finish_requests requests=[C]", "error=none"),
     ("add_request id=C tokens=[1]", "error=already_declared"),
     ("add_request id=D tokens=[1 2 3 4 7 7]", "error=none"),
-    ("schedule", f"transfers=[(transfer request=D folder={_FOLDER} num_tokens=4 blocks=[1])]"),
+    ("schedule", f"file_transfers=[(transfer request=D folder={_FOLDER} num_tokens=4 blocks=[1])]"),
     ("update",
      f"error=none failed=[] loaded=[(file request=D layer=0 folder={_FOLDER} blocks=[1] symbols={_SYMBOLS[0]})"
      f" (file request=D layer=1 folder={_FOLDER} blocks=[1] symbols={_SYMBOLS[1]})] num_engine_starts=2"),
@@ -768,7 +840,7 @@ EXAMPLE = (
     ("remove_file tokens=[1 2 3 4] layer=1", f"error=none folders=[{_FOLDER}]"),
     ("remove_file tokens=[1 2 3 4] layer=1", "error=unknown_key"),
     ("remove_file tokens=[1 2 3 4] layer=2", "error=not_in_config"),
-    ("fail_next layer=2 operation=open", "error=not_in_config"),
+    ("fail_next_file layer=2 operation=open", "error=not_in_config"),
     ("write_entry tokens=[1] num_files=1", "error=bad_range"),
     ("write_entry tokens=[1] num_files=3", "error=not_in_config"),
     ("write_entry tokens=[1 2 3 4] num_files=1", f"error=none files=[{_STORED[0]}]"),
@@ -780,7 +852,7 @@ EXAMPLE = (
 _FILLED = "0 0 0 0 1 1 1 1 1 16777620 1 1" + " 0" * 12
 DECODE_BENCH = (
     ("add_request id=A tokens=[1 2 3 4 5 6]", "error=none filled_requests=[]"),
-    ("schedule", "error=none new_reqs=[(new request=A num_computed_tokens=5 blocks=[[1 2]])] transfers=[]"
+    ("schedule", "error=none new_reqs=[(new request=A num_computed_tokens=5 blocks=[[1 2]])] file_transfers=[]"
                  " fills=[(fill request=A num_tokens=5 blocks=[[1 2]])] filled_requests=[A]"),
     ("update", "error=none loaded=[] saved=[] failed=[] filled=[(filled request=A layer=0 blocks=[1 2])"
                f" (filled request=A layer=1 blocks=[1 2])] symbols=[[{_FILLED}] [{_FILLED}]]"),
@@ -790,7 +862,7 @@ DECODE_BENCH = (
     ("remove_entry tokens=[]", "error=not_in_config"),
     ("remove_file tokens=[] layer=0", "error=not_in_config"),
     ("truncate_file tokens=[] layer=0", "error=not_in_config"),
-    ("fail_next layer=0 operation=create", "error=not_in_config"),
+    ("fail_next_file layer=0 operation=create", "error=not_in_config"),
 )
 
 # As CORRECTED, for the synchronous connectors: name, profiles, story, last reply with and without.
@@ -824,35 +896,35 @@ CORRECTED_SYNCHRONOUS_CONNECTOR = (
 # Command -> part of the reply: a producer with one worker and a consumer with two. B reads what A computed; C, of the same
 # prompt, is aborted before it is admitted; the producer's workers hear of it. Blocks of 4 tokens.
 DISAGGREGATED = (
-    ("add_request engine=producer id=A tokens=[1 2 3 4 5 6 7 8] do_remote_decode=true max_tokens=1",
-     "error=none producer_waiting=[A] consumer_waiting=[] now=0 reads=[] notices=[]"),
+    ("add_request id=A tokens=[1 2 3 4 5 6 7 8] do_remote_decode=true max_tokens=1",
+     "error=none waiting=[A] consumer_waiting=[] now=0 reads=[] notices=[]"),
     ("add_request engine=consumer id=A tokens=[1]", "error=already_declared"),
     ("add_request engine=consumer id=X tokens=[1] do_remote_decode=true", "error=not_in_config"),
     ("hand_over request=A id=Y", "error=not_finished"),
     ("hand_over request=Z id=B", "error=unknown_request"),
     ("hand_over request=A id=X", "error=already_declared"),
-    ("update engine=producer", "error=no_step_in_flight"),
-    ("schedule engine=producer", "error=none reqs_in_batch=[A] reqs_not_processed=[] reqs_to_send=[]"
-                                 " producer_scheduled=[(scheduled request=A num_tokens=8 samples=true)]"
+    ("update", "error=no_step_in_flight"),
+    ("schedule", "error=none reqs_in_batch=[A] reqs_not_processed=[] reqs_to_send=[]"
+                                 " scheduled=[(scheduled request=A num_tokens=8 samples=true)]"
                                  " consumer_scheduled=absent reqs_to_recv=absent heartbeats=absent"),
-    ("update engine=producer samples=[(sample request=B tokens=[1])]", "error=unknown_request"),
-    ("update engine=producer samples=[(sample request=X tokens=[1])]", "error=wrong_token_count"),
-    ("update engine=producer", "error=none finished_prefills=[(prefill request=A blocks=[1 2])] finished_sending=[]"
-                               " finished_recving=[] invalid_blocks=[] producer_num_referenced_blocks=3"),
+    ("update samples=[(sample request=B tokens=[1])]", "error=unknown_request"),
+    ("update samples=[(sample request=X tokens=[1])]", "error=wrong_token_count"),
+    ("update", "error=none finished_prefills=[(prefill request=A blocks=[1 2])] finished_sending=[]"
+                               " finished_recving=[] invalid_blocks=[] num_referenced_blocks=3"),
     ("hand_over request=A id=B max_tokens=2", "error=none consumer_waiting=[B]"),
     ("hand_over request=A id=C", "error=none"),
     ("finish_requests engine=consumer requests=[C A] status=finished_stopped", "error=bad_range"),
-    ("finish_requests engine=consumer requests=[C A]", "error=none consumer_waiting=[B] producer_num_referenced_blocks=3"),
+    ("finish_requests engine=consumer requests=[C A]", "error=none consumer_waiting=[B] num_referenced_blocks=3"),
     ("schedule engine=consumer",
      "error=none reqs_to_recv=[(receive request=C remote_request=A)"
      " (receive request=B remote_request=A local_blocks=[1 2] remote_blocks=[1 2])] consumer_skipped_waiting=[B]"
-     " producer_scheduled=absent reqs_to_send=absent"),
+     " scheduled=absent reqs_to_send=absent"),
     ("update engine=consumer",
      "error=none finished_prefills=absent reads=[(read read=0 request=B remote_request=A local_blocks=[1 2]"
      " remote_blocks=[1 2] progress=submitted) (read read=1 rank=1 request=B remote_request=A local_blocks=[1 2]"
      " remote_blocks=[1 2] progress=submitted)]"),
-    ("schedule engine=producer", "error=none producer_finished=[A] reqs_to_send=[(send request=A expires=30)]"),
-    ("update engine=producer", "error=none finished_sending=[]"),
+    ("schedule", "error=none finished=[A] reqs_to_send=[(send request=A expires=30)]"),
+    ("update", "error=none finished_sending=[]"),
     ("advance_read read=0 progress=submitted", "error=bad_range"),
     ("advance_read read=0 progress=failed", "error=not_in_config"),
     ("lose_notice notice=0", "error=not_in_config"),
@@ -872,74 +944,74 @@ DISAGGREGATED = (
      "error=none consumer_new_reqs=[(new request=B num_computed_tokens=7 blocks=[[1 2]])] reqs_to_recv=[]"),
     ("update engine=consumer", "error=none consumer_outputs=[(output request=B tokens=[1])]"),
     ("deliver_notice notice=LAST", "error=none"),
-    ("schedule engine=producer", "error=none"),
-    ("update engine=producer", "error=none finished_sending=[]"),
+    ("schedule", "error=none"),
+    ("update", "error=none finished_sending=[]"),
     ("deliver_notice notice=FIRST", "error=none"),
     ("advance_clock seconds=29", "error=none now=29"),
-    ("schedule engine=producer", "error=none"),
-    ("update engine=producer", "error=none finished_sending=[A] producer_num_referenced_blocks=1"),
-    ("reset_prefix_cache engine=producer", "error=none producer_success=true consumer_success=absent"),
+    ("schedule", "error=none"),
+    ("update", "error=none finished_sending=[A] num_referenced_blocks=1"),
+    ("reset_prefix_cache", "error=none success=true consumer_success=absent"),
     ("set_pause_state engine=consumer state=paused_all", "error=none"),
     ("finish_all_requests engine=consumer", "error=none consumer_requests=[]"),
 )
 
-_PREFILLS_A = ("add_request engine=producer id=A tokens=[1 2 3 4 5 6 7 8] do_remote_decode=true max_tokens=1",
-               "schedule engine=producer", "update engine=producer")
+_PREFILLS_A = ("add_request id=A tokens=[1 2 3 4 5 6 7 8] do_remote_decode=true max_tokens=1",
+               "schedule", "update")
 _READS_A = (*_PREFILLS_A, "hand_over request=A id=B", "schedule engine=consumer", "update engine=consumer",
-            "schedule engine=producer", "update engine=producer")
+            "schedule", "update")
 
 # As CORRECTED_CONNECTOR, for a pair.
 CORRECTED_DISAGGREGATED = {
     "reads_after_the_end": (
         ("v0.19", "v0.23"),
-        ("", *_READS_A, "advance_clock seconds=30", "schedule engine=producer", "update engine=producer",
+        ("", *_READS_A, "advance_clock seconds=30", "schedule", "update",
          "advance_read read=0"),
-        "error=unknown_job", "error=none producer_num_referenced_blocks=1"),
+        "error=unknown_job", "error=none num_referenced_blocks=1"),
     "expired_behind_a_renewed": (
         ("v0.23",),
         ("max_num_seqs=1", *_PREFILLS_A,
-         "add_request engine=producer id=X tokens=[9 9 9 9] do_remote_decode=true max_tokens=1",
-         "schedule engine=producer", "update engine=producer", "advance_clock seconds=20", "hand_over request=A id=B",
-         "schedule engine=consumer", "update engine=consumer", "deliver_notice notice=0", "schedule engine=producer",
-         "update engine=producer", "advance_clock seconds=10", "schedule engine=producer", "update engine=producer"),
+         "add_request id=X tokens=[9 9 9 9] do_remote_decode=true max_tokens=1",
+         "schedule", "update", "advance_clock seconds=20", "hand_over request=A id=B",
+         "schedule engine=consumer", "update engine=consumer", "deliver_notice notice=0", "schedule",
+         "update", "advance_clock seconds=10", "schedule", "update"),
         "finished_sending=[X]", "finished_sending=[]"),
     "repeated_notices": (
         ("v0.19", "v0.23"),
-        ("consumer_world_size=2 deadline=0", *_PREFILLS_A, "hand_over request=A id=B", "hand_over request=A id=C",
-         "schedule engine=consumer", "update engine=consumer", "advance_read read=0", "advance_read read=1",
-         "deliver_notice notice=0", "deliver_notice notice=1", "schedule engine=producer", "update engine=producer"),
+        ("engines=2 consumer_ranks=2 connectors=[(nixl deadline=0)]", *_PREFILLS_A, "hand_over request=A id=B",
+         "hand_over request=A id=C", "schedule engine=consumer", "update engine=consumer", "advance_read read=0", "advance_read read=1",
+         "deliver_notice notice=0", "deliver_notice notice=1", "schedule", "update"),
         "finished_sending=[]", "finished_sending=[A]"),
     "first_failed_read": (
         ("v0.23",),
-        ("producer_world_size=2 transport_may_fail=true", *_READS_A, "advance_read read=0 progress=failed",
+        ("engines=2 ranks=2 connectors=[(nixl transport_may_fail=true)]", *_READS_A, "advance_read read=0 progress=failed",
          "schedule engine=consumer", "update engine=consumer"),
         "finished_recving=[] invalid_blocks=[1 2] consumer_num_referenced_blocks=3",
         "finished_recving=[B] invalid_blocks=[1 2] consumer_num_referenced_blocks=1"),
     "blocks_from_the_end": (
         ("v0.19", "v0.23"),
-        ("", "add_request engine=producer id=A tokens=[1 2 3 4] do_remote_decode=true max_tokens=2",
-         "schedule engine=producer", "update engine=producer", "schedule engine=producer", "update engine=producer",
+        ("", "add_request id=A tokens=[1 2 3 4] do_remote_decode=true max_tokens=2",
+         "schedule", "update", "schedule", "update",
          "hand_over request=A id=B", "schedule engine=consumer"),
         "reqs_to_recv=[(receive request=B remote_request=A local_blocks=[1] remote_blocks=[1])]",
         "reqs_to_recv=[(receive request=B remote_request=A local_blocks=[1] remote_blocks=[2])]"),
     "load_of_one_token": (
         ("v0.19", "v0.23"),
-        ("", "add_request engine=producer id=A tokens=[5] do_remote_decode=true max_tokens=1",
-         "schedule engine=producer", "update engine=producer", "hand_over request=A id=B", "schedule engine=consumer"),
+        ("", "add_request id=A tokens=[5] do_remote_decode=true max_tokens=1",
+         "schedule", "update", "hand_over request=A id=B", "schedule engine=consumer"),
         "reqs_to_recv=[(receive request=B remote_request=A)]"
         " consumer_scheduled=[(scheduled request=B num_tokens=1 samples=true)]",
         "reqs_to_recv=[(receive request=B remote_request=A local_blocks=[1] remote_blocks=[1])] consumer_scheduled=[]"),
     "heartbeats_of_others": (
         ("v0.23",),
-        ("deadline=5", *_PREFILLS_A, "hand_over request=A id=B", "hand_over request=A id=C",
+        ("engines=2 connectors=[(nixl deadline=5)]", *_PREFILLS_A, "hand_over request=A id=B", "hand_over request=A id=C",
          "finish_requests engine=consumer requests=[B]", "schedule engine=consumer"),
         "heartbeats=[A]", "heartbeats=[]"),
     "finished_without_blocks": (
         ("v0.19", "v0.23"),
         ("num_gpu_blocks=3 async_scheduling=true max_concurrent_batches=2",
-         "add_request engine=producer id=B tokens=[1 2 3]", "schedule engine=producer", "update engine=producer",
-         "add_request engine=producer id=A tokens=[9] do_remote_decode=true max_tokens=1", "schedule engine=producer",
-         "schedule engine=producer", "update engine=producer"),
+         "add_request id=B tokens=[1 2 3]", "schedule", "update",
+         "add_request id=A tokens=[9] do_remote_decode=true max_tokens=1", "schedule",
+         "schedule", "update"),
         "finished_prefills=[]", "finished_prefills=[(prefill request=A blocks=[])]"),
 }
 
@@ -1056,11 +1128,11 @@ class Release(Story):
         self.assertEqual([reply["num_free_blocks"] for reply in replies[5:]], [18, 33, 39])
 
     def ask_scheduler(self, config, *lines, options=(), status=0):
-        return self.ask("target scheduler", f"config profile={self.profile} {config}", *lines, options=options,
+        return self.ask("target engine", f"config profile={self.profile} {config}", *lines, options=options,
                         status=status)[2:]
 
     def test_scheduler(self):
-        replies = self.ask_scheduler("connector=true", *[command for command, _ in SCHEDULER])
+        replies = self.ask_scheduler("connectors=[(scripted)]", *[command for command, _ in SCHEDULER])
         self.check_replies(replies, SCHEDULER)
         told = [call.fields["request"] for call in replies[0].get("connector_calls", [])]
         self.assertEqual(told, ["A"] if self.profile == "v0.23" else [])
@@ -1092,7 +1164,7 @@ class Release(Story):
                     replies = self.ask_scheduler(*lines, options=options)
                     self.check_replies(replies[-1:], [(lines[-1], uncorrected)])
         stories = [(f"config profile={self.profile} {lines[0]}", *lines[1:]) for lines, _, _ in CORRECTED.values()]
-        replies = self.ask("target scheduler", *[line for story in stories for line in story])[1:]
+        replies = self.ask("target engine", *[line for story in stories for line in story])[1:]
         for story, (name, (_, corrected, _)) in zip(stories, CORRECTED.items()):
             with self.subTest(name=name):
                 self.check_replies(replies[len(story) - 1:len(story)], [(story[-1], corrected)])
@@ -1103,7 +1175,7 @@ class Release(Story):
         story = [(command, parts.get(line, expected) if parts.get(line, "").startswith("error=")
                   else f"{expected} {parts.get(line, '')}")
                  for line, (command, expected) in enumerate(CONNECTOR)]
-        replies = self.ask("target connector", f"config profile={self.profile} world_size=2",
+        replies = self.ask("target engine", f"config profile={self.profile} assembly=offloading ranks=2",
                            *[command for command, _ in story])[2:]
         self.check_replies(replies, story)
         (told,) = replies[17 if self.profile == "v0.23" else 21]["events"]
@@ -1119,20 +1191,20 @@ class Release(Story):
             for word, number in numbers.items():
                 command = command.replace(word, number)
             story.append((command, expected))
-        replies = self.ask("target disaggregated", f"config num_gpu_blocks=9 profile={self.profile} consumer_world_size=2",
-                           *[command for command, _ in story])[2:]
+        config = f"config num_gpu_blocks=9 profile={self.profile} assembly=prefill_decode consumer_ranks=2"
+        replies = self.ask("target engine", config, *[command for command, _ in story])[2:]
         self.check_replies(replies, story)
 
     def test_disaggregated_corrections(self):
         self.assertEqual(set(CORRECTED_DISAGGREGATED), set(corrected_disaggregated.CORRECTIONS))
-        self.check_corrections("disaggregated", [(name, *story) for name, story in CORRECTED_DISAGGREGATED.items()])
+        self.check_corrections("prefill_decode", [(name, *story) for name, story in CORRECTED_DISAGGREGATED.items()])
 
-    def check_corrections(self, target, stories):
+    def check_corrections(self, assembly, stories):
         """stories: name, profiles, lines, what the last reply is with and without the correction."""
         for name, profiles, lines, corrected, uncorrected in stories:
             if self.profile not in profiles:
                 continue
-            story = (f"target {target}", f"config profile={self.profile} {lines[0]}", *lines[1:])
+            story = ("target engine", f"config profile={self.profile} assembly={assembly} {lines[0]}", *lines[1:])
             for options, expected in (((), corrected), (("--uncorrected", name), uncorrected)):
                 with self.subTest(name=name, options=options):
                     replies = self.ask(*story, options=options, status=int(expected is None))
@@ -1170,17 +1242,18 @@ class Release(Story):
 
     def test_connector_corrections(self):
         self.assertEqual(set(CORRECTED_CONNECTOR), set(corrected_connector.CORRECTIONS))
-        self.check_corrections("connector", [(name, *story) for name, story in CORRECTED_CONNECTOR.items()])
+        self.check_corrections("offloading", [(name, *story) for name, story in CORRECTED_CONNECTOR.items()])
 
     def test_simple_offload(self):
-        replies = self.ask("target simple_offload", f"config profile={self.profile} world_size=2",
+        replies = self.ask("target engine", f"config profile={self.profile} assembly=simple ranks=2",
                            *[command for command, _ in SIMPLE_OFFLOAD])[2:]
         self.check_replies(replies, SIMPLE_OFFLOAD)
         self.assertEqual(replies[16]["cpu_keys"][1:3], replies[16]["keys"][1:3])
 
     def test_lazy_simple_offload(self):
         """Blocks that are about to be evicted are stored, from behind the cursor."""
-        replies = self.ask("target simple_offload", f"config profile={self.profile} lazy_offload=true num_gpu_blocks=5",
+        config = f"config profile={self.profile} connectors=[(simple lazy_offload=true)] num_gpu_blocks=5"
+        replies = self.ask("target engine", config,
                            "add_request id=A tokens=[1 2 3 4 5 6 7 8] max_tokens=1", "schedule", "update", "schedule")
         self.check_replies(replies[3:], (
             ("schedule", "error=none lazy_cursor=4 store_gpu_blocks=[]"),
@@ -1190,33 +1263,32 @@ class Release(Story):
     def test_simple_offload_corrections(self):
         names = [name for name, *_ in CORRECTED_SIMPLE_OFFLOAD]
         self.assertEqual(set(names), set(corrected_simple_offload.CORRECTIONS))
-        self.check_corrections("simple_offload", CORRECTED_SIMPLE_OFFLOAD)
+        self.check_corrections("simple", CORRECTED_SIMPLE_OFFLOAD)
 
     def test_unsupported_simple_offload(self):
         other = "false" if self.profile == "v0.23" else "true"
-        for config, answer in (("enable_caching=false", "unsupported"), ("world_size=0", "malformed"),
-                               ("num_cpu_blocks=0", "malformed"), ("kv_load_failure_policy=fail", "malformed"),
-                               (f"simple_offload_pins_hits={other}", "unsupported"),
+        for config, answer in (("enable_caching=false", "unsupported"),
+                               (f"connectors=[(simple simple_offload_pins_hits={other})]", "unsupported"),
                                ("groups=[(sliding block_size=4 window=4)]", "unsupported"),
                                ("groups=[(full block_size=4) (chunked block_size=4 chunk=8)]", "unsupported")):
             with self.subTest(config=config):
-                (reply,) = self.ask("target simple_offload", f"config profile={self.profile} {config}")[1:]
+                (reply,) = self.ask("target engine", f"config profile={self.profile} assembly=simple {config}")[1:]
                 self.assertEqual(list(reply), [answer])
-        replies = self.ask("target simple_offload", f"config profile={self.profile} {_WINDOW}",
+        replies = self.ask("target engine", f"config profile={self.profile} assembly=simple {_WINDOW}",
                            "add_request id=A tokens=[1]")
         self.assertEqual(replies[-1]["error"], "not_in_config")
 
     def test_synchronous_connector(self):
-        for config, story in (("world_size=2", EXAMPLE), ("kv_connector=decode_bench num_layers=2", DECODE_BENCH)):
-            replies = self.ask("target synchronous_connector",
-                               f"config profile={self.profile} num_gpu_blocks=6 {config}",
+        for config, story in (("ranks=2", EXAMPLE), ("connectors=[(decode_bench num_layers=2)]", DECODE_BENCH)):
+            replies = self.ask("target engine",
+                               f"config profile={self.profile} assembly=synchronous num_gpu_blocks=6 {config}",
                                *[command for command, _ in story])[2:]
             self.check_replies(replies, story)
 
     def test_synchronous_connector_leaves_no_files(self):
         with tempfile.TemporaryDirectory() as folder:
             replies = self.ask(
-                "target synchronous_connector", *[f"config profile={self.profile}"] * 2,
+                "target engine", *[f"config profile={self.profile} assembly=synchronous"] * 2,
                 "add_request id=A tokens=[1 2 3 4 5 6]", "schedule", "update",
                 environment={**os.environ, "TMPDIR": folder})
             self.assertEqual(len(replies[-1]["files"]), 1)
@@ -1225,44 +1297,55 @@ class Release(Story):
     def test_synchronous_connector_corrections(self):
         names = [name for name, *_ in CORRECTED_SYNCHRONOUS_CONNECTOR]
         self.assertEqual(set(names), set(corrected_synchronous_connector.CORRECTIONS))
-        self.check_corrections("synchronous_connector", CORRECTED_SYNCHRONOUS_CONNECTOR)
+        self.check_corrections("synchronous", CORRECTED_SYNCHRONOUS_CONNECTOR)
 
     def test_unsupported_synchronous_connector(self):
         two_groups = "groups=[(full block_size=4) (sliding block_size=4 window=4)]"
         other = "false" if self.profile == "v0.23" else "true"
-        for config, answer in (("kv_connector=offloading", "malformed"), ("num_layers=0", "malformed"),
-                               ("world_size=0", "malformed"), ("policy=priority", "malformed"),
-                               ("kv_connector=decode_bench groups=[(full block_size=4) (sliding block_size=8 window=8)]",
-                                "malformed"),
-                               (f"kv_connector=decode_bench decode_bench_hma={other}", "unsupported"),
+        for config, answer in ((f"connectors=[(decode_bench decode_bench_hma={other})]", "unsupported"),
                                (two_groups, "unsupported"),
-                               (f"kv_connector=decode_bench {two_groups}",
+                               (f"connectors=[(decode_bench)] {two_groups}",
                                 "unsupported" if self.profile == "v0.19" else None)):
             with self.subTest(config=config):
-                (reply,) = self.ask("target synchronous_connector", f"config profile={self.profile} {config}")[1:]
+                (reply,) = self.ask("target engine", f"config profile={self.profile} assembly=synchronous {config}")[1:]
                 self.assertEqual(list(reply), [answer] if answer else [])
 
     def test_unsupported_connector(self):
-        for config, answer in (("kv_connector=other", "unsupported"), ("transfers_may_fail=true", "unsupported"),
-                               ("eviction_policy=other", "malformed"), ("world_size=0", "malformed"),
-                               ("spec_name=Other", "malformed"), ("num_tiers=1", "malformed"),
-                               ("spec_name=TieringOffloadingSpec num_tiers=9", "malformed"),
-                               ("arc_refuses_with_idle_t1=false", "unsupported"),
-                               ("num_speculative_tokens=1", "malformed"),
-                               ("groups=[(full block_size=4) (chunked block_size=4 chunk=8)]", "unsupported")):
-            (reply,) = self.ask("target connector", f"config profile={self.profile} {config}")[1:]
-            self.assertEqual(list(reply), [answer])
+        for config in ("connectors=[(offloading)] device=symbols", "connectors=[(offloading)] device=virtual",
+                       "assembly=offloading_on_device", "connectors=[(offloading transfers_may_fail=true)]",
+                       "connectors=[(offloading arc_refuses_with_idle_t1=false)]",
+                       "connectors=[(offloading)] groups=[(full block_size=4) (chunked block_size=4 chunk=8)]"):
+            with self.subTest(config=config):
+                (reply,) = self.ask("target engine", f"config profile={self.profile} {config}")[1:]
+                self.assertEqual(list(reply), ["unsupported"])
 
-    def test_unsupported_pairs(self):
-        for config in ("consumer_world_size=0", "producer_world_size=2 consumer_world_size=3", "deadline=1000000001",
-                       "groups=[(sliding block_size=4 window=4)]", "kv_connector=offloading"):
-            (reply,) = self.ask("target disaggregated", f"config profile={self.profile} {config}")[1:]
-            self.assertEqual(list(reply), ["malformed"])
+    def test_commands_of_what_is_not_there(self):
+        commands = ("execute", "advance stream=load", "fail_next stream=load", "poll", "drain",
+                    "advance_transfer job=0", "report_transfer_again job=0", "tier_finish tier=0 job=0", "tier_add tier=0 request=A blocks=[0]",
+                    "advance_copy", "write_entry tokens=[] num_files=0", "fail_next_file layer=0 operation=read",
+                    "advance_read read=0", "deliver_notice notice=0", "advance_clock seconds=1",
+                    "script_connector request=A", "add_request id=C tokens=[1] do_remote_decode=true",
+                    "hand_over request=A id=B", "hand_over request=E id=F")
+        of_engines = ("schedule", "update", "finish_requests requests=[A]", "finish_all_requests",
+                      "set_pause_state state=unpaused", "reset_prefix_cache", "add_request id=D tokens=[1]")
+        refused = [*commands, *[f"{command} engine=consumer" for command in of_engines]]
+        used = [f"add_request id={name} tokens=[1]" for name in "BCD"]
+        replies = self.ask_scheduler("", "add_request id=A tokens=[1]", *refused, *used, "add_request id=F tokens=[1]")
+        self.assertEqual([reply["error"] for reply in replies],
+                         [None, *["not_in_config"] * len(refused), *["already_declared"] * len(used), None])
+
+        refused = ("update finished_recving=[A]", "reset_prefix_cache reset_running_requests=true",
+                   "reset_prefix_cache connector_fails=true", "script_connector request=A",
+                   "add_request id=C tokens=[1] do_remote_decode=true", "schedule engine=consumer", "poll")
+        for assembly in ("offloading", "simple", "synchronous"):
+            with self.subTest(assembly=assembly):
+                replies = self.ask_scheduler(f"assembly={assembly}", "add_request id=A tokens=[1]", *refused)
+                self.assertEqual([reply["error"] for reply in replies], [None, *["not_in_config"] * len(refused)])
 
     def test_unsupported_scheduler(self):
         for config, answer in (("priority_victim_shifts_loop=false", "unsupported"), ("policy=other", "malformed"),
-                               ("max_concurrent_batches=3", "malformed"), ("priority_victim_shifts_loop=true", None)):
-            (reply,) = self.ask("target scheduler", f"config profile={self.profile} {config}")[1:]
+                               ("priority_victim_shifts_loop=true", None)):
+            (reply,) = self.ask("target engine", f"config profile={self.profile} {config}")[1:]
             self.assertEqual(list(reply), [answer] if answer else [])
 
     def test_unsupported_groups(self):
@@ -1372,7 +1455,8 @@ class Release019(Release):
     def test_tiering_is_not_there(self):
         (reply,) = self.ask("target tiering", "config profile=v0.19")[1:]
         self.assertIn("no tiering manager", reply["unsupported"])
-        (reply,) = self.ask("target connector", "config profile=v0.19 spec_name=TieringOffloadingSpec")[1:]
+        config = "config profile=v0.19 connectors=[(offloading spec_name=TieringOffloadingSpec)]"
+        (reply,) = self.ask("target engine", config)[1:]
         self.assertIn("no tiering manager", reply["unsupported"])
 
     def test_kv_cache_of_this_release(self):
@@ -1456,17 +1540,17 @@ class Release023(Release):
         self.assertIn("expected file_tiers=[]", reply["unsupported"])
 
     def test_connector_without_file_tiers(self):
-        config = "config profile=v0.23 spec_name=TieringOffloadingSpec num_tiers=1"
+        config = "config profile=v0.23 connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=1"
         self.assertIn("expected file_tiers=[]",
-                      self.ask("target connector", f"{config} file_tiers=[0]")[-1]["unsupported"])
-        self.assertEqual(list(self.ask("target connector", f"{config} file_tiers=[1]")[-1]), ["malformed"])
-        replies = self.ask("target connector", config, "add_request id=A tokens=[1 2 3 4]",
+                      self.ask("target engine", f"{config} file_tiers=[0])]")[-1]["unsupported"])
+        replies = self.ask("target engine", f"{config})]", "add_request id=A tokens=[1 2 3 4]",
                            "tier_faults tier=0 faults=[(fault operation=write fails_with=EIO)]",
                            "tier_damage tier=0 request=A block=0 damage=flip at=3")
         self.assertEqual([reply["error"] for reply in replies[3:]], ["not_in_config"] * 2)
 
     def test_connector_with_tiers(self):
-        replies = self.ask("target connector", "config profile=v0.23 spec_name=TieringOffloadingSpec num_tiers=1",
+        replies = self.ask("target engine",
+                           "config profile=v0.23 connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=1)]",
                            *[command for command, _ in TIERED_CONNECTOR])[2:]
         self.check_replies(replies, TIERED_CONNECTOR)
 
@@ -1483,18 +1567,18 @@ class Release023(Release):
     def test_synchronous_connector_of_several_groups(self):
         """The layers are those of group 0."""
         replies = self.ask(
-            "target synchronous_connector", "config profile=v0.23 kv_connector=decode_bench"
+            "target engine", "config profile=v0.23 connectors=[(decode_bench)]"
             " groups=[(full block_size=4) (sliding block_size=4 window=4)]", "add_request id=A tokens=[1]",
             "add_request id=B tokens=[1 2 3 4 5 6] skip_reading_prefix_cache=true", "schedule", "update")
         self.check_replies(replies[2:], (
             ("add_request", "error=not_in_config"), ("add_request", "error=none"),
-            ("schedule", "fills=[(fill request=B num_tokens=5 blocks=[[1 2] [3 4]])]"),
+            ("schedule", "file_transfers=[] fills=[(fill request=B num_tokens=5 blocks=[[1 2] [3 4]])]"),
             ("update", "filled=[(filled request=B layer=0 blocks=[1 2])]")))
 
     def test_pins(self):
         """What was found for a request that does not get its blocks is held, and held anew at the next try."""
         replies = self.ask(
-            "target simple_offload", "config profile=v0.23 num_gpu_blocks=4",
+            "target engine", "config profile=v0.23 assembly=simple num_gpu_blocks=4",
             "add_request id=A tokens=[1 1 1 1 1] max_tokens=2", "schedule", "update", "schedule", "update",
             "advance_copy store=true", "schedule", "update", "add_request id=B tokens=[2 2 2 2 2 2 2 2 2]", "schedule",
             "add_request id=C tokens=[1 1 1 1 1]", "update", "schedule", "finish_requests requests=[C]")

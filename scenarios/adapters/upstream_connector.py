@@ -10,8 +10,8 @@ import importlib
 from types import SimpleNamespace
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence
 
-from connector_target import Config
 from corrected_connector import OrderedSet, corrected_halves
+from engine_target import Config
 from scripted_transfer_engine import make_scripted_transfer_engine
 from upstream_kv_cache import make_kv_cache_config, refusals
 from upstream_offload import KeyBytes, KVOffload
@@ -63,13 +63,13 @@ class Connectors:
             module.OffloadingConnector, scheduler_module.OffloadingConnectorScheduler, half_of_worker,
             worker_module.OffloadingWorker, modules.kv_events, uncorrected)
 
-        self.engines = [make_scripted_transfer_engine(worker_module) for _ in range(config.world_size)]
+        self.engines = [make_scripted_transfer_engine(worker_module) for _ in range(config.ranks)]
         # fence: job -> its request.
         self._request_of_job: Dict[int, str] = {}
         kv_cache_config = make_kv_cache_config(modules, config.num_gpu_blocks, config.groups)
         vllm_config = SimpleNamespace(
             cache_config=SimpleNamespace(enable_prefix_caching=config.enable_caching),
-            parallel_config=SimpleNamespace(world_size=config.world_size),
+            parallel_config=SimpleNamespace(world_size=config.ranks),
             kv_transfer_config=SimpleNamespace(),
         )
 
@@ -88,19 +88,20 @@ class Connectors:
     def _make_spec(self, vllm_config: Any, kv_cache_config: Any, engine: Any) -> Any:
         """What stands for an OffloadingSpec."""
         config = self._config
+        record = config.connector
         block_sizes = tuple([group.block_size for group in config.groups])
         gpu_spec = self._scheduler_module.GPULoadStoreSpec
         cpu_spec = self._kv_offload.manager.CPULoadStoreSpec
 
         def get_manager() -> Any:
-            if config.spec_name == "TieringOffloadingSpec":
+            if record.spec_name == "TieringOffloadingSpec":
                 self.tiered = self._make_tiered()
                 self.cpu_manager = self.tiered.primary
                 return self.tiered.manager
             self.cpu_manager, manager = self._kv_offload.make_managers(
-                config.eviction_policy, config.num_cpu_blocks, config.enable_kv_cache_events, config.store_threshold,
-                config.max_tracker_size, block_sizes[0] * config.block_size_factor)
-            if config.request_level_policy and self.has_fence():
+                record.eviction_policy, record.num_cpu_blocks, config.enable_kv_cache_events, record.store_threshold,
+                record.max_tracker_size, block_sizes[0] * record.block_size_factor)
+            if record.request_level_policy and self.has_fence():
                 context = self._scheduler_module.RequestOffloadingContext(
                     self._scheduler_module.OffloadPolicy.REQUEST_LEVEL)
                 manager.on_new_request = lambda _: context
@@ -115,18 +116,18 @@ class Connectors:
             kv_cache_config=kv_cache_config,
             gpu_block_size=block_sizes,
             hash_block_size=config.hash_block_size,
-            block_size_factor=config.block_size_factor,
-            offload_prompt_only=config.offload_prompt_only,
+            block_size_factor=record.block_size_factor,
+            offload_prompt_only=record.offload_prompt_only,
             get_manager=get_manager,
             get_handlers=get_handlers,
         )
 
     def _make_tiered(self) -> TieredManager:
-        config = self._config
+        record = self._config.connector
         tiered = TieredManager(
-            self._kv_offload, capacity=config.num_cpu_blocks, policy=config.eviction_policy,
-            enable_events=config.enable_kv_cache_events, num_tiers=config.num_tiers, keys=KeyBytes())
-        for place in config.request_level_tiers:
+            self._kv_offload, capacity=record.num_cpu_blocks, policy=record.eviction_policy,
+            enable_events=self._config.enable_kv_cache_events, num_tiers=record.num_tiers, keys=KeyBytes())
+        for place in record.request_level_tiers:
             tiered.tiers[place].is_request_level = True
         return tiered
 

@@ -14,7 +14,7 @@ from typing import Any, FrozenSet, List, NamedTuple
 
 from corrected_connector import OrderedSet
 from corrected_disaggregated import corrected_halves
-from disaggregated_target import Config
+from engine_target import Config
 from scripted_transport import ScriptedAgent, ScriptedTransport
 from upstream_kv_cache import make_kv_cache_config, refusals
 from upstream_pool import Modules
@@ -86,7 +86,7 @@ class Connectors:
         self._nixl = nixl = _load(modules.release.version)
         self._utils = importlib.import_module(f"{_KV_CONNECTOR}.utils")
         self._outputs = importlib.import_module("vllm.v1.outputs")
-        self._deadline = config.deadline or math.inf
+        self._deadline = config.connector.deadline or math.inf
         self._backend = SimpleNamespace(get_name=lambda: "FLASH_ATTN",
                                         get_kv_cache_shape=lambda num_blocks, **_: (2, num_blocks, 16, 1, 1))
         for module in {nixl.scheduler, nixl.worker}:
@@ -109,7 +109,7 @@ class Connectors:
         nixl.connector.NixlConnectorScheduler = corrected_scheduler
         nixl.connector.NixlConnectorWorker = corrected_worker
 
-        self.world_sizes = {"producer": config.producer_world_size, "consumer": config.consumer_world_size}
+        self.world_sizes = {"producer": config.ranks, "consumer": config.consumer_ranks}
         self.schedulers = {role: self._make(role, "SCHEDULER") for role in self.world_sizes}
         self._workers = {role: [self._make_worker(role, rank) for rank in range(world_size)]
                          for role, world_size in self.world_sizes.items()}

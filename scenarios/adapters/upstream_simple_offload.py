@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence
 
 from corrected_simple_offload import corrected_halves
+from engine_target import SIMPLE_OFFLOAD_RULES, Config
 from scripted_copy_backend import ScriptedCopyBackend
 from session import Unsupported
-from simple_offload_target import RULES, Config
 from upstream_kv_cache import make_kv_cache_config, refusals
 from upstream_pool import Modules
 from upstream_workers import Workers
@@ -67,7 +67,7 @@ class SimpleOffloadConnectors:
                 return connector_type(vllm_config, role, kv_cache_config)
 
         self.scheduler = make(module.KVConnectorRole.SCHEDULER)
-        halves = [make(module.KVConnectorRole.WORKER) for _ in range(config.world_size)]
+        halves = [make(module.KVConnectorRole.WORKER) for _ in range(config.ranks)]
         self.workers = Workers(halves)
         self.backends: List[ScriptedCopyBackend] = [half.worker_handler._backend for half in halves]
         self._manager = self.scheduler.scheduler_manager
@@ -78,8 +78,8 @@ class SimpleOffloadConnectors:
         config = self._config
         # What 0.23.0 changed came together.
         has_rules = hasattr(scheduler_half, "_free_pending_cpu_hit")
-        for rule in RULES:
-            if getattr(config, rule) not in (None, has_rules):
+        for rule in SIMPLE_OFFLOAD_RULES:
+            if getattr(config.connector, rule) not in (None, has_rules):
                 raise Unsupported(f"vLLM {version} has {rule}={str(has_rules).lower()}")
         if not config.enable_caching:
             raise Unsupported("enable_caching=false: the connector does nothing then")
@@ -92,12 +92,12 @@ class SimpleOffloadConnectors:
         return SimpleNamespace(
             cache_config=SimpleNamespace(enable_prefix_caching=True, block_size=config.hash_block_size),
             model_config=SimpleNamespace(max_model_len=config.max_model_len),
-            parallel_config=SimpleNamespace(world_size=config.world_size, decode_context_parallel_size=1,
+            parallel_config=SimpleNamespace(world_size=config.ranks, decode_context_parallel_size=1,
                                             prefill_context_parallel_size=1),
             scheduler_config=SimpleNamespace(max_num_batched_tokens=config.max_num_batched_tokens),
             kv_events_config=SimpleNamespace(enable_kv_cache_events=config.enable_kv_cache_events),
             kv_transfer_config=SimpleNamespace(kv_connector_extra_config={
-                "cpu_bytes_to_use": config.num_cpu_blocks * config.world_size, "lazy_offload": config.lazy_offload}),
+                "cpu_bytes_to_use": config.connector.num_cpu_blocks * config.ranks, "lazy_offload": config.connector.lazy_offload}),
         )
 
     def _own_key(self, request: Any, group: int, place: int) -> Optional[bytes]:

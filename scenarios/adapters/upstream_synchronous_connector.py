@@ -14,10 +14,10 @@ from typing import Any, FrozenSet, Iterator, List, NamedTuple, Optional, Sequenc
 import minimal_torch
 from corrected_connector import OrderedSet
 from corrected_synchronous_connector import corrected_example_connector, with_block_ids
+from engine_target import Config, Example
 from scripted_kv_cache import FILLED_WITH_DUMMIES, Layer
 from scripted_storage import ScriptedStorage, layer_name, layer_of
 from session import Unsupported
-from synchronous_connector_target import Config
 from upstream_kv_cache import make_kv_cache_config, refusals
 from upstream_pool import Modules
 from upstream_workers import Workers
@@ -92,8 +92,8 @@ class SynchronousConnectors(Workers):
         """Raises Unsupported. storage: outlives this engine."""
         self._config = config
         self._storage = storage
-        self._is_example = config.kv_connector == "example"
-        self._module = importlib.import_module(f"{_V1}.{config.kv_connector}_connector")
+        self._is_example = isinstance(config.connector, Example)
+        self._module = importlib.import_module(f"{_V1}.{'example' if self._is_example else 'decode_bench'}_connector")
         self._module.torch = minimal_torch
         self._check_supported(modules)
         connector_type = self._example_type(uncorrected) if self._is_example else self._decode_bench_type()
@@ -107,13 +107,13 @@ class SynchronousConnectors(Workers):
         role = importlib.import_module(f"{_V1}.base").KVConnectorRole
         with refusals(modules):
             self.scheduler = connector_type(vllm_config, role.SCHEDULER, kv_cache_config)
-            halves = [connector_type(vllm_config, role.WORKER, kv_cache_config) for _ in range(config.world_size)]
+            halves = [connector_type(vllm_config, role.WORKER, kv_cache_config) for _ in range(config.ranks)]
         super().__init__(halves)
         self.report = Report()
         self._runs: Sequence[Run] = ()
-        numbers = range(config.num_layers)
-        self._layers = [[self._make_layer(rank * config.num_layers + number) for number in numbers]
-                        for rank in range(config.world_size)]
+        numbers = range(config.connector.num_layers)
+        self._layers = [[self._make_layer(rank * config.connector.num_layers + number) for number in numbers]
+                        for rank in range(config.ranks)]
         if not self._is_example:
             self.scheduler.connector_scheduler._filled_requests = OrderedSet()
             for half, layers in zip(halves, self._layers):
@@ -123,7 +123,7 @@ class SynchronousConnectors(Workers):
         config = self._config
         bench = importlib.import_module(f"{_V1}.decode_bench_connector").DecodeBenchConnector
         has_hma = issubclass(bench, importlib.import_module(f"{_V1}.base").SupportsHMA)
-        if config.decode_bench_hma not in (None, has_hma):
+        if not self._is_example and config.connector.decode_bench_hma not in (None, has_hma):
             raise Unsupported(f"vLLM {modules.release.version} has decode_bench_hma={str(has_hma).lower()}")
         if len(config.groups) > 1 and (self._is_example or not has_hma):
             raise Unsupported(f"vLLM {modules.release.version} has no such connector for several groups")

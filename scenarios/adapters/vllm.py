@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kvfence adapter for the block pool, KV-cache manager, scheduler, offloading managers and the offloading,
-multiple, NIXL and synchronous connectors of the real vLLM.
+"""kvfence adapter for the block pool, KV-cache manager, offloading managers and MultiConnector of the real vLLM, and
+for its engine: the scheduler, alone or with an offloading, NIXL or synchronous connector.
 
 Speaks the protocol of README.md on stdin and stdout.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from typing import Any, Callable, Optional
+from typing import Any, Callable, FrozenSet, Optional
 
 import corrected_connector
 import corrected_disaggregated
@@ -25,23 +25,15 @@ import corrected_scheduler
 import corrected_simple_offload
 import corrected_synchronous_connector
 from block_pool_target import block_pool_target
-from connector_commands import UpstreamConnector
-from connector_target import connector_target
-from disaggregated_commands import UpstreamDisaggregated
-from disaggregated_target import disaggregated_target
+from engine_commands import UpstreamEngine
+from engine_target import engine_target
 from eviction_target import eviction_target
 from kv_cache_target import kv_cache_target
 from line_language import print_text
 from multi_connector_target import multi_connector_target
 from offload_target import offload_target
 from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
-from scheduler_commands import UpstreamScheduler
-from scheduler_target import scheduler_target
 from session import Session, Unsupported
-from simple_offload_commands import UpstreamSimpleOffload
-from simple_offload_target import simple_offload_target
-from synchronous_connector_commands import UpstreamSynchronousConnector
-from synchronous_connector_target import synchronous_connector_target
 from tiering_target import tiering_target
 from upstream_kv_cache import UpstreamKVCache
 from upstream_multi_connector import UpstreamMultiConnector
@@ -79,6 +71,9 @@ class Upstream:
         """The same for what takes the offloading modules."""
         return lambda config: implementation(self._kv_offload_for(config), config)
 
+    def make_engine(self, uncorrected: FrozenSet[str], config: Any) -> UpstreamEngine:
+        return UpstreamEngine(self._modules_for(config), lambda: self._kv_offload_for(config), config, uncorrected)
+
     def _kv_offload_for(self, config: Any) -> KVOffload:
         modules = self._modules_for(config)
         if self._kv_offload is None:
@@ -115,24 +110,15 @@ def main() -> int:
                         help=f"leaves a fault of upstream's scheduler or connectors in: {', '.join(CORRECTIONS)}")
     arguments = parser.parse_args()
     uncorrected = frozenset(arguments.uncorrected)
-    make_scheduler = functools.partial(UpstreamScheduler, uncorrected=uncorrected)
-    make_connector = functools.partial(UpstreamConnector, uncorrected=uncorrected)
     make_multi_connector = functools.partial(UpstreamMultiConnector, uncorrected=uncorrected)
-    make_disaggregated = functools.partial(UpstreamDisaggregated, uncorrected=uncorrected)
-    make_simple_offload = functools.partial(UpstreamSimpleOffload, uncorrected=uncorrected)
-    make_synchronous_connector = functools.partial(UpstreamSynchronousConnector, uncorrected=uncorrected)
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
-                      scheduler_target(upstream.maker(make_scheduler)),
+                      engine_target(functools.partial(upstream.make_engine, uncorrected)),
                       eviction_target(upstream.offload_maker(UpstreamEviction)),
                       offload_target(upstream.offload_maker(UpstreamOffload)),
                       tiering_target(upstream.offload_maker(UpstreamTiering)),
-                      connector_target(upstream.offload_maker(make_connector)),
-                      multi_connector_target(upstream.maker(make_multi_connector)),
-                      disaggregated_target(upstream.maker(make_disaggregated)),
-                      simple_offload_target(upstream.maker(make_simple_offload)),
-                      synchronous_connector_target(upstream.maker(make_synchronous_connector)))
+                      multi_connector_target(upstream.maker(make_multi_connector)))
     serve(session.answer)
     return 0
 

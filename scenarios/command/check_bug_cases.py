@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that each planted bug of each target has a scenario, and that none is of a bug that is gone. A scenario is in
-bugs/, or is a race that names the bug.
+"""Checks that each planted bug of each target, and of each assembly of target engine, has a scenario, and that none is
+of a bug that is gone. A scenario is in bugs/, or is a race that names the bug.
 
     check_bug_cases.py KVFENCE     in the folder of cases/
 
@@ -13,15 +13,15 @@ import sys
 
 
 def planted_bugs(kvfence):
-    """The names of each target's planted bugs."""
+    """The names of the planted bugs of each target, such as block_pool, or assembly, such as engine.offloading."""
     listed = subprocess.run([kvfence, "list", "planted-bugs"], capture_output=True, text=True, check=True)
     bugs = {}
-    target = None
+    names = None
     for line in listed.stdout.splitlines():
         if not line.startswith(" "):
-            target = bugs.setdefault(line.strip(), set())
+            names = bugs.setdefault(line.strip(), set())
         else:
-            target.add(line.split()[0])
+            names.add(line.split()[0])
     return bugs
 
 
@@ -35,9 +35,9 @@ def races(folder):
 
 def findings(bugs):
     if not bugs or not all(bugs.values()):
-        yield "a target without planted bugs, or no target at all"
-    for target, names in bugs.items():
-        folder = pathlib.Path("cases", target, "bugs")
+        yield "a target or an assembly without planted bugs, or no target at all"
+    for part, names in bugs.items():
+        folder = pathlib.Path("cases", *part.split("."), "bugs")
         cases = {case.stem for case in folder.glob("*.kvs")}
         opened = set(races(folder.parent / "races"))
         for name in sorted(names - cases - opened):

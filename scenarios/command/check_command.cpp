@@ -11,15 +11,15 @@
 
 namespace kvfence {
 int check_command(const CheckCommandOptions& options) {
-  const TargetTools* target = find_tools(options.target);
-  if (!target)
-    return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
+  const auto found = tools_of(options.target, "--target");
+  if (!found) return bad_input(found.error());
+  const TargetTools& target = **found;
   std::error_code error;
   std::filesystem::create_directories(options.out_folder, error);
   if (error) return bad_input("--out: " + options.out_folder + ": " + error.message());
 
   Progress progress("commands", options.output.quiet);
-  Outcome outcome = target->check(options.check, [&](std::uint64_t done, std::uint64_t total) {
+  Outcome outcome = target.check(options.check, [&](std::uint64_t done, std::uint64_t total) {
     progress.show(done, total, options.seconds_max.value_or(0));
     return !options.seconds_max || progress.seconds() < *options.seconds_max;
   });

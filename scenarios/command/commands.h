@@ -42,6 +42,7 @@ int check_command(const CheckCommandOptions& options);
 
 struct PlantedBugsCommandOptions {
   std::string target;
+  std::vector<Field> config_overrides;  ///< an assembly that they pin: its bugs alone
   std::uint64_t seed = 1;
   int num_seeds = 5;
   std::uint64_t commands_max = 200'000;  ///< a seed
@@ -51,8 +52,14 @@ struct PlantedBugsCommandOptions {
 /// The table of planted bugs, by running each; disagreement if one is not caught.
 int planted_bugs_command(const PlantedBugsCommandOptions& options);
 
+/// What traffic can go through. Three are targets; a scheduler is an engine without a connector.
+inline constexpr const char* kReplayBlockPool = "block_pool";
+inline constexpr const char* kReplayScheduler = "scheduler";
+inline constexpr const char* kReplayOffload = "offload";
+inline constexpr const char* kReplayEngine = "engine";
+
 struct ReplayCommandOptions {
-  std::string target = "block_pool";  ///< or "scheduler", "offload", "engine"
+  std::string target = kReplayBlockPool;
   std::string file;
   std::string format = "mooncake";
   std::uint32_t gpu_blocks = 10'000;
@@ -74,7 +81,7 @@ struct ReplayCommandOptions {
   OutputOptions output;
 };
 int replay_command(const ReplayCommandOptions& options);
-/// The same with the targets scheduler, offload and engine; replay_command calls them.
+/// The same through a scheduler, two tiers and an engine; replay_command calls them.
 int replay_scheduler_command(const ReplayCommandOptions& options);
 int replay_offload_command(const ReplayCommandOptions& options);
 int replay_engine_command(const ReplayCommandOptions& options);
@@ -105,8 +112,8 @@ int list_command(const ListCommandOptions& options);
 
 struct ExplainCommandOptions {
   std::string file;
-  std::string html_file;   ///< of target worker; empty for none
-  std::string trace_file;  ///< of target worker; empty for none
+  std::string html_file;   ///< of what has a device; empty for none
+  std::string trace_file;  ///< likewise
   Subject subject;
 };
 int explain_command(const ExplainCommandOptions& options);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "contract/engine/engine_target.h"
 #include "contract/worker/worker_target.h"
@@ -16,32 +17,38 @@
 namespace kvfence {
 namespace {
 
-bool has_devices(const TargetTools& target) {
-  return target.name() == WorkerTarget::kName || target.name() == EngineTarget::kName;
+/// Whether there is a device whose story can be told.
+bool has_devices(const Scenario& scenario) {
+  const std::string_view target = scenario.target->name;
+  if (target == WorkerTarget::kName) return true;
+  return target == EngineTarget::kName && prepare(scenario)->as<EngineSetup>().device;
 }
 
-/// The story of a document of a target with devices.
-Parsed<DeviceStory> tell(const LoadedScenario& loaded, const ExplainCommandOptions& options) {
-  const std::string& bug = options.subject.planted_bug;
-  const bool is_worker = loaded.target->name() == WorkerTarget::kName;
-  const Target& target = is_worker ? WorkerTarget::description() : EngineTarget::description();
-  const auto scenario = scenario_from_document(target, loaded.document, options.file);
-  if (!scenario) return scenario.error();
-  return is_worker ? tell_worker(*scenario, bug) : tell_engine(*scenario, bug);
+/// The option whose side runs on devices that nobody can watch, if one was given.
+std::optional<std::string_view> hiding_option(const Subject& subject) {
+  if (!subject.sut_command.empty()) return "--sut";
+  if (!subject.connector_library.empty()) return "--connector-library";
+  return std::nullopt;
+}
+
+/// Requires: has_devices(scenario).
+DeviceStory tell(const Scenario& scenario, const std::string& planted_bug) {
+  const bool is_worker = scenario.target->name == WorkerTarget::kName;
+  return is_worker ? tell_worker(scenario, planted_bug) : tell_engine(scenario, planted_bug);
 }
 
 /// Why the device's story cannot be drawn though it is asked for.
-std::optional<std::string> refusal(const ExplainCommandOptions& options,
-                                   const TargetTools& target) {
+std::optional<std::string> refusal(const ExplainCommandOptions& options, const Scenario& scenario) {
   if (options.html_file.empty() && options.trace_file.empty()) return std::nullopt;
   const std::string option = options.html_file.empty() ? "--trace" : "--html";
-  if (!has_devices(target)) {
-    return option + ": found a scenario of target " + std::string(target.name()) +
-           ", which has no device to draw; expected target " + std::string(WorkerTarget::kName) +
-           " or " + std::string(EngineTarget::kName);
+  if (!has_devices(scenario)) {
+    return option + ": found a scenario of target " + std::string(scenario.target->name) +
+           " without a device to draw; expected target " + std::string(WorkerTarget::kName) +
+           " or " + std::string(EngineTarget::kName) +
+           " (config assembly=" + std::string(to_text(engine::Assembly::kOffloadingOnDevice)) + ")";
   }
-  if (!options.subject.sut_command.empty()) {
-    return option + ": not with --sut, whose device cannot be seen";
+  if (const auto hidden = hiding_option(options.subject)) {
+    return option + ": not with " + std::string(*hidden) + ", whose device cannot be seen";
   }
   return std::nullopt;
 }
@@ -51,19 +58,18 @@ std::optional<std::string> refusal(const ExplainCommandOptions& options,
 int explain_command(const ExplainCommandOptions& options) {
   const Parsed<LoadedScenario> loaded = load_scenario(options.file);
   if (!loaded) return bad_input(loaded.error());
-  if (const auto refused = refusal(options, *loaded->target)) return bad_input(*refused);
+  const Parsed<Scenario> scenario = loaded->target->scenario(loaded->document, options.file);
+  if (!scenario) return bad_input(scenario.error());
+  if (const auto refused = refusal(options, *scenario)) return bad_input(*refused);
   const Outcome outcome = loaded->target->explain(loaded->document, options.file, options.subject);
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});
   std::printf("%s", outcome.message.c_str());
-  if (!has_devices(*loaded->target) || !options.subject.sut_command.empty()) {
-    return outcome.exit_code;
-  }
-  const Parsed<DeviceStory> story = tell(*loaded, options);
-  if (!story) return bad_input(story.error());
-  std::printf("\n%s", story_text(*story).c_str());
+  if (!has_devices(*scenario) || hiding_option(options.subject)) return outcome.exit_code;
+  const DeviceStory story = tell(*scenario, options.subject.planted_bug);
+  std::printf("\n%s", story_text(story).c_str());
   const bool is_written =
-      (options.html_file.empty() || write_if_asked(options.html_file, story_html(*story))) &&
-      (options.trace_file.empty() || write_if_asked(options.trace_file, story_trace(*story)));
+      (options.html_file.empty() || write_if_asked(options.html_file, story_html(story))) &&
+      (options.trace_file.empty() || write_if_asked(options.trace_file, story_trace(story)));
   return is_written ? outcome.exit_code : exit_code::kBadInput;
 }
 

@@ -60,17 +60,11 @@ Parsed<LoadedScenario> load_scenario(const std::string& path) {
   if (!document) return document.error();
   const Parsed<std::string> name = target_of(*document, path);
   if (!name) return name.error();
-  LoadedScenario loaded{std::move(*document), find_tools(*name)};
-  if (loaded.target) return loaded;
-  Position position;
-  for (const Line& line : loaded.document) {
-    if (line.verb == "target") position = line.position;
-  }
-  std::string names;
-  for (const TargetTools& target : all_tools()) {
-    names += (names.empty() ? "" : ", ") + std::string(target.name());
-  }
-  return InputError{path, position, "target '" + *name + "'", "one of " + names};
+  const auto line = std::find_if(document->begin(), document->end(),
+                                 [](const Line& each) { return each.verb == "target"; });
+  const auto target = tools_of(*name, path, line->position);
+  if (!target) return target.error();
+  return LoadedScenario{std::move(*document), *target};
 }
 
 Parsed<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths) {

@@ -45,9 +45,9 @@ Rows device_rows() {
   return rows;
 }
 
-Rows planted_bug_rows(const TargetTools& target) {
+Rows planted_bug_rows(const CheckedPart& part) {
   Rows rows;
-  for (const PlantedBugInfo& info : target.planted_bugs()) {
+  for (const PlantedBugInfo& info : part.planted_bugs) {
     rows.emplace_back(info.name, std::string(info.doc) + " (" + std::string(info.thread) + ")");
   }
   return rows;
@@ -65,8 +65,10 @@ void print_rows(const std::string& heading, const Rows& rows) {
 }  // namespace
 
 int list_command(const ListCommandOptions& options) {
-  if (!options.target.empty() && !find_tools(options.target)) {
-    return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
+  if (!options.target.empty()) {
+    if (const auto found = tools_of(options.target, "--target"); !found) {
+      return bad_input(found.error());
+    }
   }
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   const auto show = [&](const std::string& heading, const Rows& rows) {
@@ -95,7 +97,10 @@ int list_command(const ListCommandOptions& options) {
     }
     if (options.what == "invariants") show(heading, target.invariants());
     if (options.what == "goals") show(heading, target.goals());
-    if (options.what == "planted-bugs") show(heading, planted_bug_rows(target));
+    if (options.what != "planted-bugs") continue;
+    for (const CheckedPart* part : target.parts()) {
+      show(std::string(part->name), planted_bug_rows(*part));
+    }
   }
   if (options.output.json) std::printf("%s\n", object.dump().c_str());
   return exit_code::kAgree;

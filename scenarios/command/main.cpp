@@ -42,8 +42,8 @@ void add_subject(CLI::App* command, Subject& subject) {
   auto* library =
       command
           ->add_option("--connector-library", subject.connector_library,
-                       "with --target connector: test the connector of this shared library, "
-                       "behind the optimized scheduler")
+                       "with --target engine: test the connector of this shared library in the "
+                       "place of the OffloadingConnector, behind the optimized scheduler")
           ->type_name("FILE");
   planted->excludes(sut);
   planted->excludes(library);
@@ -157,10 +157,10 @@ class ReplayCommandLine {
   }
 
  private:
-  static constexpr const char* kBlockPool = "block_pool";
-  static constexpr const char* kScheduler = "scheduler";
-  static constexpr const char* kOffload = "offload";
-  static constexpr const char* kEngine = "engine";
+  static constexpr const char* kBlockPool = kReplayBlockPool;
+  static constexpr const char* kScheduler = kReplayScheduler;
+  static constexpr const char* kOffload = kReplayOffload;
+  static constexpr const char* kEngine = kReplayEngine;
   using Targets = std::vector<std::string>;
 
   CLI::Option* only_with(const Targets& targets, CLI::Option* option) {
@@ -343,7 +343,8 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   check_app
       ->add_option("--config", check_config,
-                   "what every configuration has to have, e.g. profile=v0.19")
+                   "what every configuration has to have, e.g. profile=v0.19; of target engine "
+                   "e.g. assembly=offloading offloading.eviction_policy=arc")
       ->type_name("KEY=VALUE");
   check_app->add_flag_callback(
       "--no-shrink", [&] { check_options.check.shrink = false; },
@@ -352,7 +353,8 @@ int run(int argc, char** argv) {
       ->type_name("FOLDER")
       ->capture_default_str();
   check_app->add_flag("--planted-bugs", all_planted_bugs,
-                      "run every planted bug and print by whom and how fast it is caught");
+                      "run every planted bug, or those of a pinned assembly, and print by whom "
+                      "and how fast it is caught");
   check_app->add_option("--seeds", bugs_options.num_seeds, "with --planted-bugs: seeds a bug")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -367,6 +369,7 @@ int run(int argc, char** argv) {
     }
     if (all_planted_bugs) {
       bugs_options.target = check_options.target;
+      bugs_options.config_overrides = check_options.check.config_overrides;
       bugs_options.seed = check_options.check.seed;
       bugs_options.output = check_options.output;
       if (commands_option->count() > 0)
@@ -445,12 +448,11 @@ int run(int argc, char** argv) {
       app.add_subcommand("explain", "tell the story of a scenario, step by step");
   explain_app->add_option("FILE", explain_options.file, "a scenario")->required();
   explain_app
-      ->add_option("--html", explain_options.html_file,
-                   "write what the device did as a page (target worker)")
+      ->add_option("--html", explain_options.html_file, "write what the device did as a page")
       ->type_name("OUT");
   explain_app
       ->add_option("--trace", explain_options.trace_file,
-                   "write what the device did for chrome://tracing or Perfetto (target worker)")
+                   "write what the device did for chrome://tracing or Perfetto")
       ->type_name("OUT");
   add_subject(explain_app, explain_options.subject);
   explain_app->callback([&] { exit_code = explain_command(explain_options); });
@@ -464,10 +466,8 @@ int run(int argc, char** argv) {
   serve_app->add_option("--planted-bug", serve_bug, "with this mistake")->type_name("NAME");
   serve_app->add_flag("--reference", serve_reference, "the reference instead of the optimized one");
   serve_app->callback([&] {
-    const TargetTools* target = find_tools(serve_target);
-    exit_code =
-        target ? target->serve(serve_bug, serve_reference)
-               : bad_input("--target: no target '" + serve_target + "'; see kvfence list targets");
+    const auto target = tools_of(serve_target, "--target");
+    exit_code = target ? (*target)->serve(serve_bug, serve_reference) : bad_input(target.error());
   });
 
   try {

@@ -1,5 +1,5 @@
 /// `kvfence check --planted-bugs`: is each planted bug caught, by which oracle, how fast, and how
-/// short is the case?
+/// short is the case? Of target engine by the assembly that a bug is of.
 
 #include <algorithm>
 #include <cstdio>
@@ -20,8 +20,21 @@ std::string count_text(const std::optional<std::uint64_t>& count) {
   return count ? with_thousands(*count) : "-";
 }
 
+/// With the assembly that it is of, where it is of one.
+std::string name_of(const PlantedBugInfo& info) {
+  const std::string assembly(info.assembly);
+  return (assembly.empty() ? "" : assembly + ".") + std::string(info.name);
+}
+
+/// Those of the assembly that is pinned, or all.
+std::vector<PlantedBugInfo> infos_of(const TargetTools& target,
+                                     const std::vector<Field>& overrides) {
+  const CheckedPart* const part = target.pinned_part(overrides);
+  return part ? part->planted_bugs : target.planted_bugs();
+}
+
 Cells cells_of(const PlantedBugRow& row) {
-  return {std::string(row.info.name),
+  return {name_of(row.info),
           count_text(row.lockstep_commands),
           row.lockstep_field,
           count_text(row.invariant_commands),
@@ -59,10 +72,10 @@ void print_table(const std::vector<Cells>& rows, bool markdown) {
 }  // namespace
 
 int planted_bugs_command(const PlantedBugsCommandOptions& options) {
-  const TargetTools* target = find_tools(options.target);
-  if (!target)
-    return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
-  const std::vector<PlantedBugInfo> infos = target->planted_bugs();
+  const auto found = tools_of(options.target, "--target");
+  if (!found) return bad_input(found.error());
+  const TargetTools& target = **found;
+  const std::vector<PlantedBugInfo> infos = infos_of(target, options.config_overrides);
   Progress progress("planted bugs", options.output.quiet);
   std::vector<Cells> table = {{"planted bug", "lockstep", "first seen in", "invariants",
                                "first broken", "shrunk", "thread"}};
@@ -71,13 +84,14 @@ int planted_bugs_command(const PlantedBugsCommandOptions& options) {
   for (const PlantedBugInfo& info : infos) {
     progress.show(table.size() - 1, infos.size());
     const PlantedBugRow row =
-        target->measure_planted_bug(info, options.seed, options.num_seeds, options.commands_max);
+        target.measure_planted_bug(info, options.seed, options.num_seeds, options.commands_max);
     num_caught += row.lockstep_commands ? 1 : 0;
     table.push_back(cells_of(row));
     const auto count_json = [](const std::optional<std::uint64_t>& count) {
       return count ? nlohmann::ordered_json(*count) : nlohmann::ordered_json(nullptr);
     };
     rows.push_back({{"name", info.name},
+                    {"assembly", info.assembly},
                     {"doc", info.doc},
                     {"thread", info.thread},
                     {"lockstep_commands", count_json(row.lockstep_commands)},
@@ -90,7 +104,7 @@ int planted_bugs_command(const PlantedBugsCommandOptions& options) {
   progress.clear();
   const bool all_caught = num_caught == infos.size() && !infos.empty();
   if (options.output.json) {
-    const nlohmann::ordered_json object = {{"target", target->name()},
+    const nlohmann::ordered_json object = {{"target", target.name()},
                                            {"seed", options.seed},
                                            {"seeds", options.num_seeds},
                                            {"planted_bugs", infos.size()},

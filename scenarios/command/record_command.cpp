@@ -35,9 +35,9 @@ int record_scenario(const RecordCommandOptions& options) {
 
 int record_command(const RecordCommandOptions& options) {
   if (!options.scenario_file.empty()) return record_scenario(options);
-  const TargetTools* target = find_tools(options.target);
-  if (!target)
-    return bad_input("--target: no target '" + options.target + "'; see kvfence list targets");
+  const auto found = tools_of(options.target, "--target");
+  if (!found) return bad_input(found.error());
+  const TargetTools& target = **found;
   if (options.out.empty()) return bad_input("record: --out FOLDER says where the traces go");
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
@@ -46,10 +46,10 @@ int record_command(const RecordCommandOptions& options) {
   Progress progress("episodes", options.output.quiet);
   std::optional<std::string> problem;
   std::uint64_t num_files = 0;
+  const std::string prefix(target.name_under(options.record.config_overrides));
   const Outcome outcome =
-      target->record_random(options.record, [&](const std::string& name, const Document& document) {
-        const auto path =
-            std::filesystem::path(options.out) / (options.target + "-" + name + ".kvs");
+      target.record_random(options.record, [&](const std::string& name, const Document& document) {
+        const auto path = std::filesystem::path(options.out) / (prefix + "-" + name + ".kvs");
         if (!problem) problem = write_file(path.string(), print(document));
         progress.show(++num_files, options.record.episodes);
       });

@@ -1,14 +1,11 @@
-/// `kvfence replay --target block_pool`: recorded production traffic through the pool. Other
-/// targets have a file each.
+/// `kvfence replay --target block_pool`: recorded production traffic through the pool. What else it
+/// can go through has a file each.
 
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "contract/engine/engine_target.h"
-#include "contract/offload/offload_target.h"
-#include "contract/scheduler/scheduler_target.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/output.h"
@@ -97,9 +94,9 @@ int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions
 }  // namespace
 
 int replay_command(const ReplayCommandOptions& options) {
-  if (options.target == SchedulerTarget::kName) return replay_scheduler_command(options);
-  if (options.target == OffloadTarget::kName) return replay_offload_command(options);
-  if (options.target == EngineTarget::kName) return replay_engine_command(options);
+  if (options.target == kReplayScheduler) return replay_scheduler_command(options);
+  if (options.target == kReplayOffload) return replay_offload_command(options);
+  if (options.target == kReplayEngine) return replay_engine_command(options);
   TrafficReplayOptions replay;
   replay.gpu_blocks = options.gpu_blocks;
   replay.concurrency = options.concurrency;

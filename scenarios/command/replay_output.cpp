@@ -16,13 +16,13 @@ namespace kvfence {
 
 void save_divergence(const ReplayCommandOptions& options, Document scenario, Report& report) {
   report.scenario = std::move(scenario);
-  const TargetTools* target = find_tools(report.target);
+  const TargetTools& target = **tools_of(report.target, {});
   Progress progress("tries", options.output.quiet);
-  Outcome shrunk = target->shrink(report.scenario, options.file, options.subject,
-                                  [&](std::uint64_t done, std::uint64_t total) {
-                                    progress.show(done, total);
-                                    return true;
-                                  });
+  Outcome shrunk = target.shrink(report.scenario, options.file, options.subject,
+                                 [&](std::uint64_t done, std::uint64_t total) {
+                                   progress.show(done, total);
+                                   return true;
+                                 });
   progress.clear();
   if (shrunk.report.divergence) {
     report.divergence = shrunk.report.divergence;

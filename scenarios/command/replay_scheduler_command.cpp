@@ -1,9 +1,10 @@
-/// `kvfence replay --target scheduler`: recorded production traffic through a whole scheduler.
+/// `kvfence replay --target scheduler`: recorded production traffic through a whole scheduler, an
+/// engine without a connector.
 
 #include <memory>
 #include <utility>
 
-#include "contract/scheduler/scheduler_target.h"
+#include "contract/engine/engine_target.h"
 #include "optimized/scheduler/scheduler.h"
 #include "reference/scheduler/scheduler.h"
 #include "scenarios/command/commands.h"
@@ -29,14 +30,14 @@ struct Sides {
   std::string actual_name;  ///< empty: the expected side alone
 };
 
-Parsed<Sides> make_sides(const ReplayCommandOptions& options, const scheduler::Config& config,
+Parsed<Sides> make_sides(const ReplayCommandOptions& options, const engine::Config& config,
                          const SchedulerConfig& setup) {
   if (options.only == "reference") {
     return Sides{make_alone<reference::Scheduler>(setup), options.only, ""};
   }
   if (!options.lockstep) return Sides{make_alone<optimized::Scheduler>(setup), "optimized", ""};
   const std::string& bug = options.subject.planted_bug;
-  const TargetSides& target = scheduler_sides();
+  const TargetSides& target = engine_sides();
   auto actual = bug.empty() ? target.make_optimized() : target.make_planted(bug);
   if (!actual) {
     return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
@@ -52,7 +53,7 @@ Parsed<Sides> make_sides(const ReplayCommandOptions& options, const scheduler::C
 Report report_of(const ReplayCommandOptions& options, const Sides& sides,
                  const SchedulerReplayResult& result, double seconds) {
   Report report;
-  report.target = SchedulerTarget::kName;
+  report.target = kReplayScheduler;
   report.source = options.file;
   report.expected_name = sides.expected_name;
   report.actual_name = sides.actual_name;

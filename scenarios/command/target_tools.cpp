@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "contract/engine/engine_target.h"
 #include "properties/core/campaign.h"
 #include "properties/core/difference.h"
 #include "properties/core/lockstep.h"
@@ -68,6 +69,14 @@ void append_fields(std::string& text, const DeclaredStruct& type) {
     }
     text += "\n";
   }
+}
+
+/// The setting of target engine that names an assembly.
+constexpr const char* kAssembly = "assembly";
+
+/// "engine.offloading".
+std::string part_name(std::string_view target, std::string_view assembly) {
+  return std::string(target) + "." + std::string(assembly);
 }
 
 /// As one word of a shell's line.
@@ -139,7 +148,7 @@ class TargetTools::Pair {
 
  private:
   std::optional<Outcome> open_library(const std::string& path) {
-    if (&sides_ != &connector_sides()) {
+    if (&sides_ != &engine_sides()) {
       return bad_input("--connector-library: not with --target " +
                        std::string(sides_.target().name));
     }
@@ -174,6 +183,34 @@ std::vector<std::pair<std::string, std::string>> TargetTools::goals() const {
   return rows;
 }
 
+std::vector<const CheckedPart*> TargetTools::parts() const {
+  std::vector<const CheckedPart*> parts;
+  for (const CheckedPart& part : all_parts()) {
+    if (part.sides == &sides_) parts.push_back(&part);
+  }
+  return parts;
+}
+
+const CheckedPart* TargetTools::pinned_part(const std::vector<Field>& overrides) const {
+  const CheckedPart* pinned = nullptr;
+  for (const Field& field : overrides) {
+    if (field.key != kAssembly) continue;
+    const auto* const assembly = field.value.get_if<std::string>();
+    pinned = assembly ? find_part(part_name(name(), *assembly)) : nullptr;
+  }
+  return pinned;
+}
+
+std::string_view TargetTools::name_under(const std::vector<Field>& overrides) const {
+  const CheckedPart* const part = pinned_part(overrides);
+  return part ? part->name : name();
+}
+
+const Checks& TargetTools::checks_under(const std::vector<Field>& overrides) const {
+  const CheckedPart* const part = pinned_part(overrides);
+  return part ? *part->checks : *sides_.checks;
+}
+
 // ---- Runs ----
 
 struct TargetTools::Shrunk {
@@ -184,7 +221,7 @@ struct TargetTools::Shrunk {
 
 Outcome TargetTools::run(const Document& document, const std::string& file, const Subject& subject,
                          std::optional<std::size_t> until, bool shrink) const {
-  Parsed<Scenario> scenario = scenario_from_document(sides_.target(), document, file);
+  Parsed<Scenario> scenario = this->scenario(document, file);
   if (!scenario) return bad_input(scenario.error().to_text());
   if (until && *until < scenario->steps.size()) scenario->steps.resize(*until);
   Pair pair(sides_);
@@ -217,7 +254,7 @@ Outcome TargetTools::check(const CheckOptions& options, const ProgressCallback& 
   }
   const auto start = std::chrono::steady_clock::now();
   CampaignResult result = run_campaign(
-      *sides_.checks, *pair.expected, *pair.actual, campaign,
+      checks_under(options.config_overrides), *pair.expected, *pair.actual, campaign,
       [&](const CampaignProgress& progress) {
         return keep_going(progress.commands,
                           options.commands_max == UINT64_MAX ? 0 : options.commands_max);
@@ -229,9 +266,13 @@ Outcome TargetTools::check(const CheckOptions& options, const ProgressCallback& 
   outcome.report.seed = options.seed;
   outcome.report.numbers.emplace_back("episodes", static_cast<double>(result.progress.episodes));
   // Some situations belong to one profile or setting, so a pinned configuration cannot reach them
-  // all.
-  const bool needs_goals = !options.episode && options.config_overrides.empty() &&
-                           result.progress.commands >= options.goals_from_commands;
+  // all; an assembly reaches its own.
+  const bool is_pinned =
+      std::any_of(options.config_overrides.begin(), options.config_overrides.end(),
+                  [](const Field& field) { return field.key != kAssembly; });
+  const std::size_t num_parts = pinned_part(options.config_overrides) ? 1 : parts().size();
+  const bool needs_goals = !options.episode && !is_pinned &&
+                           result.progress.commands / num_parts >= options.goals_from_commands;
   for (const GoalCount& each : result.goals) {
     outcome.report.reach.push_back(
         {std::string(each.goal.name), each.count, needs_goals ? each.goal.at_least : 0});
@@ -240,8 +281,8 @@ Outcome TargetTools::check(const CheckOptions& options, const ProgressCallback& 
   if (!result.failure) return outcome;
   const std::string episode = std::to_string(result.failure->episode);
   outcome.report.source = source + ", episode " + episode;
-  outcome.case_name =
-      std::string(name()) + "-seed" + std::to_string(options.seed) + "-episode" + episode;
+  outcome.case_name = std::string(name_under(options.config_overrides)) + "-seed" +
+                      std::to_string(options.seed) + "-episode" + episode;
   fail(outcome, std::move(result.failure->divergence), std::move(result.failure->scenario),
        options.subject, options.shrink, keep_going);
   return outcome;
@@ -249,7 +290,7 @@ Outcome TargetTools::check(const CheckOptions& options, const ProgressCallback& 
 
 Outcome TargetTools::shrink(const Document& document, const std::string& file,
                             const Subject& subject, const ProgressCallback& keep_going) const {
-  Parsed<Scenario> scenario = scenario_from_document(sides_.target(), document, file);
+  Parsed<Scenario> scenario = this->scenario(document, file);
   if (!scenario) return bad_input(scenario.error().to_text());
   Pair pair(sides_);
   if (auto refused = pair.open(subject)) return std::move(*refused);
@@ -314,14 +355,15 @@ class TargetTools::Recorder {
 Outcome TargetTools::record_random(const RecordOptions& options, const Sink& sink) const {
   Pair pair(sides_);
   if (auto refused = pair.open(options.subject)) return std::move(*refused);
+  const Checks& checks = checks_under(options.config_overrides);
   Outcome outcome;
   for (std::uint64_t episode = 0; episode < options.episodes; ++episode) {
     Choices choices = episode_choices(options.seed, episode);
-    const Parsed<Setup> setup = draw_setup(*sides_.checks, choices, options.config_overrides);
+    const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides);
     if (!setup) return bad_input(setup.error().to_text());
     Scenario scenario(sides_.target());
     scenario.config = setup->config();
-    const std::unique_ptr<Generator> generator = sides_.checks->make_generator(*setup, choices);
+    const std::unique_ptr<Generator> generator = checks.make_generator(*setup, choices);
     Recorder recorder(pair);
     if (auto refused = recorder.start(*setup)) return std::move(*refused);
     for (std::uint32_t index = 0; index < options.episode_commands; ++index) {
@@ -341,7 +383,7 @@ Outcome TargetTools::record_random(const RecordOptions& options, const Sink& sin
 
 Outcome TargetTools::record_document(const Document& document, const std::string& file,
                                      const Subject& subject, const Sink& sink) const {
-  Parsed<Scenario> scenario = scenario_from_document(sides_.target(), document, file);
+  Parsed<Scenario> scenario = this->scenario(document, file);
   if (!scenario) return bad_input(scenario.error().to_text());
   Pair pair(sides_);
   if (auto refused = pair.open(subject)) return std::move(*refused);
@@ -359,7 +401,7 @@ Outcome TargetTools::record_document(const Document& document, const std::string
 
 Outcome TargetTools::explain(const Document& document, const std::string& file,
                              const Subject& subject) const {
-  Parsed<Scenario> scenario = scenario_from_document(sides_.target(), document, file);
+  Parsed<Scenario> scenario = this->scenario(document, file);
   if (!scenario) return bad_input(scenario.error().to_text());
   Pair pair(sides_);
   if (auto refused = pair.open(subject)) return std::move(*refused);
@@ -383,6 +425,8 @@ PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::
                                                int num_seeds, std::uint64_t commands_max) const {
   PlantedBugRow row;
   row.info = info;
+  const CheckedPart* const part = find_part(part_name(name(), info.assembly));
+  const Checks& checks = part ? *part->checks : *sides_.checks;
   const auto run_all = [&](const LockstepOptions& lockstep, std::optional<std::uint64_t>& commands,
                            auto&& on_failure) {
     std::vector<std::uint64_t> needed;
@@ -393,7 +437,7 @@ PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::
       options.seed = seed + static_cast<std::uint64_t>(index);
       options.commands_max = commands_max;
       options.lockstep = lockstep;
-      auto result = run_campaign(*sides_.checks, *expected, *actual, options,
+      auto result = run_campaign(checks, *expected, *actual, options,
                                  [](const CampaignProgress&) { return true; });
       if (!result.failure) continue;
       needed.push_back(result.progress.commands);
@@ -487,11 +531,19 @@ const std::vector<TargetTools>& all_tools() {
   return kTools;
 }
 
-const TargetTools* find_tools(std::string_view name) {
+Parsed<const TargetTools*> tools_of(std::string_view name, std::string_view file,
+                                    Position position) {
+  std::string names;
   for (const TargetTools& tools : all_tools()) {
     if (tools.name() == name) return &tools;
+    names += (names.empty() ? "" : ", ") + std::string(tools.name());
   }
-  return nullptr;
+  const std::string found = "target '" + std::string(name) + "'";
+  const auto assembly = assembly_of_old_target(name);
+  if (!assembly) return InputError{std::string(file), position, found, "one of " + names};
+  return InputError{std::string(file), position, found + ", an old name",
+                    std::string(EngineTarget::kName) + " (config " + kAssembly + "=" +
+                        std::string(*assembly) + ")"};
 }
 
 }  // namespace kvfence

@@ -20,7 +20,7 @@ namespace kvfence {
 /// Who stands on the actual side, against the reference.
 struct Subject {
   std::string planted_bug;        ///< the optimized implementation with this mistake
-  std::string connector_library;  ///< the optimized scheduler with the connector of this library
+  std::string connector_library;  ///< the optimized engine with the connector of this library
   std::string sut_command;        ///< a child process that speaks the line protocol
   double timeout_seconds = 10;    ///< silence of a child that counts as death
 
@@ -48,8 +48,8 @@ struct CheckOptions {
   std::vector<Field> config_overrides;   ///< what every drawn configuration has to have
   std::uint32_t episode_commands = 200;
   bool shrink = true;
-  /// A run of at least this many commands fails if it left a goal unreached, unless configurations
-  /// are pinned.
+  /// A run of at least this many commands a part (TargetTools::parts) fails if it left a goal
+  /// unreached, unless configurations are pinned. An assembly may be: then it is the one part.
   std::uint64_t goals_from_commands = 500'000;
 };
 
@@ -89,6 +89,18 @@ class TargetTools {
   std::vector<std::pair<std::string, std::string>> goals() const;
   const std::vector<PlantedBugInfo>& planted_bugs() const { return sides_.planted_bugs; }
 
+  /// What is checked by itself: the target, or each assembly of the target engine.
+  std::vector<const CheckedPart*> parts() const;
+  /// The assembly that overrides of the configuration pin; null if they pin none.
+  const CheckedPart* pinned_part(const std::vector<Field>& overrides) const;
+  /// "block_pool"; "engine.offloading" where that assembly is pinned.
+  std::string_view name_under(const std::vector<Field>& overrides) const;
+
+  /// The scenario of a document, or what is wrong with it.
+  Parsed<Scenario> scenario(const Document& document, const std::string& file) const {
+    return scenario_from_document(sides_.target(), document, file);
+  }
+
   /// Runs a scenario or trace. until: stop behind that many commands.
   Outcome run(const Document& document, const std::string& file, const Subject& subject,
               std::optional<std::size_t> until, bool shrink) const;
@@ -113,6 +125,7 @@ class TargetTools {
   /// The child's side of the line protocol, on stdin and stdout.
   int serve(const std::string& planted_bug, bool use_reference) const;
 
+  /// By campaigns of the assembly that the bug is of, where it is of one.
   PlantedBugRow measure_planted_bug(const PlantedBugInfo& info, std::uint64_t seed, int num_seeds,
                                     std::uint64_t commands_max) const;
 
@@ -123,6 +136,8 @@ class TargetTools {
   class Recorder;
   struct Shrunk;
 
+  /// Those of the pinned assembly, which draws nothing else, or of the whole target.
+  const Checks& checks_under(const std::vector<Field>& overrides) const;
   Outcome start_report(const Pair& pair, const std::string& source, std::uint64_t commands,
                        double seconds) const;
   /// Fills in what went wrong, shrunk if asked for.
@@ -138,7 +153,11 @@ class TargetTools {
 /// Those of every target, in the order in which the documentation lists them.
 const std::vector<TargetTools>& all_tools();
 
-/// Those of the target of that name, or null.
-const TargetTools* find_tools(std::string_view name);
+/// Those of the target of that name. `file` and position say where the name stands.
+/// Errors: no such target; of the name that a target had before engine took it in, with what
+/// replaces it: "found target 'connector', an old name, expected engine (config
+/// assembly=offloading)".
+Parsed<const TargetTools*> tools_of(std::string_view name, std::string_view file,
+                                    Position position = {});
 
 }  // namespace kvfence

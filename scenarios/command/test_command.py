@@ -17,6 +17,13 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 EXCERPT = HERE / "traffic" / "mooncake_conversation_excerpt.jsonl"
 BUG = "hash_kept_on_reuse"
 
+TARGETS = ("block_pool", "kv_cache", "eviction", "offload", "tiering", "multi_connector", "worker", "engine")
+ASSEMBLIES = ("scheduler", "offloading", "offloading_on_device", "simple", "synchronous", "prefill_decode",
+              "multi")
+# Targets that there were before, and the assembly of target engine that replaces each.
+OLD_NAMES = {"scheduler": "scheduler", "connector": "offloading", "simple_offload": "simple",
+             "synchronous_connector": "synchronous", "disaggregated": "prefill_decode"}
+
 AGREE, DISAGREEMENT, BAD_INPUT, CANNOT_RUN = 0, 1, 2, 77
 
 
@@ -45,10 +52,9 @@ class Command(unittest.TestCase):
 
 class Check(Command):
     def test_agreement_in_json(self):
-        for target in ("block_pool", "kv_cache", "scheduler", "eviction", "offload", "tiering", "connector",
-                       "simple_offload", "synchronous_connector", "multi_connector", "disaggregated",
-                       "worker", "engine"):
-            result = self.json_of(AGREE, "check", "--target", target, "--commands", "2000", "--seed", "3")
+        for target, assembly in [(name, None) for name in TARGETS] + [("engine", name) for name in ASSEMBLIES]:
+            pinned = ("--config", f"assembly={assembly}") if assembly else ()
+            result = self.json_of(AGREE, "check", "--target", target, "--commands", "2000", "--seed", "3", *pinned)
             self.assertEqual(result["target"], target)
             self.assertEqual(result["seed"], 3)
             self.assertEqual(result["commands"], 2000)
@@ -67,7 +73,7 @@ class Check(Command):
 
     def test_a_library_that_cannot_be_used_is_named(self):
         arguments = ("check", "--commands", "10", "--connector-library", "no_such.so", "--target")
-        done = self.expect(BAD_INPUT, *arguments, "connector")
+        done = self.expect(BAD_INPUT, *arguments, "engine")
         self.assertIn("--connector-library: no_such.so: found ", done.stderr)
         self.assertIn("kvfence_connector", done.stderr)
         done = self.expect(BAD_INPUT, *arguments, "block_pool")
@@ -94,12 +100,35 @@ class Check(Command):
             self.assertGreaterEqual(result["planted_bugs"], 10, target)
             self.assertEqual(result["caught"], result["planted_bugs"], target)
 
+    def test_the_table_of_one_assembly(self):
+        result = self.json_of(AGREE, "check", "--target", "engine", "--config", "assembly=prefill_decode",
+                              "--planted-bugs", "--seeds", "1")
+        self.assertGreaterEqual(result["planted_bugs"], 10)
+        self.assertEqual({row["assembly"] for row in result["rows"]}, {"prefill_decode"})
+
+    def test_an_episode_of_an_assembly_is_named_by_it(self):
+        self.expect(DISAGREEMENT, "check", "--target", "engine", "--config", "assembly=offloading", "--planted-bug",
+                    "directions_swapped", "--no-shrink", "--commands", "99999")
+        scenario = next(self.folder.glob("*.kvs"))
+        self.assertTrue(scenario.name.startswith("kvfence-engine.offloading-seed1-episode"), scenario.name)
+        self.assertIn("assembly=offloading", scenario.read_text())
+        self.expect(DISAGREEMENT, "run", scenario.name, "--planted-bug", "directions_swapped", "--no-shrink")
+
+    def test_an_old_name_leads_to_its_assembly(self):
+        for name, assembly in OLD_NAMES.items():
+            words = f"--target: found target '{name}', an old name, expected engine (config assembly={assembly})"
+            for arguments in (("check",), ("check", "--planted-bugs"), ("record", "--out", "traces"),
+                              ("list", "goals"), ("serve",)):
+                done = self.expect(BAD_INPUT, *arguments, "--target", name)
+                self.assertIn(words, done.stderr, arguments)
+
     def test_a_bug_that_is_not_looked_for_long_enough_fails_the_table(self):
         self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bugs", "--seeds", "1", "--commands", "2")
 
     def test_bad_input(self):
         for arguments, words in (
-            (("--target", "nope"), "no target 'nope'"),
+            (("--target", "nope"), "--target: found target 'nope', expected one of block_pool, kv_cache"),
+            (("--target", "engine", "--config", "assembly=nope"), "one of scheduler, offloading"),
             (("--target", "block_pool", "--seconds", "-1"), "--seconds"),
             (("--target", "block_pool", "--config", "num_gpu_blocks"), "expected key=value"),
             (("--target", "block_pool", "--config", "num_gpu_blocks=0"), "num_gpu_blocks=0"),
@@ -146,6 +175,8 @@ class Run(Command):
     def test_bad_input_names_the_place(self):
         for lines, words in (
             (("target nope",), "a.kvs:1:1: found target 'nope', expected one of block_pool, kv_cache"),
+            (("# An old one.", "target connector"),
+             "a.kvs:2:1: found target 'connector', an old name, expected engine (config assembly=offloading)"),
             (("target block_pool", "touch blocks=[1,2]"), "a.kvs:2:16: found `,`"),
             (("target block_pool", "touch blocks=7"), "a.kvs:2:7: found blocks=7, expected a list of integers"),
             (("target block_pool", "touch"), "a.kvs:2:1: found touch without blocks"),
@@ -178,6 +209,13 @@ class Record(Command):
         self.assertEqual(len(list((self.folder / "traces").glob("*.kvs"))), 2)
         self.expect(AGREE, "run", "traces")
 
+    def test_traces_of_an_assembly_are_named_by_it(self):
+        self.expect(AGREE, "record", "--target", "engine", "--config", "assembly=simple", "--episode-commands", "30",
+                    "--out", "traces")
+        self.assertEqual([path.name for path in (self.folder / "traces").iterdir()],
+                         ["engine.simple-seed1-episode0.kvs"])
+        self.expect(AGREE, "run", "traces")
+
     def test_the_answers_of_another_implementation_do_not(self):
         name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=2", "free_blocks blocks=[1 2]")
         self.expect(AGREE, "record", name, "--out", "b.kvs", "--planted-bug", "free_reverses_list")
@@ -190,6 +228,19 @@ class Explain(Command):
         self.assertIn("Both sides agree", self.expect(AGREE, "explain", name).stdout)
         told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "free_reverses_list").stdout
         self.assertIn("the queues differ", told)
+
+    def test_draws_one_engine_or_two(self):
+        name = self.write("a.kvs", "target engine", "config assembly=scheduler", "add_request id=A tokens=[1 2 3]",
+                          "schedule", "update")
+        told = self.expect(AGREE, "explain", name).stdout
+        self.assertIn("-> ran A 3", told)
+        self.assertNotIn("consumer:", told)
+        name = self.write("a.kvs", "target engine", "config assembly=prefill_decode",
+                          "add_request id=A tokens=[1 2 3 4 5] do_remote_decode=true", "schedule", "update")
+        told = self.expect(AGREE, "explain", name).stdout
+        self.assertIn("producer: ", told)
+        self.assertIn("consumer: ", told)
+        self.assertIn("-> scheduled=[(scheduled request=A ", told)
 
     RACE = "cases/worker/races/store_before_compute.kvs"
 
@@ -213,7 +264,7 @@ class Explain(Command):
         self.assertEqual([event["ph"] for event in events if event.get("cat") == "race"], ["s", "f"])
 
     def test_tells_what_an_engines_devices_did(self):
-        name = str(HERE / "cases/engine/races/store_reads_a_preempted_block.kvs")
+        name = str(HERE / "cases/engine/offloading_on_device/races/store_reads_a_preempted_block.kvs")
         self.assertIn("Every two accesses to the same bytes, one a write, are ordered.",
                       self.expect(AGREE, "explain", name).stdout)
         told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "preempted_stores_not_flushed",
@@ -227,9 +278,12 @@ class Explain(Command):
     def test_bad_input(self):
         name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
         done = self.expect(BAD_INPUT, "explain", name, "--html", "a.html")
-        self.assertIn("--html: found a scenario of target block_pool, which has no device to draw; "
-                      "expected target worker or engine", done.stderr)
+        self.assertIn("--html: found a scenario of target block_pool without a device to draw; "
+                      "expected target worker or engine (config assembly=offloading_on_device)", done.stderr)
         self.assertIn("--trace: found", self.expect(BAD_INPUT, "explain", name, "--trace", "a.json").stderr)
+        (self.folder / "a.kvs").write_text("target engine\nschedule\n")
+        self.assertIn("--html: found a scenario of target engine without a device",
+                      self.expect(BAD_INPUT, "explain", name, "--html", "a.html").stderr)
         race = str(HERE / self.RACE)
         done = self.expect(BAD_INPUT, "explain", race, "--trace", "a.json", "--sut", "cat")
         self.assertIn("--trace: not with --sut", done.stderr)
@@ -515,6 +569,14 @@ class List(Command):
             self.assertGreater(len(self.expect(AGREE, "list", what).stdout.splitlines()), 1, what)
         self.assertIn("kv_cache", self.json_of(AGREE, "list")["targets"])
         self.expect(BAD_INPUT, "list", "nothing")
+
+    def test_bugs_stand_under_their_assembly(self):
+        listed = self.json_of(AGREE, "list", "planted-bugs")
+        self.assertEqual(set(listed), set(TARGETS) - {"engine"} | {f"engine.{name}" for name in ASSEMBLIES})
+        for name, bugs in listed.items():
+            self.assertGreaterEqual(len(bugs), 10, name)
+        self.assertEqual(set(self.json_of(AGREE, "list", "planted-bugs", "--target", "engine")),
+                         {f"engine.{name}" for name in ASSEMBLIES})
 
     def test_help_and_version(self):
         self.assertIn("exit codes", self.expect(AGREE, "--help").stdout)

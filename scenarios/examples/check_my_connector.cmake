@@ -17,6 +17,6 @@ foreach(mistake IN ITEMS OFF ON)
   if(mistake)
     set(exit_code 1)
   endif()
-  run_expecting(${exit_code} ${KVFENCE} check --target connector --commands 20000 --quiet --no-shrink
+  run_expecting(${exit_code} ${KVFENCE} check --target engine --config assembly=offloading --commands 20000 --quiet --no-shrink
     --out ${build} --connector-library ${build}/my_connector.so)
 endforeach()

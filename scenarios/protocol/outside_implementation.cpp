@@ -126,7 +126,8 @@ std::optional<ImplementationFailure> OutsideImplementation::read_part(
         return session_.babbled(field->key + "=" + print(field->value), expected);
       }
     } else if (member.declaration().is_optional) {
-      member.assign(member.default_value(), expected);
+      // What is absent by default has no value that could be assigned.
+      if (!member.assign(member.default_value(), expected)) member.reset();
     } else if (!member.reset()) {
       return session_.babbled("an answer to a command without " + name, name + "=...");
     }

@@ -7,7 +7,7 @@
 
 #include "contract/core/check.h"
 #include "contract/engine/toy_model.h"
-#include "properties/engine/checks.h"
+#include "properties/engine/on_device/checks.h"
 #include "scenarios/replay/replay_sides.h"
 #include "scenarios/replay/scheduler_replay.h"
 
@@ -44,7 +44,7 @@ class Replay {
       if (!is_over()) make_step();
       if (progress_) progress_(num_ended_);
     }
-    while (!is_over() && seen().num_steps_in_flight > 0) update();
+    while (!is_over() && *seen().num_steps_in_flight > 0) update();
     if (!is_over() && send(engine::Drain{}, /*want_state=*/true)) check_end();
     result_.commands = sides_.num_commands();
     return std::move(result_);
@@ -58,7 +58,7 @@ class Replay {
 
   /// Whether nobody is there, and what was stored of the last ones has arrived.
   bool is_at_rest() const {
-    return seen().num_unfinished == 0 && !seen().has_finished && seen().num_transfers == 0 &&
+    return seen().num_unfinished == 0 && !seen().has_finished && *seen().num_transfers == 0 &&
            seen().num_referenced_blocks == kReferencedAtRest;
   }
 
@@ -80,12 +80,12 @@ class Replay {
     if (is_over()) return false;
     result_.peak_referenced = std::max(result_.peak_referenced, seen().num_referenced_blocks);
     // In lockstep the invariants are there before.
-    if (seen().num_races > 0) {
-      return diverge("num_races", "0", std::to_string(seen().num_races),
+    if (*seen().num_races > 0) {
+      return diverge("num_races", "0", std::to_string(*seen().num_races),
                      "two accesses to the same bytes are not ordered");
     }
-    if (seen().num_misuses > 0) {
-      return diverge("num_misuses", "0", std::to_string(seen().num_misuses),
+    if (*seen().num_misuses > 0) {
+      return diverge("num_misuses", "0", std::to_string(*seen().num_misuses),
                      "a call that the runtime's documentation forbids");
     }
     const ErrorCode error = sides_.seen().error;
@@ -132,8 +132,8 @@ class Replay {
     if (!run_transfers() || !send(engine::Poll{})) return;
     check_progress(computes || !seen().ended->empty());
     // Behind one without tokens nothing can be planned that is not known yet.
-    while (!is_over() && seen().num_steps_in_flight > 0 &&
-           (!computes || seen().num_steps_in_flight == config_.max_concurrent_batches)) {
+    while (!is_over() && *seen().num_steps_in_flight > 0 &&
+           (!computes || *seen().num_steps_in_flight == config_.max_concurrent_batches)) {
       update();
     }
   }
@@ -142,7 +142,7 @@ class Replay {
   bool take_plan(const engine::Observation& plan) {
     const bool computes = !plan.scheduled->empty();
     ++(computes ? result_.steps : result_.idle_steps);
-    for (const scheduler::ScheduledNew& entry : *plan.new_reqs) {
+    for (const engine::ScheduledNew& entry : *plan.new_reqs) {
       const std::size_t number = number_of(entry.request);
       ReplayedRequest& request = result_.replayed[number];
       Sequence& sequence = sequences_[number];
@@ -165,8 +165,8 @@ class Replay {
     return computes;
   }
 
-  void take_transfers(const std::vector<engine::Transfer>& transfers) {
-    for (const engine::Transfer& transfer : transfers) {
+  void take_transfers(const std::vector<engine::DeviceTransfer>& transfers) {
+    for (const engine::DeviceTransfer& transfer : transfers) {
       CopiesMade& copies = transfer.store ? result_.stored : result_.loaded;
       ++copies.transfers;
       copies.blocks += transfer.gpu_blocks.size();
@@ -196,7 +196,7 @@ class Replay {
 
   void update() {
     if (!send(engine::Update{})) return;
-    for (const scheduler::RequestOutput& output : *seen().outputs) {
+    for (const engine::RequestOutput& output : *seen().outputs) {
       const std::size_t number = number_of(output.request);
       if (!take_tokens(number, output.tokens)) return;
       if (is_finished(output.status) && !end_request(number)) return;
@@ -234,7 +234,7 @@ class Replay {
   }
 
   void check_end() {
-    if (seen().num_referenced_blocks != kReferencedAtRest || seen().num_transfers > 0) {
+    if (seen().num_referenced_blocks != kReferencedAtRest || *seen().num_transfers > 0) {
       diverge("num_referenced_blocks", std::to_string(kReferencedAtRest),
               std::to_string(seen().num_referenced_blocks),
               "behind the last request nothing is held or under way");
@@ -287,8 +287,9 @@ engine::Config config_of(const EngineReplayOptions& options,
     longest = std::max(longest, request.input_length + request.output_length);
   }
   engine::Config config;
+  make_assembly(engine::Assembly::kOffloadingOnDevice, config);
+  config.edit_connector<engine::offloading::Record>().num_cpu_blocks = options.cpu_blocks;
   config.num_gpu_blocks = options.gpu_blocks;
-  config.num_cpu_blocks = options.cpu_blocks;
   config.hash_block_size = options.block_size;
   config.hash_algorithm = "xxhash_cbor";  // sha256_cbor costs more and changes no figure
   config.profile = options.profile;
@@ -317,7 +318,7 @@ EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                   const EngineReplayOptions& options, Implementation& expected,
                                   Implementation* actual, const EngineReplayCallback& progress) {
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
-  ReplaySides sides(engine_checks(), expected, actual, options.state_every);
+  ReplaySides sides(on_device_checks(), expected, actual, options.state_every);
   if (actual != nullptr) sides.keep_commands(SIZE_MAX);
   EngineReplayResult result = Replay(requests, options, sides, progress).run();
   if (result.divergence && actual != nullptr) result.scenario = sides.scenario();

@@ -1,7 +1,8 @@
 #pragma once
 
-/// Recorded traffic through a whole engine, down to the bytes: scheduler, connector, copy worker
-/// and device, with the toy model in the place of the recorded one.
+/// Recorded traffic through a whole engine, down to the bytes: scheduler, OffloadingConnector, copy
+/// workers and device (assembly offloading_on_device), with the toy model in the place of the
+/// recorded one.
 ///
 /// A hash id stands for one block of block_size tokens, so that a token of the toy model stands for
 /// kMooncakeBlockTokens / block_size recorded ones, of prompt and output; what is begun counts as

@@ -182,11 +182,11 @@ std::string found_in(Spoilt::Spoil spoil) {
 }
 
 /// Changes what the requests of an update are told.
-Spoilt::Spoil in_outputs(std::function<void(scheduler::RequestOutput&)> change) {
+Spoilt::Spoil in_outputs(std::function<void(engine::RequestOutput&)> change) {
   return [change = std::move(change)](const engine::Command&, Observation& seen) {
     if (!seen.outputs.has_value()) return;
-    std::vector<scheduler::RequestOutput> outputs = *seen.outputs;
-    for (scheduler::RequestOutput& output : outputs) change(output);
+    std::vector<engine::RequestOutput> outputs = *seen.outputs;
+    for (engine::RequestOutput& output : outputs) change(output);
     seen.outputs.emplace() = outputs;
   };
 }
@@ -197,8 +197,9 @@ TEST(EngineReplay, ReportsWhatNoEngineMayDo) {
   };
   EXPECT_EQ(found_in([](auto&, auto&) {}), "none");
   EXPECT_EQ(found_in([](auto&, Observation& seen) { seen.error = ErrorCode::kBadRange; }), "error");
-  EXPECT_EQ(found_in([](auto&, Observation& seen) { seen.num_races = 1; }), "num_races");
-  EXPECT_EQ(found_in([](auto&, Observation& seen) { seen.num_misuses = 1; }), "num_misuses");
+  EXPECT_EQ(found_in([](auto&, Observation& seen) { seen.num_races.emplace() = 1; }), "num_races");
+  EXPECT_EQ(found_in([](auto&, Observation& seen) { seen.num_misuses.emplace() = 1; }),
+            "num_misuses");
   EXPECT_EQ(found_in(in_outputs([](auto& output) { ++output.tokens.front(); })), "outputs");
   EXPECT_EQ(found_in(in_outputs([](auto& output) { output.tokens.clear(); })), "outputs");
   EXPECT_EQ(found_in(in_outputs([](auto& output) { output.status = RequestStatus::kRunning; })),

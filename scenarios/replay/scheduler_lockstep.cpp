@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "properties/scheduler/checks.h"
+#include "properties/engine/scheduler/checks.h"
 
 namespace kvfence {
 namespace {
@@ -31,23 +31,22 @@ PrefixCacheStats stats_of(const std::vector<std::uint32_t>& numbers) {
 
 SchedulersInLockstep::SchedulersInLockstep(std::unique_ptr<Implementation> expected,
                                            std::unique_ptr<Implementation> actual,
-                                           const scheduler::Config& config,
-                                           std::uint32_t state_every)
+                                           const engine::Config& config, std::uint32_t state_every)
     : expected_(std::move(expected)),
       actual_(std::move(actual)),
       lockstep_(scheduler_checks(), *expected_, *actual_, options_of(state_every)),
       num_gpu_blocks_(config.num_gpu_blocks) {
-  divergence_ = lockstep_.start(prepared(SchedulerTarget::description(), Config(config)));
+  divergence_ = lockstep_.start(prepared(EngineTarget::description(), Config(config)));
 }
 
-ErrorCode SchedulersInLockstep::step(scheduler::Command command) {
+ErrorCode SchedulersInLockstep::step(engine::Command command) {
   divergence_ = lockstep_.step(Command(std::move(command)));
   if (divergence_) divergence_->step = num_steps_;
   return lockstep_.last_expected().error;
 }
 
 ErrorCode SchedulersInLockstep::add_request(const NewRequest& request, RequestIndex& out) {
-  scheduler::AddRequest command;
+  engine::AddRequest command;
   command.id = request.id;
   command.tokens = request.spec.tokens;
   command.max_tokens = request.max_tokens;
@@ -63,22 +62,22 @@ ErrorCode SchedulersInLockstep::add_request(const NewRequest& request, RequestIn
 
 ErrorCode SchedulersInLockstep::schedule(SchedulerOutput& out) {
   ++num_steps_;
-  const ErrorCode code = step(scheduler::Schedule{});
+  const ErrorCode code = step(engine::Schedule{});
   if (code != ErrorCode::kNone || divergence_) return code;
   out = {};
   out.step = num_steps_;
-  for (const scheduler::ScheduledRequest& entry : *seen().scheduled) {
+  for (const engine::ScheduledRequest& entry : *seen().scheduled) {
     out.scheduled.push_back({index_of(entry.request), entry.num_tokens,
                              static_cast<std::uint32_t>(entry.spec_tokens.size()), entry.samples});
     out.spec_token_ids.append(entry.spec_tokens);
     out.spec_token_ids.end_list();
     out.total_num_scheduled_tokens += entry.num_tokens;
   }
-  for (const scheduler::ScheduledNew& entry : *seen().new_reqs) {
+  for (const engine::ScheduledNew& entry : *seen().new_reqs) {
     out.scheduled_new_reqs.push_back(
         {index_of(entry.request), entry.num_computed_tokens, put(entry.blocks, out.block_lists)});
   }
-  for (const scheduler::ScheduledCached& entry : *seen().cached_reqs) {
+  for (const engine::ScheduledCached& entry : *seen().cached_reqs) {
     out.scheduled_cached_reqs.push_back(
         {index_of(entry.request), entry.resumed, entry.all_token_ids, entry.num_computed_tokens,
          entry.num_output_tokens,
@@ -95,7 +94,7 @@ ErrorCode SchedulersInLockstep::schedule(SchedulerOutput& out) {
 ErrorCode SchedulersInLockstep::update_from_output(const SchedulerOutput& planned,
                                                    const ModelRunnerOutput& result,
                                                    EngineCoreOutputs& out) {
-  scheduler::Update command;
+  engine::Update command;
   for (std::size_t k = 0; k < planned.scheduled.size(); ++k) {
     const std::span<const TokenId> tokens = result.sampled_token_ids[k];
     if (tokens.empty()) continue;
@@ -105,7 +104,7 @@ ErrorCode SchedulersInLockstep::update_from_output(const SchedulerOutput& planne
   const ErrorCode code = step(std::move(command));
   if (code != ErrorCode::kNone || divergence_) return code;
   out = {};
-  for (const scheduler::RequestOutput& output : *seen().outputs) {
+  for (const engine::RequestOutput& output : *seen().outputs) {
     out.outputs.push_back({index_of(output.request), output.status, output.stop_reason});
     out.new_token_ids.append(output.tokens);
     out.new_token_ids.end_list();
@@ -118,13 +117,13 @@ ErrorCode SchedulersInLockstep::update_from_output(const SchedulerOutput& planne
 
 ErrorCode SchedulersInLockstep::update_draft_token_ids(RequestIndex request,
                                                        std::span<const TokenId> tokens) {
-  return step(scheduler::UpdateDraftTokenIds{names_[request], {tokens.begin(), tokens.end()}});
+  return step(engine::UpdateDraftTokenIds{names_[request], {tokens.begin(), tokens.end()}});
 }
 
 SchedulerNumbers SchedulersInLockstep::numbers() {
   // Before the first command nothing was shown: the null block alone is held.
   if (lockstep_.num_commands() == 0) return {0, 0, false, {num_gpu_blocks_ - 1, 0, 1}};
-  const scheduler::Observation& now = seen();
+  const engine::SchedulerObservation& now = seen();
   return {now.num_running,
           now.num_unfinished,
           now.has_finished,

@@ -1,8 +1,9 @@
 #pragma once
 
 /// Two schedulers in lockstep behind a replay of traffic: what the replay asks for goes to both as
-/// commands of target `scheduler`, and what the expected side showed comes back. Equality and rules
-/// are the lockstep's; events and the connector's statistics are compared there and not handed on.
+/// commands of an engine without a connector, and what the expected side showed comes back.
+/// Equality and rules are the lockstep's; events and the connector's statistics are compared there
+/// and not handed on.
 
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,7 @@
 #include <vector>
 
 #include "contract/core/implementation.h"
-#include "contract/scheduler/scheduler_target.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/lockstep.h"
 #include "scenarios/replay/scheduler_side.h"
 
@@ -21,10 +22,11 @@ namespace kvfence {
 
 class SchedulersInLockstep final : public SchedulerSide {
  public:
-  /// Requires: implementations of target `scheduler`; a configuration that is valid.
+  /// Requires: implementations of target `engine`; a configuration that is valid, of assembly
+  /// `scheduler`.
   /// state_every: LockstepOptions.
   SchedulersInLockstep(std::unique_ptr<Implementation> expected,
-                       std::unique_ptr<Implementation> actual, const scheduler::Config& config,
+                       std::unique_ptr<Implementation> actual, const engine::Config& config,
                        std::uint32_t state_every);
 
   ErrorCode add_request(const NewRequest& request, RequestIndex& out) override;
@@ -38,9 +40,9 @@ class SchedulersInLockstep final : public SchedulerSide {
 
  private:
   /// What both sides answer to a command.
-  ErrorCode step(scheduler::Command command);
-  const scheduler::Observation& seen() const {
-    return lockstep_.last_expected().numbers.as<scheduler::Observation>();
+  ErrorCode step(engine::Command command);
+  const engine::SchedulerObservation& seen() const {
+    return lockstep_.last_expected().numbers.as<engine::Observation>();
   }
   RequestIndex index_of(const std::string& name) const { return index_of_.at(name); }
 

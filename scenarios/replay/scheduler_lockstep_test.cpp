@@ -49,7 +49,7 @@ SchedulerReplayOptions options() {
 
 SchedulerReplayResult replay(Side actual, const SchedulerReplayOptions& options,
                              std::uint32_t state_every = 1) {
-  SchedulersInLockstep sides(scheduler_sides().make_reference(), std::move(actual),
+  SchedulersInLockstep sides(engine_sides().make_reference(), std::move(actual),
                              target_config_of(options, traffic()), state_every);
   return replay_traffic(traffic(), options, *config_of(options, traffic()), sides);
 }
@@ -57,7 +57,7 @@ SchedulerReplayResult replay(Side actual, const SchedulerReplayOptions& options,
 /// Passes everything on; lies where it is told to.
 class Liar final : public Implementation {
  public:
-  using Lie = std::function<void(const scheduler::Command&, Observation&)>;
+  using Lie = std::function<void(const engine::Command&, Observation&)>;
 
   explicit Liar(Lie lie) : lie_(std::move(lie)) {}
 
@@ -68,12 +68,12 @@ class Liar final : public Implementation {
   std::optional<ImplementationFailure> apply(const Command& command, const World& world,
                                              Observe observe, Observation& observation) override {
     auto failure = scheduler_->apply(command, world, observe, observation);
-    lie_(command.as<scheduler::Command>(), observation);
+    lie_(command.as<engine::Command>(), observation);
     return failure;
   }
 
  private:
-  Side scheduler_ = scheduler_sides().make_reference();
+  Side scheduler_ = engine_sides().make_reference();
   Lie lie_;
 };
 
@@ -91,10 +91,10 @@ std::ostream& operator<<(std::ostream& out, const Caught& caught) {
 
 /// Whoever lies in the answers to one kind of command.
 template <class Asked>
-Caught caught_in(std::function<void(Observation&, scheduler::Observation&)> lie) {
-  const auto lies = [&](const scheduler::Command& command, Observation& observation) {
+Caught caught_in(std::function<void(Observation&, engine::Observation&)> lie) {
+  const auto lies = [&](const engine::Command& command, Observation& observation) {
     if (!std::holds_alternative<Asked>(command)) return;
-    lie(observation, observation.numbers.as<scheduler::Observation>());
+    lie(observation, observation.numbers.as<engine::Observation>());
   };
   const SchedulerReplayResult result = replay(std::make_unique<Liar>(lies), options());
   if (!result.divergence) return {};
@@ -110,7 +110,7 @@ std::string figures_of(SchedulerReplayResult result) {
 }
 
 TEST(SchedulersInLockstep, AgreeWhereNothingDiffers) {
-  const SchedulerReplayResult result = replay(scheduler_sides().make_reference(), options());
+  const SchedulerReplayResult result = replay(engine_sides().make_reference(), options());
 
   EXPECT_FALSE(result.divergence) << result.divergence->message;
   EXPECT_EQ(result.completed, 4U);
@@ -131,7 +131,7 @@ TEST(SchedulersInLockstep, AnswerAsASchedulerAlone) {
       const SchedulerReplayResult alone = replay_traffic(traffic(), options, *config, one);
       ASSERT_FALSE(alone.divergence) << alone.divergence->message;
 
-      const SchedulerReplayResult result = replay(scheduler_sides().make_optimized(), options);
+      const SchedulerReplayResult result = replay(engine_sides().make_optimized(), options);
 
       EXPECT_FALSE(result.divergence) << result.divergence->message;
       EXPECT_EQ(figures_of(result), figures_of(alone)) << gpu_blocks << " " << is_asynchronous;
@@ -140,11 +140,11 @@ TEST(SchedulersInLockstep, AnswerAsASchedulerAlone) {
 }
 
 TEST(SchedulersInLockstep, PartWhereverOneLies) {
-  using scheduler::AddRequest;
-  using scheduler::Schedule;
-  using scheduler::Update;
-  using scheduler::UpdateDraftTokenIds;
-  using Seen = scheduler::Observation;
+  using engine::AddRequest;
+  using engine::Schedule;
+  using engine::Update;
+  using engine::UpdateDraftTokenIds;
+  using Seen = engine::Observation;
   EXPECT_EQ(caught_in<Schedule>([](auto&, auto&) {}), Caught{});
   EXPECT_EQ(caught_in<AddRequest>([](Observation& o, Seen&) { o.error = ErrorCode::kNoTokens; }),
             (Caught{"lockstep", "error", 0}));
@@ -168,9 +168,9 @@ TEST(SchedulersInLockstep, CompareTheStateAfterEveryNthCommand) {
   for (const std::uint32_t state_every : {1U, 3U}) {
     std::size_t num_commands = 0;
     std::size_t num_states = 0;
-    const auto count = [&](const scheduler::Command&, Observation& observation) {
+    const auto count = [&](const engine::Command&, Observation& observation) {
       ++num_commands;
-      num_states += observation.numbers.as<scheduler::Observation>().ref_cnts.has_value() ? 1 : 0;
+      num_states += observation.numbers.as<engine::Observation>().ref_cnts.has_value() ? 1 : 0;
     };
     const SchedulerReplayResult result =
         replay(std::make_unique<Liar>(count), options(), state_every);
@@ -182,7 +182,7 @@ TEST(SchedulersInLockstep, CompareTheStateAfterEveryNthCommand) {
 }
 
 TEST(SchedulersInLockstep, FindAPlantedBug) {
-  Side planted = scheduler_sides().make_planted("free_reverses_list");
+  Side planted = engine_sides().make_planted("free_reverses_list");
   ASSERT_TRUE(planted);
   const SchedulerReplayResult result = replay(std::move(planted), options(), 1'000);
 

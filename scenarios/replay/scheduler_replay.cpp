@@ -499,12 +499,15 @@ std::uint32_t longest_of(std::span<const MooncakeRequest> requests) {
 
 Parsed<SchedulerConfig> config_of(const SchedulerReplayOptions& options,
                                   std::span<const MooncakeRequest> requests) {
-  return make_scheduler_config(target_config_of(options, requests));
+  const auto setup = EngineTarget::prepare(target_config_of(options, requests), {}, {});
+  if (!setup) return setup.error();
+  return setup->scheduler();
 }
 
-scheduler::Config target_config_of(const SchedulerReplayOptions& options,
-                                   std::span<const MooncakeRequest> requests) {
-  scheduler::Config config;
+engine::Config target_config_of(const SchedulerReplayOptions& options,
+                                std::span<const MooncakeRequest> requests) {
+  engine::Config config;
+  make_assembly(engine::Assembly::kScheduler, config);
   config.num_gpu_blocks = options.gpu_blocks;
   config.enable_kv_cache_events = options.enable_kv_cache_events;
   config.hash_block_size = options.block_size;

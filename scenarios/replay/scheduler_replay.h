@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "contract/core/line.h"
+#include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
-#include "contract/scheduler/scheduler_target.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/replay/scheduler_side.h"
@@ -59,9 +59,9 @@ struct SchedulerReplayOptions {
 Parsed<SchedulerConfig> config_of(const SchedulerReplayOptions& options,
                                   std::span<const MooncakeRequest> requests);
 
-/// The same as it stands on a line of target `scheduler`.
-scheduler::Config target_config_of(const SchedulerReplayOptions& options,
-                                   std::span<const MooncakeRequest> requests);
+/// The same as it stands on a line of target `engine`, without a connector.
+engine::Config target_config_of(const SchedulerReplayOptions& options,
+                                std::span<const MooncakeRequest> requests);
 
 /// What is wrong with the options that config_of does not look at; nothing if a replay can run.
 std::optional<InputError> validate(const SchedulerReplayOptions& options);

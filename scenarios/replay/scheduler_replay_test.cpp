@@ -61,7 +61,7 @@ SchedulerReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
     ADD_FAILURE() << config.error().to_text();
     return {};
   }
-  SchedulersInLockstep sides(scheduler_sides().make_reference(), scheduler_sides().make_optimized(),
+  SchedulersInLockstep sides(engine_sides().make_reference(), engine_sides().make_optimized(),
                              target_config_of(options, requests), 1);
   SchedulerReplayResult result = replay_traffic(requests, options, *config, sides);
   if (result.divergence) ADD_FAILURE() << result.divergence->message;

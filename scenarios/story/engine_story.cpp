@@ -50,9 +50,9 @@ class Tokens {
   }
 
   /// A sentence for the first wrong token of a request: later ones are built on it.
-  std::vector<std::string> wrong_in(const std::vector<scheduler::RequestOutput>& outputs) {
+  std::vector<std::string> wrong_in(const std::vector<engine::RequestOutput>& outputs) {
     std::vector<std::string> wrong;
-    for (const scheduler::RequestOutput& output : outputs) {
+    for (const engine::RequestOutput& output : outputs) {
       const auto found = sequences_.find(output.request);
       if (found == sequences_.end()) continue;
       Sequence& sequence = found->second;
@@ -142,7 +142,7 @@ class Tokens {
   std::map<std::uint32_t, Name> names_;
 };
 
-StoryTransfer transfer_of(const engine::Transfer& transfer, std::uint32_t block_size_factor) {
+StoryTransfer transfer_of(const engine::DeviceTransfer& transfer, std::uint32_t block_size_factor) {
   const engine::Copy copy{.gpu_blocks = {transfer.gpu_blocks.begin(), transfer.gpu_blocks.end()},
                           .cpu_blocks = {transfer.slots.begin(), transfer.slots.end()},
                           .group_sizes = transfer.group_sizes,
@@ -161,7 +161,7 @@ StoryTransfer transfer_of(const engine::Transfer& transfer, std::uint32_t block_
 class EngineTeller {
  public:
   EngineTeller(std::uint32_t max_model_len, const EngineSetup& setup, DeviceStory& story)
-      : block_size_factor_(setup.device.block_size_factor),
+      : block_size_factor_(setup.device->block_size_factor),
         story_(story),
         tokens_(setup.windows, max_model_len) {}
 
@@ -183,14 +183,14 @@ class EngineTeller {
     // A drain goes through the steps that are left.
     if (std::holds_alternative<engine::Drain>(command)) planned_.clear();
     const auto* const submitted =
-        find_observed<std::vector<engine::Transfer>>(observation, "submitted");
+        find_observed<std::vector<engine::DeviceTransfer>>(observation, "submitted");
     if (submitted) {
-      for (const engine::Transfer& transfer : *submitted) {
+      for (const engine::DeviceTransfer& transfer : *submitted) {
         recorders_[transfer.rank]->take_in(transfer_of(transfer, block_size_factor_));
       }
     }
     const auto* const outputs =
-        find_observed<std::vector<scheduler::RequestOutput>>(observation, "outputs");
+        find_observed<std::vector<engine::RequestOutput>>(observation, "outputs");
     if (outputs) story_.commands.back().wrong_tokens = tokens_.wrong_in(*outputs);
     show(observed<engine::KVPages>(observation, "gpu_kv"), true);
     show(observed<engine::KVPages>(observation, "cpu_kv"), false);
@@ -206,7 +206,7 @@ class EngineTeller {
   static std::string requests_of(const Observation& observation) {
     std::string requests;
     for (const auto& entry :
-         observed<std::vector<scheduler::ScheduledRequest>>(observation, "scheduled")) {
+         observed<std::vector<engine::ScheduledRequest>>(observation, "scheduled")) {
       requests += (requests.empty() ? "" : ", ") + entry.request;
     }
     return requests;
@@ -240,12 +240,14 @@ class EngineTeller {
 
 DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug) {
   auto config = scenario.config.as<engine::Config>();
+  EngineTarget::complete(config);
+  config.device = engine::kVirtualDevice;
   config.tokens_only = false;
   const Setup setup = prepared(*scenario.target, Config(config));
   DeviceStory story{.subject = "engine",
                     .content_example = "A:0..1",
                     .content_meaning = "the KV of A's tokens 0 and 1",
-                    .num_ranks = config.world_size,
+                    .num_ranks = setup.as<EngineSetup>().num_ranks.front(),
                     .file = scenario.file,
                     .comments = scenario.comments,
                     .config = print(config_line(scenario.config)),

@@ -1,7 +1,7 @@
 // Goal: the story of an engine says what the devices of all ranks did and for whom, which accesses
 // race, and which token came out wrong; its page and its trace show the same.
-// Method: a whole text; each scenario of cases/engine/races/ with its planted bug and without, with
-// and without a look at races.
+// Method: a whole text; each scenario of cases/engine/offloading_on_device/races/ with its planted
+// bug and without, with and without a look at races, and on symbols.
 
 #include "scenarios/story/engine_story.h"
 
@@ -86,7 +86,7 @@ TEST(EngineStory, TellsARaceAndTheTokenThatComesOfIt) {
 11    poll
       host     sees the end of store 0 (cudaEventQuery)
       host     sees the end of store 1 (cudaEventQuery)
-      -> ended=[(ended job=0 store=true) (ended job=1 store=true)] completed_jobs=[(completed job=0 num_workers=1) (completed job=1 num_workers=1)]
+      -> completed_jobs=[(completed job=0 num_workers=1) (completed job=1 num_workers=1)] ended=[(ended job=0 store=true) (ended job=1 store=true)]
 12    update
       -> outputs=[(output request=A tokens=[11891835] status=finished_length_capped)]
 13    finish_requests requests=[B]
@@ -103,7 +103,7 @@ TEST(EngineStory, TellsARaceAndTheTokenThatComesOfIt) {
       -> advanced=true
 18    poll
       host     sees the end of load 2 (cudaEventQuery)
-      -> ended=[(ended job=2)] finished_recving=[C] completed_jobs=[(completed job=2 num_workers=1)]
+      -> finished_recving=[C] completed_jobs=[(completed job=2 num_workers=1)] ended=[(ended job=2)]
 19    update
 20    schedule
 21    execute
@@ -176,6 +176,16 @@ TEST(EngineStory, LookingForRacesChangesNoAnswer) {
   for (const RaceFile& file : engine_race_files()) {
     EXPECT_EQ(answers_of(file, true), answers_of(file, false)) << file.name;
   }
+}
+
+TEST(EngineStory, OnSymbolsIsTheSameStory) {
+  RaceFile file = engine_race_files().front();
+  const std::string on_virtual_device = story_text(tell_engine(file.scenario, ""));
+  auto config = file.scenario.config.as<engine::Config>();
+  EngineTarget::complete(config);
+  config.device = engine::kSymbolsDevice;
+  file.scenario.config = Config(config);
+  EXPECT_EQ(story_text(tell_engine(file.scenario, "")), on_virtual_device);
 }
 
 TEST(EngineStory, PagesAreWellFormedAndFlowsJoinTheRacingSlices) {

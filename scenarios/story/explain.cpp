@@ -22,10 +22,11 @@ class Story {
   Story(const Scenario& scenario, const Checks& checks, Implementation& expected,
         Implementation& actual)
       : scenario_(scenario),
-        has_scheduler_(shows_a_scheduler(*scenario.target)),
+        setup_(prepared(*scenario.target, scenario.config)),
+        has_scheduler_(shows_a_scheduler(*scenario.target) && !has_two_engines(setup_.config())),
         expected_name_(expected.name()),
         lockstep_(checks, expected, actual) {
-    divergence_ = lockstep_.start(prepared(*scenario.target, scenario.config));
+    divergence_ = lockstep_.start(setup_);
     // The name of a child process is known once it runs.
     actual_name_ = actual.name();
     for (const Step& step : scenario.steps) {
@@ -37,7 +38,7 @@ class Story {
   Explanation tell() {
     text_ = "reference: " + expected_name_ + "    under test: " + actual_name_ + "\n" +
             print(config_line(scenario_.config)) + "\n\n";
-    const auto picture = make_picture(*scenario_.target, scenario_.config, scenes_);
+    const auto picture = make_picture(*scenario_.target, setup_.config(), scenes_);
     if (!scenes_.empty()) tell_pictures(*picture);
     if (divergence_) {
       tell_divergence(*picture);
@@ -122,7 +123,8 @@ class Story {
   }
 
   const Scenario& scenario_;
-  bool has_scheduler_;
+  Setup setup_;
+  bool has_scheduler_;  ///< one, whose answers are told as those of a scheduler
   std::string expected_name_;
   std::string actual_name_;
   Lockstep lockstep_;

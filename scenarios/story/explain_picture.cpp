@@ -16,12 +16,18 @@ std::vector<std::string> ScenePicture::more_of(const Scene&, const Scene*) const
 
 std::string ScenePicture::histories(const Scenes&) const { return ""; }
 
+bool has_two_engines(const Config& config) {
+  const auto engines = find_member(config.declared(), "engines");
+  const auto* const number = engines ? get_if<std::uint32_t>(*engines) : nullptr;
+  return number && *number == 2;
+}
+
 std::unique_ptr<ScenePicture> make_picture(const Target& target, const Config& config,
                                            const Scenes& scenes) {
+  if (has_two_engines(config)) return make_pair_picture(config, scenes);
   if (shows(target, "free_queue")) {
     return make_pool_picture(setting_of<std::uint32_t>(config, "num_gpu_blocks"), scenes);
   }
-  if (shows(target, "producer_free_queue")) return make_pair_picture(config, scenes);
   if (shows(target, "chosen")) return make_choices_picture();
   if (shows(target, "gpu_pages")) return make_pages_picture();
   return make_lists_picture(config);

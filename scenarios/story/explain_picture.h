@@ -76,11 +76,15 @@ class ScenePicture {
   virtual std::string histories(const Scenes& scenes) const;
 };
 
+/// Whether a configuration is one of two engines.
+bool has_two_engines(const Config& config);
+
 /// A pool, with free_queue, ref_cnts and keys: its blocks in columns, and the free queue. `prefix`
 /// stands before these names in observations.
 std::unique_ptr<ScenePicture> make_pool_picture(std::uint32_t num_blocks, const Scenes& scenes,
                                                 std::string prefix = "");
-/// A pair of engines: the blocks of both pools, the producer's first.
+/// Two engines, the second's members behind "consumer_": the blocks of both pools, the producer's
+/// first.
 std::unique_ptr<ScenePicture> make_pair_picture(const Config& config, const Scenes& scenes);
 /// A MultiConnector, with chosen, extra and ranks: who is chosen, and all halves' extra saves.
 std::unique_ptr<ScenePicture> make_choices_picture();
@@ -89,7 +93,7 @@ std::unique_ptr<ScenePicture> make_pages_picture();
 /// A cache policy, with t1, t2, b1 and b2: its lists, oldest first.
 std::unique_ptr<ScenePicture> make_lists_picture(const Config& config);
 
-/// The one that can draw the target's observations.
+/// The one that can draw the target's observations. The configuration is that of a setup.
 std::unique_ptr<ScenePicture> make_picture(const Target& target, const Config& config,
                                            const Scenes& scenes);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -6,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/declare.h"
 #include "contract/core/line.h"
+#include "contract/engine/engine_words.h"
 #include "scenarios/story/explain_picture.h"
 #include "scenarios/story/observed_member.h"
 
@@ -14,12 +17,20 @@ namespace kvfence {
 namespace {
 
 constexpr const char* kBetween = "   |   ";
+/// Before the second engine's members.
+constexpr std::string_view kConsumer = "consumer_";
 
-/// What one engine shows.
-std::vector<Field> fields_with(std::string_view prefix, const Observation& observation) {
+/// What the scheduler of one engine shows: members with that prefix.
+std::vector<Field> fields_of_engine(std::string_view prefix, const Observation& observation) {
+  const std::vector<std::string_view> names =
+      names_of(declared_struct<engine::SchedulerObservation>());
   std::vector<Field> fields;
   for (Field& field : to_fields(observation)) {
-    if (field.key.starts_with(prefix)) fields.push_back(std::move(field));
+    if (!field.key.starts_with(prefix)) continue;
+    const std::string_view name = std::string_view(field.key).substr(prefix.size());
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      fields.push_back(std::move(field));
+    }
   }
   return fields;
 }
@@ -28,8 +39,9 @@ class PairPicture final : public ScenePicture {
  public:
   PairPicture(std::uint32_t num_producer_blocks, std::uint32_t num_consumer_blocks,
               const Scenes& scenes)
-      : engines_{{{"producer", make_pool_picture(num_producer_blocks, scenes, "producer_")},
-                  {"consumer", make_pool_picture(num_consumer_blocks, scenes, "consumer_")}}} {}
+      : engines_{{{"producer", make_pool_picture(num_producer_blocks, scenes)},
+                  {"consumer",
+                   make_pool_picture(num_consumer_blocks, scenes, std::string(kConsumer))}}} {}
 
   bool has_state(const Observation& observation) const override {
     return engines_[0].pool->has_state(observation) && engines_[1].pool->has_state(observation);
@@ -64,11 +76,14 @@ class PairPicture final : public ScenePicture {
   }
 
   std::string marks(const Observation& expected, const Observation& actual) const override {
-    const auto differs = [&](std::string_view prefix) {
-      return fields_with(prefix, expected) != fields_with(prefix, actual);
+    const auto engine_differs = [&](std::string_view prefix) {
+      return fields_of_engine(prefix, expected) != fields_of_engine(prefix, actual);
     };
-    return different({{differs("producer_"), "producer"},
-                      {differs("consumer_"), "consumer"},
+    const auto differs = [&](std::string_view name) {
+      return observed_values(expected, name) != observed_values(actual, name);
+    };
+    return different({{engine_differs(""), "producer"},
+                      {engine_differs(kConsumer), "consumer"},
                       {differs("reads"), "reads"},
                       {differs("notices"), "notices"}});
   }

@@ -6,7 +6,7 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/line.h"
-#include "contract/scheduler/scheduler_target.h"
+#include "contract/engine/engine_target.h"
 #include "scenarios/story/observed_member.h"
 
 namespace kvfence {
@@ -33,9 +33,9 @@ std::string joined(const Names& names) {
   return text;
 }
 
-std::string who_ran(const std::vector<scheduler::ScheduledRequest>& scheduled) {
+std::string who_ran(const std::vector<engine::ScheduledRequest>& scheduled) {
   std::string text;
-  for (const scheduler::ScheduledRequest& each : scheduled) {
+  for (const engine::ScheduledRequest& each : scheduled) {
     const std::size_t num_drafts = each.spec_tokens.size();
     std::string part = each.request + " " + std::to_string(each.num_tokens - num_drafts);
     if (num_drafts > 0) part += "+" + std::to_string(num_drafts) + " drafts";
@@ -47,13 +47,13 @@ std::string who_ran(const std::vector<scheduler::ScheduledRequest>& scheduled) {
 
 std::string who_came_and_went(const Observation& observation) {
   std::string text;
-  for (const auto& each : list_of<scheduler::ScheduledNew>(observation, "new_reqs")) {
+  for (const auto& each : list_of<engine::ScheduledNew>(observation, "new_reqs")) {
     append(text, "; ", "new " + each.request);
     if (each.num_computed_tokens > 0) {
       text += " behind " + std::to_string(each.num_computed_tokens) + " tokens";
     }
   }
-  for (const auto& each : list_of<scheduler::ScheduledCached>(observation, "cached_reqs")) {
+  for (const auto& each : list_of<engine::ScheduledCached>(observation, "cached_reqs")) {
     if (each.resumed) append(text, "; ", "resumed " + each.request);
   }
   for (const char* word : {"preempted", "finished"}) {
@@ -66,9 +66,9 @@ std::string who_came_and_went(const Observation& observation) {
   return text;
 }
 
-std::string what_was_told(const std::vector<scheduler::RequestOutput>& outputs) {
+std::string what_was_told(const std::vector<engine::RequestOutput>& outputs) {
   std::string text;
-  for (const scheduler::RequestOutput& output : outputs) {
+  for (const engine::RequestOutput& output : outputs) {
     std::string part = output.request + " " + print(to_value(output.tokens));
     if (is_finished(output.status)) part += " " + std::string(to_text(output.status));
     append(text, ", ", part);
@@ -77,9 +77,9 @@ std::string what_was_told(const std::vector<scheduler::RequestOutput>& outputs) 
 }
 
 /// What the connector was asked and told about requests.
-std::string connector_story(const std::vector<scheduler::ConnectorCallRecord>& calls) {
+std::string connector_story(const std::vector<engine::ConnectorCallRecord>& calls) {
   std::string text;
-  for (const scheduler::ConnectorCallRecord& call : calls) {
+  for (const engine::ConnectorCallRecord& call : calls) {
     if (call.answer.empty()) continue;
     append(text, "; ", call.method);
     if (!call.request.empty()) text += " " + call.request;
@@ -100,9 +100,9 @@ std::vector<std::string> story_of(const Observation& observation) {
   if (observation.error != ErrorCode::kNone) {
     add("refused: " + std::string(to_text(observation.error)));
   }
-  using scheduler::ConnectorCallRecord;
-  using scheduler::RequestOutput;
-  using scheduler::ScheduledRequest;
+  using engine::ConnectorCallRecord;
+  using engine::RequestOutput;
+  using engine::ScheduledRequest;
   const auto* const scheduled =
       find_observed<std::vector<ScheduledRequest>>(observation, "scheduled");
   if (scheduled) {

@@ -11,7 +11,8 @@
 
 namespace kvfence {
 
-/// Whether observations of the target are a scheduler's, with more or without.
+/// Whether observations of the target are a scheduler's, with more or without: of two engines those
+/// of the first.
 bool shows_a_scheduler(const Target& target);
 
 /// Lines of an answer, each about one thing; none where nothing happened.

@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "contract/connectors/offloading/connector_target.h"
+#include "contract/connectors/multi/multi_kv_connector.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/check.h"
+#include "contract/engine/engine_target.h"
 #include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/multi/multi_connector.h"
 #include "optimized/connectors/multi/multi_connector_worker.h"
@@ -21,7 +22,6 @@
 #include "reference/connectors/offloading/offloading_connector.h"
 #include "reference/connectors/simple/simple_cpu_offload.h"
 #include "reference/connectors/simple/simple_cpu_offload_worker.h"
-#include "scenarios/targets/multi_kv_connector.h"
 
 namespace kvfence {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The connectors that kvfence has, by the names that `kv_connector` takes. Another one comes from
-/// a shared library: scenarios/examples/my_connector/.
+/// The connectors that kvfence has and that copy through TransferEngine, by name. Another one comes
+/// from a shared library: scenarios/examples/my_connector/.
 
 #include "contract/connectors/kv_connector_registry.h"
 
@@ -13,7 +13,8 @@ namespace kvfence {
 ///                               the setup has slots, one of which is its null block
 ///   "simple_cpu_offload_lazy"   the same, lazy (upstream says it in its extra configuration)
 ///   "multi_connector(NAME ...)" the MultiConnector over connectors of these names
-/// The target `connector` drives the first alone, and shows of it what the others do not have.
+/// The target `engine` makes the first alone, for `(offloading ...)`, and shows of it what the
+/// others do not have.
 /// Requires of a setup: check_spec(SimpleCPUOffloadSpec) finds nothing; MultiConnector: one group,
 /// unless Rules::multi_connector_hma.
 KVConnectorRegistry built_in_connectors_reference();

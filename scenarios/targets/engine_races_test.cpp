@@ -1,5 +1,6 @@
-/// Goal: each race of cases/engine/races/ ends with a token that no run without a cache says, and
-/// those of copies that read a block of somebody else are seen as races first.
+/// Goal: each race of cases/engine/offloading_on_device/races/ ends with a token that no run
+/// without a cache says, and those of copies that read a block of somebody else are seen as races
+/// first.
 /// Method: the files, with their planted bugs and without, before the token oracle alone and before
 /// the invariants.
 
@@ -15,15 +16,15 @@
 #include "contract/core/scenario.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/lockstep.h"
-#include "properties/engine/checks.h"
-#include "properties/engine/rules.h"
+#include "properties/engine/on_device/checks.h"
+#include "properties/engine/on_device/rules.h"
 #include "scenarios/command/files.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-/// A scenario of cases/engine/races/ and the bug that it names.
+/// A scenario of cases/engine/offloading_on_device/races/ and the bug that it names.
 struct RaceFile {
   std::string name;
   Scenario scenario;
@@ -59,7 +60,7 @@ bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario
   const Setup setup = prepared(EngineTarget::description(), std::move(config));
   EXPECT_FALSE(implementation.reset(setup));
   const auto world = setup.target().make_world(setup);
-  engine::TokenOracle oracle(setup.as<EngineSetup>().windows);
+  engine::on_device::TokenOracle oracle(setup.as<EngineSetup>().windows);
   Observation now;
   for (const Step& step : scenario.steps) {
     world->apply(step.command);
@@ -75,7 +76,7 @@ bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario
 std::string oracle_of(const RaceFile& file) {
   const auto expected = engine_sides().make_reference();
   const auto actual = engine_sides().make_planted(file.planted_bug);
-  Lockstep lockstep(engine_checks(), *expected, *actual, {.compare = false});
+  Lockstep lockstep(on_device_checks(), *expected, *actual, {.compare = false});
   const std::optional<Divergence> found = run_scenario(lockstep, file.scenario);
   return found ? std::string(found->oracle) : "none";
 }

@@ -1,188 +1,490 @@
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "contract/connectors/kv_connector_registry.h"
+#include "contract/connectors/multi/multi_kv_connector.h"
 #include "contract/core/check.h"
 #include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
 #include "cuda/worker/planted_worker_bugs.h"
+#include "optimized/connectors/disaggregated/disaggregated_connector.h"
+#include "optimized/connectors/disaggregated/disaggregated_worker.h"
+#include "optimized/connectors/disaggregated/planted_disaggregated_bugs.h"
+#include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/kv_output_aggregator.h"
+#include "optimized/connectors/multi/multi_connector.h"
+#include "optimized/connectors/multi/multi_connector_worker.h"
+#include "optimized/connectors/multi/planted_multi_connector_bugs.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 #include "optimized/connectors/offloading/planted_connector_bugs.h"
+#include "optimized/connectors/simple/planted_simple_offload_bugs.h"
+#include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
+#include "optimized/connectors/simple/simple_cpu_offload_worker.h"
+#include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
+#include "optimized/connectors/synchronous/synchronous_connector.h"
+#include "optimized/files/planted_file_tier_bugs.h"
+#include "optimized/pool/planted_bugs.h"
 #include "optimized/scheduler/scheduler.h"
+#include "optimized/tiering/tier_files.h"
 #include "properties/core/confirmed_implementation.h"
 #include "properties/engine/checks.h"
 #include "properties/engine/driver.h"
+#include "properties/engine/engine_parts.h"
+#include "reference/connectors/disaggregated/disaggregated_connector.h"
+#include "reference/connectors/disaggregated/disaggregated_worker.h"
+#include "reference/connectors/kv_connector_stats.h"
 #include "reference/connectors/kv_output_aggregator.h"
-#include "reference/connectors/offloading/offloading_connector.h"
+#include "reference/connectors/multi/multi_connector.h"
+#include "reference/connectors/multi/multi_connector_worker.h"
+#include "reference/connectors/simple/simple_cpu_offload.h"
+#include "reference/connectors/simple/simple_cpu_offload_worker.h"
+#include "reference/connectors/synchronous/shared_storage.h"
+#include "reference/connectors/synchronous/synchronous_connector.h"
 #include "reference/engine/engine_device.h"
 #include "reference/scheduler/scheduler.h"
+#include "reference/tiering/tier_files.h"
 #include "scenarios/story/told_engine.h"
-#include "scenarios/targets/engine_side.h"
-#include "scenarios/targets/sides_of.h"
+#include "scenarios/targets/built_in_connectors.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-struct ReferenceSide : EngineSide<reference::Scheduler, reference::KVOutputAggregator> {
-  using Device = reference::EngineDevice;
-
-  auto make_connector(const ConnectorSetup& setup) const {
-    return reference::make_offloading_connector_scheduler(setup.spec);
-  }
-  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
-    return reference::make_offloading_connector_worker(setup.spec);
-  }
-  auto make_device(const engine::DeviceOptions& options) const {
-    return std::make_unique<Device>(options);
-  }
-};
-
-template <class DeviceType>
-struct OptimizedSide : EngineSide<optimized::Scheduler, optimized::KVOutputAggregator> {
-  using Device = DeviceType;
-
-  auto make_connector(const ConnectorSetup& setup) const {
-    return optimized::make_offloading_connector_scheduler(setup.spec);
-  }
-  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
-    return optimized::make_offloading_connector_worker(setup.spec);
-  }
-  auto make_device(const engine::DeviceOptions& options) const {
-    return std::make_unique<Device>(options);
-  }
-};
-
-/// A bug of the connector or of the copy worker.
-struct PlantedEngineBug {
-  optimized::PlantedConnectorBug connector = optimized::PlantedConnectorBug::kNone;
-  cuda::PlantedWorkerBug worker = cuda::PlantedWorkerBug::kNone;
-};
-
-struct PlantedEngineBugInfo {
-  PlantedEngineBug bug;
-  std::string_view name;
-  std::string_view doc;
-  std::string_view thread;
-};
-
-constexpr PlantedEngineBugInfo info_of(optimized::PlantedConnectorBug bug) {
-  const optimized::PlantedConnectorBugInfo& info = optimized::planted_bug_info(bug);
-  return {{.connector = bug}, info.name, info.doc, info.thread};
+template <class Scheduler>
+std::unique_ptr<Implementation> make_driver(std::string name, EngineParts parts) {
+  return std::make_unique<EngineDriver<Scheduler>>(
+      std::move(name),
+      [](const SchedulerConfig& config, KVConnectorHandle connector) {
+        return Scheduler(config, std::move(connector));
+      },
+      std::move(parts));
 }
 
-constexpr PlantedEngineBugInfo info_of(cuda::PlantedWorkerBug bug) {
-  for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
-    if (info.bug == bug) return {{.worker = bug}, info.name, info.doc, info.thread};
-  }
-  return {};
+/// Makes the OffloadingConnector that a registry has. Of the scheduler's half null if it is of
+/// another kind, which shows less than the target compares.
+void take_offloading_from(const std::shared_ptr<KVConnectorRegistry>& connectors,
+                          EngineParts& parts) {
+  const auto class_of = [connectors](const ConnectorSetup& setup) {
+    Parsed<KVConnectorClass> connector = connectors->get(setup.kv_connector);
+    KVFENCE_CHECK(connector, "every side has the connectors that a configuration can name");
+    return std::move(*connector);
+  };
+  parts.make_offloading = [class_of](const ConnectorSetup& setup) -> std::unique_ptr<KVConnector> {
+    auto connector = class_of(setup).make_scheduler(setup);
+    const bool is_offloading =
+        dynamic_cast<OffloadingConnectorScheduler*>(connector.get()) != nullptr;
+    return is_offloading ? std::move(connector) : nullptr;
+  };
+  parts.make_offloading_worker = [class_of](const ConnectorSetup& setup, std::uint32_t rank) {
+    return class_of(setup).make_worker(setup, rank);
+  };
 }
 
-/// Those that break what the layers owe one another.
-constexpr std::array kPlantedEngineBugs = {
-    info_of(optimized::PlantedConnectorBug::kPreemptedStoresNotFlushed),
-    info_of(optimized::PlantedConnectorBug::kReusedBlockNotFlushed),
-    info_of(optimized::PlantedConnectorBug::kLoadedBlocksNotFenced),
-    info_of(optimized::PlantedConnectorBug::kFinishedStoresNotWatched),
-    info_of(optimized::PlantedConnectorBug::kFlushBeforeSubmit),
-    info_of(optimized::PlantedConnectorBug::kBlocksNotHeld),
-    info_of(optimized::PlantedConnectorBug::kUncomputedTokensStored),
-    info_of(optimized::PlantedConnectorBug::kDeferredServed),
-    info_of(optimized::PlantedConnectorBug::kFirstHashNamesBlock),
-    info_of(optimized::PlantedConnectorBug::kLoadFromOffloadedBoundary),
-    info_of(optimized::PlantedConnectorBug::kFailedStoreCompleted),
-    info_of(optimized::PlantedConnectorBug::kFailedLoadNotReported),
-    info_of(optimized::PlantedConnectorBug::kFailureNotReported),
-    info_of(optimized::PlantedConnectorBug::kJobDoneAtFirstWorker),
-    info_of(optimized::PlantedConnectorBug::kRank0SpeaksForAll),
-    info_of(optimized::PlantedConnectorBug::kInvalidBlocksOfRank0),
-    info_of(optimized::PlantedConnectorBug::kRepeatedJobCountedOnce),
-    info_of(optimized::PlantedConnectorBug::kWindowedBlocksNotWatched),
-    info_of(optimized::PlantedConnectorBug::kStaleWindowIdsStored),
-    info_of(optimized::PlantedConnectorBug::kLostIdsKept),
-    info_of(cuda::PlantedWorkerBug::kStoreIgnoresCompute),
-    info_of(cuda::PlantedWorkerBug::kWaitReturnsAtOnce),
-    info_of(cuda::PlantedWorkerBug::kEndEventBeforeCopy),
-    info_of(cuda::PlantedWorkerBug::kLoadIgnoresReaders),
-    info_of(cuda::PlantedWorkerBug::kErrorsIgnored),
-    info_of(cuda::PlantedWorkerBug::kFailureReportedInFlight),
-    info_of(cuda::PlantedWorkerBug::kRecordErrorIgnored),
-    info_of(cuda::PlantedWorkerBug::kFirstBlockNotSkipped),
+/// Multi, MultiWorker: templates over the type of a child; bug: what they are constructed from
+/// besides.
+template <template <class> class Multi, template <class> class MultiWorker, class Stats,
+          class... Bug>
+void take_multi(EngineParts& parts, Bug... bug) {
+  parts.make_multi = [bug...](
+                         const Rules& rules,
+                         std::vector<KVConnectorChild> children) -> std::unique_ptr<KVConnector> {
+    return std::make_unique<MultiKVConnector<Multi<KVConnectorChild>>>(rules, std::move(children),
+                                                                       bug...);
+  };
+  parts.make_multi_worker =
+      [bug...](std::vector<NamedWorker> children) -> std::unique_ptr<KVConnectorWorker> {
+    using Child = KVConnectorWorkerChild<Stats>;
+    std::vector<Child> made;
+    for (NamedWorker& child : children) made.emplace_back(child.name, std::move(child.worker));
+    return std::make_unique<MultiKVConnectorWorker<MultiWorker<Child>, Stats>>(std::move(made),
+                                                                               bug...);
+  };
+}
+
+EngineParts reference_parts() {
+  EngineParts parts;
+  parts.make_simple = [](const SimpleCPUOffloadSpec& spec) {
+    return reference::make_simple_cpu_offload_scheduler(spec);
+  };
+  parts.make_simple_worker = [](const SimpleCPUOffloadSpec& spec) {
+    return reference::make_simple_cpu_offload_worker(spec);
+  };
+  take_multi<reference::MultiConnector, reference::MultiConnectorWorker,
+             reference::OffloadingConnectorStats>(parts);
+  take_offloading_from(std::make_shared<KVConnectorRegistry>(built_in_connectors_reference()),
+                       parts);
+  parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
+    return reference::make_shared_storage();
+  };
+  parts.make_files_connector = [](const SynchronousConnectorSpec& spec, SharedStorage& storage) {
+    return reference::make_synchronous_connector_scheduler(spec, storage);
+  };
+  parts.make_files_worker = [](const SynchronousConnectorSpec& spec, std::uint32_t,
+                               SharedStorage& storage) {
+    return reference::make_synchronous_connector_worker(spec, storage);
+  };
+  parts.make_producer = [](const DisaggregatedSpec& spec) {
+    return std::make_unique<reference::DisaggregatedProducer>(spec);
+  };
+  parts.make_consumer = [](const DisaggregatedSpec& spec) {
+    return std::make_unique<reference::DisaggregatedConsumer>(spec);
+  };
+  parts.make_nixl_worker = [](const DisaggregatedSpec& spec, EngineRole role,
+                              std::uint32_t rank) -> std::unique_ptr<DisaggregatedWorker> {
+    if (role == EngineRole::kConsumer) {
+      return std::make_unique<reference::DisaggregatedConsumerWorker>(spec, rank);
+    }
+    return std::make_unique<reference::DisaggregatedProducerWorker>(spec, rank);
+  };
+  parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
+    return aggregate_with(reference::KVOutputAggregator(num_ranks));
+  };
+  parts.make_device = [](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
+    return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.device);
+  };
+  parts.make_tier_files = reference::make_tier_files;
+  return parts;
+}
+
+EngineParts optimized_parts() {
+  EngineParts parts;
+  parts.make_simple = [](const SimpleCPUOffloadSpec& spec) {
+    return optimized::make_simple_cpu_offload_scheduler(spec);
+  };
+  parts.make_simple_worker = [](const SimpleCPUOffloadSpec& spec) {
+    return optimized::make_simple_cpu_offload_worker(spec);
+  };
+  take_multi<optimized::MultiConnector, optimized::MultiConnectorWorker,
+             optimized::OffloadingConnectorStats>(parts);
+  take_offloading_from(std::make_shared<KVConnectorRegistry>(built_in_connectors_optimized()),
+                       parts);
+  parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
+    return optimized::make_shared_storage();
+  };
+  parts.make_files_connector = [](const SynchronousConnectorSpec& spec, SharedStorage& storage) {
+    return optimized::make_synchronous_connector_scheduler(spec, storage);
+  };
+  parts.make_files_worker = [](const SynchronousConnectorSpec& spec, std::uint32_t,
+                               SharedStorage& storage) {
+    return optimized::make_synchronous_connector_worker(spec, storage);
+  };
+  parts.make_producer = [](const DisaggregatedSpec& spec) {
+    return optimized::make_disaggregated_producer(spec);
+  };
+  parts.make_consumer = [](const DisaggregatedSpec& spec) {
+    return optimized::make_disaggregated_consumer(spec);
+  };
+  parts.make_nixl_worker = [](const DisaggregatedSpec& spec, EngineRole role, std::uint32_t rank) {
+    return role == EngineRole::kConsumer
+               ? optimized::make_disaggregated_consumer_worker(spec, rank)
+               : optimized::make_disaggregated_producer_worker(spec, rank);
+  };
+  parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
+    return aggregate_with(optimized::KVOutputAggregator(num_ranks));
+  };
+  parts.make_device = [](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
+    if (!setup.is_virtual) {
+      return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.device);
+    }
+    return std::make_unique<DeviceOf<cuda::EngineOnVirtualDevice>>(*setup.device);
+  };
+  parts.make_tier_files = optimized::make_tier_files;
+  return parts;
+}
+
+// ---- Planted bugs ----
+
+/// The mistakes of one name: each assembly has those of its parts. A name may stand for several,
+/// of which an assembly has one.
+struct PlantedEngineBugs {
+  std::optional<optimized::PlantedSchedulerBug> scheduler;
+  std::optional<optimized::PlantedKVCacheBug> kv_cache;
+  std::optional<optimized::PlantedBug> pool;
+  std::optional<optimized::PlantedConnectorBug> offloading;
+  std::optional<optimized::PlantedFileTierBug> file_tier;
+  std::optional<optimized::PlantedSimpleOffloadBug> simple;
+  std::optional<optimized::PlantedSynchronousConnectorBug> files;
+  std::optional<optimized::PlantedDisaggregatedBug> nixl;
+  std::optional<optimized::PlantedMultiConnectorBug> multi;
+  std::optional<cuda::PlantedWorkerBug> worker;
+
+  bool has_any() const {
+    return scheduler || kv_cache || pool || offloading || file_tier || simple || files || nixl ||
+           multi || worker;
+  }
 };
 
-std::optional<PlantedEngineBug> planted_engine_bug_from_name(std::string_view name) {
-  for (const PlantedEngineBugInfo& info : kPlantedEngineBugs) {
+/// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
+/// target tiering.
+constexpr const optimized::PlantedFileTierBugInfo& kFileTierBug =
+    *std::find_if(optimized::kPlantedFileTierBugs.begin(), optimized::kPlantedFileTierBugs.end(),
+                  [](const optimized::PlantedFileTierBugInfo& info) {
+                    return info.bug == optimized::PlantedFileTierBug::kBlockDigestNotChecked;
+                  });
+
+/// Those mistakes of the connector and of the copy worker that break what the layers owe one
+/// another, which is what an assembly on devices is for.
+constexpr std::array kConnectorBugsOnDevice = {
+    optimized::PlantedConnectorBug::kPreemptedStoresNotFlushed,
+    optimized::PlantedConnectorBug::kReusedBlockNotFlushed,
+    optimized::PlantedConnectorBug::kLoadedBlocksNotFenced,
+    optimized::PlantedConnectorBug::kFinishedStoresNotWatched,
+    optimized::PlantedConnectorBug::kFlushBeforeSubmit,
+    optimized::PlantedConnectorBug::kBlocksNotHeld,
+    optimized::PlantedConnectorBug::kUncomputedTokensStored,
+    optimized::PlantedConnectorBug::kDeferredServed,
+    optimized::PlantedConnectorBug::kFirstHashNamesBlock,
+    optimized::PlantedConnectorBug::kLoadFromOffloadedBoundary,
+    optimized::PlantedConnectorBug::kFailedStoreCompleted,
+    optimized::PlantedConnectorBug::kFailedLoadNotReported,
+    optimized::PlantedConnectorBug::kFailureNotReported,
+    optimized::PlantedConnectorBug::kJobDoneAtFirstWorker,
+    optimized::PlantedConnectorBug::kRank0SpeaksForAll,
+    optimized::PlantedConnectorBug::kInvalidBlocksOfRank0,
+    optimized::PlantedConnectorBug::kRepeatedJobCountedOnce,
+    optimized::PlantedConnectorBug::kWindowedBlocksNotWatched,
+    optimized::PlantedConnectorBug::kStaleWindowIdsStored,
+    optimized::PlantedConnectorBug::kLostIdsKept,
+};
+constexpr std::array kWorkerBugs = {
+    cuda::PlantedWorkerBug::kStoreIgnoresCompute, cuda::PlantedWorkerBug::kWaitReturnsAtOnce,
+    cuda::PlantedWorkerBug::kEndEventBeforeCopy,  cuda::PlantedWorkerBug::kLoadIgnoresReaders,
+    cuda::PlantedWorkerBug::kErrorsIgnored,       cuda::PlantedWorkerBug::kFailureReportedInFlight,
+    cuda::PlantedWorkerBug::kRecordErrorIgnored,  cuda::PlantedWorkerBug::kFirstBlockNotSkipped,
+};
+
+/// Those mistakes of a MultiConnector that show over real children; the others are for the target
+/// multi_connector, whose children answer as they are told to.
+constexpr std::array kMultiBugs = {
+    optimized::PlantedMultiConnectorBug::kAgainPassedOver,
+    optimized::PlantedMultiConnectorBug::kAskedBehindAgain,
+    optimized::PlantedMultiConnectorBug::kEventsOfFirstChild,
+    optimized::PlantedMultiConnectorBug::kFinishEndsAtHold,
+    optimized::PlantedMultiConnectorBug::kFirstChoiceKept,
+    optimized::PlantedMultiConnectorBug::kHoldOfLastChild,
+    optimized::PlantedMultiConnectorBug::kLastHitChosen,
+    optimized::PlantedMultiConnectorBug::kLosersNotTold,
+    optimized::PlantedMultiConnectorBug::kMostTokensChosen,
+    optimized::PlantedMultiConnectorBug::kPreemptionsToFirstChild,
+    optimized::PlantedMultiConnectorBug::kResetEndsAtFailure,
+    optimized::PlantedMultiConnectorBug::kSearchEndsAtHit,
+    optimized::PlantedMultiConnectorBug::kTokensForAll,
+    optimized::PlantedMultiConnectorBug::kWorkerMetaShifted,
+};
+
+/// The mistake of that name in a table of infos, if it is there.
+template <class Infos>
+auto find_bug(const Infos& infos, std::string_view name)
+    -> std::optional<std::decay_t<decltype(std::begin(infos)->bug)>> {
+  for (const auto& info : infos) {
     if (info.name == name) return info.bug;
   }
   return std::nullopt;
 }
 
-struct PlantedSide : EngineSide<optimized::Scheduler, optimized::PlantedKVOutputAggregator> {
-  using Device = cuda::PlantedEngineOnVirtualDevice;
-
-  auto make_connector(const ConnectorSetup& setup) const {
-    return optimized::make_planted_offloading_connector_scheduler(setup.spec, bug.connector);
+std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
+  PlantedEngineBugs bugs;
+  bugs.scheduler = optimized::planted_scheduler_bug_from_name(name);
+  bugs.kv_cache = optimized::planted_kv_cache_bug_from_name(name);
+  bugs.pool = optimized::planted_bug_from_name(name);
+  bugs.offloading = optimized::planted_connector_bug_from_name(name);
+  if (name == kFileTierBug.name) bugs.file_tier = kFileTierBug.bug;
+  bugs.simple = optimized::planted_simple_offload_bug_from_name(name);
+  bugs.files = optimized::planted_synchronous_connector_bug_from_name(name);
+  bugs.nixl = optimized::planted_disaggregated_bug_from_name(name);
+  bugs.multi = optimized::planted_multi_connector_bug_from_name(name);
+  if (const auto bug = find_bug(cuda::kPlantedWorkerBugs, name)) {
+    if (std::find(kWorkerBugs.begin(), kWorkerBugs.end(), *bug) != kWorkerBugs.end()) {
+      bugs.worker = bug;
+    }
   }
-  auto make_worker(const ConnectorSetup& setup, std::uint32_t) const {
-    return optimized::make_planted_offloading_connector_worker(setup.spec, bug.connector);
-  }
-  Aggregator make_aggregator(std::uint32_t num_workers) const {
-    return Aggregator(num_workers, bug.connector);
-  }
-  auto make_device(const engine::DeviceOptions& options) const {
-    auto device = std::make_unique<Device>(options, cuda::PlantedWorkerInstrumentation{bug.worker});
-    if (on_device) on_device(*device);
-    return device;
-  }
-
-  PlantedEngineBug bug = {};
-  std::function<void(Device&)> on_device = {};
-};
-
-template <class Side>
-auto make_driver(std::string name, Side side) {
-  return std::make_unique<EngineDriver<Side>>(std::move(name), std::move(side));
+  return bugs.has_any() ? std::optional(bugs) : std::nullopt;
 }
 
-struct Parts {
-  static auto reference(std::string name) { return make_driver(std::move(name), ReferenceSide{}); }
-  /// With the copy worker, and beside it the same on the reference's device: what the two disagree
-  /// about is the copies' fault, what both do otherwise than the reference is none of theirs.
-  static auto optimized(std::string name) {
-    auto on_symbols = make_driver(name + " on symbols", OptimizedSide<reference::EngineDevice>{});
-    return std::make_unique<ConfirmedImplementation>(
-        make_driver(std::move(name), OptimizedSide<cuda::EngineOnVirtualDevice>{}),
-        std::move(on_symbols));
-  }
-  static auto planted(std::string name, PlantedEngineBug bug) {
-    return make_driver(std::move(name), PlantedSide{{}, bug, {}});
-  }
+using OnDevice = std::function<void(cuda::PlantedEngineOnVirtualDevice&)>;
 
-  static constexpr auto& kPlantedBugs = kPlantedEngineBugs;
-  static constexpr auto& planted_bug_from_name = planted_engine_bug_from_name;
-};
+EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}) {
+  EngineParts parts = optimized_parts();
+  const auto of_connector = bugs.offloading.value_or(optimized::PlantedConnectorBug::kNone);
+  const auto of_simple = bugs.simple.value_or(optimized::PlantedSimpleOffloadBug::kNone);
+  const auto of_nixl = bugs.nixl.value_or(optimized::PlantedDisaggregatedBug::kNone);
+  parts.make_offloading = [of_connector](const ConnectorSetup& setup) {
+    return optimized::make_planted_offloading_connector_scheduler(setup.spec, of_connector,
+                                                                  make_secondary_tiers(setup));
+  };
+  parts.make_offloading_worker = [of_connector](const ConnectorSetup& setup, std::uint32_t) {
+    return optimized::make_planted_offloading_connector_worker(setup.spec, of_connector);
+  };
+  parts.make_simple = [of_simple](const SimpleCPUOffloadSpec& spec) {
+    return optimized::make_planted_simple_cpu_offload_scheduler(spec, of_simple);
+  };
+  parts.make_simple_worker = [of_simple](const SimpleCPUOffloadSpec& spec) {
+    return optimized::make_planted_simple_cpu_offload_worker(spec, of_simple);
+  };
+  take_multi<optimized::PlantedMultiConnector, optimized::PlantedMultiConnectorWorker,
+             optimized::OffloadingConnectorStats>(
+      parts, optimized::PlantedInstrumentation(
+                 bugs.multi.value_or(optimized::PlantedMultiConnectorBug::kNone)));
+  const optimized::PlantedInstrumentation of_files(
+      bugs.files.value_or(optimized::PlantedSynchronousConnectorBug::kNone));
+  parts.make_storage =
+      [of_files](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
+    return optimized::make_planted_shared_storage(of_files);
+  };
+  parts.make_files_connector = [of_files](const SynchronousConnectorSpec& spec,
+                                          SharedStorage& storage) {
+    return optimized::make_planted_synchronous_connector_scheduler(spec, storage, of_files);
+  };
+  parts.make_files_worker = [of_files](const SynchronousConnectorSpec& spec, std::uint32_t,
+                                       SharedStorage& storage) {
+    return optimized::make_planted_synchronous_connector_worker(spec, storage, of_files);
+  };
+  parts.make_producer = [of_nixl](const DisaggregatedSpec& spec) {
+    return optimized::make_planted_disaggregated_producer(spec, of_nixl);
+  };
+  parts.make_consumer = [of_nixl](const DisaggregatedSpec& spec) {
+    return optimized::make_planted_disaggregated_consumer(spec, of_nixl);
+  };
+  parts.make_nixl_worker = [of_nixl](const DisaggregatedSpec& spec, EngineRole role,
+                                     std::uint32_t rank) {
+    return role == EngineRole::kConsumer
+               ? optimized::make_planted_disaggregated_consumer_worker(spec, rank, of_nixl)
+               : optimized::make_planted_disaggregated_producer_worker(spec, rank, of_nixl);
+  };
+  parts.make_aggregate = [of_connector, of_nixl](const EngineSetup& setup,
+                                                 std::uint32_t num_ranks) {
+    if (setup.nixl) {
+      return aggregate_with(optimized::PlantedKVOutputAggregator(num_ranks, of_nixl));
+    }
+    return aggregate_with(optimized::PlantedKVOutputAggregator(num_ranks, of_connector));
+  };
+  parts.make_device =
+      [worker = bugs.worker.value_or(cuda::PlantedWorkerBug::kNone),
+       on_device = std::move(on_device)](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
+    if (!setup.is_virtual) {
+      return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.device);
+    }
+    auto device = std::make_unique<DeviceOf<cuda::PlantedEngineOnVirtualDevice>>(
+        *setup.device, cuda::PlantedWorkerInstrumentation{worker});
+    if (on_device) on_device(device->device());
+    return device;
+  };
+  if (bugs.file_tier) {
+    parts.make_tier_files = [bug = *bugs.file_tier](PrimaryKvView primary) {
+      return optimized::make_planted_tier_files(primary, bug);
+    };
+  }
+  return parts;
+}
+
+/// A scheduler without a mistake bears what a broken connector does to its pool.
+std::unique_ptr<Implementation> make_planted(std::string name, const PlantedEngineBugs& bugs,
+                                             OnDevice on_device = {}) {
+  optimized::PlantedInstrumentation of_scheduler;
+  if (bugs.pool) of_scheduler = optimized::PlantedInstrumentation(*bugs.pool);
+  if (bugs.kv_cache) of_scheduler = optimized::PlantedInstrumentation(*bugs.kv_cache);
+  if (bugs.scheduler) of_scheduler = optimized::PlantedInstrumentation(*bugs.scheduler);
+  return std::make_unique<EngineDriver<optimized::PlantedScheduler>>(
+      std::move(name),
+      [of_scheduler](const SchedulerConfig& config, KVConnectorHandle connector) {
+        return optimized::PlantedScheduler(config, std::move(connector), of_scheduler);
+      },
+      planted_parts(bugs, std::move(on_device)));
+}
+
+std::vector<PlantedBugInfo> planted_bug_infos() {
+  std::vector<PlantedBugInfo> infos;
+  const auto add = [&](engine::Assembly assembly, const auto& info) {
+    infos.push_back({info.name, info.doc, info.thread, engine::to_text(assembly)});
+  };
+  const auto add_all = [&](engine::Assembly assembly, const auto& table) {
+    for (const auto& info : table) add(assembly, info);
+  };
+  add_all(engine::Assembly::kScheduler, optimized::kPlantedSchedulerBugs);
+  add_all(engine::Assembly::kOffloading, optimized::kPlantedConnectorBugs);
+  add(engine::Assembly::kOffloading, kFileTierBug);
+  for (const optimized::PlantedConnectorBug bug : kConnectorBugsOnDevice) {
+    add(engine::Assembly::kOffloadingOnDevice, optimized::planted_bug_info(bug));
+  }
+  for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
+    if (std::find(kWorkerBugs.begin(), kWorkerBugs.end(), info.bug) == kWorkerBugs.end()) continue;
+    add(engine::Assembly::kOffloadingOnDevice, info);
+  }
+  add_all(engine::Assembly::kSimple, optimized::kPlantedSimpleOffloadBugs);
+  add_all(engine::Assembly::kSynchronous, optimized::kPlantedSynchronousConnectorBugs);
+  add_all(engine::Assembly::kPrefillDecode, optimized::kPlantedDisaggregatedBugs);
+  for (const optimized::PlantedMultiConnectorBugInfo& info :
+       optimized::kPlantedMultiConnectorBugs) {
+    const bool shows =
+        std::find(kMultiBugs.begin(), kMultiBugs.end(), info.bug) != kMultiBugs.end();
+    if (shows) add(engine::Assembly::kMulti, info);
+  }
+  return infos;
+}
+
+/// With the copy worker; on a virtual device beside it the same on the reference's device: what the
+/// two disagree about is the copies' fault, what both do otherwise than the reference is none of
+/// theirs.
+std::unique_ptr<Implementation> make_optimized() {
+  EngineParts on_symbols = optimized_parts();
+  on_symbols.make_device = reference_parts().make_device;
+  return std::make_unique<ConfirmedImplementation>(
+      make_driver<optimized::Scheduler>("optimized", optimized_parts()),
+      make_driver<optimized::Scheduler>("optimized on symbols", std::move(on_symbols)),
+      [](const Setup& setup) { return setup.as<EngineSetup>().is_virtual; });
+}
+
+TargetSides make_sides() {
+  TargetSides sides{};
+  sides.checks = &engine_checks();
+  sides.make_reference = [] {
+    return make_driver<reference::Scheduler>("reference", reference_parts());
+  };
+  sides.make_optimized = &make_optimized;
+  sides.make_planted = [](std::string_view name) -> std::unique_ptr<Implementation> {
+    const auto bugs = planted_bugs_of(name);
+    return bugs ? make_planted("optimized with " + std::string(name), *bugs) : nullptr;
+  };
+  sides.planted_bugs = planted_bug_infos();
+  return sides;
+}
 
 }  // namespace
 
 const TargetSides& engine_sides() {
-  static const TargetSides kSides = sides_of<Parts>(engine_checks());
+  static const TargetSides kSides = make_sides();
   return kSides;
 }
 
-std::unique_ptr<Implementation> make_told_engine(
-    std::string_view planted_bug,
-    std::function<void(cuda::PlantedEngineOnVirtualDevice&)> on_device) {
-  PlantedEngineBug bug;
+std::unique_ptr<Implementation> make_told_engine(std::string_view planted_bug, OnDevice on_device) {
+  PlantedEngineBugs bugs;
   if (!planted_bug.empty()) {
-    const auto found = planted_engine_bug_from_name(planted_bug);
+    const auto found = planted_bugs_of(planted_bug);
     KVFENCE_CHECK(found, "a planted bug that the engine does not have");
-    bug = *found;
+    bugs = *found;
   }
-  return make_driver("engine", PlantedSide{{}, bug, std::move(on_device)});
+  return make_planted("engine", bugs, std::move(on_device));
+}
+
+Parsed<std::unique_ptr<Implementation>> make_connector_from_library(const std::string& path) {
+  const auto connectors = std::make_shared<KVConnectorRegistry>();
+  for (const std::string& name : built_in_connectors_optimized().names()) {
+    (void)connectors->register_library(name, path);
+    // A library that cannot be opened is an error here, not in the middle of a run.
+    if (const auto found = connectors->get(name); !found) return found.error();
+  }
+  EngineParts parts = optimized_parts();
+  take_offloading_from(connectors, parts);
+  return make_driver<optimized::Scheduler>("connector of " + path, std::move(parts));
 }
 
 }  // namespace kvfence

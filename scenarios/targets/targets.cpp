@@ -1,14 +1,20 @@
 #include "scenarios/targets/targets.h"
 
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "contract/engine/engine_config.h"
+#include "properties/engine/checks.h"
+
 namespace kvfence {
 
 const std::vector<const TargetSides*>& all_targets() {
   static const std::vector<const TargetSides*> kTargets = {
-      &block_pool_sides(),      &kv_cache_sides(),       &scheduler_sides(),
-      &eviction_sides(),        &offload_sides(),        &tiering_sides(),
-      &connector_sides(),       &simple_offload_sides(), &synchronous_connector_sides(),
-      &multi_connector_sides(), &disaggregated_sides(),  &worker_sides(),
-      &engine_sides(),
+      &block_pool_sides(), &kv_cache_sides(),        &eviction_sides(), &offload_sides(),
+      &tiering_sides(),    &multi_connector_sides(), &worker_sides(),   &engine_sides(),
   };
   return kTargets;
 }
@@ -18,6 +24,51 @@ const TargetSides* find_target(std::string_view name) {
     if (sides->target().name == name) return sides;
   }
   return nullptr;
+}
+
+const std::vector<CheckedPart>& all_parts() {
+  static std::deque<std::string> names;  // what parts point to
+  static const std::vector<CheckedPart> kParts = [] {
+    std::vector<CheckedPart> parts;
+    for (const TargetSides* sides : all_targets()) {
+      if (sides != &engine_sides()) {
+        parts.push_back({sides->target().name, sides, sides->checks, sides->planted_bugs});
+        continue;
+      }
+      for (const engine::AssemblyInfo& info : engine::kAssemblies) {
+        const std::string& name = names.emplace_back("engine." + std::string(info.name));
+        CheckedPart& part = parts.emplace_back();
+        part = {name, sides, &checks_of(info.assembly), {}};
+        std::copy_if(sides->planted_bugs.begin(), sides->planted_bugs.end(),
+                     std::back_inserter(part.planted_bugs),
+                     [&](const PlantedBugInfo& bug) { return bug.assembly == info.name; });
+      }
+    }
+    return parts;
+  }();
+  return kParts;
+}
+
+const CheckedPart* find_part(std::string_view name) {
+  for (const CheckedPart& part : all_parts()) {
+    if (part.name == name) return &part;
+  }
+  return nullptr;
+}
+
+std::optional<std::string_view> assembly_of_old_target(std::string_view name) {
+  using engine::Assembly;
+  constexpr std::pair<std::string_view, Assembly> kReplaced[] = {
+      {"scheduler", Assembly::kScheduler},
+      {"connector", Assembly::kOffloading},
+      {"simple_offload", Assembly::kSimple},
+      {"synchronous_connector", Assembly::kSynchronous},
+      {"disaggregated", Assembly::kPrefillDecode},
+  };
+  for (const auto& [old_name, assembly] : kReplaced) {
+    if (old_name == name) return engine::to_text(assembly);
+  }
+  return std::nullopt;
 }
 
 }  // namespace kvfence

@@ -4,6 +4,7 @@
 /// where reference and optimized meet.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct PlantedBugInfo {
   std::string_view name;
   std::string_view doc;
   std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
+  /// Of target engine: where it is to be looked for. The name may stand for another one elsewhere.
+  std::string_view assembly = {};
 };
 
 struct TargetSides {
@@ -35,15 +38,10 @@ struct TargetSides {
 
 const TargetSides& block_pool_sides();
 const TargetSides& kv_cache_sides();
-const TargetSides& scheduler_sides();
 const TargetSides& eviction_sides();
 const TargetSides& offload_sides();
 const TargetSides& tiering_sides();
-const TargetSides& connector_sides();
-const TargetSides& simple_offload_sides();
-const TargetSides& synchronous_connector_sides();
 const TargetSides& multi_connector_sides();
-const TargetSides& disaggregated_sides();
 const TargetSides& worker_sides();
 const TargetSides& engine_sides();
 
@@ -53,9 +51,24 @@ const std::vector<const TargetSides*>& all_targets();
 /// The target of that name, or null.
 const TargetSides* find_target(std::string_view name);
 
-/// The optimized scheduler with the connector of a shared library
-/// (contract/connectors/kv_connector_registry.h) in the place of every built-in one, of target
-/// `connector`.
+/// What is checked by itself: a target, or one assembly of the target engine.
+struct CheckedPart {
+  std::string_view name;  ///< "block_pool", "engine.offloading"
+  const TargetSides* sides;
+  const Checks* checks;  ///< the target's, or those of the assembly
+  std::vector<PlantedBugInfo> planted_bugs;
+};
+
+const std::vector<CheckedPart>& all_parts();
+
+/// The part of that name, or null.
+const CheckedPart* find_part(std::string_view name);
+
+/// The assembly of target engine that replaced a target of that name.
+std::optional<std::string_view> assembly_of_old_target(std::string_view name);
+
+/// The optimized engine with the connector of a shared library
+/// (contract/connectors/kv_connector_registry.h) in the place of the OffloadingConnector.
 /// Errors: no such library, no such symbol.
 Parsed<std::unique_ptr<Implementation>> make_connector_from_library(const std::string& path);
 

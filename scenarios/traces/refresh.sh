@@ -28,8 +28,8 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" kv_cache 4 2 150 num_gpu_blocks=64
   record "$release" "$profile" kv_cache 5 2 120 enable_caching=false \
     "groups=[(full block_size=4) (cross block_size=4)]"
-  record "$release" "$profile" scheduler 1 9 28
-  record "$release" "$profile" scheduler 2 4 32 connector=true kv_load_failure_policy=recompute
+  record "$release" "$profile" engine 1 9 28 assembly=scheduler
+  record "$release" "$profile" engine 2 4 32 assembly=scheduler "connectors=[(scripted)]" kv_load_failure_policy=recompute
   record "$release" "$profile" eviction 1 12 120
   record "$release" "$profile" eviction 2 1 800 policy=arc
   record "$release" "$profile" eviction 3 2 200 capacity=32
@@ -37,17 +37,19 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" offload 2 1 800 policy=arc
   record "$release" "$profile" offload 3 2 200 capacity=32
   record "$release" "$profile" offload 4 3 150 store_threshold=2 max_tracker_size=8
-  record "$release" "$profile" connector 9 4 60 transfers_may_fail=false "file_tiers=[]"
+  record "$release" "$profile" engine 9 4 60 assembly=offloading offloading.transfers_may_fail=false \
+    "offloading.file_tiers=[]"
   record "$release" "$profile" multi_connector 1 8 60
-  record "$release" "$profile" disaggregated 9 4 60
+  record "$release" "$profile" engine 9 4 60 assembly=prefill_decode
   is_v0_23=$([ "$profile" = v0.23 ] && echo true || echo false)
-  record "$release" "$profile" simple_offload 21 4 200 \
-    "simple_offload_pins_hits=$is_v0_23" "simple_offload_skips_stores_under_way=$is_v0_23" \
-    "simple_offload_skips_unhashed_blocks=$is_v0_23" "simple_offload_aligns_stores=$is_v0_23"
-  record "$release" "$profile" synchronous_connector 1 4 60 kv_connector=example "decode_bench_hma=$is_v0_23"
-  record "$release" "$profile" synchronous_connector 2 2 60 kv_connector=decode_bench "decode_bench_hma=$is_v0_23"
+  record "$release" "$profile" engine 21 4 200 assembly=simple \
+    "simple.simple_offload_pins_hits=$is_v0_23" "simple.simple_offload_skips_stores_under_way=$is_v0_23" \
+    "simple.simple_offload_skips_unhashed_blocks=$is_v0_23" "simple.simple_offload_aligns_stores=$is_v0_23"
+  record "$release" "$profile" engine 1 4 60 assembly=synchronous example.num_layers=1
+  record "$release" "$profile" engine 2 2 60 assembly=synchronous "decode_bench.decode_bench_hma=$is_v0_23"
 done
 record 0.23.0 v0.23 tiering 1 8 120 "file_tiers=[]"
 record 0.23.0 v0.23 tiering 2 1 600 "file_tiers=[]"
-record 0.23.0 v0.23 connector 16 3 120 transfers_may_fail=false spec_name=TieringOffloadingSpec num_tiers=2 "file_tiers=[]"
+record 0.23.0 v0.23 engine 16 3 120 assembly=offloading offloading.transfers_may_fail=false \
+  offloading.spec_name=TieringOffloadingSpec offloading.num_tiers=2 "offloading.file_tiers=[]"
 record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"

@@ -5,13 +5,17 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "contract/connectors/synchronous/synchronous_connector_target.h"
+#include "contract/engine/engine_target.h"
 
 namespace kvfence {
 namespace {
 
+using engine::files::DecodeBenchRecord;
+using engine::files::ExampleRecord;
+using engine::files::StorageOperation;
 using Tokens = std::vector<TokenId>;
 
 // Golden: hashlib.md5(torch.tensor(tokens).numpy().tobytes() + b"-".join(...)).hexdigest()
@@ -65,53 +69,62 @@ TEST(ScriptedKVCache, LeavesTheNullBlockAlone) {
   EXPECT_EQ(cache.block(0, kNullBlockId)[1], kNothingComputed);
 }
 
-synchronous_connector::Config config_of(std::string kv_connector, std::string profile) {
-  synchronous_connector::Config config;
-  config.kv_connector = std::move(kv_connector);
+engine::Config config_of(engine::ConnectorRecord connector, std::string profile) {
+  engine::Config config;
+  config.connectors = {std::move(connector)};
   config.profile = std::move(profile);
   return config;
 }
 
-std::string error_of(const synchronous_connector::Config& config) {
-  const auto setup = SynchronousConnectorTarget::prepare(config, "file", {});
+std::string error_of(const engine::Config& config) {
+  const auto setup = EngineTarget::prepare(config, "file", {});
   return setup ? "" : setup.error().expected;
 }
 
 TEST(SynchronousConnectorSetup, TakesWhatUpstreamCan) {
   for (const char* const profile : {"v0.19", "v0.23"}) {
-    for (const char* const kind : {"example", "decode_bench"}) {
-      EXPECT_EQ(error_of(config_of(kind, profile)), "") << kind << " " << profile;
-    }
+    EXPECT_EQ(error_of(config_of(ExampleRecord(), profile)), "") << profile;
+    EXPECT_EQ(error_of(config_of(DecodeBenchRecord(), profile)), "") << profile;
   }
-  EXPECT_EQ(error_of(config_of("nixl", "v0.19")), "example or decode_bench");
+}
+
+TEST(SynchronousConnectorSetup, IsMadeOfTheRecord) {
+  engine::Config config = config_of(ExampleRecord{.num_layers = 3}, "v0.23");
+  config.ranks = 2;
+  const auto setup = EngineTarget::prepare(config, "file", {});
+  ASSERT_TRUE(setup);
+  ASSERT_TRUE(setup->files);
+  EXPECT_EQ(setup->files->kind, SynchronousConnectorKind::kExample);
+  EXPECT_EQ(setup->files->num_workers, 2u);
+  EXPECT_EQ(setup->files->num_layers, 3u);
+  const auto bench = EngineTarget::prepare(config_of(DecodeBenchRecord(), "v0.23"), "file", {});
+  ASSERT_TRUE(bench);
+  EXPECT_EQ(bench->files->kind, SynchronousConnectorKind::kDecodeBench);
 }
 
 TEST(SynchronousConnectorSetup, SeveralGroupsAreForLaterDecodeBenches) {
-  const auto with_groups = [](synchronous_connector::Config config) {
+  const auto with_groups = [](engine::Config config) {
     config.groups = {
         KVCacheSpec{.block_size = 4},
         KVCacheSpec{.kind = KVCacheSpecKind::kSlidingWindow, .block_size = 4, .sliding_window = 8}};
     return config;
   };
-  EXPECT_EQ(error_of(with_groups(config_of("decode_bench", "v0.23"))), "");
-  EXPECT_NE(error_of(with_groups(config_of("decode_bench", "v0.19"))), "");
-  EXPECT_NE(error_of(with_groups(config_of("example", "v0.23"))), "");
-  synchronous_connector::Config overridden = with_groups(config_of("decode_bench", "v0.19"));
-  overridden.decode_bench_hma = true;
-  EXPECT_EQ(error_of(overridden), "");
+  EXPECT_EQ(error_of(with_groups(config_of(DecodeBenchRecord(), "v0.23"))), "");
+  EXPECT_NE(error_of(with_groups(config_of(DecodeBenchRecord(), "v0.19"))), "");
+  EXPECT_NE(error_of(with_groups(config_of(ExampleRecord(), "v0.23"))), "");
+  const DecodeBenchRecord overridden{.num_layers = 1, .decode_bench_hma = true};
+  EXPECT_EQ(error_of(with_groups(config_of(overridden, "v0.19"))), "");
 }
 
 TEST(SynchronousConnectorSetup, NeedsRanksAndLayers) {
-  synchronous_connector::Config config = config_of("example", "v0.19");
-  config.world_size = 0;
-  EXPECT_EQ(error_of(config), "a positive world_size");
-  config.world_size = 1;
-  config.num_layers = 0;
+  engine::Config config = config_of(ExampleRecord(), "v0.19");
+  config.ranks = 0;
+  EXPECT_EQ(error_of(config), "at least one rank");
+  config = config_of(ExampleRecord{.num_layers = 0}, "v0.19");
   EXPECT_EQ(error_of(config), "a positive num_layers");
 }
 
-TEST(SynchronousConnectorTarget, OperationsHaveWords) {
-  using synchronous_connector::StorageOperation;
+TEST(SynchronousConnectorCommands, OperationsHaveWords) {
   for (const FileOperation operation : kStorageOperations) {
     StorageOperation parsed = FileOperation::kList;
     std::string expected;

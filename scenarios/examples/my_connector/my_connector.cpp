@@ -1,6 +1,7 @@
-// A connector for `kvfence check --target connector --connector-library`. It leaves every decision
-// to the connector that kvfence has; replace them by yours, one function after the other. The rules
-// by which it is judged stand in contract/connectors/offloading/offloading_connector.h.
+// A connector for `kvfence check --target engine --config assembly=offloading
+// --connector-library FILE`. It leaves every decision to the connector that kvfence has; replace
+// them by yours, one function after the other. The rules by which it is judged stand in
+// contract/connectors/offloading/offloading_connector.h.
 
 #include <cstdint>
 #include <memory>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector_registry.h"
-#include "contract/connectors/offloading/connector_target.h"
+#include "contract/engine/engine_target.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 
 namespace {

@@ -1,0 +1,40 @@
+#pragma once
+
+/// The worker's half of NIXL as a KVConnectorWorker, over the transport of its pair.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/connectors/disaggregated/transport.h"
+#include "contract/connectors/kv_connector_worker.h"
+
+namespace kvfence {
+
+class NixlWorkerHalf final : public KVConnectorWorker {
+ public:
+  /// transport: outlives it.
+  NixlWorkerHalf(std::unique_ptr<DisaggregatedWorker> worker, Transport& transport)
+      : worker_(std::move(worker)), transport_(&transport) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<NixlWorkerHalf>(*this);
+  }
+  void handle_preemptions(const KVConnectorMetadata&, TransferEngine&) override {}
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine&) override {
+    worker_->start_load_kv(metadata, *transport_);
+  }
+  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
+  void get_finished(const KVConnectorMetadata&, std::span<const std::string>, TransferEngine&,
+                    KVConnectorWorkerOutput& out) override {
+    worker_->get_finished(*transport_, out);
+  }
+
+ private:
+  DisaggregatedWorkerHandle worker_;
+  Transport* transport_;
+};
+
+}  // namespace kvfence

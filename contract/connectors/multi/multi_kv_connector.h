@@ -1,0 +1,433 @@
+#pragma once
+
+/// A MultiConnector (contract/connectors/multi/multi_connector.h) as a KVConnector whose children
+/// are KVConnectors, and its worker's half as a KVConnectorWorker. No rule of its own but this one:
+/// the transfers of the children have numbers of the MultiConnector's (multi_connector_job), in the
+/// engine of a rank as in what the workers report; each child knows its own alone.
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/kv_connector.h"
+#include "contract/connectors/kv_connector_stats.h"
+#include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/multi/multi_connector.h"
+#include "contract/connectors/transfer_engine.h"
+#include "contract/core/check.h"
+
+namespace kvfence {
+
+/// What a step tells the workers' halves of all children.
+struct MultiKVConnectorMetadata final : KVConnectorMetadata {
+  MultiConnectorMetadata<std::shared_ptr<const KVConnectorMetadata>> told;
+
+  const KVConnectorMetadata* child(std::size_t place) const override {
+    return place < told.metadata.size() ? told.metadata[place].get() : nullptr;
+  }
+};
+
+/// The jobs of a child that workers reported, by its own numbers.
+struct CompletedJobsOfChild {
+  std::vector<CompletedJob> jobs;
+  void aggregate(const CompletedJobsOfChild& other) {
+    jobs.insert(jobs.end(), other.jobs.begin(), other.jobs.end());
+  }
+};
+
+/// The scheduler's half of a child, of which MultiConnector asks by the names of requests alone:
+/// the rest of a call stands beside it.
+class KVConnectorChild {
+ public:
+  using Metadata = std::shared_ptr<const KVConnectorMetadata>;
+  using WorkerMetadata = CompletedJobsOfChild;
+  using Event = KVCacheEvent;
+
+  /// What a KVConnector is called with; null where the call has none.
+  struct Call {
+    ConnectorHost* host = nullptr;
+    const ConnectorRequest* request = nullptr;
+    const SchedulerOutput* output = nullptr;
+    const KVConnectorOutput* report = nullptr;
+  };
+
+  explicit KVConnectorChild(std::unique_ptr<KVConnector> connector)
+      : connector_(std::move(connector)) {}
+
+  /// For the calls that follow.
+  void begin(const Call& call) { call_ = call; }
+
+  KVConnector* connector() const { return connector_.get(); }
+
+  bool supports_hma() const { return true; }
+  void on_new_request(std::string_view) { connector_->on_new_request(*call_.request); }
+  MatchedTokens get_num_new_matched_tokens(std::string_view, std::uint32_t num_local_tokens) {
+    return connector_->get_num_new_matched_tokens(*call_.request, num_local_tokens);
+  }
+  void update_state_after_alloc(std::string_view, const BlocksByGroup& blocks,
+                                std::uint32_t num_external_tokens) {
+    connector_->update_state_after_alloc(*call_.host, *call_.request, blocks, num_external_tokens);
+  }
+  Metadata build_connector_meta() {
+    return connector_->build_connector_meta(*call_.host, *call_.output);
+  }
+  void update_connector_output(const AggregatedOutput&, const CompletedJobsOfChild* completed) {
+    KVConnectorOutput own = *call_.report;
+    own.completed_jobs = completed ? completed->jobs : std::vector<CompletedJob>();
+    connector_->update_connector_output(*call_.host, own);
+  }
+  FinishedAnswer request_finished(std::string_view request, std::span<const BlockId> group) {
+    return request_finished_all_groups(request, {{group.begin(), group.end()}});
+  }
+  FinishedAnswer request_finished_all_groups(std::string_view, const BlocksByGroup& blocks) {
+    return {connector_->request_finished(*call_.host, *call_.request, blocks), std::nullopt};
+  }
+  void take_events(std::vector<KVCacheEvent>& out) { connector_->take_events(out); }
+  std::optional<bool> reset_cache() { return connector_->reset_cache(); }
+
+ private:
+  KVConnectorHandle connector_;
+  Call call_;
+};
+
+/// Multi: a MultiConnector over KVConnectorChild.
+template <class Multi>
+class MultiKVConnector final : public KVConnector {
+ public:
+  /// more: what Multi is constructed from besides. Requires: at least one child; one group, unless
+  /// Rules::multi_connector_hma.
+  template <class... More>
+  MultiKVConnector(const Rules& rules, std::vector<KVConnectorChild> children, More... more)
+      : num_children_(static_cast<std::uint32_t>(children.size())),
+        multi_(rules, std::move(children), more...) {}
+
+  std::unique_ptr<KVConnector> clone() const override {
+    return std::make_unique<MultiKVConnector>(*this);
+  }
+
+  void on_new_request(const ConnectorRequest& request) override {
+    begin({.request = &request});
+    const ErrorCode error = multi_.on_new_request(request.id);
+    KVFENCE_CHECK(error == ErrorCode::kNone, "a scheduler tells of requests as the rules say");
+  }
+
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                           std::uint32_t num_local_tokens) override {
+    begin({.request = &request});
+    return multi_.get_num_new_matched_tokens(request.id, num_local_tokens);
+  }
+
+  void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks,
+                                std::uint32_t num_external_tokens) override {
+    begin({.host = &host, .request = &request});
+    multi_.update_state_after_alloc(request.id, blocks, num_external_tokens);
+  }
+
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& host, const SchedulerOutput& output) override {
+    begin({.host = &host, .output = &output});
+    auto metadata = std::make_shared<MultiKVConnectorMetadata>();
+    multi_.build_connector_meta(metadata->told);
+    return metadata;
+  }
+
+  void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) override {
+    MultiConnectorWorkerMetadata<CompletedJobsOfChild> by_child;
+    by_child.metadata.resize(num_children_);
+    for (const CompletedJob& completed : output.completed_jobs) {
+      const ChildJob own = child_job(completed.job, num_children_);
+      std::optional<CompletedJobsOfChild>& jobs = by_child.metadata[own.child];
+      if (!jobs) jobs.emplace();
+      jobs->jobs.push_back(completed);
+      jobs->jobs.back().job = own.job;
+    }
+    begin({.host = &host, .report = &output});
+    // Who is finished stands in the report, by index.
+    multi_.update_connector_output({}, output.completed_jobs.empty() ? nullptr : &by_child);
+  }
+
+  bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
+                        const BlocksByGroup& blocks) override {
+    begin({.host = &host, .request = &request});
+    FinishedAnswer answer;
+    const ErrorCode error = multi_.request_finished(request.id, blocks, answer);
+    KVFENCE_CHECK(error == ErrorCode::kNone, "such children answer without parameters");
+    return answer.hold_blocks;
+  }
+
+  void take_events(std::vector<KVCacheEvent>& out) override { multi_.take_events(out); }
+  bool reset_cache() override { return multi_.reset_cache(); }
+
+  KVConnector* child(std::size_t place) override {
+    return place < num_children_ ? multi_.children()[place].connector() : nullptr;
+  }
+
+ private:
+  void begin(const KVConnectorChild::Call& call) {
+    for (KVConnectorChild& child : multi_.children()) child.begin(call);
+  }
+
+  std::uint32_t num_children_;
+  Multi multi_;
+};
+
+/// The transfers of a child that ended on a rank, by its own numbers.
+struct TransferResultsOfChild {
+  std::vector<TransferResult> results;
+  void aggregate(const TransferResultsOfChild& other) {
+    results.insert(results.end(), other.results.begin(), other.results.end());
+  }
+};
+
+/// A rank's copy engine as one child of a MultiConnector sees it. What ended and belongs to another
+/// child stays in that one's inbox.
+class EngineOfChild final : public TransferEngine {
+ public:
+  /// inboxes: one a child; both are the caller's.
+  EngineOfChild(TransferEngine& engine, std::vector<std::vector<TransferResult>>& inboxes,
+                std::uint32_t child)
+      : engine_(engine), inboxes_(inboxes), child_(child) {}
+
+  void transfer_async(const TransferJob& job) override {
+    TransferJob numbered = job;
+    numbered.job = number(job.job);
+    engine_.transfer_async(numbered);
+  }
+
+  void get_finished(std::vector<TransferResult>& out) override {
+    std::vector<TransferResult> ended;
+    engine_.get_finished(ended);
+    for (TransferResult& result : ended) {
+      const ChildJob own = child_job(result.job, num_children());
+      result.job = own.job;
+      inboxes_[own.child].push_back(result);
+    }
+    out = std::exchange(inboxes_[child_], {});
+  }
+
+  void wait(std::span<const JobId> jobs) override {
+    std::vector<JobId> numbers;
+    for (const JobId job : jobs) numbers.push_back(number(job));
+    engine_.wait(numbers);
+  }
+
+ private:
+  std::uint32_t num_children() const { return static_cast<std::uint32_t>(inboxes_.size()); }
+  JobId number(JobId job) const { return multi_connector_job({child_, job}, num_children()); }
+
+  TransferEngine& engine_;
+  std::vector<std::vector<TransferResult>>& inboxes_;
+  std::uint32_t child_;
+};
+
+/// The statistics of a child; those of its own children stand by themselves.
+template <OffloadingConnectorStats StatsType>
+struct StatsOfChild {
+  StatsType own = StatsType();
+  std::vector<StatsOfClass<StatsType>> below;
+
+  void aggregate(const StatsOfChild& other) {
+    own.aggregate(other.own);
+    for (const StatsOfClass<StatsType>& more : other.below) {
+      const auto at = std::find_if(below.begin(), below.end(), [&](const auto& known) {
+        return known.connector_class == more.connector_class;
+      });
+      at == below.end() ? below.push_back(more) : at->stats.aggregate(more.stats);
+    }
+  }
+};
+
+/// The worker's half of a child, which reports everything at once: it is kept until it is asked for
+/// piece by piece.
+template <OffloadingConnectorStats StatsType>
+class KVConnectorWorkerChild {
+ public:
+  using Metadata = std::shared_ptr<const KVConnectorMetadata>;
+  using WorkerMetadata = TransferResultsOfChild;
+  using Stats = StatsOfChild<StatsType>;
+
+  KVConnectorWorkerChild(std::string connector_class, std::unique_ptr<KVConnectorWorker> worker)
+      : connector_class_(std::move(connector_class)), worker_(std::move(worker)) {}
+
+  /// For the calls that follow; null: there are none.
+  void begin(TransferEngine* engine) { engine_ = engine; }
+
+  std::string_view connector_class() const { return connector_class_; }
+  void handle_preemptions(const Metadata& metadata) {
+    worker_->handle_preemptions(*metadata, *engine_);
+  }
+  void bind_connector_metadata(const Metadata& metadata) { metadata_ = metadata; }
+  void start_load_kv() { worker_->start_load_kv(*metadata_, *engine_); }
+  void wait_for_layer_load(std::string_view layer) {
+    worker_->wait_for_layer_load(*metadata_, number_of(layer), *engine_);
+  }
+  void save_kv_layer(std::string_view layer) {
+    worker_->save_kv_layer(*metadata_, number_of(layer), *engine_);
+  }
+  void wait_for_save() { worker_->wait_for_save(*metadata_, *engine_); }
+  void get_finished(std::span<const std::string> finished_requests, FinishedTransfers& out) {
+    worker_->get_finished(*metadata_, finished_requests, *engine_, report_);
+    out.sending = report_.finished_sending;
+    out.recving = report_.finished_recving;
+  }
+  void get_block_ids_with_load_errors(std::vector<BlockId>& out) {
+    out.insert(out.end(), report_.invalid_block_ids.begin(), report_.invalid_block_ids.end());
+  }
+  std::optional<Stats> get_kv_connector_stats() {
+    if (report_.stats.empty() && report_.stats_of_children.empty()) return std::nullopt;
+    Stats stats{StatsType(std::span<const TransferOperations>(report_.stats)), {}};
+    for (const TransferOperationsOfClass& child : report_.stats_of_children) {
+      stats.below.push_back(
+          {child.connector_class, StatsType(std::span<const TransferOperations>(child.stats))});
+    }
+    return stats;
+  }
+  std::optional<TransferResultsOfChild> build_connector_worker_meta() {
+    if (report_.completed_jobs.empty()) return std::nullopt;
+    return TransferResultsOfChild{report_.completed_jobs};
+  }
+  void clear_connector_metadata() { metadata_.reset(); }
+
+ private:
+  static std::uint32_t number_of(std::string_view layer) {
+    std::uint32_t number = 0;
+    std::from_chars(layer.data(), layer.data() + layer.size(), number);
+    return number;
+  }
+
+  std::string connector_class_;
+  KVConnectorWorkerHandle worker_;
+  TransferEngine* engine_ = nullptr;
+  Metadata metadata_;
+  KVConnectorWorkerOutput report_;
+};
+
+/// Multi: a MultiConnectorWorker over KVConnectorWorkerChild<Stats>.
+template <class Multi, class Stats>
+class MultiKVConnectorWorker final : public KVConnectorWorker {
+ public:
+  using Child = KVConnectorWorkerChild<Stats>;
+
+  /// As above. Requires: at least one child.
+  template <class... More>
+  explicit MultiKVConnectorWorker(std::vector<Child> children, More... more)
+      : inboxes_(children.size()), multi_(std::move(children), more...) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<MultiKVConnectorWorker>(*this);
+  }
+
+  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
+    const Engines engines = lend(engine);
+    multi_.handle_preemptions(told_by(metadata));
+    take_back();
+  }
+
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
+    const Engines engines = lend(engine);
+    multi_.bind_connector_metadata(told_by(metadata));
+    multi_.start_load_kv();
+    take_back();
+  }
+
+  void wait_for_layer_load(const KVConnectorMetadata&, std::uint32_t layer,
+                           TransferEngine& engine) override {
+    const Engines engines = lend(engine);
+    multi_.wait_for_layer_load(std::to_string(layer));
+    take_back();
+  }
+
+  void save_kv_layer(const KVConnectorMetadata&, std::uint32_t layer,
+                     TransferEngine& engine) override {
+    const Engines engines = lend(engine);
+    multi_.save_kv_layer(std::to_string(layer));
+    take_back();
+  }
+
+  void wait_for_save(const KVConnectorMetadata&, TransferEngine& engine) override {
+    const Engines engines = lend(engine);
+    multi_.wait_for_save();
+    take_back();
+  }
+
+  void get_finished(const KVConnectorMetadata&, std::span<const std::string> finished_requests,
+                    TransferEngine& engine, KVConnectorWorkerOutput& out) override {
+    const Engines engines = lend(engine);
+    FinishedTransfers finished;
+    multi_.get_finished(finished_requests, finished);
+    take_back();
+    out.finished_sending = std::move(finished.sending);
+    out.finished_recving = std::move(finished.recving);
+    multi_.get_block_ids_with_load_errors(out.invalid_block_ids);
+
+    out.stats.clear();
+    out.stats_of_children.clear();
+    std::vector<StatsOfClass<typename Child::Stats>> by_class;
+    multi_.get_kv_connector_stats(by_class);
+    for (const auto& [name, stats] : by_class) {
+      if (!stats.own.is_empty()) add(name, stats.own, out);
+      for (const StatsOfClass<Stats>& child : stats.below) {
+        add(name + "/" + child.connector_class, child.stats, out);
+      }
+    }
+
+    out.completed_jobs.clear();
+    MultiConnectorWorkerMetadata<TransferResultsOfChild> by_child;
+    multi_.build_connector_worker_meta(by_child);
+    for (std::uint32_t child = 0; child < by_child.metadata.size(); ++child) {
+      if (!by_child.metadata[child]) continue;
+      for (TransferResult result : by_child.metadata[child]->results) {
+        result.job = multi_connector_job({child, result.job}, num_children());
+        out.completed_jobs.push_back(result);
+      }
+    }
+    multi_.clear_connector_metadata();
+  }
+
+ private:
+  using Engines = std::vector<std::unique_ptr<EngineOfChild>>;
+
+  static const MultiConnectorMetadata<typename Child::Metadata>& told_by(
+      const KVConnectorMetadata& metadata) {
+    const auto* const multi = dynamic_cast<const MultiKVConnectorMetadata*>(&metadata);
+    KVFENCE_CHECK(multi != nullptr, "metadata of another connector");
+    for (const auto& told : multi->told.metadata) {
+      KVFENCE_CHECK(told != nullptr, "such children always have metadata");
+    }
+    return multi->told;
+  }
+
+  static void add(std::string name, const Stats& stats, KVConnectorWorkerOutput& out) {
+    out.stats_of_children.push_back({std::move(name), {stats.data().begin(), stats.data().end()}});
+  }
+
+  std::uint32_t num_children() const { return static_cast<std::uint32_t>(inboxes_.size()); }
+
+  /// The children have these engines until take_back().
+  Engines lend(TransferEngine& engine) {
+    Engines engines;
+    for (std::uint32_t child = 0; child < num_children(); ++child) {
+      engines.push_back(std::make_unique<EngineOfChild>(engine, inboxes_, child));
+      multi_.children()[child].begin(engines.back().get());
+    }
+    return engines;
+  }
+
+  void take_back() {
+    for (Child& child : multi_.children()) child.begin(nullptr);
+  }
+
+  std::vector<std::vector<TransferResult>> inboxes_;  ///< by child
+  Multi multi_;
+};
+
+}  // namespace kvfence

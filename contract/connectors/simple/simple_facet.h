@@ -1,0 +1,178 @@
+#pragma once
+
+/// What a SimpleCPUOffloadConnector adds to an engine: its record in the configuration, its
+/// command, and what it shows. Everything that reads or writes them derives from the declarations
+/// here (contract/core/declare.h).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/core/declare.h"
+#include "contract/core/line.h"
+#include "contract/pool/block_pool_target.h"
+#include "contract/scheduler/scheduler.h"
+#include "contract/scripted/scripted_transfer_engine.h"
+#include "contract/scripted/transfer_words.h"
+
+namespace kvfence {
+namespace engine::simple {
+
+/// Which copy follows from the order: the oldest of its direction that has not ended.
+/// Errors: kBadRange: neither part nor finished, for copies do not fail; kNotInConfig: no such
+/// rank; kUnknownJob: no copy of that direction is under way there.
+struct AdvanceCopy {
+  static constexpr std::string_view kVerb = "advance_copy";
+  static constexpr std::string_view kDoc = "a rank's copy engine comes further in one direction";
+  std::uint32_t rank = 0;
+  bool store = false;
+  TransferProgress progress = TransferProgress::kFinished;
+  static void declare(auto& fields) {
+    using S = AdvanceCopy;
+    fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
+    fields.add("store", &S::store, Domain::kFlag, "to CPU memory, else from there").optional();
+    fields.add("progress", &S::progress, Domain::kChoice, "part or finished").optional();
+  }
+  friend bool operator==(const AdvanceCopy&, const AdvanceCopy&) = default;
+};
+
+/// `(simple num_cpu_blocks=8 ...)` in the configuration.
+struct Record {
+  static constexpr std::string_view kWord = "simple";
+  std::uint32_t num_cpu_blocks = 8;
+  bool lazy_offload = false;
+  std::optional<bool> simple_offload_pins_hits;
+  std::optional<bool> simple_offload_skips_stores_under_way;
+  std::optional<bool> simple_offload_skips_unhashed_blocks;
+  std::optional<bool> simple_offload_aligns_stores;
+  static void declare(auto& fields) {
+    using S = Record;
+    constexpr std::string_view kOverrides = "overrides the profile's rule";
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+               "blocks of the CPU's pool, with the null block");
+    fields
+        .add("lazy_offload", &S::lazy_offload, Domain::kSetting,
+             "stores what is about to be evicted, else what was computed")
+        .optional();
+    fields
+        .add("simple_offload_pins_hits", &S::simple_offload_pins_hits, Domain::kSetting, kOverrides)
+        .optional();
+    fields
+        .add("simple_offload_skips_stores_under_way", &S::simple_offload_skips_stores_under_way,
+             Domain::kSetting, kOverrides)
+        .optional();
+    fields
+        .add("simple_offload_skips_unhashed_blocks", &S::simple_offload_skips_unhashed_blocks,
+             Domain::kSetting, kOverrides)
+        .optional();
+    fields
+        .add("simple_offload_aligns_stores", &S::simple_offload_aligns_stores, Domain::kSetting,
+             kOverrides)
+        .optional();
+  }
+  friend bool operator==(const Record&, const Record&) = default;
+};
+
+/// A copy in a rank's engine.
+struct Copy {
+  static constexpr std::string_view kWord = "copy";
+  std::uint32_t rank = 0;
+  bool store = false;
+  JobId event = 0;
+  TransferProgress progress = TransferProgress::kSubmitted;
+  static void declare(auto& fields) {
+    using S = Copy;
+    fields.add("rank", &S::rank, Domain::kState, "where").optional();
+    fields.add("store", &S::store, Domain::kState, "to CPU memory").optional();
+    fields.add("event", &S::event, Domain::kState, "its number in its direction");
+    fields.add("progress", &S::progress, Domain::kState, "how far");
+  }
+  friend bool operator==(const Copy&, const Copy&) = default;
+};
+
+/// What a lookup found and holds.
+struct Pin {
+  static constexpr std::string_view kWord = "pin";
+  std::string request;
+  std::vector<BlockId> cpu_blocks;
+  static void declare(auto& fields) {
+    using S = Pin;
+    fields.add("request", &S::request, Domain::kState, "for whom");
+    fields.add("cpu_blocks", &S::cpu_blocks, Domain::kState, "group after group");
+  }
+  friend bool operator==(const Pin&, const Pin&) = default;
+};
+
+/// What a simple connector shows besides the report of its workers. What it holds in the GPU's
+/// pool shows in the scheduler's ref_cnts and free_queue.
+struct Observed {
+  // schedule: what the workers are told. Absent events: none in this step.
+  Reusable<JobId> load_event;
+  Reusable<std::vector<BlockId>> load_gpu_blocks;
+  Reusable<std::vector<BlockId>> load_cpu_blocks;
+  Reusable<std::vector<std::string>> load_requests;
+  Reusable<JobId> store_event;
+  Reusable<std::vector<BlockId>> store_gpu_blocks;
+  Reusable<std::vector<BlockId>> store_cpu_blocks;
+  Reusable<bool> need_flush;
+
+  // The numbers: after every command.
+  Reusable<std::uint32_t> num_empty_cpu_blocks;
+  Reusable<std::uint32_t> num_cached_cpu_blocks;
+  Reusable<std::uint32_t> num_referenced_cpu_blocks;
+  Reusable<bool> has_pending_stores;
+  Reusable<BlockId> lazy_cursor;
+
+  // The whole state: where asked for.
+  Reusable<std::vector<Copy>> copies;
+  Reusable<std::vector<Pin>> pins;
+  Reusable<std::vector<BlockId>> cpu_free_queue;
+  Reusable<std::vector<std::uint32_t>> cpu_ref_cnts;
+  Reusable<KeyList> cpu_keys;
+
+  static void declare(auto& fields) {
+    using S = Observed;
+    fields.add("load_event", &S::load_event, Domain::kResult, "number of this step's loads");
+    fields.add("load_gpu_blocks", &S::load_gpu_blocks, Domain::kResult, "where they go");
+    fields.add("load_cpu_blocks", &S::load_cpu_blocks, Domain::kResult, "where they come from");
+    fields.add("load_requests", &S::load_requests, Domain::kResult, "for whom, in order");
+    fields.add("store_event", &S::store_event, Domain::kResult, "number of this step's stores");
+    fields.add("store_gpu_blocks", &S::store_gpu_blocks, Domain::kResult, "where they come from");
+    fields.add("store_cpu_blocks", &S::store_cpu_blocks, Domain::kResult, "where they go");
+    fields.add("need_flush", &S::need_flush, Domain::kResult, "all copies end before the step");
+    fields.add("num_empty_cpu_blocks", &S::num_empty_cpu_blocks, Domain::kState,
+               "queued, without a hash");
+    fields.add("num_cached_cpu_blocks", &S::num_cached_cpu_blocks, Domain::kState,
+               "queued and still findable");
+    fields.add("num_referenced_cpu_blocks", &S::num_referenced_cpu_blocks, Domain::kState,
+               "held, and the null block");
+    fields.add("has_pending_stores", &S::has_pending_stores, Domain::kState,
+               "a store event is not completed");
+    fields.add("lazy_cursor", &S::lazy_cursor, Domain::kState,
+               "the last GPU block that was looked at");
+    fields.add("copies", &S::copies, Domain::kState,
+               "in the copy engines, rank by rank, in the order of submission");
+    fields.add("pins", &S::pins, Domain::kState, "what lookups hold, in the order of pinning");
+    fields.add("cpu_free_queue", &S::cpu_free_queue, Domain::kState, "head to tail");
+    fields.add("cpu_ref_cnts", &S::cpu_ref_cnts, Domain::kState, "by block id");
+    fields.add("cpu_keys", &S::cpu_keys, Domain::kState, "packed keys by block id");
+  }
+  friend bool operator==(const Observed&, const Observed&) = default;
+};
+
+}  // namespace engine::simple
+
+/// What the connector of a record is built from, or what is wrong with it. The overrides of rules
+/// are the scheduler's as well (override_rules).
+Parsed<SimpleCPUOffloadSpec> make_simple_spec(const engine::simple::Record& record,
+                                              const SchedulerConfig& scheduler,
+                                              std::uint32_t num_ranks, std::string_view file = {},
+                                              Position position = {});
+
+/// What a record says of the profile's rules.
+void override_rules(const engine::simple::Record& record, Rules& rules);
+
+}  // namespace kvfence

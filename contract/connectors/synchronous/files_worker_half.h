@@ -1,0 +1,53 @@
+#pragma once
+
+/// The worker's half of a synchronous connector as a KVConnectorWorker, over the KV cache of its
+/// rank. It keeps nothing between two calls, so copies share it.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/scripted/scripted_kv_cache.h"
+
+namespace kvfence {
+
+class FilesWorkerHalf final : public KVConnectorWorker {
+ public:
+  /// kv_cache, report: outlive it. The report gets what each call did; once it has a failed file,
+  /// nothing is called any more.
+  FilesWorkerHalf(std::shared_ptr<SynchronousConnectorWorker> worker, ScriptedKVCache& kv_cache,
+                  SynchronousWorkerReport& report)
+      : worker_(std::move(worker)), kv_cache_(&kv_cache), report_(&report) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<FilesWorkerHalf>(*this);
+  }
+  void handle_preemptions(const KVConnectorMetadata&, TransferEngine&) override {}
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine&) override {
+    worker_->start_load_kv(own(metadata), *kv_cache_, *report_);
+  }
+  void save_kv_layer(const KVConnectorMetadata& metadata, std::uint32_t layer,
+                     TransferEngine&) override {
+    worker_->save_kv_layer(own(metadata), layer, *kv_cache_, *report_);
+  }
+  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
+  void get_finished(const KVConnectorMetadata&, std::span<const std::string>, TransferEngine&,
+                    KVConnectorWorkerOutput& out) override {
+    out = {};
+  }
+
+ private:
+  static const SynchronousConnectorMetadata& own(const KVConnectorMetadata& metadata) {
+    return static_cast<const SynchronousConnectorMetadata&>(metadata);
+  }
+
+  std::shared_ptr<SynchronousConnectorWorker> worker_;
+  ScriptedKVCache* kv_cache_;
+  SynchronousWorkerReport* report_;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,223 @@
+#pragma once
+
+/// The configuration line of an engine: KV cache, scheduler, ranks, and the connectors as records,
+/// as groups are: `connectors=[(offloading num_cpu_blocks=8)]`.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "contract/connectors/disaggregated/nixl_facet.h"
+#include "contract/connectors/offloading/offloading_facet.h"
+#include "contract/connectors/simple/simple_facet.h"
+#include "contract/connectors/synchronous/files_facet.h"
+#include "contract/core/declare.h"
+#include "contract/kv_cache/kv_cache_target.h"
+
+namespace kvfence::engine {
+
+/// `(scripted)`: a connector whose answers are commands
+/// (contract/scripted/scripted_connector.h). It has no workers: what they would report stands in
+/// the update.
+struct ScriptedRecord {
+  static constexpr std::string_view kWord = "scripted";
+  static void declare(auto& /*fields*/) {}
+  friend bool operator==(const ScriptedRecord&, const ScriptedRecord&) = default;
+};
+
+struct ConnectorRecord;
+
+/// The connector of an engine, none or one; or the children of a connector over several others.
+struct ConnectorList : std::vector<ConnectorRecord> {
+  using std::vector<ConnectorRecord>::vector;
+};
+Value to_value(const ConnectorList& member);
+bool from_value(const Value& value, ConnectorList& member, std::string& expected);
+bool operator==(const ConnectorList& a, const ConnectorList& b);
+
+/// `(multi children=[(offloading ...) (simple ...)])`: the MultiConnector over real ones, of each
+/// kind one at most.
+struct MultiRecord {
+  static constexpr std::string_view kWord = "multi";
+  ConnectorList children;
+  static void declare(auto& fields) {
+    fields.add(
+        "children", &MultiRecord::children, Domain::kSetting,
+        "(offloading ...), (simple ...), (example ...) or (decode_bench ...), in their order");
+  }
+  friend bool operator==(const MultiRecord&, const MultiRecord&) = default;
+};
+
+/// One connector.
+struct ConnectorRecord
+    : std::variant<ScriptedRecord, offloading::Record, simple::Record, files::ExampleRecord,
+                   files::DecodeBenchRecord, nixl::Record, MultiRecord> {
+  using variant::variant;
+  const variant& as_variant() const { return *this; }
+  variant& as_variant() { return *this; }
+};
+
+/// What copies and computes.
+///   scripted  copies are marks that commands move, step by step; what is sampled stands in the
+///             update; a step runs when it is taken in
+///   symbols   a KV cache of symbols and streams of copies, over which a toy model computes: a step
+///             is executed, polled and taken in, and a token comes of what the KV cache holds
+///   virtual   the same, where the optimized side runs the copy worker on the virtual device
+inline constexpr std::string_view kScriptedDevice = "scripted";
+inline constexpr std::string_view kSymbolsDevice = "symbols";
+inline constexpr std::string_view kVirtualDevice = "virtual";
+
+struct Config : kv_cache::Config {
+  std::string assembly;
+  std::optional<ConnectorList> connectors;  ///< nothing: what the assembly says
+  std::string device = std::string(kScriptedDevice);
+  std::uint32_t engines = 1;
+  std::uint32_t ranks = 1;
+  std::uint32_t consumer_ranks = 1;
+  std::uint32_t consumer_num_gpu_blocks = 0;
+  bool tokens_only = false;
+  std::string policy = "fcfs";
+  std::uint32_t max_num_seqs = 4;
+  std::uint32_t max_num_scheduled_tokens = 0;
+  std::uint32_t long_prefill_token_threshold = 0;
+  bool enable_chunked_prefill = true;
+  bool scheduler_reserve_full_isl = true;
+  std::uint32_t num_speculative_tokens = 0;
+  bool draft_model = false;
+  bool async_scheduling = false;
+  std::uint32_t max_concurrent_batches = 1;
+  std::string kv_load_failure_policy = "fail";
+  std::optional<bool> priority_victim_shifts_loop;
+  static void declare(auto& fields) {
+    using S = Config;
+    fields
+        .add("assembly", &S::assembly, Domain::kSetting,
+             "a name for what is put together; decides where connectors are left out")
+        .optional();
+    fields
+        .add("connectors", &S::connectors, Domain::kSetting,
+             "none, or (scripted), (offloading ...), (simple ...), (example ...), "
+             "(decode_bench ...), (nixl ...), (multi children=[...])")
+        .optional();
+    fields.add("device", &S::device, Domain::kSetting, "scripted, symbols or virtual").optional();
+    fields.add("engines", &S::engines, Domain::kSetting, "1, or 2: a producer and a consumer")
+        .optional();
+    fields.add("ranks", &S::ranks, Domain::kSetting, "workers").optional();
+    fields.add("consumer_ranks", &S::consumer_ranks, Domain::kSetting, "of the consumer")
+        .optional();
+    fields
+        .add("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
+             "blocks of the consumer's pool; 0: as many as the producer's")
+        .optional();
+    fields
+        .add("tokens_only", &S::tokens_only, Domain::kSetting,
+             "nobody looks at races and pages: what is wrong shows in the tokens")
+        .optional();
+    kv_cache::Config::declare(fields);
+    fields.add("policy", &S::policy, Domain::kSetting, "fcfs or priority");
+    fields.add("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once");
+    fields
+        .add("max_num_scheduled_tokens", &S::max_num_scheduled_tokens, Domain::kSetting,
+             "tokens a step; 0: max_num_batched_tokens")
+        .optional();
+    fields
+        .add("long_prefill_token_threshold", &S::long_prefill_token_threshold, Domain::kSetting,
+             "tokens of one request a step; 0: no bound")
+        .optional();
+    fields
+        .add("enable_chunked_prefill", &S::enable_chunked_prefill, Domain::kSetting,
+             "a prompt may be computed in several steps")
+        .optional();
+    fields
+        .add("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl, Domain::kSetting,
+             "admits only what fits with its full length")
+        .optional();
+    fields
+        .add("num_speculative_tokens", &S::num_speculative_tokens, Domain::kSetting,
+             "drafts a request and step")
+        .optional();
+    fields.add("draft_model", &S::draft_model, Domain::kSetting, "drafts need slots").optional();
+    fields
+        .add("async_scheduling", &S::async_scheduling, Domain::kSetting,
+             "plans with outputs that are not there yet")
+        .optional();
+    fields
+        .add("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
+             "steps in flight of each engine, 1 or 2")
+        .optional();
+    fields
+        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+             "fail or recompute")
+        .optional();
+    fields
+        .add("priority_victim_shifts_loop", &S::priority_victim_shifts_loop, Domain::kSetting,
+             "overrides the profile's rule")
+        .optional();
+  }
+  friend bool operator==(const Config&, const Config&) = default;
+
+  /// The record of that connector, or of the child of that kind; or null.
+  template <class Record>
+  const Record* connector() const {
+    if (!has_connector()) return nullptr;
+    if (const auto* record = std::get_if<Record>(&connectors->front().as_variant())) return record;
+    const auto* const multi = std::get_if<MultiRecord>(&connectors->front().as_variant());
+    for (std::size_t place = 0; multi && place < multi->children.size(); ++place) {
+      const auto* record = std::get_if<Record>(&multi->children[place].as_variant());
+      if (record) return record;
+    }
+    return nullptr;
+  }
+  template <class Record>
+  Record& edit_connector() {
+    return const_cast<Record&>(*connector<Record>());
+  }
+  bool has_connector() const { return connectors && !connectors->empty(); }
+  bool has_device() const { return device != kScriptedDevice; }
+};
+
+/// Each assembly: what it is called, and what it stands for.
+enum class Assembly : std::uint8_t {
+  kScheduler,           ///< no connector, or the scripted one
+  kOffloading,          ///< the OffloadingConnector over scripted copies
+  kOffloadingOnDevice,  ///< the same over a device, with a toy model
+  kSimple,
+  kSynchronous,  ///< the ExampleConnector or the DecodeBenchConnector
+  kPrefillDecode,
+  kMulti,  ///< the MultiConnector over real ones
+};
+struct AssemblyInfo {
+  Assembly assembly;
+  std::string_view name;
+  std::string_view doc;
+};
+inline constexpr AssemblyInfo kAssemblies[] = {
+    {Assembly::kScheduler, "scheduler",
+     "scheduler alone, or under a scripted connector: steps, preemption, run-ahead, loads, aborts"},
+    {Assembly::kOffloading, "offloading",
+     "OffloadingConnector over scripted copies: loads, stores, flushes, failures, tiers"},
+    {Assembly::kOffloadingOnDevice, "offloading_on_device",
+     "OffloadingConnector, copy workers and devices with a toy model: tokens as without a cache"},
+    {Assembly::kSimple, "simple",
+     "SimpleCPUOffloadConnector over scripted copies: a second block pool"},
+    {Assembly::kSynchronous, "synchronous",
+     "ExampleConnector or DecodeBenchConnector: prompts in files, blocks filled with dummies"},
+    {Assembly::kPrefillDecode, "prefill_decode",
+     "two engines over NIXL: remote reads, notices, deadlines and leases, failures"},
+    {Assembly::kMulti, "multi",
+     "MultiConnector over OffloadingConnector and others: who loads, who saves, who holds"},
+};
+
+std::string_view to_text(Assembly assembly);
+std::optional<Assembly> assembly_from_text(std::string_view text);
+
+/// What a configuration puts together. Requires: prepare took it.
+Assembly assembly_of(const Config& config);
+
+/// Gives a configuration what an assembly is made of: connectors, device, engines.
+void make_assembly(Assembly assembly, Config& config);
+
+}  // namespace kvfence::engine

@@ -1,0 +1,26 @@
+#pragma once
+
+/// The two engines of a pair.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "contract/core/line.h"
+
+namespace kvfence {
+
+/// An engine alone is the producer.
+enum class EngineRole : std::uint8_t { kProducer, kConsumer };
+
+inline constexpr std::array<EngineRole, 2> kEngineRoles = {EngineRole::kProducer,
+                                                           EngineRole::kConsumer};
+
+/// "producer", "consumer".
+std::string_view to_text(EngineRole role);
+
+Value to_value(EngineRole member);
+bool from_value(const Value& value, EngineRole& member, std::string& expected);
+
+}  // namespace kvfence

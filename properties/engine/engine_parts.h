@@ -1,0 +1,135 @@
+#pragma once
+
+/// What an engine is put together from, besides its scheduler: the place where a planted variant
+/// gets its bug.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/connectors/kv_connector.h"
+#include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/kv_output_aggregator.h"
+#include "contract/connectors/multi/multi_kv_connector.h"
+#include "contract/connectors/synchronous/shared_storage.h"
+#include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/engine/engine_device.h"
+#include "contract/engine/engine_role.h"
+#include "contract/engine/engine_target.h"
+#include "contract/tiering/tier_files.h"
+
+namespace kvfence {
+
+/// An EngineDevice whose type the driver need not know.
+class AnyDevice {
+ public:
+  virtual ~AnyDevice() = default;
+  virtual void transfer_async(const engine::Copy& copy) = 0;
+  virtual void get_finished(std::vector<worker::Ended>& ended) = 0;
+  virtual void wait(std::span<const std::uint32_t> jobs) = 0;
+  virtual void forward(const std::vector<engine::Place>& reads,
+                       const std::vector<engine::Place>& writes, engine::Kernel kernel) = 0;
+  virtual bool advance(worker::Stream stream) = 0;
+  virtual void fail_next(worker::Direction direction, worker::Fault fault) = 0;
+  virtual worker::Counts counts() const = 0;
+  virtual bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const = 0;
+  virtual bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const = 0;
+};
+
+template <engine::EngineDevice Device>
+class DeviceOf final : public AnyDevice {
+ public:
+  template <class... Arguments>
+  explicit DeviceOf(Arguments&&... arguments) : device_(std::forward<Arguments>(arguments)...) {}
+
+  Device& device() { return device_; }
+
+  void transfer_async(const engine::Copy& copy) override { device_.transfer_async(copy); }
+  void get_finished(std::vector<worker::Ended>& ended) override { device_.get_finished(ended); }
+  void wait(std::span<const std::uint32_t> jobs) override { device_.wait(jobs); }
+  void forward(const std::vector<engine::Place>& reads, const std::vector<engine::Place>& writes,
+               engine::Kernel kernel) override {
+    device_.forward(reads, writes, std::move(kernel));
+  }
+  bool advance(worker::Stream stream) override { return device_.advance(stream); }
+  void fail_next(worker::Direction direction, worker::Fault fault) override {
+    device_.fail_next(direction, fault);
+  }
+  worker::Counts counts() const override { return device_.counts(); }
+  bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const override {
+    return device_.gpu_page(block, symbols);
+  }
+  bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const override {
+    return device_.cpu_page(page, symbols);
+  }
+
+ private:
+  Device device_;
+};
+
+/// What makes one report of those of all ranks; copies keep what each has heard so far.
+using AggregateReports =
+    std::function<void(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out)>;
+
+template <KVOutputAggregator Aggregator>
+AggregateReports aggregate_with(Aggregator aggregator) {
+  return [aggregator = std::move(aggregator)](std::span<const KVConnectorWorkerOutput> outputs,
+                                              AggregatedOutput& out) mutable {
+    aggregator.aggregate(outputs, out);
+  };
+}
+
+/// A child of a MultiConnector's worker; the name is that of its statistics.
+struct NamedWorker {
+  std::string name;
+  std::unique_ptr<KVConnectorWorker> worker;
+};
+
+/// Makes the parts of an engine. Null, which a connector from elsewhere may give, is a failure of
+/// the implementation. What a configuration does not name is not asked for.
+struct EngineParts {
+  /// The setup's tiers have their types, and its slots their bytes.
+  std::function<std::unique_ptr<KVConnector>(const ConnectorSetup& setup)> make_offloading;
+  std::function<std::unique_ptr<KVConnectorWorker>(const ConnectorSetup& setup, std::uint32_t rank)>
+      make_offloading_worker;
+
+  std::function<std::unique_ptr<KVConnector>(const SimpleCPUOffloadSpec& spec)> make_simple;
+  std::function<std::unique_ptr<KVConnectorWorker>(const SimpleCPUOffloadSpec& spec)>
+      make_simple_worker;
+
+  /// A synchronous one, over the storage that was made first.
+  std::function<std::unique_ptr<SharedStorage>(const SynchronousConnectorSpec& spec)> make_storage;
+  std::function<std::unique_ptr<SynchronousConnectorScheduler>(const SynchronousConnectorSpec& spec,
+                                                               SharedStorage& storage)>
+      make_files_connector;
+  std::function<std::unique_ptr<SynchronousConnectorWorker>(
+      const SynchronousConnectorSpec& spec, std::uint32_t rank, SharedStorage& storage)>
+      make_files_worker;
+
+  /// A pair's halves.
+  std::function<std::unique_ptr<DisaggregatedProducer>(const DisaggregatedSpec& spec)>
+      make_producer;
+  std::function<std::unique_ptr<DisaggregatedConsumer>(const DisaggregatedSpec& spec)>
+      make_consumer;
+  std::function<std::unique_ptr<DisaggregatedWorker>(const DisaggregatedSpec& spec, EngineRole role,
+                                                     std::uint32_t rank)>
+      make_nixl_worker;
+
+  /// The MultiConnector over connectors that were made.
+  std::function<std::unique_ptr<KVConnector>(const Rules& rules,
+                                             std::vector<KVConnectorChild> children)>
+      make_multi;
+  std::function<std::unique_ptr<KVConnectorWorker>(std::vector<NamedWorker> children)>
+      make_multi_worker;
+
+  std::function<AggregateReports(const EngineSetup& setup, std::uint32_t num_ranks)> make_aggregate;
+  std::function<std::unique_ptr<AnyDevice>(const EngineSetup& setup)> make_device;
+  MakeTierFiles make_tier_files;
+};
+
+}  // namespace kvfence

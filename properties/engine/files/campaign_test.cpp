@@ -1,0 +1,23 @@
+// Goal: random campaigns of engines with a synchronous connector reach every situation, raise no
+// false alarm and find no difference. Method: both implementations in lockstep under all rules;
+// then with the state observed now and then only.
+
+#include <gtest/gtest.h>
+
+#include "properties/core/campaign_test_support.h"
+#include "properties/engine/files/checks.h"
+#include "scenarios/targets/targets.h"
+
+namespace kvfence {
+namespace {
+
+TEST(SynchronousConnectorCampaign, TheSidesAgreeAndEveryGoalIsReached) {
+  expect_every_goal(engine_sides(), files_checks(), 120'000);
+}
+
+TEST(SynchronousConnectorCampaign, NumbersAloneRaiseNoAlarm) {
+  expect_no_alarm_from_numbers(engine_sides(), files_checks(), 40'000);
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,75 @@
+#pragma once
+
+/// A synchronous connector in an engine: the storage that the engine shares with others, what its
+/// workers do in a step, its commands, and what is observed of it.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/status.h"
+#include "contract/engine/engine_target.h"
+#include "properties/engine/rank.h"
+
+namespace kvfence::engine::files {
+
+/// What the model computes for one request in a step.
+struct Computed {
+  std::uint32_t first_token = 0;
+  std::vector<TokenId> tokens;
+  BlocksByGroup table;
+};
+
+class Facet {
+ public:
+  using NameOf = std::function<std::string(RequestIndex)>;
+
+  /// False: there is no storage. num_engine_starts is 0.
+  bool start(const SynchronousConnectorSpec& spec, std::unique_ptr<SharedStorage> storage);
+  SharedStorage& storage() { return *storage_; }
+  void count_engine_start() { ++num_engine_starts_; }
+
+  /// What the workers do in a step goes there.
+  SynchronousWorkerReport& report() { return report_; }
+  /// The model computes one layer of a step.
+  static void compute(const std::vector<Computed>& computed, std::uint32_t layer,
+                      ScriptedKVCache& kv_cache);
+  /// Whether the last step ended the engine.
+  bool has_failed() const { return report_.failed.has_value(); }
+
+  ErrorCode run(const WriteEntry& command);
+  ErrorCode run(const RemoveEntry& command);
+  ErrorCode run(const RemoveFile& command);
+  ErrorCode run(const TruncateFile& command);
+  ErrorCode run(const FailNextFile& command);
+
+  static void forget_answer(Observed& observed);
+  static void observe_plan(const SynchronousConnectorMetadata& metadata, const NameOf& name_of,
+                           Observed& observed);
+  void observe_report(const NameOf& name_of, Observed& observed) const;
+  void observe_numbers(Observed& observed) const {
+    observed.num_engine_starts.emplace() = num_engine_starts_;
+  }
+  void observe_state(const SynchronousConnectorScheduler& connector,
+                     const std::vector<EngineRank>& ranks, const NameOf& name_of,
+                     Observed& observed);
+  static void forget_state(Observed& observed);
+
+ private:
+  bool keeps_files() const { return spec_.kind == SynchronousConnectorKind::kExample; }
+  bool has_layer(std::uint32_t layer) const {
+    return keeps_files() && layer < spec_.num_all_layers();
+  }
+
+  SynchronousConnectorSpec spec_;
+  std::unique_ptr<SharedStorage> storage_;  ///< outlives every engine
+  std::uint32_t num_engine_starts_ = 0;
+  SynchronousWorkerReport report_;  ///< of all ranks, one behind the other
+  std::vector<RequestIndex> filled_requests_;
+  std::vector<StoredFile> stored_files_;
+};
+
+}  // namespace kvfence::engine::files

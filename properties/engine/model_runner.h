@@ -1,0 +1,71 @@
+#pragma once
+
+/// The model runner of an engine on devices: it keeps the block tables of its requests, writes and
+/// reads KV through them, and samples with a toy model (contract/engine/toy_model.h).
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contract/engine/engine_device.h"
+#include "contract/engine/engine_target.h"
+#include "contract/engine/toy_model.h"
+#include "properties/engine/planned_step.h"
+#include "properties/engine/rank.h"
+
+namespace kvfence {
+
+class ModelRunner {
+ public:
+  /// Nothing is known any more. Requires: no forward is enqueued.
+  void reset(const EngineSetup& setup);
+
+  void add(const engine::AddRequest& request, std::size_t num_ranks);
+
+  /// What a step that begins says of finished requests and of blocks.
+  void take_in_blocks(const PlannedStep& step);
+  /// A forward on each rank.
+  void enqueue_forward(PlannedStep& step, std::vector<EngineRank>& ranks);
+  /// Runs what is missing of the step's forwards.
+  static void wait_for_forward(const PlannedStep& step, std::vector<EngineRank>& ranks);
+
+ private:
+  /// What the model runner knows of a request. Forwards that have not run share the tokens, of
+  /// which each rank has its own: it samples by its own KV. Blocks that they have are not changed.
+  struct Sequence {
+    std::optional<std::string> cache_salt;
+    std::shared_ptr<std::vector<std::vector<TokenId>>> tokens;  ///< by rank
+    std::shared_ptr<const BlocksByGroup> blocks;
+  };
+
+  /// A request's part of a forward.
+  struct Part {
+    Sequence sequence;
+    std::uint32_t first = 0;  ///< the position of the first token to compute
+    std::uint32_t end = 0;    ///< behind the last one
+    bool samples = false;
+  };
+
+  engine::Place place_of(const Sequence& sequence, std::size_t group, std::uint32_t position) const;
+  std::uint32_t first_read_of(const Part& part, std::size_t group) const;
+  void run_forward(std::size_t rank, const std::vector<Part>& parts, engine::KVCells& cells,
+                   Sampled& sampled);
+  void write(const Part& part, const std::vector<engine::Symbol>& symbols, engine::Symbol wrong,
+             engine::KVCells& cells) const;
+  TokenId attend(const Part& part, const std::vector<engine::Symbol>& symbols,
+                 engine::KVCells& cells);
+
+  std::vector<std::uint32_t> windows_;
+  std::vector<std::uint32_t> block_sizes_;  ///< by group
+  std::map<std::string, Sequence> sequences_;
+  std::vector<std::vector<engine::Symbol>> symbols_;  ///< of a forward that runs: by part
+  std::vector<engine::Symbol> read_;                  ///< by the part that attends
+  std::vector<engine::Place> reads_;                  ///< of the forward that is enqueued
+  std::vector<engine::Place> writes_;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,23 @@
+// Goal: random campaigns of a MultiConnector over real connectors reach every situation, raise no
+// false alarm and find no difference. Method: both implementations in lockstep under all rules;
+// then with the state observed now and then only.
+
+#include <gtest/gtest.h>
+
+#include "properties/core/campaign_test_support.h"
+#include "properties/engine/multi/checks.h"
+#include "scenarios/targets/targets.h"
+
+namespace kvfence {
+namespace {
+
+TEST(MultiCampaign, TheSidesAgreeAndEveryGoalIsReached) {
+  expect_every_goal(engine_sides(), multi_checks(), 60'000);
+}
+
+TEST(MultiCampaign, NumbersAloneRaiseNoAlarm) {
+  expect_no_alarm_from_numbers(engine_sides(), multi_checks(), 30'000);
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,51 @@
+#pragma once
+
+/// NIXL between two engines: the router, the transport and the clock, its commands, and what is
+/// observed of it.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/core/status.h"
+#include "contract/engine/engine_target.h"
+#include "contract/scripted/scripted_transport.h"
+
+namespace kvfence::engine::nixl {
+
+class Facet {
+ public:
+  void start(const Config& config);
+
+  ScriptedTransport& transport() { return transport_; }
+
+  ErrorCode run(const AdvanceRead& command);
+  ErrorCode run(const DeliverNotice& command);
+  ErrorCode run(const LoseNotice& command);
+  ErrorCode run(const RepeatNotice& command);
+  /// Both halves are told the time.
+  ErrorCode run(const AdvanceClock& command, DisaggregatedProducer& producer,
+                DisaggregatedConsumer& consumer);
+
+  /// What the producer told of a request that finished; null: nothing.
+  const KVTransferParams* finished_prefill(const std::string& request) const;
+  /// A finished request tells its router with its last output.
+  void take_finished_prefills(DisaggregatedProducer& producer, Observed& observed);
+
+  static void forget_answer(Observed& observed);
+  static void observe_plan(const ProducerMetadata& metadata, Observed& observed);
+  static void observe_plan(const ConsumerMetadata& metadata, Observed& observed);
+  void observe_numbers(Observed& observed) const { observed.now.emplace() = transport_.now(); }
+  void observe_state(Observed& observed) const;
+  static void forget_state(Observed& observed);
+
+ private:
+  bool transport_may_fail_ = false;
+  ScriptedTransport transport_;
+  std::map<std::string, KVTransferParams> finished_prefills_;  ///< the router's, by request
+  std::vector<RemotePrefill> remote_prefills_;
+};
+
+}  // namespace kvfence::engine::nixl

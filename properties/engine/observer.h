@@ -1,0 +1,322 @@
+#pragma once
+
+/// What an observer reads of any scheduler that satisfies the concept, by the names of its
+/// requests.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/kv_output_aggregator.h"
+#include "contract/core/check.h"
+#include "contract/core/flat_lists.h"
+#include "contract/core/implementation.h"
+#include "contract/engine/engine_target.h"
+#include "contract/scheduler/scheduler.h"
+
+namespace kvfence {
+
+/// Members of an observation are filled; none is read. Whoever owns the scheduler says where.
+template <Scheduler SchedulerType>
+class SchedulerObserver {
+ public:
+  using Observation = engine::SchedulerObservation;
+  using World = engine::World;
+  using Names = std::vector<std::string>;
+
+  /// For a fresh scheduler.
+  void reset() { names_.clear(); }
+
+  /// A request was added.
+  void add(RequestIndex index, const std::string& name) {
+    if (index >= names_.size()) names_.resize(index + 1);
+    names_[index] = name;
+  }
+
+  static bool all_known(const World& world, const Names& names) {
+    return std::all_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return world.find(name) != nullptr; });
+  }
+
+  // The following is for names that the world knows.
+
+  /// The index that a name has now. One that no scheduler has, if its request is gone.
+  static RequestIndex index_of(const SchedulerType& scheduler, const World& world,
+                               const std::string& name) {
+    const std::optional<RequestIndex> index = scheduler.find_request(name);
+    return index ? *index : kGone + world.find(name)->number;
+  }
+
+  static std::vector<RequestIndex> indices_of(const SchedulerType& scheduler, const World& world,
+                                              const Names& names) {
+    std::vector<RequestIndex> indices(names.size());
+    std::transform(names.begin(), names.end(), indices.begin(),
+                   [&](const std::string& name) { return index_of(scheduler, world, name); });
+    return indices;
+  }
+
+  /// Gives an order to what is a set of names upstream.
+  static void sort_by_declaration(Names& names, const World& world) {
+    std::sort(names.begin(), names.end(), [&](const std::string& left, const std::string& right) {
+      return world.find(left)->number < world.find(right)->number;
+    });
+  }
+
+  /// What the ranks told, as the scheduler takes it.
+  static KVConnectorOutput report_of(const SchedulerType& scheduler, const World& world,
+                                     const AggregatedOutput& aggregated) {
+    KVConnectorOutput report;
+    report.finished_recving = indices_of(scheduler, world, aggregated.finished_recving);
+    report.finished_sending = indices_of(scheduler, world, aggregated.finished_sending);
+    report.invalid_block_ids = aggregated.invalid_block_ids;
+    report.completed_jobs = aggregated.completed_jobs;
+    return report;
+  }
+
+  void names_of(const std::vector<RequestIndex>& indices, Names& names) const {
+    names.resize(indices.size());
+    for (std::size_t k = 0; k < indices.size(); ++k) names[k] = names_[indices[k]];
+  }
+
+  /// What a step samples: `token`, again for each of up to `num_accepted` drafts, unless `samples`
+  /// names the request. False: samples does not fit the step.
+  bool sample(const std::vector<engine::Sample>& samples, TokenId token, std::uint32_t num_accepted,
+              const SchedulerOutput& output, FlatLists<TokenId>& sampled) const {
+    sampled.clear();
+    std::size_t num_named = 0;
+    for (const SchedulerOutput::Scheduled& scheduled : output.scheduled) {
+      const auto named = std::find_if(
+          samples.begin(), samples.end(),
+          [&](const engine::Sample& each) { return each.request == names_[scheduled.request]; });
+      if (named != samples.end()) {
+        ++num_named;
+        sampled.append(named->tokens);
+      } else if (scheduled.samples) {
+        const std::uint32_t num_drafts = std::min(num_accepted, scheduled.num_spec_tokens);
+        for (std::uint32_t i = 0; i < 1 + num_drafts; ++i) sampled.push_back(token);
+      }
+      sampled.end_list();
+    }
+    return num_named == samples.size();
+  }
+
+  static void forget_answer(Observation& observation) {
+    observation.scheduled.reset();
+    observation.new_reqs.reset();
+    observation.cached_reqs.reset();
+    observation.common_prefix.reset();
+    observation.preempted.reset();
+    observation.finished.reset();
+    observation.new_block_ids.reset();
+    observation.never_fits.reset();
+    observation.outputs.reset();
+    observation.events.reset();
+    observation.stats.reset();
+    observation.connector_stats.reset();
+    observation.spec_stats.reset();
+    observation.success.reset();
+    observation.connector_calls.reset();
+  }
+
+  /// What schedule answered.
+  void observe_output(const SchedulerType& scheduler, const SchedulerOutput& output,
+                      Observation& observation) const {
+    observe_scheduled(output, observation);
+    observe_new(scheduler, output, observation);
+    observe_cached(scheduler, output, observation);
+    observation.common_prefix.emplace() = output.num_common_prefix_blocks;
+    names_of(output.preempted, observation.preempted.emplace());
+    names_of(output.finished, observation.finished.emplace());
+    observation.new_block_ids.emplace() = output.new_block_ids;
+    if (output.never_fits) observation.never_fits.emplace() = names_[*output.never_fits];
+  }
+
+  /// What update_from_output told; the events are taken out of it.
+  void observe_outputs(EngineCoreOutputs& outputs, Observation& observation) const {
+    auto& list = observation.outputs.emplace();
+    list.resize(outputs.outputs.size());
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      const EngineCoreOutputs::Output& entry = outputs.outputs[k];
+      const std::span<const TokenId> tokens = outputs.new_token_ids[k];
+      list[k].request = names_[entry.request];
+      list[k].tokens.assign(tokens.begin(), tokens.end());
+      list[k].status = entry.status;
+      list[k].stop_reason = entry.stop_reason;
+    }
+    std::swap(observation.events.emplace(), outputs.events);
+    stats_of(outputs.prefix_cache_stats, observation.stats.emplace());
+    stats_of(outputs.connector_prefix_cache_stats, observation.connector_stats.emplace());
+    const SpecDecodingStats& spec = outputs.spec_decoding_stats;
+    std::vector<std::uint32_t>& spec_stats = observation.spec_stats.emplace();
+    spec_stats = {spec.num_drafts, spec.num_draft_tokens, spec.num_accepted_tokens};
+    spec_stats.insert(spec_stats.end(), spec.num_accepted_tokens_per_pos.begin(),
+                      spec.num_accepted_tokens_per_pos.end());
+  }
+
+  /// After every command: the numbers, and the whole state or nothing of it.
+  void observe(const SchedulerType& scheduler, Observe observe, Observation& observation) {
+    scheduler.running(indices_);
+    observe_queue(observe, observation.num_running, observation.running);
+    scheduler.waiting(indices_);
+    observe_queue(observe, observation.num_waiting, observation.waiting);
+    scheduler.skipped_waiting(indices_);
+    observe_queue(observe, observation.num_skipped_waiting, observation.skipped_waiting);
+    observation.num_unfinished = scheduler.get_num_unfinished_requests();
+    observation.has_finished = scheduler.has_finished_requests();
+    const BlockCounts counts = scheduler.kv_cache_manager().block_pool().block_counts();
+    observation.num_empty_blocks = counts.empty;
+    observation.num_cached_blocks = counts.cached;
+    observation.num_referenced_blocks = counts.referenced;
+    if (observe == Observe::kState) {
+      observe_pool(scheduler, observation);
+      observe_requests(scheduler, observation);
+    } else {
+      forget_state(observation);
+    }
+  }
+
+ private:
+  /// Indices from here on stand for names whose request is gone; a scheduler has no such index.
+  static constexpr RequestIndex kGone = 0x8000'0000;
+
+  static void forget_state(Observation& observation) {
+    observation.requests.reset();
+    observation.free_queue.reset();
+    observation.ref_cnts.reset();
+    observation.keys.reset();
+    observation.tables.reset();
+  }
+
+  /// The queue that indices_ holds.
+  void observe_queue(Observe observe, std::uint32_t& length, Reusable<Names>& names) const {
+    length = static_cast<std::uint32_t>(indices_.size());
+    if (observe == Observe::kState) {
+      names_of(indices_, names.emplace());
+    } else {
+      names.reset();
+    }
+  }
+
+  void observe_requests(const SchedulerType& scheduler, Observation& observation) {
+    scheduler.requests(indices_);
+    auto& requests = observation.requests.emplace();
+    auto& tables = observation.tables.emplace();
+    requests.resize(indices_.size());
+    std::size_t num_tables = 0;
+    for (std::size_t k = 0; k < indices_.size(); ++k) {
+      observe_request(scheduler, indices_[k], requests[k]);
+      scheduler.kv_cache_manager().get_block_ids(indices_[k], table_);
+      if (std::all_of(table_.begin(), table_.end(),
+                      [](const std::vector<BlockId>& group) { return group.empty(); })) {
+        continue;
+      }
+      if (num_tables == tables.size()) tables.emplace_back();
+      tables[num_tables].request = names_[indices_[k]];
+      tables[num_tables++].blocks.swap(table_);
+    }
+    tables.resize(num_tables);
+  }
+
+  void observe_scheduled(const SchedulerOutput& output, Observation& observation) const {
+    auto& list = observation.scheduled.emplace();
+    list.resize(output.scheduled.size());
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      const SchedulerOutput::Scheduled& entry = output.scheduled[k];
+      const std::span<const TokenId> spec_tokens = output.spec_token_ids[k];
+      list[k].request = names_[entry.request];
+      list[k].num_tokens = entry.num_tokens;
+      list[k].samples = entry.samples;
+      KVFENCE_CHECK(spec_tokens.size() == entry.num_spec_tokens, "drafts do not fit their number");
+      list[k].spec_tokens.assign(spec_tokens.begin(), spec_tokens.end());
+    }
+  }
+
+  void observe_new(const SchedulerType& scheduler, const SchedulerOutput& output,
+                   Observation& observation) const {
+    auto& list = observation.new_reqs.emplace();
+    list.resize(output.scheduled_new_reqs.size());
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      const SchedulerOutput::New& entry = output.scheduled_new_reqs[k];
+      list[k].request = names_[entry.request];
+      list[k].num_computed_tokens = entry.num_computed_tokens;
+      blocks_of(scheduler, output, entry.first_list, list[k].blocks);
+    }
+  }
+
+  void observe_cached(const SchedulerType& scheduler, const SchedulerOutput& output,
+                      Observation& observation) const {
+    auto& list = observation.cached_reqs.emplace();
+    list.resize(output.scheduled_cached_reqs.size());
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      const SchedulerOutput::Cached& entry = output.scheduled_cached_reqs[k];
+      list[k].request = names_[entry.request];
+      list[k].resumed = entry.resumed;
+      list[k].all_token_ids = entry.sends_all_token_ids;
+      list[k].num_computed_tokens = entry.num_computed_tokens;
+      list[k].num_output_tokens = entry.num_output_tokens;
+      if (entry.first_list == SchedulerOutput::kNoLists) {
+        list[k].blocks.reset();
+      } else {
+        blocks_of(scheduler, output, entry.first_list, list[k].blocks.emplace());
+      }
+    }
+  }
+
+  static void blocks_of(const SchedulerType& scheduler, const SchedulerOutput& output,
+                        std::uint32_t first_list, BlocksByGroup& blocks) {
+    blocks.resize(scheduler.config().kv_cache.groups.size());
+    for (std::size_t group = 0; group < blocks.size(); ++group) {
+      const std::span<const BlockId> list = output.block_lists[first_list + group];
+      blocks[group].assign(list.begin(), list.end());
+    }
+  }
+
+  static void stats_of(const PrefixCacheStats& stats, std::vector<std::uint32_t>& list) {
+    list.clear();
+    for (std::uint64_t number :
+         {std::uint64_t{stats.reset}, stats.requests, stats.queries, stats.hits,
+          stats.preempted_requests, stats.preempted_queries, stats.preempted_hits}) {
+      list.push_back(static_cast<std::uint32_t>(number));
+    }
+  }
+
+  static void observe_request(const SchedulerType& scheduler, RequestIndex index,
+                              engine::RequestState& state) {
+    const RequestView view = scheduler.view(index);
+    state.id = view.id;
+    state.status = view.status;
+    state.num_tokens = static_cast<std::uint32_t>(view.request.all_token_ids().size());
+    state.num_computed_tokens = view.num_computed_tokens;
+    state.num_output_placeholders = view.num_output_placeholders;
+    state.num_preemptions = view.num_preemptions;
+    state.spec_tokens.assign(view.spec_token_ids.begin(), view.spec_token_ids.end());
+  }
+
+  static void observe_pool(const SchedulerType& scheduler, Observation& observation) {
+    const auto& pool = scheduler.kv_cache_manager().block_pool();
+    const std::uint32_t num_blocks = pool.config().num_gpu_blocks;
+    pool.get_all_free_blocks(observation.free_queue.emplace());
+    std::vector<std::uint32_t>& ref_cnts = observation.ref_cnts.emplace();
+    KeyList& keys = observation.keys.emplace();
+    ref_cnts.resize(num_blocks);
+    keys.resize(num_blocks);
+    for (BlockId block = 0; block < num_blocks; ++block) {
+      ref_cnts[block] = pool.ref_cnt(block);
+      // Most blocks keep theirs.
+      const auto& key = pool.block_key(block);
+      if (keys[block] != key) keys[block].assign(std::string_view(key));
+    }
+  }
+
+  Names names_;  ///< by index; of a request that is gone until its index is used again
+  std::vector<RequestIndex> indices_;
+  BlocksByGroup table_;
+};
+
+}  // namespace kvfence

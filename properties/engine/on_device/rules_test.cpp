@@ -1,0 +1,286 @@
+/// Goal: each invariant of engines over devices is silent about a right run and turns red at one
+/// wrong member; where nobody looks at races and pages, wrong KV shows in the tokens.
+/// Method: a short run of the reference, of which one observation is changed; random runs of
+/// planted implementations whose observations are judged without races.
+
+#include "properties/engine/on_device/rules.h"
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "contract/core/check.h"
+#include "properties/core/campaign.h"
+#include "properties/core/typed_test_support.h"
+#include "properties/engine/on_device/checks.h"
+#include "properties/engine/on_device/generator.h"
+#include "scenarios/targets/targets.h"
+
+namespace kvfence::engine::on_device {
+namespace {
+
+struct Shown {
+  Command command;
+  Observation observation;
+};
+
+Config small_config() {
+  Config config;
+  make_assembly(Assembly::kOffloadingOnDevice, config);
+  config.profile = "v0.23";
+  config.num_gpu_blocks = 4;
+  config.hash_block_size = 2;
+  config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = 2}};
+  config.max_model_len = 8;
+  config.max_num_batched_tokens = 8;
+  config.edit_connector<offloading::Record>().num_cpu_blocks = 2;
+  config.max_concurrent_batches = 2;
+  return config;
+}
+
+Invariants make_invariants() { return Invariants(setup_of<EngineTarget>(small_config())); }
+
+/// A request is computed and stored, comes again when the GPU has forgotten it, and is loaded.
+std::vector<Shown> right_run() {
+  AddRequest first;
+  first.id = "A";
+  first.tokens = {5, 6, 7};
+  first.max_tokens = 3;
+  AddRequest second = first;
+  second.id = "B";
+  const Advance compute{"compute"};
+  const Advance store{"store"};
+  const Advance load{"load"};
+  const std::vector<Command> commands = {
+      first,      Schedule{}, Execute{}, compute,  Poll{},     Update{},           Schedule{},
+      Execute{},  store,      Poll{},    Update{}, Schedule{}, Execute{},          Poll{},
+      Update{},   Schedule{}, Execute{}, Poll{},   Update{},   ResetPrefixCache{}, second,
+      Schedule{}, Execute{},  load,      Poll{},   Update{},   Schedule{},         Execute{},
+      Poll{},     Update{},   Drain{}};
+  TypedRun<EngineTarget> reference(engine_sides().make_reference(), small_config());
+  std::vector<Shown> run;
+  for (const Command& command : commands) {
+    run.push_back({command, reference.run(command)});
+    EXPECT_EQ(run.back().observation.error, ErrorCode::kNone) << run.size() - 1;
+  }
+  return run;
+}
+
+/// An answer is changed as a whole.
+template <class T>
+void edit(Reusable<T>& answer, const std::function<void(T&)>& change) {
+  T changed = *answer;
+  change(changed);
+  answer.emplace() = changed;
+}
+
+void edit_pages(Reusable<KVPages>& answer,
+                const std::function<void(std::vector<KVPage>&)>& change) {
+  std::vector<KVPage> pages = answer->list();
+  change(pages);
+  answer.emplace() = KVPages(pages);
+}
+
+std::optional<Divergence> judge(const std::vector<Shown>& run) {
+  Invariants invariants = make_invariants();
+  for (std::size_t step = 0; step < run.size(); ++step) {
+    const auto& [command, observation] = run[step];
+    if (auto found = invariants.check(command, observation, World{}, step)) return found;
+  }
+  return std::nullopt;
+}
+
+/// The whole blocks of A's prompt count as cached when the second step gives A its last tokens.
+/// Then B needs a block, A is the victim and leaves the step. Nobody has computed what A finds.
+/// Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py schedule: it takes a victim out of
+/// the step, and not its blocks out of the prefix cache.
+TEST(EngineInvariants, SeeUpstreamsVictimThatAStepHasServed) {
+  Config config = small_config();
+  config.profile = "v0.19";
+  config.num_gpu_blocks = 5;
+  config.hash_block_size = 3;
+  config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = 3}};
+  config.max_num_batched_tokens = 7;
+  config.policy = "priority";
+  config.max_num_seqs = 2;
+  config.long_prefill_token_threshold = 4;
+  config.edit_connector<offloading::Record>().num_cpu_blocks = 1;
+  config.max_concurrent_batches = 1;
+  Scenario scenario(EngineTarget::description());
+  scenario.config = kvfence::Config(config);
+  AddRequest victim;
+  victim.id = "A";
+  victim.tokens = {0, 0, 0, 0, 0, 0, 0};
+  victim.max_tokens = 1;
+  AddRequest other = victim;
+  other.id = "B";
+  other.tokens = {0, 0, 0};
+  other.max_tokens = 2;
+  std::vector<Command> commands = {victim, other};
+  for (int step = 0; step < 3; ++step) {
+    for (const Command& command :
+         std::initializer_list<Command>{Schedule{}, Execute{}, Poll{}, Update{}}) {
+      commands.push_back(command);
+    }
+  }
+  for (const Command& command : commands) scenario.steps.push_back({kvfence::Command(command)});
+  const auto expected = engine_sides().make_reference();
+  const auto actual = engine_sides().make_optimized();
+  Lockstep lockstep(on_device_checks(), *expected, *actual);
+
+  const std::optional<Divergence> divergence = run_scenario(lockstep, scenario);
+
+  ASSERT_TRUE(divergence);
+  EXPECT_EQ(divergence->oracle, "tokens_as_without_cache");
+  EXPECT_EQ(divergence->step, commands.size() - 1);
+}
+
+TEST(EngineInvariants, AreSilentAboutARightRun) {
+  const auto found = judge(right_run());
+  EXPECT_FALSE(found) << found->oracle << " at " << found->step;
+}
+
+TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
+  struct Wrong {
+    std::string_view rule;
+    /// Changes an observation, and says whether it could.
+    std::function<bool(Observation&)> change;
+  };
+  const auto has_ended = [](const Observation& now, bool store) {
+    return now.ended.has_value() && !now.ended->empty() && now.ended->front().store == store;
+  };
+  const std::vector<Wrong> wrongs = {
+      {"tokens_as_without_cache",
+       [](Observation& now) {
+         if (!now.outputs.has_value() || now.outputs->empty()) return false;
+         edit<std::vector<RequestOutput>>(now.outputs,
+                                          [](auto& outputs) { ++outputs.front().tokens.front(); });
+         return true;
+       }},
+      {"nothing_races", [](Observation& now) { return ++now.num_races.emplace() > 0; }},
+      {"nothing_is_misused", [](Observation& now) { return ++now.num_misuses.emplace() > 0; }},
+      {"answers_fit_the_command",
+       [](Observation& now) {
+         now.advanced.emplace() = true;
+         return true;
+       }},
+      {"each_transfer_is_reported_once",
+       [&](Observation& now) {
+         if (!has_ended(now, true)) return false;
+         edit<std::vector<EndedTransfer>>(now.ended,
+                                          [](auto& ended) { ended.push_back(ended.front()); });
+         return true;
+       }},
+      {"transfers_are_counted",
+       [](Observation& now) {
+         // Behind a drain this is of another rule.
+         if (*now.num_steps_in_flight == 0) return false;
+         ++now.num_transfers.emplace();
+         return true;
+       }},
+      {"what_was_stored_is_there",
+       [&](Observation& now) {
+         if (!has_ended(now, true)) return false;
+         edit_pages(now.cpu_kv, [](auto& pages) { ++pages.front().symbols.front(); });
+         return true;
+       }},
+      {"what_was_loaded_is_there",
+       [&](Observation& now) {
+         if (!has_ended(now, false)) return false;
+         edit_pages(now.gpu_kv, [](auto& pages) {
+           for (KVPage& page : pages) ++page.symbols.back();
+         });
+         return true;
+       }},
+      {"failures_are_told",
+       [&](Observation& now) {
+         if (!now.invalid_blocks.has_value()) return false;
+         edit<std::vector<BlockId>>(now.invalid_blocks, [](auto& blocks) { blocks.push_back(1); });
+         return true;
+       }},
+      {"one_of_all_is_not_all",
+       [&](Observation& now) {
+         if (!has_ended(now, true)) return false;
+         edit<std::vector<Completed>>(now.completed_jobs,
+                                      [](auto& jobs) { ++jobs.front().num_workers; });
+         return true;
+       }},
+      {"a_drained_engine_is_at_rest",
+       [](Observation& now) {
+         ++now.num_referenced_blocks;
+         return true;
+       }},
+  };
+  const std::vector<Shown> right = right_run();
+  std::set<std::string_view> seen;
+  for (const Wrong& wrong : wrongs) {
+    bool is_seen = false;
+    for (std::size_t step = right.size(); step-- > 0 && !is_seen;) {
+      std::vector<Shown> run = right;
+      if (!wrong.change(run[step].observation)) continue;
+      const auto found = judge(run);
+      ASSERT_TRUE(found) << wrong.rule;
+      EXPECT_EQ(found->oracle, wrong.rule);
+      EXPECT_EQ(found->step, step);
+      is_seen = true;
+    }
+    EXPECT_TRUE(is_seen) << wrong.rule;
+    seen.insert(wrong.rule);
+  }
+  EXPECT_EQ(seen.size(), kInvariants.size());
+}
+
+/// Whether random runs say a wrong token at last; nobody looks at anything else.
+bool tokens_tell_of(std::string_view bug) {
+  for (std::uint64_t episode = 0; episode < 4000; ++episode) {
+    Choices choices = episode_choices(1, episode);
+    Config config = Generator::draw_config(choices);
+    config.tokens_only = true;
+    auto implementation = engine_sides().make_planted(bug);
+    KVFENCE_CHECK(implementation, "the name of a planted bug");
+    TypedRun<EngineTarget> planted(std::move(implementation), config);
+    Generator generator(config, choices);
+    TokenOracle oracle(setup_of<EngineTarget>(config).windows);
+    Observation now;
+    for (std::size_t step = 0; step < 200; ++step) {
+      const Command command = generator.next(choices, now, planted.world());
+      now = planted.run(command);
+      if (oracle.check(command, now)) return true;
+    }
+  }
+  return false;
+}
+
+TEST(EngineInvariants, TheTokensTellOfAFlushThatWasLeftOut) {
+  EXPECT_TRUE(tokens_tell_of("reused_block_not_flushed"));
+  EXPECT_TRUE(tokens_tell_of("preempted_stores_not_flushed"));
+  EXPECT_TRUE(tokens_tell_of("windowed_blocks_not_watched"));
+}
+
+TEST(EngineInvariants, TheTokensTellOfCopiesThatDoNotWait) {
+  EXPECT_TRUE(tokens_tell_of("store_ignores_compute"));
+}
+
+TEST(EngineInvariants, TheTokensTellOfFailuresThatCountAsSuccess) {
+  EXPECT_TRUE(tokens_tell_of("errors_ignored"));
+  EXPECT_TRUE(tokens_tell_of("failed_store_completed"));
+  EXPECT_TRUE(tokens_tell_of("failed_load_not_reported"));
+  EXPECT_TRUE(tokens_tell_of("failure_not_reported"));
+}
+
+TEST(EngineInvariants, TheTokensTellOfOneRankThatIsTakenForAll) {
+  EXPECT_TRUE(tokens_tell_of("rank_0_speaks_for_all"));
+  EXPECT_TRUE(tokens_tell_of("job_done_at_first_worker"));
+  EXPECT_TRUE(tokens_tell_of("invalid_blocks_of_rank_0"));
+}
+
+}  // namespace
+}  // namespace kvfence::engine::on_device

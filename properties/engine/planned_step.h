@@ -1,0 +1,51 @@
+#pragma once
+
+/// A step that was planned and has not come back.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contract/connectors/kv_output_aggregator.h"
+#include "contract/engine/engine_target.h"
+#include "contract/scheduler/scheduler.h"
+#include "properties/engine/files/facet.h"
+
+namespace kvfence {
+
+/// What a rank's forward leaves to its step.
+struct Sampled {
+  std::vector<std::optional<TokenId>> tokens;  ///< by part
+  bool is_there = false;
+};
+
+struct PlannedStep {
+  SchedulerOutput output;
+
+  // Where there are workers. The names of the finished are kept: their indices may come back into
+  // use.
+  std::vector<std::string> finished;
+  AggregatedOutput report;
+
+  std::vector<engine::files::Computed> computed;  ///< in the order of output.scheduled; with files
+
+  // On devices.
+  std::vector<engine::ScheduledRequest> scheduled;
+  std::vector<engine::ScheduledNew> new_reqs;
+  std::vector<engine::ScheduledCached> cached_reqs;
+  bool is_executed = false;
+  bool is_polled = false;
+  std::vector<std::shared_ptr<Sampled>> sampled;  ///< by rank; empty: a step without tokens
+
+  /// For the next step, which takes the storage.
+  void clear() {
+    finished.clear();
+    computed.clear();
+    is_executed = false;
+    is_polled = false;
+    sampled.clear();
+  }
+};
+
+}  // namespace kvfence

@@ -1,0 +1,108 @@
+#pragma once
+
+/// One rank of an engine: its half of the connector, and what surrounds it there.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/multi/multi_connector.h"
+#include "contract/connectors/transfer_engine.h"
+#include "contract/engine/engine_target.h"
+#include "contract/scripted/scripted_kv_cache.h"
+#include "contract/scripted/scripted_transfer_engine.h"
+#include "properties/engine/engine_parts.h"
+
+namespace kvfence {
+
+/// A device's copies as the worker's half of its rank wants them.
+class DeviceCopies final : public TransferEngine {
+ public:
+  DeviceCopies(std::uint32_t rank, AnyDevice& device) : rank_(rank), device_(&device) {}
+
+  void transfer_async(const TransferJob& job) override {
+    const TransferSpec& spec = job.spec;
+    engine::DeviceTransfer& transfer = submitted_.emplace_back();
+    transfer.rank = rank_;
+    transfer.job = static_cast<std::uint32_t>(job.job);
+    transfer.request = job.request;
+    transfer.store = spec.is_store;
+    transfer.gpu_blocks = spec.gpu_blocks;
+    transfer.group_sizes = spec.group_sizes;
+    transfer.block_indices = spec.block_indices;
+    // With hold a store says nothing of it.
+    transfer.block_indices.resize(transfer.group_sizes.size());
+    transfer.slots = spec.slots;
+    device_->transfer_async(
+        {.job_id = transfer.job,
+         .direction = spec.is_store ? worker::Direction::kStore : worker::Direction::kLoad,
+         .gpu_blocks = {spec.gpu_blocks.begin(), spec.gpu_blocks.end()},
+         .cpu_blocks = {spec.slots.begin(), spec.slots.end()},
+         .group_sizes = transfer.group_sizes,
+         .block_indices = transfer.block_indices});
+  }
+
+  void get_finished(std::vector<TransferResult>& out) override {
+    out.clear();
+    std::vector<worker::Ended> ended;
+    device_->get_finished(ended);
+    for (const worker::Ended& each : ended) {
+      out.push_back({.job = each.job_id, .success = each.succeeded});
+      ended_.push_back(
+          {rank_, each.job_id, each.direction == worker::Direction::kStore, each.succeeded});
+    }
+  }
+
+  void wait(std::span<const JobId> jobs) override {
+    const std::vector<std::uint32_t> numbers(jobs.begin(), jobs.end());
+    device_->wait(numbers);
+  }
+
+  void take_submitted(std::vector<engine::DeviceTransfer>& all) { move_to(all, submitted_); }
+  void take_ended(std::vector<engine::EndedTransfer>& all) { move_to(all, ended_); }
+
+ private:
+  template <class T>
+  static void move_to(std::vector<T>& all, std::vector<T>& own) {
+    std::move(own.begin(), own.end(), std::back_inserter(all));
+    own.clear();
+  }
+
+  std::uint32_t rank_;
+  AnyDevice* device_;
+  std::vector<engine::DeviceTransfer> submitted_;
+  std::vector<engine::EndedTransfer> ended_;
+};
+
+/// How a connector numbers its transfers, and how the engine of a rank does, where a MultiConnector
+/// stands between them.
+struct TransferNumbers {
+  std::uint32_t child = 0;
+  std::uint32_t num_children = 1;
+
+  JobId number_of(JobId own) const { return multi_connector_job({child, own}, num_children); }
+  bool is_own(JobId number) const { return child_job(number, num_children).child == child; }
+  JobId own(JobId number) const { return child_job(number, num_children).job; }
+};
+
+struct EngineRank {
+  std::unique_ptr<KVConnectorWorker> worker;
+  ScriptedTransferEngine copies;              ///< unless there is a device
+  std::unique_ptr<ScriptedKVCache> kv_cache;  ///< of connectors that work within the step
+  std::unique_ptr<AnyDevice> device;
+  std::optional<DeviceCopies> device_copies;
+
+  TransferEngine& transfer_engine() {
+    return device_copies ? static_cast<TransferEngine&>(*device_copies) : copies;
+  }
+};
+
+}  // namespace kvfence

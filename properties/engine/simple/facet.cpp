@@ -1,0 +1,84 @@
+#include "properties/engine/simple/facet.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "contract/scripted/scripted_transfer_engine.h"
+
+namespace kvfence::engine::simple {
+
+ErrorCode Facet::run(const AdvanceCopy& command, std::vector<EngineRank>& ranks) const {
+  if (command.progress != TransferProgress::kPart &&
+      command.progress != TransferProgress::kFinished) {
+    return ErrorCode::kBadRange;
+  }
+  if (command.rank >= ranks.size()) return ErrorCode::kNotInConfig;
+  ScriptedTransferEngine& copies = ranks[command.rank].copies;
+  for (const ScriptedTransferEngine::Transfer& transfer : copies.transfers()) {
+    if (!numbers_.is_own(transfer.job.job)) continue;
+    if (transfer.job.spec.is_store != command.store) continue;
+    if (transfer.progress == TransferProgress::kFinished) continue;
+    copies.advance(transfer.job.job, command.progress);
+    return ErrorCode::kNone;
+  }
+  return ErrorCode::kUnknownJob;
+}
+
+void Facet::forget_answer(Observed& observed) {
+  observed.load_event.reset();
+  observed.load_gpu_blocks.reset();
+  observed.load_cpu_blocks.reset();
+  observed.load_requests.reset();
+  observed.store_event.reset();
+  observed.store_gpu_blocks.reset();
+  observed.store_cpu_blocks.reset();
+  observed.need_flush.reset();
+}
+
+void Facet::observe_plan(const SimpleCPUOffloadMetadata& metadata, Observed& observed) {
+  if (metadata.load_event) observed.load_event.emplace() = *metadata.load_event;
+  observed.load_gpu_blocks.emplace() = metadata.load_gpu_blocks;
+  observed.load_cpu_blocks.emplace() = metadata.load_cpu_blocks;
+  observed.load_requests.emplace() = metadata.load_requests;
+  if (metadata.store_event) observed.store_event.emplace() = *metadata.store_event;
+  observed.store_gpu_blocks.emplace() = metadata.store_gpu_blocks;
+  observed.store_cpu_blocks.emplace() = metadata.store_cpu_blocks;
+  observed.need_flush.emplace() = metadata.need_flush;
+}
+
+void Facet::observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed& observed) {
+  const BlockCounts counts = connector.cpu_block_counts();
+  observed.num_empty_cpu_blocks.emplace() = counts.empty;
+  observed.num_cached_cpu_blocks.emplace() = counts.cached;
+  observed.num_referenced_cpu_blocks.emplace() = counts.referenced;
+  observed.has_pending_stores.emplace() = connector.has_pending_stores();
+  observed.lazy_cursor.reset();
+  const std::optional<BlockId> cursor = connector.lazy_cursor();
+  if (cursor) observed.lazy_cursor.emplace() = *cursor;
+}
+
+void Facet::observe_copies(const std::vector<EngineRank>& ranks, Observed& observed) const {
+  std::vector<Copy>& copies = observed.copies.emplace();
+  copies.clear();
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (const ScriptedTransferEngine::Transfer& each : ranks[rank].copies.transfers()) {
+      if (!numbers_.is_own(each.job.job)) continue;
+      Copy& copy = copies.emplace_back();
+      copy.rank = static_cast<std::uint32_t>(rank);
+      copy.store = each.job.spec.is_store;
+      copy.event = event_of(numbers_.own(each.job.job));
+      copy.progress = each.progress;
+    }
+  }
+}
+
+void Facet::forget_state(Observed& observed) {
+  observed.copies.reset();
+  observed.pins.reset();
+  observed.cpu_free_queue.reset();
+  observed.cpu_ref_cnts.reset();
+  observed.cpu_keys.reset();
+}
+
+}  // namespace kvfence::engine::simple

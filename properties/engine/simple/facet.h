@@ -1,0 +1,56 @@
+#pragma once
+
+/// The SimpleCPUOffloadConnector in an engine: its command, and what is observed of it.
+
+#include <string>
+#include <vector>
+
+#include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/core/status.h"
+#include "contract/engine/engine_target.h"
+#include "properties/engine/rank.h"
+
+namespace kvfence::engine::simple {
+
+class Facet {
+ public:
+  void start(TransferNumbers numbers) { numbers_ = numbers; }
+
+  ErrorCode run(const AdvanceCopy& command, std::vector<EngineRank>& ranks) const;
+
+  static void forget_answer(Observed& observed);
+  static void observe_plan(const SimpleCPUOffloadMetadata& metadata, Observed& observed);
+  static void observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed& observed);
+  /// names_of(indices, names) fills names.
+  template <class NamesOf>
+  void observe_state(const SimpleCPUOffloadScheduler& connector,
+                     const std::vector<EngineRank>& ranks, NamesOf&& names_of, Observed& observed) {
+    observe_copies(ranks, observed);
+    connector.pinned_hits(hits_);
+    pinning_.clear();
+    for (const PinnedHit& hit : hits_) pinning_.push_back(hit.request);
+    names_of(pinning_, names_);
+    std::vector<Pin>& pins = observed.pins.emplace();
+    pins.resize(hits_.size());
+    for (std::size_t index = 0; index < pins.size(); ++index) {
+      pins[index].request = names_[index];
+      pins[index].cpu_blocks = hits_[index].cpu_blocks;
+    }
+    connector.cpu_pool(cpu_pool_);
+    observed.cpu_free_queue.emplace() = cpu_pool_.free_queue;
+    observed.cpu_ref_cnts.emplace() = cpu_pool_.ref_cnts;
+    observed.cpu_keys.emplace().assign(cpu_pool_.keys.begin(), cpu_pool_.keys.end());
+  }
+  static void forget_state(Observed& observed);
+
+ private:
+  void observe_copies(const std::vector<EngineRank>& ranks, Observed& observed) const;
+
+  TransferNumbers numbers_;
+  std::vector<PinnedHit> hits_;
+  std::vector<RequestIndex> pinning_;
+  std::vector<std::string> names_;
+  CpuPoolState cpu_pool_;
+};
+
+}  // namespace kvfence::engine::simple
