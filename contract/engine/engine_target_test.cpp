@@ -455,10 +455,18 @@ TEST(EngineConnectors, ThatCannotBeChildrenAreErrors) {
 }
 
 TEST(EngineConnectors, OfFilesTakeNoRunAheadOutputs) {
-  for (const char* const connector : {"(example)", "(multi children=[(offloading) (example)])"}) {
-    EXPECT_TRUE(fails("config async_scheduling=true connectors=[" + std::string(connector) + "]",
-                      "1:1: found async_scheduling=true, expected false, under ", {}));
-  }
+  Config config = config_of(Assembly::kSynchronous);
+  config.async_scheduling = true;
+  const std::string alone = error_of(config);
+  EXPECT_EQ(alone.find("found async_scheduling=true, expected false, under "), 0U) << alone;
+
+  engine::MultiRecord multi;
+  multi.children.emplace_back(engine::offloading::Record());
+  multi.children.emplace_back(engine::files::ExampleRecord());
+  make_assembly(Assembly::kMulti, config);
+  config.connectors->front() = multi;
+  const std::string as_child = error_of(config);
+  EXPECT_EQ(as_child.find("found async_scheduling=true, expected false, under "), 0U) << as_child;
 }
 
 /// Each record, as it is and with every kind of member changed.
