@@ -118,7 +118,9 @@ const std::vector<Canaries> kCanaries = {
     {.part = "worker",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
-     .shrunk_commands_max = 12},
+     .shrunk_commands_max = 12,
+     // A store that is enqueued earlier than it could be copies the same.
+     .need_the_reference = {"store_not_deferred"}},
     {.part = "engine.offloading_on_device",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,

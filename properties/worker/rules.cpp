@@ -1,6 +1,7 @@
 #include "properties/worker/rules.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
 #include <variant>
 
@@ -9,10 +10,20 @@
 namespace kvfence::worker {
 namespace {
 
-// The places of kInvariants, so that code names a rule by its id.
-enum Rule : std::size_t { kW1, kW2, kW3, kW4, kW5, kW6, kW7, kW8, kW9, kW10, kW11 };
+// The places of kInvariants, so that code names a rule.
+enum Rule : std::size_t {
+  kRaces,
+  kMisuse,
+  kStray,
+  kOneWriter,
+  kReportedOnce,
+  kAddUp,
+  kWritten,
+  kArrived,
+  kFaults
+};
 
-static_assert(kInvariants.size() == kW11 + 1);
+static_assert(kInvariants.size() == kFaults + 1);
 
 using Numbers = std::vector<std::uint32_t>;
 
@@ -30,6 +41,11 @@ bool share(const Numbers& a, const Numbers& b) {
                      [&b](std::uint32_t number) { return contains(b, number); });
 }
 
+/// Whether a copy of one may lie over a copy of the other.
+bool overlap(const Transfer& a, const Transfer& b) {
+  return share(a.gpu_blocks, b.gpu_blocks) || share(a.cpu_blocks, b.cpu_blocks);
+}
+
 /// What a page holds, with nothing as generation 0.
 Page page_at(const std::vector<Page>& pages, std::uint32_t rank, std::uint32_t number) {
   for (const Page& page : pages) {
@@ -38,138 +54,94 @@ Page page_at(const std::vector<Page>& pages, std::uint32_t rank, std::uint32_t n
   return {.number = number, .rank = rank};
 }
 
-std::optional<Transfer> transfer_of(const TransferAsync& command) {
-  const auto direction = direction_from_text(command.direction);
-  if (!direction) return std::nullopt;
-  return Transfer{.job_id = command.job,
-                  .direction = *direction,
-                  .gpu_blocks = command.gpu_blocks,
-                  .cpu_blocks = command.cpu_blocks,
-                  .block_index = command.block_index,
-                  .has_event = command.has_event};
+/// Of a command that was accepted: it has a direction.
+Transfer transfer_of(const TransferAsync& command) {
+  return {.job_id = command.job,
+          .direction = *direction_from_text(command.direction),
+          .gpu_blocks = command.gpu_blocks,
+          .cpu_blocks = command.cpu_blocks,
+          .block_index = command.block_index,
+          .has_event = command.has_event};
 }
 
 }  // namespace
 
-void Invariants::reset() { *this = Invariants(options_); }
-
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
                                             const World&, std::size_t step) {
-  std::optional<Divergence> found = check_all(command, observation);
+  Found found = check_all(command, observation);
   if (found) found->step = step;
   return found;
 }
 
 std::optional<Divergence> Invariants::check_all(const Command& command,
                                                 const Observation& observation) {
-  if (observation.num_races != 0) return broken(kW1, "num_races", 0U, observation.num_races);
-  if (observation.num_misuses != 0) return broken(kW2, "num_misuses", 0U, observation.num_misuses);
-  if (auto found = check_presence(command, observation)) return found;
-  if (auto found = check_refusal(command, observation)) return found;
-  const std::vector<Job> before = jobs_;
-  if (observation.error == ErrorCode::kNone) take_in(command);
-  if (next_fault_ != "none" && observation.next_fault == "none") take_in_fault(before);
-  next_fault_ = observation.next_fault;
-  if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
-    return broken(kW3, "num_stray_bytes", 0U, *observation.num_stray_bytes);
+  if (observation.num_races != 0) return broken(kRaces, "num_races", 0U, observation.num_races);
+  if (observation.num_misuses != 0) {
+    return broken(kMisuse, "num_misuses", 0U, observation.num_misuses);
   }
+  if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
+    return broken(kStray, "num_stray_bytes", 0U, *observation.num_stray_bytes);
+  }
+  if (observation.error == ErrorCode::kNone) {
+    if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
+      if (auto found = check_writes(transfer_of(*submitted))) return found;
+    }
+    take_in(command);
+  }
+  take_in_fault(observation.next_fault);
   if (observation.gpu_pages.has_value()) {
     if (auto found = check_pages(*observation.gpu_pages, "gpu_pages")) return found;
     if (auto found = check_pages(*observation.cpu_pages, "cpu_pages")) return found;
   }
   if (auto found = check_pages(observation.seen, "seen")) return found;
-  if (auto found = check_reports(observation)) return found;
-  const auto num_deferred = static_cast<std::uint32_t>(
-      std::count_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.is_deferred; }));
-  if (observation.num_deferred != num_deferred) {
-    return broken(kW6, "num_deferred", num_deferred, observation.num_deferred);
+  if (observation.finished_jobs.has_value()) {
+    if (auto found = check_reports(observation)) return found;
   }
-  const auto num_in_flight = static_cast<std::uint32_t>(jobs_.size()) - num_deferred;
-  if (observation.num_in_flight != num_in_flight) {
-    return broken(kW6, "num_in_flight", num_in_flight, observation.num_in_flight);
-  }
-  return std::nullopt;
+  const auto num_jobs = static_cast<std::uint32_t>(jobs_.size());
+  const std::uint32_t num_shown = observation.num_deferred + observation.num_in_flight;
+  if (num_shown == num_jobs) return std::nullopt;
+  return broken(kAddUp, "num_in_flight", num_jobs - observation.num_deferred,
+                observation.num_in_flight);
 }
 
-std::optional<Divergence> Invariants::check_presence(const Command& command,
-                                                     const Observation& observation) const {
-  const bool finished =
-      std::holds_alternative<GetFinished>(command) || std::holds_alternative<Shutdown>(command);
-  const bool advanced =
-      std::holds_alternative<Advance>(command) && observation.error == ErrorCode::kNone;
-  if (observation.finished_jobs.has_value() != finished) {
-    return broken_presence(kInvariants[kW4], "finished_jobs", finished);
+/// Of a transfer that was taken.
+std::optional<Divergence> Invariants::check_writes(const Transfer& transfer) const {
+  if (!counts_fit(transfer, options_.block_size_factor)) {
+    return broken(kOneWriter, "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
   }
-  if (observation.advanced.has_value() != advanced) {
-    return broken_presence(kInvariants[kW4], "advanced", advanced);
+  const bool is_store = transfer.direction == Direction::kStore;
+  Numbers written =
+      is_store ? cpu_pages_of(transfer, options_.block_size_factor) : transfer.gpu_blocks;
+  std::sort(written.begin(), written.end());
+  if (std::adjacent_find(written.begin(), written.end()) != written.end()) {
+    return broken(kOneWriter, "error", ErrorCode::kListedTwice, ErrorCode::kNone);
   }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_refusal(const Command& command,
-                                                    const Observation& observation) const {
-  const auto* submitted = std::get_if<TransferAsync>(&command);
-  if (!submitted || observation.error != ErrorCode::kNone) return std::nullopt;
-  const auto transfer = transfer_of(*submitted);
-  if (!transfer || !counts_fit(*transfer, options_.block_size_factor)) {
-    return broken(kW10, "error", ErrorCode::kCountsDiffer, observation.error);
-  }
-  const Numbers pages = cpu_pages_of(*transfer, options_.block_size_factor);
-  const Numbers& written = transfer->direction == Direction::kStore ? pages : transfer->gpu_blocks;
-  if (std::set<std::uint32_t>(written.begin(), written.end()).size() < written.size()) {
-    return broken(kW10, "error", ErrorCode::kListedTwice, observation.error);
-  }
-  for (const Job& job : jobs_) {
-    if (job.transfer.direction != transfer->direction &&
-        share(job.transfer.gpu_blocks, transfer->gpu_blocks)) {
-      return broken(kW10, "error", ErrorCode::kBlockInFlight, observation.error);
+  for (const Transfer& job : jobs_) {
+    if (job.direction != transfer.direction && share(job.gpu_blocks, transfer.gpu_blocks)) {
+      return broken(kOneWriter, "error", ErrorCode::kBlockInFlight, ErrorCode::kNone);
     }
   }
   return std::nullopt;
 }
 
-void Invariants::take_in_fault(const std::vector<Job>& before) {
-  if (next_fault_ == "late") return;
-  ++num_faults_met_;
-  const bool is_of_copies =
-      next_fault_ == "copy" || next_fault_ == "partial" || next_fault_ == "sticky";
-  may_be_torn_ |= next_fault_ == "partial" || next_fault_ == "sticky";
-  may_be_lost_ |= next_fault_ == "sticky";
-  // The first that this command has enqueued.
-  for (std::size_t index = 0; index < jobs_.size(); ++index) {
-    Job& job = jobs_[index];
-    const bool was_enqueued = index < before.size() && !before[index].is_deferred;
-    if (job.is_deferred || was_enqueued) continue;
-    if (is_of_copies && job.transfer.gpu_blocks.empty()) continue;
-    job.has_to_fail = true;
-    job.loses_device = next_fault_ == "sticky";
-    return;
-  }
-}
-
-void Invariants::start_stores() {
-  for (Job& job : jobs_) job.is_deferred = false;
-}
-
 void Invariants::take_in(const Command& command) {
   if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
-    const auto transfer = transfer_of(*submitted);
-    jobs_.push_back({.transfer = *transfer,
-                     .is_deferred = transfer->direction == Direction::kStore,
-                     .has_to_fail = is_lost_});
+    jobs_.push_back(transfer_of(*submitted));
   } else if (const auto* forward = std::get_if<Forward>(&command)) {
     writes_.push_back(forward->writes);
   } else if (const auto* failing = std::get_if<FailNext>(&command)) {
     next_fault_ = failing->fault;
-  } else if (const auto* waited = std::get_if<Wait>(&command)) {
-    const bool is_deferred = std::any_of(jobs_.begin(), jobs_.end(), [&](const Job& job) {
-      return job.is_deferred && contains(waited->jobs, job.transfer.job_id);
-    });
-    if (is_deferred) start_stores();
-  } else if (std::holds_alternative<StartKVTransfers>(command) ||
-             std::holds_alternative<Shutdown>(command)) {
-    start_stores();
   }
+}
+
+/// A fault that was armed and is not any more has been met.
+void Invariants::take_in_fault(const std::string& next_fault) {
+  if (next_fault_ != "none" && next_fault == "none" && next_fault_ != "late") {
+    ++num_faults_met_;
+    may_be_torn_ |= next_fault_ == "partial" || next_fault_ == "sticky";
+    may_be_lost_ |= next_fault_ == "sticky";
+  }
+  next_fault_ = next_fault;
 }
 
 std::optional<Divergence> Invariants::check_pages(const std::vector<Page>& pages,
@@ -181,64 +153,45 @@ std::optional<Divergence> Invariants::check_pages(const std::vector<Page>& pages
     if (page.generation == 0 && !page.torn && member == "seen") continue;
     const bool was_written = page.generation > 0 && page.generation <= writes_.size() &&
                              contains(writes_[page.generation - 1], page.of_block);
-    if (page.torn || !was_written) return broken(kW7, member, std::vector<Page>{}, {page});
+    if (page.torn || !was_written) return broken(kWritten, member, std::vector<Page>{}, {page});
   }
   return std::nullopt;
 }
 
 std::optional<Divergence> Invariants::check_reports(const Observation& observation) {
-  if (!observation.finished_jobs.has_value()) return std::nullopt;
   const std::vector<FinishedJob>& finished = *observation.finished_jobs;
-  std::vector<Job> reported;
-  bool has_load = false;
+  std::vector<Transfer> reported;
   for (const FinishedJob& report : finished) {
-    // The oldest of its direction: each is in order.
-    const auto next = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& job) {
-      return to_text(job.transfer.direction) == report.direction;
+    const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& taken) {
+      return taken.job_id == report.job && to_text(taken.direction) == report.direction;
     });
-    const bool is_load = report.direction == to_text(Direction::kLoad);
-    const bool is_right = next != jobs_.end() && !next->is_deferred &&
-                          next->transfer.job_id == report.job && (is_load || !has_load);
-    if (!is_right) return broken(kW5, "finished_jobs", std::vector<FinishedJob>{}, {report});
-    has_load |= is_load;
-    num_failed_ += !report.succeeded;
-    if (next->has_to_fail && report.succeeded) {
-      FinishedJob failed = report;
-      failed.succeeded = false;
-      return broken(kW11, "finished_jobs", std::vector<FinishedJob>{failed}, {report});
+    if (job == jobs_.end()) {
+      return broken(kReportedOnce, "finished_jobs", std::vector<FinishedJob>{}, {report});
     }
-    is_lost_ |= next->loses_device;
-    reported.push_back(*next);
-    jobs_.erase(next);
+    reported.push_back(*job);
+    jobs_.erase(job);
+    num_failed_ += !report.succeeded;
   }
-  if (num_failed_ > num_faults_met_ && !may_be_lost_)
-    return broken(kW9, "finished_jobs", {}, finished);
+  const bool is_wrong =
+      num_failed_ > num_faults_met_ || (jobs_.empty() && num_failed_ < num_faults_met_);
+  if (is_wrong && !may_be_lost_) return broken(kFaults, "finished_jobs", {}, finished);
   if (!observation.gpu_pages.has_value()) return std::nullopt;
   for (std::size_t index = 0; index < reported.size(); ++index) {
-    const Transfer& transfer = reported[index].transfer;
+    const Transfer& transfer = reported[index];
+    const auto is_over_it = [&](const Transfer& other) { return overlap(other, transfer); };
     // A failure, too, may have copied something.
-    const bool is_followed =
-        std::any_of(reported.begin() + static_cast<std::ptrdiff_t>(index) + 1, reported.end(),
-                    [&](const Job& later) {
-                      return share(later.transfer.gpu_blocks, transfer.gpu_blocks) ||
-                             share(later.transfer.cpu_blocks, transfer.cpu_blocks);
-                    });
-    if (!finished[index].succeeded || is_followed || is_overwritten(transfer)) continue;
-    if (auto found = check_arrival(reported[index], observation)) return found;
+    const auto later = reported.begin() + static_cast<std::ptrdiff_t>(index) + 1;
+    if (!finished[index].succeeded || std::any_of(later, reported.end(), is_over_it) ||
+        std::any_of(jobs_.begin(), jobs_.end(), is_over_it)) {
+      continue;
+    }
+    if (auto found = check_arrival(transfer, observation)) return found;
   }
   return std::nullopt;
 }
 
-bool Invariants::is_overwritten(const Transfer& transfer) const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [&](const Job& job) {
-    return share(job.transfer.gpu_blocks, transfer.gpu_blocks) ||
-           share(job.transfer.cpu_blocks, transfer.cpu_blocks);
-  });
-}
-
-std::optional<Divergence> Invariants::check_arrival(const Job& job,
+std::optional<Divergence> Invariants::check_arrival(const Transfer& transfer,
                                                     const Observation& observation) const {
-  const Transfer& transfer = job.transfer;
   const Numbers pages = cpu_pages_of(transfer, options_.block_size_factor);
   for (std::uint32_t rank = 0; rank < options_.num_ranks; ++rank) {
     for (std::size_t index = 0; index < pages.size(); ++index) {
@@ -246,7 +199,7 @@ std::optional<Divergence> Invariants::check_arrival(const Job& job,
       const Page on_cpu = page_at(*observation.cpu_pages, rank, pages[index]);
       on_gpu.number = on_cpu.number;
       if (on_gpu == on_cpu) continue;
-      return broken(kW8, "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
+      return broken(kArrived, "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
     }
   }
   return std::nullopt;
