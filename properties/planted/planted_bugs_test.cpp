@@ -68,10 +68,16 @@ const std::vector<Canaries> kCanaries = {
      .rule_commands_max = 150'000,
      // A command that submits a job cannot go while a later job is named by its number.
      .shrunk_commands_max = 40,
-     // That a job is given up which could have been done, or a file is missed, may be a fault that
-     // was planned.
-     .need_the_reference = {"close_error_ignored", "doubtful_not_rewritten",
-                            "interrupted_is_failure", "short_write_published"}},
+     // Another plan: a tier is searched, gets a block or is touched less often, or promotions are
+     // grouped otherwise. A job that is given up although it could have been done, or a file that is
+     // missed, may be a fault that was planned.
+     .need_the_reference = {"again_ends_the_search", "cascade_to_first_tier_only",
+                            "close_error_ignored", "doubtful_not_rewritten",
+                            "failed_store_cascaded", "interrupted_is_failure",
+                            "late_store_not_cascaded", "pending_key_stops_request_level",
+                            "promotions_not_grouped", "promotions_of_all_requests_merged",
+                            "request_level_forgotten", "short_write_published",
+                            "touch_stays_in_primary"}},
     {.part = "engine.offloading",
      // A window that is not asked again has to hold its last blocks alone.
      .commands_max = 1'000'000,

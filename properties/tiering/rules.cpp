@@ -1,301 +1,450 @@
 #include "properties/tiering/rules.h"
 
 #include <algorithm>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
-#include "properties/eviction/policy_lists.h"
 
 namespace kvfence::tiering {
 namespace {
 
-using Keys = std::vector<std::uint32_t>;
 using detail::contains;
-using eviction::Differs;
+using detail::phrase;
 using eviction::Entry;
-using eviction::Victim;
 
-// The places of kInvariants, so that code names a rule by its id.
+// The places of kInvariants, so that code names a rule.
 enum Rule : std::size_t {
-  kT1,
-  kT2,
-  kT3,
-  kT4,
-  kT5,
-  kT6,
-  kT7,
-  kT8,
-  kT9,
-  kT10,
-  kT11,
-  kT12,
-  kT13,
-  kT14,
-  kT15,
-  kT16,
-  kT17
+  kAddUp,
+  kComplete,
+  kOneWriter,
+  kReaders,
+  kJobs,
+  kFound,
+  kAskAgain,
+  kStepsGoOn,
+  kEvents,
+  kUnchanged,
+  kBytes,
+  kFiles
 };
 
-static_assert(kInvariants.size() == kT17 + 1);
+static_assert(kInvariants.size() == kFiles + 1);
+
+using Found = std::optional<Divergence>;
+using Places = std::vector<std::pair<std::uint32_t, SlotId>>;  ///< key, slot
 
 template <class T>
 Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
   return broken_rule(kInvariants[rule], member, expected, actual);
 }
 
-/// Whether a command leaves the primary tier and all transfers as they are, but for its poll.
-bool is_passive(const Expected& expected, const Command& command) {
-  const bool cannot_be = expected.stored.has_value() && !*expected.stored;
-  return expected.error != ErrorCode::kNone || cannot_be ||
-         std::holds_alternative<TakeEvents>(command) ||
-         std::holds_alternative<ResetCache>(command) ||
-         std::holds_alternative<TierFinish>(command) ||
-         std::holds_alternative<TierAskAgain>(command) ||
-         std::holds_alternative<TierAdd>(command) || std::holds_alternative<TierDrop>(command) ||
-         std::holds_alternative<TierFaults>(command) || std::holds_alternative<TierDamage>(command);
+Divergence broken_phrase(Rule rule, std::string_view member, std::string_view expected,
+                         std::string_view actual) {
+  return broken_values(kInvariants[rule], member, phrase(expected), phrase(actual));
 }
 
-/// The rule that demands a call.
-Rule rule_of(const TierCallRecord& call) {
-  if (call.method == "get_finished_jobs") return kT3;
-  if (call.method == "lookup") return kT4;
-  if (call.method == "submit_store") return kT10;
-  if (call.method == "submit_load") return kT11;
-  return kT13;
+bool shows_lists(const Observation& shown) {
+  return shown.t1.has_value() && shown.t2.has_value() && shown.b1.has_value() &&
+         shown.b2.has_value() && shown.jobs.has_value() && shown.pending.has_value() &&
+         shown.tiers.has_value();
 }
 
-/// The keys that stand in other places or with another status.
-Keys differing(const std::vector<Entry>& expected, const std::vector<Entry>& actual) {
-  Keys keys;
-  for (const auto& [one, other] : {std::pair(&expected, &actual), std::pair(&actual, &expected)}) {
-    for (const Entry& block : *one) {
-      if (std::find(other->begin(), other->end(), block) == other->end()) keys.push_back(block.key);
-    }
+/// The blocks of both lists. Requires: they are shown.
+std::vector<Entry> blocks_of(const Observation& shown) {
+  std::vector<Entry> blocks = *shown.t1;
+  blocks.insert(blocks.end(), shown.t2->begin(), shown.t2->end());
+  return blocks;
+}
+
+const TierState* tier_of(const Observation& shown, std::uint32_t place) {
+  const bool is_shown = shown.tiers.has_value() && place < shown.tiers->size();
+  return is_shown ? &(*shown.tiers)[place] : nullptr;
+}
+
+template <class T>
+bool has_repeats(std::vector<T> list) {
+  std::sort(list.begin(), list.end());
+  return std::adjacent_find(list.begin(), list.end()) != list.end();
+}
+
+void add_places(const Transfer& transfer, Places& places) {
+  for (std::size_t index = 0; index < transfer.keys.size(); ++index) {
+    places.emplace_back(transfer.keys[index], transfer.slots[index]);
   }
-  return keys;
+}
+
+std::string text_of(const Places& places) {
+  std::string text;
+  for (const auto& [key, slot] : places) {
+    text += (text.empty() ? "block " : ", block ") + std::to_string(key) + " in slot " +
+            std::to_string(slot);
+  }
+  return text.empty() ? "none" : text;
+}
+
+/// Of a tier_* command.
+std::optional<std::uint32_t> tier_of(const Command& command) {
+  return std::visit(
+      [](const auto& typed) -> std::optional<std::uint32_t> {
+        if constexpr (requires { typed.tier; }) return typed.tier;
+        return std::nullopt;
+      },
+      command);
 }
 
 }  // namespace
 
-void Invariants::reset() {
-  ledger_ = Ledger(primary_, num_tiers_, file_tiers_);
-  was_shown_ = false;
+bool Invariants::holds(SlotId slot, std::uint32_t key) const {
+  const auto at = complete_.find(slot);
+  return at != complete_.end() && at->second == key;
+}
+
+void Invariants::fill(SlotId slot, std::uint32_t key) {
+  // A promotion that is queued may have got the slot where the key was before.
+  std::erase_if(complete_, [key](const auto& each) { return each.second == key; });
+  complete_[slot] = key;
+}
+
+/// By a transfer that is under way.
+bool Invariants::is_used(SlotId slot) const {
+  const auto at = complete_.find(slot);
+  const auto load = at == complete_.end() ? loads_.end() : loads_.find(at->second);
+  return (load != loads_.end() && load->second > 0) ||
+         std::any_of(stores_.begin(), stores_.end(),
+                     [&](const auto& store) { return store.second == slot; }) ||
+         std::any_of(jobs_.begin(), jobs_.end(),
+                     [&](const Transfer& job) { return contains(job.slots, slot); });
 }
 
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
                                             const World&, std::size_t step) {
-  const Expected expected = ledger_.apply(command, &observation);
-  std::optional<Divergence> found;
-  if (observation.error != expected.error) {
-    found = broken(kT1, "error", expected.error, observation.error);
-  }
-  if (!found) found = check_presence(expected, command, observation);
-  if (!found) found = check_calls(expected, command, observation);
-  if (!found && expected.result) found = check_lookup(expected, command, observation);
-  if (!found && expected.stored) found = check_store(expected, observation);
-  if (!found && expected.slots && *observation.slots != *expected.slots) {
-    found = broken(kT15, "slots", *expected.slots, *observation.slots);
-  }
-  if (!found && expected.request_level && *observation.request_level != *expected.request_level) {
-    found = broken(kT13, "request_level", *expected.request_level, *observation.request_level);
-  }
-  if (!found && std::holds_alternative<TakeEvents>(command)) {
-    found = check_events(*observation.events);
-  }
-  if (!found) found = check_lists(expected, command, observation);
-  if (!found) found = check_numbers(expected, command, observation);
+  Found found = check_all(command, observation);
   if (found) found->step = step;
-  was_shown_ = eviction::shows_lists(observation);
+  before_.reset();
+  if (shows_lists(observation)) before_ = observation;
   return found;
 }
 
-std::optional<Divergence> Invariants::check_presence(const Expected& expected,
-                                                     const Command& command,
-                                                     const Observation& observation) const {
-  const bool plan = observation.stored.has_value() && *observation.stored;
-  const bool slots = plan || (expected.slots.has_value() && !expected.stored.has_value());
-  const bool events =
-      expected.error == ErrorCode::kNone && std::holds_alternative<TakeEvents>(command);
-  const auto wrong = [](std::string_view name, bool wanted) {
-    return broken_presence(kInvariants[kT1], name, wanted);
-  };
-  const auto is_wrong = [](const auto& shown, bool wanted) { return shown.has_value() != wanted; };
-  const bool result = expected.result.has_value();
-  if (is_wrong(observation.result, result)) return wrong("result", result);
-  const bool stored = expected.stored.has_value();
-  if (is_wrong(observation.stored, stored)) return wrong("stored", stored);
-  if (is_wrong(observation.keys_to_store, plan)) return wrong("keys_to_store", plan);
-  if (is_wrong(observation.slots, slots)) return wrong("slots", slots);
-  if (is_wrong(observation.evicted, plan)) return wrong("evicted", plan);
-  const bool request_level = expected.request_level.has_value();
-  if (is_wrong(observation.request_level, request_level)) {
-    return wrong("request_level", request_level);
+std::optional<Divergence> Invariants::check_all(const Command& command,
+                                                const Observation& observation) {
+  const bool is_accepted = observation.error == ErrorCode::kNone;
+  // What a store brings goes down in the same command; all else comes after the poll.
+  const auto* const ended = std::get_if<CompleteStore>(&command);
+  if (is_accepted && ended) take_in_end(*ended);
+  if (observation.tier_calls.has_value()) {
+    for (const TierCallRecord& call : *observation.tier_calls) {
+      if (auto found = take_in_call(call, observation)) return found;
+    }
   }
-  if (is_wrong(observation.events, events)) return wrong("events", events);
+  if (is_accepted) {
+    if (auto found = take_in(command, observation)) return found;
+  } else if (!observation.tier_calls.has_value()) {
+    if (auto found = check_unchanged(observation)) return found;
+  }
+  if (auto found = check_files(observation)) return found;
+  if (!shows_lists(observation)) return std::nullopt;
+  if (auto found = check_lists(observation)) return found;
+  return check_blocks(observation);
+}
+
+// ---- Commands that were accepted ----
+
+Found Invariants::take_in(const Command& command, const Observation& observation) {
+  if (const auto* lookup = std::get_if<Lookup>(&command)) {
+    return check_lookup(*lookup, observation);
+  }
+  if (const auto* load = std::get_if<PrepareLoad>(&command)) {
+    for (const std::uint32_t key : load->keys) ++loads_[key];
+    return check_complete("slots", load->keys, *observation.slots);
+  }
+  if (const auto* load = std::get_if<CompleteLoad>(&command)) {
+    for (const std::uint32_t key : load->keys) {
+      if (loads_[key] > 0) --loads_[key];
+    }
+  }
+  if (std::holds_alternative<PrepareStore>(command)) return take_in_store(observation);
+  if (std::holds_alternative<OnScheduleEnd>(command)) return check_step(observation);
+  if (std::holds_alternative<TakeEvents>(command)) return check_events(observation);
+  const auto place = tier_of(command);
+  const auto tier = place ? file_tiers_.find(*place) : file_tiers_.end();
+  if (tier == file_tiers_.end()) return std::nullopt;
+  tier->second.take_in(command);
+  if (const auto* finished = std::get_if<TierFinish>(&command)) {
+    for (const Transfer& job : jobs_) {
+      if (job.job != finished->job || job.tier != *place) continue;
+      tier->second.finish(job, finished->success, tier_of(observation, *place));
+    }
+  }
   return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_calls(const Expected& expected, const Command& command,
-                                                  const Observation& observation) const {
-  const std::vector<TierCallRecord> none;
-  const std::vector<TierCallRecord>& shown =
-      observation.tier_calls.has_value() ? *observation.tier_calls : none;
-  const std::vector<TierCallRecord>& wanted = expected.calls;
-  const auto [at, shown_at] =
-      std::mismatch(wanted.begin(), wanted.end(), shown.begin(), shown.end());
-  if (at == wanted.end() && shown_at == shown.end()) return std::nullopt;
-
-  Rule rule = at != wanted.end() ? rule_of(*at) : rule_of(*shown_at);
-  if (at != wanted.end() && shown_at != shown.end()) {
-    TierCallRecord other_number = *shown_at;
-    other_number.job = at->job;
-    if (other_number == *at) rule = kT12;
-    TierCallRecord other_answer = *shown_at;
-    other_answer.answer = at->answer;
-    if (other_answer == *at && ledger_.has_files(at->tier)) rule = kT17;
+void Invariants::take_in_end(const CompleteStore& command) {
+  for (const std::uint32_t key : command.keys) {
+    const auto store = stores_.find(key);
+    if (store == stores_.end()) continue;
+    if (command.success) fill(store->second, key);
+    stores_.erase(store);
   }
-  const auto* store = std::get_if<CompleteStore>(&command);
-  if (store && !store->success) rule = kT8;
-  return broken(rule, "tier_calls", wanted, shown);
 }
 
-std::optional<Divergence> Invariants::check_lookup(const Expected& expected, const Command& command,
-                                                   const Observation& observation) const {
+Found Invariants::take_in_store(const Observation& observation) {
+  if (!*observation.stored) return std::nullopt;
+  for (const eviction::Victim& victim : *observation.evicted) {
+    if (is_used(victim.slot)) {
+      return broken_phrase(kOneWriter, "evicted", "a slot that no transfer uses",
+                           text_of({{victim.key, victim.slot}}));
+    }
+    complete_.erase(victim.slot);
+  }
+  for (std::size_t index = 0; index < observation.keys_to_store->size(); ++index) {
+    const std::uint32_t key = (*observation.keys_to_store)[index];
+    const SlotId slot = (*observation.slots)[index];
+    if (is_used(slot)) {
+      return broken_phrase(kOneWriter, "slots", "a slot that no transfer uses",
+                           text_of({{key, slot}}));
+    }
+    complete_.erase(slot);
+    stores_[key] = slot;
+  }
+  return std::nullopt;
+}
+
+/// That each key can be read in its slot.
+Found Invariants::check_complete(std::string_view member, const Keys& keys,
+                                 const std::vector<SlotId>& slots) const {
+  for (std::size_t index = 0; index < keys.size(); ++index) {
+    if (index < slots.size() && holds(slots[index], keys[index])) continue;
+    return broken_phrase(kComplete, member,
+                         "a slot that holds block " + std::to_string(keys[index]),
+                         index < slots.size() ? "slot " + std::to_string(slots[index]) : "none");
+  }
+  return std::nullopt;
+}
+
+Found Invariants::check_lookup(const Lookup& command, const Observation& observation) const {
   const LookupResult shown = *observation.result;
-  if (shown == *expected.result) return std::nullopt;
-  const std::uint32_t key = std::get<Lookup>(command).key;
-  const Rule rule = contains(expected.failed_promotions, key)                 ? kT8
-                    : shown == LookupResult::kPending                         ? kT6
-                    : shown == LookupResult::kHit && ledger_.is_promoted(key) ? kT7
-                                                                              : kT5;
-  return broken(rule, "result", *expected.result, shown);
+  if (!shows_lists(observation)) {
+    const bool is_complete = std::any_of(complete_.begin(), complete_.end(), [&](const auto& each) {
+      return each.second == command.key;
+    });
+    if (shown != LookupResult::kHit || is_complete) return std::nullopt;
+    return broken(kComplete, "result", LookupResult::kMiss, shown);
+  }
+  bool is_held = false;
+  bool is_ready = false;
+  for (const Entry& block : blocks_of(observation)) {
+    if (block.key != command.key) continue;
+    is_held = true;
+    is_ready = block.ready;
+  }
+  if (is_ready != (shown == LookupResult::kHit)) {
+    return broken(kFound, "result", is_ready ? LookupResult::kHit : LookupResult::kMiss, shown);
+  }
+  const bool is_asked_for =
+      observation.tier_calls.has_value() &&
+      std::any_of(observation.tier_calls->begin(), observation.tier_calls->end(),
+                  [](const TierCallRecord& call) { return call.answer == "pending"; });
+  if (shown != LookupResult::kPending || is_held || is_asked_for) return std::nullopt;
+  return broken(kAskAgain, "result", LookupResult::kMiss, shown);
 }
 
-std::optional<Divergence> Invariants::check_store(const Expected& expected,
-                                                  const Observation& observation) const {
-  std::vector<Victim> victims;
-  if (expected.plan) {
-    for (const Entry& block : expected.plan->victims) victims.push_back({block.key, block.slot});
+Found Invariants::check_step(const Observation& observation) {
+  const std::size_t num_polled = polled_.size();
+  polled_.clear();
+  if (num_polled < num_tiers_) {
+    return broken_phrase(kStepsGoOn, "tier_calls", "get_finished_jobs of each tier in a step",
+                         "of " + std::to_string(num_polled));
   }
-  if (observation.evicted.has_value() && *observation.evicted != victims) {
-    const auto any = [&](const auto& holds) {
-      return std::any_of(observation.evicted->begin(), observation.evicted->end(),
-                         [&](const Victim& victim) { return holds(victim.key); });
-    };
-    const Rule rule = any([&](std::uint32_t key) { return ledger_.is_promoted(key); })   ? kT7
-                      : any([&](std::uint32_t key) { return ledger_.is_cascaded(key); }) ? kT9
-                                                                                         : kT15;
-    return broken(rule, "evicted", victims, *observation.evicted);
+  if (observation.num_pending == 0) return std::nullopt;
+  return broken(kStepsGoOn, "num_pending", 0U, observation.num_pending);
+}
+
+Found Invariants::check_events(const Observation& observation) {
+  if (!has_events_) return std::nullopt;
+  for (const offload::Event& event : *observation.events) {
+    for (const std::uint32_t key : event.keys) {
+      if (!event.removed) {
+        index_.insert(key);
+      } else if (index_.erase(key) == 0) {
+        return broken_phrase(kEvents, "events", "keys that the index holds", std::to_string(key));
+      }
+    }
   }
-  if (*observation.stored != *expected.stored) {
-    return broken(kT15, "stored", *expected.stored, *observation.stored);
+  if (!shows_lists(observation)) return std::nullopt;
+  Keys ready;
+  for (const Entry& block : blocks_of(observation)) {
+    if (block.ready) ready.push_back(block.key);
   }
-  if (expected.plan && *observation.keys_to_store != expected.plan->keys_to_store) {
-    return broken(kT15, "keys_to_store", expected.plan->keys_to_store, *observation.keys_to_store);
+  std::sort(ready.begin(), ready.end());
+  const Keys index(index_.begin(), index_.end());
+  if (index == ready) return std::nullopt;
+  return broken(kEvents, "events", ready, index);
+}
+
+Found Invariants::check_unchanged(const Observation& observation) const {
+  if (!before_ || !shows_lists(observation)) return std::nullopt;
+  Found found;
+  const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
+    if (!found && !(was == is)) found = broken(kUnchanged, name, *was, *is);
+  };
+  keep("t1", before_->t1, observation.t1);
+  keep("t2", before_->t2, observation.t2);
+  keep("b1", before_->b1, observation.b1);
+  keep("b2", before_->b2, observation.b2);
+  keep("jobs", before_->jobs, observation.jobs);
+  keep("pending", before_->pending, observation.pending);
+  keep("tiers", before_->tiers, observation.tiers);
+  return found;
+}
+
+// ---- Calls on tiers ----
+
+Found Invariants::take_in_call(const TierCallRecord& call, const Observation& observation) {
+  const auto file_tier = file_tiers_.find(call.tier);
+  if (call.method == "get_finished_jobs") {
+    polled_.insert(call.tier);
+    return take_in_report(call);
+  }
+  if (call.method == "lookup" && file_tier != file_tiers_.end()) {
+    const TierState* const shown = tier_of(observation, call.tier);
+    if (file_tier->second.may_answer(call.keys.front(), call.answer, shown)) return std::nullopt;
+    return broken_phrase(kFiles, "tier_calls", "what its files hold of the key", call.answer);
+  }
+  const bool is_load = call.method == "submit_load";
+  if (!is_load && call.method != "submit_store") return std::nullopt;
+  const Transfer job{call.job, call.tier, is_load, call.request, call.keys, call.slots};
+  if (!is_load) {
+    if (auto found = check_complete("tier_calls", job.keys, job.slots)) return found;
+  }
+  for (const SlotId slot : job.slots) {
+    if (!is_load) break;
+    if (is_used(slot)) {
+      return broken_phrase(kOneWriter, "tier_calls", "a slot that no transfer uses",
+                           "slot " + std::to_string(slot));
+    }
+    complete_.erase(slot);
+  }
+  for (const Transfer& other : jobs_) {
+    if (other.job != job.job) continue;
+    return broken_phrase(kJobs, "tier_calls", "a number of its own", std::to_string(*job.job));
+  }
+  jobs_.push_back(job);
+  return std::nullopt;
+}
+
+Found Invariants::take_in_report(const TierCallRecord& call) {
+  const auto file_tier = file_tiers_.find(call.tier);
+  std::istringstream words(call.answer);
+  std::uint32_t number = 0;
+  std::string end;
+  while (words >> number >> end) {
+    const bool is_done = end == "done";
+    const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& each) {
+      return each.job == number && each.tier == call.tier;
+    });
+    if (job == jobs_.end()) continue;
+    if (file_tier != file_tiers_.end() && !file_tier->second.report(number, is_done)) {
+      return broken_phrase(kFiles, "tier_calls", "what its files show of the job", call.answer);
+    }
+    for (std::size_t index = 0; job->promotion && is_done && index < job->keys.size(); ++index) {
+      fill(job->slots[index], job->keys[index]);
+    }
+    jobs_.erase(job);
   }
   return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_events(const std::vector<offload::Event>& events) {
-  offload::Ledger& primary = ledger_.primary();
-  if (!primary_.enable_events) {
-    if (events.empty()) return std::nullopt;
-    return broken(kT15, "events", std::vector<offload::Event>(), events);
+// ---- The state ----
+
+Found Invariants::check_files(const Observation& observation) {
+  for (auto& [place, tier] : file_tiers_) {
+    if (const auto wrong = tier.check(tier_of(observation, place))) {
+      return broken_phrase(kFiles, "tiers[" + std::to_string(place) + "]", "what was stored",
+                           *wrong);
+    }
   }
-  for (std::size_t index = 0; index < events.size(); ++index) {
-    if (primary.take(events[index])) continue;
-    const Value actual = to_value(std::vector<offload::Event>{events[index]});
-    return broken_values(kInvariants[kT15], "events[" + std::to_string(index) + "]",
-                         Value(Value::Variant(std::string("keys that the index holds"))),
-                         actual.get_if<Value::List>()->front());
-  }
-  if (primary.index() == primary.told()) return std::nullopt;
-  return broken(kT15, "events", Keys(primary.told().begin(), primary.told().end()),
-                Keys(primary.index().begin(), primary.index().end()));
+  if (!observation.damaged.has_value() || observation.damaged->empty()) return std::nullopt;
+  return broken(kBytes, "damaged", Keys(), *observation.damaged);
 }
 
-std::optional<Divergence> Invariants::check_lists(const Expected& expected, const Command& command,
-                                                  const Observation& observation) const {
-  if (!eviction::shows_lists(observation)) return std::nullopt;
-  for (const auto& [name, blocks] :
-       {std::pair{"t1", &*observation.t1}, std::pair{"t2", &*observation.t2}}) {
-    if (!ledger_.is_at_rest()) break;
-    std::vector<Entry> at_rest = *blocks;
-    for (Entry& block : at_rest) block.ready = true, block.readers = 0;
-    if (at_rest != *blocks) return broken(kT14, name, at_rest, *blocks);
+Found Invariants::check_lists(const Observation& observation) const {
+  const std::vector<Entry> blocks = blocks_of(observation);
+  Keys keys;
+  std::vector<SlotId> slots;
+  for (const Entry& block : blocks) {
+    keys.push_back(block.key);
+    slots.push_back(block.slot);
+    if (block.slot >= capacity_) {
+      return broken_phrase(kAddUp, "t1", "slots that there are",
+                           text_of({{block.key, block.slot}}));
+    }
   }
+  keys.insert(keys.end(), observation.b1->begin(), observation.b1->end());
+  keys.insert(keys.end(), observation.b2->begin(), observation.b2->end());
+  if (has_repeats(keys)) return broken_phrase(kAddUp, "t1", "each key once", "one twice");
+  if (has_repeats(slots)) return broken_phrase(kAddUp, "t1", "each slot once", "one twice");
 
-  const bool unasked = was_shown_ && is_passive(expected, command);
-  const eviction::Ledger& cache = ledger_.primary().cache();
-  Keys keys = differing(cache.t1(), *observation.t1);
-  for (std::uint32_t key : differing(cache.t2(), *observation.t2)) keys.push_back(key);
-  const auto any = [&](const auto& holds) { return std::any_of(keys.begin(), keys.end(), holds); };
-  const bool any_failed =
-      any([&](std::uint32_t key) { return contains(expected.failed_promotions, key); });
-  const bool any_promoted = any([&](std::uint32_t key) { return ledger_.is_promoted(key); });
-  auto found = eviction::compare_lists(
-      cache, observation,
-      [&](Differs differs, std::string_view name, const auto& wanted, const auto& shown) {
-        // A poll is only to blame for what was right before it.
-        const Rule rule = any_failed                    ? kT8
-                          : any_promoted                ? kT7
-                          : unasked                     ? kT2
-                          : differs == Differs::kStatus ? kT9
-                                                        : kT15;
-        return broken(rule, name, wanted, shown);
-      });
+  std::uint32_t num_pending = 0;
+  for (const Transfer& transfer : *observation.pending) {
+    num_pending += static_cast<std::uint32_t>(transfer.keys.size());
+  }
+  Found found;
+  const auto compare = [&](std::string_view name, std::size_t wanted, std::uint32_t shown) {
+    if (found || wanted == shown) return;
+    found = broken(kAddUp, name, static_cast<std::uint32_t>(wanted), shown);
+  };
+  compare("size", blocks.size(), observation.size);
+  compare("num_free_slots", capacity_ - blocks.size(), observation.num_free_slots);
+  compare("num_jobs", observation.jobs->size(), observation.num_jobs);
+  compare("num_pending", num_pending, observation.num_pending);
   if (found) return found;
-
-  const auto compare = [&](Rule rule, std::string_view name, const auto& wanted,
-                           const auto& shown) -> std::optional<Divergence> {
-    if (!shown.has_value() || wanted == *shown) return std::nullopt;
-    return broken(unasked ? kT2 : rule, name, wanted, *shown);
-  };
-  found = compare(kT12, "jobs", ledger_.jobs(), observation.jobs);
-  if (!found) found = compare(kT11, "pending", ledger_.pending(), observation.pending);
-  if (!found && observation.tiers.has_value()) found = check_tiers(unasked, observation);
-  return found;
+  const auto by_number = [](const Transfer& a, const Transfer& b) { return a.job < b.job; };
+  std::vector<Transfer> jobs = jobs_;
+  std::sort(jobs.begin(), jobs.end(), by_number);
+  std::vector<Transfer> shown = *observation.jobs;
+  std::sort(shown.begin(), shown.end(), by_number);
+  if (jobs == shown) return std::nullopt;
+  return broken(kJobs, "jobs", jobs, shown);
 }
 
-/// Where the lists are shown.
-std::optional<Divergence> Invariants::check_tiers(bool unasked,
-                                                  const Observation& observation) const {
-  std::vector<TierState> wanted = ledger_.tiers();
-  const std::vector<TierState>& shown = *observation.tiers;
-  for (std::uint32_t tier = 0; tier < wanted.size() && tier < shown.size(); ++tier) {
-    const bool may_be = !ledger_.is_exact(tier) && ledger_.may_hold(tier, shown[tier]);
-    if (may_be) wanted[tier] = shown[tier];
-    if (!ledger_.has_files(tier) || wanted[tier] == shown[tier]) continue;
-    return broken(kT17, "tiers", wanted, shown);
-  }
-  if (wanted != shown) return broken(unasked ? kT2 : kT10, "tiers", wanted, shown);
+Found Invariants::check_blocks(const Observation& observation) const {
+  Places written(stores_.begin(), stores_.end());
+  Places read;
+  for (const Transfer& job : jobs_) add_places(job, job.promotion ? written : read);
+  for (const Transfer& promotion : *observation.pending) add_places(promotion, written);
 
-  if (observation.damaged.has_value() != ledger_.has_files()) {
-    return broken_presence(kInvariants[kT1], "damaged", ledger_.has_files());
+  std::sort(written.begin(), written.end());
+  std::map<std::uint32_t, std::uint32_t> loads = loads_;
+  Places not_ready;
+  for (const Entry& block : blocks_of(observation)) {
+    const std::pair place(block.key, block.slot);
+    const auto num_cascades =
+        static_cast<std::uint32_t>(std::count(read.begin(), read.end(), place));
+    const std::uint32_t num_readers = num_cascades + std::exchange(loads[block.key], 0);
+    std::erase(read, place);
+    if (block.readers != num_readers) {
+      return broken_phrase(kReaders, "t1",
+                           std::to_string(num_readers) + " readers of " + text_of({place}),
+                           std::to_string(block.readers));
+    }
+    if (!block.ready) not_ready.push_back(place);
+    if (block.ready && !holds(block.slot, block.key)) {
+      return broken_phrase(kComplete, "t1", "slots that hold what is ready", text_of({place}));
+    }
   }
-  if (!ledger_.has_files() || observation.damaged->empty()) return std::nullopt;
-  return broken(kT16, "damaged", Keys(), *observation.damaged);
-}
-
-std::optional<Divergence> Invariants::check_numbers(const Expected& expected,
-                                                    const Command& command,
-                                                    const Observation& observation) const {
-  const bool unasked = is_passive(expected, command) && expected.calls.empty();
-  std::optional<Divergence> found;
-  const auto compare = [&](Rule rule, std::string_view name, auto wanted, auto shown) {
-    if (!found && wanted != shown) found = broken(unasked ? kT2 : rule, name, wanted, shown);
-  };
-  const offload::Ledger& primary = ledger_.primary();
-  const Rule rule = expected.failed_promotions.empty() ? kT15 : kT8;
-  compare(rule, "size", primary.cache().size(), observation.size);
-  compare(rule, "num_free_slots", primary.num_free_slots(), observation.num_free_slots);
-  compare(kT12, "num_jobs", static_cast<std::uint32_t>(ledger_.jobs().size()),
-          observation.num_jobs);
-  compare(kT11, "num_pending", ledger_.num_pending(), observation.num_pending);
-  compare(kT15, "target_t1_size", primary.cache().target_t1_size(), observation.target_t1_size);
-  return found;
+  std::sort(not_ready.begin(), not_ready.end());
+  if (not_ready != written) {
+    return broken_phrase(kOneWriter, "t1", text_of(written), text_of(not_ready));
+  }
+  for (const auto& [key, num_readers] : loads) {
+    if (num_readers > 0) return broken_phrase(kReaders, "t1", std::to_string(key), "gone");
+  }
+  if (read.empty()) return std::nullopt;
+  return broken_phrase(kReaders, "t1", text_of(read), "gone");
 }
 
 }  // namespace kvfence::tiering

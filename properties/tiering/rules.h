@@ -1,19 +1,21 @@
 #pragma once
 
-/// What must hold of one tiering manager, whatever any other implementation says. The rules are
-/// those of contract/tiering/tiering_manager.h, turned into statements about observations.
+/// What must hold of one tiering manager and the file tiers below it, whatever any other
+/// implementation says and whatever the release: slots hold what their keys name, transfers pin
+/// their blocks, jobs end once, and nothing waits for ever.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "contract/tiering/tiering_target.h"
 #include "properties/core/divergence.h"
-#include "properties/tiering/ledger.h"
+#include "properties/tiering/file_tier_model.h"
 
 namespace kvfence::tiering {
 
@@ -24,103 +26,96 @@ struct Invariant {
 };
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 17> kInvariants = {{
-    {"T1", "answers_fit_the_command",
-     "a command is refused with the first code whose condition holds behind its poll, and answers "
-     "with exactly what it returns"},
-    {"T2", "nothing_changes_unasked",
-     "but for their poll, a refused command, a store that cannot be, take_events, reset_cache, and "
-     "what happens in the tiers change nothing"},
-    {"T3", "tiers_are_polled_once_a_step",
-     "each tier in order is asked for its finished jobs at the first lookup, prepare_load, "
-     "prepare_store or on_schedule_end of a step, before anything else, and not again"},
-    {"T4", "tiers_are_searched_in_order",
-     "a lookup asks the tiers in order for what the primary tier does not hold, up to the first "
-     "that has it"},
-    {"T5", "what_is_held_is_found",
-     "a lookup hits what is ready in the primary tier, and misses only what no tier has, or what "
-     "nothing can go for"},
-    {"T6", "an_ask_again_has_a_cause",
-     "a lookup is put off only by a store or promotion under way, one that it begins, or a tier "
-     "that asks for it: from the first poll behind the end of a job that job puts nothing off"},
-    {"T7", "a_promoted_block_is_pinned",
-     "from its lookup to the report of its job a promoted block is not ready and keeps its slot; "
-     "then it is released once"},
-    {"T8", "failure_is_never_success",
-     "a block whose promotion failed is forgotten and its slot free; a store that failed goes to "
-     "no tier"},
-    {"T9", "a_cascaded_block_is_pinned",
-     "a block is read by as many loads and cascades as are under way; the report of a cascade, "
-     "good or bad, releases its blocks once"},
-    {"T10", "stores_go_down_to_every_tier",
-     "a store that succeeded is submitted to each tier in order with its keys and their slots; "
-     "blocks that are ready already to each tier at request level; nothing else is"},
-    {"T11", "promotions_are_submitted_once",
-     "the end of a step submits what was queued, one load a tier and request, keys in the order of "
-     "their lookups with their slots, and nothing else"},
-    {"T12", "jobs_are_numbered_in_order",
-     "jobs are numbered in the order of their submission, over all tiers, and are under way until "
-     "their own tier reports them"},
-    {"T13", "every_tier_is_told",
-     "touch, on_new_request, on_request_finished and on_schedule_end reach each tier once, in "
-     "order; a request is at request level if any tier wants that"},
-    {"T14", "nothing_is_held_when_all_is_done",
-     "while no load, store, promotion or cascade is under way every block is ready and nobody "
-     "reads it"},
-    {"T15", "the_primary_is_an_offloading_manager",
-     "slots, victims, lists and events of the primary tier are as the rules of the target offload "
-     "demand"},
-    {"T16", "what_is_ready_is_what_was_stored",
-     "the slot of a ready block holds the bytes of its key, wherever they came from"},
-    {"T17", "files_keep_what_was_stored",
-     "a file tier serves what was stored and nothing else, and while nothing goes wrong in its "
-     "files each job with what is there succeeds; a store is done if and only if its file is "
-     "there; what could not be loaded, or has another size, is missed until it is stored again; "
-     "a whole file stays, a temporary one only if it could not be removed"},
+inline constexpr std::array<Invariant, 12> kInvariants = {{
+    {"tiering.1", "blocks_and_numbers_add_up",
+     "a key stands once in the lists, each block has a slot of its own, and the numbers are those "
+     "of the lists"},
+    {"tiering.2", "what_is_ready_is_complete",
+     "a block is ready, found, loaded or stored further down only while its slot holds its key, "
+     "from a store that succeeded or a promotion that its tier reported as done"},
+    {"tiering.3", "a_slot_has_one_writer",
+     "a slot is given to a block only while no transfer uses it; the blocks that are not ready are "
+     "those that stores and promotions write, each in its slot"},
+    {"tiering.4", "readers_are_transfers",
+     "a block has as many readers as loads and cascades of it are under way, which find it ready "
+     "in their slot"},
+    {"tiering.5", "each_job_ends_once",
+     "the jobs under way are those that were submitted to a tier and that this tier has not "
+     "reported, each under a number of its own"},
+    {"tiering.6", "what_is_ready_is_found",
+     "a lookup hits if and only if the primary tier holds the block ready"},
+    {"tiering.7", "an_ask_again_has_a_cause",
+     "a lookup is put off only while the block is being written, or if a tier asks for that"},
+    {"tiering.8", "steps_go_on",
+     "no step ends before each tier was asked for its finished jobs, nor with promotions queued"},
+    {"tiering.9", "events_mirror_the_blocks",
+     "an index fed by all events holds exactly the blocks that are ready"},
+    {"tiering.10", "a_refusal_changes_nothing",
+     "a command that is refused without a poll leaves lists, jobs and tiers as they were"},
+    {"tiering.11", "slots_hold_their_blocks",
+     "the slot of a ready block holds the bytes of its key"},
+    {"tiering.12", "files_keep_what_was_stored",
+     "a file tier finds what was stored there and nothing else; a store is done if and only if its "
+     "files are there; a whole file stays, a temporary one only if it could not be removed; what "
+     "could not be loaded or has another size is missed until it is stored again; while nothing "
+     "goes wrong in its files each job with what is there succeeds"},
 }};
 
 /// Watches one implementation. A value: copyable.
 ///
-/// Bookkeeping goes by the commands, so an observation without the lists is checked by its answer,
-/// its calls and its numbers, and the next one with them is checked in full.
+/// The model holds which slots are complete and which transfers are under way, by answers and calls
+/// on the tiers. An observation without the lists is checked by these alone.
 class Invariants {
  public:
   Invariants(const OffloadingManagerConfig& primary, std::uint32_t num_tiers,
-             std::vector<std::uint32_t> file_tiers = {})
-      : primary_(primary),
-        num_tiers_(num_tiers),
-        file_tiers_(std::move(file_tiers)),
-        ledger_(primary, num_tiers, file_tiers_) {}
-
-  /// For a fresh manager of the same configuration.
-  void reset();
+             const std::vector<std::uint32_t>& file_tiers = {})
+      : capacity_(primary.cache.capacity),
+        has_events_(primary.enable_events),
+        num_tiers_(num_tiers) {
+    for (const std::uint32_t place : file_tiers) file_tiers_[place];
+  }
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called
-  /// after every command since reset. After a divergence only reset() may follow.
+  /// after every command of a run, until one is broken.
   std::optional<Divergence> check(const Command& command, const Observation& observation,
                                   const World& world, std::size_t step);
 
  private:
-  std::optional<Divergence> check_presence(const Expected& expected, const Command& command,
-                                           const Observation& observation) const;
-  std::optional<Divergence> check_calls(const Expected& expected, const Command& command,
-                                        const Observation& observation) const;
-  std::optional<Divergence> check_lookup(const Expected& expected, const Command& command,
-                                         const Observation& observation) const;
-  std::optional<Divergence> check_store(const Expected& expected,
-                                        const Observation& observation) const;
-  std::optional<Divergence> check_events(const std::vector<offload::Event>& events);
-  std::optional<Divergence> check_lists(const Expected& expected, const Command& command,
-                                        const Observation& observation) const;
-  std::optional<Divergence> check_tiers(bool unasked, const Observation& observation) const;
-  std::optional<Divergence> check_numbers(const Expected& expected, const Command& command,
-                                          const Observation& observation) const;
+  using Found = std::optional<Divergence>;
+  using Keys = std::vector<std::uint32_t>;
 
-  OffloadingManagerConfig primary_;
+  bool holds(SlotId slot, std::uint32_t key) const;
+  void fill(SlotId slot, std::uint32_t key);
+  bool is_used(SlotId slot) const;
+
+  Found check_all(const Command& command, const Observation& observation);
+  Found take_in(const Command& command, const Observation& observation);
+  void take_in_end(const CompleteStore& command);
+  Found take_in_call(const TierCallRecord& call, const Observation& observation);
+  Found take_in_report(const TierCallRecord& call);
+  Found take_in_store(const Observation& observation);
+  Found check_complete(std::string_view member, const Keys& keys,
+                       const std::vector<SlotId>& slots) const;
+  Found check_lookup(const Lookup& command, const Observation& observation) const;
+  Found check_step(const Observation& observation);
+  Found check_events(const Observation& observation);
+  Found check_unchanged(const Observation& observation) const;
+  Found check_lists(const Observation& observation) const;
+  Found check_blocks(const Observation& observation) const;
+  Found check_files(const Observation& observation);
+
+  std::uint32_t capacity_;
+  bool has_events_;
   std::uint32_t num_tiers_;
-  std::vector<std::uint32_t> file_tiers_;  ///< by place
-  Ledger ledger_;
-  bool was_shown_ = false;  ///< the lists, by the command before
+  std::map<std::uint32_t, FileTierModel> file_tiers_;  ///< by place
+
+  std::map<SlotId, std::uint32_t> complete_;      ///< the key whose bytes a slot holds
+  std::map<std::uint32_t, SlotId> stores_;        ///< by key: the caller writes it there
+  std::map<std::uint32_t, std::uint32_t> loads_;  ///< by key: how often the caller reads it
+  std::vector<Transfer> jobs_;                    ///< submitted, not reported
+  std::set<std::uint32_t> polled_;                ///< tiers, in this step
+  std::set<std::uint32_t> index_;                 ///< fed by events
+  std::optional<Observation> before_;             ///< of the command before, if it had the lists
 };
 
 }  // namespace kvfence::tiering
