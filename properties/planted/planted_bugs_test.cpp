@@ -98,7 +98,10 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.prefill_decode",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
-     .shrunk_commands_max = 25},
+     .shrunk_commands_max = 25,
+     // A lease is renewed more often or for longer than needed, a load more than needed.
+     .need_the_reference = {"heartbeats_at_each_step", "heartbeats_never_stop",
+                            "one_token_prompt_loads"}},
     {.part = "engine.simple",
      .commands_max = 200'000,
      .rule_commands_max = 200'000,

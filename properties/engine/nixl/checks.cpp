@@ -18,8 +18,8 @@ struct Parts {
   static constexpr auto& kRules = engine::nixl::kInvariants;
   static constexpr auto& kGoals = engine::nixl::kReachGoals;
 
-  static Rules make_rules(const Config& config, const Setup& setup) {
-    return Rules(setup, config.connector<engine::nixl::Record>()->transport_may_fail);
+  static Rules make_rules(const Config&, const Setup& setup) {
+    return Rules(setup);
   }
 };
 
