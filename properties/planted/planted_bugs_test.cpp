@@ -69,15 +69,24 @@ const std::vector<Canaries> kCanaries = {
      // A command that submits a job cannot go while a later job is named by its number.
      .shrunk_commands_max = 40,
      // Another plan: a tier is searched, gets a block or is touched less often, or promotions are
-     // grouped otherwise. A job that is given up although it could have been done, or a file that is
-     // missed, may be a fault that was planned.
-     .need_the_reference = {"again_ends_the_search", "cascade_to_first_tier_only",
-                            "close_error_ignored", "doubtful_not_rewritten",
-                            "failed_store_cascaded", "interrupted_is_failure",
-                            "late_store_not_cascaded", "pending_key_stops_request_level",
-                            "promotions_not_grouped", "promotions_of_all_requests_merged",
-                            "request_level_forgotten", "short_write_published",
-                            "touch_stays_in_primary"}},
+     // grouped otherwise. That a job is given up which could have been done, or a file is missed,
+     // may be a fault that was planned.
+     .need_the_reference =
+         {
+             "again_ends_the_search",
+             "cascade_to_first_tier_only",
+             "close_error_ignored",
+             "doubtful_not_rewritten",
+             "failed_store_cascaded",
+             "interrupted_is_failure",
+             "late_store_not_cascaded",
+             "pending_key_stops_request_level",
+             "promotions_not_grouped",
+             "promotions_of_all_requests_merged",
+             "request_level_forgotten",
+             "short_write_published",
+             "touch_stays_in_primary",
+         }},
     {.part = "engine.offloading",
      // A window that is not asked again has to hold its last blocks alone.
      .commands_max = 1'000'000,
@@ -100,8 +109,12 @@ const std::vector<Canaries> kCanaries = {
      .rule_commands_max = 100'000,
      .shrunk_commands_max = 25,
      // A lease is renewed more often or for longer than needed, a load more than needed.
-     .need_the_reference = {"heartbeats_at_each_step", "heartbeats_never_stop",
-                            "one_token_prompt_loads"}},
+     .need_the_reference =
+         {
+             "heartbeats_at_each_step",
+             "heartbeats_never_stop",
+             "one_token_prompt_loads",
+         }},
     {.part = "engine.simple",
      .commands_max = 200'000,
      .rule_commands_max = 200'000,
@@ -129,7 +142,10 @@ const std::vector<Canaries> kCanaries = {
      .rule_commands_max = 100'000,
      .shrunk_commands_max = 12,
      // A store that is enqueued earlier than it could be copies the same.
-     .need_the_reference = {"store_not_deferred"}},
+     .need_the_reference =
+         {
+             "store_not_deferred",
+         }},
     {.part = "engine.offloading_on_device",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,

@@ -233,12 +233,12 @@ TEST(TieringInvariants, FilesKeepWhatWasStored) {
   // A whole file is gone.
   expect_caught_of_files([](const Command& command, Observation& shown) {
     if (!std::holds_alternative<ResetCache>(command)) return false;
-    bool is_told = false;
+    bool has_lied = false;
     for (TierState& tier : in(shown.tiers)) {
-      is_told |= !tier.held.empty();
+      has_lied |= !tier.held.empty();
       tier.held.clear();
     }
-    return is_told;
+    return has_lied;
   });
   // A file that is there is missed, one that is not is found; a job ends otherwise than it did.
   struct Answer {

@@ -18,9 +18,7 @@ struct Parts {
   static constexpr auto& kRules = engine::nixl::kInvariants;
   static constexpr auto& kGoals = engine::nixl::kReachGoals;
 
-  static Rules make_rules(const Config&, const Setup& setup) {
-    return Rules(setup);
-  }
+  static Rules make_rules(const Config&, const Setup& setup) { return Rules(setup); }
 };
 
 }  // namespace

@@ -401,7 +401,7 @@ Found Invariants::take_in_read(const AdvanceRead& command, const Observation& ob
     const auto begin = static_cast<std::uint32_t>(place - table->front().begin()) * size;
     const std::uint32_t end = std::min(begin + size, known.num_prompt_tokens);
     if (begin >= end) continue;
-    // The producer may have computed more behind the prompt.
+    // The producer may have computed more after the prompt.
     const bool is_longer = content.end > end && content.end <= source.num_tokens() &&
                            content.id == source.id(content.end);
     if (is_longer) content = {source.id(end), content.begin, end, content.group};
