@@ -1,6 +1,6 @@
 // Goal: statistics allocate nothing in an interval like the last one. Method: the address of their
 // operations; what they count is looked at by
-// properties/connectors/offloading/kv_connector_stats_conformance.h.
+// properties/engine/offloading/kv_connector_stats_prop_test.cpp.
 
 #include "optimized/connectors/kv_connector_stats.h"
 
