@@ -1,7 +1,6 @@
 #pragma once
 
-/// What must hold of one engine with the OffloadingConnector over devices, whatever any other
-/// implementation says. The first of them is the
+/// What must hold of any engine with the OffloadingConnector over devices. The first rule is the
 /// oracle: what a request says is what it would have said without any cache.
 
 #include <array>
@@ -27,34 +26,29 @@ struct Invariant {
 };
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 11> kInvariants = {{
-    {"E1", "tokens_as_without_cache",
+inline constexpr std::array<Invariant, 7> kInvariants = {{
+    {"on_device.1", "tokens_as_without_cache",
      "each output token is the one that the toy model gives for the tokens before it, on all "
      "ranks"},
-    {"E2", "nothing_races", "accesses to the same bytes, one a write, are ordered"},
-    {"E3", "nothing_is_misused", "no call is made that the runtime's documentation forbids"},
-    {"E4", "answers_fit_the_command",
-     "a command answers with exactly what it returns, and what is not there is refused"},
-    {"E5", "each_transfer_is_reported_once",
-     "a rank's report is of a transfer that was submitted to it and not reported, stores before "
-     "loads, each in the order of submission; those that met a fault failed, and no others"},
-    {"E6", "transfers_are_counted", "each transfer is in flight until it is reported"},
-    {"E7", "what_was_stored_is_there",
-     "when a store is reported that succeeded, each page of its slots on that rank holds a whole "
-     "block of its request in the group"},
-    {"E8", "what_was_loaded_is_there",
-     "when a load is reported that succeeded, each of its GPU blocks on that rank holds the whole "
-     "block of its request that belongs there"},
-    {"E9", "a_drained_engine_is_at_rest",
-     "behind a drain no step, transfer or request is left, and no block is held"},
-    {"E10", "failures_are_told",
-     "a report names the blocks of the loads that failed, of any rank, and no others; a failed "
-     "store, or load, is told as one (rule offload_fences_reuse)"},
-    {"E11", "one_of_all_is_not_all",
-     "a load is over when it is on all ranks, and a job counts the ranks on which it has ended"},
+    {"on_device.2", "nothing_races",
+     "accesses to the same bytes, of which one is a write, are ordered"},
+    {"on_device.3", "nothing_is_misused",
+     "no call is made that the runtime's documentation forbids"},
+    {"on_device.4", "each_transfer_is_reported_once",
+     "a rank has each submitted transfer in flight until it reports it, once: as failed if it met "
+     "a fault, else as a success"},
+    {"on_device.5", "what_was_copied_is_there",
+     "when a copy is reported as a success, each of its pages on that rank holds a whole block of "
+     "its request in the group; after a load, the one that belongs there"},
+    {"on_device.6", "a_report_names_what_ended",
+     "the ranks' report names the GPU blocks of loads that failed and no others, counts the ranks "
+     "on which a job ended or failed (rule offload_fences_reuse), and calls a load received when "
+     "all ranks have it"},
+    {"on_device.7", "a_drained_engine_is_at_rest",
+     "after a drain no step, transfer or request is left, and no block is held"},
 }};
 
-/// What requests say, beside what a run without a cache says: E1 alone.
+/// What requests say, beside what a run without a cache says: the first rule alone.
 class TokenOracle {
  public:
   /// What a request was given and what it said.
@@ -80,20 +74,13 @@ class Invariants {
  public:
   explicit Invariants(const EngineSetup& setup) : setup_(setup), tokens_(setup.windows) {}
 
-  /// For a fresh engine of the same configuration.
-  void reset();
-
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called
-  /// after every command since reset. After a divergence only reset() may follow.
+  /// after every command on a fresh engine. Nothing may follow a divergence.
   std::optional<Divergence> check(const Command& command, const Observation& observation,
                                   const World& world, std::size_t step);
 
  private:
-  std::optional<Divergence> check_refusal(const Command& command, const Observation& observation,
-                                          const World& world) const;
-  std::optional<Divergence> check_all(const Command& command, const Observation& observation);
-  std::optional<Divergence> check_presence(const Command& command,
-                                           const Observation& observation) const;
+  std::optional<Divergence> check(const Command& command, const Observation& observation);
   std::optional<Divergence> check_reports(const Observation& observation);
   std::optional<Divergence> check_arrival(const DeviceTransfer& transfer,
                                           const Observation& observation) const;
