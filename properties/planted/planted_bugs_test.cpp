@@ -94,12 +94,33 @@ const std::vector<Canaries> kCanaries = {
      // A loaded prefix is stored again, for a tier that wants it, behind its load, the stores of
      // others and what they evict.
      .shrunk_commands_max = 60,
-     // Waiting for more or later than needed, a store less, hits that could be longer or are taken
-     // from elsewhere, blocks used in another order: all of these are sound.
-     .need_the_reference = {"hit_before_promotion_served", "jobs_under_way_ignored",
-                            "last_jobs_not_flushed", "loaded_prefix_skipped", "loading_hit_served",
-                            "new_store_flushed", "schedule_end_behind_stores",
-                            "tier_policy_ignored", "touched_behind_lookup", "window_one_long"}},
+     // Waiting for more or later than needed, a store less or more, hits that could be longer or are
+     // taken from elsewhere, blocks used in another order, tiers that hear less, statistics: all of
+     // these are sound.
+     .need_the_reference = {"directions_swapped",
+                            "failed_transfer_measured",
+                            "full_cache_asks_again",
+                            "hit_before_promotion_served",
+                            "jobs_under_way_ignored",
+                            "last_jobs_not_flushed",
+                            "loaded_prefix_skipped",
+                            "loading_hit_served",
+                            "max_offload_tokens_ignored",
+                            "new_store_flushed",
+                            "planned_tokens_counted",
+                            "preempted_stores_stay_pending",
+                            "prompt_only_ignored",
+                            "refused_store_moves_cursor",
+                            "reset_keeps_cursors",
+                            "schedule_end_behind_stores",
+                            "stats_kept",
+                            "stats_of_rank_0",
+                            "stores_stay_in_cpu",
+                            "tier_policy_ignored",
+                            "tiers_not_told_of_end",
+                            "touched_behind_lookup",
+                            "unknown_time_counted",
+                            "window_one_long"}},
     {.part = "multi_connector",
      .commands_max = 50'000,
      .rule_commands_max = 50'000,

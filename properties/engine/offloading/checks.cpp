@@ -18,9 +18,7 @@ struct Parts {
   static constexpr auto& kRules = engine::offloading::kInvariants;
   static constexpr auto& kGoals = engine::offloading::kReachGoals;
 
-  static Rules make_rules(const Config& config, const Setup& setup) {
-    return Rules(setup, config.connector<engine::offloading::Record>()->transfers_may_fail);
-  }
+  static Rules make_rules(const Config&, const Setup& setup) { return Rules(setup); }
 };
 
 }  // namespace

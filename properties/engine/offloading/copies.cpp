@@ -1,8 +1,7 @@
 #include "properties/engine/offloading/copies.h"
 
-#include <algorithm>
+#include <utility>
 
-#include "contract/core/check.h"
 #include "properties/core/invariant_values.h"
 
 namespace kvfence::engine::offloading {
@@ -33,20 +32,18 @@ Copies::Copies(const ConnectorSetup& setup)
 
 // ---- A step on all ranks ----
 
-std::optional<BrokenCopyRule> Copies::run(PlannedStep step, const Sequences& sequences,
-                                          OwedReport& owed) {
+std::optional<Broken> Copies::run(const PlannedStep& step, const Sequences& sequences,
+                                  Report& report) {
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     Rank& rank = ranks_[index];
-    std::vector<Copy> queued;
-    std::swap(queued, rank.queued);
-    for (const Copy& copy : queued) {
+    for (const Copy& copy : std::exchange(rank.queued, {})) {
       if (auto broken = submit(index, copy)) return broken;
     }
     for (Copy& copy : rank.copies) {
       const bool is_flushed = fences_
                                   ? contains(step.jobs_to_flush, copy.job)
                                   : copy.is_store && contains(step.requests_to_flush, copy.request);
-      if (is_flushed && is_under_way(copy)) end(index, copy, true);
+      if (is_flushed && copy.is_under_way()) end(rank, copy, true);
     }
     for (BlockId block : step.zeroed) {
       if (contains(step.lost, block)) continue;
@@ -56,49 +53,42 @@ std::optional<BrokenCopyRule> Copies::run(PlannedStep step, const Sequences& seq
     for (Copy copy : step.loads) {
       if (!fences_) copy.job = rank.next_job++;
       if (auto broken = submit(index, copy)) return broken;
-      rank.stores_ended.erase(copy.request);
     }
     if (auto broken = compute(index, step, sequences)) return broken;
-    queue_stores(rank, step);
-    take_ended(rank, step, owed);
-  }
-  std::sort(owed.invalid_blocks.begin(), owed.invalid_blocks.end());
-  owed.invalid_blocks.erase(std::unique(owed.invalid_blocks.begin(), owed.invalid_blocks.end()),
-                            owed.invalid_blocks.end());
-  if (!owed.stats.empty()) {
-    const std::string first = owed.stats.front().type;
-    std::stable_partition(owed.stats.begin(), owed.stats.end(),
-                          [&](const Operation& each) { return each.type == first; });
+    for (Copy copy : step.stores) {
+      if (!fences_) copy.job = rank.next_job++;
+      rank.queued.push_back(std::move(copy));
+    }
+    report_ended(rank, report);
   }
   return std::nullopt;
 }
 
-std::optional<BrokenCopyRule> Copies::submit(std::size_t rank_index, const Copy& copy) {
+std::optional<Broken> Copies::submit(std::size_t rank_index, const Copy& copy) {
   Rank& rank = ranks_[rank_index];
   const std::uint32_t factor = setup_.spec.block_size_factor;
   for (const CopyPart& part : copy.parts) {
     for (std::size_t each = 0; each < ranks_.size(); ++each) {
       for (const Copy& other : ranks_[each].copies) {
-        if (!is_under_way(other) || (!copy.is_store && !other.is_store)) continue;
+        if (!other.is_under_way() || (!copy.is_store && !other.is_store)) continue;
         // A rank that is behind still has its own older copies; another rank's bytes are its own.
         const bool is_elsewhere = each != rank_index;
         if (is_elsewhere && (copy.is_store || other.serial == copy.serial)) continue;
         for (const CopyPart& its : other.parts) {
           if (its.slot != part.slot) continue;
-          return BrokenCopyRule{
-              copy.is_store ? CopyRule::kSlotHasOneWriter : CopyRule::kLoadReadsWhatIsComplete,
-              on_rank(each, "slot", part.slot), "no other copy under way",
-              name_of(other) + ", under " + name_of(copy)};
+          return Broken{copy.is_store ? kSlotHasOneWriter : kLoadReadsWhatIsComplete,
+                        on_rank(each, "slot", part.slot), "no other copy under way",
+                        name_of(other) + ", under " + name_of(copy)};
         }
       }
     }
     const Content& source =
         copy.is_store ? rank.blocks[part.block] : slot(rank_index, part.slot, part.sub_block);
     if (!passes_for(source, part.content)) {
-      return BrokenCopyRule{CopyRule::kCopiesAreTheRequestsOwn,
-                            copy.is_store ? on_rank(rank_index, "block", part.block)
-                                          : on_rank(rank_index, "slot", part.slot),
-                            to_text(part.content), to_text(source) + ", under " + name_of(copy)};
+      return Broken{kCopiesAreTheRequestsOwn,
+                    copy.is_store ? on_rank(rank_index, "block", part.block)
+                                  : on_rank(rank_index, "slot", part.slot),
+                    to_text(part.content), to_text(source) + ", under " + name_of(copy)};
     }
   }
   for (const CopyPart& part : copy.parts) {
@@ -112,8 +102,7 @@ std::optional<BrokenCopyRule> Copies::submit(std::size_t rank_index, const Copy&
   return std::nullopt;
 }
 
-void Copies::end(std::size_t rank_index, Copy& copy, bool success, std::uint32_t microseconds) {
-  Rank& rank = ranks_[rank_index];
+void Copies::end(Rank& rank, Copy& copy, bool success) {
   const std::uint32_t factor = setup_.spec.block_size_factor;
   copy.progress = success ? TransferProgress::kFinished : TransferProgress::kFailed;
   for (const CopyPart& part : copy.parts) {
@@ -121,17 +110,16 @@ void Copies::end(std::size_t rank_index, Copy& copy, bool success, std::uint32_t
     Content& block = rank.blocks[part.block];
     (copy.is_store ? slot : block) = !success ? Content{} : copy.is_store ? block : slot;
   }
-  rank.ended.push_back({copy.serial, success, microseconds});
 }
 
-std::optional<BrokenCopyRule> Copies::overwrite(std::size_t rank, BlockId block,
-                                                const std::string& who, const Content& content) {
+std::optional<Broken> Copies::overwrite(std::size_t rank, BlockId block, const std::string& who,
+                                        const Content& content) {
   for (const Copy& copy : ranks_[rank].copies) {
-    if (!is_under_way(copy)) continue;
+    if (!copy.is_under_way()) continue;
     for (const CopyPart& part : copy.parts) {
       if (part.block != block) continue;
-      return BrokenCopyRule{CopyRule::kReuseUnderACopy, on_rank(rank, "block", block),
-                            "left alone by all but " + name_of(copy), "written by " + who};
+      return Broken{kNoReuseUnderACopy, on_rank(rank, "block", block),
+                    "left alone by all but " + name_of(copy), "written by " + who};
     }
   }
   ranks_[rank].blocks[block] = content;
@@ -139,8 +127,8 @@ std::optional<BrokenCopyRule> Copies::overwrite(std::size_t rank, BlockId block,
 }
 
 /// All write their tokens, then all read what they attend to.
-std::optional<BrokenCopyRule> Copies::compute(std::size_t rank, const PlannedStep& step,
-                                              const Sequences& sequences) {
+std::optional<Broken> Copies::compute(std::size_t rank, const PlannedStep& step,
+                                      const Sequences& sequences) {
   const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
   const std::vector<Content>& blocks = ranks_[rank].blocks;
   for (const Run& run : step.runs) {
@@ -152,73 +140,32 @@ std::optional<BrokenCopyRule> Copies::compute(std::size_t rank, const PlannedSte
     const Prefixes& prefixes = sequences.at(run.request);
     if (run.end > prefixes.num_tokens()) continue;
     if (const auto wrong = wrong_read(run, prefixes, groups, blocks)) {
-      return BrokenCopyRule{CopyRule::kStepReadsItsOwn, on_rank(rank, "block", wrong->block),
-                            to_text(wrong->expected) + ", for " + run.request,
-                            to_text(wrong->actual)};
+      return Broken{kStepReadsItsOwn, on_rank(rank, "block", wrong->block),
+                    to_text(wrong->expected) + ", for " + run.request, to_text(wrong->actual)};
     }
   }
   return std::nullopt;
 }
 
-void Copies::queue_stores(Rank& rank, const PlannedStep& step) {
-  for (Copy copy : step.stores) {
-    if (!fences_) copy.job = rank.next_job++;
-    ++rank.num_stores[copy.request];
-    rank.queued.push_back(std::move(copy));
-  }
-}
-
 /// get_finished of one rank, and its part of the report.
-void Copies::take_ended(Rank& rank, const PlannedStep& step, OwedReport& owed) {
-  std::vector<std::string> sent;
-  for (const Ended& ended : rank.ended) {
-    const auto at = std::find_if(rank.copies.begin(), rank.copies.end(),
-                                 [&](const Copy& copy) { return copy.serial == ended.serial; });
-    KVFENCE_CHECK(at != rank.copies.end(), "a copy that ended was there");
-    if (ended.success && ended.microseconds > 0) {
-      owed.stats.push_back({at->is_store ? "GPU_to_CPU" : "CPU_to_GPU",
-                            static_cast<std::uint32_t>(kScriptedBlockBytes * at->parts.size()),
-                            ended.microseconds});
+void Copies::report_ended(Rank& rank, Report& report) {
+  for (const Copy& copy : rank.copies) {
+    if (copy.is_under_way()) continue;
+    const bool has_failed = copy.progress == TransferProgress::kFailed;
+    if (!copy.is_store && ++num_received_[copy.request] == ranks_.size()) {
+      num_received_.erase(copy.request);
+      report.received.push_back(copy.request);
     }
-    if (!at->is_store) {
-      count(num_recving_, at->request, owed.finished_recving);
-      if (!ended.success) {
-        for (const CopyPart& part : at->parts) owed.invalid_blocks.push_back(part.block);
-      }
-    } else if (--rank.num_stores[at->request] == 0) {
-      rank.num_stores.erase(at->request);
-      if (rank.awaits_stores.erase(at->request) > 0) {
-        sent.push_back(at->request);
-      } else {
-        rank.stores_ended[at->request] = true;
-      }
+    for (const CopyPart& part : copy.parts) {
+      if (has_failed && !copy.is_store) report.invalid_blocks.insert(part.block);
     }
-    if (fences_) {
-      Completed& completed = owed.completed_jobs[at->job];
-      completed.job = at->job;
-      ++completed.num_workers;
-      completed.num_failed += !ended.success;
-    }
-    rank.reported.push_back(at->job);
-    rank.copies.erase(at);
+    if (!fences_) continue;
+    Completed& completed = report.jobs[copy.job];
+    completed.job = copy.job;
+    ++completed.num_workers;
+    completed.num_failed += has_failed;
   }
-  rank.ended.clear();
-  if (fences_) return;
-  for (const std::string& name : step.finished) {
-    if (rank.num_stores.count(name) > 0) {
-      rank.awaits_stores[name] = true;
-    } else if (rank.stores_ended.erase(name) > 0) {
-      sent.push_back(name);
-    }
-  }
-  for (const std::string& name : sent) count(num_sending_, name, owed.finished_sending);
-}
-
-void Copies::count(std::map<std::string, std::uint32_t>& counts, const std::string& name,
-                   std::vector<std::string>& complete) {
-  if (++counts[name] < ranks_.size()) return;
-  counts.erase(name);
-  complete.push_back(name);
+  std::erase_if(rank.copies, [](const Copy& copy) { return !copy.is_under_way(); });
 }
 
 void Copies::fill_slot(SlotId slot, const std::vector<Content>& parts) {
@@ -230,49 +177,17 @@ void Copies::fill_slot(SlotId slot, const std::vector<Content>& parts) {
   }
 }
 
-// ---- The copy engines ----
-
-ErrorCode Copies::advance(const AdvanceTransfer& command, bool may_fail) {
-  const bool fails = command.progress == TransferProgress::kFailed;
-  if (command.progress == TransferProgress::kSubmitted) return ErrorCode::kBadRange;
-  if (command.rank >= ranks_.size() || (fails && !may_fail)) return ErrorCode::kNotInConfig;
-  std::vector<Copy>& copies = ranks_[command.rank].copies;
-  const auto at = std::find_if(copies.begin(), copies.end(), [&](const Copy& copy) {
-    return copy.job == command.job && is_under_way(copy);
-  });
-  if (at == copies.end()) return ErrorCode::kUnknownJob;
-  if (fails && at->is_store && !fences_) return ErrorCode::kNotInProfile;
-  if (command.progress == TransferProgress::kPart) {
-    at->progress = command.progress;
-  } else {
-    end(command.rank, *at, !fails, command.microseconds);
-  }
-  return ErrorCode::kNone;
-}
-
-ErrorCode Copies::report_again(std::uint32_t rank, JobId job) const {
-  if (rank >= ranks_.size()) return ErrorCode::kNotInConfig;
-  return contains(ranks_[rank].reported, job) ? ErrorCode::kNone : ErrorCode::kUnknownJob;
-}
-
-std::vector<EngineTransfer> Copies::transfers() const {
-  std::vector<EngineTransfer> transfers;
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    for (const Copy& copy : ranks_[rank].copies) {
-      EngineTransfer& transfer = transfers.emplace_back();
-      transfer.rank = static_cast<std::uint32_t>(rank);
-      transfer.job = copy.job;
-      transfer.request = copy.request;
-      transfer.store = copy.is_store;
-      transfer.progress = copy.progress;
+void Copies::advance(const AdvanceTransfer& command) {
+  Rank& rank = ranks_[command.rank];
+  for (Copy& copy : rank.copies) {
+    if (copy.job != command.job || !copy.is_under_way()) continue;
+    if (command.progress == TransferProgress::kPart) {
+      copy.progress = command.progress;
+    } else {
+      end(rank, copy, command.progress == TransferProgress::kFinished);
     }
+    return;
   }
-  return transfers;
-}
-
-bool Copies::is_idle() const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](const Rank& rank) { return rank.queued.empty() && rank.copies.empty(); });
 }
 
 }  // namespace kvfence::engine::offloading

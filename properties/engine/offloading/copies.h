@@ -5,13 +5,13 @@
 /// again too early, a slot that was read before it was written, and a load into the wrong place all
 /// show as content that is not the request's own.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
@@ -19,6 +19,28 @@
 #include "properties/kv_cache/kv_content.h"
 
 namespace kvfence::engine::offloading {
+
+/// Places in kInvariants (rules.h).
+enum Rule : std::size_t {
+  kPlansNameOwnBlocks,
+  kNoReuseUnderACopy,
+  kSlotHasOneWriter,
+  kLoadReadsWhatIsComplete,
+  kCopiesAreTheRequestsOwn,
+  kStepReadsItsOwn,
+  kSlotsAddUp,
+  kReadySlotHoldsItsKey,
+  kEachEndIsReportedOnce,
+  kPromotionComesWhole,
+  kAllComesToAnEnd,
+};
+
+struct Broken {
+  Rule rule = kPlansNameOwnBlocks;
+  std::string where;
+  std::string expected;
+  std::string actual;
+};
 
 /// A GPU block of a copy, its part of a slot, and what it should hold.
 struct CopyPart {
@@ -28,7 +50,7 @@ struct CopyPart {
   Content content;
 };
 
-/// A planned transfer. `serial` tells it apart on all ranks, whatever number each gives it.
+/// A planned transfer. `serial` identifies it on all ranks, whatever number each gives it.
 struct Copy {
   std::uint64_t serial = 0;
   JobId job = 0;
@@ -36,14 +58,16 @@ struct Copy {
   bool is_store = false;
   std::vector<CopyPart> parts;
   TransferProgress progress = TransferProgress::kSubmitted;
+
+  bool is_under_way() const {
+    return progress == TransferProgress::kSubmitted || progress == TransferProgress::kPart;
+  }
 };
 
 /// A planned step as the workers get it.
 struct PlannedStep {
-  std::vector<ScheduledRequest> scheduled;
   std::vector<Run> runs;
   std::vector<BlockId> zeroed;
-  std::vector<std::string> finished;
   std::vector<Copy> loads;
   std::vector<Copy> stores;
   std::vector<std::string> requests_to_flush;
@@ -53,110 +77,76 @@ struct PlannedStep {
   std::vector<BlockId> lost;
 };
 
-/// What is wrong with a copy or a step.
-enum class CopyRule : std::uint8_t {
-  kReuseUnderACopy,
-  kSlotHasOneWriter,
-  kLoadReadsWhatIsComplete,
-  kCopiesAreTheRequestsOwn,
-  kStepReadsItsOwn,
-};
-
-struct BrokenCopyRule {
-  CopyRule rule = CopyRule::kReuseUnderACopy;
-  std::string where;
-  std::string expected;
-  std::string actual;
-};
-
-/// The report that the ranks owe behind a step.
-struct OwedReport {
-  std::vector<std::string> finished_recving;
-  std::vector<std::string> finished_sending;
-  std::vector<BlockId> invalid_blocks;
-  std::map<JobId, Completed> completed_jobs;
-  std::vector<Operation> stats;  ///< type by type, in the order in which the types came
+/// What ended on the ranks and was not reported before.
+struct Report {
+  std::vector<std::string> received;  ///< loads that are over on all ranks
+  std::set<BlockId> invalid_blocks;   ///< of loads that failed
+  std::map<JobId, Completed> jobs;    ///< fence
 };
 
 /// The ranks, as the contract says that they work. A value: copyable.
 class Copies {
  public:
+  struct Rank {
+    std::vector<Content> blocks;  ///< by GPU block
+    std::vector<Content> slots;   ///< [slot][sub_block]
+    std::vector<Copy> queued;     ///< stores, in order
+    std::vector<Copy> copies;     ///< in the copy engine: not reported
+    JobId next_job = 0;           ///< hold: its own numbers
+  };
+
   explicit Copies(const ConnectorSetup& setup);
 
-  /// The oldest step on all ranks. Nothing, or the first rule that it breaks.
-  std::optional<BrokenCopyRule> run(PlannedStep step, const Sequences& sequences, OwedReport& owed);
+  /// The oldest step on all ranks, and what they report after it. Nothing, or the first rule that
+  /// it breaks.
+  std::optional<Broken> run(const PlannedStep& step, const Sequences& sequences, Report& report);
 
-  /// The refusal of a copy engine, or none.
-  ErrorCode advance(const AdvanceTransfer& command, bool may_fail);
-  ErrorCode report_again(std::uint32_t rank, JobId job) const;
+  /// Passed over where the rank has no such copy under way.
+  void advance(const AdvanceTransfer& command);
 
-  /// In the engines, rank by rank, in the order of submission; reported ones are gone.
-  std::vector<EngineTransfer> transfers() const;
+  const std::vector<Rank>& ranks() const { return ranks_; }
 
   /// What a part of a slot holds on a rank.
   const Content& slot(std::size_t rank, SlotId slot, std::uint32_t sub_block) const {
     return ranks_[rank].slots[slot * setup_.spec.block_size_factor + sub_block];
   }
-  std::size_t num_ranks() const { return ranks_.size(); }
 
   /// A tier has filled a slot, on all ranks; `parts`: by sub-block, empty for nobody knows what.
   void fill_slot(SlotId slot, const std::vector<Content>& parts);
 
-  /// Calls visit(rank, copy) for each that is queued, or has not ended.
+  /// Calls visit(copy) for each that is queued, or has not ended, rank by rank.
   template <class Visit>
   void for_each_under_way(Visit&& visit) const {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      for (const Copy& copy : ranks_[rank].queued) visit(rank, copy);
-      for (const Copy& copy : ranks_[rank].copies) {
-        if (is_under_way(copy)) visit(rank, copy);
+    for (const Rank& rank : ranks_) {
+      for (const Copy& copy : rank.queued) visit(copy);
+      for (const Copy& copy : rank.copies) {
+        if (copy.is_under_way()) visit(copy);
       }
     }
   }
 
-  /// Whether nothing is queued, under way or unreported on any rank.
-  bool is_idle() const;
-
- private:
-  struct Ended {
-    std::uint64_t serial = 0;
-    bool success = true;
-    std::uint32_t microseconds = 0;
-  };
-
-  struct Rank {
-    std::vector<Content> blocks;  ///< by GPU block
-    std::vector<Content> slots;   ///< [slot][sub_block]
-    std::vector<Copy> queued;     ///< stores, in order
-    std::vector<Copy> copies;     ///< not reported
-    std::vector<Ended> ended;     ///< not reported, in order
-    std::vector<JobId> reported;
-    JobId next_job = 0;                               ///< hold: its own numbers
-    std::map<std::string, std::uint32_t> num_stores;  ///< hold: of a request, queued or unreported
-    std::map<std::string, bool> stores_ended;         ///< hold: stored, and none is left
-    std::map<std::string, bool> awaits_stores;        ///< hold: finished
-  };
-
-  static bool is_under_way(const Copy& copy) {
-    return copy.progress == TransferProgress::kSubmitted ||
-           copy.progress == TransferProgress::kPart;
+  /// Whether some rank has a copy for which `is` holds, queued, under way or not reported.
+  template <class Predicate>
+  bool has(Predicate&& is) const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+      return std::any_of(rank.queued.begin(), rank.queued.end(), is) ||
+             std::any_of(rank.copies.begin(), rank.copies.end(), is);
+    });
   }
 
-  std::optional<BrokenCopyRule> submit(std::size_t rank, const Copy& copy);
-  void end(std::size_t rank, Copy& copy, bool success, std::uint32_t microseconds = 0);
-  std::optional<BrokenCopyRule> overwrite(std::size_t rank, BlockId block, const std::string& who,
-                                          const Content& content);
-  std::optional<BrokenCopyRule> compute(std::size_t rank, const PlannedStep& step,
-                                        const Sequences& sequences);
-  void queue_stores(Rank& rank, const PlannedStep& step);
-  void take_ended(Rank& rank, const PlannedStep& step, OwedReport& owed);
-  void count(std::map<std::string, std::uint32_t>& counts, const std::string& name,
-             std::vector<std::string>& complete);
+ private:
+  std::optional<Broken> submit(std::size_t rank, const Copy& copy);
+  void end(Rank& rank, Copy& copy, bool success);
+  std::optional<Broken> overwrite(std::size_t rank, BlockId block, const std::string& who,
+                                  const Content& content);
+  std::optional<Broken> compute(std::size_t rank, const PlannedStep& step,
+                                const Sequences& sequences);
+  void report_ended(Rank& rank, Report& report);
 
   ConnectorSetup setup_;
   bool fences_ = false;
   std::vector<Rank> ranks_;
-  std::map<std::string, std::uint32_t> num_recving_;  ///< ranks that reported it
-  std::map<std::string, std::uint32_t> num_sending_;
+  std::map<std::string, std::uint32_t> num_received_;  ///< ranks that reported its load
 };
 
 }  // namespace kvfence::engine::offloading
