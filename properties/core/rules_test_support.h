@@ -30,15 +30,19 @@ void expect_broken(const Invariants& invariants, const std::optional<Divergence>
   EXPECT_NE(found->expected, found->actual);
 }
 
-/// That the ids are the letter and 1, 2, 3, ..., that no two names are alike, and each has a rule.
+/// That the ids are the prefix and 1, 2, 3, ..., that no two names are alike, and each has a rule.
 template <class Invariants>
-void expect_numbered_and_named_once(const Invariants& invariants, char letter) {
+void expect_numbered_and_named_once(const Invariants& invariants, const std::string& prefix) {
   std::set<std::string_view> names;
   for (std::size_t index = 0; index < invariants.size(); ++index) {
-    EXPECT_EQ(invariants[index].id, letter + std::to_string(index + 1));
+    EXPECT_EQ(invariants[index].id, prefix + std::to_string(index + 1));
     EXPECT_TRUE(names.insert(invariants[index].name).second) << invariants[index].name;
     EXPECT_FALSE(invariants[index].rule.empty()) << invariants[index].name;
   }
+}
+template <class Invariants>
+void expect_numbered_and_named_once(const Invariants& invariants, char letter) {
+  expect_numbered_and_named_once(invariants, std::string(1, letter));
 }
 
 }  // namespace kvfence

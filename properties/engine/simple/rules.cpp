@@ -1,275 +1,142 @@
 #include "properties/engine/simple/rules.h"
 
 #include <algorithm>
-#include <string>
-#include <utility>
 #include <variant>
-
-#include "properties/engine/refusals.h"
-#include "properties/engine/simple/rule_parts.h"
 
 namespace kvfence::engine::simple {
 
-using namespace detail;
 using kvfence::detail::contains;
+using kvfence::detail::find_table;
 
 namespace {
 
-Rule rule_of(CopyRule rule) {
-  switch (rule) {
-    case CopyRule::kNoReuseUnderACopy:
-      return kS20;
-    case CopyRule::kCopiesCarryWhatTheyName:
-      return kS15;
-    case CopyRule::kAStepReadsItsOwn:
-      return kS16;
-  }
-  return kS15;
+/// Updates with nothing under way, after which nothing waits for a report.
+constexpr std::uint32_t kQuietUpdatesMax = 3;
+
+/// `cpu_keys[3]`
+std::string element(std::string_view list, std::size_t index) {
+  return std::string(list) + "[" + std::to_string(index) + "]";
+}
+
+bool has_state(const Observation& observation) {
+  return observation.requests.has_value() && observation.tables.has_value() &&
+         observation.ref_cnts.has_value() && observation.keys.has_value() &&
+         observation.copies.has_value() && observation.pins.has_value() &&
+         observation.cpu_free_queue.has_value() && observation.cpu_ref_cnts.has_value() &&
+         observation.cpu_keys.has_value();
 }
 
 }  // namespace
 
-Invariants::Invariants(const EngineSetup& setup)
-    : setup_(setup), copies_(*setup.simple), block_tables_(setup.simple->kv_cache) {}
+Invariants::Invariants(const EngineSetup& setup) : setup_(setup), copies_(*setup.simple) {}
 
-void Invariants::reset() { *this = Invariants(setup_); }
-
-Invariants::Found Invariants::check(const Command& command, const Observation& observation,
-                                    const World& world, std::size_t step) {
-  told_.clear();
-  completed_keys_.clear();
+std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
+                                            const World& /*world*/, std::size_t step) {
   Found found;
-  const ErrorCode expected = refusal(command, world);
-  if (observation.error != expected) found = broken(kS17, "error", expected, observation.error);
-  if (!found) found = check_presence(command, observation);
-  if (!found) found = check_unchanged(command, observation);
-  if (!found && expected == ErrorCode::kNone) found = take_in(command, observation, world);
-  if (!found) found = check_state(command, observation);
-  if (!found) found = check_end(command, observation);
-  if (has_state(observation)) {
-    before_ = observation;
-  } else {
-    before_.reset();
-  }
+  if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
+  if (!found && has_state(observation)) found = check_state(observation);
+  keys_before_ = observation.keys;
+  cpu_keys_before_ = observation.cpu_keys;
   if (found) found->step = step;
   return found;
 }
 
-// ---- Answers ----
+// ---- The model ----
 
-ErrorCode Invariants::refusal(const Command& command, const World& world) const {
-  const kvfence::detail::InFlight in_flight[] = {kvfence::detail::in_flight_of(in_flight_)};
-  if (const auto refused = kvfence::detail::refusal_of_engine(command, setup_, world, in_flight)) {
-    return *refused;
-  }
-  if (const auto* advance = std::get_if<AdvanceCopy>(&command)) {
-    Copies copies = copies_;
-    return copies.advance(*advance);
-  }
-  return ErrorCode::kNone;
-}
-
-Invariants::Found Invariants::check_presence(const Command& command,
-                                             const Observation& observation) const {
-  const bool accepted = observation.error == ErrorCode::kNone;
-  const bool plans = accepted && std::holds_alternative<Schedule>(command);
-  const bool updates = accepted && std::holds_alternative<Update>(command);
-  const bool resets = accepted && std::holds_alternative<ResetPrefixCache>(command);
-  Found found;
-  const auto want = [&](std::string_view name, const auto& member, bool wanted) {
-    if (!found && member.has_value() != wanted) {
-      found = broken_presence(kInvariants[kS17], name, wanted);
-    }
-  };
-  want("scheduled", observation.scheduled, plans);
-  want("new_reqs", observation.new_reqs, plans);
-  want("cached_reqs", observation.cached_reqs, plans);
-  want("preempted", observation.preempted, plans);
-  want("finished", observation.finished, plans);
-  want("new_block_ids", observation.new_block_ids, plans);
-  want("load_gpu_blocks", observation.load_gpu_blocks, plans);
-  want("load_cpu_blocks", observation.load_cpu_blocks, plans);
-  want("load_requests", observation.load_requests, plans);
-  want("store_gpu_blocks", observation.store_gpu_blocks, plans);
-  want("store_cpu_blocks", observation.store_cpu_blocks, plans);
-  want("need_flush", observation.need_flush, plans);
-  if (!plans) want("load_event", observation.load_event, false);
-  if (!plans) want("store_event", observation.store_event, false);
-  want("outputs", observation.outputs, updates);
-  want("events", observation.events, updates);
-  want("finished_recving", observation.finished_recving, updates);
-  want("finished_sending", observation.finished_sending, updates);
-  want("invalid_blocks", observation.invalid_blocks, updates);
-  want("completed_jobs", observation.completed_jobs, updates);
-  want("success", observation.success, resets);
-  want("connector_calls", observation.connector_calls, false);
-  want("num_empty_cpu_blocks", observation.num_empty_cpu_blocks, true);
-  want("num_cached_cpu_blocks", observation.num_cached_cpu_blocks, true);
-  want("num_referenced_cpu_blocks", observation.num_referenced_cpu_blocks, true);
-  want("has_pending_stores", observation.has_pending_stores, true);
-  return found;
-}
-
-Invariants::Found Invariants::check_unchanged(const Command& command,
-                                              const Observation& observation) const {
-  if (!before_ || !has_state(observation)) return std::nullopt;
-  const bool is_refused = observation.error != ErrorCode::kNone;
-  const bool plans = std::holds_alternative<Schedule>(command);
-  const bool updates = std::holds_alternative<Update>(command);
-  const bool resets = std::holds_alternative<ResetPrefixCache>(command);
-  const bool finishes = std::holds_alternative<FinishRequests>(command) ||
-                        std::holds_alternative<FinishAllRequests>(command);
-  const bool copies = std::holds_alternative<AdvanceCopy>(command);
-  const bool adds = std::holds_alternative<AddRequest>(command);
-  Found found;
-  const auto keep = [&](bool may_change, std::string_view name, const auto& was, const auto& is) {
-    if (found || (may_change && !is_refused) || was == is) return;
-    found = broken(kS18, name, was, is);
-  };
-  const bool moves_blocks = plans || updates || finishes;
-  keep(moves_blocks, "tables", *before_->tables, *observation.tables);
-  keep(moves_blocks, "ref_cnts", *before_->ref_cnts, *observation.ref_cnts);
-  keep(moves_blocks, "cpu_ref_cnts", *before_->cpu_ref_cnts, *observation.cpu_ref_cnts);
-  keep(moves_blocks, "cpu_free_queue", *before_->cpu_free_queue, *observation.cpu_free_queue);
-  keep(moves_blocks, "pins", *before_->pins, *observation.pins);
-  keep(moves_blocks || adds, "requests", *before_->requests, *observation.requests);
-  keep(plans || updates || resets, "keys", *before_->keys, *observation.keys);
-  keep(plans || updates, "cpu_keys", *before_->cpu_keys, *observation.cpu_keys);
-  keep(updates || copies, "copies", *before_->copies, *observation.copies);
-  return found;
-}
-
-// ---- Books ----
-
-std::string Invariants::key(const Known& known, GroupId group, std::size_t place) const {
-  const BlockHashListView hashes = known.request.block_hashes(groups()[group].block_size);
+std::string Invariants::key(const Request& request, GroupId group, std::size_t place) const {
+  const BlockHashListView hashes = request.block_hashes(groups()[group].block_size);
   if (place >= hashes.size()) return {};
   return make_block_hash_with_group_id(hashes[place], group);
 }
 
-void Invariants::add(const AddRequest& added, const World& world) {
-  const RequestSpec salted{{}, std::nullopt, added.cache_salt, {}};
-  Known known{Request(salted, spec().kv_cache.pool.hash), world.find(added.id)->number,
-              BlocksByGroup(groups().size()), std::nullopt};
-  known_.insert_or_assign(added.id, std::move(known));
-  const bool has_salt = added.cache_salt && !added.cache_salt->empty();
-  sequences_.insert_or_assign(added.id, Prefixes(has_salt ? added.cache_salt : std::nullopt));
-  append(added.id, added.tokens);
-}
-
 /// Tokens of a request, and the keys of the blocks that they complete.
 void Invariants::append(const std::string& name, const std::vector<TokenId>& tokens) {
-  Known& known = known_.at(name);
+  Request& request = requests_.at(name);
   Prefixes& prefixes = sequences_.at(name);
   const std::uint32_t num_before = prefixes.num_tokens();
-  known.request.append_output_token_ids(tokens);
+  request.append_output_token_ids(tokens);
   for (TokenId token : tokens) prefixes.append(token);
   for (GroupId group = 0; group < groups().size(); ++group) {
     const std::uint32_t size = groups()[group].block_size;
-    for (std::uint32_t place = num_before / size; (place + 1) * size <= prefixes.num_tokens();
-         ++place) {
-      const std::uint32_t end = (place + 1) * size;
-      contents_.insert_or_assign(key(known, group, place),
-                                 Content{prefixes.id(end), end - size, end, group});
+    for (std::uint32_t begin = num_before / size * size; begin + size <= prefixes.num_tokens();
+         begin += size) {
+      const std::uint32_t end = begin + size;
+      contents_.insert_or_assign(key(request, group, begin / size),
+                                 Content{prefixes.id(end), begin, end, group});
     }
   }
 }
 
-Invariants::Found Invariants::take_in(const Command& command, const Observation& observation,
-                                      const World& world) {
+Invariants::Found Invariants::take_in(const Command& command, const Observation& observation) {
   if (const auto* added = std::get_if<AddRequest>(&command)) {
-    add(*added, world);
+    const RequestSpec salted{{}, std::nullopt, added->cache_salt, {}};
+    const bool has_salt = added->cache_salt && !added->cache_salt->empty();
+    requests_.insert_or_assign(added->id, Request(salted, spec().kv_cache.pool.hash));
+    sequences_.insert_or_assign(added->id, Prefixes(has_salt ? added->cache_salt : std::nullopt));
+    append(added->id, added->tokens);
   } else if (std::holds_alternative<Schedule>(command)) {
     return take_in_step(observation);
   } else if (std::holds_alternative<Update>(command)) {
-    return take_in_update(observation, world);
+    return take_in_update(observation);
   } else if (const auto* advance = std::get_if<AdvanceCopy>(&command)) {
-    copies_.advance(*advance);
-  } else if (const auto* paused = std::get_if<SetPauseState>(&command)) {
-    pause_state_ = paused->state;
+    if (advance->progress == TransferProgress::kFinished &&
+        !copies_.end_oldest(advance->rank, advance->store)) {
+      return broken_phrase(kWorkersDoWhatTheyAreTold, "copies", "none of that direction",
+                           "one that nobody planned");
+    }
   } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-    // The connector's own cache cannot be reset.
-    if (reset->reset_connector && *observation.success) {
-      return broken(kS17, "success", false, true);
+    const bool claims = reset->reset_connector && *observation.success;
+    if (!claims || !observation.cpu_keys.has_value()) return std::nullopt;
+    const KeyList& keys = *observation.cpu_keys;
+    if (std::any_of(keys.begin(), keys.end(), [](const auto& each) { return !each.empty(); })) {
+      return broken_phrase(kAResetLeavesNothing, "cpu_keys", "none", "some");
     }
   }
   return std::nullopt;
 }
 
 Invariants::Found Invariants::take_in_step(const Observation& observation) {
-  PlannedStep step;
-  if (auto found = check_events(observation)) return found;
-  if (auto found = take_in_told(observation, step)) return found;
-  step.scheduled = *observation.scheduled;
+  PlannedStep& step = in_flight_.emplace_back();
   step.zeroed = *observation.new_block_ids;
   step.need_flush = *observation.need_flush;
+  if (setup_.scheduler().policy == SchedulingPolicy::kPriority) {
+    for (const std::string& name : *observation.preempted) step.victims.push_back(tables_[name]);
+  }
   if (!step.victims.empty()) step.lost = blocks_of_nobody(observation);
-
-  if (observation.load_event.has_value()) {
-    Event& load = step.load.emplace();
-    if (auto found = plan_load(observation, load)) return found;
-    for (const std::string& name : load.requests) loaded_.erase(name);
-    loads_[load.event] = {load.parts, {load.requests.begin(), load.requests.end()}};
-    ++num_load_events_;
-  }
-  if (auto found = check_waiting(observation)) return found;
-  Store books;
-  if (observation.store_event.has_value()) {
-    if (auto found = plan_store(observation, step.store.emplace(), books)) return found;
-  }
-  if (auto found = check_places(observation)) return found;
-  if (step.store) stores_[num_store_events_++] = std::move(books);
-  in_flight_.push_back(std::move(step));
-  return check_found(observation);
+  take_in_runs(observation, step);
+  if (auto found = plan_load(observation, step)) return found;
+  return plan_store(observation, step);
 }
 
-/// Who is in the step, with which blocks, and what it computes.
-Invariants::Found Invariants::take_in_told(const Observation& observation, PlannedStep& step) {
-  const auto unknown = [&](std::string_view member, const std::string& name) -> Found {
-    if (known_.count(name) > 0) return std::nullopt;
-    return broken_phrase(kS17, member, "a request that was added", name);
-  };
-  if (setup_.scheduler().policy == SchedulingPolicy::kPriority) {
-    for (const std::string& name : *observation.preempted) {
-      if (auto found = unknown("preempted", name)) return found;
-      step.victims.push_back(known_.at(name).told);
-    }
-  }
+/// What the step computes, and with which blocks.
+void Invariants::take_in_runs(const Observation& observation, PlannedStep& step) {
+  std::map<std::string, std::uint32_t> begins;
   for (const ScheduledNew& each : *observation.new_reqs) {
-    if (auto found = unknown("new_reqs", each.request)) return found;
-    Known& known = known_.at(each.request);
-    known.told = each.blocks;
-    known.place = 0;
-    told_[each.request] = {each.num_computed_tokens, false};
+    tables_[each.request] = each.blocks;
+    begins[each.request] = each.num_computed_tokens;
   }
   for (const ScheduledCached& each : *observation.cached_reqs) {
-    if (auto found = unknown("cached_reqs", each.request)) return found;
-    Known& known = known_.at(each.request);
-    told_[each.request] = {each.num_computed_tokens, each.resumed};
-    if (each.resumed) {
-      known.told.assign(groups().size(), {});
-      known.place = 0;
-    }
+    BlocksByGroup& table = tables_[each.request];
+    if (each.resumed) table.clear();
+    table.resize(groups().size());
+    begins[each.request] = each.num_computed_tokens;
     if (!each.blocks.has_value()) continue;
     for (std::size_t group = 0; group < groups().size(); ++group) {
       const std::vector<BlockId>& blocks = (*each.blocks)[group];
-      known.told[group].insert(known.told[group].end(), blocks.begin(), blocks.end());
+      table[group].insert(table[group].end(), blocks.begin(), blocks.end());
     }
   }
   for (const ScheduledRequest& each : *observation.scheduled) {
-    const auto told = told_.find(each.request);
-    if (told == told_.end()) {
-      return broken_phrase(kS17, "scheduled", "a request that the step tells of", each.request);
-    }
-    const std::uint32_t begin = told->second.num_computed_tokens;
+    have_loads_.erase(each.request);
+    const auto begin = begins.find(each.request);
+    if (begin == begins.end() || !requests_.contains(each.request)) continue;
     step.runs.push_back(
-        {each.request, begin, begin + each.num_tokens, known_.at(each.request).told});
+        {each.request, begin->second, begin->second + each.num_tokens, tables_.at(each.request)});
   }
-  return std::nullopt;
 }
 
-/// Blocks that a victim may have got in this step, for all that can be told: nobody has them, and
-/// they are to be zeroed or got a key.
+/// Blocks that a victim may have got in this step, as far as one can see: nobody has them, and they
+/// are to be zeroed or got a key.
 std::vector<BlockId> Invariants::blocks_of_nobody(const Observation& observation) const {
   std::set<BlockId> had(observation.load_gpu_blocks->begin(), observation.load_gpu_blocks->end());
   const auto add = [&](const BlocksByGroup& table) {
@@ -279,83 +146,264 @@ std::vector<BlockId> Invariants::blocks_of_nobody(const Observation& observation
   for (const ScheduledCached& each : *observation.cached_reqs) {
     if (each.blocks.has_value()) add(*each.blocks);
   }
-  if (has_state(observation)) {
+  if (observation.tables.has_value()) {
     for (const kv_cache::RequestBlocks& table : *observation.tables) add(table.blocks);
   }
-  const bool has_keys = before_ && has_state(observation);
+  const bool has_keys = keys_before_.has_value() && observation.keys.has_value();
   std::vector<BlockId> lost;
   for (BlockId block = 1; block < spec().kv_cache.pool.num_gpu_blocks; ++block) {
     const bool is_zeroed = contains(*observation.new_block_ids, block);
-    const bool has_old_key = has_keys && (*before_->keys)[block] == (*observation.keys)[block];
-    if (had.count(block) == 0 && (is_zeroed || !has_old_key)) lost.push_back(block);
+    const bool has_old_key = has_keys && (*keys_before_)[block] == (*observation.keys)[block];
+    if (!had.contains(block) && (is_zeroed || !has_old_key)) lost.push_back(block);
   }
   return lost;
 }
 
-Invariants::Found Invariants::take_in_update(const Observation& observation, const World& world) {
+Invariants::Found Invariants::take_in_update(const Observation& observation) {
+  if (in_flight_.empty()) return std::nullopt;
   const PlannedStep step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  OwedReport owed;
-  if (auto broken_copy = copies_.run(step, sequences_, owed)) {
-    return broken_phrase(rule_of(broken_copy->rule), broken_copy->where, broken_copy->expected,
-                         broken_copy->actual);
-  }
+  if (auto found = copies_.run(step, sequences_)) return found;
   if (step.need_flush && observation.copies.has_value()) {
     for (const Copy& copy : *observation.copies) {
-      const std::optional<Event>& own = copy.store ? step.store : step.load;
-      if (own && own->event == copy.event) continue;
-      return broken_phrase(kS12, "copies", "those of this step alone, behind a flush",
+      const bool is_own = std::any_of(
+          step.events.begin(), step.events.end(),
+          [&](const Event& event) { return event.id() == std::pair(copy.store, copy.event); });
+      if (is_own) continue;
+      return broken_phrase(kWorkersDoWhatTheyAreTold, "copies", "those of the step that flushes",
                            "event " + std::to_string(copy.event));
     }
   }
-  if (auto found = take_in_report(observation, owed, world)) return found;
+  if (auto found = take_in_report(observation)) return found;
   for (const RequestOutput& output : *observation.outputs) {
-    if (known_.count(output.request) == 0) {
-      return broken_phrase(kS17, "outputs", "a request that was added", output.request);
+    if (requests_.contains(output.request)) append(output.request, output.tokens);
+  }
+  const bool is_quiet = copies_.is_idle() && in_flight_.empty();
+  num_quiet_updates_ = is_quiet ? num_quiet_updates_ + 1 : 0;
+  if (num_quiet_updates_ < kQuietUpdatesMax || events_.empty()) return std::nullopt;
+  return broken_phrase(kAllComesToAnEnd, "completed_jobs", "what has ended",
+                       "nothing of event " + std::to_string(events_.begin()->second.number));
+}
+
+Invariants::Found Invariants::take_in_report(const Observation& observation) {
+  for (const std::string& name : *observation.finished_recving) {
+    const auto load = std::find_if(events_.begin(), events_.end(), [&](const auto& each) {
+      return each.second.requests.contains(name);
+    });
+    if (load == events_.end() || copies_.num_ranks_ended(load->second) < copies_.num_ranks()) {
+      return broken_phrase(kWorkersDoWhatTheyAreTold, "finished_recving",
+                           "a load that has ended on all ranks", name);
     }
-    append(output.request, output.tokens);
+    load->second.requests.erase(name);
+    if (load->second.requests.empty()) events_.erase(load);
+  }
+  for (const Completed& each : *observation.completed_jobs) {
+    const auto store = events_.find({true, each.job});
+    if (store == events_.end() ||
+        store->second.num_reports + each.num_workers > copies_.num_ranks_ended(store->second)) {
+      return broken_phrase(kWorkersDoWhatTheyAreTold, "completed_jobs",
+                           "a store by the ranks on which it has ended",
+                           std::to_string(each.job) + " by " + std::to_string(each.num_workers));
+    }
+    store->second.num_reports += each.num_workers;
+    if (store->second.num_reports == copies_.num_ranks()) events_.erase(store);
   }
   return std::nullopt;
 }
 
-Invariants::Found Invariants::take_in_report(const Observation& observation, const OwedReport& owed,
-                                             const World& world) {
-  std::vector<std::string> recving = owed.finished_recving;
-  std::sort(recving.begin(), recving.end(), [&](const std::string& left, const std::string& right) {
-    return world.find(left)->number < world.find(right)->number;
-  });
-  if (*observation.finished_recving != recving) {
-    return broken(kS11, "finished_recving", recving, *observation.finished_recving);
+// ---- What a step plans ----
+
+std::optional<Content> Invariants::content_of(const std::string& key) const {
+  const auto found = contents_.find(key);
+  return found == contents_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Invariants::Found Invariants::plan_parts(const std::vector<BlockId>& gpu_blocks,
+                                         const std::vector<BlockId>& cpu_blocks,
+                                         Event& event) const {
+  bool are_blocks = gpu_blocks.size() == cpu_blocks.size();
+  for (std::size_t at = 0; at < gpu_blocks.size() && are_blocks; ++at) {
+    are_blocks = gpu_blocks[at] != kNullBlockId && cpu_blocks[at] != kNullBlockId &&
+                 gpu_blocks[at] < spec().kv_cache.pool.num_gpu_blocks &&
+                 cpu_blocks[at] < spec().num_cpu_blocks;
+    event.parts.push_back({gpu_blocks[at], cpu_blocks[at], std::nullopt});
   }
-  // Nobody holds blocks back, and copies do not fail.
-  const std::vector<std::string> no_names;
-  if (*observation.finished_sending != no_names) {
-    return broken(kS11, "finished_sending", no_names, *observation.finished_sending);
+  if (are_blocks) return std::nullopt;
+  return broken_phrase(kCopiesCarryWhatTheyName,
+                       event.is_store ? "store_cpu_blocks" : "load_cpu_blocks",
+                       "pairs of blocks of both pools", "others");
+}
+
+Invariants::Found Invariants::plan_load(const Observation& observation, PlannedStep& step) {
+  if (!observation.load_event.has_value()) return std::nullopt;
+  Event load{*observation.load_event, /*is_store=*/false, {}};
+  load.requests.insert(observation.load_requests->begin(), observation.load_requests->end());
+  have_loads_.insert(load.requests.begin(), load.requests.end());
+  if (auto found = plan_parts(*observation.load_gpu_blocks, *observation.load_cpu_blocks, load)) {
+    return found;
   }
-  const std::vector<BlockId> no_blocks;
-  if (*observation.invalid_blocks != no_blocks) {
-    return broken(kS11, "invalid_blocks", no_blocks, *observation.invalid_blocks);
+  for (std::size_t at = 0; at < load.parts.size() && has_state(observation); ++at) {
+    CopyPart& part = load.parts[at];
+    part.content = content_of((*observation.cpu_keys)[part.cpu_block]);
+    if (is_loaded_to_its_place(part, load, observation)) continue;
+    return broken_phrase(kCopiesCarryWhatTheyName, element("load_gpu_blocks", at),
+                         "a place with the key of what is loaded", std::to_string(part.gpu_block));
   }
-  std::vector<Completed> completed;
-  for (const auto& [event, num_workers] : owed.completed_stores) {
-    completed.push_back({event, num_workers, 0});
-  }
-  if (*observation.completed_jobs != completed) {
-    return broken(kS11, "completed_jobs", completed, *observation.completed_jobs);
-  }
-  for (const std::string& name : recving) {
-    loaded_.insert(name);
-    for (auto& [event, load] : loads_) load.requests.erase(name);
-  }
-  std::erase_if(loads_, [](const auto& load) { return load.second.requests.empty(); });
-  for (const Completed& each : completed) {
-    Store& store = stores_.at(each.job);
-    store.num_reports += each.num_workers;
-    if (store.num_reports < copies_.num_ranks()) continue;
-    for (std::size_t part = 0; part < store.parts.size(); ++part) {
-      completed_keys_[store.parts[part].cpu_block] = store.keys[part];
+  events_.insert_or_assign(load.id(), load);
+  step.events.push_back(std::move(load));
+  return std::nullopt;
+}
+
+bool Invariants::is_loaded_to_its_place(const CopyPart& part, const Event& load,
+                                        const Observation& observation) const {
+  const std::string& carried = (*observation.cpu_keys)[part.cpu_block];
+  return std::any_of(load.requests.begin(), load.requests.end(), [&](const std::string& name) {
+    const BlocksByGroup* table = find_table(*observation.tables, name);
+    const auto request = requests_.find(name);
+    if (!table || request == requests_.end()) return false;
+    for (GroupId group = 0; group < table->size(); ++group) {
+      for (std::size_t place = 0; place < (*table)[group].size(); ++place) {
+        if ((*table)[group][place] != part.gpu_block || carried.empty()) continue;
+        if (key(request->second, group, place) == carried) return true;
+      }
     }
-    stores_.erase(each.job);
+    return false;
+  });
+}
+
+Invariants::Found Invariants::plan_store(const Observation& observation, PlannedStep& step) {
+  if (!observation.store_event.has_value()) return std::nullopt;
+  Event store{*observation.store_event, /*is_store=*/true, {}};
+  if (auto found =
+          plan_parts(*observation.store_gpu_blocks, *observation.store_cpu_blocks, store)) {
+    return found;
+  }
+  for (std::size_t at = 0; at < store.parts.size() && has_state(observation); ++at) {
+    CopyPart& part = store.parts[at];
+    part.content = content_of((*observation.keys)[part.gpu_block]);
+    if (part.content) continue;
+    return broken_phrase(kCopiesCarryWhatTheyName, element("store_gpu_blocks", at),
+                         "a block with the key of some request", std::to_string(part.gpu_block));
+  }
+  events_.insert_or_assign(store.id(), store);
+  step.events.push_back(std::move(store));
+  return std::nullopt;
+}
+
+// ---- The state ----
+
+Invariants::Found Invariants::check_state(const Observation& observation) const {
+  if (auto found = check_holds(observation)) return found;
+  if (auto found = check_cpu_numbers(observation)) return found;
+  if (auto found = check_keys(observation)) return found;
+  if (auto found = check_contents(observation)) return found;
+  return check_requests(observation);
+}
+
+Invariants::Found Invariants::check_holds(const Observation& observation) const {
+  std::vector<std::uint32_t> gpu(observation.ref_cnts->size(), 0);
+  std::vector<std::uint32_t> cpu(observation.cpu_ref_cnts->size(), 0);
+  const auto add = [](const std::vector<BlockId>& blocks, std::vector<std::uint32_t>& counts) {
+    for (BlockId block : blocks) {
+      if (block != kNullBlockId && block < counts.size()) ++counts[block];
+    }
+  };
+  for (const kv_cache::RequestBlocks& table : *observation.tables) {
+    for (const std::vector<BlockId>& blocks : table.blocks) add(blocks, gpu);
+  }
+  for (const auto& [id, event] : events_) {
+    for (const CopyPart& part : event.parts) {
+      ++gpu[part.gpu_block];
+      ++cpu[part.cpu_block];
+    }
+  }
+  for (const Pin& pin : *observation.pins) {
+    add(pin.cpu_blocks, cpu);
+    const bool is_there =
+        std::any_of(observation.requests->begin(), observation.requests->end(),
+                    [&](const RequestState& state) { return state.id == pin.request; });
+    if (is_there) continue;
+    return broken_phrase(kCpuHoldsAreExplained, "pins", "of requests that are there", pin.request);
+  }
+  if (*observation.ref_cnts != gpu) {
+    return broken_rule(kInvariants[kGpuHoldsAreExplained], "ref_cnts", gpu, *observation.ref_cnts);
+  }
+  if (*observation.cpu_ref_cnts == cpu) return std::nullopt;
+  return broken_rule(kInvariants[kCpuHoldsAreExplained], "cpu_ref_cnts", cpu,
+                     *observation.cpu_ref_cnts);
+}
+
+Invariants::Found Invariants::check_cpu_numbers(const Observation& observation) const {
+  const std::vector<std::uint32_t>& ref_cnts = *observation.cpu_ref_cnts;
+  std::vector<BlockId> unreferenced;
+  std::uint32_t num_empty = 0;
+  for (BlockId block = 1; block < ref_cnts.size(); ++block) {
+    if (ref_cnts[block] > 0) continue;
+    unreferenced.push_back(block);
+    num_empty += (*observation.cpu_keys)[block].empty();
+  }
+  std::vector<BlockId> queued = *observation.cpu_free_queue;
+  std::sort(queued.begin(), queued.end());
+  const Invariant& rule = kInvariants[kCpuNumbersAddUp];
+  if (queued != unreferenced) return broken_rule(rule, "cpu_free_queue", unreferenced, queued);
+  const auto num_free = static_cast<std::uint32_t>(unreferenced.size());
+  const std::vector<std::uint32_t> expected = {num_empty, num_free - num_empty,
+                                               spec().num_cpu_blocks - num_free};
+  const std::vector<std::uint32_t> actual = {*observation.num_empty_cpu_blocks,
+                                             *observation.num_cached_cpu_blocks,
+                                             *observation.num_referenced_cpu_blocks};
+  if (actual == expected) return std::nullopt;
+  return broken_rule(rule, "num_empty_cpu_blocks, cached, referenced", expected, actual);
+}
+
+/// Of blocks that are written, and of those that are read or will be.
+Invariants::Found Invariants::check_keys(const Observation& observation) const {
+  const KeyList& keys = *observation.cpu_keys;
+  const auto check_held = [&](BlockId block) -> Found {
+    const bool is_kept = !cpu_keys_before_.has_value() || (*cpu_keys_before_)[block] == keys[block];
+    if (!keys[block].empty() && is_kept) return std::nullopt;
+    return broken_phrase(kWhatIsHeldKeepsItsKey, element("cpu_keys", block),
+                         "the key that it had, for it is held", "none or another one");
+  };
+  for (const auto& [id, event] : events_) {
+    for (const CopyPart& part : event.parts) {
+      if (!event.is_store) {
+        if (auto found = check_held(part.cpu_block)) return found;
+      } else if (!keys[part.cpu_block].empty()) {
+        return broken_phrase(kABlockBeingWrittenHasNoKey, element("cpu_keys", part.cpu_block),
+                             "none", "a key");
+      }
+    }
+  }
+  for (const Pin& pin : *observation.pins) {
+    for (BlockId block : pin.cpu_blocks) {
+      if (auto found = check_held(block)) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+Invariants::Found Invariants::check_contents(const Observation& observation) const {
+  for (BlockId block = 0; block < observation.cpu_keys->size(); ++block) {
+    const std::string& key = (*observation.cpu_keys)[block];
+    if (key.empty()) continue;
+    const std::optional<Content> wanted = content_of(key);
+    for (std::size_t rank = 0; rank < copies_.num_ranks(); ++rank) {
+      const Content& content = copies_.cpu_block(rank, block);
+      if (wanted && passes_for(content, *wanted)) continue;
+      return broken_phrase(kACpuBlockHoldsItsKey,
+                           element("cpu_keys", block) + " on rank " + std::to_string(rank),
+                           wanted ? to_text(*wanted) : "a key of some request", to_text(content));
+    }
+  }
+  return std::nullopt;
+}
+
+Invariants::Found Invariants::check_requests(const Observation& observation) const {
+  for (const RequestState& state : *observation.requests) {
+    if (state.status == RequestStatus::kWaitingForRemoteKVs && !have_loads_.contains(state.id)) {
+      return broken_phrase(kAllComesToAnEnd, "load_requests", "a load for " + state.id, "none");
+    }
   }
   return std::nullopt;
 }
