@@ -166,7 +166,32 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.synchronous",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
-     .shrunk_commands_max = 20},
+     .shrunk_commands_max = 20,
+     // What is looked for, loaded, stored or filled is less, more or something else, and holds what
+     // it is named by; a file that fails all the same ends the engine; dummies where nobody reads;
+     // a file or folder more or less.
+     .need_the_reference =
+         {
+             "all_groups_filled",
+             "failed_create_keeps_file",
+             "fill_rounded_to_blocks",
+             "filled_again",
+             "groups_dropped",
+             "load_makes_no_folder",
+             "load_under_lookup_key",
+             "load_without_hit",
+             "lookup_under_store_key",
+             "match_not_looked_for",
+             "match_remembered",
+             "need_load_kept",
+             "null_block_spared",
+             "outputs_not_filled",
+             "resumed_outputs_not_loaded",
+             "step_tokens_not_counted",
+             "store_not_aligned",
+             "store_under_lookup_key",
+             "stored_again",
+         }},
     {.part = "engine.multi",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
