@@ -185,7 +185,8 @@ Invariants::Found Invariants::take_in_failure(const Observation& observation) {
 const KVSymbol* Invariants::slot(const Observation& observation, std::uint32_t layer,
                                  const std::vector<BlockId>& blocks, std::size_t token) const {
   const std::size_t size = spec().block_size();
-  if (token / size >= blocks.size() || blocks[token / size] == kNullBlockId) return nullptr;
+  if (layer >= observation.symbols->size() || token / size >= blocks.size()) return nullptr;
+  if (blocks[token / size] == kNullBlockId) return nullptr;
   const std::vector<KVSymbol>& slots = (*observation.symbols)[layer];
   const std::size_t index = blocks[token / size] * size + token % size;
   return index < slots.size() ? &slots[index] : nullptr;

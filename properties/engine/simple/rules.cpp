@@ -5,7 +5,6 @@
 
 namespace kvfence::engine::simple {
 
-using kvfence::detail::contains;
 using kvfence::detail::find_table;
 
 namespace {
@@ -35,7 +34,6 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
   Found found;
   if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
   if (!found && has_state(observation)) found = check_state(observation);
-  keys_before_ = observation.keys;
   cpu_keys_before_ = observation.cpu_keys;
   if (found) found->step = step;
   return found;
@@ -135,26 +133,19 @@ void Invariants::take_in_runs(const Observation& observation, PlannedStep& step)
   }
 }
 
-/// Blocks that a victim may have got in this step, as far as one can see: nobody has them, and they
-/// are to be zeroed or got a key.
+/// Blocks in no table that is shown: a victim may have got them in this step.
 std::vector<BlockId> Invariants::blocks_of_nobody(const Observation& observation) const {
-  std::set<BlockId> had(observation.load_gpu_blocks->begin(), observation.load_gpu_blocks->end());
-  const auto add = [&](const BlocksByGroup& table) {
-    for (const std::vector<BlockId>& blocks : table) had.insert(blocks.begin(), blocks.end());
-  };
-  for (const ScheduledNew& each : *observation.new_reqs) add(each.blocks);
-  for (const ScheduledCached& each : *observation.cached_reqs) {
-    if (each.blocks.has_value()) add(*each.blocks);
-  }
+  std::set<BlockId> had;
   if (observation.tables.has_value()) {
-    for (const kv_cache::RequestBlocks& table : *observation.tables) add(table.blocks);
+    for (const kv_cache::RequestBlocks& table : *observation.tables) {
+      for (const std::vector<BlockId>& blocks : table.blocks) {
+        had.insert(blocks.begin(), blocks.end());
+      }
+    }
   }
-  const bool has_keys = keys_before_.has_value() && observation.keys.has_value();
   std::vector<BlockId> lost;
   for (BlockId block = 1; block < spec().kv_cache.pool.num_gpu_blocks; ++block) {
-    const bool is_zeroed = contains(*observation.new_block_ids, block);
-    const bool has_old_key = has_keys && (*keys_before_)[block] == (*observation.keys)[block];
-    if (!had.contains(block) && (is_zeroed || !has_old_key)) lost.push_back(block);
+    if (!had.contains(block)) lost.push_back(block);
   }
   return lost;
 }
@@ -321,9 +312,12 @@ Invariants::Found Invariants::check_holds(const Observation& observation) const 
     add(pin.cpu_blocks, cpu);
     const bool is_there =
         std::any_of(observation.requests->begin(), observation.requests->end(),
-                    [&](const RequestState& state) { return state.id == pin.request; });
+                    [&](const RequestState& state) { return state.id == pin.request; }) &&
+        std::all_of(pin.cpu_blocks.begin(), pin.cpu_blocks.end(),
+                    [&](BlockId block) { return block < cpu.size(); });
     if (is_there) continue;
-    return broken_phrase(kCpuHoldsAreExplained, "pins", "of requests that are there", pin.request);
+    return broken_phrase(kCpuHoldsAreExplained, "pins", "blocks for requests that are there",
+                         pin.request);
   }
   if (*observation.ref_cnts != gpu) {
     return broken_rule(kInvariants[kGpuHoldsAreExplained], "ref_cnts", gpu, *observation.ref_cnts);

@@ -152,9 +152,7 @@ class Invariants {
   std::map<std::pair<bool, JobId>, Event> events_;  ///< by id: stores not completed, loads not over
   std::set<std::string> have_loads_;                ///< requests that did not run since their load
   std::uint32_t num_quiet_updates_ = 0;             ///< in a row: no copy and no step is under way
-  // Of the command before, if it had the state.
-  Reusable<KeyList> keys_before_;
-  Reusable<KeyList> cpu_keys_before_;
+  Reusable<KeyList> cpu_keys_before_;               ///< by the command before; absent: not shown
 };
 
 }  // namespace kvfence::engine::simple
