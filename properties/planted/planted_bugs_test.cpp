@@ -35,9 +35,21 @@ const std::vector<Canaries> kCanaries = {
      .commands_max = 20'000,
      .rule_commands_max = 15'000,
      .shrunk_commands_max = 12,
-     // Their events still lead an index to the hashes in the pool.
-     .need_the_reference = {"removed_events_reversed", "stored_event_dropped_when_empty",
-                            "stored_parent_from_block_table"}},
+     // Which free block is taken next, which copy of a key is found, whether a request could have
+     // been met: any answer is sound. Events still lead an index to the hashes in the pool.
+     .need_the_reference =
+         {
+             "evict_moves_block_to_head",
+             "free_puts_unhashed_at_head",
+             "free_reverses_list",
+             "get_keeps_last_block",
+             "lookup_returns_newest_copy",
+             "prepend_reverses_list",
+             "removed_events_reversed",
+             "reset_ignores_references",
+             "stored_event_dropped_when_empty",
+             "stored_parent_from_block_table",
+         }},
     {.part = "kv_cache",
      .commands_max = 50'000,
      .rule_commands_max = 15'000,

@@ -1,10 +1,10 @@
 #include "properties/pool/event_mirror.h"
 
-#include <cstdint>
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "contract/pool/block_hash.h"
 
@@ -12,6 +12,43 @@ namespace kvfence {
 
 using detail::Mismatch;
 using detail::phrase;
+
+namespace {
+
+// The end of a merged hash depends on everything before it; its beginning does not.
+std::uint64_t fingerprint_of(BlockHashView hash) {
+  std::uint64_t fingerprint = 0;
+  const std::size_t size = std::min(hash.size(), sizeof fingerprint);
+  std::memcpy(&fingerprint, hash.data() + (hash.size() - size), size);
+  return fingerprint + hash.size();
+}
+
+}  // namespace
+
+std::size_t EventMirror::find(BlockHashView hash, GroupId group) const {
+  const std::uint64_t fingerprint = fingerprint_of(hash);
+  for (std::size_t index = 0; index < size_; ++index) {
+    const Entry& entry = entries_[index];
+    if (entry.fingerprint == fingerprint && entry.group == group && entry.hash == hash)
+      return index;
+  }
+  return size_;
+}
+
+void EventMirror::change(BlockHashView hash, GroupId group, std::int64_t by) {
+  const std::size_t at = find(hash, group);
+  if (at == size_) {
+    if (size_ == entries_.size()) entries_.emplace_back();
+    Entry& entry = entries_[size_++];
+    entry.fingerprint = fingerprint_of(hash);
+    entry.hash.assign(hash);
+    entry.group = group;
+    entry.count = by;
+    return;
+  }
+  entries_[at].count += by;
+  if (entries_[at].count == 0) std::swap(entries_[at], entries_[--size_]);
+}
 
 std::optional<Mismatch> EventMirror::take(std::span<const KVCacheEvent> events,
                                           const BlockPoolConfig& config) {
@@ -36,19 +73,19 @@ std::optional<Mismatch> EventMirror::take(std::span<const KVCacheEvent> events,
                      rules.events_carry_spec ? "a kv_cache_spec_kind" : "no kv_cache_spec_kind");
       }
       for (const BlockHash& hash : stored->block_hashes) {
-        index_.change(hash, stored->group_idx.value_or(0), 1);
+        change(hash, stored->group_idx.value_or(0), 1);
       }
     } else if (const auto* removed = std::get_if<BlockRemoved>(&events[at])) {
       const GroupId group = removed->group_idx.value_or(0);
       if (removed->group_idx.has_value() != rules.events_carry_group) {
         return wrong(at, rules.events_carry_group ? "a group_idx" : "no group_idx");
       }
-      if (index_.amount(removed->block_hash, group) <= 0) {
+      if (find(removed->block_hash, group) == size_) {
         return wrong(at, "a hash that the index holds");
       }
-      index_.change(removed->block_hash, group, -1);
+      change(removed->block_hash, group, -1);
     } else {
-      index_.clear();
+      clear();
     }
   }
   return std::nullopt;
@@ -59,17 +96,15 @@ std::optional<Mismatch> EventMirror::compare(const KeyList& keys, const BlockPoo
   const auto change_by_keys = [&](std::int64_t by) {
     for (const BlockHash& key : keys) {
       if (key.empty()) continue;
-      index_.change(get_block_hash(key), config.rules.events_carry_group ? get_group_id(key) : 0,
-                    by);
+      change(get_block_hash(key), config.rules.events_carry_group ? get_group_id(key) : 0, by);
     }
   };
   change_by_keys(-1);
-  if (const block_pool::EventDebt::Entry* entry = index_.first()) {
-    const auto text = [](std::int64_t amount) {
-      return phrase(std::to_string(amount) + (amount > 0 ? " more than there is" : " less"));
-    };
-    Record hash{"index", {{"block_hash", Value(Value::Variant(Bytes{entry->hash})), {}}}};
-    hash.fields.push_back({"is", text(entry->amount), {}});
+  if (size_ > 0) {
+    const Entry& entry = entries_[0];
+    const std::string is = std::to_string(entry.count) + (entry.count > 0 ? " more" : " less");
+    Record hash{"index", {{"block_hash", Value(Value::Variant(Bytes{entry.hash})), {}}}};
+    hash.fields.push_back({"is", phrase(is), {}});
     return Mismatch{"events", phrase("an index that holds the keys"),
                     Value(Value::Variant(std::move(hash)))};
   }

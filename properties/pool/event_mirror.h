@@ -2,21 +2,23 @@
 
 /// An index of hashes that knows the pool from its events alone, as a router outside does.
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/pool/kv_events.h"
 #include "properties/core/invariant_values.h"
-#include "properties/pool/ledger.h"
 
 namespace kvfence {
 
-/// A value: copyable.
+/// A value: copyable. Entries keep their storage: no allocation once warm.
 class EventMirror {
  public:
-  void clear() { index_.clear(); }
+  void clear() { size_ = 0; }
 
   /// Takes events in, oldest first. What is wrong with one: it is there although events are off, it
   /// carries what the rules say it does not, or it removes what the index does not hold.
@@ -24,10 +26,23 @@ class EventMirror {
                                        const BlockPoolConfig& config);
 
   /// A hash that the index has too often or too seldom, if the events are on.
+  /// Cost: the keys times the hashes in the index.
   std::optional<detail::Mismatch> compare(const KeyList& keys, const BlockPoolConfig& config);
 
  private:
-  block_pool::EventDebt index_;  ///< hashes that the events say are there
+  struct Entry {
+    std::uint64_t fingerprint = 0;
+    BlockHash hash;
+    GroupId group = 0;  ///< 0 where events carry no group
+    std::int64_t count = 0;
+  };
+
+  /// Below size_; size_ where the index has none.
+  std::size_t find(BlockHashView hash, GroupId group) const;
+  void change(BlockHashView hash, GroupId group, std::int64_t by);
+
+  std::vector<Entry> entries_;  ///< the first size_ count, none of them 0 times
+  std::size_t size_ = 0;
 };
 
 }  // namespace kvfence

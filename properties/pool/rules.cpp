@@ -7,17 +7,31 @@
 
 #include "contract/core/line.h"
 #include "properties/core/difference.h"
+#include "properties/core/invariant_values.h"
 
 namespace kvfence::block_pool {
 namespace {
 
-// The places of kInvariants, so that code names a rule by its id.
-enum Rule : std::size_t { kI1, kI2, kI3, kI4, kI5, kI6, kI7, kI8, kI9, kI10, kI11, kI12 };
+using detail::key_value;
+using detail::phrase;
 
-static_assert(kInvariants.size() == kI12 + 1);
+// The places of kInvariants, so that code names a rule.
+enum Rule : std::size_t {
+  kHolders,
+  kQueue,
+  kNull,
+  kNumbers,
+  kNewBlocks,
+  kLookup,
+  kKeys,
+  kEvents,
+  kRefused
+};
 
-Divergence broken_values(Rule rule, std::string_view member, Value expected, Value actual,
-                         const World& world) {
+static_assert(kInvariants.size() == kRefused + 1);
+
+Divergence broken(Rule rule, std::string_view member, Value expected, Value actual,
+                  const World& world) {
   Divergence divergence = detail::locate_difference(
       std::string(member), std::move(expected), std::move(actual),
       [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
@@ -30,254 +44,265 @@ Divergence broken_values(Rule rule, std::string_view member, Value expected, Val
 template <class T>
 Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual,
                   const World& world) {
-  return broken_values(rule, member, to_value(expected), to_value(actual), world);
+  return broken(rule, member, to_value(expected), to_value(actual), world);
 }
 
-Value phrase(std::string_view text) { return Value(Value::Variant(std::string(text))); }
-
-/// The first index at which two lists differ. Requires: they do.
+/// A side that only words describe.
 template <class T>
-std::size_t first_index_of_difference(const std::vector<T>& a, const std::vector<T>& b) {
-  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<std::size_t>(at.first - a.begin());
+Divergence broken(Rule rule, std::string_view member, std::string_view expected, const T& actual,
+                  const World& world) {
+  return broken(rule, member, phrase(expected), to_value(actual), world);
 }
 
-template <class T>
-bool agrees(const Reusable<T>& shown, const T& expected) {
-  return !shown.has_value() || *shown == expected;
+bool has_state(const Observation& shown) {
+  return shown.free_queue.has_value() && shown.ref_cnts.has_value() && shown.keys.has_value();
 }
 
-/// Whether a command leaves blocks, queue and keys alone.
-bool is_passive(const Command& command, const Observation& observation) {
-  return observation.error != ErrorCode::kNone || std::holds_alternative<DeclareRequest>(command) ||
-         std::holds_alternative<AppendTokens>(command) ||
-         std::holds_alternative<GetCachedBlock>(command) ||
-         std::holds_alternative<TakeEvents>(command);
-}
-
-/// What an index fed by the events holds of one hash.
-Value index_value(const EventDebt::Entry& entry, std::int64_t count, bool with_group) {
-  Record record{"index", {{"block_hash", Value(Value::Variant(Bytes{entry.hash})), {}}}};
-  if (with_group) record.fields.push_back({"group_idx", to_value(entry.group), {}});
-  record.fields.push_back({"count", Value(Value::Variant(count)), {}});
-  return Value(Value::Variant(std::move(record)));
+bool carries(const BlockHash& key, BlockHashView hash, GroupId group) {
+  return key.size() == hash.size() + kGroupIdBytes && get_block_hash(key) == hash &&
+         get_group_id(key) == group;
 }
 
 }  // namespace
 
-Invariants::Invariants(const BlockPoolConfig& config) : ledger_(config) {}
-
-void Invariants::reset() {
-  ledger_.reset();
-  numbers_were_seen_ = false;
-  state_was_seen_ = false;
+Invariants::Invariants(const BlockPoolConfig& config)
+    : config_(config),
+      holders_(config.num_gpu_blocks),
+      cached_(config.num_gpu_blocks),
+      keys_(config.num_gpu_blocks) {
+  // Who knows the groups adds their kind to events (contract/kv_cache/kv_cache_manager.h).
+  config_.rules.events_carry_spec = false;
 }
 
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
                                             const World& world, std::size_t step) {
-  std::optional<Divergence> found = check_answer(command, observation, world);
-  if (!found) {
-    if (observation.error == ErrorCode::kNone) ledger_.apply(command, world);
-    found = check_state(command, observation, world);
+  Found found;
+  if (observation.error != ErrorCode::kNone) {
+    found = check_unchanged(observation, world);
+  } else {
+    found = std::visit([&](const auto& accepted) { return take(accepted, observation, world); },
+                       command);
   }
-  if (!found) found = check_numbers(command, observation, world);
+  if (!found) found = check_numbers(observation, world);
+  was_seen_ = has_state(observation);
+  if (!found && was_seen_) found = check_state(observation, world);
   if (found) found->step = step;
-  numbers_were_seen_ = true;
-  state_was_seen_ = observation.free_queue.has_value() && observation.ref_cnts.has_value() &&
-                    observation.keys.has_value();
   return found;
 }
 
-std::optional<Divergence> Invariants::check_answer(const Command& command,
-                                                   const Observation& observation,
-                                                   const World& world) {
-  const ErrorCode refusal = ledger_.refusal(command, world);
-  if (observation.error != refusal) {
-    return broken(kI12, "error", refusal, observation.error, world);
-  }
-  if (auto found = check_present(command, observation, world)) return found;
-  if (refusal != ErrorCode::kNone) return std::nullopt;
+// ---- Commands and answers. ----
 
-  if (const auto* lookup = std::get_if<GetCachedBlock>(&command)) {
-    return check_lookup(*lookup, observation, world);
+Invariants::Found Invariants::take(const GetNewBlocks& command, const Observation& shown,
+                                   const World& world) {
+  static const std::vector<BlockId> kNone;
+  const std::vector<BlockId>& blocks = shown.blocks.has_value() ? *shown.blocks : kNone;
+  bool is_right = blocks.size() == command.num_blocks;
+  for (BlockId block : blocks) {
+    is_right = is_right && can_be_held(block) && holders_[block] == 0;
+    if (!is_right) break;
+    holders_[block] = 1;
+    ++num_held_;
+    cached_[block].clear();
   }
-  if (const auto* allocation = std::get_if<GetNewBlocks>(&command)) {
-    return check_new_blocks(*allocation, observation, world);
+  if (is_right) return std::nullopt;
+  return broken(kNewBlocks, "blocks",
+                std::to_string(command.num_blocks) + " blocks that nobody references", blocks,
+                world);
+}
+
+Invariants::Found Invariants::take(const GetCachedBlock& command, const Observation& shown,
+                                   const World& world) {
+  const auto hashes = hashes_of(world, command.request, command.block_size);
+  if (!hashes || command.index >= hashes->size()) return std::nullopt;
+  if (!shown.hit.has_value() || !shown.keys.has_value()) return std::nullopt;
+  const BlockHashView hash = (*hashes)[command.index];
+  const KeyList& keys = *shown.keys;
+  if (!*shown.hit) {
+    const bool all_there =
+        std::all_of(command.groups.begin(), command.groups.end(), [&](GroupId group) {
+          return std::any_of(keys.begin(), keys.end(),
+                             [&](const BlockHash& key) { return carries(key, hash, group); });
+        });
+    if (all_there) return broken(kLookup, "hit", true, false, world);
+    return std::nullopt;
   }
-  if (std::holds_alternative<ResetPrefixCache>(command)) {
-    const bool success = ledger_.only_null_is_referenced();
-    if (*observation.success != success) {
-      return broken(kI11, "success", success, *observation.success, world);
+  bool is_right = shown.blocks.has_value() && shown.blocks->size() == command.groups.size();
+  for (std::size_t at = 0; is_right && at < command.groups.size(); ++at) {
+    const BlockId block = (*shown.blocks)[at];
+    is_right = block < keys.size() && carries(keys[block], hash, command.groups[at]);
+  }
+  if (is_right) return std::nullopt;
+  return broken(kLookup, "blocks", "blocks that carry the key, one per group", *shown.blocks,
+                world);
+}
+
+Invariants::Found Invariants::take(const Touch& command, const Observation&, const World&) {
+  for (BlockId block : command.blocks) {
+    if (can_be_held(block) && holders_[block]++ == 0) ++num_held_;
+  }
+  return std::nullopt;
+}
+
+Invariants::Found Invariants::take(const CacheFullBlocks& command, const Observation&,
+                                   const World& world) {
+  const auto hashes = hashes_of(world, command.request, command.block_size);
+  if (!hashes || !config_.enable_caching) return std::nullopt;
+  const std::size_t end =
+      std::min<std::size_t>({command.num_full_blocks, command.blocks.size(), hashes->size()});
+  for (std::size_t index = command.num_cached_blocks; index < end; ++index) {
+    const BlockId block = command.blocks[index];
+    const std::size_t at = index - command.num_cached_blocks;
+    const bool is_masked =
+        command.block_mask && (at >= command.block_mask->size() || !(*command.block_mask)[at]);
+    if (is_masked || !can_be_held(block)) continue;
+    BlockHash& key = cached_[block];
+    key.assign((*hashes)[index]);
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      key.push_back(static_cast<char>(command.group >> shift));
     }
   }
-  if (std::holds_alternative<TakeEvents>(command)) return check_events(*observation.events, world);
   return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_present(const Command& command,
-                                                    const Observation& observation,
-                                                    const World& world) const {
-  const bool accepted = observation.error == ErrorCode::kNone;
-  const bool hit = accepted && std::holds_alternative<GetCachedBlock>(command);
-  const bool blocks = accepted && (std::holds_alternative<GetNewBlocks>(command) ||
-                                   (hit && observation.hit.has_value() && *observation.hit));
-  const bool success = accepted && std::holds_alternative<ResetPrefixCache>(command);
-  const bool events = accepted && std::holds_alternative<TakeEvents>(command);
-  const auto wrong = [&](std::string_view name, bool wanted) {
-    return broken_values(kI12, name, wanted ? phrase("an answer") : Value(),
-                         wanted ? Value() : phrase("an answer"), world);
-  };
-  if (observation.hit.has_value() != hit) return wrong("hit", hit);
-  if (observation.blocks.has_value() != blocks) return wrong("blocks", blocks);
-  if (observation.success.has_value() != success) return wrong("success", success);
-  if (observation.events.has_value() != events) return wrong("events", events);
+Invariants::Found Invariants::take(const FreeBlocks& command, const Observation& shown,
+                                   const World& world) {
+  for (BlockId block : command.blocks) {
+    if (!can_be_held(block)) continue;
+    if (holders_[block] == 0) {
+      return broken(kHolders, "error", "a refusal: nobody holds block " + std::to_string(block),
+                    shown.error, world);
+    }
+    if (--holders_[block] == 0) --num_held_;
+  }
   return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_lookup(const GetCachedBlock& command,
-                                                   const Observation& observation,
-                                                   const World& world) {
-  const BlockHashView hash =
-      world.requests().find(command.request)->block_hashes(command.block_size)[command.index];
-  found_.clear();
-  for (GroupId group : command.groups) {
-    const std::optional<BlockId> block = ledger_.first_block_with(hash, group);
-    if (!block) break;
-    found_.push_back(*block);
+Invariants::Found Invariants::take(const EvictBlocks& command, const Observation&, const World&) {
+  for (BlockId block : command.blocks) {
+    if (can_be_held(block)) cached_[block].clear();
   }
-  const bool hit = found_.size() == command.groups.size();
-  if (*observation.hit != hit) return broken(kI3, "hit", hit, *observation.hit, world);
-  if (!hit || *observation.blocks == found_) return std::nullopt;
-  return broken(kI3, "blocks", found_, *observation.blocks, world);
+  return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_new_blocks(const GetNewBlocks& command,
-                                                       const Observation& observation,
-                                                       const World& world) const {
-  const std::vector<BlockId>& blocks = *observation.blocks;
-  const std::vector<BlockId>& queue = ledger_.queue();
-  const auto end = queue.begin() + command.num_blocks;
-  if (std::equal(queue.begin(), end, blocks.begin(), blocks.end())) return std::nullopt;
-  return broken(kI5, "blocks", std::vector<BlockId>(queue.begin(), end), blocks, world);
+Invariants::Found Invariants::take(const ResetPrefixCache&, const Observation& shown,
+                                   const World&) {
+  if (!shown.success.has_value() || !*shown.success) return std::nullopt;
+  for (BlockHash& key : cached_) key.clear();
+  return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_events(const std::vector<KVCacheEvent>& events,
-                                                   const World& world) {
-  if (!ledger_.config().enable_kv_cache_events) {
-    if (events.empty()) return std::nullopt;
-    return broken(kI7, "events", std::vector<KVCacheEvent>(), events, world);
-  }
-  for (std::size_t index = 0; index < events.size(); ++index) {
-    if (ledger_.take(events[index])) continue;
-    const bool with_group = ledger_.config().rules.events_carry_group;
-    const auto* removed = std::get_if<BlockRemoved>(&events[index]);
-    const bool is_orphan = removed && removed->group_idx.has_value() == with_group;
-    const char* expected = is_orphan    ? "a hash that the index holds"
-                           : with_group ? "an event with group_idx"
-                                        : "an event without group_idx";
-    const std::string field = "events[" + std::to_string(index) + "]";
-    const Value actual = to_value(std::vector<KVCacheEvent>{events[index]});
-    return broken_values(kI7, field, phrase(expected), actual.get_if<Value::List>()->front(),
-                         world);
-  }
-  const EventDebt::Entry* owed = ledger_.debt().first();
-  if (!owed) return std::nullopt;
-  const std::int64_t carrying = ledger_.num_carrying(owed->hash, owed->group);
-  const bool with_group = ledger_.config().rules.events_carry_group;
-  return broken_values(kI7, "events", index_value(*owed, carrying, with_group),
-                       index_value(*owed, carrying - owed->amount, with_group), world);
+Invariants::Found Invariants::take(const TakeEvents&, const Observation& shown,
+                                   const World& world) {
+  if (!shown.events.has_value()) return std::nullopt;
+  auto found = index_.take(*shown.events, config_);
+  if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_);
+  if (!found) return std::nullopt;
+  return broken(kEvents, found->field, std::move(found->expected), std::move(found->actual), world);
 }
 
-std::optional<Divergence> Invariants::check_state(const Command& command,
-                                                  const Observation& observation,
-                                                  const World& world) const {
-  const bool refs_agree = agrees(observation.ref_cnts, ledger_.holders());
-  const bool queue_agrees = agrees(observation.free_queue, ledger_.queue());
-  const bool keys_agree = agrees(observation.keys, ledger_.keys());
-  if (refs_agree && queue_agrees && keys_agree) return std::nullopt;
-
-  // Something differs: which rule names it best. A passive command is only to blame for what was
-  // right before it.
-  if (auto found = check_null_block(observation, world)) return found;
-  const bool unasked = state_was_seen_ && is_passive(command, observation);
-  if (!refs_agree) {
-    const std::size_t block = first_index_of_difference(ledger_.holders(), *observation.ref_cnts);
-    const Rule rule = unasked ? kI6 : is_new_block(command, observation, block) ? kI5 : kI1;
-    return broken(rule, "ref_cnts", ledger_.holders(), *observation.ref_cnts, world);
-  }
-  if (!queue_agrees) {
-    const Rule rule = unasked ? kI6 : holds_the_unreferenced(*observation.free_queue) ? kI8 : kI2;
-    return broken(rule, "free_queue", ledger_.queue(), *observation.free_queue, world);
-  }
-  const std::size_t block = first_index_of_difference(ledger_.keys(), *observation.keys);
-  const bool was_reset = observation.success.has_value() && *observation.success;
-  const Rule rule = unasked                                     ? kI6
-                    : was_reset                                 ? kI11
-                    : is_new_block(command, observation, block) ? kI5
-                                                                : kI9;
-  return broken(rule, "keys", ledger_.keys(), *observation.keys, world);
+std::optional<BlockHashListView> Invariants::hashes_of(const World& world,
+                                                       const std::string& request,
+                                                       std::uint32_t block_size) const {
+  const Request* declared = world.requests().find(request);
+  const bool fits = block_size != 0 && block_size % config_.hash.hash_block_size == 0;
+  if (!declared || !fits) return std::nullopt;
+  return declared->block_hashes(block_size);
 }
 
-std::optional<Divergence> Invariants::check_numbers(const Command& command,
-                                                    const Observation& observation,
-                                                    const World& world) const {
-  const Rule rule = numbers_were_seen_ && is_passive(command, observation) ? kI6 : kI4;
-  const BlockCounts counts = ledger_.counts();
+// ---- What is shown. ----
+
+Invariants::Found Invariants::check_numbers(const Observation& shown, const World& world) const {
+  const auto num_blocks = static_cast<std::uint32_t>(holders_.size());
   const auto wrong = [&](std::string_view name, const auto& expected, const auto& actual) {
-    return broken(rule, name, expected, actual, world);
+    return broken(kNumbers, name, expected, actual, world);
   };
-  const std::uint32_t num_free = counts.empty + counts.cached;
-  if (observation.num_free_blocks != num_free) {
-    return wrong("num_free_blocks", num_free, observation.num_free_blocks);
+  const std::uint32_t num_free = num_blocks - 1 - num_held_;
+  if (shown.num_free_blocks != num_free) {
+    return wrong("num_free_blocks", num_free, shown.num_free_blocks);
   }
-  if (observation.num_empty != counts.empty) {
-    return wrong("num_empty", counts.empty, observation.num_empty);
+  if (shown.num_referenced != num_blocks - num_free) {
+    return wrong("num_referenced", num_blocks - num_free, shown.num_referenced);
   }
-  if (observation.num_cached != counts.cached) {
-    return wrong("num_cached", counts.cached, observation.num_cached);
+  if (shown.num_cached > num_free) return wrong("num_cached", num_free, shown.num_cached);
+  if (shown.num_empty != num_free - shown.num_cached) {
+    return wrong("num_empty", num_free - shown.num_cached, shown.num_empty);
   }
-  if (observation.num_referenced != counts.referenced) {
-    return wrong("num_referenced", counts.referenced, observation.num_referenced);
+  double usage = 0;
+  if (num_blocks > 1) {
+    usage = 1.0 - static_cast<double>(num_free) / static_cast<double>(num_blocks - 1);
   }
-  if (observation.num_cached_keys != ledger_.num_cached_keys()) {
-    return wrong("num_cached_keys", ledger_.num_cached_keys(), observation.num_cached_keys);
-  }
-  const double usage = ledger_.usage();
-  if (observation.usage != usage) return wrong("usage", usage, observation.usage);
+  if (shown.usage != usage) return wrong("usage", usage, shown.usage);
   return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_null_block(const Observation& observation,
-                                                       const World& world) const {
-  if (observation.ref_cnts.has_value() && !observation.ref_cnts->empty() &&
-      observation.ref_cnts->front() != 0) {
-    return broken(kI10, "ref_cnts", ledger_.holders(), *observation.ref_cnts, world);
+Invariants::Found Invariants::check_state(const Observation& shown, const World& world) {
+  const std::vector<std::uint32_t>& ref_cnts = *shown.ref_cnts;
+  const std::vector<BlockId>& queue = *shown.free_queue;
+  const bool null_is_out = !ref_cnts.empty() && ref_cnts[kNullBlockId] == 0;
+  if (!null_is_out) return broken(kNull, "ref_cnts", holders_, ref_cnts, world);
+  if (ref_cnts != holders_) return broken(kHolders, "ref_cnts", holders_, ref_cnts, world);
+
+  is_queued_.assign(holders_.size(), 0);
+  for (BlockId block : queue) {
+    if (block == kNullBlockId) {
+      return broken(kNull, "free_queue", "no null block", queue, world);
+    }
+    const bool is_right = can_be_held(block) && holders_[block] == 0 && !is_queued_[block];
+    if (!is_right) {
+      return broken(kQueue, "free_queue", "each unreferenced block once", queue, world);
+    }
+    is_queued_[block] = 1;
   }
-  if (observation.keys.has_value() && !observation.keys->empty() &&
-      !observation.keys->front().empty()) {
-    return broken(kI10, "keys", ledger_.keys(), *observation.keys, world);
+  if (queue.size() != holders_.size() - 1 - num_held_) {
+    return broken(kQueue, "free_queue", "every unreferenced block", queue, world);
   }
-  if (!observation.free_queue.has_value()) return std::nullopt;
-  const std::vector<BlockId>& queue = *observation.free_queue;
-  if (std::find(queue.begin(), queue.end(), kNullBlockId) == queue.end()) return std::nullopt;
-  return broken(kI10, "free_queue", ledger_.queue(), queue, world);
+  queue_ = queue;
+  ref_cnts_ = ref_cnts;
+  return check_keys(shown, world);
 }
 
-bool Invariants::is_new_block(const Command& command, const Observation& observation,
-                              std::size_t block) const {
-  if (!std::holds_alternative<GetNewBlocks>(command) || !observation.blocks.has_value()) {
-    return false;
+/// Requires: the references are right.
+Invariants::Found Invariants::check_keys(const Observation& shown, const World& world) {
+  const KeyList& keys = *shown.keys;
+  if (keys.size() != cached_.size()) return broken(kKeys, "keys", cached_, keys, world);
+  std::uint32_t num_cached = 0;
+  for (BlockId block = 0; block < keys.size(); ++block) {
+    if (keys[block].empty()) continue;
+    if (block == kNullBlockId || keys[block] != cached_[block]) {
+      return broken(block == kNullBlockId ? kNull : kKeys, "keys[" + std::to_string(block) + "]",
+                    key_value(cached_[block]), key_value(keys[block]), world);
+    }
+    if (holders_[block] == 0) ++num_cached;
   }
-  const std::vector<BlockId>& blocks = *observation.blocks;
-  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+  if (keys != keys_) {
+    keys_ = keys;
+    distinct_.clear();
+    for (const BlockHash& key : keys_) {
+      if (!key.empty()) distinct_.push_back(key);
+    }
+    std::sort(distinct_.begin(), distinct_.end());
+    num_keys_ = static_cast<std::uint32_t>(std::unique(distinct_.begin(), distinct_.end()) -
+                                           distinct_.begin());
+  }
+  if (shown.num_cached != num_cached) {
+    return broken(kNumbers, "num_cached", num_cached, shown.num_cached, world);
+  }
+  if (shown.num_cached_keys != num_keys_) {
+    return broken(kNumbers, "num_cached_keys", num_keys_, shown.num_cached_keys, world);
+  }
+  return std::nullopt;
 }
 
-bool Invariants::holds_the_unreferenced(const std::vector<BlockId>& free_queue) const {
-  std::vector<BlockId> shown = free_queue;
-  std::vector<BlockId> expected = ledger_.queue();
-  std::sort(shown.begin(), shown.end());
-  std::sort(expected.begin(), expected.end());
-  return shown == expected;
+Invariants::Found Invariants::check_unchanged(const Observation& shown, const World& world) const {
+  if (!was_seen_ || !has_state(shown)) return std::nullopt;
+  if (*shown.ref_cnts != ref_cnts_) {
+    return broken(kRefused, "ref_cnts", ref_cnts_, *shown.ref_cnts, world);
+  }
+  if (*shown.free_queue != queue_) {
+    return broken(kRefused, "free_queue", queue_, *shown.free_queue, world);
+  }
+  if (*shown.keys != keys_) return broken(kRefused, "keys", keys_, *shown.keys, world);
+  return std::nullopt;
 }
 
 }  // namespace kvfence::block_pool
