@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
-#include "properties/kv_cache/rule_parts.h"
 
 namespace kvfence::kv_cache {
 namespace {

@@ -54,12 +54,29 @@ const std::vector<Canaries> kCanaries = {
      .commands_max = 50'000,
      .rule_commands_max = 15'000,
      .shrunk_commands_max = 12,
-     // A hit that could be longer, a full block without a key, a block that is kept for longer,
-     // blocks taken in another order: all of these are sound.
-     .need_the_reference = {"mask_misses_eagle_block", "mamba_drops_eagle_block",
-                            "eagle_drops_every_round", "hits_touched_before_external",
-                            "external_blocks_counted_as_cached", "retention_forgets_prompt_end",
-                            "gate_ignores_window", "mamba_keeps_last_state"}},
+     // A hit of another length, a full block without a key, a block that is kept for longer, blocks
+     // freed or taken in another order, an allocation that could have waited, statistics: any of
+     // these is sound. That draft layers need a block anew shows in no state.
+     .need_the_reference =
+         {
+             "eagle_block_kept",
+             "eagle_drops_every_round",
+             "external_blocks_counted_as_cached",
+             "freed_in_forward_order",
+             "gate_ignores_window",
+             "hit_blocks_cached_again",
+             "hits_touched_before_external",
+             "mamba_drops_eagle_block",
+             "mamba_keeps_last_state",
+             "mask_misses_eagle_block",
+             "nulls_not_counted_as_cached",
+             "reserved_blocks_ignored",
+             "retention_forgets_prompt_end",
+             "skipped_kept_when_refused",
+             "skipped_reads_in_stats",
+             "unhashed_freed_to_tail",
+             "window_freed_late",
+         }},
     {.part = "engine.scheduler",
      .commands_max = 200'000,
      .rule_commands_max = 100'000,
