@@ -5,10 +5,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "contract/eviction/cache_policy.h"
 #include "contract/eviction/eviction_target.h"
+#include "properties/core/divergence.h"
+#include "properties/eviction/policy_lists.h"
 
 namespace kvfence::eviction {
 
@@ -68,5 +71,43 @@ class Ledger {
   std::vector<std::uint32_t> b2_;
   double target_t1_size_ = 0;
 };
+
+inline std::vector<std::uint32_t> keys_of(const std::vector<Entry>& blocks) {
+  std::vector<std::uint32_t> keys;
+  for (const Entry& block : blocks) keys.push_back(block.key);
+  return keys;
+}
+
+/// A list that differs from the ledger's. Ghosts have no status.
+enum class Differs {
+  kBlocks,  ///< T1 or T2: other keys, or in another order
+  kStatus,  ///< T1 or T2: the same keys, but a slot, readiness or readers
+  kGhosts,  ///< B1 or B2
+};
+
+/// The first list that an observation shows otherwise, as report(differs, name, expected, actual)
+/// makes a divergence of it; blocks come before their status, and both before ghosts. Requires: the
+/// lists are shown.
+template <class Observation, class Report>
+std::optional<Divergence> compare_lists(const Ledger& ledger, const Observation& observation,
+                                        Report&& report) {
+  const auto blocks = {std::tuple{"t1", &ledger.t1(), &*observation.t1},
+                       std::tuple{"t2", &ledger.t2(), &*observation.t2}};
+  for (const auto& [name, expected, actual] : blocks) {
+    if (keys_of(*expected) != keys_of(*actual)) {
+      return report(Differs::kBlocks, name, *expected, *actual);
+    }
+  }
+  for (const auto& [name, expected, actual] : blocks) {
+    if (*expected != *actual) return report(Differs::kStatus, name, *expected, *actual);
+  }
+  if (ledger.b1() != *observation.b1) {
+    return report(Differs::kGhosts, "b1", ledger.b1(), *observation.b1);
+  }
+  if (ledger.b2() != *observation.b2) {
+    return report(Differs::kGhosts, "b2", ledger.b2(), *observation.b2);
+  }
+  return std::nullopt;
+}
 
 }  // namespace kvfence::eviction

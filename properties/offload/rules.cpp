@@ -2,254 +2,199 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "properties/core/broken_rule.h"
-#include "properties/core/invariant_values.h"
-#include "properties/eviction/policy_lists.h"
 
 namespace kvfence::offload {
 namespace {
 
 using Keys = std::vector<std::uint32_t>;
-using detail::contains;
-using eviction::Differs;
 using eviction::Entry;
 using eviction::Victim;
+using kvfence::detail::contains;
+using kvfence::detail::Mismatch;
+using kvfence::detail::phrase;
 
-// The places of kInvariants, so that code names a rule by its id.
+// The places of kInvariants, so that code names a rule. The first three are those of CacheRule.
 enum Rule : std::size_t {
-  kO1,
-  kO2,
-  kO3,
-  kO4,
-  kO5,
-  kO6,
-  kO7,
-  kO8,
-  kO9,
-  kO10,
-  kO11,
-  kO12,
-  kO13,
-  kO14
+  kOnePlace,
+  kSizes,
+  kHeld,
+  kSlots,
+  kInUse,
+  kReady,
+  kMissing,
+  kLookup,
+  kEvents,
+  kRefused
 };
 
-static_assert(kInvariants.size() == kO14 + 1);
+static_assert(kInvariants.size() == kRefused + 1);
 
-template <class T>
-Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
-  return broken_rule(kInvariants[rule], member, expected, actual);
-}
-
-/// Whether a command leaves blocks, slots and lists as they are.
-bool is_passive(const Command& command, const Observation& observation) {
-  const bool failed = observation.stored.has_value() && !*observation.stored;
-  return observation.error != ErrorCode::kNone || failed ||
-         std::holds_alternative<Lookup>(command) || std::holds_alternative<LookupKey>(command) ||
-         std::holds_alternative<TakeEvents>(command);
-}
-
-/// Whether the blocks that the lists show have slots of their own, below the capacity.
-bool has_a_slot_each(const Observation& observation, std::size_t capacity) {
-  std::vector<bool> is_taken(capacity);
-  for (const auto* blocks : {&*observation.t1, &*observation.t2}) {
-    for (const Entry& block : *blocks) {
-      if (block.slot >= capacity || is_taken[block.slot]) return false;
-      is_taken[block.slot] = true;
-    }
-  }
-  return true;
+Divergence broken(std::size_t rule, Mismatch mismatch) {
+  return broken_values(kInvariants[rule], mismatch.field, std::move(mismatch.expected),
+                       std::move(mismatch.actual));
 }
 
 }  // namespace
 
-void Invariants::reset() {
-  ledger_.reset();
-  numbers_were_seen_ = false;
-  lists_were_seen_ = false;
-}
-
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
                                             const World&, std::size_t step) {
-  std::optional<Divergence> found = check_answer(command, observation);
-  if (!found) {
-    if (observation.error == ErrorCode::kNone) ledger_.apply(command);
-    found = check_lists(command, observation);
+  Found found;
+  const bool has_failed = observation.stored.has_value() && !*observation.stored;
+  if (observation.error != ErrorCode::kNone || has_failed) {
+    if (auto changed = before_.difference(observation)) {
+      found = broken(kRefused, std::move(*changed));
+    }
+  } else {
+    found = std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
   }
-  if (!found) found = check_numbers(command, observation);
+  if (!found) {
+    if (auto wrong = held_.check(observation)) {
+      found = broken(static_cast<std::size_t>(wrong->rule), std::move(wrong->mismatch));
+    }
+  }
+  const std::uint32_t num_free = held_.capacity() - std::min(held_.capacity(), held_.size());
+  if (!found && observation.num_free_slots != num_free) {
+    found =
+        broken_rule(kInvariants[kSlots], "num_free_slots", num_free, observation.num_free_slots);
+  }
+  before_.remember(observation);
   if (found) found->step = step;
-  numbers_were_seen_ = true;
-  lists_were_seen_ = eviction::shows_lists(observation);
   return found;
 }
 
-std::optional<Divergence> Invariants::check_answer(const Command& command,
-                                                   const Observation& observation) {
-  const ErrorCode refusal = ledger_.refusal(command);
-  if (observation.error != refusal) return broken(kO1, "error", refusal, observation.error);
-  if (auto found = check_presence(command, observation)) return found;
-  if (refusal != ErrorCode::kNone) return std::nullopt;
-  if (const auto* load = std::get_if<PrepareLoad>(&command)) return check_load(*load, observation);
-  if (const auto* store = std::get_if<PrepareStore>(&command)) {
-    return check_store(*store, observation);
+Invariants::Found Invariants::take(const Lookup& command, const Observation& shown) {
+  if (!shown.num_hits.has_value()) return std::nullopt;
+  std::uint32_t num_ready = 0;
+  for (std::uint32_t key : command.keys) {
+    const Entry* block = held_.find(key);
+    if (!block || !block->ready) break;
+    ++num_ready;
   }
-  if (std::holds_alternative<TakeEvents>(command)) return check_events(*observation.events);
-  return check_lookup(command, observation);
+  if (*shown.num_hits == num_ready) return std::nullopt;
+  return broken_rule(kInvariants[kLookup], "num_hits", num_ready, *shown.num_hits);
 }
 
-std::optional<Divergence> Invariants::check_presence(const Command& command,
-                                                     const Observation& observation) const {
-  const bool accepted = observation.error == ErrorCode::kNone;
-  const bool num_hits = accepted && std::holds_alternative<Lookup>(command);
-  const bool result = accepted && std::holds_alternative<LookupKey>(command);
-  const bool stored = accepted && std::holds_alternative<PrepareStore>(command);
-  const bool plan = stored && observation.stored.has_value() && *observation.stored;
-  const bool slots = plan || (accepted && std::holds_alternative<PrepareLoad>(command));
-  const bool events = accepted && std::holds_alternative<TakeEvents>(command);
-  const auto wrong = [](std::string_view name, bool wanted) {
-    return broken_presence(kInvariants[kO1], name, wanted);
-  };
-  if (observation.num_hits.has_value() != num_hits) return wrong("num_hits", num_hits);
-  if (observation.result.has_value() != result) return wrong("result", result);
-  if (observation.stored.has_value() != stored) return wrong("stored", stored);
-  if (observation.keys_to_store.has_value() != plan) return wrong("keys_to_store", plan);
-  if (observation.slots.has_value() != slots) return wrong("slots", slots);
-  if (observation.evicted.has_value() != plan) return wrong("evicted", plan);
-  if (observation.events.has_value() != events) return wrong("events", events);
-  return std::nullopt;
+Invariants::Found Invariants::take(const LookupKey& command, const Observation& shown) {
+  if (!shown.result.has_value()) return std::nullopt;
+  const Entry* block = held_.find(command.key);
+  const LookupResult result = !block         ? LookupResult::kMiss
+                              : block->ready ? LookupResult::kHit
+                                             : LookupResult::kPending;
+  if (*shown.result == result) return std::nullopt;
+  return broken_rule(kInvariants[kLookup], "result", result, *shown.result);
 }
 
-std::optional<Divergence> Invariants::check_lookup(const Command& command,
-                                                   const Observation& observation) const {
-  if (const auto* lookup = std::get_if<Lookup>(&command)) {
-    const auto first_miss =
-        std::find_if(lookup->keys.begin(), lookup->keys.end(), [&](std::uint32_t key) {
-          const Entry* block = ledger_.cache().find(key);
-          return !block || !block->ready;
-        });
-    const auto num_hits = static_cast<std::uint32_t>(first_miss - lookup->keys.begin());
-    if (*observation.num_hits != num_hits) {
-      return broken(kO10, "num_hits", num_hits, *observation.num_hits);
-    }
-  } else if (const auto* lookup_key = std::get_if<LookupKey>(&command)) {
-    const Entry* block = ledger_.cache().find(lookup_key->key);
-    const LookupResult result = !block         ? LookupResult::kMiss
-                                : block->ready ? LookupResult::kHit
-                                               : LookupResult::kPending;
-    if (*observation.result != result) return broken(kO10, "result", result, *observation.result);
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_load(const PrepareLoad& command,
-                                                 const Observation& observation) const {
+Invariants::Found Invariants::take(const PrepareLoad& command, const Observation& shown) {
   std::vector<SlotId> slots;
-  for (std::uint32_t key : command.keys) slots.push_back(ledger_.cache().find(key)->slot);
-  if (*observation.slots == slots) return std::nullopt;
-  return broken(kO4, "slots", slots, *observation.slots);
-}
-
-std::optional<Divergence> Invariants::check_store(const PrepareStore& command,
-                                                  const Observation& observation) const {
-  const std::optional<StorePlan> plan = ledger_.plan(command);
-  const Keys passed = ledger_.passing(command.keys);
-  // A key that ought not to have passed also tells why a store failed or did not.
-  if (plan && *observation.stored && *observation.keys_to_store != plan->keys_to_store) {
-    const Keys& shown = *observation.keys_to_store;
-    const bool is_let_through = std::any_of(shown.begin(), shown.end(), [&](std::uint32_t key) {
-      return contains(command.keys, key) && !contains(passed, key);
-    });
-    const bool is_kept_back =
-        std::any_of(plan->keys_to_store.begin(), plan->keys_to_store.end(), [&](std::uint32_t key) {
-          return passed.size() < command.keys.size() && !contains(shown, key);
-        });
-    return broken(is_let_through || is_kept_back ? kO6 : kO5, "keys_to_store", plan->keys_to_store,
-                  shown);
-  }
-  if (*observation.stored != plan.has_value()) {
-    return broken(kO9, "stored", plan.has_value(), *observation.stored);
-  }
-  if (!plan) return std::nullopt;
-
-  std::vector<Victim> victims;
-  for (const Entry& block : plan->victims) victims.push_back({block.key, block.slot});
-  const std::vector<Victim>& evicted = *observation.evicted;
-  if (evicted != victims) {
-    bool each_may_go = evicted.size() == victims.size();
-    Keys not_again = passed;
-    for (const Victim& victim : evicted) {
-      const Entry* block = ledger_.cache().find(victim.key);
-      each_may_go &= block && block->ready && block->readers == 0 && block->slot == victim.slot &&
-                     !contains(not_again, victim.key);
-      not_again.push_back(victim.key);
+  for (std::uint32_t key : command.keys) {
+    Entry* block = held_.find(key);
+    if (!block || !block->ready) {
+      return broken(kReady,
+                    {"error", phrase("a refusal: not all is written"), to_value(shown.error)});
     }
-    return broken(each_may_go ? kO8 : kO7, "evicted", victims, evicted);
+    ++block->readers;
+    slots.push_back(block->slot);
   }
-  if (*observation.slots == plan->slots) return std::nullopt;
-  return broken(kO4, "slots", plan->slots, *observation.slots);
+  if (!shown.slots.has_value() || *shown.slots == slots) return std::nullopt;
+  return broken_rule(kInvariants[kReady], "slots", slots, *shown.slots);
 }
 
-std::optional<Divergence> Invariants::check_events(const std::vector<Event>& events) {
-  if (!ledger_.config().enable_events) {
+Invariants::Found Invariants::take(const CompleteLoad& command, const Observation& shown) {
+  for (std::uint32_t key : command.keys) {
+    Entry* block = held_.find(key);
+    if (!block || block->readers == 0) {
+      return broken(kReady,
+                    {"error", phrase("a refusal: no load reads it"), to_value(shown.error)});
+    }
+    --block->readers;
+  }
+  return std::nullopt;
+}
+
+Invariants::Found Invariants::take(const PrepareStore& command, const Observation& shown) {
+  if (!shown.keys_to_store.has_value() || !shown.slots.has_value() || !shown.evicted.has_value()) {
+    return std::nullopt;
+  }
+  // With a filter, a key that it drops is not protected.
+  const bool has_filter = config_.store_threshold > 1;
+  if (auto wrong = held_.evict(*shown.evicted, has_filter ? Keys() : command.keys)) {
+    return broken(kInUse, std::move(*wrong));
+  }
+  for (const Victim& victim : *shown.evicted) reported_.erase(victim.key);
+
+  const Keys& keys = *shown.keys_to_store;
+  const std::vector<SlotId>& slots = *shown.slots;
+  if (keys.size() != slots.size()) {
+    return broken(kMissing, {"slots", phrase("a slot per key"), to_value(slots)});
+  }
+  for (std::size_t index = 0; index < keys.size(); ++index) {
+    if (!contains(command.keys, keys[index]) || held_.find(keys[index])) {
+      return broken(kMissing, {"keys_to_store", phrase("keys of the store that are not held"),
+                               to_value(keys)});
+    }
+    const std::vector<Entry>& blocks = held_.blocks();
+    const bool is_taken = std::any_of(blocks.begin(), blocks.end(), [&](const Entry& block) {
+      return block.slot == slots[index];
+    });
+    if (is_taken || slots[index] >= held_.capacity()) {
+      return broken(kSlots, {"slots", phrase("free slots"), to_value(slots)});
+    }
+    held_.insert(keys[index], slots[index]);
+  }
+  return std::nullopt;
+}
+
+Invariants::Found Invariants::take(const CompleteStore& command, const Observation&) {
+  for (std::uint32_t key : command.keys) {
+    Entry* block = held_.find(key);
+    if (!block || block->ready) continue;
+    if (!command.success) {
+      held_.remove(key);
+      continue;
+    }
+    block->ready = true;
+    reported_.insert(key);
+    became_ready_.insert(key);
+  }
+  return std::nullopt;
+}
+
+Invariants::Found Invariants::take(const ResetCache&, const Observation&) {
+  held_.clear();
+  return std::nullopt;
+}
+
+Invariants::Found Invariants::take(const TakeEvents&, const Observation& shown) {
+  if (!shown.events.has_value()) return std::nullopt;
+  const std::vector<Event>& events = *shown.events;
+  if (!config_.enable_events) {
     if (events.empty()) return std::nullopt;
-    return broken(kO14, "events", std::vector<Event>(), events);
+    return broken_rule(kInvariants[kEvents], "events", std::vector<Event>(), events);
   }
   for (std::size_t index = 0; index < events.size(); ++index) {
-    if (ledger_.take(events[index])) continue;
-    const Value actual = to_value(std::vector<Event>{events[index]});
-    return broken_values(
-        kInvariants[kO14], "events[" + std::to_string(index) + "]",
-        Value(Value::Variant(std::string(events[index].removed ? "keys that the index holds"
-                                                               : "keys that became ready"))),
-        actual.get_if<Value::List>()->front());
+    for (std::uint32_t key : events[index].keys) {
+      const auto ready = became_ready_.find(key);
+      const bool is_known =
+          events[index].removed ? index_.erase(key) > 0 : ready != became_ready_.end();
+      if (!is_known) {
+        return broken(kEvents, {"events[" + std::to_string(index) + "]",
+                                phrase(events[index].removed ? "keys that the index holds"
+                                                             : "keys that became ready"),
+                                to_value(events[index].keys)});
+      }
+      if (events[index].removed) continue;
+      became_ready_.erase(ready);
+      index_.insert(key);
+    }
   }
-  if (ledger_.index() == ledger_.told()) return std::nullopt;
-  return broken(kO14, "events", Keys(ledger_.told().begin(), ledger_.told().end()),
-                Keys(ledger_.index().begin(), ledger_.index().end()));
-}
-
-std::optional<Divergence> Invariants::check_lists(const Command& command,
-                                                  const Observation& observation) const {
-  if (!eviction::shows_lists(observation)) return std::nullopt;
-  const std::size_t capacity = ledger_.config().cache.capacity;
-  const bool has_evicted = observation.evicted.has_value() && !observation.evicted->empty();
-  return eviction::compare_lists(
-      ledger_.cache(), observation,
-      [&](Differs differs, std::string_view name, const auto& expected, const auto& actual) {
-        const bool is_unsound = eviction::has_a_key_twice(observation) ||
-                                (has_evicted && (observation.b1->size() > capacity ||
-                                                 observation.b2->size() > capacity));
-        // A passive command is only to blame for what was right before it.
-        const Rule rule = is_unsound                                             ? kO13
-                          : !has_a_slot_each(observation, capacity)              ? kO3
-                          : lists_were_seen_ && is_passive(command, observation) ? kO2
-                          : differs == Differs::kStatus                          ? kO11
-                                                                                 : kO12;
-        return broken(rule, name, expected, actual);
-      });
-}
-
-std::optional<Divergence> Invariants::check_numbers(const Command& command,
-                                                    const Observation& observation) const {
-  const bool unasked = numbers_were_seen_ && is_passive(command, observation);
-  const auto wrong = [&](Rule rule, std::string_view name, auto expected, auto actual) {
-    return broken(unasked ? kO2 : rule, name, expected, actual);
-  };
-  const double target = ledger_.cache().target_t1_size();
-  if (observation.size != ledger_.cache().size()) {
-    return wrong(kO11, "size", ledger_.cache().size(), observation.size);
-  }
-  if (observation.num_free_slots != ledger_.num_free_slots()) {
-    return wrong(kO3, "num_free_slots", ledger_.num_free_slots(), observation.num_free_slots);
-  }
-  if (observation.target_t1_size != target) {
-    const bool is_bounded = observation.target_t1_size >= 0 &&
-                            observation.target_t1_size <= ledger_.config().cache.capacity;
-    return wrong(is_bounded ? kO12 : kO13, "target_t1_size", target, observation.target_t1_size);
-  }
-  return std::nullopt;
+  if (index_ == reported_) return std::nullopt;
+  return broken_rule(kInvariants[kEvents], "events", Keys(reported_.begin(), reported_.end()),
+                     Keys(index_.begin(), index_.end()));
 }
 
 }  // namespace kvfence::offload

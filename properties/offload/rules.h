@@ -1,19 +1,20 @@
 #pragma once
 
-/// What must hold of one offloading manager, whatever any other implementation says. The rules are
-/// those of contract/offload/offloading_manager.h, turned into statements about observations.
+/// What must hold of any correct offloading manager, of any release: statements about the
+/// observations of one implementation alone. None predicts what is stored or what goes; that is the
+/// reference's work.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string_view>
-#include <vector>
 
 #include "contract/offload/offload_target.h"
 #include "contract/offload/offloading_manager.h"
 #include "properties/core/divergence.h"
-#include "properties/offload/ledger.h"
+#include "properties/eviction/held_blocks.h"
 
 namespace kvfence::offload {
 
@@ -24,84 +25,69 @@ struct Invariant {
 };
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 14> kInvariants = {{
-    {"O1", "answers_fit_the_command",
-     "a command is refused with the first code whose condition holds, and answers with exactly "
-     "what it returns"},
-    {"O2", "nothing_changes_unasked",
-     "a refused command, a lookup, take_events and a store that cannot be change neither blocks "
-     "nor slots nor the policy's lists"},
-    {"O3", "a_slot_has_one_block",
-     "the slots of the blocks are different and below the capacity, and those that are not held "
-     "are free"},
-    {"O4", "slots_are_used_in_order",
-     "new blocks get the slots that were never used, ascending, then the last freed first, the "
-     "victims' among them; a load answers with the slots of its keys"},
-    {"O5", "only_what_is_missing_is_stored",
-     "a store answers with those of its keys that are not held, in their order"},
-    {"O6", "the_filter_wants_lookups",
-     "no key is stored that was looked up fewer than store_threshold times since it entered the "
-     "tracker, and all others are"},
-    {"O7", "nothing_in_use_is_evicted",
-     "as many blocks as slots are missing go, with their slots: idle ones, and none of the "
-     "store's own keys"},
-    {"O8", "the_oldest_go_first",
-     "those that go are the oldest that may: in ARC of T1 down to the target, then of T2"},
-    {"O9", "a_store_fails_only_if_it_must",
-     "a store fails exactly if too few blocks may go, by the rules of the policy"},
-    {"O10", "a_lookup_finds_what_is_ready",
-     "a lookup tells the leading keys that are ready, or of one key whether it is held, and "
-     "whether it is being written"},
-    {"O11", "a_block_is_written_then_read",
-     "a block is not ready until its store ends, is forgotten if that failed, and is then read by "
-     "as many loads as began less those that ended"},
-    {"O12", "lists_change_as_asked",
-     "new blocks are the newest; touched keys go to the end, the first one last, in ARC from T1 to "
-     "T2; victims become ghosts; a touched ghost moves the target; all others keep their order"},
-    {"O13", "lists_are_sound",
-     "a key stands in one list at most, and there once; the target is at least 0 and at most the "
-     "capacity; behind an eviction no more ghosts of a list are left than the capacity"},
-    {"O14", "events_mirror_the_blocks",
+inline constexpr std::array<Invariant, 10> kInvariants = {{
+    {"offload.1", "a_key_has_one_place", "a key stands in one list at most, and there once"},
+    {"offload.2", "sizes_are_bounded",
+     "size is the number of blocks held; it, B1, B2 and the target are at most the capacity, the "
+     "target at least 0"},
+    {"offload.3", "blocks_are_held_as_asked",
+     "T1 and T2 are the blocks that were stored and neither evicted nor failed, each with its "
+     "slot, ready once it was written, with as many readers as loads began less those that ended"},
+    {"offload.4", "a_slot_has_one_block",
+     "a store gets slots that no block has, and that are below the capacity; slots of no block are "
+     "free"},
+    {"offload.5", "nothing_in_use_is_evicted",
+     "a store evicts blocks that are held and idle, none of its own keys unless a filter drops "
+     "some, each once, with its slot"},
+    {"offload.6", "only_what_is_ready_is_read",
+     "a load gets the slots of its keys, which are written; it ends once"},
+    {"offload.7", "only_what_is_missing_is_stored",
+     "what a store writes are keys of its own that are not held, each once, with a slot each"},
+    {"offload.8", "lookup_agrees_with_blocks",
+     "a lookup finds what is held and ready, and nothing else; a block that is written is pending"},
+    {"offload.9", "events_mirror_the_blocks",
      "an index fed by the events holds exactly what became ready and was not evicted since (a "
-     "reset tells nothing), hears of none more often than it became ready, removes none that it "
+     "reset sends none), hears of none more often than it became ready, removes none that it "
      "does not hold, and gets no event where events are off"},
+    {"offload.10", "refused_changes_nothing",
+     "a refused command and a store that fails leave all lists as they were"},
 }};
 
 /// Watches one implementation. A value: copyable.
 ///
-/// Bookkeeping goes by the commands, so an observation without the lists is checked by its answer
-/// and its numbers, and the next one with them is checked in full.
+/// What is held is counted from commands and answers, so an observation without the lists is
+/// checked by its answer and its numbers, and the next one with them in full.
 class Invariants {
  public:
-  explicit Invariants(const OffloadingManagerConfig& config) : ledger_(config) {}
-
-  /// For a fresh manager of the same configuration.
-  void reset();
+  /// For a fresh manager.
+  explicit Invariants(const OffloadingManagerConfig& config)
+      : config_(config), held_(config.cache.capacity) {}
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called
-  /// after every command since reset. After a divergence only reset() may follow.
+  /// after every command, until something is found.
   std::optional<Divergence> check(const Command& command, const Observation& observation,
                                   const World& world, std::size_t step);
 
  private:
-  std::optional<Divergence> check_answer(const Command& command, const Observation& observation);
-  std::optional<Divergence> check_presence(const Command& command,
-                                           const Observation& observation) const;
-  std::optional<Divergence> check_lookup(const Command& command,
-                                         const Observation& observation) const;
-  std::optional<Divergence> check_load(const PrepareLoad& command,
-                                       const Observation& observation) const;
-  std::optional<Divergence> check_store(const PrepareStore& command,
-                                        const Observation& observation) const;
-  std::optional<Divergence> check_events(const std::vector<Event>& events);
-  std::optional<Divergence> check_lists(const Command& command,
-                                        const Observation& observation) const;
-  std::optional<Divergence> check_numbers(const Command& command,
-                                          const Observation& observation) const;
+  using Found = std::optional<Divergence>;
 
-  Ledger ledger_;
-  bool numbers_were_seen_ = false;  ///< by the command before
-  bool lists_were_seen_ = false;
+  // What an accepted command changes in what is held, and what is wrong with its answer.
+  Found take(const Lookup& command, const Observation& shown);
+  Found take(const LookupKey& command, const Observation& shown);
+  Found take(const Touch&, const Observation&) { return std::nullopt; }
+  Found take(const PrepareLoad& command, const Observation& shown);
+  Found take(const CompleteLoad& command, const Observation& shown);
+  Found take(const PrepareStore& command, const Observation& shown);
+  Found take(const CompleteStore& command, const Observation& shown);
+  Found take(const ResetCache& command, const Observation& shown);
+  Found take(const TakeEvents& command, const Observation& shown);
+
+  OffloadingManagerConfig config_;
+  eviction::HeldBlocks held_;
+  eviction::ShownLists before_;
+  std::set<std::uint32_t> reported_;           ///< what an index fed by all events should hold
+  std::set<std::uint32_t> index_;              ///< what one fed by those taken so far holds
+  std::multiset<std::uint32_t> became_ready_;  ///< and no event reported it yet
 };
 
 }  // namespace kvfence::offload

@@ -157,265 +157,114 @@ void expect_broken(const std::optional<Divergence>& found, std::string_view id,
 }
 
 TEST(OffloadInvariants, AreNumberedInOrderAndNamedOnce) {
-  expect_numbered_and_named_once(kInvariants, 'O');
+  expect_numbered_and_named_once(kInvariants, "offload.");
 }
 
-TEST(OffloadInvariants, O1AnswersFitTheCommand) {
+// The rest of these three is in properties/eviction/rules_test.cpp.
+TEST(OffloadInvariants, ListsAreSound) {
   Scene scene;
   scene.fill();
-  expect_broken(scene.verdict(LookupKey{1}, scene.result(LookupResult::kHit)), "O1", "error");
-  expect_broken(scene.verdict(Lookup{{1}}, scene.show(ErrorCode::kNotInProfile)), "O1", "error");
-  expect_broken(scene.verdict(ResetCache{}), "O1", "error");
-  expect_broken(scene.verdict(Lookup{{1}}), "O1", "num_hits");
-  expect_broken(scene.verdict(PrepareLoad{{1}}), "O1", "slots");
-  expect_broken(scene.verdict(Touch{{1}}, scene.stored("")), "O1", "stored");
-  expect_broken(scene.verdict(TakeEvents{}), "O1", "events");
-  Observation plan_of_no_store = scene.stored("");
-  plan_of_no_store.stored.emplace() = false;
-  expect_broken(scene.verdict(PrepareStore{{4, 5, 6, 7}}, plan_of_no_store), "O1", "keys_to_store");
-  scene.pass(LookupKey{1}, scene.show(ErrorCode::kNotInProfile));
+  scene.t2 = "1@0";
+  expect_broken(scene.verdict(Touch{{1}}), "offload.1", "t1");
+  scene.t2 = "";
+  scene.target = 4;
+  expect_broken(scene.verdict(Touch{{1}}), "offload.2", "target_t1_size");
+  scene.target = 0;
+  scene.t1 = "1@0 2@1 3@1";
+  expect_broken(scene.verdict(Touch{{1}}), "offload.3", "t1[2].slot");
 }
 
-// Each line is a command that the contract refuses with this code, and no other.
-TEST(OffloadInvariants, O1KnowsEveryRefusal) {
-  struct Refusal {
-    Command command;
-    ErrorCode error;
-  };
-  const std::vector<Refusal> refusals = {
-      {PrepareLoad{{1, 3, 9}}, ErrorCode::kUnknownKey},
-      {PrepareLoad{{1, 3}}, ErrorCode::kNotReady},
-      {CompleteLoad{{1, 9}}, ErrorCode::kUnknownKey},
-      {CompleteLoad{{3}}, ErrorCode::kNotReading},
-      {CompleteLoad{{1, 1}}, ErrorCode::kNotReading},
-      {PrepareStore{{9, 1, 9}}, ErrorCode::kListedTwice},
-      {Lookup{{1}}, ErrorCode::kNotInProfile},
-  };
-  Scene scene(config_of(EvictionPolicy::kLRU, Profile::kV023));
-  scene.t1 = "1@0?";
-  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
-  scene.t1 = "1@0";
-  scene.pass(CompleteStore{{1}, true});
-  scene.t1 = "1@0 3@1?";
-  scene.pass(PrepareStore{{3}}, scene.stored("3@1"));
-  scene.t1 = "1@0+1 3@1?";
-  scene.pass(PrepareLoad{{1}}, scene.slots({0}));
-  for (const Refusal& refusal : refusals) {
-    SCOPED_TRACE(print(to_line(kvfence::Command(refusal.command))));
-    expect_broken(scene.verdict(refusal.command, scene.show(ErrorCode::kQueueEmpty)), "O1",
-                  "error");
-    scene.pass(refusal.command, scene.show(refusal.error));
-  }
-}
-
-TEST(OffloadInvariants, O2NothingChangesUnasked) {
-  Scene scene;
-  scene.fill();
-  const Scene before = scene;
-  scene.t1 = "2@1 3@2 1@0";
-  expect_broken(scene.verdict(Lookup{{1}}, scene.hits(1)), "O2", "t1[0].key");
-  expect_broken(scene.verdict(PrepareStore{{4, 5, 6, 7}}, scene.not_stored()), "O2", "t1[0].key");
-  scene.t1 = "1@0+1 2@1 3@2";
-  expect_broken(scene.verdict(PrepareLoad{{1, 9}}, scene.show(ErrorCode::kUnknownKey)), "O2",
-                "t1[0].readers");
-  scene = before;
-  Observation shown = scene.events({{{1, 2, 3}, false}});
-  shown.num_free_slots = 1;
-  expect_broken(scene.verdict(TakeEvents{}, shown), "O2", "num_free_slots");
-  scene.pass(PrepareStore{{4, 5, 6, 7}}, scene.not_stored());
-}
-
-TEST(OffloadInvariants, O3ASlotHasOneBlock) {
-  Scene scene;
-  scene.fill();
-  for (const char* wrong : {"1@0 2@0 3@2", "1@0 2@3 3@2"}) {
-    scene.t1 = wrong;
-    expect_broken(scene.verdict(Touch{{}}), "O3", "t1[1].slot");
-  }
-  scene.t1 = "1@0 2@1 3@2";
-  Observation shown = scene.show();
-  shown.num_free_slots = 1;
-  expect_broken(scene.verdict(Touch{{}}, shown), "O3", "num_free_slots");
-}
-
-TEST(OffloadInvariants, O4SlotsAreUsedInOrder) {
-  Scene scene;
-  scene.t1 = "1@0? 2@1?";
-  expect_broken(scene.verdict(PrepareStore{{1, 2}}, scene.stored("1@1 2@0")), "O4", "slots[0]");
-  scene.pass(PrepareStore{{1, 2}}, scene.stored("1@0 2@1"));
-  scene.t1 = "";
-  scene.pass(CompleteStore{{2, 1}, false});
-  // Slot 2 was never used; of the freed ones 0 came last.
-  scene.t1 = "3@2? 4@0? 5@1?";
-  expect_broken(scene.verdict(PrepareStore{{3, 4, 5}}, scene.stored("3@0 4@1 5@2")), "O4",
-                "slots[0]");
-  expect_broken(scene.verdict(PrepareStore{{3, 4, 5}}, scene.stored("3@2 4@1 5@0")), "O4",
-                "slots[1]");
-  scene.pass(PrepareStore{{3, 4, 5}}, scene.stored("3@2 4@0 5@1"));
-  scene.t1 = "3@2 4@0 5@1";
-  scene.pass(CompleteStore{{3, 4, 5}, true});
-  scene.t1 = "3@2+1 4@0 5@1+1";
-  expect_broken(scene.verdict(PrepareLoad{{5, 3}}, scene.slots({2, 1})), "O4", "slots[0]");
-  scene.pass(PrepareLoad{{5, 3}}, scene.slots({1, 2}));
-}
-
-TEST(OffloadInvariants, O5OnlyWhatIsMissingIsStored) {
-  Scene scene;
-  scene.fill();
-  scene.t1 = "2@1 3@2 4@0?";
-  expect_broken(scene.verdict(PrepareStore{{3, 4}}, scene.stored("3@0 4@1", "1@0 2@1")), "O5",
-                "keys_to_store[0]");
-  expect_broken(scene.verdict(PrepareStore{{3, 4}}, scene.stored("")), "O5", "keys_to_store[0]");
-  expect_broken(scene.verdict(PrepareStore{{4}}, scene.stored("5@0", "1@0")), "O5",
-                "keys_to_store[0]");
-  scene.pass(PrepareStore{{3, 4}}, scene.stored("4@0", "1@0"));
-}
-
-TEST(OffloadInvariants, O6TheFilterWantsLookups) {
-  OffloadingManagerConfig config = config_of();
-  config.store_threshold = 2;
-  config.max_tracker_size = 2;
-  Scene scene(config);
-  scene.pass(Lookup{{1, 2, 1}}, scene.hits(0));
-  scene.t1 = "1@0? 2@1?";
-  expect_broken(scene.verdict(PrepareStore{{1, 2}}, scene.stored("1@0 2@1")), "O6",
-                "keys_to_store[1]");
-  scene.t1 = "1@0?";
-  expect_broken(scene.verdict(PrepareStore{{1, 2}}, scene.stored("")), "O6", "keys_to_store[0]");
-  scene.pass(PrepareStore{{1, 2}}, scene.stored("1@0"));
-  // 3 takes the place of 2, which starts anew when it comes back.
-  scene.pass(Lookup{{3, 2}}, scene.hits(0));
-  scene.t1 = "1@0? 2@1?";
-  expect_broken(scene.verdict(PrepareStore{{2, 3}}, scene.stored("2@1")), "O6", "keys_to_store[0]");
-  scene.t1 = "1@0?";
-  scene.pass(PrepareStore{{2, 3}}, scene.stored(""));
-}
-
-TEST(OffloadInvariants, O7NothingInUseIsEvicted) {
-  Scene scene;
-  scene.fill();
-  scene.t1 = "1@0+1 2@1 3@2";
-  scene.pass(PrepareLoad{{1}}, scene.slots({0}));
-  const Command store = PrepareStore{{2, 4}};
-  for (const char* wrong : {"1@0", "2@1", "3@0", "9@2", "", "3@2 3@2"}) {
-    SCOPED_TRACE(wrong);
-    const auto found = scene.verdict(store, scene.stored("4@2", wrong));
-    expect_broken(found, "O7", found ? found->field : "");
-  }
-  scene.t1 = "1@0+1 2@1 4@2?";
-  scene.pass(store, scene.stored("4@2", "3@2"));
-}
-
-TEST(OffloadInvariants, O8TheOldestGoFirst) {
-  Scene scene;
-  scene.fill();
-  scene.t1 = "2@1 3@2 1@0";
-  scene.pass(Touch{{1}});
-  expect_broken(scene.verdict(PrepareStore{{4}}, scene.stored("4@0", "1@0")), "O8",
-                "evicted[0].key");
-  scene.t1 = "1@0 4@2? 5@1?";
-  expect_broken(scene.verdict(PrepareStore{{4, 5}}, scene.stored("4@1 5@2", "3@2 2@1")), "O8",
-                "evicted[0].key");
-  scene.pass(PrepareStore{{4, 5}}, scene.stored("4@2 5@1", "2@1 3@2"));
-}
-
-TEST(OffloadInvariants, O9AStoreFailsOnlyIfItMust) {
-  Scene scene;
-  scene.fill();
-  expect_broken(scene.verdict(PrepareStore{{4}}, scene.not_stored()), "O9", "stored");
-  expect_broken(scene.verdict(PrepareStore{{1, 2, 3, 4}}, scene.stored("4@0", "1@0")), "O9",
-                "stored");
-  scene.pass(PrepareStore{{1, 2, 3, 4}}, scene.not_stored());
-}
-
-TEST(OffloadInvariants, O10ALookupFindsWhatIsReady) {
-  Scene scene;
-  scene.t1 = "1@0?";
-  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
-  scene.t1 = "1@0";
-  scene.pass(CompleteStore{{1}, true});
-  scene.t1 = "1@0 2@1?";
-  scene.pass(PrepareStore{{2}}, scene.stored("2@1"));
-  expect_broken(scene.verdict(Lookup{{1, 2}}, scene.hits(2)), "O10", "num_hits");
-  expect_broken(scene.verdict(Lookup{{9, 1}}, scene.hits(1)), "O10", "num_hits");
-  scene.pass(Lookup{{1, 2, 1}}, scene.hits(1));
-}
-
-TEST(OffloadInvariants, O10OfOneKey) {
-  Scene scene(config_of(EvictionPolicy::kLRU, Profile::kV023));
-  scene.pass(LookupKey{1}, scene.result(LookupResult::kMiss));
-  scene.t1 = "1@0?";
-  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
-  expect_broken(scene.verdict(LookupKey{1}, scene.result(LookupResult::kMiss)), "O10", "result");
-  expect_broken(scene.verdict(LookupKey{1}, scene.result(LookupResult::kHit)), "O10", "result");
-  scene.pass(LookupKey{1}, scene.result(LookupResult::kPending));
-  scene.t1 = "1@0";
-  scene.pass(CompleteStore{{1}, true});
-  expect_broken(scene.verdict(LookupKey{1}, scene.result(LookupResult::kPending)), "O10", "result");
-  scene.pass(LookupKey{1}, scene.result(LookupResult::kHit));
-}
-
-TEST(OffloadInvariants, O11ABlockIsWrittenThenRead) {
+TEST(OffloadInvariants, BlocksAreHeldAsAsked) {
   Scene scene;
   scene.t1 = "1@0 2@1?";
-  expect_broken(scene.verdict(PrepareStore{{1, 2}}, scene.stored("1@0 2@1")), "O11", "t1[0].ready");
+  expect_broken(scene.verdict(PrepareStore{{1, 2}}, scene.stored("1@0 2@1")), "offload.3",
+                "t1[0].ready");
   scene.t1 = "1@0? 2@1?";
   scene.pass(PrepareStore{{1, 2}}, scene.stored("1@0 2@1"));
-  expect_broken(scene.verdict(CompleteStore{{1}, true}), "O11", "t1[0].ready");
+  expect_broken(scene.verdict(CompleteStore{{1}, true}), "offload.3", "t1[0].ready");
   scene.t1 = "1@0 2@1?";
   scene.pass(CompleteStore{{1}, true});
   scene.t1 = "1@0+1 2@1?";
-  expect_broken(scene.verdict(PrepareLoad{{1, 1}}, scene.slots({0, 0})), "O11", "t1[0].readers");
-  scene.t1 = "1@0+2 2@1?";
-  scene.pass(PrepareLoad{{1, 1}}, scene.slots({0, 0}));
-  expect_broken(scene.verdict(CompleteLoad{{1}}), "O11", "t1[0].readers");
-  scene.t1 = "1@0 2@1?";
-  scene.pass(CompleteLoad{{1, 1}});
+  expect_broken(scene.verdict(PrepareLoad{{1, 1}}, scene.slots({0, 0})), "offload.3",
+                "t1[0].readers");
+  Observation kept = scene.show();
+  kept.size = 1;
+  expect_broken(scene.verdict(CompleteStore{{2}, false}, kept), "offload.3", "t1[0].readers");
+}
+
+TEST(OffloadInvariants, ASlotHasOneBlock) {
+  Scene scene;
+  scene.t1 = "1@0?";
+  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
+  for (const char* wrong : {"2@0", "2@3", "2@1 3@1"}) {
+    expect_broken(scene.verdict(PrepareStore{{2, 3}}, scene.stored(wrong)), "offload.4", "slots");
+  }
   Observation shown = scene.show();
-  shown.size = 1;
-  expect_broken(scene.verdict(Touch{{}}, shown), "O11", "size");
+  shown.num_free_slots = 3;
+  expect_broken(scene.verdict(Touch{{}}, shown), "offload.4", "num_free_slots");
 }
 
-TEST(OffloadInvariants, O12ListsChangeAsAsked) {
-  Scene scene(config_of(EvictionPolicy::kARC));
+TEST(OffloadInvariants, NothingInUseIsEvicted) {
+  Scene scene;
   scene.fill();
-  scene.t1 = "1@0 2@1";
-  scene.t2 = "3@2";
-  scene.pass(Touch{{3}});
-  scene.t1 = "";
-  scene.t2 = "3@2 1@0 2@1";
-  expect_broken(scene.verdict(Touch{{1, 2}}), "O12", "t2[1].key");
-  scene.t1 = "2@1 4@0?";
-  scene.t2 = "3@2";
-  expect_broken(scene.verdict(PrepareStore{{4}}, scene.stored("4@0", "1@0")), "O12", "b1[0]");
-  scene.b1 = "1";
+  scene.t1 = "1@0+1 2@1 3@2";
+  scene.pass(PrepareLoad{{1}}, scene.slots({0}));
+  for (const char* wrong : {"1@0", "2@1", "3@0", "9@2", "3@2 3@2"}) {
+    SCOPED_TRACE(wrong);
+    expect_broken(scene.verdict(PrepareStore{{2, 4}}, scene.stored("4@2", wrong)), "offload.5",
+                  "evicted");
+  }
+  scene.t1 = "1@0+1 2@1 4@2?";
+  scene.pass(PrepareStore{{2, 4}}, scene.stored("4@2", "3@2"));
+}
+
+TEST(OffloadInvariants, OnlyWhatIsReadyIsRead) {
+  Scene scene;
+  scene.t1 = "1@0?";
+  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
+  expect_broken(scene.verdict(PrepareLoad{{1}}, scene.slots({0})), "offload.6", "error");
+  expect_broken(scene.verdict(PrepareLoad{{9}}, scene.slots({0})), "offload.6", "error");
+  expect_broken(scene.verdict(CompleteLoad{{1}}), "offload.6", "error");
+  scene.t1 = "1@0";
+  scene.pass(CompleteStore{{1}, true});
+  scene.t1 = "1@0+1";
+  expect_broken(scene.verdict(PrepareLoad{{1}}, scene.slots({1})), "offload.6", "slots[0]");
+  scene.pass(PrepareLoad{{1}}, scene.slots({0}));
+}
+
+TEST(OffloadInvariants, OnlyWhatIsMissingIsStored) {
+  Scene scene;
+  scene.t1 = "1@0?";
+  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
+  for (const char* wrong : {"1@1", "5@1", "2@1 2@2"}) {
+    expect_broken(scene.verdict(PrepareStore{{1, 2}}, scene.stored(wrong)), "offload.7",
+                  "keys_to_store");
+  }
+  Observation no_slot = scene.stored("2@1");
+  no_slot.slots.emplace().clear();
+  expect_broken(scene.verdict(PrepareStore{{1, 2}}, no_slot), "offload.7", "slots");
+}
+
+TEST(OffloadInvariants, LookupAgreesWithBlocks) {
+  Scene scene;
+  scene.fill();
+  scene.t1 = "2@1 3@2 4@0?";
   scene.pass(PrepareStore{{4}}, scene.stored("4@0", "1@0"));
-  scene.t1 = "2@1";
-  expect_broken(scene.verdict(CompleteStore{{4}, true}), "O12", "t1[1]");
-  scene.t1 = "2@1 4@0?";
-  expect_broken(scene.verdict(Touch{{1}}), "O12", "target_t1_size");
-  scene.target = 1;
-  scene.pass(Touch{{1}});
+  expect_broken(scene.verdict(Lookup{{2, 4}}, scene.hits(2)), "offload.8", "num_hits");
+  expect_broken(scene.verdict(Lookup{{9, 2}}, scene.hits(1)), "offload.8", "num_hits");
+  scene.pass(Lookup{{2, 4, 3}}, scene.hits(1));
+  for (const auto& [key, right] : {std::pair{1U, LookupResult::kMiss},
+                                   {2U, LookupResult::kHit},
+                                   {4U, LookupResult::kPending}}) {
+    for (LookupResult wrong : {LookupResult::kMiss, LookupResult::kHit, LookupResult::kPending}) {
+      if (wrong == right) continue;
+      expect_broken(scene.verdict(LookupKey{key}, scene.result(wrong)), "offload.8", "result");
+    }
+    scene.pass(LookupKey{key}, scene.result(right));
+  }
 }
 
-TEST(OffloadInvariants, O13ListsAreSound) {
-  Scene scene(config_of(EvictionPolicy::kARC));
-  scene.fill();
-  scene.t2 = "1@0";
-  expect_broken(scene.verdict(Touch{{1}}), "O13", "t1[0].key");
-  scene.t1 = "2@1 3@2";
-  scene.target = -1;
-  expect_broken(scene.verdict(Touch{{1}}), "O13", "target_t1_size");
-  scene.target = 4;
-  expect_broken(scene.verdict(Touch{{1}}), "O13", "target_t1_size");
-  scene.target = 0;
-  scene.pass(Touch{{1}});
-  scene.t1 = "3@2 4@1?";
-  scene.b1 = "9 8 7 2";
-  expect_broken(scene.verdict(PrepareStore{{4}}, scene.stored("4@1", "2@1")), "O13", "b1[0]");
-}
-
-TEST(OffloadInvariants, O14EventsMirrorTheBlocks) {
+TEST(OffloadInvariants, EventsMirrorTheBlocks) {
   Scene scene;
   scene.fill();
   scene.t1 = "2@1 3@2 4@0?";
@@ -423,73 +272,36 @@ TEST(OffloadInvariants, O14EventsMirrorTheBlocks) {
   const auto verdict = [&](std::vector<Event> events) {
     return scene.verdict(TakeEvents{}, scene.events(std::move(events)));
   };
-  expect_broken(verdict({}), "O14", "events[0]");
-  expect_broken(verdict({{{1, 2, 3}, false}}), "O14", "events[0]");
-  expect_broken(verdict({{{1, 2}, false}, {{1}, true}}), "O14", "events[1]");
-  expect_broken(verdict({{{1}, true}, {{1, 2, 3}, false}}), "O14", "events[0]");
-  expect_broken(verdict({{{1, 2, 3, 4}, false}, {{1}, true}}), "O14", "events[0]");
-  expect_broken(verdict({{{1, 2, 3}, false}, {{2}, false}, {{1}, true}}), "O14", "events[1]");
+  expect_broken(verdict({}), "offload.9", "events[0]");
+  expect_broken(verdict({{{1, 2, 3}, false}}), "offload.9", "events[0]");
+  expect_broken(verdict({{{1}, true}, {{1, 2, 3}, false}}), "offload.9", "events[0]");
+  expect_broken(verdict({{{1, 2, 3, 4}, false}, {{1}, true}}), "offload.9", "events[0]");
+  expect_broken(verdict({{{1, 2, 3}, false}, {{2}, false}, {{1}, true}}), "offload.9", "events[1]");
   scene.pass(TakeEvents{}, scene.events({{{1, 2, 3}, false}, {{1}, true}}));
-  scene.t1 = "2@1 3@2";
-  scene.pass(CompleteStore{{4}, false});
-  scene.pass(TakeEvents{}, scene.events({}));
-}
-
-TEST(OffloadInvariants, O14AResetTellsNothing) {
-  Scene scene(config_of(EvictionPolicy::kLRU, Profile::kV023));
-  scene.fill();
   scene.t1 = "";
   scene.pass(ResetCache{});
-  expect_broken(scene.verdict(TakeEvents{}, scene.events({})), "O14", "events[0]");
-  scene.pass(TakeEvents{}, scene.events({{{1, 2, 3}, false}}));
-  scene.t1 = "1@0?";
-  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
-  scene.t1 = "1@0";
-  scene.pass(CompleteStore{{1}, true});
-  scene.pass(TakeEvents{}, scene.events({{{1}, false}}));
-}
+  scene.pass(TakeEvents{}, scene.events({}));  // a reset sends none
 
-TEST(OffloadInvariants, O14NoEventWhereEventsAreOff) {
   OffloadingManagerConfig config = config_of();
   config.enable_events = false;
-  Scene scene(config);
-  scene.fill();
-  expect_broken(scene.verdict(TakeEvents{}, scene.events({{{1, 2, 3}, false}})), "O14",
+  Scene off(config);
+  off.fill();
+  expect_broken(off.verdict(TakeEvents{}, off.events({{{1, 2, 3}, false}})), "offload.9",
                 "events[0]");
-  scene.pass(TakeEvents{}, scene.events({}));
+  off.pass(TakeEvents{}, off.events({}));
 }
 
-/// The observation without its lists.
-Observation numbers_of(Observation shown) {
-  shown.t1.reset();
-  shown.t2.reset();
-  shown.b1.reset();
-  shown.b2.reset();
-  return shown;
-}
-
-TEST(OffloadInvariants, BookkeepingGoesOnWithoutTheLists) {
+TEST(OffloadInvariants, RefusedChangesNothing) {
   Scene scene;
   scene.fill();
-  scene.t1 = "2@1 3@2 4@0?";
-  scene.pass(PrepareStore{{4}}, numbers_of(scene.stored("4@0", "1@0")));
-  expect_broken(scene.verdict(Lookup{{2, 1}}, numbers_of(scene.hits(2))), "O10", "num_hits");
-  scene.pass(Touch{{2}}, numbers_of(scene.show()));
-  // The lists come back: what is wrong with them is not the lookup's fault.
-  expect_broken(scene.verdict(Lookup{{1}}, scene.hits(0)), "O12", "t1[0].key");
-  scene.t1 = "3@2 4@0? 2@1";
-  scene.pass(Lookup{{1}}, scene.hits(0));
-}
-
-TEST(OffloadInvariants, ResetForgetsEverything) {
-  Invariants invariants(config_of());
-  Scene scene;
-  scene.t1 = "1@0?";
-  const Observation stored = scene.stored("1@0");
-  EXPECT_FALSE(invariants.check(PrepareStore{{1}}, stored, World(), 0));
-  EXPECT_TRUE(invariants.check(PrepareStore{{1}}, stored, World(), 1));
-  invariants.reset();
-  EXPECT_FALSE(invariants.check(PrepareStore{{1}}, stored, World(), 0));
+  scene.t1 = "2@1 3@2 1@0";
+  expect_broken(scene.verdict(PrepareStore{{4, 5, 6, 7}}, scene.not_stored()), "offload.10",
+                "t1[0].key");
+  scene.t1 = "1@0+1 2@1 3@2";
+  expect_broken(scene.verdict(PrepareLoad{{1, 9}}, scene.show(ErrorCode::kUnknownKey)),
+                "offload.10", "t1[0].readers");
+  scene.t1 = "1@0 2@1 3@2";
+  scene.pass(PrepareStore{{4, 5, 6, 7}}, scene.not_stored());
 }
 
 }  // namespace

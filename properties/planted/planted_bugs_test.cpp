@@ -86,11 +86,38 @@ const std::vector<Canaries> kCanaries = {
     {.part = "eviction",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
-     .shrunk_commands_max = 20},
+     .shrunk_commands_max = 20,
+     // Which idle block goes, what is remembered of it, and how the target moves within its bounds.
+     .need_the_reference =
+         {
+             "arc_falls_back_to_t1",
+             "chosen_not_counted",
+             "ghost_hit_not_moved",
+             "ghost_returns_to_t2",
+             "ghost_trimmed_at_newest_end",
+             "not_ready_promoted",
+             "quotient_of_integers",
+             "released_to_newest",
+             "removed_remembered",
+             "target_not_floored",
+             "touch_in_forward_order",
+         }},
     {.part = "offload",
      .commands_max = 20'000,
      .rule_commands_max = 20'000,
-     .shrunk_commands_max = 20},
+     .shrunk_commands_max = 20,
+     // Which free slot is used, and which keys are worth a store.
+     .need_the_reference =
+         {
+             "counted_key_stays_old",
+             "freed_slots_before_fresh",
+             "freed_slots_oldest_first",
+             "lookup_counts_until_miss",
+             "reset_drops_counts",
+             "threshold_off_by_one",
+             "tracker_drops_newest",
+             "tracker_holds_one_more",
+         }},
     {.part = "tiering",
      // A file is in doubt, is written anew, and is the only place where its block is.
      .commands_max = 150'000,

@@ -1,0 +1,174 @@
+#pragma once
+
+/// The blocks that a cache has to hold, by the commands and answers so far, and what must hold of
+/// the lists that show them. The rules of both targets with a cache policy stand on it.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "contract/core/declare.h"
+#include "contract/eviction/eviction_target.h"
+#include "properties/core/invariant_values.h"
+#include "properties/eviction/policy_lists.h"
+
+namespace kvfence::eviction {
+
+/// Which statement is broken; a target's invariants have one for each.
+enum class CacheRule : std::uint8_t {
+  kAKeyHasOnePlace,
+  kSizesAreBounded,
+  kBlocksAreHeldAsAsked,
+};
+
+struct BrokenCacheRule {
+  CacheRule rule;
+  kvfence::detail::Mismatch mismatch;
+};
+
+/// A value: copyable. Cost of each call: linear in the blocks and ghosts, of check() their square.
+class HeldBlocks {
+ public:
+  using Mismatch = kvfence::detail::Mismatch;
+
+  explicit HeldBlocks(std::uint32_t capacity) : capacity_(capacity) {}
+
+  void clear() { blocks_.clear(); }
+  std::uint32_t capacity() const { return capacity_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(blocks_.size()); }
+  const std::vector<Entry>& blocks() const { return blocks_; }
+
+  /// Null if the block is not held. The pointer holds until the next change.
+  Entry* find(std::uint32_t key) {
+    const auto at = std::find_if(blocks_.begin(), blocks_.end(),
+                                 [key](const Entry& block) { return block.key == key; });
+    return at == blocks_.end() ? nullptr : &*at;
+  }
+
+  /// Held and being written. Requires: not held
+  void insert(std::uint32_t key, SlotId slot) { blocks_.push_back({key, slot, false, 0}); }
+  void remove(std::uint32_t key) {
+    std::erase_if(blocks_, [key](const Entry& block) { return block.key == key; });
+  }
+
+  /// Takes victims out. What is wrong with them: in use, protected, not held, listed twice, or of
+  /// another slot.
+  std::optional<Mismatch> evict(const std::vector<Victim>& victims,
+                                const std::vector<std::uint32_t>& protected_keys) {
+    for (const Victim& victim : victims) {
+      const Entry* block = find(victim.key);
+      const bool may_go = block && block->ready && block->readers == 0 &&
+                          block->slot == victim.slot &&
+                          !kvfence::detail::contains(protected_keys, victim.key);
+      if (!may_go) {
+        return Mismatch{"evicted", kvfence::detail::phrase("idle blocks that may go, each once"),
+                        to_value(victims)};
+      }
+      remove(victim.key);
+    }
+    return std::nullopt;
+  }
+
+  /// Numbers, and the lists where they are shown.
+  template <class Observation>
+  std::optional<BrokenCacheRule> check(const Observation& shown) {
+    using kvfence::detail::phrase;
+    const auto broken = [](CacheRule rule, std::string field, Value expected, Value actual) {
+      return BrokenCacheRule{rule, {std::move(field), std::move(expected), std::move(actual)}};
+    };
+    if (shows_lists(shown) && has_a_key_twice(shown)) {
+      return broken(CacheRule::kAKeyHasOnePlace, "t1", phrase("each key in one list, once"),
+                    to_value(all_keys(shown)));
+    }
+    if (shown.size != size() || size() > capacity_) {
+      return broken(CacheRule::kSizesAreBounded, "size", to_value(std::min(size(), capacity_)),
+                    to_value(shown.size));
+    }
+    if (!(shown.target_t1_size >= 0 && shown.target_t1_size <= capacity_)) {
+      return broken(CacheRule::kSizesAreBounded, "target_t1_size",
+                    phrase("at least 0 and at most the capacity"), to_value(shown.target_t1_size));
+    }
+    if (!shows_lists(shown)) return std::nullopt;
+    for (const auto& [name, ghosts] : {std::pair{"b1", &*shown.b1}, std::pair{"b2", &*shown.b2}}) {
+      if (ghosts->size() <= capacity_) continue;
+      return broken(CacheRule::kSizesAreBounded, name, phrase("at most as many as the capacity"),
+                    to_value(*ghosts));
+    }
+    for (const auto& [name, blocks] : {std::pair{"t1", &*shown.t1}, std::pair{"t2", &*shown.t2}}) {
+      const auto is_right = [&](const Entry& block) {
+        const Entry* held = find(block.key);
+        return held && *held == block;
+      };
+      if (std::all_of(blocks->begin(), blocks->end(), is_right)) continue;
+      std::vector<Entry> right;
+      for (const Entry& block : *blocks) {
+        if (const Entry* held = find(block.key)) right.push_back(*held);
+      }
+      return broken(CacheRule::kBlocksAreHeldAsAsked, name, to_value(right), to_value(*blocks));
+    }
+    if (shown.t1->size() + shown.t2->size() == blocks_.size()) return std::nullopt;
+    return broken(CacheRule::kBlocksAreHeldAsAsked, "t1", phrase("every block that is held"),
+                  to_value(*shown.t1));
+  }
+
+ private:
+  template <class Observation>
+  bool has_a_key_twice(const Observation& shown) {
+    keys_.assign(shown.b1->begin(), shown.b1->end());
+    keys_.insert(keys_.end(), shown.b2->begin(), shown.b2->end());
+    for (const auto* blocks : {&*shown.t1, &*shown.t2}) {
+      for (const Entry& block : *blocks) keys_.push_back(block.key);
+    }
+    std::sort(keys_.begin(), keys_.end());
+    return std::adjacent_find(keys_.begin(), keys_.end()) != keys_.end();
+  }
+
+  std::uint32_t capacity_;
+  std::vector<Entry> blocks_;
+  std::vector<std::uint32_t> keys_;  ///< scratch
+};
+
+/// The lists that the last observation showed: what a refused command must leave.
+class ShownLists {
+ public:
+  template <class Observation>
+  void remember(const Observation& shown) {
+    were_seen_ = shows_lists(shown);
+    if (!were_seen_) return;
+    t1_ = *shown.t1;
+    t2_ = *shown.t2;
+    b1_ = *shown.b1;
+    b2_ = *shown.b2;
+    target_t1_size_ = shown.target_t1_size;
+  }
+
+  /// What differs, where the lists were shown before and are now.
+  template <class Observation>
+  std::optional<kvfence::detail::Mismatch> difference(const Observation& shown) const {
+    if (!were_seen_ || !shows_lists(shown)) return std::nullopt;
+    std::optional<kvfence::detail::Mismatch> found;
+    const auto compare = [&](const char* name, const auto& before, const auto& now) {
+      if (!found && before != now) found = {name, to_value(before), to_value(now)};
+    };
+    compare("t1", t1_, *shown.t1);
+    compare("t2", t2_, *shown.t2);
+    compare("b1", b1_, *shown.b1);
+    compare("b2", b2_, *shown.b2);
+    compare("target_t1_size", target_t1_size_, shown.target_t1_size);
+    return found;
+  }
+
+ private:
+  bool were_seen_ = false;
+  std::vector<Entry> t1_;
+  std::vector<Entry> t2_;
+  std::vector<std::uint32_t> b1_;
+  std::vector<std::uint32_t> b2_;
+  double target_t1_size_ = 0;
+};
+
+}  // namespace kvfence::eviction
