@@ -56,6 +56,12 @@ COMPONENT_EXCEPTIONS = {
 # The exception: where the implementations are plugged together, once for all of L3.
 PLUG = "scenarios/targets/targets.h"
 
+# The instrumented copies, which ci/plant.py writes at build time: "planted/<layer>/x.h" is a copy of "<layer>/x.h",
+# for the tests of that file and for those who plug implementations together.
+COPY = "planted/"
+# What they count, for tests.
+COUNTS = "properties/planted/switches.h"
+
 # Files that need a compiler and nothing else: the standard library is all they may include besides.
 STD_ONLY = ("contract/*.h", "reference/*", "optimized/*")
 # But for those that make system calls: the file tier's, and the one that asks for huge pages.
@@ -85,6 +91,12 @@ def check_include(root, path, quoted, angled):
                 and ("." in angled or "/" in angled)):
             return "standard-library-only", f"<{angled}> is not of the C++ standard library"
         return None
+    if quoted == COUNTS and test:
+        return None
+    if quoted.startswith(COPY):
+        quoted = quoted.removeprefix(COPY)
+        if not test and not matches(path, ("scenarios/targets/*",)):
+            return "layer", f'"{COPY}{quoted}" is a copy for tests'
     if not (root / quoted).is_file():
         return "include-root", f'"{quoted}" is not a path from the root of the repository'
     if quoted == PLUG and matches(path, L3):

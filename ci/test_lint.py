@@ -67,6 +67,10 @@ STYLE_SAMPLES = {
 # rule: (path, include that breaks it, include that does not).
 LAYER_SAMPLES = {
     "layer": [
+        ("optimized/a.cpp", '"planted/optimized/pool.h"', '"optimized/pool.h"'),
+        ("optimized/a.cpp", '"properties/planted/switches.h"', '"optimized/pool.h"'),
+        ("optimized/b_test.cpp", '"properties/core/lockstep.h"', '"properties/planted/switches.h"'),
+        ("optimized/a_test.cpp", '"planted/reference/pool.h"', '"planted/optimized/pool.h"'),
         ("contract/a.h", '"reference/pool.h"', '"contract/core/types.h"'),
         ("reference/a.h", '"optimized/pool.h"', '"reference/pool.h"'),
         ("optimized/a_test.cpp", '"reference/pool.h"', '"optimized/pool.h"'),
@@ -107,7 +111,7 @@ class WithTree(unittest.TestCase):
     """Runs against a small repository of empty files, in a folder of its own."""
 
     FILES = ("contract/core/types.h", "reference/pool.h", "reference/pool.cpp", "optimized/pool.h",
-             "properties/core/lockstep.h", "properties/core/prop_test_support.h", "fuzz/decoder.h", "scenarios/run.h",
+             "properties/core/lockstep.h", "properties/planted/switches.h", "properties/core/prop_test_support.h", "fuzz/decoder.h", "scenarios/run.h",
              "scenarios/targets/targets.h", "optimized/base/list.h", "optimized/scheduler/scheduler.h",
              "optimized/connectors/simple/worker.h")
 

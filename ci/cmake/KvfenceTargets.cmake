@@ -117,6 +117,48 @@ function(kvfence_add_library layer)
     VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 endfunction()
 
+# kvfence_add_planted(<layer> [TABLE] SOURCES ... HEADERS ... [LINKS ...])
+# The library kvfence_planted_<layer>, alias kvfence::planted_<layer>: a copy of these files in namespace
+# kvfence::planted::<layer> with all edits of properties/planted/, included as "planted/<layer>/...".
+# With TABLE it has the list of all planted bugs too. Warnings are for the sources themselves.
+function(kvfence_add_planted layer)
+  cmake_parse_arguments(ARG "TABLE" "" "SOURCES;HEADERS;LINKS" ${ARGN})
+  find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+  set(target kvfence_planted_${layer})
+  set(root ${PROJECT_BINARY_DIR}/instrumented)
+  file(GLOB edits RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/properties/planted/*.edits)
+  set(files ${ARG_SOURCES} ${ARG_HEADERS})
+  list(TRANSFORM files PREPEND ${layer}/)
+  set(copies ${files})
+  list(TRANSFORM copies PREPEND ${root}/planted/)
+  set(table "")
+  if(ARG_TABLE)
+    list(APPEND copies ${root}/planted/bugs.cpp)
+    set(table --table ${root}/planted/bugs.cpp)
+  endif()
+  set(depends ${edits} ${files} ci/plant.py)
+  list(TRANSFORM depends PREPEND ${PROJECT_SOURCE_DIR}/)
+  add_custom_command(OUTPUT ${copies}
+    COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/ci/plant.py --out ${root} ${table}
+      --edits ${edits} --files ${files}
+    DEPENDS ${depends} COMMENT "Planting bugs in a copy of ${layer}" VERBATIM)
+  list(FILTER copies INCLUDE REGEX "\\.cpp$")
+  add_library(${target} STATIC ${copies})
+  add_library(kvfence::planted_${layer} ALIAS ${target})
+  target_compile_options(${target} PRIVATE -w)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} SYSTEM PUBLIC ${root})
+  target_link_libraries(${target} PUBLIC kvfence_instrumentation ${ARG_LINKS})
+  kvfence_hasten_build(${target} RELEASE_ONLY)
+  if(KVFENCE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    foreach(source IN LISTS ARG_SOURCES)
+      get_filename_component(room "${source}" DIRECTORY)
+      set_source_files_properties(${root}/planted/${layer}/${source} PROPERTIES UNITY_GROUP "${room}")
+    endforeach()
+  endif()
+endfunction()
+
 # kvfence_sources(<variable> <room>...)
 # The sources of these rooms, without tests and programs; <variable>_headers receives the headers.
 function(kvfence_sources variable)
