@@ -1,7 +1,8 @@
 #pragma once
 
-/// What watches, or breaks, the optimized code from inside: a value that the pool, its queue, its
-/// map, and the parts of KV-cache manager, scheduler, offloading managers and connectors each hold.
+/// What watches, or breaks, the optimized code from inside: a value that the parts of KV-cache
+/// manager, scheduler, offloading managers and connectors each hold. Components whose planted bugs
+/// are edits (properties/planted/) hold none.
 ///
 /// An instrumentation has the members of NoInstrumentation; production builds use that one,
 /// which is empty and whose hooks fold to nothing.
@@ -24,7 +25,6 @@ struct NoInstrumentation {
   /// Whether planted() can be true; guards of structures that only a planted bug can break ask for
   /// it.
   static constexpr bool kPlants = false;
-  constexpr bool planted(PlantedBug) const { return false; }
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
   constexpr bool planted(PlantedCachePolicyBug) const { return false; }
@@ -51,7 +51,6 @@ struct NoInstrumentation {
 class CountingInstrumentation {
  public:
   static constexpr bool kPlants = false;
-  constexpr bool planted(PlantedBug) const { return false; }
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
   constexpr bool planted(PlantedCachePolicyBug) const { return false; }
@@ -89,12 +88,10 @@ class PlantedInstrumentation {
   static constexpr bool kPlants = true;
 
   PlantedInstrumentation() = default;
-  // Implicit, so that a pool is built from (config, PlantedBug), a manager from (config,
-  // PlantedKVCacheBug), a scheduler from (config, connector, PlantedSchedulerBug), a policy from
-  // (config, PlantedCachePolicyBug), half a connector from (spec, PlantedConnectorBug) or (spec,
-  // PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug) or (spec, storage,
-  // PlantedSynchronousConnectorBug); or with the bug in a part further down.
-  PlantedInstrumentation(PlantedBug bug) : bug_(bug) {}
+  // Implicit, so that a manager is built from (config, PlantedKVCacheBug), a scheduler from
+  // (config, connector, PlantedSchedulerBug), a policy from (config, PlantedCachePolicyBug), half a
+  // connector from (spec, PlantedConnectorBug) or (spec, PlantedDisaggregatedBug) or (spec,
+  // PlantedSimpleOffloadBug) or (spec, storage, PlantedSynchronousConnectorBug).
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
   PlantedInstrumentation(PlantedCachePolicyBug bug) : cache_policy_bug_(bug) {}
@@ -106,7 +103,6 @@ class PlantedInstrumentation {
   PlantedInstrumentation(PlantedSimpleOffloadBug bug) : simple_offload_bug_(bug) {}
   PlantedInstrumentation(PlantedSynchronousConnectorBug bug) : synchronous_connector_bug_(bug) {}
 
-  bool planted(PlantedBug bug) const { return bug == bug_; }
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
   bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
   bool planted(PlantedCachePolicyBug bug) const { return bug == cache_policy_bug_; }
@@ -126,7 +122,6 @@ class PlantedInstrumentation {
   void on_words(std::size_t) const {}
 
  private:
-  PlantedBug bug_ = PlantedBug::kNone;
   PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
   PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
   PlantedCachePolicyBug cache_policy_bug_ = PlantedCachePolicyBug::kNone;

@@ -13,8 +13,8 @@ namespace {
 template <class Instrumentation>
 class Search {
  public:
-  Search(const BasicBlockPool<Instrumentation>& pool, const Instrumentation& instrumentation,
-         const CacheHitQuery& query, BlocksByGroup& blocks)
+  Search(const BlockPool& pool, const Instrumentation& instrumentation, const CacheHitQuery& query,
+         BlocksByGroup& blocks)
       : pool_(pool),
         instrumentation_(instrumentation),
         query_(query),
@@ -153,7 +153,7 @@ class Search {
   }
   bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
 
-  const BasicBlockPool<Instrumentation>& pool_;
+  const BlockPool& pool_;
   const Instrumentation& instrumentation_;
   const CacheHitQuery& query_;
   BlocksByGroup& blocks_;
@@ -171,21 +171,17 @@ std::uint32_t contiguous_blocks_for_hit(const KVCacheSpec& spec, bool drop_eagle
 }
 
 template <class Instrumentation>
-std::uint32_t find_longest_cache_hit(const BasicBlockPool<Instrumentation>& pool,
-                                     const Instrumentation& instrumentation,
+std::uint32_t find_longest_cache_hit(const BlockPool& pool, const Instrumentation& instrumentation,
                                      const CacheHitQuery& query, BlocksByGroup& blocks) {
   KVFENCE_CHECK(!query.group_ids.empty(), "a lookup in no group");
   return Search<Instrumentation>(pool, instrumentation, query, blocks).run();
 }
 
-template std::uint32_t find_longest_cache_hit(const BasicBlockPool<NoInstrumentation>&,
-                                              const NoInstrumentation&, const CacheHitQuery&,
-                                              BlocksByGroup&);
-template std::uint32_t find_longest_cache_hit(const BasicBlockPool<CountingInstrumentation>&,
-                                              const CountingInstrumentation&, const CacheHitQuery&,
-                                              BlocksByGroup&);
-template std::uint32_t find_longest_cache_hit(const BasicBlockPool<PlantedInstrumentation>&,
-                                              const PlantedInstrumentation&, const CacheHitQuery&,
-                                              BlocksByGroup&);
+template std::uint32_t find_longest_cache_hit(const BlockPool&, const NoInstrumentation&,
+                                              const CacheHitQuery&, BlocksByGroup&);
+template std::uint32_t find_longest_cache_hit(const BlockPool&, const CountingInstrumentation&,
+                                              const CacheHitQuery&, BlocksByGroup&);
+template std::uint32_t find_longest_cache_hit(const BlockPool&, const PlantedInstrumentation&,
+                                              const CacheHitQuery&, BlocksByGroup&);
 
 }  // namespace kvfence::optimized

@@ -71,7 +71,7 @@ TEST(CacheHitSearchTest, AWindowIsFoundAsByAPlainScan) {
   }
 
   for (std::uint32_t pattern = 0; pattern < 1U << kNumBlocksMax; ++pattern) {
-    BasicBlockPool<CountingInstrumentation> pool(config);
+    BlockPool pool(config);
     std::vector<BlockId> blocks(kNumBlocksMax);
     ASSERT_EQ(pool.get_new_blocks(blocks), ErrorCode::kNone);
     ASSERT_EQ(pool.cache_full_blocks({.request = request,
@@ -125,7 +125,7 @@ TEST(CacheHitSearchTest, ALookupCanBeginInsideTheRequest) {
   RequestSpec request_spec;
   request_spec.tokens.assign(8, 5);
   const Request request(request_spec, config.hash);
-  BasicBlockPool<NoInstrumentation> pool(config);
+  BlockPool pool(config);
   std::vector<BlockId> blocks(4);
   ASSERT_EQ(pool.get_new_blocks(blocks), ErrorCode::kNone);
   const std::vector<std::uint8_t> mask = {1, 1, 0, 1};

@@ -24,7 +24,7 @@ BasicKVCacheCoordinator<Instrumentation>::BasicKVCacheCoordinator(
       enable_caching_(config.pool.enable_caching),
       eagle_by_group_(config.pool.rules.eagle_by_group),
       scheduler_block_size_(config.scheduler_block_size()),
-      pool_(config.pool, instrumentation) {
+      pool_(config.pool) {
   const auto is_full = [](const SpecGroup& group) { return group.spec.is_full_attention(); };
   for (GroupId group = 0; group < config.groups.size(); ++group) {
     const KVCacheSpec& spec = config.groups[group];

@@ -24,7 +24,7 @@ namespace kvfence::optimized {
 template <class Instrumentation>
 class BasicKVCacheCoordinator {
  public:
-  using Pool = BasicBlockPool<Instrumentation>;
+  using Pool = BlockPool;
   using GroupManager = BasicSingleTypeKVCacheManager<Instrumentation>;
 
   /// Requires: a valid config, of at most 64 different specs.

@@ -71,8 +71,8 @@ class BasicKVCacheManager {
   void new_step_starts() { coordinator_.new_step_starts(); }
 
   const KVCacheManagerConfig& config() const { return config_; }
-  BasicBlockPool<Instrumentation>& block_pool() { return coordinator_.block_pool(); }
-  const BasicBlockPool<Instrumentation>& block_pool() const { return coordinator_.block_pool(); }
+  BlockPool& block_pool() { return coordinator_.block_pool(); }
+  const BlockPool& block_pool() const { return coordinator_.block_pool(); }
 
   /// The managers of the groups, for their instrumentation.
   const BasicKVCacheCoordinator<Instrumentation>& coordinator() const { return coordinator_; }
@@ -102,8 +102,7 @@ extern template class BasicKVCacheManager<PlantedInstrumentation>;
 
 using KVCacheManager = BasicKVCacheManager<NoInstrumentation>;
 
-/// Constructed from (config, PlantedKVCacheBug), or from (config, PlantedBug) for a bug in its
-/// pool.
+/// Constructed from (config, PlantedKVCacheBug).
 using PlantedKVCacheManager = BasicKVCacheManager<PlantedInstrumentation>;
 
 static_assert(kvfence::KVCacheManager<KVCacheManager>);

@@ -7,9 +7,10 @@
 #include <numeric>
 #include <vector>
 
-#include "optimized/kv_cache/kv_cache_manager.h"
+#include "planted/optimized/kv_cache/kv_cache_manager.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 using CountingManager = BasicKVCacheManager<CountingInstrumentation>;
@@ -43,13 +44,11 @@ Request request_of(const KVCacheManagerConfig& config, std::uint32_t num_tokens)
   return Request(spec, config.pool.hash);
 }
 
-std::uint64_t num_probes(const CountingManager& manager) {
-  return manager.block_pool().cached_block_hash_to_block().instrumentation().num_probes();
-}
+std::uint64_t num_probes() { return operation_counts.probes; }
 
 /// Links and table entries.
 std::uint64_t num_steps(const CountingManager& manager) {
-  std::uint64_t sum = manager.block_pool().free_block_queue().instrumentation().num_links();
+  std::uint64_t sum = operation_counts.links;
   for (const auto& group : manager.coordinator().groups()) {
     sum += group.instrumentation().num_table_entries();
   }
@@ -75,15 +74,15 @@ TEST(KVCacheOperationCount, ALongHitIsOneLookupABlock) {
   const KVRequest now{.index = 1, .request = request};
   ComputedBlocks hit;
 
-  std::uint64_t before = num_probes(manager);
+  std::uint64_t before = num_probes();
   manager.get_computed_blocks(now, hit);
-  EXPECT_LE(num_probes(manager) - before, 1U);  // the first miss ends it
+  EXPECT_LE(num_probes() - before, 1U);  // the first miss ends it
 
   allocate(manager, request, 0, kLongTokens);
-  before = num_probes(manager);
+  before = num_probes();
   manager.get_computed_blocks(now, hit);
   ASSERT_EQ(hit.blocks[0].size(), kNumHitBlocks);
-  EXPECT_LE(static_cast<double>(num_probes(manager) - before), kProbesPerLookupMax * kNumHitBlocks);
+  EXPECT_LE(static_cast<double>(num_probes() - before), kProbesPerLookupMax * kNumHitBlocks);
 }
 
 TEST(KVCacheOperationCount, AColdWindowLookupAsksForOneBlockAWindow) {
@@ -92,10 +91,10 @@ TEST(KVCacheOperationCount, AColdWindowLookupAsksForOneBlockAWindow) {
   CountingManager manager(config);
   const Request request = request_of(config, kLongTokens);
   ComputedBlocks hit;
-  const std::uint64_t before = num_probes(manager);
+  const std::uint64_t before = num_probes();
   manager.get_computed_blocks({.index = 0, .request = request}, hit);
   EXPECT_EQ(hit.num_tokens, 0U);
-  EXPECT_LE(num_probes(manager) - before, kLongTokens / kBlockSize / kWindowBlocks + 1);
+  EXPECT_LE(num_probes() - before, kLongTokens / kBlockSize / kWindowBlocks + 1);
 }
 
 TEST(KVCacheOperationCount, ADecodeTokenCostsItsGroupsWhateverTheLength) {
@@ -138,4 +137,4 @@ TEST(KVCacheOperationCount, ABlockIsRemovedOnce) {
 }
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

@@ -43,7 +43,7 @@ struct SlotDemand {
 template <class Instrumentation>
 class BasicSingleTypeKVCacheManager {
  public:
-  using Pool = BasicBlockPool<Instrumentation>;
+  using Pool = BlockPool;
 
   /// Takes the sink's blocks out of the pool. use_eagle: some group of the same spec drops a block
   /// for draft layers. Requires: a valid config.

@@ -26,7 +26,6 @@
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
@@ -54,8 +53,7 @@ struct PackedKeyView {
   std::size_t size() const { return hash.size() + group_bytes; }
 };
 
-template <class Instrumentation>
-class BasicBlockHashToBlockMap {
+class BlockHashToBlockMap {
  public:
   /// The tag of a key: the last 8 bytes of the hash (of the last fine hash, where hashes are
   /// merged) and the group, mixed. Hash bytes are a digest's output, so one multiplication spreads
@@ -71,10 +69,8 @@ class BasicBlockHashToBlockMap {
 
   /// Cost: key_bytes_max + 2 rounded up to 8, 16 for the entry, 16 to 32 for the table: bytes a
   /// block. The only allocations.
-  BasicBlockHashToBlockMap(std::uint32_t num_blocks, std::size_t key_bytes_max,
-                           Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation),
-        key_bytes_max_(key_bytes_max),
+  BlockHashToBlockMap(std::uint32_t num_blocks, std::size_t key_bytes_max)
+      : key_bytes_max_(key_bytes_max),
         row_bytes_((key_bytes_max + sizeof(KeyLength) + 7) / 8 * 8),
         entries_(num_blocks),
         rows_(num_blocks * row_bytes_),
@@ -110,14 +106,13 @@ class BasicBlockHashToBlockMap {
   /// Cost: O(1) if the map is empty, else O(num_blocks).
   void clear() {
     if (empty()) return;
-    clear_slots();
+    std::fill(slots_.begin(), slots_.end(), Slot{});
     for (Entry& entry : entries_) entry.role = Role::kNone;
+    num_keys_ = 0;
+    num_hashed_blocks_ = 0;
   }
 
-  std::uint32_t size() const {
-    if (instrumentation_.planted(PlantedBug::kKeyCountCountsBlocks)) return num_hashed_blocks_;
-    return num_keys_;
-  }
+  std::uint32_t size() const { return num_keys_; }
 
   // What follows is for the pool, which has checked its arguments.
 
@@ -127,39 +122,26 @@ class BasicBlockHashToBlockMap {
 
   /// The first inserted surviving block of a key, or kNoBlock.
   [[gnu::always_inline]] BlockId get_one_block(const PackedKeyView& key) const {
-    const std::uint32_t tag = planted_tag_of(key);
+    const std::uint32_t tag = tag_of(key);
     for (std::size_t index = tag & slot_mask_;; index = (index + 1) & slot_mask_) {
-      instrumentation_.on_probe();
       const Slot slot = slots_[index];
       if (slot.block == kNoBlock) return kNoBlock;
-      if (slot.tag == tag && has_key(slot.block, key)) {
-        if (instrumentation_.planted(PlantedBug::kLookupReturnsNewestCopy)) {
-          return entries_[slot.block].prev;
-        }
-        return slot.block;
-      }
+      if (slot.tag == tag && has_key(slot.block, key)) return slot.block;
     }
   }
 
   /// Requires: the block carries no key.
   void insert(const PackedKeyView& key, BlockId block) {
     KVFENCE_CHECK(key.size() <= key_bytes_max_, "a key longer than the map was built for");
-    const std::uint32_t tag = planted_tag_of(key);
+    const std::uint32_t tag = tag_of(key);
     Entry& entry = entries_[block];
     store_key(block, key);
     ++num_hashed_blocks_;
     std::size_t index = tag & slot_mask_;
     for (;; index = (index + 1) & slot_mask_) {
-      instrumentation_.on_probe();
       Slot& slot = slots_[index];
       if (slot.block == kNoBlock) break;
       if (slot.tag != tag || !has_key(slot.block, key)) continue;
-      if (instrumentation_.planted(PlantedBug::kDuplicateReplacesOlderCopy)) {
-        slot.block = block;
-        entry = {.prev = block, .next = block, .tag = tag, .role = Role::kFirst};
-        return;
-      }
-      instrumentation_.on_links(3);
       Entry& first = entries_[slot.block];
       entry = {.prev = first.prev, .next = slot.block, .tag = tag, .role = Role::kLater};
       entries_[first.prev].next = block;
@@ -179,9 +161,7 @@ class BasicBlockHashToBlockMap {
     if (entry.role == Role::kFirst) {
       std::size_t index = entry.tag & slot_mask_;
       for (;; index = (index + 1) & slot_mask_) {
-        instrumentation_.on_probe();
         if (slots_[index].block == block) break;
-        if (slots_[index].block == kNoBlock) return false;
       }
       if (entry.next == block) {
         erase_slot(index);
@@ -191,7 +171,6 @@ class BasicBlockHashToBlockMap {
         entries_[entry.next].role = Role::kFirst;
       }
     }
-    instrumentation_.on_links(3);
     entries_[entry.prev].next = entry.next;
     entries_[entry.next].prev = entry.prev;
     entry.role = Role::kNone;
@@ -204,23 +183,6 @@ class BasicBlockHashToBlockMap {
   std::string_view key_of(BlockId block) const {
     if (entries_[block].role == Role::kNone) return {};
     return {row(block), key_length(block)};
-  }
-
-  /// Whether another block carries the same key.
-  bool has_copies(BlockId block) const { return entries_[block].next != block; }
-
-  /// The first inserted surviving block of the key that a block carries. Cost: O(copies); for a
-  /// planted bug.
-  BlockId first_of(BlockId block) const {
-    while (entries_[block].role == Role::kLater) block = entries_[block].prev;
-    return block;
-  }
-
-  /// Empties the table and leaves the keys on the blocks: half of clear().
-  void clear_slots() {
-    std::fill(slots_.begin(), slots_.end(), Slot{});
-    num_keys_ = 0;
-    num_hashed_blocks_ = 0;
   }
 
   void prefetch_entry(BlockId block) const { __builtin_prefetch(&entries_[block], 1); }
@@ -237,11 +199,9 @@ class BasicBlockHashToBlockMap {
     __builtin_prefetch(row(block), 1);
   }
 
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-
   /// Takes in the whole state in canonical form: what decides later answers, not the history that
   /// led to it, such as the places in the table.
-  /// Cost: O(num_blocks), and for some planted bugs O(table).
+  /// Cost: O(num_blocks).
   void add_to(StateHash& hash) const {
     hash.add(num_keys_);
     hash.add(num_hashed_blocks_);
@@ -256,13 +216,6 @@ class BasicBlockHashToBlockMap {
       } while (block != first);
       hash.add_unordered(of_key.digest());
     }
-    if (!instrumentation_.planted(PlantedBug::kEraseBreaksProbeChain) &&
-        !instrumentation_.planted(PlantedBug::kResetKeepsBlockHashes) &&
-        !instrumentation_.planted(PlantedBug::kDuplicateReplacesOlderCopy)) {
-      return;
-    }
-    // These decide by the places which keys are found.
-    for (const Slot& slot : slots_) hash.add(slot.block);
   }
 
  private:
@@ -311,13 +264,6 @@ class BasicBlockHashToBlockMap {
     return std::memcmp(lhs, rhs, size) == 0;
   }
 
-  std::uint32_t planted_tag_of(const PackedKeyView& key) const {
-    if (instrumentation_.planted(PlantedBug::kGroupLeftOutOfKey)) {
-      return tag_of(PackedKeyView(key.hash, 0));
-    }
-    return tag_of(key);
-  }
-
   char* row(BlockId block) { return rows_.data() + block * row_bytes_; }
   const char* row(BlockId block) const { return rows_.data() + block * row_bytes_; }
 
@@ -333,8 +279,7 @@ class BasicBlockHashToBlockMap {
     const char* const bytes = row(block);
     return key_length(block) == key.size() &&
            equal_bytes(bytes, key.hash.data(), key.hash.size()) &&
-           (key.group_bytes == 0 || load<std::uint32_t>(bytes + key.hash.size()) == key.group ||
-            instrumentation_.planted(PlantedBug::kGroupLeftOutOfKey));
+           (key.group_bytes == 0 || load<std::uint32_t>(bytes + key.hash.size()) == key.group);
   }
 
   void store_key(BlockId block, const PackedKeyView& key) {
@@ -348,22 +293,18 @@ class BasicBlockHashToBlockMap {
   /// Backward-shift deletion: each later slot of the cluster moves into the gap unless that is
   /// before its home.
   void erase_slot(std::size_t gap) {
-    if (!instrumentation_.planted(PlantedBug::kEraseBreaksProbeChain)) {
-      for (std::size_t index = (gap + 1) & slot_mask_;; index = (index + 1) & slot_mask_) {
-        instrumentation_.on_probe();
-        const Slot slot = slots_[index];
-        if (slot.block == kNoBlock) break;
-        const std::size_t distance_from_home = (index - slot.tag) & slot_mask_;
-        const std::size_t distance_from_gap = (index - gap) & slot_mask_;
-        if (distance_from_home < distance_from_gap) continue;
-        slots_[gap] = slot;
-        gap = index;
-      }
+    for (std::size_t index = (gap + 1) & slot_mask_;; index = (index + 1) & slot_mask_) {
+      const Slot slot = slots_[index];
+      if (slot.block == kNoBlock) break;
+      const std::size_t distance_from_home = (index - slot.tag) & slot_mask_;
+      const std::size_t distance_from_gap = (index - gap) & slot_mask_;
+      if (distance_from_home < distance_from_gap) continue;
+      slots_[gap] = slot;
+      gap = index;
     }
     slots_[gap] = {};
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::size_t key_bytes_max_;
   std::size_t row_bytes_;
   std::uint32_t num_keys_ = 0;
@@ -373,8 +314,6 @@ class BasicBlockHashToBlockMap {
   std::vector<Slot> slots_;
   std::size_t slot_mask_;
 };
-
-using BlockHashToBlockMap = BasicBlockHashToBlockMap<NoInstrumentation>;
 
 static_assert(kvfence::BlockHashToBlockMap<BlockHashToBlockMap>);
 

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "planted/optimized/pool/block_hash_to_block_map.h"
+#include "properties/planted/switches.h"
+
 namespace kvfence::optimized {
 namespace {
 
@@ -119,16 +122,17 @@ std::vector<std::string> keys_of_one_tag(std::size_t num_keys) {
 
 TEST(BlockHashToBlockMap, KeysOfOneTagAreToldApartByTheirBytes) {
   const std::vector<std::string> keys = keys_of_one_tag(8);
-  BasicBlockHashToBlockMap<CountingInstrumentation> map(8, kKeyBytes);
+  planted::optimized::BlockHashToBlockMap map(8, kKeyBytes);
   for (BlockId block = 0; block < 8; ++block) {
-    ASSERT_EQ(map.tag_of(PackedKeyView(keys[block])), map.tag_of(PackedKeyView(keys[0])));
+    ASSERT_EQ(map.tag_of(planted::optimized::PackedKeyView(keys[block])),
+              map.tag_of(planted::optimized::PackedKeyView(keys[0])));
     ASSERT_EQ(map.insert(keys[block], block), ErrorCode::kNone);
   }
 
   for (BlockId block = 0; block < 8; ++block) {
-    const std::uint64_t before = map.instrumentation().num_probes();
+    const std::uint64_t before = planted::operation_counts.probes;
     EXPECT_EQ(map.get_one_block(keys[block]), std::optional<BlockId>(block));
-    EXPECT_EQ(map.instrumentation().num_probes() - before, block + 1);
+    EXPECT_EQ(planted::operation_counts.probes - before, block + 1);
   }
 }
 
@@ -136,7 +140,7 @@ TEST(BlockHashToBlockMap, KeysOfOneTagAreToldApartByTheirBytes) {
 // home.
 TEST(BlockHashToBlockMap, EraseShortensTheProbesOfTheKeysBehind) {
   const std::vector<std::string> keys = keys_of_one_tag(6);
-  BasicBlockHashToBlockMap<CountingInstrumentation> map(6, kKeyBytes);
+  planted::optimized::BlockHashToBlockMap map(6, kKeyBytes);
   for (BlockId block = 0; block < 6; ++block) {
     ASSERT_EQ(map.insert(keys[block], block), ErrorCode::kNone);
   }
@@ -144,9 +148,9 @@ TEST(BlockHashToBlockMap, EraseShortensTheProbesOfTheKeysBehind) {
   ASSERT_TRUE(map.pop(keys[0], 0));
   ASSERT_TRUE(map.pop(keys[3], 3));
 
-  const std::uint64_t before = map.instrumentation().num_probes();
+  const std::uint64_t before = planted::operation_counts.probes;
   EXPECT_EQ(map.get_one_block(keys[5]), std::optional<BlockId>(5));
-  EXPECT_EQ(map.instrumentation().num_probes() - before, 4U);
+  EXPECT_EQ(planted::operation_counts.probes - before, 4U);
 }
 
 // Method: random inserts and pops over few keys, in a table small enough that clusters wrap around

@@ -27,45 +27,26 @@ const BlockPoolConfig& checked(const BlockPoolConfig& config) {
 
 }  // namespace
 
-template <class Instrumentation>
-BasicBlockPool<Instrumentation>::BasicBlockPool(const BlockPoolConfig& config,
-                                                Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      config_(checked(config)),
-      queue_(config.num_gpu_blocks, instrumentation),
-      map_(config.enable_caching ? config.num_gpu_blocks : 0, config.key_bytes_max(),
-           instrumentation) {
+BlockPool::BlockPool(const BlockPoolConfig& config)
+    : config_(checked(config)),
+      queue_(config.num_gpu_blocks),
+      map_(config.enable_caching ? config.num_gpu_blocks : 0, config.key_bytes_max()) {
   queue_.unlink(kNullBlockId);
 }
 
-template <class Instrumentation>
-bool BasicBlockPool<Instrumentation>::get_cached_block(BlockHashView hash,
-                                                       std::span<const GroupId> group_ids,
-                                                       std::span<BlockId> out) const {
+bool BlockPool::get_cached_block(BlockHashView hash, std::span<const GroupId> group_ids,
+                                 std::span<BlockId> out) const {
   KVFENCE_CHECK(out.size() == group_ids.size(), "one block a group");
   for (std::size_t i = 0; i < group_ids.size(); ++i) {
     const BlockId block = map_.get_one_block(PackedKeyView(hash, group_ids[i]));
-    if (block == map_.kNoBlock) {
-      if (!planted(PlantedBug::kLookupIgnoresMissingGroup) || i == 0) return false;
-      out[i] = kNullBlockId;
-      continue;
-    }
+    if (block == map_.kNoBlock) return false;
     out[i] = block;
   }
   return true;
 }
 
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::get_new_blocks(std::span<BlockId> out) {
-  std::size_t num_available = queue_.num_free_blocks();
-  if (planted(PlantedBug::kGetKeepsLastBlock) && num_available > 0) --num_available;
-  ErrorCode result = ErrorCode::kNone;
-  if (out.size() > num_available) {
-    if (!planted(PlantedBug::kGetTakesBeforeRefusing)) return ErrorCode::kNoFreeBlocks;
-    result = ErrorCode::kNoFreeBlocks;
-    out = out.first(num_available);
-  }
-
+ErrorCode BlockPool::get_new_blocks(std::span<BlockId> out) {
+  if (out.size() > queue_.num_free_blocks()) return ErrorCode::kNoFreeBlocks;
   for (std::size_t start = 0; start < out.size(); start += kBatchBlocks) {
     const std::span<BlockId> batch = out.subspan(start, std::min(kBatchBlocks, out.size() - start));
     std::uint32_t num_hashed = 0;
@@ -81,56 +62,36 @@ ErrorCode BasicBlockPool<Instrumentation>::get_new_blocks(std::span<BlockId> out
       evict_popped(batch);
     }
   }
-  return result;
+  return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-void BasicBlockPool<Instrumentation>::evict_popped(std::span<const BlockId> blocks) {
-  if (planted(PlantedBug::kHashKeptOnReuse)) return;
-  if (planted(PlantedBug::kRemovedEventsReversed)) {
-    for (std::size_t i = blocks.size(); i > 0; --i) evict(blocks[i - 1]);
-    return;
-  }
+void BlockPool::evict_popped(std::span<const BlockId> blocks) {
   // Without the question whether the block is hashed: a fetch too many costs less than a branch
   // missed.
   for (BlockId block : blocks) map_.prefetch_slot(block);
-  for (BlockId block : blocks) {
-    if (planted(PlantedBug::kRemovedEventDroppedOnReuse)) {
-      if (map_.erase(block)) queue_.word(block) &= ~kHashed;
-      continue;
-    }
-    evict(block);
-  }
+  for (BlockId block : blocks) evict(block);
 }
 
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::touch(std::span<const BlockId> blocks) {
+ErrorCode BlockPool::touch(std::span<const BlockId> blocks) {
   if (has_unknown_block(blocks, config_.num_gpu_blocks)) return ErrorCode::kUnknownBlock;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const BlockId block = blocks[i];
+  for (BlockId block : blocks) {
     if (block == kNullBlockId) continue;
-    if (planted(PlantedBug::kTouchCountsRepeatsOnce) && i > 0 && blocks[i - 1] == block) continue;
     std::uint32_t& word = queue_.word(block);
     if (word < kOneRef) {
-      if (!planted(PlantedBug::kTouchLeavesBlockQueued)) queue_.unlink(block);
-      if (!planted(PlantedBug::kCachedCountDriftsOnTouch)) num_cached_blocks_ -= word & kHashed;
+      queue_.unlink(block);
+      num_cached_blocks_ -= word & kHashed;
     }
     word += kOneRef;
   }
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-bool BasicBlockPool<Instrumentation>::is_passed_over(const CacheFullBlocksArgs& args,
-                                                     std::size_t index) const {
+bool BlockPool::is_passed_over(const CacheFullBlocksArgs& args, std::size_t index) const {
   if (args.blocks[index] == kNullBlockId) return true;
-  return args.block_mask && !planted(PlantedBug::kMaskIgnored) &&
-         (*args.block_mask)[index - args.num_cached_blocks] == 0;
+  return args.block_mask && (*args.block_mask)[index - args.num_cached_blocks] == 0;
 }
 
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::check_cache_full_blocks(
-    const CacheFullBlocksArgs& args) const {
+ErrorCode BlockPool::check_cache_full_blocks(const CacheFullBlocksArgs& args) const {
   if (!config_.enable_caching) return ErrorCode::kCachingDisabled;
   if (args.block_size == 0 || args.block_size % config_.hash.hash_block_size != 0 ||
       args.block_size > config_.max_block_size) {
@@ -147,8 +108,7 @@ ErrorCode BasicBlockPool<Instrumentation>::check_cache_full_blocks(
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::cache_full_blocks(const CacheFullBlocksArgs& args) {
+ErrorCode BlockPool::cache_full_blocks(const CacheFullBlocksArgs& args) {
   if (args.block_mask && !config_.rules.cache_full_blocks_mask) return ErrorCode::kNotInProfile;
   if (args.num_cached_blocks >= args.num_full_blocks) return ErrorCode::kNone;
   if (const ErrorCode refusal = check_cache_full_blocks(args); refusal != ErrorCode::kNone) {
@@ -156,12 +116,8 @@ ErrorCode BasicBlockPool<Instrumentation>::cache_full_blocks(const CacheFullBloc
   }
 
   const BlockHashListView hashes = args.request.block_hashes(args.block_size);
-  const auto key_of = [this, &hashes, &args](std::size_t index) {
-    BlockHashView hash = hashes[index];
-    if (planted(PlantedBug::kMergedHashIsLastHash)) {
-      hash.remove_prefix(hash.size() - hash_bytes(config_.hash.algorithm));
-    }
-    return PackedKeyView(hash, args.kv_cache_group_id);
+  const auto key_of = [&hashes, &args](std::size_t index) {
+    return PackedKeyView(hashes[index], args.kv_cache_group_id);
   };
 
   for (std::size_t i = args.num_cached_blocks; i < args.num_full_blocks; ++i) {
@@ -172,7 +128,7 @@ ErrorCode BasicBlockPool<Instrumentation>::cache_full_blocks(const CacheFullBloc
     if ((queue_.word(args.blocks[i]) & kHashed) != 0) {
       // Found while inserting, so that the common case needs one pass; a block listed twice is
       // found here as well.
-      while (i > args.num_cached_blocks && !planted(PlantedBug::kCacheRefusalKeepsKeys)) {
+      while (i > args.num_cached_blocks) {
         --i;
         if (!is_passed_over(args, i)) unset_hash(args.blocks[i]);
       }
@@ -184,26 +140,13 @@ ErrorCode BasicBlockPool<Instrumentation>::cache_full_blocks(const CacheFullBloc
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-void BasicBlockPool<Instrumentation>::log_block_stored(const CacheFullBlocksArgs& args) {
+void BlockPool::log_block_stored(const CacheFullBlocksArgs& args) {
   const std::size_t first = args.num_cached_blocks;
   const std::size_t last = args.num_full_blocks;
-  if (planted(PlantedBug::kStoredEventDroppedWhenEmpty)) {
-    bool is_empty = true;
-    for (std::size_t i = first; i < last; ++i) is_empty &= is_passed_over(args, i);
-    if (is_empty) return;
-  }
-
   const RequestSpec& spec = args.request.spec();
   const BlockHashListView hashes = args.request.block_hashes(args.block_size);
   std::optional<BlockHashView> parent;
   if (first > 0) parent = hashes[first - 1];
-  if (planted(PlantedBug::kStoredParentFromBlockTable) && first > 0) {
-    const BlockId before = args.blocks[first - 1];
-    const std::string_view key =
-        before < config_.num_gpu_blocks ? block_key(before) : std::string_view();
-    parent = key.empty() ? std::nullopt : std::optional<BlockHashView>(get_block_hash(key));
-  }
   const std::optional<GroupId> group_idx = config_.rules.events_carry_group
                                                ? std::optional<GroupId>(args.kv_cache_group_id)
                                                : std::nullopt;
@@ -215,11 +158,7 @@ void BasicBlockPool<Instrumentation>::log_block_stored(const CacheFullBlocksArgs
       spec.lora.has_value() || spec.cache_salt.has_value() || !spec.mm_features.empty();
   std::int64_t mm_cursor = 0;
   for (std::size_t i = first; i < last; ++i) {
-    if (is_passed_over(args, i)) {
-      if (!planted(PlantedBug::kStoredEventCountsNullBlocks) || args.blocks[i] != kNullBlockId) {
-        continue;
-      }
-    }
+    if (is_passed_over(args, i)) continue;
     ExtraKeysAndCursor extra;
     if (has_extra_keys) {
       extra = generate_block_hash_extra_keys(spec, i * args.block_size, (i + 1) * args.block_size,
@@ -230,23 +169,20 @@ void BasicBlockPool<Instrumentation>::log_block_stored(const CacheFullBlocksArgs
   }
 }
 
-template <class Instrumentation>
-void BasicBlockPool<Instrumentation>::log_block_removed(std::string_view key) {
+void BlockPool::log_block_removed(std::string_view key) {
   const std::optional<GroupId> group_idx =
       config_.rules.events_carry_group ? std::optional<GroupId>(get_group_id(key)) : std::nullopt;
   events_.add_block_removed(get_block_hash(key), group_idx);
 }
 
-template <class Instrumentation>
-void BasicBlockPool<Instrumentation>::set_hash(BlockId block, const PackedKeyView& key) {
+void BlockPool::set_hash(BlockId block, const PackedKeyView& key) {
   map_.insert(key, block);
   std::uint32_t& word = queue_.word(block);
   if (word < kOneRef) ++num_cached_blocks_;
   word |= kHashed;
 }
 
-template <class Instrumentation>
-bool BasicBlockPool<Instrumentation>::unset_hash(BlockId block) {
+bool BlockPool::unset_hash(BlockId block) {
   std::uint32_t& word = queue_.word(block);
   if ((word & kHashed) == 0 || !map_.erase(block)) return false;
   word &= ~kHashed;
@@ -254,63 +190,35 @@ bool BasicBlockPool<Instrumentation>::unset_hash(BlockId block) {
   return true;
 }
 
-template <class Instrumentation>
-void BasicBlockPool<Instrumentation>::evict(BlockId block) {
+void BlockPool::evict(BlockId block) {
   if ((queue_.word(block) & kHashed) == 0) return;
-  if (planted(PlantedBug::kPopRemovesFirstCopy)) block = map_.first_of(block);
-  const bool is_logged =
-      config_.enable_kv_cache_events &&
-      !(planted(PlantedBug::kRemovedEventWaitsForLastCopy) && map_.has_copies(block));
   const std::string_view key = map_.key_of(block);
-  if (unset_hash(block) && is_logged) log_block_removed(key);
+  if (unset_hash(block) && config_.enable_kv_cache_events) log_block_removed(key);
 }
 
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::evict_blocks(std::span<const BlockId> blocks) {
+ErrorCode BlockPool::evict_blocks(std::span<const BlockId> blocks) {
   if (has_unknown_block(blocks, config_.num_gpu_blocks)) return ErrorCode::kUnknownBlock;
-  for (BlockId block : blocks) {
-    const bool was_hashed = (queue_.word(block) & kHashed) != 0;
-    evict(block);
-    if (planted(PlantedBug::kEvictFreesBlock) && was_hashed && !queue_.is_queued(block)) {
-      queue_.word(block) = 0;
-      queue_.append(block);
-    }
-    if (planted(PlantedBug::kEvictMovesBlockToHead) && was_hashed && queue_.is_queued(block)) {
-      queue_.unlink(block);
-      queue_.prepend_n({&block, 1});
-    }
-  }
+  for (BlockId block : blocks) evict(block);
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::free_blocks(std::span<const BlockId> blocks, FreeTo to) {
+ErrorCode BlockPool::free_blocks(std::span<const BlockId> blocks, FreeTo to) {
   if (to == FreeTo::kHead && !config_.rules.free_blocks_prepend) return ErrorCode::kNotInProfile;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const BlockId block = blocks[i];
     if (block == kNullBlockId) continue;
     if (block >= config_.num_gpu_blocks) return refuse_free(blocks, i);
     std::uint32_t& word = queue_.word(block);
-    if (word < kOneRef && !planted(PlantedBug::kFreeAcceptsRefCntZero)) {
-      return refuse_free(blocks, i);
-    }
+    if (word < kOneRef) return refuse_free(blocks, i);
     word -= kOneRef;
   }
-  const bool is_queued = planted(PlantedBug::kFreeReversesList) ||
-                                 (planted(PlantedBug::kPrependReversesList) && to == FreeTo::kHead)
-                             ? queue_freed(std::vector<BlockId>(blocks.rbegin(), blocks.rend()), to)
-                             : queue_freed(blocks, to);
-  return is_queued ? ErrorCode::kNone : refuse_free(blocks, blocks.size());
+  return queue_freed(blocks, to) ? ErrorCode::kNone : refuse_free(blocks, blocks.size());
 }
 
 /// Takes back the references given up so far. The code is looked for here, off the common path.
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::refuse_free(std::span<const BlockId> blocks,
-                                                       std::size_t num_released) {
-  if (!planted(PlantedBug::kFreeRefusalKeepsDecrements)) {
-    for (BlockId block : blocks.first(num_released)) {
-      if (block != kNullBlockId) queue_.word(block) += kOneRef;
-    }
+ErrorCode BlockPool::refuse_free(std::span<const BlockId> blocks, std::size_t num_released) {
+  for (BlockId block : blocks.first(num_released)) {
+    if (block != kNullBlockId) queue_.word(block) += kOneRef;
   }
   return has_unknown_block(blocks, config_.num_gpu_blocks) ? ErrorCode::kUnknownBlock
                                                            : ErrorCode::kDoubleFree;
@@ -318,97 +226,61 @@ ErrorCode BasicBlockPool<Instrumentation>::refuse_free(std::span<const BlockId> 
 
 /// Queues the listed blocks whose ref_cnt has reached 0; false, and no change, if one of them is
 /// listed twice.
-template <class Instrumentation>
-bool BasicBlockPool<Instrumentation>::queue_freed(std::span<const BlockId> blocks, FreeTo to) {
-  typename BasicFreeKVCacheBlockQueue<Instrumentation>::Splice splice(queue_, to);
+bool BlockPool::queue_freed(std::span<const BlockId> blocks, FreeTo to) {
+  FreeKVCacheBlockQueue::Splice splice(queue_, to);
   std::uint32_t num_hashed = 0;
   for (BlockId block : blocks) {
-    if (block == kNullBlockId) {
-      if (planted(PlantedBug::kFreeQueuesNullBlock)) splice.push(block);
-      continue;
-    }
+    if (block == kNullBlockId) continue;
     const std::uint32_t word = queue_.word(block);
-    if (word >= kOneRef) {
-      if (planted(PlantedBug::kFreeQueuesReferencedBlock)) splice.push(block);
-      continue;
-    }
+    if (word >= kOneRef) continue;
     if (!splice.push(block)) {
-      if (!planted(PlantedBug::kFreeQueuesRepeatTwice)) {
-        splice.cancel();
-        return false;
-      }
-      splice.link(block);
+      splice.cancel();
+      return false;
     }
     num_hashed += word & kHashed;
   }
   splice.commit();
   num_cached_blocks_ += num_hashed;
-  if (planted(PlantedBug::kFreePutsUnhashedAtHead)) {
-    for (std::size_t i = blocks.size(); i > 0; --i) {
-      const BlockId block = blocks[i - 1];
-      if (block == kNullBlockId || queue_.word(block) != 0) continue;
-      queue_.unlink(block);
-      queue_.prepend_n({&block, 1});
-    }
-  }
   return true;
 }
 
-template <class Instrumentation>
-bool BasicBlockPool<Instrumentation>::reset_prefix_cache() {
-  if (queue_.num_free_blocks() != config_.num_gpu_blocks - 1 &&
-      !planted(PlantedBug::kResetIgnoresReferences)) {
-    return false;
-  }
-  if (planted(PlantedBug::kResetKeepsBlockHashes)) {
-    map_.clear_slots();
-  } else {
-    if (!map_.empty()) {
-      for (BlockId block = 0; block < config_.num_gpu_blocks; ++block) {
-        queue_.word(block) &= ~kHashed;
-      }
+bool BlockPool::reset_prefix_cache() {
+  if (queue_.num_free_blocks() != config_.num_gpu_blocks - 1) return false;
+  if (!map_.empty()) {
+    for (BlockId block = 0; block < config_.num_gpu_blocks; ++block) {
+      queue_.word(block) &= ~kHashed;
     }
-    map_.clear();
-    num_cached_blocks_ = 0;
   }
+  map_.clear();
+  num_cached_blocks_ = 0;
   if (config_.enable_kv_cache_events) events_.add_all_blocks_cleared();
   return true;
 }
 
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::take_sink_blocks(std::uint32_t num_blocks) {
+ErrorCode BlockPool::take_sink_blocks(std::uint32_t num_blocks) {
   std::vector<BlockId> sink_blocks(num_blocks);
   return queue_.popleft_n(sink_blocks) == ErrorCode::kNone ? ErrorCode::kNone
                                                            : ErrorCode::kNoFreeBlocks;
 }
 
-template <class Instrumentation>
-ErrorCode BasicBlockPool<Instrumentation>::cache_block(BlockId block, std::string_view key) {
+ErrorCode BlockPool::cache_block(BlockId block, std::string_view key) {
   if (block >= config_.num_gpu_blocks) return ErrorCode::kUnknownBlock;
   if ((queue_.word(block) & kHashed) != 0) return ErrorCode::kAlreadyHashed;
   set_hash(block, PackedKeyView(key));
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-double BasicBlockPool<Instrumentation>::get_usage() const {
-  const std::uint32_t num_usable = planted(PlantedBug::kUsageCountsNullBlock)
-                                       ? config_.num_gpu_blocks
-                                       : config_.num_gpu_blocks - 1;
+double BlockPool::get_usage() const {
+  const std::uint32_t num_usable = config_.num_gpu_blocks - 1;
   if (num_usable == 0) return 0.0;
   return 1.0 - static_cast<double>(queue_.num_free_blocks()) / static_cast<double>(num_usable);
 }
 
-template <class Instrumentation>
-BlockCounts BasicBlockPool<Instrumentation>::block_counts() const {
+BlockCounts BlockPool::block_counts() const {
   const std::uint32_t num_free = queue_.num_free_blocks();
   return {.empty = num_free - num_cached_blocks_,
           .cached = num_cached_blocks_,
           .referenced = config_.num_gpu_blocks - num_free};
 }
-
-template class BasicBlockPool<NoInstrumentation>;
-template class BasicBlockPool<CountingInstrumentation>;
-template class BasicBlockPool<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

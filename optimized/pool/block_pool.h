@@ -19,20 +19,18 @@
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/kv_events.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/pool/block_hash_to_block_map.h"
 #include "optimized/pool/event_log.h"
 #include "optimized/pool/free_kv_cache_block_queue.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicBlockPool {
+class BlockPool {
  public:
   /// Requires: 1 <= num_gpu_blocks <= kBlocksMax; max_block_size a positive multiple of
   /// hash_block_size.
   /// Cost: O(num_gpu_blocks); all allocations but those of the event log.
-  explicit BasicBlockPool(const BlockPoolConfig& config, Instrumentation instrumentation = {});
+  explicit BlockPool(const BlockPoolConfig& config);
 
   bool get_cached_block(BlockHashView hash, std::span<const GroupId> group_ids,
                         std::span<BlockId> out) const;
@@ -107,18 +105,11 @@ class BasicBlockPool {
     hash.add(events_);
   }
 
-  /// The parts, for their instrumentation.
-  const BasicFreeKVCacheBlockQueue<Instrumentation>& free_block_queue() const { return queue_; }
-  const BasicBlockHashToBlockMap<Instrumentation>& cached_block_hash_to_block() const {
-    return map_;
-  }
-
  private:
   static constexpr std::uint32_t kHashed = 1;
   static constexpr std::uint32_t kRefCntShift = 1;
   static constexpr std::uint32_t kOneRef = 1U << kRefCntShift;
 
-  bool planted(PlantedBug bug) const { return instrumentation_.planted(bug); }
   bool is_passed_over(const CacheFullBlocksArgs& args, std::size_t index) const;
   ErrorCode check_cache_full_blocks(const CacheFullBlocksArgs& args) const;
   void log_block_stored(const CacheFullBlocksArgs& args);
@@ -130,25 +121,14 @@ class BasicBlockPool {
   ErrorCode refuse_free(std::span<const BlockId> blocks, std::size_t num_released);
   bool queue_freed(std::span<const BlockId> blocks, FreeTo to);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   BlockPoolConfig config_;
   /// In the free queue with a hash. Changes wherever a block passes into or out of that state.
   std::uint32_t num_cached_blocks_ = 0;
-  BasicFreeKVCacheBlockQueue<Instrumentation> queue_;
-  BasicBlockHashToBlockMap<Instrumentation> map_;
+  FreeKVCacheBlockQueue queue_;
+  BlockHashToBlockMap map_;
   EventLog events_;
 };
 
-extern template class BasicBlockPool<NoInstrumentation>;
-extern template class BasicBlockPool<CountingInstrumentation>;
-extern template class BasicBlockPool<PlantedInstrumentation>;
-
-using BlockPool = BasicBlockPool<NoInstrumentation>;
-
-/// Constructed from (config, PlantedBug).
-using PlantedBlockPool = BasicBlockPool<PlantedInstrumentation>;
-
 static_assert(kvfence::BlockPool<BlockPool>);
-static_assert(kvfence::BlockPool<PlantedBlockPool>);
 
 }  // namespace kvfence::optimized

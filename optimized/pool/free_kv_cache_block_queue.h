@@ -23,7 +23,6 @@
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
@@ -34,8 +33,7 @@ inline bool has_unknown_block(std::span<const BlockId> blocks, std::uint32_t num
   return unknown;
 }
 
-template <class Instrumentation>
-class BasicFreeKVCacheBlockQueue {
+class FreeKVCacheBlockQueue {
   struct Node {
     BlockId prev;
     BlockId next;
@@ -45,12 +43,8 @@ class BasicFreeKVCacheBlockQueue {
 
  public:
   /// Cost: 16 bytes a block; the only allocation.
-  explicit BasicFreeKVCacheBlockQueue(std::uint32_t num_blocks,
-                                      Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation),
-        num_blocks_(num_blocks),
-        num_free_blocks_(num_blocks),
-        nodes_(std::size_t{num_blocks} + 1) {
+  explicit FreeKVCacheBlockQueue(std::uint32_t num_blocks)
+      : num_blocks_(num_blocks), num_free_blocks_(num_blocks), nodes_(std::size_t{num_blocks} + 1) {
     KVFENCE_CHECK(num_blocks <= limits::kBlocksMax, "block ids above this are marks");
     for (BlockId block = 0; block <= num_blocks; ++block) {
       const bool is_near_end = num_blocks - block < kAheadDistance;
@@ -87,14 +81,10 @@ class BasicFreeKVCacheBlockQueue {
 
   /// Cost: O(num_free_blocks).
   void get_all_free_blocks(std::vector<BlockId>& out) const {
-    std::uint32_t num_free_blocks = num_free_blocks_;
-    if constexpr (Instrumentation::kPlants) {
-      num_free_blocks = std::min(num_free_blocks, num_blocks_ + 1);
-    }
     out.clear();
-    out.reserve(num_free_blocks);
+    out.reserve(num_free_blocks_);
     BlockId block = nodes_[num_blocks_].next;
-    for (std::uint32_t i = 0; i < num_free_blocks; ++i) {
+    for (std::uint32_t i = 0; i < num_free_blocks_; ++i) {
       out.push_back(block);
       block = nodes_[block].next;
     }
@@ -125,14 +115,7 @@ class BasicFreeKVCacheBlockQueue {
     for (BlockId& popped : out) {
       Node& node = nodes[block];
       __builtin_prefetch(&nodes[node.ahead], 1);
-      instrumentation_.on_links(1);
       popped = block;
-      if constexpr (Instrumentation::kPlants) {
-        if (block == sentinel) {
-          popped = kNullBlockId;
-          continue;
-        }
-      }
       node.prev = kNotQueued;
       block = node.next;
       visit(popped, node.word);
@@ -146,10 +129,6 @@ class BasicFreeKVCacheBlockQueue {
   void unlink(BlockId block) {
     Node* const nodes = nodes_.data();
     Node& node = nodes[block];
-    if constexpr (Instrumentation::kPlants) {
-      if (node.prev == kNotQueued) return;
-    }
-    instrumentation_.on_links(3);
     nodes[node.prev].next = node.next;
     nodes[node.next].prev = node.prev;
     node.prev = kNotQueued;
@@ -161,7 +140,7 @@ class BasicFreeKVCacheBlockQueue {
   /// Ends with commit() or cancel(); until then the queue is not to be used.
   class Splice {
    public:
-    Splice(BasicFreeKVCacheBlockQueue& queue, FreeTo to)
+    Splice(FreeKVCacheBlockQueue& queue, FreeTo to)
         : queue_(queue),
           nodes_(queue.nodes_.data()),
           before_(to == FreeTo::kTail ? nodes_[queue.num_blocks_].prev : queue.num_blocks_),
@@ -171,23 +150,15 @@ class BasicFreeKVCacheBlockQueue {
     /// Links the block behind those pushed so far; false if it is queued or was pushed already.
     bool push(BlockId block) {
       if (nodes_[block].prev != kNotQueued) return false;
-      link(block);
-      return true;
-    }
-
-    /// push without its question. Corrupts the queue if the block is queued: that is what planted
-    /// bugs do.
-    void link(BlockId block) {
-      queue_.instrumentation_.on_links(2);
       nodes_[block].prev = last_;
       nodes_[last_].next = block;
       last_ = block;
       ++num_pushed_;
       nodes_[queue_.remember_recent(block)].ahead = block;
+      return true;
     }
 
     void commit() {
-      queue_.instrumentation_.on_links(2);
       nodes_[last_].next = after_;
       nodes_[after_].prev = last_;
       queue_.num_free_blocks_ += num_pushed_;
@@ -197,9 +168,6 @@ class BasicFreeKVCacheBlockQueue {
     void cancel() {
       BlockId block = nodes_[before_].next;
       for (; num_pushed_ > 0; --num_pushed_) {
-        if constexpr (Instrumentation::kPlants) {
-          if (block == queue_.num_blocks_) break;
-        }
         nodes_[block].prev = kNotQueued;
         block = nodes_[block].next;
       }
@@ -207,7 +175,7 @@ class BasicFreeKVCacheBlockQueue {
     }
 
    private:
-    BasicFreeKVCacheBlockQueue& queue_;
+    FreeKVCacheBlockQueue& queue_;
     Node* nodes_;
     BlockId before_;
     BlockId after_;
@@ -215,21 +183,10 @@ class BasicFreeKVCacheBlockQueue {
     std::uint32_t num_pushed_ = 0;
   };
 
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-
   /// Takes in the whole state in canonical form: what decides later answers, not the history that
   /// led to it, such as what the prefetches aim at.
   /// Cost: O(num_blocks).
   void add_to(StateHash& hash) const {
-    if constexpr (Instrumentation::kPlants) {
-      // Where a bug has broken the list, its links are all that is left.
-      const bool is_list = is_list_of_queued();
-      hash.add(is_list);
-      for (std::size_t i = 0; !is_list && i < nodes_.size(); ++i) {
-        hash.add(nodes_[i].prev);
-        hash.add(nodes_[i].next);
-      }
-    }
     hash.add(num_free_blocks_);
     BlockId block = nodes_[num_blocks_].next;
     for (std::uint32_t i = 0; i < num_free_blocks_ && block != num_blocks_; ++i) {
@@ -258,22 +215,6 @@ class BasicFreeKVCacheBlockQueue {
     return ErrorCode::kNone;
   }
 
-  /// Whether the list has the queued blocks, in both directions, each once. For planted bugs.
-  bool is_list_of_queued() const {
-    std::uint32_t num_listed = 0;
-    BlockId last = num_blocks_;
-    for (BlockId block = nodes_[last].next; block != num_blocks_; block = nodes_[block].next) {
-      if (nodes_[block].prev != last || num_listed == num_blocks_) return false;
-      ++num_listed;
-      last = block;
-    }
-    const auto num_queued = static_cast<std::uint32_t>(
-        std::count_if(nodes_.begin(), nodes_.end() - 1,
-                      [](const Node& node) { return node.prev != kNotQueued; }));
-    return nodes_[num_blocks_].prev == last && num_listed == num_queued &&
-           num_listed == num_free_blocks_;
-  }
-
   /// Notes that block joined the queue; returns the one that joined kAheadDistance blocks earlier.
   BlockId remember_recent(BlockId block) {
     const BlockId earlier = recent_[recent_cursor_];
@@ -282,15 +223,12 @@ class BasicFreeKVCacheBlockQueue {
     return earlier;
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t num_blocks_;
   std::uint32_t num_free_blocks_;
   std::uint32_t recent_cursor_ = 0;
   std::array<BlockId, kAheadDistance> recent_;  ///< a ring: the blocks that joined last
   std::vector<Node> nodes_;                     ///< [num_blocks + 1]; the last one is the sentinel
 };
-
-using FreeKVCacheBlockQueue = BasicFreeKVCacheBlockQueue<NoInstrumentation>;
 
 static_assert(kvfence::FreeKVCacheBlockQueue<FreeKVCacheBlockQueue>);
 

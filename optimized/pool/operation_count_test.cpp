@@ -11,9 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "optimized/pool/block_pool.h"
+#include "planted/optimized/pool/block_pool.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 class OperationCount : public testing::TestWithParam<std::uint32_t> {};
@@ -23,12 +24,12 @@ TEST_P(OperationCount, LinksPerBlockAreConstant) {
   BlockPoolConfig config;
   config.num_gpu_blocks = num_blocks + 1;
   config.hash.algorithm = HashAlgorithm::kXxhashCbor;
-  BasicBlockPool<CountingInstrumentation> pool(config);
+  BlockPool pool(config);
   std::vector<BlockId> blocks(num_blocks);
-  const auto links_of = [&pool](auto&& operation) {
-    const std::uint64_t before = pool.free_block_queue().instrumentation().num_links();
+  const auto links_of = [](auto&& operation) {
+    const std::uint64_t before = operation_counts.links;
     EXPECT_EQ(operation(), ErrorCode::kNone);
-    return pool.free_block_queue().instrumentation().num_links() - before;
+    return operation_counts.links - before;
   };
   const std::uint64_t n = num_blocks;
 
@@ -47,8 +48,9 @@ TEST_P(OperationCount, ProbesPerBlockAreConstant) {
   constexpr double kProbesPerInsertMax = 2.5;
   constexpr double kProbesPerEraseMax = 5.0;
   const std::uint32_t num_blocks = GetParam();
-  BasicBlockHashToBlockMap<CountingInstrumentation> map(num_blocks, 16 + kGroupIdBytes);
-  const auto probes = [&map] { return map.instrumentation().num_probes(); };
+  BlockHashToBlockMap map(num_blocks, 16 + kGroupIdBytes);
+  operation_counts = {};
+  const auto probes = [] { return operation_counts.probes; };
   const auto key_of = [](BlockId block, char(&bytes)[20]) {
     std::uint64_t word = block;  // splitmix64: what a digest would look like
     for (std::size_t i = 0; i < 2; ++i) {
@@ -88,7 +90,8 @@ TEST_P(OperationCount, ProbesPerBlockAreConstant) {
 // it stands.
 TEST_P(OperationCount, CopiesOfOneKeyCostNoWalk) {
   const std::uint32_t num_blocks = std::min(GetParam(), 100'000U);
-  BasicBlockHashToBlockMap<CountingInstrumentation> map(num_blocks, 36);
+  BlockHashToBlockMap map(num_blocks, 36);
+  operation_counts = {};
   const std::string key(36, 'k');
   for (BlockId block = 0; block < num_blocks; ++block) {
     ASSERT_EQ(map.insert(key, block), ErrorCode::kNone);
@@ -96,12 +99,12 @@ TEST_P(OperationCount, CopiesOfOneKeyCostNoWalk) {
   for (BlockId block = num_blocks; block > 0; --block) {
     ASSERT_TRUE(map.pop(key, (block - 1 + num_blocks / 2) % num_blocks));
   }
-  EXPECT_LE(map.instrumentation().num_links(), 6ULL * num_blocks);
-  EXPECT_LE(map.instrumentation().num_probes(), 4ULL * num_blocks);
+  EXPECT_LE(operation_counts.links, 6ULL * num_blocks);
+  EXPECT_LE(operation_counts.probes, 4ULL * num_blocks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Blocks, OperationCount,
                          testing::Values(1'000, 10'000, 100'000, 1'000'000, 10'000'000));
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

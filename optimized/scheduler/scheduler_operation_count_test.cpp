@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "optimized/scheduler/scheduler.h"
+#include "planted/optimized/scheduler/scheduler.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 using CountingScheduler = BasicScheduler<CountingInstrumentation>;
@@ -66,9 +67,7 @@ class Bench {
   /// Links of the free queue, probes of the hash table, entries of block tables.
   std::uint64_t num_kv_cache_steps() const {
     const auto& manager = scheduler.kv_cache_manager();
-    const auto& pool = manager.block_pool();
-    return pool.free_block_queue().instrumentation().num_links() +
-           pool.cached_block_hash_to_block().instrumentation().num_probes() +
+    return operation_counts.links + operation_counts.probes +
            manager.coordinator().groups().front().instrumentation().num_table_entries();
   }
 
@@ -152,4 +151,4 @@ TEST(SchedulerOperationCount, AVictimIsFoundWithoutLookingAtTheOthers) {
 }
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

@@ -1,10 +1,11 @@
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "contract/pool/block_pool_target.h"
 #include "optimized/pool/block_pool.h"
-#include "optimized/pool/planted_bugs.h"
+#include "planted/optimized/pool/block_pool.h"
 #include "properties/pool/checks.h"
 #include "properties/pool/driver.h"
 #include "reference/pool/block_pool.h"
@@ -13,9 +14,9 @@
 namespace kvfence {
 namespace {
 
-template <class Pool, class... Bug>
-auto make_driver(std::string name, Bug... bug) {
-  auto make_pool = [bug...](const BlockPoolConfig& config) { return Pool(config, bug...); };
+template <class Pool>
+auto make_driver(std::string name) {
+  auto make_pool = [](const BlockPoolConfig& config) { return Pool(config); };
   return std::make_unique<BlockPoolDriver<Pool, decltype(make_pool)>>(std::move(name), make_pool);
 }
 
@@ -26,12 +27,10 @@ struct Parts {
   static auto optimized(std::string name) {
     return make_driver<optimized::BlockPool>(std::move(name));
   }
-  static auto planted(std::string name, optimized::PlantedBug bug) {
-    return make_driver<optimized::PlantedBlockPool>(std::move(name), bug);
+  static auto planted(std::string name) {
+    return make_driver<planted::optimized::BlockPool>(std::move(name));
   }
-
-  static constexpr auto& kPlantedBugs = optimized::kPlantedBugs;
-  static constexpr auto& planted_bug_from_name = optimized::planted_bug_from_name;
+  static constexpr std::string_view kPlantedRoom = "pool";
 };
 
 }  // namespace

@@ -32,9 +32,10 @@
 #include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
 #include "optimized/connectors/synchronous/synchronous_connector.h"
 #include "optimized/files/planted_file_tier_bugs.h"
-#include "optimized/pool/planted_bugs.h"
 #include "optimized/scheduler/scheduler.h"
 #include "optimized/tiering/tier_files.h"
+#include "planted/optimized/pool/planted_bugs.h"
+#include "planted/optimized/scheduler/scheduler.h"
 #include "properties/core/confirmed_implementation.h"
 #include "properties/engine/checks.h"
 #include "properties/engine/driver.h"
@@ -54,6 +55,7 @@
 #include "reference/tiering/tier_files.h"
 #include "scenarios/story/told_engine.h"
 #include "scenarios/targets/built_in_connectors.h"
+#include "scenarios/targets/planted_side.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
@@ -206,9 +208,9 @@ EngineParts optimized_parts() {
 /// The mistakes of one name: each assembly has those of its parts. A name may stand for several,
 /// of which an assembly has one.
 struct PlantedEngineBugs {
-  std::optional<optimized::PlantedSchedulerBug> scheduler;
-  std::optional<optimized::PlantedKVCacheBug> kv_cache;
-  std::optional<optimized::PlantedBug> pool;
+  std::optional<planted::optimized::PlantedSchedulerBug> scheduler;
+  std::optional<planted::optimized::PlantedKVCacheBug> kv_cache;
+  const planted::Bug* pool = nullptr;
   std::optional<optimized::PlantedConnectorBug> offloading;
   std::optional<optimized::PlantedFileTierBug> file_tier;
   std::optional<optimized::PlantedSimpleOffloadBug> simple;
@@ -293,9 +295,9 @@ auto find_bug(const Infos& infos, std::string_view name)
 
 std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
   PlantedEngineBugs bugs;
-  bugs.scheduler = optimized::planted_scheduler_bug_from_name(name);
-  bugs.kv_cache = optimized::planted_kv_cache_bug_from_name(name);
-  bugs.pool = optimized::planted_bug_from_name(name);
+  bugs.scheduler = planted::optimized::planted_scheduler_bug_from_name(name);
+  bugs.kv_cache = planted::optimized::planted_kv_cache_bug_from_name(name);
+  bugs.pool = find_planted_bug("pool", name);
   bugs.offloading = optimized::planted_connector_bug_from_name(name);
   if (name == kFileTierBug.name) bugs.file_tier = kFileTierBug.bug;
   bugs.simple = optimized::planted_simple_offload_bug_from_name(name);
@@ -389,16 +391,19 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
 /// A scheduler without a mistake bears what a broken connector does to its pool.
 std::unique_ptr<Implementation> make_planted(std::string name, const PlantedEngineBugs& bugs,
                                              OnDevice on_device = {}) {
-  optimized::PlantedInstrumentation of_scheduler;
-  if (bugs.pool) of_scheduler = optimized::PlantedInstrumentation(*bugs.pool);
-  if (bugs.kv_cache) of_scheduler = optimized::PlantedInstrumentation(*bugs.kv_cache);
-  if (bugs.scheduler) of_scheduler = optimized::PlantedInstrumentation(*bugs.scheduler);
-  return std::make_unique<EngineDriver<optimized::PlantedScheduler>>(
-      std::move(name),
-      [of_scheduler](const SchedulerConfig& config, KVConnectorHandle connector) {
-        return optimized::PlantedScheduler(config, std::move(connector), of_scheduler);
-      },
-      planted_parts(bugs, std::move(on_device)));
+  planted::optimized::PlantedInstrumentation of_scheduler;
+  if (bugs.kv_cache) of_scheduler = planted::optimized::PlantedInstrumentation(*bugs.kv_cache);
+  if (bugs.scheduler) of_scheduler = planted::optimized::PlantedInstrumentation(*bugs.scheduler);
+  const int of_copy = bugs.pool ? bugs.pool->number : planted::kSound;
+  return std::make_unique<PlantedSide>(of_copy, [&] {
+    using Scheduler = planted::optimized::PlantedScheduler;
+    return std::make_unique<EngineDriver<Scheduler>>(
+        std::move(name),
+        [of_scheduler](const SchedulerConfig& config, KVConnectorHandle connector) {
+          return Scheduler(config, std::move(connector), of_scheduler);
+        },
+        planted_parts(bugs, std::move(on_device)));
+  });
 }
 
 std::vector<PlantedBugInfo> planted_bug_infos() {
@@ -409,7 +414,7 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   const auto add_all = [&](engine::Assembly assembly, const auto& table) {
     for (const auto& info : table) add(assembly, info);
   };
-  add_all(engine::Assembly::kScheduler, optimized::kPlantedSchedulerBugs);
+  add_all(engine::Assembly::kScheduler, planted::optimized::kPlantedSchedulerBugs);
   add_all(engine::Assembly::kOffloading, optimized::kPlantedConnectorBugs);
   add(engine::Assembly::kOffloading, kFileTierBug);
   for (const optimized::PlantedConnectorBug bug : kConnectorBugsOnDevice) {
@@ -451,7 +456,8 @@ TargetSides make_sides() {
   };
   sides.make_optimized = &make_optimized;
   sides.make_planted = [](std::string_view name) -> std::unique_ptr<Implementation> {
-    const auto bugs = planted_bugs_of(name);
+    const auto bugs =
+        name.empty() ? std::optional<PlantedEngineBugs>(std::in_place) : planted_bugs_of(name);
     return bugs ? make_planted("optimized with " + std::string(name), *bugs) : nullptr;
   };
   sides.planted_bugs = planted_bug_infos();

@@ -29,7 +29,7 @@ struct TargetSides {
   const Checks* checks;
   std::unique_ptr<Implementation> (*make_reference)();
   std::unique_ptr<Implementation> (*make_optimized)();
-  /// Null for a name that planted_bugs does not have.
+  /// Null for an unknown name. Of the empty name the instrumented copy without a bug, if any.
   std::unique_ptr<Implementation> (*make_planted)(std::string_view bug_name);
   std::vector<PlantedBugInfo> planted_bugs;
 

@@ -59,7 +59,7 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
   const Instrumentation& instrumentation() const { return instrumentation_; }
 
  private:
-  using Pool = BasicBlockPool<Instrumentation>;
+  using Pool = BlockPool;
 
   /// A request in one group; eager.
   struct Table {

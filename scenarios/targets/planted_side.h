@@ -1,0 +1,77 @@
+#pragma once
+
+/// An implementation from an instrumented copy of the product, with one planted bug.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "contract/core/implementation.h"
+#include "properties/planted/bugs.h"
+#include "properties/planted/switches.h"
+#include "scenarios/targets/targets.h"
+
+namespace kvfence {
+
+/// The bug of that name among those of a room; null if there is none.
+inline const planted::Bug* find_planted_bug(std::string_view room, std::string_view name) {
+  for (const planted::Bug& bug : planted::bugs_of(room)) {
+    if (bug.name == name) return &bug;
+  }
+  return nullptr;
+}
+
+inline std::vector<PlantedBugInfo> planted_bug_infos_of(std::string_view room) {
+  std::vector<PlantedBugInfo> infos;
+  for (const planted::Bug& bug : planted::bugs_of(room)) {
+    infos.push_back({bug.name, bug.doc, bug.thread});
+  }
+  return infos;
+}
+
+/// Switches its bug on before each call, so that several with different bugs can be used in turn.
+/// The bug stays on after the call, for threads that the implementation has.
+class PlantedSide final : public Implementation {
+ public:
+  /// The bug: a number of planted::Bug. The copy is made by make() with the bug switched on.
+  template <class Make>
+  PlantedSide(int bug, const Make& make) : bug_(bug) {
+    planted::plant(bug_);
+    copy_ = make();
+  }
+  ~PlantedSide() override { planted::plant(bug_); }
+
+  std::string name() const override { return copy_->name(); }
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
+    planted::plant(bug_);
+    return copy_->reset(setup);
+  }
+  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                             Observe observe, Observation& observation) override {
+    planted::plant(bug_);
+    return copy_->apply(command, world, observe, observation);
+  }
+  std::unique_ptr<Implementation> clone() const override {
+    planted::plant(bug_);
+    auto copy = copy_->clone();
+    if (!copy) return nullptr;
+    return std::make_unique<PlantedSide>(bug_, [&copy] { return std::move(copy); });
+  }
+  void assign(const Implementation& other) override {
+    planted::plant(bug_);
+    copy_->assign(*static_cast<const PlantedSide&>(other).copy_);
+  }
+  StateDigest digest() const override {
+    planted::plant(bug_);
+    return copy_->digest();
+  }
+
+ private:
+  int bug_;
+  std::unique_ptr<Implementation> copy_;
+};
+
+}  // namespace kvfence
