@@ -25,9 +25,9 @@
 #include "optimized/scheduler/scheduler.h"
 #include "properties/bench/timed_passes.h"
 #include "properties/core/campaign.h"
+#include "properties/engine/checks.h"
 #include "properties/engine/driver.h"
 #include "properties/engine/engine_parts.h"
-#include "properties/engine/on_device/checks.h"
 #include "reference/engine/engine_device.h"
 #include "scenarios/targets/targets.h"
 
@@ -69,8 +69,10 @@ Episodes draw_episodes() {
   for (std::uint64_t number = 0; number < kEpisodes; ++number) {
     Choices choices = episode_choices(kSeed, number);
     Episode& episode = episodes.list.emplace_back();
-    episode.setup = prepared(target, on_device_checks().draw_config(choices));
-    const auto generator = on_device_checks().make_generator(episode.setup, choices);
+    episode.setup =
+        prepared(target, checks_of(engine::Assembly::kOffloadingOnDevice).draw_config(choices));
+    const auto generator =
+        checks_of(engine::Assembly::kOffloadingOnDevice).make_generator(episode.setup, choices);
     const auto world = target.make_world(episode.setup);
     KVFENCE_CHECK(!reference->reset(episode.setup), "an engine in this process starts");
     Observation seen;
@@ -109,8 +111,8 @@ void BM_Campaign(benchmark::State& state) {
   time_passes<CpuClock>(
       state, "command", all_episodes().num_commands, [] {},
       [&] {
-        result = run_campaign(on_device_checks(), *reference, *optimized, options,
-                              [](const CampaignProgress&) { return true; });
+        result = run_campaign(checks_of(engine::Assembly::kOffloadingOnDevice), *reference,
+                              *optimized, options, [](const CampaignProgress&) { return true; });
       },
       [&] { return !result.failure && result.progress.commands == all_episodes().num_commands; });
   report_steps(state);

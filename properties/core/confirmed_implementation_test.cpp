@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/campaign_test_support.h"
-#include "properties/engine/on_device/checks.h"
+#include "properties/engine/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
@@ -27,7 +27,7 @@ CampaignResult campaign(Implementation& actual) {
   const auto reference = engine_sides().make_reference();
   CampaignOptions options;
   options.commands_max = kCommands;
-  return run_campaign(on_device_checks(), *reference, actual, options,
+  return run_campaign(checks_of(engine::Assembly::kOffloadingOnDevice), *reference, actual, options,
                       [](const CampaignProgress&) { return true; });
 }
 

@@ -77,15 +77,22 @@ class GoalCountsOf final : public GoalCounts {
 
 /// T: the declarations of the target (contract/core/target.h). Parts has
 ///   Generator  (config, choices); static draw_config(choices); next(choices, observation, world)
-///   Rules      check(command, observation, world, step); kRules: each with name and rule
+///   Rules      check(command, observation, world, step); kRules: each with name and rule; and
+///              static Rules make_rules(config, setup). Without kRules there are none.
 ///   Goals      count(command, before, after, world), and start(config) where goals depend on it;
 ///              kGoals: each with name, doc, at_least, needs_state
-///   static Rules make_rules(config, setup)
 template <class T, class Parts>
 Checks checks_of() {
   Checks checks{};
   checks.target = &T::description();
-  for (const auto& rule : Parts::kRules) checks.rules.emplace_back(rule.name, rule.rule);
+  checks.make_rules = [](const Setup&) { return std::unique_ptr<RuleChecker>(); };
+  if constexpr (requires { Parts::kRules; }) {
+    for (const auto& rule : Parts::kRules) checks.rules.emplace_back(rule.name, rule.rule);
+    checks.make_rules = [](const Setup& setup) -> std::unique_ptr<RuleChecker> {
+      return std::make_unique<detail::RulesOf<T, typename Parts::Rules>>(Parts::make_rules(
+          setup.config().as<typename T::Config>(), setup.as<typename T::Setup>()));
+    };
+  }
   for (const auto& goal : Parts::kGoals) {
     checks.goals.push_back({goal.name, goal.doc, goal.at_least, goal.needs_state});
   }
@@ -94,10 +101,6 @@ Checks checks_of() {
   };
   checks.make_generator = [](const Setup& setup, Choices& choices) -> std::unique_ptr<Generator> {
     return std::make_unique<detail::GeneratorOf<T, typename Parts::Generator>>(setup, choices);
-  };
-  checks.make_rules = [](const Setup& setup) -> std::unique_ptr<RuleChecker> {
-    return std::make_unique<detail::RulesOf<T, typename Parts::Rules>>(
-        Parts::make_rules(setup.config().as<typename T::Config>(), setup.as<typename T::Setup>()));
   };
   checks.make_goal_counts = []() -> std::unique_ptr<GoalCounts> {
     return std::make_unique<detail::GoalCountsOf<T, typename Parts::Goals>>();

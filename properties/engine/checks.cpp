@@ -15,6 +15,7 @@
 #include "properties/engine/nixl/checks.h"
 #include "properties/engine/offloading/checks.h"
 #include "properties/engine/on_device/checks.h"
+#include "properties/engine/rules.h"
 #include "properties/engine/scheduler/checks.h"
 #include "properties/engine/simple/checks.h"
 
@@ -29,6 +30,55 @@ std::size_t assembly_of(const Setup& setup) {
 
 const Checks& checks_at(std::size_t assembly) {
   return checks_of(static_cast<engine::Assembly>(assembly));
+}
+
+/// What the room of an assembly adds to the core rules, and its generator and goals.
+const Checks& room_of(std::size_t assembly) {
+  switch (static_cast<engine::Assembly>(assembly)) {
+    case engine::Assembly::kScheduler:
+      return scheduler_checks();
+    case engine::Assembly::kOffloading:
+      return offloading_checks();
+    case engine::Assembly::kOffloadingOnDevice:
+      return on_device_checks();
+    case engine::Assembly::kSimple:
+      return simple_checks();
+    case engine::Assembly::kSynchronous:
+      return files_checks();
+    case engine::Assembly::kPrefillDecode:
+      return nixl_checks();
+    case engine::Assembly::kMulti:
+      return multi_checks();
+  }
+  KVFENCE_CHECK(false, "an assembly outside its enumeration");
+}
+
+/// The core rules, then those of the room.
+class RulesOfEngine final : public RuleChecker {
+ public:
+  explicit RulesOfEngine(const Setup& setup)
+      : core_(setup.as<EngineSetup>()), room_(room_of(assembly_of(setup)).make_rules(setup)) {}
+  std::optional<Divergence> check(const Command& command, const Observation& observation,
+                                  const World& world, std::size_t step) override {
+    const auto found =
+        core_.check(command.as<engine::Command>(), observation.numbers.as<engine::Observation>(),
+                    typed_world<engine::World>(world), step);
+    return found || !room_ ? found : room_->check(command, observation, world, step);
+  }
+
+ private:
+  engine::CoreRules core_;
+  std::unique_ptr<RuleChecker> room_;  ///< null: it has no rules
+};
+
+std::unique_ptr<RuleChecker> make_rules(const Setup& setup) {
+  return std::make_unique<RulesOfEngine>(setup);
+}
+
+void add_core_rules(Checks& checks) {
+  for (const engine::CoreInvariant& rule : engine::kCoreInvariants) {
+    checks.rules.emplace_back(rule.name, rule.rule);
+  }
 }
 
 /// Counts of each assembly, one after the other.
@@ -65,9 +115,11 @@ Checks make_checks() {
   static std::deque<std::string> names;  // what goals point to
   Checks checks{};
   checks.target = &EngineTarget::description();
+  add_core_rules(checks);
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     const std::string prefix = std::string(info.name) + ".";
-    for (const auto& [name, rule] : checks_of(info.assembly).rules) {
+    const auto room = static_cast<std::size_t>(info.assembly);
+    for (const auto& [name, rule] : room_of(room).rules) {
       checks.rules.emplace_back(prefix + name, rule);
     }
     for (Goal goal : checks_of(info.assembly).goals) {
@@ -81,9 +133,7 @@ Checks make_checks() {
   checks.make_generator = [](const Setup& setup, Choices& choices) {
     return checks_at(assembly_of(setup)).make_generator(setup, choices);
   };
-  checks.make_rules = [](const Setup& setup) {
-    return checks_at(assembly_of(setup)).make_rules(setup);
-  };
+  checks.make_rules = make_rules;
   checks.make_goal_counts = []() -> std::unique_ptr<GoalCounts> {
     return std::make_unique<CountsOfAssemblies>();
   };
@@ -93,23 +143,19 @@ Checks make_checks() {
 }  // namespace
 
 const Checks& checks_of(engine::Assembly assembly) {
-  switch (assembly) {
-    case engine::Assembly::kScheduler:
-      return scheduler_checks();
-    case engine::Assembly::kOffloading:
-      return offloading_checks();
-    case engine::Assembly::kOffloadingOnDevice:
-      return on_device_checks();
-    case engine::Assembly::kSimple:
-      return simple_checks();
-    case engine::Assembly::kSynchronous:
-      return files_checks();
-    case engine::Assembly::kPrefillDecode:
-      return nixl_checks();
-    case engine::Assembly::kMulti:
-      return multi_checks();
-  }
-  KVFENCE_CHECK(false, "an assembly outside its enumeration");
+  static const std::array<Checks, kNumAssemblies> kChecks = [] {
+    std::array<Checks, kNumAssemblies> all{};
+    for (std::size_t number = 0; number < all.size(); ++number) {
+      const Checks& room = room_of(number);
+      all[number] = room;
+      all[number].rules.clear();
+      add_core_rules(all[number]);
+      all[number].rules.insert(all[number].rules.end(), room.rules.begin(), room.rules.end());
+      all[number].make_rules = make_rules;
+    }
+    return all;
+  }();
+  return kChecks[static_cast<std::size_t>(assembly)];
 }
 
 const Checks& engine_checks() {

@@ -7,7 +7,7 @@
 
 #include "contract/core/check.h"
 #include "contract/engine/toy_model.h"
-#include "properties/engine/on_device/checks.h"
+#include "properties/engine/checks.h"
 #include "scenarios/replay/replay_sides.h"
 #include "scenarios/replay/scheduler_replay.h"
 
@@ -318,7 +318,8 @@ EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                   const EngineReplayOptions& options, Implementation& expected,
                                   Implementation* actual, const EngineReplayCallback& progress) {
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
-  ReplaySides sides(on_device_checks(), expected, actual, options.state_every);
+  ReplaySides sides(checks_of(engine::Assembly::kOffloadingOnDevice), expected, actual,
+                    options.state_every);
   if (actual != nullptr) sides.keep_commands(SIZE_MAX);
   EngineReplayResult result = Replay(requests, options, sides, progress).run();
   if (result.divergence && actual != nullptr) result.scenario = sides.scenario();

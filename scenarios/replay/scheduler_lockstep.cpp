@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "properties/engine/scheduler/checks.h"
+#include "properties/engine/checks.h"
 
 namespace kvfence {
 namespace {
@@ -34,7 +34,8 @@ SchedulersInLockstep::SchedulersInLockstep(std::unique_ptr<Implementation> expec
                                            const engine::Config& config, std::uint32_t state_every)
     : expected_(std::move(expected)),
       actual_(std::move(actual)),
-      lockstep_(scheduler_checks(), *expected_, *actual_, options_of(state_every)),
+      lockstep_(checks_of(engine::Assembly::kScheduler), *expected_, *actual_,
+                options_of(state_every)),
       num_gpu_blocks_(config.num_gpu_blocks) {
   divergence_ = lockstep_.start(prepared(EngineTarget::description(), Config(config)));
 }

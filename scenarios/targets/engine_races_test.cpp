@@ -16,7 +16,7 @@
 #include "contract/core/scenario.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/lockstep.h"
-#include "properties/engine/on_device/checks.h"
+#include "properties/engine/checks.h"
 #include "properties/engine/on_device/rules.h"
 #include "scenarios/command/files.h"
 #include "scenarios/targets/targets.h"
@@ -76,7 +76,8 @@ bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario
 std::string oracle_of(const RaceFile& file) {
   const auto expected = engine_sides().make_reference();
   const auto actual = engine_sides().make_planted(file.planted_bug);
-  Lockstep lockstep(on_device_checks(), *expected, *actual, {.compare = false});
+  Lockstep lockstep(checks_of(engine::Assembly::kOffloadingOnDevice), *expected, *actual,
+                    {.compare = false});
   const std::optional<Divergence> found = run_scenario(lockstep, file.scenario);
   return found ? std::string(found->oracle) : "none";
 }

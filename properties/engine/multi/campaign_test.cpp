@@ -5,18 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/campaign_test_support.h"
-#include "properties/engine/multi/checks.h"
+#include "properties/engine/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
 TEST(MultiCampaign, TheSidesAgreeAndEveryGoalIsReached) {
-  expect_every_goal(engine_sides(), multi_checks(), 60'000);
+  expect_every_goal(engine_sides(), checks_of(engine::Assembly::kMulti), 60'000);
 }
 
 TEST(MultiCampaign, NumbersAloneRaiseNoAlarm) {
-  expect_no_alarm_from_numbers(engine_sides(), multi_checks(), 30'000);
+  expect_no_alarm_from_numbers(engine_sides(), checks_of(engine::Assembly::kMulti), 30'000);
 }
 
 }  // namespace

@@ -5,18 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/campaign_test_support.h"
-#include "properties/engine/nixl/checks.h"
+#include "properties/engine/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
 TEST(NixlCampaign, TheSidesAgreeAndEveryGoalIsReached) {
-  expect_every_goal(engine_sides(), nixl_checks(), 120'000);
+  expect_every_goal(engine_sides(), checks_of(engine::Assembly::kPrefillDecode), 120'000);
 }
 
 TEST(NixlCampaign, NumbersAloneRaiseNoAlarm) {
-  expect_no_alarm_from_numbers(engine_sides(), nixl_checks(), 40'000);
+  expect_no_alarm_from_numbers(engine_sides(), checks_of(engine::Assembly::kPrefillDecode), 40'000);
 }
 
 }  // namespace

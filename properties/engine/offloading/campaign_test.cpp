@@ -5,18 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/campaign_test_support.h"
-#include "properties/engine/offloading/checks.h"
+#include "properties/engine/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
 TEST(OffloadingCampaign, TheSidesAgreeAndEveryGoalIsReached) {
-  expect_every_goal(engine_sides(), offloading_checks(), 120'000);
+  expect_every_goal(engine_sides(), checks_of(engine::Assembly::kOffloading), 120'000);
 }
 
 TEST(OffloadingCampaign, NumbersAloneRaiseNoAlarm) {
-  expect_no_alarm_from_numbers(engine_sides(), offloading_checks(), 40'000);
+  expect_no_alarm_from_numbers(engine_sides(), checks_of(engine::Assembly::kOffloading), 40'000);
 }
 
 }  // namespace

@@ -5,18 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/campaign_test_support.h"
-#include "properties/engine/scheduler/checks.h"
+#include "properties/engine/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
 TEST(SchedulerCampaign, TheSidesAgreeAndEveryGoalIsReached) {
-  expect_every_goal(engine_sides(), scheduler_checks(), 120'000);
+  expect_every_goal(engine_sides(), checks_of(engine::Assembly::kScheduler), 120'000);
 }
 
 TEST(SchedulerCampaign, NumbersAloneRaiseNoAlarm) {
-  expect_no_alarm_from_numbers(engine_sides(), scheduler_checks(), 60'000);
+  expect_no_alarm_from_numbers(engine_sides(), checks_of(engine::Assembly::kScheduler), 60'000);
 }
 
 }  // namespace

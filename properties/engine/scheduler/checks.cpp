@@ -4,21 +4,17 @@
 #include "properties/core/typed_checks.h"
 #include "properties/engine/scheduler/generator.h"
 #include "properties/engine/scheduler/goals.h"
-#include "properties/engine/scheduler/rules.h"
 
 namespace kvfence {
 namespace {
 
+/// The core rules are all that a scheduler needs (properties/engine/rules.h).
 struct Parts {
   using Config = EngineTarget::Config;
   using Setup = EngineTarget::Setup;
   using Generator = engine::scheduler::Generator;
-  using Rules = engine::scheduler::Invariants;
   using Goals = engine::scheduler::Reach;
-  static constexpr auto& kRules = engine::scheduler::kInvariants;
   static constexpr auto& kGoals = engine::scheduler::kReachGoals;
-
-  static Rules make_rules(const Config&, const Setup& setup) { return Rules(setup); }
 };
 
 }  // namespace

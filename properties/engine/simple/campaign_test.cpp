@@ -5,18 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/campaign_test_support.h"
-#include "properties/engine/simple/checks.h"
+#include "properties/engine/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
 TEST(SimpleOffloadCampaign, TheSidesAgreeAndEveryGoalIsReached) {
-  expect_every_goal(engine_sides(), simple_checks(), 120'000);
+  expect_every_goal(engine_sides(), checks_of(engine::Assembly::kSimple), 120'000);
 }
 
 TEST(SimpleOffloadCampaign, NumbersAloneRaiseNoAlarm) {
-  expect_no_alarm_from_numbers(engine_sides(), simple_checks(), 40'000);
+  expect_no_alarm_from_numbers(engine_sides(), checks_of(engine::Assembly::kSimple), 40'000);
 }
 
 }  // namespace
