@@ -135,6 +135,10 @@ SchedulerRules::Track* SchedulerRules::find(const std::string& name, const World
   return track.request ? &track : nullptr;
 }
 
+SchedulerRules::RequestNumber SchedulerRules::number_of(const Track& track) const {
+  return static_cast<RequestNumber>(&track - tracks_.data());
+}
+
 // ---- Who is there. ----
 
 void SchedulerRules::add(AddRequest limits, const World& world) {
@@ -350,8 +354,7 @@ std::optional<Divergence> SchedulerRules::check_scheduled(const SchedulerObserva
     track->scheduled_step = num_steps_;
     track->num_scheduled_tokens = num_tokens;
     track->num_planned_tokens += num_tokens;
-    planned.push_back(
-        {world.find(entry.request)->number, num_tokens, size_of(entry.spec_tokens), entry.samples});
+    planned.push_back({number_of(*track), num_tokens, size_of(entry.spec_tokens), entry.samples});
   }
   if (shown.new_reqs->size() + shown.cached_reqs->size() != scheduled.size()) {
     return broken(kWorkersKnow, "cached_reqs", size_of(scheduled),
@@ -662,7 +665,7 @@ std::optional<Divergence> SchedulerRules::read_requests(const SchedulerObservati
                            table.request, world);
     }
     track->table = &table.blocks;
-    owners_.push_back({&*track->request, world.find(table.request)->number, track->aliasing});
+    owners_.push_back({&*track->request, number_of(*track), track->aliasing});
   }
   for (RequestNumber number : there_) {
     Track& track = tracks_[number];

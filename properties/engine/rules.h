@@ -168,6 +168,7 @@ class SchedulerRules {
   std::uint32_t num_base_blocks() const;
   /// The request of that name, unless it is known to be gone; else null.
   Track* find(const std::string& name, const World& world);
+  RequestNumber number_of(const Track& track) const;
 
   void add(AddRequest limits, const World& world);
   void end(Track& track);
