@@ -2,52 +2,323 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "contract/core/check.h"
-#include "properties/core/invariant_values.h"
-#include "properties/engine/request_draws.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/generator.h"
+#include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::scheduler {
 namespace {
 
-using detail::contains;
-
-constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
+constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums wrap around
 constexpr TokenId kEosToken = 2;
 constexpr TokenId kStopToken = 3;
 
-/// Everything, but for what needs a connector with workers, or a second engine.
-constexpr std::string_view kAlsoBent[] = {
-    "external_tokens",  "load_async",     "ask_again",       "hold_blocks",
-    "grammar",          "min_tokens",     "eos_token",       "stop_tokens",
-    "lora_name",        "lora_id",        "accepted",        "finished_recving",
-    "finished_sending", "invalid_blocks", "connector_fails", "reset_running_requests",
+template <class List, class Element>
+bool contains(const List& list, const Element& element) {
+  return std::find(std::begin(list), std::end(list), element) != std::end(list);
+}
+
+// ---- The scheduler itself ----
+
+/// Grammars, and drafts out of turn.
+constexpr std::uint32_t kWeights[] = {6, 4};
+
+class SchedulerDraws final : public Draws {
+ public:
+  SchedulerDraws(const Config& config, Choices& choices)
+      : num_drafts_(config.num_speculative_tokens),
+        drafts_by_command_(num_drafts_ > 0 && !config.async_scheduling),
+        stop_in_(choices.once_in(3) ? 4 : 24),
+        is_last_first_(choices.once_in(2)) {
+    capacity_ = kv_cache::capacity_of(config);
+  }
+
+  void adjust(Habits& habits, Choices& choices) const override {
+    habits.weights = {160, 24, 6, 1, 5, 3};
+    habits.prompt_max = std::max(1U, capacity_ / (2 + choices.below(6)));
+    habits.output_max = choices.once_in(3) ? 4 : 1 + capacity_ / (1 + choices.below(2));
+    habits.vary_in = 6;
+    habits.skip_in = 24;
+    habits.live_max = 3 + choices.below(7);
+    habits.burst_max = 1 + choices.below(4);
+    habits.odd_in = choices.once_in(3) ? 12 : 64;
+  }
+
+  std::span<const std::uint32_t> weights() const override { return kWeights; }
+  /// Everything, but for what needs a connector with workers, or a second engine.
+  bool bends(std::string_view member) const override {
+    return member != "max_offload_tokens" && member != "do_remote_decode";
+  }
+
+  void take_in(const Picture& picture, const Observation& now) override {
+    if (!picture.accepted<Update>(now)) return;
+    to_draft_.clear();
+    if (!drafts_by_command_ || !now.outputs.has_value()) return;
+    for (const RequestOutput& output : *now.outputs) to_draft_.push_back(output.request);
+  }
+
+  std::optional<Command> next(Picture& /*picture*/, Choices& choices) override {
+    if (to_draft_.empty()) return std::nullopt;
+    std::string name = std::move(to_draft_.back());
+    to_draft_.pop_back();
+    if (choices.once_in(6)) return std::nullopt;
+    return draw_drafts(std::move(name), choices);
+  }
+
+  std::optional<Command> act(std::size_t place, Picture& picture, Choices& choices) override {
+    const std::vector<RequestState>& known = picture.engine().known;
+    if (place == 1) {
+      if (known.empty() || !drafts_by_command_) return std::nullopt;
+      return draw_drafts(pick(choices, known).id, choices);
+    }
+    for (const RequestState& state : known) {
+      const bool waits = state.status == RequestStatus::kWaitingForGrammar;
+      if (waits && !choices.once_in(3)) return GrammarCompiled{state.id};
+    }
+    return std::nullopt;
+  }
+
+  void add_to(AddRequest& command, const Picture& picture, Choices& choices) override {
+    const auto length = static_cast<std::uint32_t>(command.tokens.size());
+    if (choices.once_in(32)) command.max_tokens = kHuge - choices.below(2);
+    if (choices.once_in(4)) {
+      command.min_tokens =
+          choices.below(std::min(command.max_tokens, picture.config.max_model_len - length) + 1);
+    }
+    if (!choices.once_in(4)) command.eos_token = kEosToken;
+    if (choices.once_in(2)) command.stop_tokens.push_back(kStopToken);
+    if (choices.once_in(16)) command.stop_tokens.push_back(kEosToken);
+    if (is_last_first_) {
+      command.priority = 9 - picture.next_name % 10;
+    } else if (choices.once_in(8)) {
+      command.priority = choices.below(3);
+    }
+    if (choices.once_in(16)) {
+      command.lora_name = "lora";
+      command.lora_id = 1 + choices.below(2);
+    }
+    command.grammar = choices.once_in(8);
+  }
+
+  /// Some sample something of their own.
+  void add_to(Update& command, const Picture& picture, Choices& choices) override {
+    command.token = draw_token(choices);
+    if (num_drafts_ > 0) command.accepted = choices.below(num_drafts_ + 1);
+    command.samples.clear();
+    const auto& in_flight = picture.engine().in_flight;
+    if (in_flight.empty()) return;
+    for (const ScheduledRequest& scheduled : in_flight.front()) {
+      if (!scheduled.samples || !choices.once_in(4)) continue;
+      const auto num_drafts = static_cast<std::uint32_t>(scheduled.spec_tokens.size());
+      Sample& sample = command.samples.emplace_back();
+      sample.request = scheduled.request;
+      std::uint32_t count = 1 + choices.below(num_drafts + 1);
+      for (; count > 0; --count) sample.tokens.push_back(draw_token(choices));
+    }
+  }
+
+  void add_to(ResetPrefixCache& command, const Picture& /*picture*/, Choices& choices) override {
+    command.reset_running_requests = choices.once_in(2);
+  }
+
+ private:
+  TokenId draw_token(Choices& choices) const {
+    if (choices.once_in(stop_in_)) return choices.once_in(2) ? kStopToken : kEosToken;
+    return choices.once_in(6) ? 1 : 0;
+  }
+
+  Command draw_drafts(std::string name, Choices& choices) const {
+    UpdateDraftTokenIds command{std::move(name), {}};
+    std::uint32_t count = choices.once_in(4) ? choices.below(num_drafts_ + 1) : num_drafts_;
+    for (; count > 0; --count) command.tokens.push_back(draw_token(choices));
+    return command;
+  }
+
+  const std::uint32_t num_drafts_;
+  const bool drafts_by_command_;
+  const std::uint32_t stop_in_;  ///< one sampled token in so many may stop a request
+  const bool is_last_first_;     ///< who comes later is more urgent
+  std::uint32_t capacity_ = 1;
+  std::vector<std::string> to_draft_;  ///< who sampled in the last update, and has no drafts yet
 };
-constexpr BentMembers kBentMembers{.also = kAlsoBent};
 
-bool is_valid(const Config& config) {
-  return static_cast<bool>(EngineTarget::prepare(config, {}, {}));
-}
+// ---- The scripted connector ----
 
-kv_cache::GroupList full_attention(std::uint32_t block_size) {
-  return {KVCacheSpec{.kind = KVCacheSpecKind::kFullAttention, .block_size = block_size}};
-}
+constexpr std::uint32_t kScriptedWeights[] = {3};  // ScriptConnector
 
-bool is_cross(const KVCacheSpec& spec) { return spec.kind == KVCacheSpecKind::kCrossAttention; }
+class ScriptedDraws final : public Draws {
+ public:
+  ScriptedDraws(const Config& config, Choices& choices)
+      : has_groups_(config.groups.size() > 1),
+        external_in_(choices.once_in(4) ? 6 : 2),
+        hold_in_(choices.once_in(3) ? 2 : 6),
+        late_in_(1 + choices.below(4)),
+        fail_in_(choices.once_in(3) ? 2 : 8) {}
+
+  std::span<const std::uint32_t> weights() const override { return kScriptedWeights; }
+
+  void take_in(const Picture& picture, const Observation& now) override {
+    update_was_refused_ = now.error != ErrorCode::kNone && picture.last &&
+                          std::holds_alternative<Update>(*picture.last);
+    if (picture.accepted<Schedule>(now)) {
+      take_in_step(picture, now);
+    } else if (const auto* updated = picture.accepted<Update>(now)) {
+      for (const std::string& name : updated->finished_recving) {
+        const auto load = loads_.find(name);
+        if (load != loads_.end()) load->second = Load::kReported;
+      }
+      if (!loaded_.empty()) loaded_.pop_front();
+    }
+    if (!now.requests.has_value() || !now.tables.has_value()) return;
+    tables_ = *now.tables;
+    for (const RequestState& state : *now.requests) {
+      if (state.status == RequestStatus::kWaitingForRemoteKVs) {
+        loads_.try_emplace(state.id, Load::kUnderWay);
+        continue;
+      }
+      const auto load = loads_.find(state.id);
+      if (load == loads_.end()) continue;
+      if (!is_finished(state.status) || load->second == Load::kReported) {
+        loads_.erase(load);
+      } else {
+        load->second = Load::kAborted;
+      }
+    }
+  }
+
+  std::optional<Command> act(std::size_t /*place*/, Picture& picture, Choices& choices) override {
+    if (picture.engine().known.empty()) return std::nullopt;
+    const RequestState& state = pick(choices, picture.engine().known);
+    ScriptConnector command;
+    command.request = state.id;
+    draw_script(state.num_tokens, choices, command);
+    return command;
+  }
+
+  void add_to(AddRequest& command, const Picture& /*picture*/, Choices& choices) override {
+    draw_script(static_cast<std::uint32_t>(command.tokens.size()), choices, command);
+  }
+
+  void add_to(Update& command, const Picture& picture, Choices& choices) override {
+    if (picture.engine().in_flight.empty() || update_was_refused_) return;
+    add_reports(picture, choices, command);
+    if (!has_groups_) add_invalid_blocks(picture, choices, command);
+  }
+
+  void add_to(ResetPrefixCache& command, const Picture& /*picture*/, Choices& choices) override {
+    command.connector_fails = command.reset_connector && choices.once_in(3);
+  }
+
+ private:
+  /// Of a request whose tokens are loaded while it waits.
+  enum class Load : std::uint8_t { kUnderWay, kReported, kAborted };
+
+  /// Whose tokens the connector loads in the step.
+  void take_in_step(const Picture& picture, const Observation& now) {
+    auto& loaded = loaded_.emplace_back();
+    if (!now.connector_calls.has_value()) return;
+    for (const ConnectorCallRecord& call : *now.connector_calls) {
+      if (call.method != "update_state_after_alloc" || call.num_tokens == 0) continue;
+      const auto& step = picture.engine().in_flight.back();
+      const bool is_scheduled = std::any_of(
+          step.begin(), step.end(),
+          [&](const ScheduledRequest& scheduled) { return scheduled.request == call.request; });
+      if (is_scheduled) loaded.push_back(call.request);
+    }
+  }
+
+  template <class S>
+  void draw_script(std::uint32_t num_tokens, Choices& choices, S& command) const {
+    if (choices.once_in(external_in_)) {
+      command.external_tokens = choices.once_in(3) ? num_tokens : 1 + choices.below(num_tokens + 2);
+    }
+    command.load_async = !choices.once_in(3);
+    if (choices.once_in(6)) command.ask_again = 1 + choices.below(2);
+    command.hold_blocks = choices.once_in(hold_in_);
+  }
+
+  bool is_in(Load load, const std::string& name) const {
+    const auto found = loads_.find(name);
+    return found != loads_.end() && found->second == load;
+  }
+
+  /// Reports of loads and transfers that are due, each as late as it likes.
+  void add_reports(const Picture& picture, Choices& choices, Update& command) const {
+    for (const RequestState& state : picture.engine().known) {
+      const bool loads = is_in(Load::kUnderWay, state.id);
+      if ((!loads && !is_finished(state.status)) || choices.below(late_in_) != 0) continue;
+      (loads || is_in(Load::kAborted, state.id) ? command.finished_recving
+                                                : command.finished_sending)
+          .push_back(state.id);
+    }
+  }
+
+  void add_invalid_blocks(const Picture& picture, Choices& choices, Update& command) const {
+    std::vector<const RequestBlocks*> loading;
+    std::vector<const RequestBlocks*> running;
+    for (const RequestState& state : picture.engine().known) {
+      const auto table = std::find_if(tables_.begin(), tables_.end(), [&](const RequestBlocks& it) {
+        return it.request == state.id;
+      });
+      if (table == tables_.end()) continue;
+      const bool is_loaded = !loaded_.empty() && contains(loaded_.front(), state.id);
+      if (is_loaded || is_in(Load::kUnderWay, state.id)) loading.push_back(&*table);
+      if (state.status == RequestStatus::kRunning) running.push_back(&*table);
+    }
+    if (!loading.empty() && choices.once_in(fail_in_)) {
+      for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
+        add_invalid_block(*pick(choices, loading), choices, command);
+      }
+    }
+    if (!running.empty() && choices.once_in(24)) {
+      add_invalid_block(*pick(choices, running), choices, command);
+    }
+  }
+
+  static void add_invalid_block(const RequestBlocks& table, Choices& choices, Update& command) {
+    const std::vector<BlockId>& blocks = table.blocks.front();
+    if (blocks.empty()) return;
+    const BlockId block = pick(choices, blocks);
+    if (block != kNullBlockId && !contains(command.invalid_blocks, block)) {
+      command.invalid_blocks.push_back(block);
+    }
+  }
+
+  const bool has_groups_;
+  const std::uint32_t external_in_;  ///< one request in so many is known to the connector
+  const std::uint32_t hold_in_;      ///< one request in so many leaves its blocks held
+  const std::uint32_t late_in_;      ///< a report that is due comes once in so many updates
+  const std::uint32_t fail_in_;      ///< one step with loads in so many has invalid blocks
+
+  std::map<std::string, Load> loads_;
+  std::deque<std::vector<std::string>> loaded_;  ///< by step in flight
+  std::vector<RequestBlocks> tables_;
+  bool update_was_refused_ = false;
+};
+
+// ---- Configurations ----
 
 void draw_cache(Choices& choices, Config& config) {
   static_cast<kv_cache::Config&>(config) = kv_cache::Generator::draw_config(choices);
   config.num_gpu_blocks = 5 + choices.below(20);
   config.profile = choices.once_in(3) ? "v0.23" : "v0.19";
   config.max_num_batched_tokens = 1 + choices.below(choices.once_in(3) ? 8 : 48);
-  const bool has_cross = std::any_of(config.groups.begin(), config.groups.end(), is_cross);
+  const bool has_cross = std::any_of(
+      config.groups.begin(), config.groups.end(),
+      [](const KVCacheSpec& spec) { return spec.kind == KVCacheSpecKind::kCrossAttention; });
   if (has_cross || choices.once_in(2)) {
-    config.groups = full_attention(config.hash_block_size);
+    config.groups = {full(config.hash_block_size)};
     config.retention_interval.reset();
     config.eagle_groups.clear();
   }
@@ -68,27 +339,28 @@ void draw_speculation(Choices& choices, Config& config) {
 
 /// What goes with everything: a pool for one kind of blocks.
 void make_plain(Config& config) {
-  config.groups = full_attention(config.hash_block_size);
+  config.groups = {full(config.hash_block_size)};
   config.retention_interval.reset();
   config.use_eagle = false;
   config.eagle_groups.clear();
   config.enable_caching = true;
 }
 
-/// How much an episode may favour each action.
-constexpr std::array<std::uint32_t, 9> kUsualWeights = {
-    160,  // kStep
-    24,   // kAdd
-    6,    // kFinish
-    1,    // kFinishAll
-    6,    // kCompileGrammar
-    3,    // kPause
-    3,    // kReset
-    3,    // kScript
-    4,    // kPlay
-};
+DrawsList draws_of(const Config& config, Choices& choices) {
+  DrawsList draws = alone(make_draws(config, choices));
+  if (config.has_connector()) draws.push_back(make_scripted_draws(config, choices));
+  return draws;
+}
 
 }  // namespace
+
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
+  return std::make_unique<SchedulerDraws>(config, choices);
+}
+
+std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices) {
+  return std::make_unique<ScriptedDraws>(config, choices);
+}
 
 Config Generator::draw_config(Choices& choices) {
   Config config;
@@ -116,403 +388,14 @@ Config Generator::draw_config(Choices& choices) {
     }
   }
   // Not every profile takes a retention interval or eagle by group, nor every kind eagle.
-  if (!is_valid(config)) config.retention_interval.reset();
-  if (!is_valid(config)) config.eagle_groups.clear();
-  if (!is_valid(config)) config.use_eagle = false;
-  if (!is_valid(config)) make_plain(config);
+  if (!is_accepted(config)) config.retention_interval.reset();
+  if (!is_accepted(config)) config.eagle_groups.clear();
+  if (!is_accepted(config)) config.use_eagle = false;
+  if (!is_accepted(config)) make_plain(config);
   return config;
 }
 
 Generator::Generator(const Config& config, Choices& choices)
-    : config_(config),
-      unit_(kv_cache::common_block_size(config)),
-      swarm_(kUsualWeights, kMildHabits, choices) {
-  // Without these nothing else happens.
-  for (Action action : {Action::kStep, Action::kAdd}) swarm_.raise(action, 2);
-  // Two or more fill the pool together, and few do so alone.
-  const std::uint32_t capacity = kv_cache::capacity_of(config);
-  prompt_max_ = std::max(1U, capacity / (2 + choices.below(6)));
-  live_max_ = 3 + choices.below(7);
-  burst_max_ = 1 + choices.below(4);
-  output_max_ = choices.once_in(3) ? 4 : 1 + capacity / (1 + choices.below(2));
-  stop_in_ = choices.once_in(3) ? 4 : 24;
-  external_in_ = choices.once_in(4) ? 6 : 2;
-  hold_in_ = choices.once_in(3) ? 2 : 6;
-  idle_in_ = choices.once_in(2) ? 4 : 0;
-  late_in_ = 1 + choices.below(4);
-  fail_in_ = choices.once_in(3) ? 2 : 8;
-  odd_in_ = choices.once_in(3) ? 12 : 64;
-  is_last_first_ = choices.once_in(2);
-}
-
-Command Generator::next(Choices& choices, const Observation& now, const World& world) {
-  take_in_answer(now);
-  Command command = draw(choices, world);
-  if (choices.once_in(odd_in_)) command = bent(choices, std::move(command));
-  last_ = command;
-  return command;
-}
-
-// ---- What was answered ----
-
-void Generator::take_in_answer(const Observation& now) {
-  update_was_refused_ = false;
-  if (last_ && now.error != ErrorCode::kNone) {
-    update_was_refused_ = std::holds_alternative<Update>(*last_);
-  } else if (last_) {
-    if (const auto* added = std::get_if<AddRequest>(&*last_)) {
-      names_.push_back(added->id);
-    } else if (const auto* updated = std::get_if<Update>(&*last_)) {
-      take_in_update(*updated);
-    } else if (const auto* paused = std::get_if<SetPauseState>(&*last_)) {
-      pause_state_ = paused->state;
-    } else if (std::holds_alternative<Schedule>(*last_)) {
-      take_in_step(now);
-    }
-  }
-  if (now.requests.has_value() && now.tables.has_value()) take_in_state(now);
-}
-
-void Generator::take_in_step(const Observation& now) {
-  PlannedStep& step = in_flight_.emplace_back();
-  if (!now.scheduled.has_value()) return;
-  step.scheduled = *now.scheduled;
-  if (!now.connector_calls.has_value()) return;
-  for (const ConnectorCallRecord& call : *now.connector_calls) {
-    if (call.method != "update_state_after_alloc" || call.num_tokens == 0) continue;
-    const bool is_scheduled =
-        std::any_of(step.scheduled.begin(), step.scheduled.end(),
-                    [&](const ScheduledRequest& each) { return each.request == call.request; });
-    if (is_scheduled) step.loaded.push_back(call.request);
-  }
-}
-
-void Generator::take_in_update(const Update& update) {
-  for (Known& known : known_) {
-    if (contains(update.finished_recving, known.state.id)) known.is_reported = true;
-  }
-  to_draft_.clear();
-  if (in_flight_.empty()) return;
-  for (const ScheduledRequest& scheduled : in_flight_.front().scheduled) {
-    if (scheduled.samples) to_draft_.push_back(scheduled.request);
-  }
-  in_flight_.pop_front();
-}
-
-void Generator::take_in_state(const Observation& now) {
-  std::vector<Known> known;
-  tables_ = *now.tables;
-  for (const RequestState& state : *now.requests) {
-    Known& request = known.emplace_back();
-    request.state = state;
-    const Known* before = find(state.id);
-    if (!before) continue;
-    const bool was_loading =
-        before->state.status == RequestStatus::kWaitingForRemoteKVs && !before->is_reported;
-    request.is_reported =
-        state.status == RequestStatus::kWaitingForRemoteKVs && before->is_reported;
-    request.awaits_load = is_finished(state.status) && (before->awaits_load || was_loading);
-  }
-  known_ = std::move(known);
-}
-
-const Generator::Known* Generator::find(const std::string& name) const {
-  const auto at = std::find_if(known_.begin(), known_.end(),
-                               [&](const Known& known) { return known.state.id == name; });
-  return at == known_.end() ? nullptr : &*at;
-}
-
-const RequestBlocks* Generator::find_table(const std::string& name) const {
-  const auto at = std::find_if(tables_.begin(), tables_.end(),
-                               [&](const RequestBlocks& table) { return table.request == name; });
-  return at == tables_.end() ? nullptr : &*at;
-}
-
-// ---- What comes next ----
-
-Command Generator::draw(Choices& choices, const World& world) {
-  if (burst_left_ > 0) {
-    --burst_left_;
-    return add(choices, world);
-  }
-  if (config_.num_speculative_tokens > 0 && !config_.async_scheduling && !to_draft_.empty()) {
-    const std::string name = to_draft_.back();
-    to_draft_.pop_back();
-    if (!choices.once_in(6)) return drafts(choices, name);
-  }
-  if (pause_state_ != PauseState::kUnpaused && choices.once_in(6)) return SetPauseState{};
-
-  const auto num_live = static_cast<std::uint32_t>(
-      std::count_if(known_.begin(), known_.end(),
-                    [](const Known& known) { return !is_finished(known.state.status); }));
-  Action action = swarm_.draw(choices);
-  if (num_live == 0 && choices.once_in(2)) action = Action::kAdd;
-  switch (action) {
-    case Action::kStep:
-      return step(choices);
-    case Action::kAdd:
-      if (num_live >= live_max_) return step(choices);
-      burst_left_ = choices.below(burst_max_);
-      return add(choices, world);
-    case Action::kFinish:
-      if (known_.empty()) return step(choices);
-      return finish(choices);
-    case Action::kFinishAll:
-      return FinishAllRequests{choices.once_in(6) ? RequestStatus::kFinishedError
-                                                  : RequestStatus::kFinishedAborted};
-    case Action::kCompileGrammar:
-      for (const Known& known : known_) {
-        const bool waits = known.state.status == RequestStatus::kWaitingForGrammar;
-        if (waits && !choices.once_in(3)) return GrammarCompiled{known.state.id};
-      }
-      return step(choices);
-    case Action::kPause:
-      return SetPauseState{choices.once_in(2) ? PauseState::kPausedAll : PauseState::kPausedNew};
-    case Action::kReset:
-      return reset(choices);
-    case Action::kScript: {
-      if (!config_.has_connector() || known_.empty()) return step(choices);
-      const RequestState& state = pick(choices, known_).state;
-      ScriptConnector command;
-      command.request = state.id;
-      draw_script(choices, state.num_tokens, command);
-      return command;
-    }
-    case Action::kPlay:
-      if (known_.empty() || config_.num_speculative_tokens == 0 || config_.async_scheduling) {
-        return step(choices);
-      }
-      return drafts(choices, pick(choices, known_).state.id);
-  }
-  KVFENCE_CHECK(false, "an action outside its enumeration");
-}
-
-/// Plans ahead as far as the configuration goes, mostly.
-Command Generator::step(Choices& choices) {
-  if (in_flight_.empty()) return Schedule{};
-  const bool has_room = in_flight_.size() < config_.max_concurrent_batches;
-  if (has_room && (idle_in_ == 0 || !choices.once_in(idle_in_))) return Schedule{};
-  return update(choices);
-}
-
-/// Prompts of blocks that repeat one of two tokens, so that prefixes are shared all the time.
-Command Generator::add(Choices& choices, const World& world) {
-  AddRequest command;
-  while (world.find("r" + std::to_string(next_name_))) ++next_name_;
-  command.id = "r" + std::to_string(next_name_++);
-  const std::uint32_t length_max = choices.once_in(16) ? config_.max_model_len - 1 : prompt_max_;
-  const std::uint32_t length =
-      1 + (choices.once_in(3) ? skewed(choices, length_max) : choices.below(length_max));
-  while (command.tokens.size() < length) {
-    command.tokens.insert(command.tokens.end(), unit_, choices.once_in(6) ? 1U : 0U);
-  }
-  command.tokens.resize(length);
-
-  command.max_tokens = 1 + choices.below(output_max_);
-  if (choices.once_in(32)) command.max_tokens = kHuge - choices.below(2);
-  if (choices.once_in(4)) {
-    const std::uint32_t room = std::min(command.max_tokens, config_.max_model_len - length);
-    command.min_tokens = choices.below(room + 1);
-  }
-  if (!choices.once_in(4)) command.eos_token = kEosToken;
-  if (choices.once_in(2)) command.stop_tokens.push_back(kStopToken);
-  if (choices.once_in(16)) command.stop_tokens.push_back(kEosToken);
-
-  if (is_last_first_) {
-    command.priority = 9 - std::min(9U, next_name_ % 10);
-  } else if (config_.policy == "priority" || choices.once_in(8)) {
-    command.priority = choices.below(3);
-  }
-  arrival_time_ += choices.below(2);
-  command.arrival_time = arrival_time_;
-  if (choices.once_in(16)) {
-    command.lora_name = "lora";
-    command.lora_id = 1 + choices.below(2);
-  }
-  if (choices.once_in(16)) command.cache_salt = "salt";
-  command.skip_reading_prefix_cache = choices.once_in(24);
-  command.grammar = choices.once_in(8);
-  if (config_.has_connector()) draw_script(choices, length, command);
-  return command;
-}
-
-template <class S>
-void Generator::draw_script(Choices& choices, std::uint32_t num_tokens, S& command) const {
-  if (choices.once_in(external_in_)) {
-    command.external_tokens = choices.once_in(3) ? num_tokens : 1 + choices.below(num_tokens + 2);
-  }
-  command.load_async = !choices.once_in(3);
-  if (choices.once_in(6)) command.ask_again = 1 + choices.below(2);
-  command.hold_blocks = choices.once_in(hold_in_);
-}
-
-Command Generator::finish(Choices& choices) const {
-  FinishRequests command;
-  for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
-    command.requests.push_back(pick(choices, known_).state.id);
-  }
-  if (choices.once_in(6)) command.status = RequestStatus::kFinishedStopped;
-  return command;
-}
-
-Command Generator::reset(Choices& choices) const {
-  ResetPrefixCache command;
-  command.reset_running_requests = choices.once_in(2);
-  command.reset_connector = choices.once_in(3);
-  command.connector_fails = command.reset_connector && choices.once_in(3);
-  return command;
-}
-
-TokenId Generator::draw_token(Choices& choices) const {
-  if (choices.once_in(stop_in_)) return choices.once_in(2) ? kStopToken : kEosToken;
-  return choices.once_in(6) ? 1 : 0;
-}
-
-UpdateDraftTokenIds Generator::drafts(Choices& choices, const std::string& name) const {
-  UpdateDraftTokenIds command{name, {}};
-  const std::uint32_t most = config_.num_speculative_tokens;
-  std::uint32_t count = choices.once_in(4) ? choices.below(most + 1) : most;
-  for (; count > 0; --count) command.tokens.push_back(draw_token(choices));
-  return command;
-}
-
-// ---- What comes back ----
-
-Update Generator::update(Choices& choices) const {
-  Update command;
-  command.token = draw_token(choices);
-  if (config_.num_speculative_tokens > 0) {
-    command.accepted = choices.below(config_.num_speculative_tokens + 1);
-  }
-  if (in_flight_.empty()) return command;
-  draw_samples(choices, in_flight_.front(), command);
-  if (!config_.has_connector() || update_was_refused_) return command;
-  draw_reports(choices, command);
-  draw_invalid_blocks(choices, in_flight_.front(), command);
-  return command;
-}
-
-/// Some sample something of their own.
-void Generator::draw_samples(Choices& choices, const PlannedStep& step, Update& update) const {
-  for (const ScheduledRequest& scheduled : step.scheduled) {
-    if (!scheduled.samples || !choices.once_in(4)) continue;
-    const auto num_drafts = static_cast<std::uint32_t>(scheduled.spec_tokens.size());
-    Sample sample{scheduled.request, {}};
-    std::uint32_t count = 1 + choices.below(num_drafts + 1);
-    for (; count > 0; --count) sample.tokens.push_back(draw_token(choices));
-    update.samples.push_back(std::move(sample));
-  }
-}
-
-/// Reports of loads and transfers that are due, each as late as it likes.
-void Generator::draw_reports(Choices& choices, Update& update) const {
-  for (const Known& known : known_) {
-    const bool loads =
-        known.state.status == RequestStatus::kWaitingForRemoteKVs && !known.is_reported;
-    const bool is_held = is_finished(known.state.status);
-    if ((!loads && !is_held) || choices.below(late_in_) != 0) continue;
-    (loads || known.awaits_load ? update.finished_recving : update.finished_sending)
-        .push_back(known.state.id);
-  }
-}
-
-void Generator::draw_invalid_blocks(Choices& choices, const PlannedStep& step,
-                                    Update& update) const {
-  if (config_.groups.size() > 1) return;
-  std::vector<const RequestBlocks*> loading;
-  std::vector<const RequestBlocks*> running;
-  for (const Known& known : known_) {
-    const RequestBlocks* table = find_table(known.state.id);
-    if (!table) continue;
-    const bool loads =
-        known.state.status == RequestStatus::kWaitingForRemoteKVs && !known.is_reported;
-    if (loads || contains(step.loaded, known.state.id)) loading.push_back(table);
-    if (known.state.status == RequestStatus::kRunning) running.push_back(table);
-  }
-  if (!loading.empty() && choices.once_in(fail_in_)) {
-    for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
-      add_invalid_block(choices, *pick(choices, loading), update);
-    }
-  }
-  if (!running.empty() && choices.once_in(24)) {
-    add_invalid_block(choices, *pick(choices, running), update);
-  }
-}
-
-void Generator::add_invalid_block(Choices& choices, const RequestBlocks& table,
-                                  Update& update) const {
-  const std::vector<BlockId>& blocks = table.blocks.front();
-  if (blocks.empty()) return;
-  const BlockId block = pick(choices, blocks);
-  if (block != kNullBlockId && !contains(update.invalid_blocks, block)) {
-    update.invalid_blocks.push_back(block);
-  }
-}
-
-// ---- What no engine sends ----
-
-std::string Generator::any_name(Choices& choices) const {
-  if (names_.empty() || choices.once_in(6)) return "nobody";
-  // Those that are there more often than those that are gone.
-  if (!known_.empty() && !choices.once_in(3)) return pick(choices, known_).state.id;
-  return pick(choices, names_);
-}
-
-Command Generator::bent(Choices& choices, Command command) const {
-  // A step too many, or one that nobody planned.
-  const bool is_step =
-      std::holds_alternative<Schedule>(command) || std::holds_alternative<Update>(command);
-  if (is_step && choices.once_in(3)) {
-    if (!in_flight_.empty() && choices.once_in(2)) return Schedule{};
-    return update(choices);
-  }
-  std::size_t num_members = 0;
-  for_each_bent_member(command, kBentMembers, [&](auto&, Domain) { ++num_members; });
-  if (num_members == 0) return command;
-  const std::size_t chosen = choices.below(static_cast<std::uint32_t>(num_members));
-  const bool may_be_huge = std::holds_alternative<AddRequest>(command);
-  std::size_t at = 0;
-  for_each_bent_member(command, kBentMembers, [&](auto& member, Domain domain) {
-    if (at++ != chosen) return;
-    using Member = std::remove_cvref_t<decltype(member)>;
-    if constexpr (std::is_same_v<Member, bool>) {
-      member = !member;
-    } else if constexpr (std::is_same_v<Member, std::uint32_t>) {
-      if (member > 0 && choices.once_in(2)) {
-        member = choices.below(member);
-      } else if (may_be_huge && choices.once_in(4)) {
-        member = kHuge - choices.below(2);
-      } else {
-        member += 1 + choices.below(2 * unit_);
-      }
-    } else if constexpr (std::is_same_v<Member, std::string>) {
-      const std::string name = any_name(choices);
-      // A name that nobody has would be a name like any other for a new request.
-      if (!may_be_huge || name != "nobody") member = name;
-    } else if constexpr (std::is_same_v<Member, std::vector<std::uint32_t>>) {
-      if (domain == Domain::kBlocks) {
-        member.push_back(choices.below(config_.num_gpu_blocks + 1));
-        if (choices.once_in(3)) member.push_back(member.front());
-      } else if (choices.once_in(2)) {
-        member.clear();
-      } else {
-        member.insert(member.end(), config_.max_model_len, 0U);
-      }
-    } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
-      member.push_back(any_name(choices));
-      if (choices.once_in(3)) member.push_back(member.front());
-    } else if constexpr (std::is_same_v<Member, std::vector<Sample>>) {
-      member.push_back({any_name(choices), {}});
-      member.back().tokens.assign(choices.below(3), 0U);
-      if (choices.once_in(3)) member.push_back(member.front());
-    } else if constexpr (std::is_same_v<Member, RequestStatus>) {
-      member = static_cast<RequestStatus>(
-          choices.below(static_cast<std::uint32_t>(RequestStatus::kFinishedRepetition) + 1));
-    } else if constexpr (std::is_same_v<Member, PauseState>) {
-      member = static_cast<PauseState>(choices.below(3));
-    }
-  });
-  return command;
-}
+    : engine::Generator(config, choices, draws_of(config, choices)) {}
 
 }  // namespace kvfence::engine::scheduler

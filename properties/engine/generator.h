@@ -1,0 +1,197 @@
+#pragma once
+
+/// The generator of engine commands, whatever the assembly: clients that add requests which share
+/// prefixes and abort them, one engine or a pair whose steps run ahead, pauses and resets, and now
+/// and then a command that no engine sends.
+///
+/// What a connector needs besides is a facet's draws, in the connector's folder:
+///   - draw_config: records and settings that make it busy, on top of draw_small_engine;
+///   - a class derived from Draws that draws its own habits in its constructor and overrides what
+///     it needs: most often `next`, what its environment does by itself (copies come further, files
+///     change), and `bent`, those commands out of turn. Where several connectors are combined, each
+///     has its draws, which are asked in turn.
+/// simple/generator.cpp is a small example.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "contract/engine/engine_target.h"
+#include "properties/core/choices.h"
+#include "properties/core/swarm.h"
+
+namespace kvfence::engine {
+
+// ---- Configurations ----
+
+bool is_accepted(const Config& config);
+
+/// Of 5 to 20 GPU blocks of 2 to 4 tokens, one group of full attention, every setting of the
+/// scheduler that goes with connectors.
+Config draw_small_engine(Assembly assembly, Choices& choices);
+
+/// One group per letter of one of the shapes: `f` full attention, `F` the same, whose blocks are
+/// twice as large in every second case, `w` a window of up to three blocks, `n` of one, `t` of two,
+/// `m` mamba.
+void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config);
+
+/// With caching, or else with one group, if that is what it takes. Requires: then it is valid.
+void make_valid(Config& config);
+
+/// By rank: something goes on in one command of so many. Eager, usual, lazy; all ranks alike, each
+/// its own way, or one behind the others.
+std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choices);
+
+// ---- Episodes ----
+
+/// What an engine, a client or an operator does, whatever the connector.
+enum class Action : std::uint8_t { kStep, kAdd, kFinish, kFinishAll, kPause, kReset };
+inline constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kReset) + 1;
+
+/// The habits of an episode.
+struct Habits {
+  /// How much an episode may favour each action.
+  std::array<std::uint32_t, kNumActions> weights = {160, 24, 8, 1, 2, 10};
+
+  std::uint32_t unit = 1;        ///< tokens: the groups' common block size
+  std::uint32_t prompt_max = 1;  ///< tokens that leave room for others
+  std::uint32_t output_max = 1;
+  std::uint32_t vary_in = 6;    ///< one block in so many differs from the shared prefix
+  std::uint32_t skip_in = 16;   ///< one request in so many does not read the GPU's cache
+  std::uint32_t live_max = 1;   ///< requests of an engine at once
+  std::uint32_t burst_max = 1;  ///< requests that come together at most
+  std::uint32_t idle_in = 0;    ///< one step in so many is not planned ahead; 0: each is
+  std::uint32_t odd_in = 48;    ///< one command in so many is bent
+};
+
+/// What shows of an engine.
+struct EnginePicture {
+  std::vector<RequestState> known;                      ///< in the order of adding
+  std::deque<std::vector<ScheduledRequest>> in_flight;  ///< planned steps, oldest first
+  PauseState pause_state = PauseState::kUnpaused;
+
+  /// Requests that have not come to an end.
+  std::uint32_t num_live() const;
+};
+
+/// What is known when a command is drawn. An observation without the state leaves the requests as
+/// they were.
+struct Picture {
+  Picture(const Config& of_config, const Habits& of_episode)
+      : config(of_config), habits(of_episode) {}
+
+  const Config config;
+  Habits habits;
+  std::array<EnginePicture, 2> engines;  ///< by EngineRole
+  std::vector<std::string> names;        ///< all that were accepted, of both engines
+  std::optional<Command> last;           ///< the command before
+  const World* world = nullptr;
+  std::uint32_t next_name = 0;
+  std::uint32_t arrival_time = 0;
+
+  EnginePicture& of(EngineRole role) { return engines[static_cast<std::size_t>(role)]; }
+  const EnginePicture& of(EngineRole role) const { return engines[static_cast<std::size_t>(role)]; }
+  /// The only one, or the producer.
+  const EnginePicture& engine() const { return engines.front(); }
+  EngineRole draw_engine(Choices& choices) const;
+
+  std::string new_name();
+  /// One of the last six. Requires: there are some.
+  const std::string& draw_recent_name(Choices& choices) const;
+  /// "nobody", or somebody: those that are there more often than those that are gone.
+  std::string draw_name(Choices& choices) const;
+  /// Null, or the command before if it is of that type and was accepted.
+  template <class Accepted>
+  const Accepted* accepted(const Observation& now) const {
+    return last && now.error == ErrorCode::kNone ? std::get_if<Accepted>(&*last) : nullptr;
+  }
+};
+
+/// What one facet draws. Everything may be left out.
+class Draws {
+ public:
+  Draws() = default;
+  Draws(const Draws&) = delete;
+  Draws& operator=(const Draws&) = delete;
+  virtual ~Draws() = default;
+
+  /// Changes what is usual, before the episode begins.
+  virtual void adjust(Habits& /*habits*/, Choices& /*choices*/) const {}
+  /// Things that it does among an engine's actions, as Habits::weights.
+  virtual std::span<const std::uint32_t> weights() const { return {}; }
+  /// Whether it knows that member of commands, among those that only some assemblies know.
+  virtual bool bends(std::string_view /*member*/) const { return false; }
+
+  /// What was answered to the command before; the picture has taken it in.
+  virtual void take_in(const Picture& /*picture*/, const Observation& /*now*/) {}
+
+  /// What happens before anything else, if anything does.
+  virtual std::optional<Command> next(Picture& /*picture*/, Choices& /*choices*/) { return {}; }
+  /// One of the things that have weights, by place; nothing: a step, instead.
+  virtual std::optional<Command> act(std::size_t /*place*/, Picture& /*picture*/,
+                                     Choices& /*choices*/) {
+    return {};
+  }
+  /// How steps go on where `schedule` and `update` are not all.
+  virtual std::optional<Command> step(const Picture& /*picture*/, Choices& /*choices*/) const {
+    return {};
+  }
+  /// A command out of turn, once in so many of those that are bent.
+  virtual std::optional<Command> bent(Picture& /*picture*/, Choices& /*choices*/) { return {}; }
+
+  // What it adds to the commands of others.
+  virtual void add_to(AddRequest& /*command*/, const Picture& /*picture*/, Choices& /*choices*/) {}
+  virtual void add_to(Update& /*command*/, const Picture& /*picture*/, Choices& /*choices*/) {}
+  virtual void add_to(ResetPrefixCache& /*command*/, const Picture& /*picture*/,
+                      Choices& /*choices*/) {}
+};
+
+using DrawsList = std::vector<std::unique_ptr<Draws>>;
+
+class Generator {
+ public:
+  /// Draws the habits of this episode: which actions are frequent, how many requests live at once,
+  /// how long they are. The draws have drawn theirs.
+  Generator(const Config& config, Choices& choices, DrawsList draws);
+
+  /// The next command, given what was answered to the one before. The caller runs every command
+  /// that is drawn, and the world has taken it in.
+  Command next(Choices& choices, const Observation& now, const World& world);
+
+ private:
+  static constexpr std::size_t kNumActionsMax = 24;  ///< with those of facets
+
+  void take_in(const Observation& now);
+  Command draw(Choices& choices);
+  Command act(Action action, Choices& choices);
+  Command step(EngineRole role, Choices& choices);
+  Command add(EngineRole role, Choices& choices);
+  Update update(EngineRole role, Choices& choices);
+  /// Bends one argument, or the order of things, so that a refusal or an unusual call comes out.
+  void bend(Command& command, Choices& choices);
+
+  Picture picture_;
+  DrawsList draws_;
+  std::optional<Swarm<std::size_t, kNumActionsMax>> swarm_;
+  bool skips_gpu_cache_ = false;  ///< several groups under a connector that loads
+  std::uint32_t burst_left_ = 0;
+  EngineRole burst_at_ = EngineRole::kProducer;
+};
+
+/// One facet's draws alone.
+inline DrawsList alone(std::unique_ptr<Draws> facet) {
+  DrawsList draws;
+  draws.push_back(std::move(facet));
+  return draws;
+}
+
+}  // namespace kvfence::engine
