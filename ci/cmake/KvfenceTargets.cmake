@@ -175,15 +175,20 @@ function(kvfence_sources variable)
   set(${variable}_headers ${headers} PARENT_SCOPE)
 endfunction()
 
-# kvfence_add_test(<name> LABEL <unit|property|scenario|gpu> SOURCES ... LINKS ... [TIMEOUT seconds])
-# A GoogleTest program and its ctest entry. Tests take longer to optimize than to run.
+# kvfence_add_test(<name> LABEL <unit|property|scenario|gpu> SOURCES ... LINKS ... [TIMEOUT seconds] [APART <source>...])
+# A GoogleTest program and its ctest entry. Tests take longer to optimize than to run. With KVFENCE_UNITY its sources
+# are one translation unit, but for those that stand APART, whose helpers have the names of others.
 function(kvfence_add_test name)
   if(NOT KVFENCE_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS;APART" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
+  if(KVFENCE_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   target_link_libraries(${name} PRIVATE
     kvfence_warnings kvfence_instrumentation ${ARG_LINKS} GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
@@ -200,12 +205,12 @@ function(kvfence_add_test name)
   endif()
 endfunction()
 
-# kvfence_add_room_tests(<layer> <room> [LABEL <label>] LINKS ... [COUNTED_WITH ...])
+# kvfence_add_room_tests(<layer> <room> [LABEL <label>] LINKS ... [COUNTED_WITH ...] [APART <source>...])
 # All tests of a room as the program <layer>_<room>_test. What counts operations, allocations and
 # planted bugs is <layer>_<room>_counted_test, with the sources COUNTED_WITH besides: it has nothing to
 # do with memory errors and stands in the optimized build alone.
 function(kvfence_add_room_tests layer room)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LINKS;COUNTED_WITH;WITHOUT" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LINKS;COUNTED_WITH;WITHOUT;APART" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -218,11 +223,12 @@ function(kvfence_add_room_tests layer room)
   endif()
   string(REPLACE "/" "_" name ${layer}_${room})
   if(sources)
-    kvfence_add_test(${name}_test LABEL ${ARG_LABEL} SOURCES ${sources} LINKS ${ARG_LINKS} TIMEOUT ${ARG_TIMEOUT})
+    kvfence_add_test(${name}_test LABEL ${ARG_LABEL} SOURCES ${sources} LINKS ${ARG_LINKS} TIMEOUT ${ARG_TIMEOUT}
+      APART ${ARG_APART})
   endif()
   if(counted AND NOT KVFENCE_SANITIZE)
     kvfence_add_test(${name}_counted_test LABEL property
-      SOURCES ${counted} ${ARG_COUNTED_WITH} LINKS ${ARG_LINKS} TIMEOUT ${ARG_TIMEOUT})
+      SOURCES ${counted} ${ARG_COUNTED_WITH} LINKS ${ARG_LINKS} TIMEOUT ${ARG_TIMEOUT} APART ${ARG_APART})
   endif()
 endfunction()
 

@@ -21,6 +21,8 @@ std::string_view to_text(Domain domain) {
       return "true or false";
     case Domain::kCount:
       return "a count";
+    case Domain::kNumber:
+      return "a number";
     case Domain::kBlocks:
       return "block ids";
     case Domain::kTokens:

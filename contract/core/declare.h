@@ -51,6 +51,7 @@ enum class Domain : unsigned char {
   kKey,         ///< the number of an offload key
   kKeys,        ///< numbers of offload keys, any order, repeats allowed
   kMultimodal,  ///< (item identifier offset length) records
+  kNumber,      ///< the number of a job, transfer, read or notice: they count up from 0
   kAnswers,     ///< what parts that are scripted answer, in their order
   kSetting,     ///< part of a configuration; drawn by the target itself
   kResult,      ///< part of an observation: what the command answered

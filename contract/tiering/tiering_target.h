@@ -179,7 +179,7 @@ struct TierFinish {
   static void declare(auto& fields) {
     using S = TierFinish;
     add_tier_field<S>(fields);
-    fields.add("job", &S::job, Domain::kCount, "its number");
+    fields.add("job", &S::job, Domain::kNumber, "its number");
     fields.add("success", &S::success, Domain::kFlag, "whether all was moved, or tried to be")
         .optional();
   }

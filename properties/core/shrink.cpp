@@ -85,7 +85,8 @@ class Shrinker {
         replace_values(domains);
       }
       lower_counts();
-      // The dear ones only where nothing else helps any more.
+      // The expensive ones only where nothing else helps any more.
+      if (accepted_ == accepted_before) drop_requests_with_jobs();
       if (accepted_ == accepted_before) remove_pairs();
       if (accepted_ == accepted_before) fold_keys();
       if (accepted_ == accepted_before) drop_pairs_with_counts();
@@ -103,6 +104,7 @@ class Shrinker {
   static constexpr std::size_t kPairsNumbersMax = 24;
   static constexpr std::size_t kMergeValuesMax = 32;
   static constexpr std::size_t kNeighboursMax = 3;
+  static constexpr std::uint32_t kJobsMax = 4;  ///< that are dropped with a request
 
   std::size_t num_steps() const { return best_.steps.size(); }
   bool out_of_tries() const { return tries_ >= options_.tries_max; }
@@ -178,6 +180,65 @@ class Shrinker {
         break;
       }
     }
+  }
+
+  /// A request and the jobs that came of it, which no command can leave alone while later jobs are
+  /// named by numbers that count them.
+  void drop_requests_with_jobs() {
+    while (drop_one_request_with_jobs()) {
+    }
+  }
+
+  bool drop_one_request_with_jobs() {
+    const std::vector<std::uint32_t> numbers = distinct_values({Domain::kNumber});
+    if (numbers.empty()) return false;
+    std::set<std::string> names;
+    for_each_request(best_, [&](const std::string& name, std::size_t) { names.insert(name); });
+    for (const std::string& name : names) {
+      for (std::size_t at = numbers.size(); at-- > 0;) {
+        for (std::uint32_t num_jobs = 1; num_jobs <= kJobsMax; ++num_jobs) {
+          const std::uint32_t first = numbers[at];
+          if (attempt([&](Edited& scenario) { drop(scenario, name, first, num_jobs); })) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  /// Takes out the commands that are about this request alone or name one of these jobs. Later jobs
+  /// count down.
+  static void drop(Edited& scenario, const std::string& request, std::uint32_t first_job,
+                   std::uint32_t num_jobs) {
+    std::vector<bool> goes(scenario.steps.size());
+    for (std::size_t step = 0; step < goes.size(); ++step) {
+      goes[step] = is_about(scenario.steps[step].command.declared(), request);
+    }
+    for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t step) {
+      if (domain != Domain::kNumber || number < first_job) return;
+      if (number - first_job < num_jobs) {
+        goes[step - 1] = true;
+      } else {
+        number -= num_jobs;
+      }
+    });
+    for (std::size_t step = goes.size(); step-- > 0;) {
+      if (goes[step]) erase(scenario, step, step + 1);
+    }
+  }
+
+  static bool is_about(const DeclaredObject& command, const std::string& request) {
+    for (std::size_t index = 0; index < command.size(); ++index) {
+      const MemberRef member = command[index];
+      if (const auto* name = get_if<std::string>(member)) {
+        if (member.domain() == Domain::kRequest && *name == request) return true;
+      } else if (const auto* names = get_if<std::vector<std::string>>(member)) {
+        const bool is_list = member.domain() == Domain::kRequests;
+        if (is_list && names->size() == 1 && names->front() == request) return true;
+      }
+    }
+    return false;
   }
 
   /// Simplifies each member of the configuration, or of a step's command.
@@ -382,6 +443,7 @@ class Shrinker {
             {Domain::kTokens},
             {Domain::kGroup, Domain::kGroups},
             {Domain::kKey, Domain::kKeys},
+            {Domain::kNumber},
             {Domain::kBlockSize, Domain::kSetting}};
   }
 
@@ -457,7 +519,7 @@ class Shrinker {
   static bool is_count(Domain domain) {
     return domain == Domain::kCount || domain == Domain::kTokenCount ||
            domain == Domain::kBlockCount || domain == Domain::kHashIndex ||
-           domain == Domain::kSetting;
+           domain == Domain::kNumber || domain == Domain::kSetting;
   }
 
   /// A number that says how many: its place in the order of for_each_number, its value and step.

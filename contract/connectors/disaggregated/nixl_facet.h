@@ -33,7 +33,7 @@ struct AdvanceRead {
   TransferProgress progress = TransferProgress::kFinished;
   static void declare(auto& fields) {
     using S = AdvanceRead;
-    fields.add("read", &S::read, Domain::kCount, "which");
+    fields.add("read", &S::read, Domain::kNumber, "which");
     fields.add("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional();
   }
   friend bool operator==(const AdvanceRead&, const AdvanceRead&) = default;
@@ -45,7 +45,7 @@ struct DeliverNotice {
   static constexpr std::string_view kDoc = "a notice reaches the producer's rank";
   NoticeId notice = 0;
   static void declare(auto& fields) {
-    fields.add("notice", &DeliverNotice::notice, Domain::kCount, "which");
+    fields.add("notice", &DeliverNotice::notice, Domain::kNumber, "which");
   }
   friend bool operator==(const DeliverNotice&, const DeliverNotice&) = default;
 };
@@ -56,7 +56,7 @@ struct LoseNotice {
   static constexpr std::string_view kDoc = "a notice never reaches the producer's rank";
   NoticeId notice = 0;
   static void declare(auto& fields) {
-    fields.add("notice", &LoseNotice::notice, Domain::kCount, "which");
+    fields.add("notice", &LoseNotice::notice, Domain::kNumber, "which");
   }
   friend bool operator==(const LoseNotice&, const LoseNotice&) = default;
 };
@@ -67,7 +67,7 @@ struct RepeatNotice {
   static constexpr std::string_view kDoc = "a notice that was delivered is under way once more";
   NoticeId notice = 0;
   static void declare(auto& fields) {
-    fields.add("notice", &RepeatNotice::notice, Domain::kCount, "which");
+    fields.add("notice", &RepeatNotice::notice, Domain::kNumber, "which");
   }
   friend bool operator==(const RepeatNotice&, const RepeatNotice&) = default;
 };
@@ -167,6 +167,9 @@ struct ReadState {
     fields.add("local_blocks", &S::local_blocks, Domain::kState, "into");
     fields.add("remote_blocks", &S::remote_blocks, Domain::kState, "from, one by one");
     fields.add("progress", &S::progress, Domain::kState, "how far");
+  }
+  bool is_under_way() const {
+    return progress == TransferProgress::kSubmitted || progress == TransferProgress::kPart;
   }
   friend bool operator==(const ReadState&, const ReadState&) = default;
 };

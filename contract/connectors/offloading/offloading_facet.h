@@ -57,7 +57,7 @@ struct AdvanceTransfer {
   static void declare(auto& fields) {
     using S = AdvanceTransfer;
     fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
-    fields.add("job", &S::job, Domain::kCount, "which transfer");
+    fields.add("job", &S::job, Domain::kNumber, "which transfer");
     fields.add("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional();
     fields
         .add("microseconds", &S::microseconds, Domain::kCount,
@@ -76,7 +76,7 @@ struct ReportTransferAgain {
   static void declare(auto& fields) {
     using S = ReportTransferAgain;
     fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
-    fields.add("job", &S::job, Domain::kCount, "which transfer");
+    fields.add("job", &S::job, Domain::kNumber, "which transfer");
   }
   friend bool operator==(const ReportTransferAgain&, const ReportTransferAgain&) = default;
 };

@@ -28,10 +28,6 @@ void remember(std::vector<T>& list, T element) {
 enum class Action : std::uint8_t { kHandOver, kHandOverAgain, kRepeatNotice, kClock };
 constexpr std::uint32_t kWeights[] = {32, 3, 4, 12};
 
-bool has_ended(const ReadState& read) {
-  return read.progress == TransferProgress::kFinished || read.progress == TransferProgress::kFailed;
-}
-
 class PairDraws final : public Draws {
  public:
   PairDraws(const Config& config, Choices& choices)
@@ -70,7 +66,7 @@ class PairDraws final : public Draws {
   /// What the transport does.
   std::optional<Command> next(Picture& /*picture*/, Choices& choices) override {
     for (const ReadState& read : reads_) {
-      if (has_ended(read) || read.rank >= read_late_in_.size()) continue;
+      if (!read.is_under_way() || read.rank >= read_late_in_.size()) continue;
       if (!choices.once_in(read_late_in_[read.rank])) continue;
       AdvanceRead command{read.read, TransferProgress::kFinished};
       const bool is_fresh = read.progress == TransferProgress::kSubmitted;

@@ -1,6 +1,7 @@
 #include "properties/engine/nixl/goals.h"
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -11,10 +12,6 @@ namespace kvfence::engine::nixl {
 namespace {
 
 using detail::contains;
-
-bool is_under_way(const ReadState& read) {
-  return read.progress == TransferProgress::kSubmitted || read.progress == TransferProgress::kPart;
-}
 
 const RequestState* find_state(const Observation& observation, EngineRole role,
                                std::string_view name) {
@@ -35,7 +32,7 @@ std::size_t count_reads(const Observation& observation, Match&& match) {
 
 bool is_read(const Observation& observation, const std::string& remote_request) {
   return count_reads(observation, [&](const ReadState& read) {
-           return read.remote_request == remote_request && is_under_way(read);
+           return read.remote_request == remote_request && read.is_under_way();
          }) > 0;
 }
 
@@ -134,7 +131,8 @@ void Reach::count_plan(EngineRole role, const Observation& after) {
   for (const ScheduledNew& each : *shown.new_reqs) {
     const auto reader = readers_.find(each.request);
     if (reader == readers_.end()) {
-      add(Reached::kLocalBesideRemote, count_reads(after, is_under_way) > 0);
+      add(Reached::kLocalBesideRemote,
+          count_reads(after, std::mem_fn(&ReadState::is_under_way)) > 0);
     } else {
       add(Reached::kFailedRecomputed, reader->second.has_failed);
     }
@@ -311,8 +309,8 @@ void Reach::count_read_end(const AdvanceRead& command, const Observation& before
   bool differs = false;
   for (const ReadState& other : *before.reads) {
     if (other.request != at->request || other.read == at->read) continue;
-    is_late = is_late || is_under_way(other);
-    differs = differs || (!is_under_way(other) && other.progress != command.progress);
+    is_late = is_late || other.is_under_way();
+    differs = differs || (!other.is_under_way() && other.progress != command.progress);
   }
   add(Reached::kLateRank, is_late);
   add(Reached::kReadFailedOnARank, differs);

@@ -48,10 +48,6 @@ bool has_state(const Observation& observation) {
   return observation.reads.has_value() && observation.notices.has_value();
 }
 
-bool is_under_way(const ReadState& read) {
-  return read.progress == TransferProgress::kSubmitted || read.progress == TransferProgress::kPart;
-}
-
 /// Blocks of full attention: there is one group.
 bool has_block(const BlocksByGroup* table, BlockId block) {
   return table && contains(table->front(), block);
@@ -437,7 +433,7 @@ Found Invariants::check_state(const Observation& observation) const {
                        table ? table->front() : std::vector<BlockId>());
   }
   for (const ReadState& read : *observation.reads) {
-    if (!is_under_way(read)) continue;
+    if (!read.is_under_way()) continue;
     const std::string under = " under read " + std::to_string(read.read);
     for (const BlockId block : read.local_blocks) {
       if (has_block(find_table(local_tables, read.request), block)) continue;

@@ -12,6 +12,15 @@
 
 namespace kvfence::engine::simple {
 
+/// Whether both pools, tables and copies are shown.
+inline bool has_state(const Observation& observation) {
+  return observation.requests.has_value() && observation.tables.has_value() &&
+         observation.ref_cnts.has_value() && observation.keys.has_value() &&
+         observation.copies.has_value() && observation.pins.has_value() &&
+         observation.cpu_free_queue.has_value() && observation.cpu_ref_cnts.has_value() &&
+         observation.cpu_keys.has_value();
+}
+
 class Facet {
  public:
   void start(TransferNumbers numbers) { numbers_ = numbers; }

@@ -8,19 +8,13 @@
 
 #include "contract/core/check.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/simple/facet.h"
 
 namespace kvfence::engine::simple {
 namespace {
 
 using detail::contains;
 using detail::find_table;
-
-bool has_state(const Observation& observation) {
-  return observation.requests.has_value() && observation.tables.has_value() &&
-         observation.keys.has_value() && observation.ref_cnts.has_value() &&
-         observation.copies.has_value() && observation.pins.has_value() &&
-         observation.cpu_keys.has_value();
-}
 
 const RequestState* find_state(const Observation& observation, std::string_view name) {
   if (!observation.requests.has_value()) return nullptr;

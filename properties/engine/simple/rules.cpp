@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <variant>
 
+#include "properties/engine/simple/facet.h"
+
 namespace kvfence::engine::simple {
 
 using kvfence::detail::find_table;
@@ -15,14 +17,6 @@ constexpr std::uint32_t kQuietUpdatesMax = 3;
 /// `cpu_keys[3]`
 std::string element(std::string_view list, std::size_t index) {
   return std::string(list) + "[" + std::to_string(index) + "]";
-}
-
-bool has_state(const Observation& observation) {
-  return observation.requests.has_value() && observation.tables.has_value() &&
-         observation.ref_cnts.has_value() && observation.keys.has_value() &&
-         observation.copies.has_value() && observation.pins.has_value() &&
-         observation.cpu_free_queue.has_value() && observation.cpu_ref_cnts.has_value() &&
-         observation.cpu_keys.has_value();
 }
 
 }  // namespace
