@@ -13,12 +13,12 @@ namespace kvfence::optimized {
 namespace {
 
 TEST(RunningRequestsTest, KeepsItsOrder) {
-  constexpr RequestIndex kNumRequests = 12;
+  constexpr RequestIndex kNumIndices = 12;
   RunningRequests actual;
   std::vector<RequestIndex> expected;
   std::mt19937 random(1);
   for (int step = 0; step < 5'000; ++step) {
-    const auto request = static_cast<RequestIndex>(random() % kNumRequests);
+    const auto request = static_cast<RequestIndex>(random() % kNumIndices);
     const auto at = std::find(expected.begin(), expected.end(), request);
     if (random() % 8 == 0) {
       actual.close_holes();
@@ -30,7 +30,7 @@ TEST(RunningRequestsTest, KeepsItsOrder) {
       actual.push_back(request);
       expected.push_back(request);
     }
-    std::vector<RequestIndex> requests = {kNumRequests};  // overwritten
+    std::vector<RequestIndex> requests = {kNumIndices};  // overwritten
     actual.copy_to(requests);
     ASSERT_EQ(requests, expected);
     ASSERT_EQ(actual.size(), expected.size());

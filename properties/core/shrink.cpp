@@ -104,6 +104,7 @@ class Shrinker {
   static constexpr std::size_t kPairsNumbersMax = 24;
   static constexpr std::size_t kMergeValuesMax = 32;
   static constexpr std::size_t kNeighboursMax = 3;
+  static constexpr std::size_t kPeriodMax = 4;  ///< of commands that repeat themselves
   static constexpr std::uint32_t kJobsMax = 4;  ///< that are dropped with a request
 
   std::size_t num_steps() const { return best_.steps.size(); }
@@ -617,30 +618,31 @@ class Shrinker {
     }
   }
 
-  /// A pair of commands that repeats itself, such as plan and update, and what says how often: a
-  /// count, or the tokens that each pair takes one of.
+  /// A few commands that repeat themselves, such as plan and update, and what says how often: a
+  /// count, or the tokens that each time takes one of.
   bool shorten_one_run() {
     std::vector<std::optional<std::uint32_t>> starts = shift_starts();
     starts.insert(starts.begin(), std::nullopt);
     for (const Run& run : runs()) {
       for (std::size_t by = run.num_repeats; by > 0; --by) {
         for (const auto& start : starts) {
-          if (shorten_run(run.begin, by, start)) return true;
+          if (shorten_run(run.begin, by * run.period, by, start)) return true;
         }
       }
     }
     return false;
   }
 
-  /// Takes `by` pairs out from `begin` on, and as much out of one count or list. A count of blocks
-  /// goes down by less.
-  bool shorten_run(std::size_t begin, std::size_t by, std::optional<std::uint32_t> start) {
+  /// Takes `length` commands out from `begin` on, and `by` out of one count or list. A count of
+  /// blocks goes down by less.
+  bool shorten_run(std::size_t begin, std::size_t length, std::size_t by,
+                   std::optional<std::uint32_t> start) {
     for (const Count& count : counts()) {
       for (auto amount = static_cast<std::uint32_t>(by); amount > 0; amount /= 2) {
         if (count.value < amount) continue;
         const bool shortened = attempt([&](Edited& scenario) {
           lower(scenario, {count.ordinal}, amount, start);
-          erase(scenario, begin, begin + 2 * by);
+          erase(scenario, begin, begin + length);
         });
         if (shortened) return true;
       }
@@ -655,7 +657,7 @@ class Shrinker {
           if (at++ == chosen) list.resize(list.size() - std::min(by, list.size()));
         });
         lower(scenario, {}, 1, start);
-        erase(scenario, begin, begin + 2 * by);
+        erase(scenario, begin, begin + length);
       });
       if (shortened) return true;
     }
@@ -666,31 +668,37 @@ class Shrinker {
   void drop_pairs_with_counts() {
     if (num_steps() > kPairsCommandsMax) return;
     for (std::size_t begin = num_steps(); begin-- > 0;) {
-      if (begin + 2 <= num_steps()) shorten_run(begin, 1, std::nullopt);
+      if (begin + 2 <= num_steps()) shorten_run(begin, 2, 1, std::nullopt);
     }
   }
 
   struct Run {
     std::size_t begin = 0;
-    std::size_t num_repeats = 0;  ///< of the pair at begin, itself not counted
+    std::size_t period = 0;       ///< commands
+    std::size_t num_repeats = 0;  ///< of those at begin, themselves not counted
   };
 
   std::vector<Run> runs() const {
     std::vector<Run> found;
-    for (std::size_t begin = 0; begin + 3 < num_steps(); ++begin) {
-      Run run{begin, 0};
-      while (is_pair_like_the_one_before(begin + 2 * (run.num_repeats + 1))) ++run.num_repeats;
-      if (run.num_repeats == 0) continue;
-      found.push_back(run);
-      begin += 2 * run.num_repeats;
+    for (std::size_t period = 2; period <= kPeriodMax; ++period) {
+      for (std::size_t begin = 0; begin + 2 * period <= num_steps(); ++begin) {
+        Run run{begin, period, 0};
+        while (repeats(begin + period * (run.num_repeats + 1), period)) ++run.num_repeats;
+        if (run.num_repeats == 0) continue;
+        found.push_back(run);
+        begin += period * run.num_repeats;
+      }
     }
     return found;
   }
 
-  bool is_pair_like_the_one_before(std::size_t index) const {
-    return index + 1 < num_steps() &&
-           best_.steps[index].command == best_.steps[index - 2].command &&
-           best_.steps[index + 1].command == best_.steps[index - 1].command;
+  /// Whether the commands from `index` on are those before them.
+  bool repeats(std::size_t index, std::size_t period) const {
+    if (index + period > num_steps()) return false;
+    for (std::size_t at = index; at < index + period; ++at) {
+      if (!(best_.steps[at].command == best_.steps[at - period].command)) return false;
+    }
+    return true;
   }
 
   void drop_steps_with_blocks() {

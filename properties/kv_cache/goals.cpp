@@ -9,6 +9,7 @@
 #include "contract/core/check.h"
 #include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
+#include "properties/kv_cache/rules.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -16,11 +17,6 @@ namespace {
 using detail::contains;
 using detail::find_table;
 using detail::is_key_of;
-
-bool has_state(const Observation& observation) {
-  return observation.free_queue.has_value() && observation.ref_cnts.has_value() &&
-         observation.keys.has_value() && observation.tables.has_value();
-}
 
 Reached allocated_goal(const KVCacheSpec& spec) {
   switch (spec.kind) {

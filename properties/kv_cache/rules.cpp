@@ -79,11 +79,6 @@ Divergence broken_key(Rule rule, BlockId block, const BlockHash& before, const B
       world);
 }
 
-bool has_state(const Observation& shown) {
-  return shown.free_queue.has_value() && shown.ref_cnts.has_value() && shown.keys.has_value() &&
-         shown.tables.has_value();
-}
-
 Rule rule_of(BlockRule rule) {
   switch (rule) {
     case BlockRule::kNullAndSinksStayOut:

@@ -71,6 +71,12 @@ inline constexpr std::array<Invariant, 16> kInvariants = {{
      "a refused command changes neither blocks nor queue nor keys nor tables"},
 }};
 
+/// Whether queue, references, keys and tables are shown.
+inline bool has_state(const Observation& shown) {
+  return shown.free_queue.has_value() && shown.ref_cnts.has_value() && shown.keys.has_value() &&
+         shown.tables.has_value();
+}
+
 /// Watches one implementation. A value: copyable.
 ///
 /// What a command changed is checked where the state was observed before and after it; the state

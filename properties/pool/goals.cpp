@@ -6,16 +6,12 @@
 #include <vector>
 
 #include "properties/core/invariant_values.h"
+#include "properties/pool/rules.h"
 
 namespace kvfence::block_pool {
 namespace {
 
 using detail::contains;
-
-bool carries(const BlockHash& key, BlockHashView hash, GroupId group) {
-  return key.size() == hash.size() + kGroupIdBytes && get_block_hash(key) == hash &&
-         get_group_id(key) == group;
-}
 
 /// The hash that a lookup asks for; nothing where it has none and should have been refused.
 std::optional<BlockHashView> hash_of(const GetCachedBlock& command, const World& world) {

@@ -58,11 +58,6 @@ bool has_state(const Observation& shown) {
   return shown.free_queue.has_value() && shown.ref_cnts.has_value() && shown.keys.has_value();
 }
 
-bool carries(const BlockHash& key, BlockHashView hash, GroupId group) {
-  return key.size() == hash.size() + kGroupIdBytes && get_block_hash(key) == hash &&
-         get_group_id(key) == group;
-}
-
 }  // namespace
 
 Invariants::Invariants(const BlockPoolConfig& config)

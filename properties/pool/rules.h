@@ -50,6 +50,12 @@ inline constexpr std::array<Invariant, 9> kInvariants = {{
      "a refused command changes neither blocks nor queue nor keys"},
 }};
 
+/// Whether a block's packed key is the one of that hash and group.
+inline bool carries(const BlockHash& key, BlockHashView hash, GroupId group) {
+  return key.size() == hash.size() + kGroupIdBytes && get_block_hash(key) == hash &&
+         get_group_id(key) == group;
+}
+
 /// Watches one implementation. A value: copyable.
 ///
 /// Holders and keys are counted from commands and answers, so an observation without the state is

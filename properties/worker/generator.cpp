@@ -24,7 +24,8 @@ constexpr VerbWeights<Command> kWeights = {{
 constexpr std::uint32_t kShutdownOnceIn = 256;
 
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
-constexpr std::array<std::string_view, 5> kFaults = {"copy", "wait", "record", "late", "partial"};
+constexpr std::array<std::string_view, 5> kFaultKinds = {"copy", "wait", "record", "late",
+                                                         "partial"};
 /// A device is lost once in so many faults: nothing runs behind it.
 constexpr std::uint32_t kStickyOnceIn = 8;
 /// Mostly, devices are commanded, and of one rank.
@@ -118,7 +119,7 @@ Command Generator::draw_advance(Choices& choices) const {
 }
 
 Command Generator::draw_fault(Choices& choices) const {
-  FailNext command{std::string(pick(choices, kFaults))};
+  FailNext command{std::string(pick(choices, kFaultKinds))};
   if (choices.once_in(kStickyOnceIn)) command.fault = "sticky";
   command.rank = draw_rank(choices);
   return command;

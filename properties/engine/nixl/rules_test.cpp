@@ -75,6 +75,7 @@ std::optional<std::string> held_request(const Observation& shown) {
 TEST(NixlInvariants, WhatIsReadStays) {
   expect_caught("nixl.1", [](const Command& command, Observation& shown) {
     if (!producer_comes_back(command, shown) || in(shown.finished_prefills).empty()) return false;
+    if (in(shown.finished_prefills).front().blocks.empty()) return false;
     ++in(shown.finished_prefills).front().blocks.front();
     return true;
   });
@@ -98,7 +99,7 @@ TEST(NixlInvariants, WhatIsWrittenStays) {
 
 TEST(NixlInvariants, ALoadBringsItsOwnPrompt) {
   expect_caught("nixl.3", [](const Command& command, Observation& shown) {
-    if (!std::holds_alternative<AdvanceRead>(command)) return false;
+    if (!std::holds_alternative<AdvanceRead>(command) || in(shown.reads).empty()) return false;
     std::vector<BlockId>& blocks = in(shown.reads).front().remote_blocks;
     if (blocks.size() < 2) return false;
     std::swap(blocks.front(), blocks.back());

@@ -39,6 +39,8 @@ Observation shown() {
   observation.copies.emplace();
   observation.pins.emplace();
   observation.cpu_keys.emplace().resize(4);
+  observation.cpu_free_queue.emplace();
+  observation.cpu_ref_cnts.emplace().resize(4);
   observation.num_empty_cpu_blocks.emplace() = 3;
   observation.num_referenced_cpu_blocks.emplace() = 1;
   return observation;
