@@ -27,10 +27,10 @@ class MeasuredTransfers {
   /// A transfer ended.
   template <class Instrumentation>
   void add(const TransferResult& result, bool is_store, const Instrumentation& instrumentation) {
-    using Bug = PlantedConnectorBug;
-    if (!result.success && !instrumentation.planted(Bug::kFailedTransferMeasured)) return;
-    if (result.seconds == 0 && !instrumentation.planted(Bug::kUnknownTimeCounted)) return;
-    const bool is_from_gpu = is_store != instrumentation.planted(Bug::kDirectionsSwapped);
+    const auto is_planted = [&](PlantedConnectorBug bug) { return instrumentation.planted(bug); };
+    if (!result.success && !is_planted(PlantedConnectorBug::kFailedTransferMeasured)) return;
+    if (result.seconds == 0 && !is_planted(PlantedConnectorBug::kUnknownTimeCounted)) return;
+    const bool is_from_gpu = is_store != is_planted(PlantedConnectorBug::kDirectionsSwapped);
     stats_.record_transfer(result.num_bytes, result.seconds,
                            is_from_gpu ? TransferType{"GPU", "CPU"} : TransferType{"CPU", "GPU"});
   }
