@@ -490,7 +490,7 @@ TEST(FileTierProp, ThreadsAnswerAsTheModel) {
 }
 
 /// A planted bug is found within so many episodes of so many commands.
-constexpr int kEpisodesMax = 200;
+constexpr int kHistoriesMax = 200;
 constexpr int kStepsMax = 80;
 
 TEST(FileTierProp, FindsEveryPlantedBug) {
@@ -498,12 +498,12 @@ TEST(FileTierProp, FindsEveryPlantedBug) {
   for (const optimized::PlantedFileTierBugInfo& info : optimized::kPlantedFileTierBugs) {
     std::optional<std::string> found;
     int episode = 0;
-    while (!found && episode < kEpisodesMax) {
+    while (!found && episode < kHistoriesMax) {
       ++episode;
       found = run_episode(Choices::from_seed(static_cast<std::uint64_t>(episode)), kStepsMax,
                           PlantedFileTierBugs{info.bug}, goals);
     }
-    EXPECT_TRUE(found) << info.name << " was not found in " << kEpisodesMax << " episodes";
+    EXPECT_TRUE(found) << info.name << " was not found in " << kHistoriesMax << " episodes";
     if (found) {
       std::printf("%-36.*s episode %3d  %s\n", static_cast<int>(info.name.size()), info.name.data(),
                   episode, found->c_str());
