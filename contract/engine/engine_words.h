@@ -238,9 +238,10 @@ struct SetPauseState {
 };
 
 /// Errors: kNotInConfig: what the connector answers, where it is not the scripted one;
-/// reset_running_requests under one that copies: upstream's are not told of those that a reset
-/// preempts, and would go on reading their blocks; reset_connector over tiers, whose manager cannot
-/// be reset: upstream forgets the transfers under way, but not what they reserve (vllm#44541).
+/// reset_running_requests under one that copies: upstream does not report the requests that a reset
+/// preempts to it, so its copies would go on reading their blocks; reset_connector over tiers,
+/// whose manager cannot be reset: upstream forgets the transfers under way, but not what they
+/// reserve (vllm#44541).
 struct ResetPrefixCache {
   static constexpr std::string_view kVerb = "reset_prefix_cache";
   static constexpr std::string_view kDoc = "forgets what is cached";
@@ -283,10 +284,10 @@ struct ScriptConnector {
   friend bool operator==(const ScriptConnector&, const ScriptConnector&) = default;
 };
 
-/// The consumer gets the prompt of the producer's request, and what the producer told of it. The
-/// same request may be handed over again: routers try twice.
+/// The consumer gets the prompt of the producer's request, and what the producer reported of
+/// it. The same request may be handed over again: routers try twice.
 /// Errors, besides the scheduler's: kNotInConfig: there is one engine; kNotFinished: the producer
-/// told nothing of it.
+/// reported nothing of it.
 struct HandOver {
   static constexpr std::string_view kVerb = "hand_over";
   static constexpr std::string_view kDoc = "the router adds a finished request to the consumer";

@@ -1,6 +1,6 @@
 // Goal: an implementation and its witness are one as long as they agree, and the first difference
-// between them is told; one that is not needed is not asked. Method: engines of which one copies
-// bytes and one symbols; then one of them with a planted bug, and one that dies.
+// between them is reported; one that is not needed is not asked. Method: engines of which one
+// copies bytes and one symbols; then one of them with a planted bug, and one that dies.
 
 #include "properties/core/confirmed_implementation.h"
 

@@ -48,7 +48,7 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
 void make_valid(Config& config);
 
 /// By rank: something goes on in one command of so many. Eager, usual, lazy; all ranks alike, each
-/// its own way, or one behind the others.
+/// its own way, or one later than the others.
 std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choices);
 
 // ---- Episodes ----

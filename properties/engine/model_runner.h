@@ -46,7 +46,7 @@ class ModelRunner {
   struct Part {
     Sequence sequence;
     std::uint32_t first = 0;  ///< the position of the first token to compute
-    std::uint32_t end = 0;    ///< behind the last one
+    std::uint32_t end = 0;    ///< after the last one
     bool samples = false;
   };
 

@@ -67,7 +67,7 @@ class Facet {
   SynchronousConnectorSpec spec_;
   std::unique_ptr<SharedStorage> storage_;  ///< outlives every engine
   std::uint32_t num_engine_starts_ = 0;
-  SynchronousWorkerReport report_;  ///< of all ranks, one behind the other
+  SynchronousWorkerReport report_;  ///< of all ranks, in their order
   std::vector<RequestIndex> filled_requests_;
   std::vector<StoredFile> stored_files_;
 };
