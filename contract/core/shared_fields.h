@@ -30,33 +30,6 @@ void add_hash_and_profile_fields(auto& fields) {
              "the release whose rules hold: v0.19, v0.23");
 }
 
-/// The settings of a scheduler that those targets have in which it has a real connector, besides
-/// its pool's. `steps_in_flight` documents the last.
-template <class S>
-void add_engine_fields(auto& fields, std::string_view steps_in_flight = "steps in flight, 1 or 2") {
-  fields.add("policy", &S::policy, Domain::kSetting, "fcfs or priority");
-  fields.add("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once");
-  fields
-      .add("long_prefill_token_threshold", &S::long_prefill_token_threshold, Domain::kSetting,
-           "tokens of one request a step; 0: no bound")
-      .optional();
-  fields
-      .add("async_scheduling", &S::async_scheduling, Domain::kSetting,
-           "plans with outputs that are not there yet")
-      .optional();
-  fields
-      .add("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting, steps_in_flight)
-      .optional();
-}
-
-template <class S>
-void add_load_failure_field(auto& fields) {
-  fields
-      .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-           "fail or recompute")
-      .optional();
-}
-
 /// The settings of an offloading connector's CPU cache.
 template <class S>
 void add_cpu_cache_fields(auto& fields) {
