@@ -13,10 +13,9 @@
 
 namespace kvfence {
 
-/// `invariant` is any target's: its name becomes the oracle, its rule the message.
-template <class Invariant>
-Divergence broken_values(const Invariant& invariant, std::string_view member, Value expected,
-                         Value actual) {
+/// The invariant's name becomes the oracle, its rule the message.
+inline Divergence broken_values(const Invariant& invariant, std::string_view member, Value expected,
+                                Value actual) {
   Divergence divergence = detail::locate_difference(std::string(member), std::move(expected),
                                                     std::move(actual), /*symbol_of=*/nullptr);
   divergence.oracle = invariant.name;
@@ -24,15 +23,15 @@ Divergence broken_values(const Invariant& invariant, std::string_view member, Va
   return divergence;
 }
 
-template <class Invariant, class T>
+template <class T>
 Divergence broken_rule(const Invariant& invariant, std::string_view member, const T& expected,
                        const T& actual) {
   return broken_values(invariant, member, to_value(expected), to_value(actual));
 }
 
 /// An answer that is there and should not be, or the other way round.
-template <class Invariant>
-Divergence broken_presence(const Invariant& invariant, std::string_view member, bool wanted) {
+inline Divergence broken_presence(const Invariant& invariant, std::string_view member,
+                                  bool wanted) {
   const Value answer{Value::Variant(std::string("an answer"))};
   return broken_values(invariant, member, wanted ? answer : Value(), wanted ? Value() : answer);
 }

@@ -1,9 +1,11 @@
 #pragma once
 
-/// The first thing that went wrong in a run, as data; report.h renders it.
+/// The first thing that went wrong in a run, as data, and the rules that can say so; report.h
+/// renders it.
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace kvfence {
 
@@ -16,6 +18,13 @@ struct Divergence {
   std::string expected;  ///< the reference's side, or what the rule demands; line-language text
   std::string actual;    ///< the other side
   std::string message;   ///< one sentence: the rule that is broken
+};
+
+/// One row of a room's table of rules.
+struct Invariant {
+  std::string_view id;    ///< unique across targets: "pool.3"
+  std::string_view name;  ///< Divergence::oracle
+  std::string_view rule;  ///< Divergence::message
 };
 
 }  // namespace kvfence

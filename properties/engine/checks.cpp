@@ -76,7 +76,7 @@ std::unique_ptr<RuleChecker> make_rules(const Setup& setup) {
 }
 
 void add_core_rules(Checks& checks) {
-  for (const engine::CoreInvariant& rule : engine::kCoreInvariants) {
+  for (const Invariant& rule : engine::kCoreInvariants) {
     checks.rules.emplace_back(rule.name, rule.rule);
   }
 }

@@ -20,14 +20,8 @@
 
 namespace kvfence::engine {
 
-struct CoreInvariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every core rule: what the command line and the documentation list.
-inline constexpr std::array<CoreInvariant, 21> kCoreInvariants = {{
+inline constexpr std::array<Invariant, 21> kCoreInvariants = {{
     {"engine.1", "blocks_add_up",
      "empty, cached and referenced blocks are those of the free queue and of the pool"},
     {"engine.2", "null_and_sinks_stay_out",

@@ -15,12 +15,6 @@
 
 namespace kvfence::eviction {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 7> kInvariants = {{
     {"eviction.1", "a_key_has_one_place", "a key stands in one list at most, and there once"},

@@ -20,12 +20,6 @@
 
 namespace kvfence::kv_cache {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 16> kInvariants = {{
     {"kv_cache.1", "null_and_sinks_stay_out",

@@ -17,12 +17,6 @@
 
 namespace kvfence::block_pool {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 9> kInvariants = {{
     {"pool.1", "ref_cnt_counts_holders",

@@ -19,12 +19,6 @@
 
 namespace kvfence::tiering {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 12> kInvariants = {{
     {"tiering.1", "blocks_and_numbers_add_up",

@@ -16,12 +16,6 @@
 
 namespace kvfence::worker {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 9> kInvariants = {{
     {"worker.1", "nothing_races", "accesses to the same bytes, one a write, are ordered"},

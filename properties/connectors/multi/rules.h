@@ -14,12 +14,6 @@
 
 namespace kvfence::multi_connector {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 16> kInvariants = {{
     {"M1", "answers_fit_the_command",

@@ -20,12 +20,6 @@
 
 namespace kvfence::engine::files {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 8> kInvariants = {{
     {"files.1", "a_file_holds_its_tokens",

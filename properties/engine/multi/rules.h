@@ -13,12 +13,6 @@
 
 namespace kvfence::engine::multi {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 2> kInvariants = {{
     {"multi.1", "slots_add_up", "slots of the CPU cache are free, or hold one block of its lists"},

@@ -23,12 +23,6 @@
 
 namespace kvfence::engine::nixl {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 12> kInvariants = {{
     {"nixl.1", "what_is_read_stays",

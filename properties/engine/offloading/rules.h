@@ -22,12 +22,6 @@
 
 namespace kvfence::engine::offloading {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant, by Rule: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 11> kInvariants = {{
     {"offloading.1", "plans_name_the_requests_own_blocks",

@@ -19,12 +19,6 @@
 
 namespace kvfence::engine::on_device {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 7> kInvariants = {{
     {"on_device.1", "tokens_as_without_cache",

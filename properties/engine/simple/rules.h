@@ -26,12 +26,6 @@
 
 namespace kvfence::engine::simple {
 
-struct Invariant {
-  std::string_view id;
-  std::string_view name;  ///< Divergence::oracle
-  std::string_view rule;  ///< Divergence::message
-};
-
 /// Every invariant: what the command line and the documentation list.
 inline constexpr std::array<Invariant, 12> kInvariants = {{
     {"simple.1", "gpu_holds_are_explained",
