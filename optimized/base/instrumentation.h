@@ -15,7 +15,6 @@
 #include "optimized/connectors/offloading/planted_connector_bugs.h"
 #include "optimized/connectors/simple/planted_simple_offload_bugs.h"
 #include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
-#include "optimized/offload/planted_offloading_bugs.h"
 #include "optimized/pool/planted_bugs.h"
 #include "optimized/tiering/planted_tiering_bugs.h"
 
@@ -27,8 +26,6 @@ struct NoInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
-  constexpr bool planted(PlantedCachePolicyBug) const { return false; }
-  constexpr bool planted(PlantedOffloadingBug) const { return false; }
   constexpr bool planted(PlantedTieringBug) const { return false; }
   constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
@@ -53,8 +50,6 @@ class CountingInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
-  constexpr bool planted(PlantedCachePolicyBug) const { return false; }
-  constexpr bool planted(PlantedOffloadingBug) const { return false; }
   constexpr bool planted(PlantedTieringBug) const { return false; }
   constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
@@ -89,13 +84,11 @@ class PlantedInstrumentation {
 
   PlantedInstrumentation() = default;
   // Implicit, so that a manager is built from (config, PlantedKVCacheBug), a scheduler from
-  // (config, connector, PlantedSchedulerBug), a policy from (config, PlantedCachePolicyBug), half a
-  // connector from (spec, PlantedConnectorBug) or (spec, PlantedDisaggregatedBug) or (spec,
-  // PlantedSimpleOffloadBug) or (spec, storage, PlantedSynchronousConnectorBug).
+  // (config, connector, PlantedSchedulerBug), half a connector from (spec, PlantedConnectorBug) or
+  // (spec, PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug) or (spec, storage,
+  // PlantedSynchronousConnectorBug).
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
-  PlantedInstrumentation(PlantedCachePolicyBug bug) : cache_policy_bug_(bug) {}
-  PlantedInstrumentation(PlantedOffloadingBug bug) : offloading_bug_(bug) {}
   PlantedInstrumentation(PlantedTieringBug bug) : tiering_bug_(bug) {}
   PlantedInstrumentation(PlantedConnectorBug bug) : connector_bug_(bug) {}
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
@@ -105,8 +98,6 @@ class PlantedInstrumentation {
 
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
   bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
-  bool planted(PlantedCachePolicyBug bug) const { return bug == cache_policy_bug_; }
-  bool planted(PlantedOffloadingBug bug) const { return bug == offloading_bug_; }
   bool planted(PlantedTieringBug bug) const { return bug == tiering_bug_; }
   bool planted(PlantedConnectorBug bug) const { return bug == connector_bug_; }
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
@@ -124,8 +115,6 @@ class PlantedInstrumentation {
  private:
   PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
   PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
-  PlantedCachePolicyBug cache_policy_bug_ = PlantedCachePolicyBug::kNone;
-  PlantedOffloadingBug offloading_bug_ = PlantedOffloadingBug::kNone;
   PlantedTieringBug tiering_bug_ = PlantedTieringBug::kNone;
   PlantedConnectorBug connector_bug_ = PlantedConnectorBug::kNone;
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;

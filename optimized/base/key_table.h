@@ -50,16 +50,15 @@ inline std::uint32_t tag_of(OffloadKeyView key) {
   return tag_of_words(load_word(key.data()), load_word(key.data() + key.size() - 8));
 }
 
-template <class Payload, class Instrumentation>
-class BasicKeyTable {
+template <class Payload>
+class KeyTable {
  public:
   using Index = std::uint32_t;
   static constexpr Index kNone = 0xFFFF'FFFF;
 
   /// Cost: 80 to 96 bytes a key. The only allocations, but for longer keys.
-  explicit BasicKeyTable(std::size_t num_keys_max, Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation),
-        entries_(num_keys_max),
+  explicit KeyTable(std::size_t num_keys_max)
+      : entries_(num_keys_max),
         slots_(std::bit_ceil(2 * std::max<std::size_t>(num_keys_max, 1))),
         slot_mask_(slots_.size() - 1) {
     KVFENCE_CHECK(slots_.size() <= std::size_t{1} << 32, "a tag is 32 bits");
@@ -99,31 +98,12 @@ class BasicKeyTable {
     return index;
   }
 
-  /// Another entry of a key, which is found after the first one only. For a planted bug.
-  Index insert_copy(Index index) {
-    const OffloadKey key(key_of(index));
-    Search found = search(key);
-    while (slots_[found.at].entry != kNone) found.at = (found.at + 1) & slot_mask_;
-    return insert(key, found);
-  }
-
-  /// How many entries of the same key are found before this one. For a planted bug.
-  std::uint32_t num_copies_before(Index index) const {
-    std::uint32_t num_copies = 0;
-    for (std::size_t at = entries_[index].tag_or_free & slot_mask_; slots_[at].entry != index;
-         at = (at + 1) & slot_mask_) {
-      num_copies += key_of(slots_[at].entry) == key_of(index) ? 1 : 0;
-    }
-    return num_copies;
-  }
-
   /// Requires: the entry is in the table. What key_of named stays as it is until the next
   /// insertion.
   void erase(Index index) {
     Entry& entry = entries_[index];
     std::size_t at = entry.tag_or_free & slot_mask_;
     for (; slots_[at].entry != index; at = (at + 1) & slot_mask_) {
-      instrumentation_.on_probe();
       KVFENCE_CHECK(slots_[at].entry != kNone, "an entry that is in no slot");
     }
     erase_slot(at);
@@ -167,8 +147,6 @@ class BasicKeyTable {
     if (index != kNone) __builtin_prefetch(&entries_[index], 1);
   }
 
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-
  private:
   static constexpr std::size_t kLineBytes = 64;
   static constexpr std::size_t kInlineBytes =
@@ -202,7 +180,6 @@ class BasicKeyTable {
   template <class IsKey>
   [[gnu::always_inline]] Search search_by(std::uint32_t tag, IsKey is_key) const {
     for (std::size_t at = tag & slot_mask_;; at = (at + 1) & slot_mask_) {
-      instrumentation_.on_probe();
       const Slot slot = slots_[at];
       if (slot.entry == kNone || (slot.tag == tag && is_key(slot.entry))) {
         return {.entry = slot.entry, .tag = tag, .at = at};
@@ -238,7 +215,6 @@ class BasicKeyTable {
   /// before its home.
   void erase_slot(std::size_t gap) {
     for (std::size_t at = (gap + 1) & slot_mask_;; at = (at + 1) & slot_mask_) {
-      instrumentation_.on_probe();
       const Slot slot = slots_[at];
       if (slot.entry == kNone) break;
       const std::size_t distance_from_home = (at - slot.tag) & slot_mask_;
@@ -250,7 +226,6 @@ class BasicKeyTable {
     slots_[gap] = {};
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t num_keys_ = 0;
   Index num_entries_used_ = 0;  ///< those from here on were never taken
   Index first_free_ = kNone;

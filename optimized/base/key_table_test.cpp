@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "contract/offload/offload_key_number.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 namespace {
@@ -17,7 +16,7 @@ namespace {
 struct Payload {
   std::uint32_t value = 0;
 };
-using KeyTable = BasicKeyTable<Payload, NoInstrumentation>;
+using PayloadTable = KeyTable<Payload>;
 
 /// Keys of all lengths: none, shorter than a word, inline, of digests, on both sides of what fits
 /// into an entry.
@@ -34,14 +33,14 @@ std::vector<OffloadKey> keys_of_all_lengths() {
 
 TEST(KeyTable, TellsKeysOfAllLengthsApart) {
   const std::vector<OffloadKey> keys = keys_of_all_lengths();
-  KeyTable table(keys.size());
+  PayloadTable table(keys.size());
   for (std::uint32_t i = 0; i < keys.size(); ++i) {
-    ASSERT_EQ(table.find(keys[i]), KeyTable::kNone) << i;
+    ASSERT_EQ(table.find(keys[i]), PayloadTable::kNone) << i;
     table[table.insert(keys[i], table.search(keys[i]))].value = i;
   }
   for (std::uint32_t i = 0; i < keys.size(); ++i) {
-    const KeyTable::Index index = table.find(keys[i]);
-    ASSERT_NE(index, KeyTable::kNone) << i;
+    const PayloadTable::Index index = table.find(keys[i]);
+    ASSERT_NE(index, PayloadTable::kNone) << i;
     EXPECT_EQ(table[index].value, i);
     EXPECT_EQ(table.key_of(index), keys[i]);
   }
@@ -49,26 +48,26 @@ TEST(KeyTable, TellsKeysOfAllLengthsApart) {
 
 // The length that marks a key which is kept elsewhere is a length like any other.
 TEST(KeyTable, HoldsKeysOfSixteenBitsOfLength) {
-  KeyTable table(2);
+  PayloadTable table(2);
   const OffloadKey shorter(0xFFFF, 'k');
   const OffloadKey longer(0x1'0020, 'k');
-  const KeyTable::Index index = table.insert(shorter, table.search(shorter));
+  const PayloadTable::Index index = table.insert(shorter, table.search(shorter));
   EXPECT_EQ(table.find(shorter), index);
-  EXPECT_EQ(table.find(longer), KeyTable::kNone);
+  EXPECT_EQ(table.find(longer), PayloadTable::kNone);
 }
 
 TEST(KeyTable, AnswersAsAStdMap) {
   constexpr std::uint32_t kNumKeysMax = 50;
   const std::vector<OffloadKey> odd_keys = keys_of_all_lengths();
-  KeyTable table(kNumKeysMax);
+  PayloadTable table(kNumKeysMax);
   std::map<OffloadKey, std::uint32_t> expected;
   std::mt19937 random(3);
   for (std::uint32_t step = 0; step < 50'000; ++step) {
     const auto number = static_cast<std::uint32_t>(random() % 80);
     const OffloadKey key = number < odd_keys.size() ? odd_keys[number] : key_of_number(number);
-    const KeyTable::Index index = table.find(key);
-    ASSERT_EQ(index != KeyTable::kNone, expected.count(key) == 1);
-    if (index != KeyTable::kNone) {
+    const PayloadTable::Index index = table.find(key);
+    ASSERT_EQ(index != PayloadTable::kNone, expected.count(key) == 1);
+    if (index != PayloadTable::kNone) {
       ASSERT_EQ(table[index].value, expected[key]);
       ASSERT_EQ(table.key_of(index), key);
       table.erase(index);
@@ -83,20 +82,6 @@ TEST(KeyTable, AnswersAsAStdMap) {
       expected.clear();
     }
   }
-}
-
-TEST(KeyTable, CountsTheCopiesOfAKeyThatAreFoundBeforeAnEntry) {
-  KeyTable table(3);
-  const OffloadKey key = key_of_number(1);
-  const KeyTable::Index first = table.insert(key, table.search(key));
-  const KeyTable::Index second = table.insert_copy(first);
-  const KeyTable::Index third = table.insert_copy(first);
-  EXPECT_EQ(table.num_copies_before(first), 0U);
-  EXPECT_EQ(table.num_copies_before(second), 1U);
-  EXPECT_EQ(table.num_copies_before(third), 2U);
-  table.erase(first);
-  EXPECT_EQ(table.find(key), second);
-  EXPECT_EQ(table.num_copies_before(third), 1U);
 }
 
 }  // namespace

@@ -24,15 +24,13 @@ using Place = std::uint32_t;
 /// 64); for a set that is rarely asked.
 enum class PlaceOrder : std::uint8_t { kPlain, kOrdered };
 
-template <class Instrumentation>
-class BasicPlaceSet {
+class PlaceSet {
  public:
   static constexpr Place kNone = 0xFFFF'FFFF;
 
   /// Requires: num_places is a multiple of 64. Cost: a bit a place, and 1/63 of that if it is
   /// ordered. The only allocation.
-  BasicPlaceSet(std::size_t num_places, PlaceOrder order, Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation) {
+  PlaceSet(std::size_t num_places, PlaceOrder order) {
     std::size_t num_words = 0;
     std::size_t num_words_of_level = num_places;
     do {
@@ -50,7 +48,6 @@ class BasicPlaceSet {
 
   /// Nothing happens if it is there.
   [[gnu::always_inline]] void insert(Place place) {
-    instrumentation_.on_words(1);
     std::uint64_t& word = words_[place / kWordBits];
     const std::uint64_t before = word;
     word = before | bit_of(place);
@@ -62,7 +59,6 @@ class BasicPlaceSet {
 
   /// Nothing happens if it is not there.
   [[gnu::always_inline]] void erase(Place place) {
-    instrumentation_.on_words(1);
     std::uint64_t& word = words_[place / kWordBits];
     size_ -= has(word, place);
     word &= ~bit_of(place);
@@ -85,7 +81,6 @@ class BasicPlaceSet {
   Place next(Place place) const {
     const std::size_t index = place / kWordBits;
     if (index < num_words(0)) [[likely]] {
-      instrumentation_.on_words(1);
       const std::uint64_t rest = words_[index] & (~std::uint64_t{0} << place % kWordBits);
       if (rest != 0) [[likely]]
         return first_in(rest, index);
@@ -98,7 +93,6 @@ class BasicPlaceSet {
 
   /// Takes those members out; what word said.
   std::uint64_t take_word(std::size_t index) {
-    instrumentation_.on_words(1);
     const std::uint64_t word = std::exchange(words_[index], 0);
     size_ -= static_cast<std::uint32_t>(std::popcount(word));
     if (word != 0) erase_above(static_cast<Place>(index));
@@ -121,8 +115,6 @@ class BasicPlaceSet {
     size_ = 0;
     low_ = 0;
   }
-
-  const Instrumentation& instrumentation() const { return instrumentation_; }
 
  private:
   static constexpr std::uint32_t kWordBits = 64;
@@ -148,7 +140,6 @@ class BasicPlaceSet {
 
   void insert_word(std::size_t index, std::uint64_t bits) {
     if (bits == 0) return;
-    instrumentation_.on_words(1);
     const std::uint64_t before = words_[index];
     words_[index] = before | bits;
     if (before == 0) insert_above(static_cast<Place>(index));
@@ -157,7 +148,6 @@ class BasicPlaceSet {
   /// The word of that index of the lowest level is not zero any more.
   [[gnu::noinline]] void insert_above(Place index) {
     for (std::uint32_t level = 1; level < num_levels_; ++level) {
-      instrumentation_.on_words(1);
       std::uint64_t& word = word_at(level, index / kWordBits);
       const std::uint64_t before = word;
       word = before | bit_of(index);
@@ -169,7 +159,6 @@ class BasicPlaceSet {
   /// The word of that index of the lowest level is zero.
   [[gnu::noinline]] void erase_above(Place index) {
     for (std::uint32_t level = 1; level < num_levels_; ++level) {
-      instrumentation_.on_words(1);
       std::uint64_t& word = word_at(level, index / kWordBits);
       word &= ~bit_of(index);
       if (word != 0) return;
@@ -184,7 +173,6 @@ class BasicPlaceSet {
       const Place place = index + 1;
       index = place / kWordBits;
       if (index >= num_words(level)) return kNone;
-      instrumentation_.on_words(1);
       const std::uint64_t rest = word_at(level, index) & (~std::uint64_t{0} << place % kWordBits);
       if (rest != 0) return descend(level, first_in(rest, index));
     }
@@ -193,7 +181,6 @@ class BasicPlaceSet {
 
   Place next_plain(std::size_t index) const {
     for (++index; index < num_words(0); ++index) {
-      instrumentation_.on_words(1);
       if (words_[index] != 0) return first_in(words_[index], index);
     }
     return kNone;
@@ -203,13 +190,11 @@ class BasicPlaceSet {
   Place descend(std::uint32_t level, Place index) const {
     while (level > 0) {
       --level;
-      instrumentation_.on_words(1);
       index = first_in(word_at(level, index), index);
     }
     return index;
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t num_levels_ = 0;
   std::uint32_t size_ = 0;
   Place low_ = 0;                                              ///< no member is smaller

@@ -6,12 +6,11 @@
 #include <random>
 #include <set>
 
-#include "optimized/base/instrumentation.h"
+#include "planted/optimized/base/place_set.h"
+#include "properties/planted/switches.h"
 
 namespace kvfence::optimized {
 namespace {
-
-using PlaceSet = BasicPlaceSet<NoInstrumentation>;
 
 class PlaceSetOfSize : public testing::TestWithParam<std::uint32_t> {};
 
@@ -86,12 +85,12 @@ INSTANTIATE_TEST_SUITE_P(Places, PlaceSetOfSize,
                          testing::Values(64, 128, 4096, 4160, 262'144, 262'208));
 
 TEST(PlaceSet, InsertionsOfNeighboursTouchTheLowestLevelOnly) {
-  BasicPlaceSet<CountingInstrumentation> places(10'000'000, PlaceOrder::kOrdered);
+  planted::optimized::PlaceSet places(10'000'000, planted::optimized::PlaceOrder::kOrdered);
   places.insert(5'000'000);
-  const std::uint64_t before = places.instrumentation().num_words();
+  const std::uint64_t before = planted::operation_counts.words;
   places.insert(5'000'001);
   places.erase(5'000'000);
-  EXPECT_EQ(places.instrumentation().num_words() - before, 2U);
+  EXPECT_EQ(planted::operation_counts.words - before, 2U);
 }
 
 }  // namespace

@@ -24,23 +24,20 @@
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicTimeline {
+class Timeline {
  public:
-  static constexpr Place kNone = BasicPlaceSet<Instrumentation>::kNone;
+  static constexpr Place kNone = PlaceSet::kNone;
 
   /// One list for each element of `orders`. Requires: no more than num_members_max members at a
   /// time.
   /// Cost: 16 bytes a member, and half a byte for each list. The only allocations.
-  BasicTimeline(std::size_t num_members_max, std::initializer_list<PlaceOrder> orders,
-                Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation),
-        num_words_(num_members_max * kPlacesPerMember / kWordPlaces + 2),
+  Timeline(std::size_t num_members_max, std::initializer_list<PlaceOrder> orders)
+      : num_words_(num_members_max * kPlacesPerMember / kWordPlaces + 2),
         members_(num_words_ * kWordPlaces),
         announced_(orders.size()) {
     KVFENCE_CHECK(members_.size() < kNone, "a place is 32 bits");
     lists_.reserve(orders.size());
-    for (PlaceOrder order : orders) lists_.emplace_back(members_.size(), order, instrumentation);
+    for (PlaceOrder order : orders) lists_.emplace_back(members_.size(), order);
   }
 
   std::uint32_t size(std::size_t list) const { return lists_[list].size(); }
@@ -83,24 +80,12 @@ class BasicTimeline {
     lists_[to].insert(place);
   }
 
-  /// Another member stands at a place from now on; the caller tells it so. For a planted bug.
-  void replace_member(Place place, std::uint32_t member) { members_[place] = member; }
-
   /// Cost: O(places), O(lists) if it is empty.
   void clear() {
-    for (BasicPlaceSet<Instrumentation>& list : lists_) list.clear();
+    for (PlaceSet& list : lists_) list.clear();
     end_ = 0;
     num_tidied_words_ = 0;
     tidy_end_ = 0;
-  }
-
-  /// Words of the lists' sets and places that were read or written.
-  std::uint64_t num_words_used() const {
-    std::uint64_t sum = instrumentation_.num_words();
-    for (const BasicPlaceSet<Instrumentation>& list : lists_) {
-      sum += list.instrumentation().num_words();
-    }
-    return sum;
   }
 
  private:
@@ -120,7 +105,7 @@ class BasicTimeline {
 
   std::uint64_t occupied(std::size_t word) const {
     std::uint64_t places = 0;
-    for (const BasicPlaceSet<Instrumentation>& list : lists_) places |= list.word(word);
+    for (const PlaceSet& list : lists_) places |= list.word(word);
     return places;
   }
 
@@ -152,12 +137,11 @@ class BasicTimeline {
   [[gnu::noinline]] void tidy_word(Members& members) {
     const std::size_t word = num_tidied_words_++;
     const std::uint64_t places = occupied(word);
-    for (BasicPlaceSet<Instrumentation>& list : lists_) {
+    for (PlaceSet& list : lists_) {
       if (list.word(word) != 0) list.insert_run(tidy_end_, pack(list.take_word(word), places));
     }
     for (std::uint64_t rest = places; rest != 0; rest &= rest - 1) {
       const std::uint32_t member = members_[place_of(word, rest)];
-      instrumentation_.on_words(1);
       members[member].place = tidy_end_;
       members_[tidy_end_++] = member;
     }
@@ -190,14 +174,13 @@ class BasicTimeline {
     return packed;
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::size_t num_words_;
   Place end_ = 0;                     ///< the next place
   std::size_t num_tidied_words_ = 0;  ///< since tidying began
   Place tidy_end_ = 0;                ///< behind what was tidied
   std::vector<std::uint32_t, HugePageAllocator<std::uint32_t>> members_;  ///< [place]
-  std::vector<BasicPlaceSet<Instrumentation>> lists_;  ///< no place is in two of them
-  std::vector<Announced> announced_;                   ///< [list]
+  std::vector<PlaceSet> lists_;       ///< no place is in two of them
+  std::vector<Announced> announced_;  ///< [list]
 };
 
 }  // namespace kvfence::optimized

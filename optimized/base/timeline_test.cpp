@@ -7,7 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "optimized/base/instrumentation.h"
+#include "planted/optimized/base/timeline.h"
+#include "properties/planted/switches.h"
 
 namespace kvfence::optimized {
 namespace {
@@ -36,9 +37,7 @@ class Members {
   mutable std::uint32_t num_announced_ = 0;
 };
 
-template <class Instrumentation>
-std::vector<std::uint32_t> members_of(const BasicTimeline<Instrumentation>& timeline,
-                                      std::size_t list) {
+std::vector<std::uint32_t> members_of(const Timeline& timeline, std::size_t list) {
   std::vector<std::uint32_t> members;
   for (Place place = timeline.first(list); place != timeline.kNone;
        place = timeline.next(list, place + 1)) {
@@ -52,8 +51,7 @@ class TimelineOfMembers : public testing::TestWithParam<std::uint32_t> {};
 // Long enough that places are used up many times.
 TEST_P(TimelineOfMembers, KeepsTheOrderOfItsListsWhileItTidies) {
   const std::uint32_t num_members = GetParam();
-  BasicTimeline<NoInstrumentation> timeline(
-      num_members, {PlaceOrder::kOrdered, PlaceOrder::kPlain, PlaceOrder::kOrdered});
+  Timeline timeline(num_members, {PlaceOrder::kOrdered, PlaceOrder::kPlain, PlaceOrder::kOrdered});
   Members members(num_members);
   std::vector<std::vector<std::uint32_t>> expected(kNumLists);  // in order of arrival
   std::vector<std::uint32_t> list_of(num_members, kNowhere);
@@ -92,7 +90,7 @@ TEST_P(TimelineOfMembers, KeepsTheOrderOfItsListsWhileItTidies) {
 INSTANTIATE_TEST_SUITE_P(Members, TimelineOfMembers, testing::Values(1, 2, 7, 64, 1000));
 
 TEST(Timeline, AMemberKeepsItsPlaceWhenItChangesItsList) {
-  BasicTimeline<NoInstrumentation> timeline(3, {PlaceOrder::kOrdered, PlaceOrder::kPlain});
+  Timeline timeline(3, {PlaceOrder::kOrdered, PlaceOrder::kPlain});
   Members members(3);
   for (std::uint32_t member = 0; member < 3; ++member) timeline.append(0, member, members);
   timeline.change_list(0, 1, members[0].place);
@@ -105,7 +103,7 @@ TEST(Timeline, AMemberKeepsItsPlaceWhenItChangesItsList) {
 // In a row that is larger than the caches, whoever goes is announced once.
 TEST(Timeline, AnnouncesWhoGoesNext) {
   constexpr std::uint32_t kNumMembers = 40'000;
-  BasicTimeline<NoInstrumentation> timeline(kNumMembers, {PlaceOrder::kOrdered});
+  Timeline timeline(kNumMembers, {PlaceOrder::kOrdered});
   Members members(kNumMembers);
   for (std::uint32_t member = 0; member < kNumMembers; ++member) {
     timeline.append(0, member, members);
@@ -117,7 +115,7 @@ TEST(Timeline, AnnouncesWhoGoesNext) {
 }
 
 TEST(Timeline, BeginsAgainWhenItIsCleared) {
-  BasicTimeline<NoInstrumentation> timeline(2, {PlaceOrder::kOrdered});
+  Timeline timeline(2, {PlaceOrder::kOrdered});
   Members members(2);
   for (int i = 0; i < 1000; ++i) {
     timeline.append(0, 0, members);
@@ -132,24 +130,24 @@ TEST(Timeline, BeginsAgainWhenItIsCleared) {
 TEST(Timeline, AnAppendCostsNoMoreThanAWordOfPlaces) {
   constexpr std::uint32_t kNumMembers = 10'000;
   constexpr std::uint64_t kWordsPerAppendMax = 64 * 5 + 8;
-  BasicTimeline<CountingInstrumentation> timeline(kNumMembers, {PlaceOrder::kOrdered});
+  planted::optimized::Timeline timeline(kNumMembers, {planted::optimized::PlaceOrder::kOrdered});
   Members members(kNumMembers);
   for (std::uint32_t member = 0; member < kNumMembers; ++member) {
     timeline.append(0, member, members);
   }
   std::uint64_t most = 0;
-  const std::uint64_t before_all = timeline.num_words_used();
+  const std::uint64_t before_all = planted::operation_counts.words;
   constexpr std::uint32_t kNumAppends = 40 * kNumMembers;
   for (std::uint32_t i = 0; i < kNumAppends; ++i) {
-    const std::uint64_t before = timeline.num_words_used();
+    const std::uint64_t before = planted::operation_counts.words;
     // A few move all the time, the others stand where they are and have to be moved down.
     const std::uint32_t member = i % 10;
     timeline.erase(0, members[member].place);
     timeline.append(0, member, members);
-    most = std::max(most, timeline.num_words_used() - before);
+    most = std::max(most, planted::operation_counts.words - before);
   }
   EXPECT_LE(most, kWordsPerAppendMax);
-  EXPECT_LE(static_cast<double>(timeline.num_words_used() - before_all) / kNumAppends, 5.0);
+  EXPECT_LE(static_cast<double>(planted::operation_counts.words - before_all) / kNumAppends, 5.0);
 }
 
 }  // namespace

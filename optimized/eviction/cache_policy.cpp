@@ -1,7 +1,6 @@
 #include "optimized/eviction/cache_policy.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "contract/core/check.h"
 
@@ -18,85 +17,64 @@ std::size_t num_keys_max(const CachePolicyConfig& config) {
 
 }  // namespace
 
-template <class Instrumentation>
-BasicCachePolicy<Instrumentation>::BasicCachePolicy(const CachePolicyConfig& config,
-                                                    Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      config_(config),
-      table_(num_keys_max(config), instrumentation),
-      resident_(config.capacity, {PlaceOrder::kOrdered, PlaceOrder::kOrdered, PlaceOrder::kPlain},
-                instrumentation),
+CachePolicy::CachePolicy(const CachePolicyConfig& config)
+    : config_(config),
+      table_(num_keys_max(config)),
+      resident_(config.capacity, {PlaceOrder::kOrdered, PlaceOrder::kOrdered, PlaceOrder::kPlain}),
       // A ghost list has a key more than it may for a moment.
       ghosts_(is_arc() ? 2 * std::size_t{config.capacity} + 1 : 0,
-              {PlaceOrder::kOrdered, PlaceOrder::kOrdered}, instrumentation) {}
+              {PlaceOrder::kOrdered, PlaceOrder::kOrdered}) {}
 
-template <class Instrumentation>
-bool BasicCachePolicy<Instrumentation>::get(OffloadKeyView key, BlockStatus& out) const {
+bool CachePolicy::get(OffloadKeyView key, BlockStatus& out) const {
   const Index index = find(key);
   if (index == kNone) return false;
   out = {.ref_cnt = ref_cnt(index), .slot = slot(index)};
   return true;
 }
 
-template <class Instrumentation>
-ErrorCode BasicCachePolicy<Instrumentation>::insert(OffloadKeyView key, SlotId slot) {
-  const typename Table::Search found = table_.search(key);
+ErrorCode CachePolicy::insert(OffloadKeyView key, SlotId slot) {
+  const Table::Search found = table_.search(key);
   if (found.entry != kNone && is_held(table_[found.entry])) return ErrorCode::kAlreadyStored;
   if (num_held_ >= config_.capacity) return ErrorCode::kNoFreeBlocks;
   admit(key, found, slot);
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-auto BasicCachePolicy<Instrumentation>::insert_new(OffloadKeyView key, SlotId slot) -> Index {
+auto CachePolicy::insert_new(OffloadKeyView key, SlotId slot) -> Index {
   return admit(key, table_.search(key), slot);
 }
 
 /// What was found is a ghost, or nothing.
-template <class Instrumentation>
-auto BasicCachePolicy<Instrumentation>::admit(OffloadKeyView key,
-                                              const typename Table::Search& found, SlotId slot)
-    -> Index {
+auto CachePolicy::admit(OffloadKeyView key, const Table::Search& found, SlotId slot) -> Index {
   Index index = found.entry;
-  List list = List::kT1;
   if (index == kNone) {
     index = table_.insert(key, found);
-  } else if (planted(PlantedCachePolicyBug::kGhostKeptOnInsert)) {
-    keep_ghost(index);
   } else {
     ghosts_.erase(ghost_part(table_[index].list), table_[index].place);
-    if (planted(PlantedCachePolicyBug::kGhostReturnsToT2)) list = List::kT2;
   }
-  table_[index] = {.place = 0, .ref_cnt = kNotReady, .slot = slot, .list = list};
+  table_[index] = {.place = 0, .ref_cnt = kNotReady, .slot = slot, .list = List::kT1};
   resident_.append(kBusy, index, table_);
   ++num_held_;
-  num_in_t1_ += list == List::kT1 ? 1 : 0;
+  ++num_in_t1_;
   return index;
 }
 
-template <class Instrumentation>
-ErrorCode BasicCachePolicy<Instrumentation>::remove(OffloadKeyView key) {
+ErrorCode CachePolicy::remove(OffloadKeyView key) {
   const Index index = find(key);
   if (index == kNone) return ErrorCode::kUnknownKey;
   remove(index);
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::remove(Index index) {
+void CachePolicy::remove(Index index) {
   const Block& block = table_[index];
   resident_.erase(part_of(block), block.place);
   --num_held_;
   num_in_t1_ -= block.list == List::kT1 ? 1 : 0;
-  if (is_arc() && planted(PlantedCachePolicyBug::kRemovedRemembered)) {
-    remember(index, List::kB1);
-  } else {
-    table_.erase(index);
-  }
+  table_.erase(index);
 }
 
-template <class Instrumentation>
-ErrorCode BasicCachePolicy<Instrumentation>::make_ready(OffloadKeyView key) {
+ErrorCode CachePolicy::make_ready(OffloadKeyView key) {
   const Index index = find(key);
   if (index == kNone) return ErrorCode::kUnknownKey;
   if (ref_cnt(index) != kNotReady) return ErrorCode::kAlreadyReady;
@@ -104,8 +82,7 @@ ErrorCode BasicCachePolicy<Instrumentation>::make_ready(OffloadKeyView key) {
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-ErrorCode BasicCachePolicy<Instrumentation>::acquire(OffloadKeyView key) {
+ErrorCode CachePolicy::acquire(OffloadKeyView key) {
   const Index index = find(key);
   if (index == kNone) return ErrorCode::kUnknownKey;
   if (ref_cnt(index) == kNotReady) return ErrorCode::kNotReady;
@@ -113,8 +90,7 @@ ErrorCode BasicCachePolicy<Instrumentation>::acquire(OffloadKeyView key) {
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-ErrorCode BasicCachePolicy<Instrumentation>::release(OffloadKeyView key) {
+ErrorCode CachePolicy::release(OffloadKeyView key) {
   const Index index = find(key);
   if (index == kNone) return ErrorCode::kUnknownKey;
   if (ref_cnt(index) == kNotReady) return ErrorCode::kNotReady;
@@ -123,25 +99,14 @@ ErrorCode BasicCachePolicy<Instrumentation>::release(OffloadKeyView key) {
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::set_ref_cnt(Index index, std::int32_t ref_cnt) {
+void CachePolicy::set_ref_cnt(Index index, std::int32_t ref_cnt) {
   Block& block = table_[index];
   const std::size_t part = part_of(block);
-  const bool was_being_read = block.ref_cnt > 0;
   block.ref_cnt = ref_cnt;
-  if (part_of(block) == part) return;
-  resident_.change_list(part, part_of(block), block.place);
-  if (planted(PlantedCachePolicyBug::kReleasedToNewest) && was_being_read) {
-    move_to_end(index, block.list);
-  }
+  if (part_of(block) != part) resident_.change_list(part, part_of(block), block.place);
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::touch(std::span<const OffloadKeyView> keys) {
-  if (planted(PlantedCachePolicyBug::kTouchInForwardOrder)) {
-    for (OffloadKeyView key : keys) touch(key);
-    return;
-  }
+void CachePolicy::touch(std::span<const OffloadKeyView> keys) {
   for (std::size_t i = keys.size(); i > 0; --i) {
     if (i > kKeysAhead) prefetch(keys[i - 1 - kKeysAhead]);
     if (i > kKeysAhead / 2) prefetch_entry(keys[i - 1 - kKeysAhead / 2]);
@@ -149,31 +114,24 @@ void BasicCachePolicy<Instrumentation>::touch(std::span<const OffloadKeyView> ke
   }
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::touch(OffloadKeyView key) {
+void CachePolicy::touch(OffloadKeyView key) {
   const Index index = table_.find(key);
   if (index == kNone) return;
   const Block& block = table_[index];
   switch (block.list) {
-    case List::kT1: {
-      const bool is_ready = block.ref_cnt != kNotReady;
-      if (!is_ready && planted(PlantedCachePolicyBug::kTouchLosesNotReady)) return remove(index);
-      const bool is_promoted = is_ready || planted(PlantedCachePolicyBug::kNotReadyPromoted);
-      return move_to_end(index, is_arc() && is_promoted ? List::kT2 : List::kT1);
-    }
+    case List::kT1:
+      return move_to_end(index, is_arc() && block.ref_cnt != kNotReady ? List::kT2 : List::kT1);
     case List::kT2:
       return move_to_end(index, List::kT2);
     case List::kB1:
     case List::kB2:
       adapt_target(block.list);
-      if (planted(PlantedCachePolicyBug::kGhostHitNotMoved)) return;
       ghosts_.erase(ghost_part(block.list), block.place);
       ghosts_.append(ghost_part(block.list), index, table_);
   }
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::move_to_end(Index index, List list) {
+void CachePolicy::move_to_end(Index index, List list) {
   Block& block = table_[index];
   resident_.erase(part_of(block), block.place);
   num_in_t1_ -= block.list != list ? 1 : 0;
@@ -181,28 +139,17 @@ void BasicCachePolicy<Instrumentation>::move_to_end(Index index, List list) {
   resident_.append(part_of(block), index, table_);
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::adapt_target(List ghost_list) {
+void CachePolicy::adapt_target(List ghost_list) {
   const bool is_b1 = ghost_list == List::kB1;
   const double here = ghosts_.size(ghost_part(ghost_list));
   const double there = ghosts_.size(ghost_part(is_b1 ? List::kB2 : List::kB1));
-  double quotient = there / here;
-  if (planted(PlantedCachePolicyBug::kQuotientOfIntegers)) quotient = std::floor(quotient);
-  const double step = std::max(1.0, quotient);
-  target_t1_size_ += is_b1 ? step : -step;
+  const double step = std::max(1.0, there / here);
   const double capacity = config_.capacity;
-  if (target_t1_size_ > capacity && !planted(PlantedCachePolicyBug::kTargetNotCapped)) {
-    target_t1_size_ = capacity;
-  }
-  if (target_t1_size_ < 0 && !planted(PlantedCachePolicyBug::kTargetBelowZero)) {
-    target_t1_size_ = 0;
-  }
+  target_t1_size_ = std::clamp(target_t1_size_ + (is_b1 ? step : -step), 0.0, capacity);
 }
 
-template <class Instrumentation>
-bool BasicCachePolicy<Instrumentation>::evict(std::uint32_t num_blocks,
-                                              std::span<const OffloadKeyView> protected_keys,
-                                              std::vector<EvictedBlock>& out) {
+bool CachePolicy::evict(std::uint32_t num_blocks, std::span<const OffloadKeyView> protected_keys,
+                        std::vector<EvictedBlock>& out) {
   protected_.clear();
   for (std::size_t i = 0; i < protected_keys.size(); ++i) {
     prefetch_ahead(protected_keys, i);
@@ -218,22 +165,16 @@ bool BasicCachePolicy<Instrumentation>::evict(std::uint32_t num_blocks,
   return true;
 }
 
-template <class Instrumentation>
-bool BasicCachePolicy<Instrumentation>::evict(std::uint32_t num_blocks,
-                                              std::span<const Index> protected_blocks) {
+bool CachePolicy::evict(std::uint32_t num_blocks, std::span<const Index> protected_blocks) {
   victims_.clear();
   if (num_blocks == 0) return true;
-  if (planted(PlantedCachePolicyBug::kProtectedIgnored)) protected_blocks = {};
-  if constexpr (Instrumentation::kPlants) expose_busy_blocks();
   if (!protected_blocks.empty()) count_as_busy(protected_blocks, true);
   const bool can_go = choose(num_blocks);
   if (!protected_blocks.empty()) count_as_busy(protected_blocks, false);
-  if constexpr (Instrumentation::kPlants) hide_busy_blocks();
   return can_go;
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::count_as_busy(std::span<const Index> blocks, bool is_busy) {
+void CachePolicy::count_as_busy(std::span<const Index> blocks, bool is_busy) {
   for (Index index : blocks) {
     const Block& block = table_[index];
     if (block.ref_cnt != 0) continue;
@@ -244,30 +185,25 @@ void BasicCachePolicy<Instrumentation>::count_as_busy(std::span<const Index> blo
 
 /// Choosing needs no look at a block. T1 gives as long as it has idle ones and is not below the
 /// target, T2 the rest: once T1 is below, it stays there.
-template <class Instrumentation>
-bool BasicCachePolicy<Instrumentation>::choose(std::uint32_t num_blocks) {
-  using Bug = PlantedCachePolicyBug;
-  const auto target = static_cast<std::int64_t>(
-      planted(Bug::kTargetNotFloored) ? std::ceil(target_t1_size_) : target_t1_size_);
-  std::int64_t above_target = std::max<std::int64_t>(num_in_t1_ - target + 1, 0);
-  if (above_target > 0 && planted(Bug::kChosenNotCounted)) above_target = num_blocks;
+bool CachePolicy::choose(std::uint32_t num_blocks) {
+  const auto target = static_cast<std::int64_t>(target_t1_size_);
+  const std::int64_t above_target = std::max<std::int64_t>(num_in_t1_ - target + 1, 0);
   const std::uint32_t num_idle_t1 = resident_.size(idle(List::kT1));
   const auto from_t1 = static_cast<std::uint32_t>(
       std::min<std::int64_t>(std::min(num_blocks, num_idle_t1), above_target));
   const std::uint32_t from_t2 = std::min(num_blocks - from_t1, resident_.size(idle(List::kT2)));
   const std::uint32_t num_left = num_blocks - from_t1 - from_t2;
-  const bool may_fall_back = !config_.arc_refuses_with_idle_t1 || planted(Bug::kArcFallsBackToT1);
-  const bool can_go = num_left == 0 || (may_fall_back && num_left <= num_idle_t1 - from_t1);
-  if (!can_go && !planted(Bug::kEvictNotAtomic)) return false;
+  const bool can_go =
+      num_left == 0 || (!config_.arc_refuses_with_idle_t1 && num_left <= num_idle_t1 - from_t1);
+  if (!can_go) return false;
 
   let_go(List::kT1, from_t1);
   let_go(List::kT2, from_t2);
-  if (can_go) let_go(List::kT1, num_left);
-  return can_go;
+  let_go(List::kT1, num_left);
+  return true;
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::let_go(List list, std::uint32_t num_blocks) {
+void CachePolicy::let_go(List list, std::uint32_t num_blocks) {
   num_held_ -= num_blocks;
   num_in_t1_ -= list == List::kT1 ? num_blocks : 0;
   for (; num_blocks > 0; --num_blocks) {
@@ -281,32 +217,23 @@ void BasicCachePolicy<Instrumentation>::let_go(List list, std::uint32_t num_bloc
   }
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::remember(Index index, List ghost_list) {
+void CachePolicy::remember(Index index, List ghost_list) {
   const std::size_t part = ghost_part(ghost_list);
   table_[index].list = ghost_list;
   ghosts_.append(part, index, table_);
-  if (ghosts_.size(part) <= config_.capacity) return;
-  if (planted(PlantedCachePolicyBug::kGhostTrimmedAtNewestEnd)) {
-    ghosts_.erase(part, table_[index].place);
-    table_.erase(index);
-  } else {
-    table_.erase(ghosts_.pop_first(part, table_));
-  }
+  if (ghosts_.size(part) > config_.capacity) table_.erase(ghosts_.pop_first(part, table_));
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::clear() {
+void CachePolicy::clear() {
   num_held_ = 0;
   num_in_t1_ = 0;
   table_.clear();
   resident_.clear();
   ghosts_.clear();
-  if (!planted(PlantedCachePolicyBug::kClearKeepsTarget)) target_t1_size_ = 0;
+  target_t1_size_ = 0;
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::lists(PolicyLists& out) const {
+void CachePolicy::lists(PolicyLists& out) const {
   const auto list_blocks = [this](List list, std::vector<PolicyEntry>& entries) {
     entries.clear();
     for_each_block(list, [&](Index index) {
@@ -325,35 +252,26 @@ void BasicCachePolicy<Instrumentation>::lists(PolicyLists& out) const {
 }
 
 /// The order within a list is state, that between T1 and T2 is not: no decision compares them.
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::add_to(StateHash& hash) const {
+void CachePolicy::add_to(StateHash& hash) const {
   hash.add(num_held_);
   hash.add(num_in_t1_);
   for (List list : {List::kT1, List::kT2}) {
     for_each_block(list, [&](Index index) {
-      add_key_to(hash, index);
+      hash.add(key_of(index));
       hash.add(ref_cnt(index));
       hash.add(slot(index));
     });
   }
   for (List list : {List::kB1, List::kB2}) {
     hash.add(ghosts_.size(ghost_part(list)));
-    for_each_ghost(list, [&](Index index) { add_key_to(hash, index); });
+    for_each_ghost(list, [&](Index index) { hash.add(key_of(index)); });
   }
   hash.add(target_t1_size_);
 }
 
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::add_key_to(StateHash& hash, Index index) const {
-  hash.add(key_of(index));
-  // Where a key stands twice, which one is found first decides.
-  if constexpr (Instrumentation::kPlants) hash.add(table_.num_copies_before(index));
-}
-
 /// Oldest first.
-template <class Instrumentation>
 template <class Visit>
-void BasicCachePolicy<Instrumentation>::for_each_block(List list, Visit visit) const {
+void CachePolicy::for_each_block(List list, Visit visit) const {
   for (Place place = 0;; ++place) {
     place = std::min(resident_.next(idle(list), place), resident_.next(kBusy, place));
     if (place == resident_.kNone) return;
@@ -363,50 +281,13 @@ void BasicCachePolicy<Instrumentation>::for_each_block(List list, Visit visit) c
 }
 
 /// Oldest first.
-template <class Instrumentation>
 template <class Visit>
-void BasicCachePolicy<Instrumentation>::for_each_ghost(List list, Visit visit) const {
+void CachePolicy::for_each_ghost(List list, Visit visit) const {
   for (Place place = 0;; ++place) {
     place = ghosts_.next(ghost_part(list), place);
     if (place == ghosts_.kNone) return;
     visit(ghosts_.member_at(place));
   }
 }
-
-/// The planted bug ghost_kept_on_insert: another entry takes over what stands in the ghost list.
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::keep_ghost(Index index) {
-  const Index ghost = table_.insert_copy(index);
-  table_[ghost] = table_[index];
-  ghosts_.replace_member(table_[ghost].place, ghost);
-}
-
-/// The planted bugs of evict that take busy blocks: those count as idle while it chooses.
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::expose_busy_blocks() {
-  for (Place place = resident_.first(kBusy); place != resident_.kNone;
-       place = resident_.next(kBusy, place + 1)) {
-    const Block& block = table_[resident_.member_at(place)];
-    if (planted(block.ref_cnt > 0 ? PlantedCachePolicyBug::kBlockBeingReadEvicted
-                                  : PlantedCachePolicyBug::kBlockBeingWrittenEvicted)) {
-      resident_.change_list(kBusy, idle(block.list), place);
-    }
-  }
-}
-
-template <class Instrumentation>
-void BasicCachePolicy<Instrumentation>::hide_busy_blocks() {
-  for (List list : {List::kT1, List::kT2}) {
-    for (Place place = resident_.first(idle(list)); place != resident_.kNone;
-         place = resident_.next(idle(list), place + 1)) {
-      if (ref_cnt(resident_.member_at(place)) == 0) continue;
-      resident_.change_list(idle(list), kBusy, place);
-    }
-  }
-}
-
-template class BasicCachePolicy<NoInstrumentation>;
-template class BasicCachePolicy<CountingInstrumentation>;
-template class BasicCachePolicy<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -19,14 +19,12 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/eviction/cache_policy.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/key_table.h"
 #include "optimized/base/timeline.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicCachePolicy {
+class CachePolicy {
   enum class List : std::uint8_t { kT1, kT2, kB1, kB2 };
 
   struct Block {
@@ -36,13 +34,13 @@ class BasicCachePolicy {
     List list = List::kT1;
   };
 
-  using Table = BasicKeyTable<Block, Instrumentation>;
+  using Table = KeyTable<Block>;
 
  public:
   /// Requires: capacity <= 2^28.
   /// Cost: O(capacity); all allocations but those of the lists that the caller passes in, one list
   /// as long as the longest eviction, and of keys beyond 42 bytes.
-  explicit BasicCachePolicy(const CachePolicyConfig& config, Instrumentation instrumentation = {});
+  explicit CachePolicy(const CachePolicyConfig& config);
 
   bool get(OffloadKeyView key, BlockStatus& out) const;
   ErrorCode insert(OffloadKeyView key, SlotId slot);
@@ -70,7 +68,7 @@ class BasicCachePolicy {
 
   // What follows is for the manager, which looks a key up once and has checked its arguments.
 
-  using Index = typename Table::Index;
+  using Index = Table::Index;
   static constexpr Index kNone = Table::kNone;
 
   /// The block of a key, or kNone. Good until the block goes.
@@ -105,16 +103,9 @@ class BasicCachePolicy {
     if (i + kKeysAhead / 2 < keys.size()) prefetch_entry(keys[i + kKeysAhead / 2]);
   }
 
-  /// The parts, for their instrumentation.
-  const Table& table() const { return table_; }
-  const BasicTimeline<Instrumentation>& resident() const { return resident_; }
-  const BasicTimeline<Instrumentation>& ghosts() const { return ghosts_; }
-
  private:
   /// A lookup of a list is announced so many keys ahead.
   static constexpr std::size_t kKeysAhead = 16;
-
-  bool planted(PlantedCachePolicyBug bug) const { return instrumentation_.planted(bug); }
 
   /// The lists of resident_: what is idle in T1, what is idle in T2, what is not idle.
   static constexpr std::size_t kBusy = 2;
@@ -131,9 +122,8 @@ class BasicCachePolicy {
   void for_each_block(List list, Visit visit) const;
   template <class Visit>
   void for_each_ghost(List list, Visit visit) const;
-  void add_key_to(StateHash& hash, Index index) const;
 
-  Index admit(OffloadKeyView key, const typename Table::Search& found, SlotId slot);
+  Index admit(OffloadKeyView key, const Table::Search& found, SlotId slot);
   void touch(OffloadKeyView key);
   void move_to_end(Index index, List list);
   void adapt_target(List ghost_list);
@@ -141,32 +131,18 @@ class BasicCachePolicy {
   bool choose(std::uint32_t num_blocks);
   void let_go(List list, std::uint32_t num_blocks);
   void remember(Index index, List ghost_list);
-  void keep_ghost(Index index);
-  void expose_busy_blocks();
-  void hide_busy_blocks();
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   CachePolicyConfig config_;
   double target_t1_size_ = 0;
   std::uint32_t num_held_ = 0;
   std::uint32_t num_in_t1_ = 0;
   Table table_;
-  BasicTimeline<Instrumentation> resident_;
-  BasicTimeline<Instrumentation> ghosts_;  ///< B1, B2
+  Timeline resident_;
+  Timeline ghosts_;  ///< B1, B2
   std::vector<Index> victims_;
   std::vector<Index> protected_;  ///< of the call of evict that runs
 };
 
-extern template class BasicCachePolicy<NoInstrumentation>;
-extern template class BasicCachePolicy<CountingInstrumentation>;
-extern template class BasicCachePolicy<PlantedInstrumentation>;
-
-using CachePolicy = BasicCachePolicy<NoInstrumentation>;
-
-/// Constructed from (config, PlantedCachePolicyBug).
-using PlantedCachePolicy = BasicCachePolicy<PlantedInstrumentation>;
-
 static_assert(kvfence::CachePolicy<CachePolicy>);
-static_assert(kvfence::CachePolicy<PlantedCachePolicy>);
 
 }  // namespace kvfence::optimized

@@ -12,32 +12,23 @@
 #include <vector>
 
 #include "contract/offload/offload_key_number.h"
-#include "optimized/eviction/cache_policy.h"
+#include "planted/optimized/eviction/cache_policy.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
-
-using CountingPolicy = BasicCachePolicy<CountingInstrumentation>;
-
-std::uint64_t num_words(const CountingPolicy& policy) {
-  return policy.resident().num_words_used() + policy.ghosts().num_words_used();
-}
-
-std::uint64_t num_probes(const CountingPolicy& policy) {
-  return policy.table().instrumentation().num_probes();
-}
 
 class OperationCount : public testing::TestWithParam<std::tuple<EvictionPolicy, std::uint32_t>> {
  protected:
   static std::uint32_t capacity() { return std::get<1>(GetParam()); }
 
-  static CountingPolicy empty_policy() {
-    return CountingPolicy({.policy = std::get<0>(GetParam()), .capacity = capacity()});
+  static CachePolicy empty_policy() {
+    return CachePolicy({.policy = std::get<0>(GetParam()), .capacity = capacity()});
   }
 
   /// Blocks 0, 1, ... that can go; ARC has every other one in T2.
-  static CountingPolicy full_policy() {
-    CountingPolicy policy = empty_policy();
+  static CachePolicy full_policy() {
+    CachePolicy policy = empty_policy();
     for (std::uint32_t number = 0; number < capacity(); ++number) {
       const OffloadKey key = key_of_number(number);
       policy.set_ref_cnt(policy.insert_new(key, number), 0);
@@ -48,11 +39,11 @@ class OperationCount : public testing::TestWithParam<std::tuple<EvictionPolicy, 
   }
 
   /// What operation() adds to a count.
-  template <class Count, class Operation>
-  static std::uint64_t cost(const CountingPolicy& policy, Count count, Operation operation) {
-    const std::uint64_t before = count(policy);
+  template <class Operation>
+  static std::uint64_t cost(const std::uint64_t& count, Operation operation) {
+    const std::uint64_t before = count;
     operation();
-    return count(policy) - before;
+    return count - before;
   }
 };
 
@@ -61,11 +52,11 @@ TEST_P(OperationCount, AnAccessCostsAConstantOnAverageAndAtMost) {
   constexpr double kWordsPerAccessMax = 6;
   constexpr double kProbesPerAccessMax = 6;
   constexpr std::uint64_t kWordsMax = 200;  // both timelines tidy 64 places
-  CountingPolicy policy = full_policy();
+  CachePolicy policy = full_policy();
   std::mt19937 random(1);
   const std::uint32_t num_accesses = std::min(6 * capacity(), 600'000U);
-  const std::uint64_t words_before = num_words(policy);
-  const std::uint64_t probes_before = num_probes(policy);
+  const std::uint64_t words_before = operation_counts.words;
+  const std::uint64_t probes_before = operation_counts.probes;
   std::uint64_t most = 0;
   for (std::uint32_t i = 0; i < num_accesses; ++i) {
     // Half of the accesses to an eighth of the keys.
@@ -73,26 +64,26 @@ TEST_P(OperationCount, AnAccessCostsAConstantOnAverageAndAtMost) {
     const std::uint32_t number = drawn % (random() % 2 == 0 ? capacity() / 4 : capacity() * 2);
     const OffloadKey key = key_of_number(number);
     const OffloadKeyView view = key;
-    most = std::max(most, cost(policy, num_words, [&] {
+    most = std::max(most, cost(operation_counts.words, [&] {
                       policy.touch({&view, 1});
-                      if (policy.find(key) != CountingPolicy::kNone) return;
-                      ASSERT_TRUE(policy.evict(1, std::span<const CountingPolicy::Index>()));
+                      if (policy.find(key) != CachePolicy::kNone) return;
+                      ASSERT_TRUE(policy.evict(1, std::span<const CachePolicy::Index>()));
                       policy.set_ref_cnt(policy.insert_new(key, number), 0);
                     }));
   }
-  EXPECT_LE(static_cast<double>(num_words(policy) - words_before) / num_accesses,
+  EXPECT_LE(static_cast<double>(operation_counts.words - words_before) / num_accesses,
             kWordsPerAccessMax);
-  EXPECT_LE(static_cast<double>(num_probes(policy) - probes_before) / num_accesses,
+  EXPECT_LE(static_cast<double>(operation_counts.probes - probes_before) / num_accesses,
             kProbesPerAccessMax);
   EXPECT_LE(most, kWordsMax);
 }
 
 TEST_P(OperationCount, ReadingAndReleasingCostAConstant) {
   constexpr std::uint64_t kWordsMax = 14;  // each time six levels of one list, one of the other
-  CountingPolicy policy = full_policy();
+  CachePolicy policy = full_policy();
   for (std::uint32_t number = 0; number < capacity(); number += 97) {
     const OffloadKey key = key_of_number(number);
-    ASSERT_LE(cost(policy, num_words,
+    ASSERT_LE(cost(operation_counts.words,
                    [&] {
                      ASSERT_EQ(policy.acquire(key), ErrorCode::kNone);
                      ASSERT_EQ(policy.release(key), ErrorCode::kNone);
@@ -104,22 +95,22 @@ TEST_P(OperationCount, ReadingAndReleasingCostAConstant) {
 // Upstream walks over all that is busy, each time.
 TEST_P(OperationCount, WhatIsBusyIsNotSkippedButNotMet) {
   constexpr std::uint64_t kWordsMax = 24;
-  CountingPolicy policy = full_policy();
+  CachePolicy policy = full_policy();
   // The newest tenth is idle.
   for (std::uint32_t number = 0; number < capacity() / 10 * 9; ++number) {
     ASSERT_EQ(policy.acquire(key_of_number(number)), ErrorCode::kNone);
   }
   for (std::uint32_t i = 0; i < capacity() / 20; ++i) {
-    ASSERT_LE(cost(policy, num_words,
-                   [&] { ASSERT_TRUE(policy.evict(1, std::span<const CountingPolicy::Index>())); }),
+    ASSERT_LE(cost(operation_counts.words,
+                   [&] { ASSERT_TRUE(policy.evict(1, std::span<const CachePolicy::Index>())); }),
               kWordsMax);
   }
   // Each of them goes in its turn when it is idle again, at the same price.
   for (std::uint32_t number = 0; number < capacity() / 10; number += 2) {
     const OffloadKey key = key_of_number(number);
     ASSERT_EQ(policy.release(key), ErrorCode::kNone);
-    ASSERT_LE(cost(policy, num_words,
-                   [&] { ASSERT_TRUE(policy.evict(1, std::span<const CountingPolicy::Index>())); }),
+    ASSERT_LE(cost(operation_counts.words,
+                   [&] { ASSERT_TRUE(policy.evict(1, std::span<const CachePolicy::Index>())); }),
               kWordsMax);
     ASSERT_EQ(policy.key_of(policy.victims().front()), key);
   }
@@ -129,7 +120,7 @@ TEST_P(OperationCount, ARefusalLooksAtWhatIsProtectedOnly) {
   constexpr std::uint32_t kNumProtected = 10;
   constexpr std::uint64_t kWordsMax = 5 * kNumProtected;
   constexpr std::uint64_t kProbesMax = 3 * kNumProtected;
-  CountingPolicy policy = full_policy();
+  CachePolicy policy = full_policy();
   std::vector<OffloadKey> keys;
   for (std::uint32_t number = 0; number < kNumProtected; ++number) {
     keys.push_back(key_of_number(number));
@@ -137,22 +128,22 @@ TEST_P(OperationCount, ARefusalLooksAtWhatIsProtectedOnly) {
   const std::vector<OffloadKeyView> views(keys.begin(), keys.end());
   std::vector<EvictedBlock> out;
   const auto refuse = [&] { EXPECT_FALSE(policy.evict(capacity() - 9, views, out)); };
-  EXPECT_LE(cost(policy, num_words, refuse), kWordsMax);
-  EXPECT_LE(cost(policy, num_probes, refuse), kProbesMax);
+  EXPECT_LE(cost(operation_counts.words, refuse), kWordsMax);
+  EXPECT_LE(cost(operation_counts.probes, refuse), kProbesMax);
 }
 
 TEST_P(OperationCount, ALargeEvictionCostsAConstantABlock) {
   constexpr double kWordsPerBlockMax = 8;
   constexpr double kProbesPerBlockMax = 3;
-  CountingPolicy policy = full_policy();
+  CachePolicy policy = full_policy();
   const std::uint32_t num_blocks = capacity() / 2;
-  const std::uint64_t probes_before = num_probes(policy);
-  const std::uint64_t words = cost(policy, num_words, [&] {
-    ASSERT_TRUE(policy.evict(num_blocks, std::span<const CountingPolicy::Index>()));
+  const std::uint64_t probes_before = operation_counts.probes;
+  const std::uint64_t words = cost(operation_counts.words, [&] {
+    ASSERT_TRUE(policy.evict(num_blocks, std::span<const CachePolicy::Index>()));
   });
   EXPECT_EQ(policy.victims().size(), num_blocks);
   EXPECT_LE(static_cast<double>(words) / num_blocks, kWordsPerBlockMax);
-  EXPECT_LE(static_cast<double>(num_probes(policy) - probes_before) / num_blocks,
+  EXPECT_LE(static_cast<double>(operation_counts.probes - probes_before) / num_blocks,
             kProbesPerBlockMax);
 }
 
@@ -166,4 +157,4 @@ INSTANTIATE_TEST_SUITE_P(Capacities, OperationCount,
                          });
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

@@ -13,7 +13,6 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/offload/offloading_manager.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/repeat_finder.h"
 #include "optimized/eviction/cache_policy.h"
 #include "optimized/offload/offloading_event_log.h"
@@ -21,15 +20,13 @@
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicOffloadingManager {
+class OffloadingManager {
  public:
   /// Requires: check_config(config) finds nothing wrong; capacity <= 2^28.
   /// Cost: O(capacity + max_tracker_size). What is allocated later are lists as long as the longest
   /// call and the events between two take_events, which keep their capacity, keys beyond 42 bytes,
   /// and what the caller takes over.
-  explicit BasicOffloadingManager(const OffloadingManagerConfig& config,
-                                  Instrumentation instrumentation = {});
+  explicit OffloadingManager(const OffloadingManagerConfig& config);
 
   ErrorCode lookup(std::span<const OffloadKeyView> keys, std::uint32_t& num_hits);
   ErrorCode lookup_key(OffloadKeyView key, LookupResult& result);
@@ -53,7 +50,7 @@ class BasicOffloadingManager {
            static_cast<std::uint32_t>(freed_slots_.size());
   }
   const OffloadingManagerConfig& config() const { return config_; }
-  const BasicCachePolicy<Instrumentation>& policy() const { return policy_; }
+  const CachePolicy& policy() const { return policy_; }
 
   /// Takes in the whole state in canonical form: what decides later answers, not the history that
   /// led to it (lookups beyond the threshold, the lists of the last call). The configuration, which
@@ -61,10 +58,8 @@ class BasicOffloadingManager {
   void add_to(StateHash& hash) const;
 
  private:
-  using Policy = BasicCachePolicy<Instrumentation>;
-  using Index = typename Policy::Index;
+  using Index = CachePolicy::Index;
 
-  bool planted(PlantedOffloadingBug bug) const { return instrumentation_.planted(bug); }
   bool has_filter() const { return config_.store_threshold >= 2; }
   bool passes_filter(OffloadKeyView key) const;
   bool is_hit(Index index) const;
@@ -73,12 +68,10 @@ class BasicOffloadingManager {
   bool make_room(std::uint32_t num_slots, std::vector<EvictedBlock>& evicted);
   void free_victims(std::vector<EvictedBlock>& evicted);
   SlotId take_slot();
-  void log_stored(std::span<const OffloadKeyView> keys);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   OffloadingManagerConfig config_;
-  Policy policy_;
-  BasicReuseTracker<Instrumentation> tracker_;
+  CachePolicy policy_;
+  ReuseTracker tracker_;
   std::uint32_t num_slots_used_ = 0;  ///< slots from this one on were never used
   std::vector<SlotId> freed_slots_;   ///< the last one is taken first
   std::vector<Index> blocks_;         ///< those of the call that runs
@@ -86,17 +79,6 @@ class BasicOffloadingManager {
   OffloadingEventLog events_;
 };
 
-extern template class BasicOffloadingManager<NoInstrumentation>;
-extern template class BasicOffloadingManager<CountingInstrumentation>;
-extern template class BasicOffloadingManager<PlantedInstrumentation>;
-
-using OffloadingManager = BasicOffloadingManager<NoInstrumentation>;
-
-/// Constructed from (config, PlantedOffloadingBug), or from (config, PlantedCachePolicyBug) for a
-/// bug in its policy.
-using PlantedOffloadingManager = BasicOffloadingManager<PlantedInstrumentation>;
-
 static_assert(kvfence::OffloadingManager<OffloadingManager>);
-static_assert(kvfence::OffloadingManager<PlantedOffloadingManager>);
 
 }  // namespace kvfence::optimized

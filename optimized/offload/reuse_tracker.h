@@ -9,36 +9,33 @@
 
 #include "contract/core/state_digest.h"
 #include "contract/eviction/cache_policy.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/key_table.h"
 #include "optimized/base/timeline.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicReuseTracker {
+class ReuseTracker {
  public:
   /// Cost: O(num_keys_max). The only allocations, but for keys beyond 50 bytes.
-  explicit BasicReuseTracker(std::uint32_t num_keys_max, Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation),
-        num_keys_max_(num_keys_max + (planted(PlantedOffloadingBug::kTrackerHoldsOneMore) ? 1 : 0)),
-        table_(num_keys_max_, instrumentation),
-        order_(num_keys_max_, {PlaceOrder::kOrdered}, instrumentation) {}
+  explicit ReuseTracker(std::uint32_t num_keys_max)
+      : num_keys_max_(num_keys_max),
+        table_(num_keys_max_),
+        order_(num_keys_max_, {PlaceOrder::kOrdered}) {}
 
   /// One lookup more; the key becomes the newest. A new key drops the oldest if num_keys_max are
   /// there. Requires: num_keys_max > 0. Cost: O(1) expected.
   void count(OffloadKeyView key) {
-    typename Table::Search found = table_.search(key);
+    Table::Search found = table_.search(key);
     Index index = found.entry;
     if (index == Table::kNone) {
       if (order_.size(0) == num_keys_max_) {
-        drop_one();
+        table_.erase(order_.pop_first(0, table_));
         found = table_.search(key);
       }
       index = table_.insert(key, found);
       table_[index].count = 0;
       order_.append(0, index, table_);
-    } else if (!planted(PlantedOffloadingBug::kCountedKeyStaysOld)) {
+    } else {
       order_.erase(0, table_[index].place);
       order_.append(0, index, table_);
     }
@@ -54,49 +51,28 @@ class BasicReuseTracker {
 
   /// Takes in the keys, oldest first, with their counts up to count_max: one that the caller cannot
   /// tell from a larger one. Cost: O(num_keys_max); no allocation.
-  void add_to(StateHash& hash, std::uint64_t count_max) const {
+  void add_to(StateHash& hash, std::uint32_t count_max) const {
     hash.add(order_.size(0));
     for (Place place = order_.first(0); place != order_.kNone; place = order_.next(0, place + 1)) {
       const Index index = order_.member_at(place);
       hash.add(table_.key_of(index));
-      hash.add(std::min<std::uint64_t>(table_[index].count, count_max));
+      hash.add(std::min(table_[index].count, count_max));
     }
   }
 
   void prefetch(OffloadKeyView key) const { table_.prefetch(key); }
-
-  /// Cost: O(num_keys_max). For a planted bug.
-  void clear() {
-    table_.clear();
-    order_.clear();
-  }
 
  private:
   struct Counted {
     Place place = 0;
     std::uint32_t count = 0;
   };
-  using Table = BasicKeyTable<Counted, Instrumentation>;
-  using Index = typename Table::Index;
+  using Table = KeyTable<Counted>;
+  using Index = Table::Index;
 
-  bool planted(PlantedOffloadingBug bug) const { return instrumentation_.planted(bug); }
-
-  void drop_one() {
-    if (planted(PlantedOffloadingBug::kTrackerDropsNewest)) return drop_newest();
-    table_.erase(order_.pop_first(0, table_));
-  }
-
-  void drop_newest() {
-    Place place = order_.first(0);
-    for (Place next = place; next != order_.kNone; next = order_.next(0, place + 1)) place = next;
-    order_.erase(0, place);
-    table_.erase(order_.member_at(place));
-  }
-
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t num_keys_max_;
   Table table_;
-  BasicTimeline<Instrumentation> order_;
+  Timeline order_;
 };
 
 }  // namespace kvfence::optimized

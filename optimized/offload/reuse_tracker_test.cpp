@@ -17,7 +17,7 @@ namespace {
 TEST(ReuseTracker, CountsAsAList) {
   for (const std::uint32_t num_keys_max : {1U, 2U, 7U, 40U}) {
     SCOPED_TRACE(num_keys_max);
-    BasicReuseTracker<NoInstrumentation> tracker(num_keys_max);
+    ReuseTracker tracker(num_keys_max);
     std::vector<std::pair<std::uint32_t, std::uint32_t>> expected;  // number, count; oldest first
     std::mt19937 random(num_keys_max);
     for (int step = 0; step < 5'000; ++step) {
@@ -41,30 +41,28 @@ TEST(ReuseTracker, CountsAsAList) {
   }
 }
 
-using Tracker = BasicReuseTracker<NoInstrumentation>;
-
-StateDigest digest_of(const Tracker& tracker, std::uint64_t count_max) {
+StateDigest digest_of(const ReuseTracker& tracker, std::uint32_t count_max) {
   StateHash hash;
   tracker.add_to(hash, count_max);
   return hash.digest();
 }
 
 TEST(ReuseTracker, ADigestTellsCountsApartUpToTheLargestOfInterest) {
-  Tracker twice(2);
+  ReuseTracker twice(2);
   for (int i = 0; i < 2; ++i) twice.count(key_of_number(1));
-  Tracker thrice = twice;
+  ReuseTracker thrice = twice;
   thrice.count(key_of_number(1));
   EXPECT_EQ(digest_of(twice, 2), digest_of(thrice, 2));
   EXPECT_NE(digest_of(twice, 3), digest_of(thrice, 3));
 }
 
 TEST(ReuseTracker, ADigestForgetsWhatWasDroppedAndWhere) {
-  Tracker tracker(2);
+  ReuseTracker tracker(2);
   for (std::uint32_t number : {1U, 2U}) tracker.count(key_of_number(number));
-  Tracker used(2);
+  ReuseTracker used(2);
   for (std::uint32_t number : {3U, 4U, 2U, 3U, 1U, 2U}) used.count(key_of_number(number));
   EXPECT_EQ(digest_of(used, 2), digest_of(tracker, 2));
-  Tracker other_order(2);
+  ReuseTracker other_order(2);
   for (std::uint32_t number : {2U, 1U}) other_order.count(key_of_number(number));
   EXPECT_NE(digest_of(other_order, 2), digest_of(tracker, 2));
 }

@@ -15,7 +15,7 @@ BasicTieringOffloadingManager<Instrumentation>::BasicTieringOffloadingManager(
     const OffloadingManagerConfig& primary, std::vector<SecondaryTierHandle> tiers,
     Instrumentation instrumentation)
     : instrumentation_(instrumentation),
-      primary_(primary, instrumentation),
+      primary_(primary),
       tiers_(std::move(tiers)),
       queues_(tiers_.size()),
       uses_(primary.cache.capacity) {
@@ -160,7 +160,7 @@ ErrorCode BasicTieringOffloadingManager<Instrumentation>::complete_load(
   instrumentation_.on_table_entries(keys.size());
   for (OffloadKeyView key : keys) {
     const Index block = policy().find(key);
-    if (block == Policy::kNone) return ErrorCode::kUnknownKey;
+    if (block == CachePolicy::kNone) return ErrorCode::kUnknownKey;
     slots_.push_back(policy().slot(block));
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -200,7 +200,7 @@ void BasicTieringOffloadingManager<Instrumentation>::cascade_held(
   for (OffloadKeyView key : keys) {
     const Index block = policy().find(key);
     if constexpr (Instrumentation::kPlants) {
-      if (block == Policy::kNone) continue;
+      if (block == CachePolicy::kNone) continue;
     }
     if (policy().ref_cnt(block) == kNotReady) {
       any_pending = true;
@@ -239,7 +239,7 @@ ErrorCode BasicTieringOffloadingManager<Instrumentation>::complete_store(
   instrumentation_.on_table_entries(keys.size());
   for (OffloadKeyView key : keys) {
     const Index block = policy().find(key);
-    if (block != Policy::kNone) {
+    if (block != CachePolicy::kNone) {
       any_promoted |= use_of(block).is_promoted;
     } else if (success) {
       return ErrorCode::kUnknownKey;
@@ -251,7 +251,7 @@ ErrorCode BasicTieringOffloadingManager<Instrumentation>::complete_store(
   if (!success && planted(Bug::kFailedStoreCascaded)) {
     ready_.clear();
     for (OffloadKeyView key : keys) {
-      if (policy().find(key) != Policy::kNone) ready_.push_back(key);
+      if (policy().find(key) != CachePolicy::kNone) ready_.push_back(key);
     }
     keys = ready_;
     success = !keys.empty();

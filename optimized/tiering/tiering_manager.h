@@ -47,7 +47,7 @@ class BasicTieringOffloadingManager {
   void reset_cache();
   void take_events(std::vector<OffloadingEvent>& out) { primary_.take_events(out); }
 
-  const BasicOffloadingManager<Instrumentation>& primary() const { return primary_; }
+  const OffloadingManager& primary() const { return primary_; }
   std::span<SecondaryTierHandle> tiers() { return tiers_; }
   std::uint32_t num_jobs() const { return jobs_.size(); }
   std::uint32_t num_pending() const { return num_pending_; }
@@ -68,8 +68,7 @@ class BasicTieringOffloadingManager {
   void pending(std::vector<PendingPromotionState>& out) const;
 
  private:
-  using Policy = BasicCachePolicy<Instrumentation>;
-  using Index = typename Policy::Index;
+  using Index = CachePolicy::Index;
 
   struct Job {
     std::uint32_t tier = 0;
@@ -106,7 +105,7 @@ class BasicTieringOffloadingManager {
 
   bool planted(PlantedTieringBug bug) const { return instrumentation_.planted(bug); }
   bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
-  const Policy& policy() const { return primary_.policy(); }
+  const CachePolicy& policy() const { return primary_.policy(); }
   SlotUse& use_of(Index block) { return uses_[policy().slot(block)]; }
 
   void poll();
@@ -134,7 +133,7 @@ class BasicTieringOffloadingManager {
   bool loses_store_of(std::string_view req_id) const;
 
   [[no_unique_address]] Instrumentation instrumentation_;
-  BasicOffloadingManager<Instrumentation> primary_;
+  OffloadingManager primary_;
   std::vector<SecondaryTierHandle> tiers_;
   TierJobId next_job_id_ = 0;
   JobTable<Job, Instrumentation> jobs_;

@@ -14,9 +14,10 @@
 #include <vector>
 
 #include "contract/offload/offload_key_number.h"
-#include "optimized/tiering/tiering_manager.h"
+#include "planted/optimized/tiering/tiering_manager.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 using CountingManager = BasicTieringOffloadingManager<CountingInstrumentation>;
@@ -92,10 +93,8 @@ class TieringOperationCount : public testing::TestWithParam<std::uint32_t> {
   static std::string name_of(std::uint32_t number) { return "r" + std::to_string(number); }
 
   std::uint64_t work() const {
-    const auto& policy = manager_->primary().policy();
     const CountingInstrumentation& own = manager_->instrumentation();
-    return policy.resident().num_words_used() + policy.ghosts().num_words_used() +
-           policy.table().instrumentation().num_probes() + own.num_table_entries() +
+    return operation_counts.words + operation_counts.probes + own.num_table_entries() +
            own.num_requests() + manager_->job_table().instrumentation().num_probes();
   }
 
@@ -224,4 +223,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, TieringOperationCount,
                          testing::Values(100U, 1'000U, 10'000U, 100'000U));
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

@@ -1,10 +1,11 @@
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "contract/eviction/eviction_target.h"
 #include "optimized/eviction/cache_policy.h"
-#include "optimized/offload/planted_offloading_bugs.h"
+#include "planted/optimized/eviction/cache_policy.h"
 #include "properties/eviction/checks.h"
 #include "properties/eviction/driver.h"
 #include "reference/eviction/cache_policy.h"
@@ -13,9 +14,9 @@
 namespace kvfence {
 namespace {
 
-template <class Policy, class... Bug>
-auto make_driver(std::string name, Bug... bug) {
-  auto make_policy = [bug...](const CachePolicyConfig& config) { return Policy(config, bug...); };
+template <class Policy>
+auto make_driver(std::string name) {
+  auto make_policy = [](const CachePolicyConfig& config) { return Policy(config); };
   return std::make_unique<EvictionDriver<Policy, decltype(make_policy)>>(std::move(name),
                                                                          make_policy);
 }
@@ -27,12 +28,10 @@ struct Parts {
   static auto optimized(std::string name) {
     return make_driver<optimized::CachePolicy>(std::move(name));
   }
-  static auto planted(std::string name, optimized::PlantedCachePolicyBug bug) {
-    return make_driver<optimized::PlantedCachePolicy>(std::move(name), bug);
+  static auto planted(std::string name) {
+    return make_driver<planted::optimized::CachePolicy>(std::move(name));
   }
-
-  static constexpr auto& kPlantedBugs = optimized::kPlantedCachePolicyBugs;
-  static constexpr auto& planted_bug_from_name = optimized::planted_cache_policy_bug_from_name;
+  static constexpr std::string_view kPlantedRoom = "eviction";
 };
 
 }  // namespace

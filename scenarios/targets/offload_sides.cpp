@@ -1,10 +1,11 @@
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "contract/offload/offload_target.h"
 #include "optimized/offload/offloading_manager.h"
-#include "optimized/offload/planted_offloading_bugs.h"
+#include "planted/optimized/offload/offloading_manager.h"
 #include "properties/offload/checks.h"
 #include "properties/offload/driver.h"
 #include "reference/offload/offloading_manager.h"
@@ -13,11 +14,9 @@
 namespace kvfence {
 namespace {
 
-template <class Manager, class... Bug>
-auto make_driver(std::string name, Bug... bug) {
-  auto make_manager = [bug...](const OffloadingManagerConfig& config) {
-    return Manager(config, bug...);
-  };
+template <class Manager>
+auto make_driver(std::string name) {
+  auto make_manager = [](const OffloadingManagerConfig& config) { return Manager(config); };
   return std::make_unique<OffloadDriver<Manager, decltype(make_manager)>>(std::move(name),
                                                                           make_manager);
 }
@@ -29,12 +28,10 @@ struct Parts {
   static auto optimized(std::string name) {
     return make_driver<optimized::OffloadingManager>(std::move(name));
   }
-  static auto planted(std::string name, optimized::PlantedOffloadingBug bug) {
-    return make_driver<optimized::PlantedOffloadingManager>(std::move(name), bug);
+  static auto planted(std::string name) {
+    return make_driver<planted::optimized::OffloadingManager>(std::move(name));
   }
-
-  static constexpr auto& kPlantedBugs = optimized::kPlantedOffloadingBugs;
-  static constexpr auto& planted_bug_from_name = optimized::planted_offloading_bug_from_name;
+  static constexpr std::string_view kPlantedRoom = "offload";
 };
 
 }  // namespace

@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "optimized/connectors/offloading/fencing_connector_scheduler.h"
+#include "planted/optimized/connectors/offloading/fencing_connector_scheduler.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 constexpr std::uint32_t kBlockSize = 4;
@@ -201,12 +202,10 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
     const CountingInstrumentation& own = connector_->instrumentation();
     const auto& manager = *connector_->offloaded().tiering();
     const CountingInstrumentation& of_manager = manager.instrumentation();
-    const auto& policy = manager.primary().policy();
     return own.num_links() + own.num_table_entries() + own.num_requests() +
            connector_->job_map().instrumentation().num_probes() + of_manager.num_table_entries() +
            of_manager.num_requests() + manager.job_table().instrumentation().num_probes() +
-           policy.resident().num_words_used() + policy.ghosts().num_words_used() +
-           policy.table().instrumentation().num_probes();
+           operation_counts.words + operation_counts.probes;
   }
 
   KVTransferParams params_;
@@ -309,4 +308,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ConnectorTierOperationCount,
                          testing::Values(100U, 1'000U, 10'000U));
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

@@ -25,7 +25,7 @@ class BasicOffloadedBlocks {
  public:
   using Keys = std::span<const OffloadKeyView>;
 
-  using CPUManager = BasicOffloadingManager<Instrumentation>;
+  using CPUManager = OffloadingManager;
   using TieringManager = BasicTieringOffloadingManager<Instrumentation>;
 
   BasicOffloadedBlocks(const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers,
@@ -169,7 +169,7 @@ class BasicOffloadedBlocks {
   static Manager make_manager(const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers,
                               Instrumentation instrumentation) {
     KVFENCE_CHECK(spec.has_tiers || tiers.empty(), "tiers below a CPU cache that stands alone");
-    if (!spec.has_tiers) return CPUManager(spec.manager, instrumentation);
+    if (!spec.has_tiers) return CPUManager(spec.manager);
     return TieringManager(spec.manager, std::move(tiers), instrumentation);
   }
 
@@ -178,7 +178,7 @@ class BasicOffloadedBlocks {
     if (!tracks_loading_) return;
     for (OffloadKeyView key : keys) {
       const std::uint32_t index = cpu().policy().find(key);
-      if (index == BasicCachePolicy<Instrumentation>::kNone) continue;
+      if (index == CachePolicy::kNone) continue;
       if (index >= is_loading_.size()) is_loading_.resize(index + 1);
       if (is_loading_[index] == loading) continue;
       is_loading_[index] = loading;
