@@ -59,8 +59,8 @@ PLUG = "scenarios/targets/targets.h"
 # The instrumented copies, which ci/plant.py writes at build time: "planted/<layer>/x.h" is a copy of "<layer>/x.h",
 # for the tests of that file and for those who plug implementations together.
 COPY = "planted/"
-# What they count, for tests.
-COUNTS = "properties/planted/switches.h"
+# Their switch, what they count, and the list of their bugs, for tests.
+SWITCHES = ("properties/planted/switches.h", "properties/planted/bugs.h")
 
 # Files that need a compiler and nothing else: the standard library is all they may include besides.
 STD_ONLY = ("contract/*.h", "reference/*", "optimized/*")
@@ -91,7 +91,7 @@ def check_include(root, path, quoted, angled):
                 and ("." in angled or "/" in angled)):
             return "standard-library-only", f"<{angled}> is not of the C++ standard library"
         return None
-    if quoted == COUNTS and test:
+    if quoted in SWITCHES and test:
         return None
     if quoted.startswith(COPY):
         quoted = quoted.removeprefix(COPY)

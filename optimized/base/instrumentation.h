@@ -16,7 +16,6 @@
 #include "optimized/connectors/simple/planted_simple_offload_bugs.h"
 #include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
 #include "optimized/pool/planted_bugs.h"
-#include "optimized/tiering/planted_tiering_bugs.h"
 
 namespace kvfence::optimized {
 
@@ -26,7 +25,6 @@ struct NoInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
-  constexpr bool planted(PlantedTieringBug) const { return false; }
   constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
@@ -50,7 +48,6 @@ class CountingInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
-  constexpr bool planted(PlantedTieringBug) const { return false; }
   constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
@@ -89,7 +86,6 @@ class PlantedInstrumentation {
   // PlantedSynchronousConnectorBug).
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
-  PlantedInstrumentation(PlantedTieringBug bug) : tiering_bug_(bug) {}
   PlantedInstrumentation(PlantedConnectorBug bug) : connector_bug_(bug) {}
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
   PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
@@ -98,7 +94,6 @@ class PlantedInstrumentation {
 
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
   bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
-  bool planted(PlantedTieringBug bug) const { return bug == tiering_bug_; }
   bool planted(PlantedConnectorBug bug) const { return bug == connector_bug_; }
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
   bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
@@ -115,7 +110,6 @@ class PlantedInstrumentation {
  private:
   PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
   PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
-  PlantedTieringBug tiering_bug_ = PlantedTieringBug::kNone;
   PlantedConnectorBug connector_bug_ = PlantedConnectorBug::kNone;
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
   PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;

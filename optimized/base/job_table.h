@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "contract/tiering/secondary_tier.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
-template <class Job, class Instrumentation = NoInstrumentation>
+template <class Job>
 class JobTable {
  public:
   /// What was kept under this entry before is still in it. Requires: the id is not in the table.
@@ -44,7 +43,6 @@ class JobTable {
     free_.push_back(slots_[hole].entry);
     // The rest of the cluster moves up, so that no probe ends too early.
     for (std::size_t at = next(hole); slots_[at].entry != kNone; at = next(at)) {
-      instrumentation_.on_probe();
       if (((at - home_of(slots_[at].id)) & mask()) < ((at - hole) & mask())) continue;
       slots_[hole] = slots_[at];
       hole = at;
@@ -62,7 +60,6 @@ class JobTable {
   }
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(num_jobs_); }
-  const Instrumentation& instrumentation() const { return instrumentation_; }
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
@@ -82,11 +79,7 @@ class JobTable {
   /// The slot of the id, or the empty one where it belongs.
   std::size_t place_of(TierJobId id) const {
     std::size_t at = home_of(id);
-    instrumentation_.on_probe();
-    while (slots_[at].entry != kNone && slots_[at].id != id) {
-      at = next(at);
-      instrumentation_.on_probe();
-    }
+    while (slots_[at].entry != kNone && slots_[at].id != id) at = next(at);
     return at;
   }
 
@@ -100,7 +93,6 @@ class JobTable {
     }
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<Slot> slots_;  ///< a power of two, at most half full
   std::vector<Job> jobs_;    ///< by entry
   std::vector<std::uint32_t> free_;

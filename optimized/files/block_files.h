@@ -16,23 +16,20 @@
 #include "contract/tiering/file_tier.h"
 #include "optimized/files/block_file_header.h"
 #include "optimized/files/file_operations.h"
-#include "optimized/files/planted_file_tier_bugs.h"
 #include "optimized/files/writer_names.h"
 
 namespace kvfence::optimized {
 
 /// Blocks of one size. Every member may be called from several threads; `files` outlives it.
-template <class Bugs>
-class BasicBlockFiles {
+class BlockFiles {
  public:
   /// Makes the folders, writes config.json where it is missing, reclaims what dead writers left,
   /// and becomes a writer. Where that fails, blocks can be loaded and each store tries again.
   /// Requires: check_config(config) finds nothing wrong
-  BasicBlockFiles(const FileTierConfig& config, std::size_t block_bytes, FileOperations& files,
-                  Bugs bugs);
-  BasicBlockFiles(const BasicBlockFiles&) = delete;
-  BasicBlockFiles& operator=(const BasicBlockFiles&) = delete;
-  ~BasicBlockFiles() { release(); }
+  BlockFiles(const FileTierConfig& config, std::size_t block_bytes, FileOperations& files);
+  BlockFiles(const BlockFiles&) = delete;
+  BlockFiles& operator=(const BlockFiles&) = delete;
+  ~BlockFiles() { release(); }
 
   /// Whether the key's block can be expected to load. One file operation, short of memory lookups.
   bool contains(OffloadKeyView key);
@@ -67,13 +64,10 @@ class BasicBlockFiles {
   bool is_doubtful(OffloadKeyView key);
   void set_doubtful(OffloadKeyView key, bool doubtful);
 
-  bool planted(PlantedFileTierBug bug) const { return bugs_.planted(bug); }
-
   const FileMapper mapper_;
   const std::int64_t file_bytes_;
   const bool sync_data_;
   FileOperations& files_;
-  [[no_unique_address]] const Bugs bugs_;
   const std::string writers_path_;
   WriterNames names_;
   std::mutex claim_mutex_;
@@ -84,10 +78,5 @@ class BasicBlockFiles {
   std::mutex doubtful_mutex_;
   std::unordered_set<OffloadKey> doubtful_;
 };
-
-using BlockFiles = BasicBlockFiles<NoFileTierBugs>;
-
-extern template class BasicBlockFiles<NoFileTierBugs>;
-extern template class BasicBlockFiles<PlantedFileTierBugs>;
 
 }  // namespace kvfence::optimized

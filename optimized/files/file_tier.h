@@ -21,20 +21,18 @@
 
 namespace kvfence::optimized {
 
-/// A SecondaryTier. Bugs: NoFileTierBugs (production) or PlantedFileTierBugs.
-template <class Bugs>
-class BasicFileTier {
+/// A SecondaryTier.
+class FileTier {
  public:
   /// Opens the folders and starts the threads. `files` outlives the tier. A folder that cannot be
   /// used does not keep a tier from being built: its stores fail, and writer_error tells why.
   /// Requires: check_config(config) finds nothing wrong; primary has slots of 1 byte or more.
   /// Throws std::system_error if the system has no more threads.
-  BasicFileTier(const FileTierConfig& config, PrimaryKvView primary, FileOperations& files,
-                Bugs bugs = Bugs());
-  BasicFileTier(BasicFileTier&&) noexcept = default;
-  BasicFileTier& operator=(BasicFileTier&&) noexcept = default;
+  FileTier(const FileTierConfig& config, PrimaryKvView primary, FileOperations& files);
+  FileTier(FileTier&&) noexcept = default;
+  FileTier& operator=(FileTier&&) noexcept = default;
   /// As shutdown.
-  ~BasicFileTier() = default;
+  ~FileTier() = default;
 
   LookupResult lookup(OffloadKeyView key, const RequestContext& request);
   void submit_store(const TierJob& job);
@@ -62,12 +60,6 @@ class BasicFileTier {
 
   std::shared_ptr<State> state_;
 };
-
-using FileTier = BasicFileTier<NoFileTierBugs>;
-using PlantedFileTier = BasicFileTier<PlantedFileTierBugs>;
-
-extern template class BasicFileTier<NoFileTierBugs>;
-extern template class BasicFileTier<PlantedFileTierBugs>;
 
 static_assert(SecondaryTier<FileTier>);
 

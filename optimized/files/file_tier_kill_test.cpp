@@ -28,11 +28,29 @@
 #include "optimized/files/posix_file_operations.h"
 #include "optimized/files/test_folder.h"
 #include "optimized/files/writer_names.h"
+#include "planted/optimized/files/faulty_file_operations.h"
+#include "planted/optimized/files/file_tier.h"
+#include "planted/optimized/files/posix_file_operations.h"
+#include "properties/planted/bugs.h"
+#include "properties/planted/switches.h"
 
 namespace kvfence::optimized {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct Product {
+  using Tier = FileTier;
+  using Posix = PosixFileOperations;
+  using Faulty = FaultyFileOperations;
+};
+
+/// The copy in which a bug can be planted.
+struct Copy {
+  using Tier = planted::optimized::FileTier;
+  using Posix = planted::optimized::PosixFileOperations;
+  using Faulty = planted::optimized::FaultyFileOperations;
+};
 
 /// What a child tells: the key of a block that is stored, or that it served wrong bytes.
 using Word = std::uint32_t;
@@ -137,19 +155,18 @@ struct Expected {
 /// Opens the folder: of the keys, those that are a hit are whole, those that were reported are
 /// hits, and what may be bad may fail to load, once. Afterwards nothing but blocks and config.json
 /// is there. The first that is not so, or nothing; num_served counts loads that succeeded.
-template <class Bugs>
+template <class Layer>
 std::optional<std::string> check_what_is_left(const TestFolder& folder,
                                               const FileTierConfig& config, std::size_t block_bytes,
-                                              const Expected& expected, Bugs bugs,
-                                              int& num_served) {
+                                              const Expected& expected, int& num_served) {
   const std::size_t num_neighbours = expected.neighbour_file.empty() ? 0 : 1;
   for (const fs::path& path : folder.files(".bin")) {
     if (fs::file_size(path) != kBlockFileHeaderBytes + block_bytes) return "a block file is torn";
   }
   {
     TestSlots slots(block_bytes, 4);
-    PosixFileOperations files;
-    BasicFileTier<Bugs> tier(config, slots.view(), files, bugs);
+    typename Layer::Posix files;
+    typename Layer::Tier tier(config, slots.view(), files);
     if (tier.writer_error() != 0) return "the folder cannot be opened for writing";
     if (folder.files(".tmp").size() != num_neighbours) return "temporary files of the dead stay";
     if (folder.files(".lock").size() != 1 + num_neighbours) return "locks of the dead stay";
@@ -204,10 +221,10 @@ void prepare(const FileTierConfig& config) {
   }
 }
 
-template <class Bugs>
-void run_script(const FileTierConfig& config, FileOperations& files, Bugs bugs, int words) {
+template <class Layer>
+void run_script(const FileTierConfig& config, typename Layer::Faulty& files, int words) {
   TestSlots slots(kScriptBlockBytes, 4);
-  BasicFileTier<Bugs> tier(config, slots.view(), files, bugs);
+  typename Layer::Tier tier(config, slots.view(), files);
   const auto store = [&](const std::vector<Word>& keys) {
     for (SlotId slot = 0; slot < keys.size(); ++slot) slots.fill(slot, keys[slot]);
     if (!run_job(tier, /*stores=*/true, keys)) return;
@@ -247,18 +264,18 @@ std::string state_of(const TestFolder& folder) {
 }
 
 /// Which operations the script asks for, in order.
-template <class Bugs>
-std::vector<FileOperation> operations_of_script(Bugs bugs) {
+template <class Layer>
+std::vector<FileOperation> operations_of_script() {
   const TestFolder folder("file_tier_kill");
   const FileTierConfig config = test_config(folder.path());
   prepare(config);
   std::vector<FileOperation> operations;
-  PosixFileOperations posix;
-  FaultyFileOperations files(posix);
+  typename Layer::Posix posix;
+  typename Layer::Faulty files(posix);
   files.watch([&](FileOperation operation) { operations.push_back(operation); });
   int ends[2];
   EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  run_script(config, files, bugs, ends[1]);
+  run_script<Layer>(config, files, ends[1]);
   ::close(ends[0]);
   ::close(ends[1]);
   return operations;
@@ -273,14 +290,14 @@ struct Sweep {
 
 /// The script in a child that kills itself before its n-th operation; with `half`, after it wrote
 /// half a header in its num_writes-th write, the n-th operation.
-template <class Bugs>
-void kill_once(std::size_t n, bool half, std::uint32_t num_writes, Bugs bugs, Sweep& sweep) {
+template <class Layer>
+void kill_once(std::size_t n, bool half, std::uint32_t num_writes, Sweep& sweep) {
   const TestFolder folder("file_tier_kill");
   const FileTierConfig config = test_config(folder.path());
   prepare(config);
   Child child([&](int words) {
-    PosixFileOperations posix;
-    FaultyFileOperations files(posix);
+    typename Layer::Posix posix;
+    typename Layer::Faulty files(posix);
     if (half) {
       FileFault fault;
       fault.operation = FileOperation::kWrite;
@@ -292,7 +309,7 @@ void kill_once(std::size_t n, bool half, std::uint32_t num_writes, Bugs bugs, Sw
     files.watch([&num_operations, die_at = n + (half ? 1 : 0)](FileOperation) {
       if (num_operations++ == die_at) ::raise(SIGKILL);
     });
-    run_script(config, files, bugs, words);
+    run_script<Layer>(config, files, words);
   });
   Expected expected;
   expected.last = kScriptKeys;
@@ -313,22 +330,23 @@ void kill_once(std::size_t n, bool half, std::uint32_t num_writes, Bugs bugs, Sw
   if (num_published < num_known) ++sweep.goals["bad file removed"];
 
   int num_served = 0;
-  sweep.problem = check_what_is_left(folder, config, kScriptBlockBytes, expected, bugs, num_served);
+  sweep.problem =
+      check_what_is_left<Layer>(folder, config, kScriptBlockBytes, expected, num_served);
   if (!sweep.problem && num_served == 0) sweep.problem = "key 0, which was there before, is gone";
 }
 
 /// A kill before each operation, in the middle of each write, and none at the end.
-template <class Bugs>
-Sweep sweep_of(Bugs bugs) {
-  const std::vector<FileOperation> operations = operations_of_script(bugs);
+template <class Layer>
+Sweep sweep_of() {
+  const std::vector<FileOperation> operations = operations_of_script<Layer>();
   Sweep sweep;
   std::uint32_t num_writes = 0;
   for (std::size_t n = 0; n <= operations.size() && !sweep.problem; ++n) {
     const std::string name =
         n < operations.size() ? std::string(to_text(operations[n])) : std::string("the end");
-    kill_once(n, /*half=*/false, num_writes, bugs, sweep);
+    kill_once<Layer>(n, /*half=*/false, num_writes, sweep);
     if (n < operations.size() && operations[n] == FileOperation::kWrite && !sweep.problem) {
-      kill_once(n, /*half=*/true, num_writes++, bugs, sweep);
+      kill_once<Layer>(n, /*half=*/true, num_writes++, sweep);
     }
     if (sweep.problem) *sweep.problem += ", killed at operation " + std::to_string(n) + ": " + name;
   }
@@ -336,9 +354,9 @@ Sweep sweep_of(Bugs bugs) {
 }
 
 TEST(FileTierKill, AtEveryFileOperation) {
-  const Sweep sweep = sweep_of(NoFileTierBugs());
+  const Sweep sweep = sweep_of<Product>();
   EXPECT_EQ(sweep.problem, std::nullopt);
-  const std::vector<FileOperation> operations = operations_of_script(NoFileTierBugs());
+  const std::vector<FileOperation> operations = operations_of_script<Product>();
   const auto num_writes = std::count(operations.begin(), operations.end(), FileOperation::kWrite);
   EXPECT_GT(operations.size(), 50u);
   EXPECT_EQ(sweep.num_kills, static_cast<int>(operations.size()) + num_writes);
@@ -358,14 +376,16 @@ TEST(FileTierKill, AtEveryFileOperation) {
 
 // The sweep can fail: what it is there to find it finds.
 TEST(FileTierKill, FindsPlantedBugs) {
-  for (PlantedFileTierBug bug :
-       {PlantedFileTierBug::kPublishedBeforeWritten, PlantedFileTierBug::kWrittenInPlace,
-        PlantedFileTierBug::kLeftoversNotReclaimed, PlantedFileTierBug::kBlockDigestNotChecked,
-        PlantedFileTierBug::kBadFileKept}) {
-    const Sweep sweep = sweep_of(PlantedFileTierBugs{bug});
-    EXPECT_TRUE(sweep.problem) << "planted bug " << static_cast<int>(bug) << " was not found";
+  for (const planted::Bug& bug : planted::bugs_of("files")) {
+    const auto shows = {"published_before_written", "written_in_place", "leftovers_not_reclaimed",
+                        "block_digest_not_checked", "bad_file_kept"};
+    if (std::find(shows.begin(), shows.end(), bug.name) == shows.end()) continue;
+    planted::plant(bug.number);
+    const Sweep sweep = sweep_of<Copy>();
+    EXPECT_TRUE(sweep.problem) << bug.name << " was not found";
     if (sweep.problem) std::printf("%s\n", sweep.problem->c_str());
   }
+  planted::plant(planted::kSound);
 }
 
 /// Stores blocks and loads them again, from key `first` on, for as long as it lives. What is stored
@@ -427,7 +447,7 @@ TEST(FileTierKill, AtAnyMoment) {
     const std::string writers = FileMapper(config.files).rank_path() + "/" + kWritersFolder;
     fs::create_directories(writers);
     PosixFileOperations posix;
-    WriterNames neighbour(posix, writers, WriterNames::Reclaim::kDead);
+    WriterNames neighbour(posix, writers);
     ASSERT_EQ(neighbour.claim(), 0);
     expected.neighbour_file = neighbour.next();
     std::ofstream(expected.neighbour_file).put('x');
@@ -455,7 +475,7 @@ TEST(FileTierKill, AtAnyMoment) {
     num_left += static_cast<int>(folder.files(".tmp").size()) - 1;
     expected.last = (expected.reported.empty() ? kFirstOfMany : *expected.reported.rbegin()) + 40;
     const std::optional<std::string> problem =
-        check_what_is_left(folder, config, kBlockBytes, expected, NoFileTierBugs(), num_served);
+        check_what_is_left<Product>(folder, config, kBlockBytes, expected, num_served);
     ASSERT_EQ(problem, std::nullopt) << "round " << round;
   }
   EXPECT_EQ(num_kills, static_cast<int>(2 * round)) << "children ended before they were killed";

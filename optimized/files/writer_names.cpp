@@ -38,11 +38,6 @@ int WriterNames::claim() {
     if (const std::optional<std::uint32_t> number = number_of(name)) numbers.insert(*number);
   }
   for (std::uint32_t number : numbers) {
-    if (reclaim_ == Reclaim::kNothing) break;
-    if (reclaim_ == Reclaim::kAll) {
-      remove_temporary_files(number);
-      continue;
-    }
     FileHandle lock = -1;
     if (take_lock(number, lock) < 0) continue;
     remove_temporary_files(number);

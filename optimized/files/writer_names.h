@@ -20,15 +20,8 @@ namespace kvfence::optimized {
 /// One writer. Safe to use from several threads. `files` outlives it.
 class WriterNames {
  public:
-  /// What a writer does about numbers of others that are there when it begins.
-  enum class Reclaim : std::uint8_t {
-    kDead,     ///< removes the files of those whose lock is free
-    kNothing,  ///< a planted bug
-    kAll,      ///< a planted bug
-  };
-
-  WriterNames(FileOperations& files, std::string folder, Reclaim reclaim)
-      : files_(files), folder_(std::move(folder)), reclaim_(reclaim) {}
+  WriterNames(FileOperations& files, std::string folder)
+      : files_(files), folder_(std::move(folder)) {}
   WriterNames(const WriterNames&) = delete;
   WriterNames& operator=(const WriterNames&) = delete;
   ~WriterNames() { release(); }
@@ -53,7 +46,6 @@ class WriterNames {
 
   FileOperations& files_;
   const std::string folder_;
-  const Reclaim reclaim_;
   std::mutex mutex_;
   bool is_writer_ = false;
   std::uint32_t number_ = 0;

@@ -16,7 +16,6 @@ namespace kvfence::optimized {
 namespace {
 
 namespace fs = std::filesystem;
-using Reclaim = WriterNames::Reclaim;
 
 class WriterNamesTest : public ::testing::Test {
  protected:
@@ -32,8 +31,8 @@ class WriterNamesTest : public ::testing::Test {
 };
 
 TEST_F(WriterNamesTest, NamesAreNeverGivenTwice) {
-  WriterNames one(posix_, folder_.path(), Reclaim::kDead);
-  WriterNames other(posix_, folder_.path(), Reclaim::kDead);
+  WriterNames one(posix_, folder_.path());
+  WriterNames other(posix_, folder_.path());
   EXPECT_EQ(one.next(), "") << "no writer yet";
   ASSERT_EQ(one.claim(), 0);
   ASSERT_EQ(other.claim(), 0);
@@ -49,13 +48,13 @@ TEST_F(WriterNamesTest, NamesAreNeverGivenTwice) {
 }
 
 TEST_F(WriterNamesTest, ReclaimsTheFilesOfTheDeadAlone) {
-  WriterNames living(posix_, folder_.path(), Reclaim::kDead);
+  WriterNames living(posix_, folder_.path());
   ASSERT_EQ(living.claim(), 0);
   for (const char* name : {"0.0.tmp", "3.lock", "3.0.tmp", "3.12.tmp", "4.0.tmp", "33.0.tmp",
                            "x.tmp", "3", "3.txt", "99999.0.tmp", "-1.0.tmp"}) {
     make(name);
   }
-  WriterNames next(posix_, folder_.path(), Reclaim::kDead);
+  WriterNames next(posix_, folder_.path());
   ASSERT_EQ(next.claim(), 0);
   EXPECT_TRUE(has("0.0.tmp")) << "its writer is alive";
   for (const char* name : {"3.lock", "3.0.tmp", "3.12.tmp", "4.0.tmp", "4.lock", "33.0.tmp"}) {
@@ -68,14 +67,14 @@ TEST_F(WriterNamesTest, ReclaimsTheFilesOfTheDeadAlone) {
 
 TEST_F(WriterNamesTest, AKeptLockFileTellsTheNextOneToReclaim) {
   {
-    WriterNames writer(posix_, folder_.path(), Reclaim::kDead);
+    WriterNames writer(posix_, folder_.path());
     ASSERT_EQ(writer.claim(), 0);
     std::ofstream(writer.next()).put('x');
     writer.release(/*keep_lock=*/true);
   }
   EXPECT_TRUE(has("0.lock"));
   EXPECT_TRUE(has("0.0.tmp"));
-  WriterNames next(posix_, folder_.path(), Reclaim::kDead);
+  WriterNames next(posix_, folder_.path());
   ASSERT_EQ(next.claim(), 0);
   EXPECT_FALSE(has("0.0.tmp"));
 }
@@ -84,7 +83,7 @@ TEST_F(WriterNamesTest, AKeptLockFileTellsTheNextOneToReclaim) {
 // takes it: who locks a file that has lost its name has not got the number.
 TEST_F(WriterNamesTest, ALockOnARemovedFileIsNoLock) {
   make("0.lock");
-  WriterNames third(posix_, folder_.path(), Reclaim::kDead);
+  WriterNames third(posix_, folder_.path());
   int num_locks = 0;
   files_.watch([&](FileOperation operation) {
     if (operation != FileOperation::kLock || ++num_locks != 2) return;
@@ -92,17 +91,17 @@ TEST_F(WriterNamesTest, ALockOnARemovedFileIsNoLock) {
     EXPECT_EQ(third.claim(), 0);
     make("0.0.tmp");
   });
-  WriterNames writer(files_, folder_.path(), Reclaim::kDead);
+  WriterNames writer(files_, folder_.path());
   ASSERT_EQ(writer.claim(), 0);
   EXPECT_TRUE(has("0.0.tmp")) << "the file of the third one";
   EXPECT_EQ(writer.next(), in_folder("1.0.tmp"));
 }
 
 TEST_F(WriterNamesTest, SaysWhyItIsNoWriter) {
-  WriterNames nowhere(posix_, in_folder("missing"), Reclaim::kDead);
+  WriterNames nowhere(posix_, in_folder("missing"));
   EXPECT_EQ(nowhere.claim(), -ENOENT);
   files_.begin(FaultPlan({{FileOperation::kLock, 0, EROFS, 0}}));
-  WriterNames writer(files_, folder_.path(), Reclaim::kDead);
+  WriterNames writer(files_, folder_.path());
   EXPECT_EQ(writer.claim(), -EROFS);
   EXPECT_EQ(writer.next(), "");
   EXPECT_EQ(writer.claim(), 0) << "it may try again";

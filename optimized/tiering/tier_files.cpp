@@ -17,15 +17,14 @@
 namespace kvfence::optimized {
 namespace {
 
-template <class Bugs>
 class RealTierFiles final : public TierFiles {
  public:
-  RealTierFiles(PrimaryKvView primary, Bugs bugs)
+  explicit RealTierFiles(PrimaryKvView primary)
       : folder_("tier"),
         config_(tier_files_config(folder_.path())),
         mapper_(config_.files),
         faulty_(posix_),
-        tier_(config_, primary, faulty_, bugs),
+        tier_(config_, primary, faulty_),
         other_block_(primary.slot_bytes) {}
 
   LookupResult lookup(OffloadKeyView key) override { return tier_.lookup(key, {"any"}); }
@@ -43,7 +42,7 @@ class RealTierFiles final : public TierFiles {
 
   void begin(FaultPlan plan) override { faulty_.begin(std::move(plan)); }
 
-  /// By a tier of its own, that has no bug and no faults.
+  /// By a tier of its own, that has no faults.
   void add(OffloadKeyView key, std::span<const std::byte> block) override {
     path_of(key);
     is_listed_ = false;
@@ -136,7 +135,7 @@ class RealTierFiles final : public TierFiles {
   const FileMapper mapper_;
   PosixFileOperations posix_;
   FaultyFileOperations faulty_;
-  BasicFileTier<Bugs> tier_;
+  FileTier tier_;
   std::vector<std::byte> other_block_;
   std::map<std::string, OffloadKey> keys_by_path_;
 
@@ -148,11 +147,7 @@ class RealTierFiles final : public TierFiles {
 }  // namespace
 
 std::unique_ptr<TierFiles> make_tier_files(PrimaryKvView primary) {
-  return std::make_unique<RealTierFiles<NoFileTierBugs>>(primary, NoFileTierBugs());
-}
-
-std::unique_ptr<TierFiles> make_planted_tier_files(PrimaryKvView primary, PlantedFileTierBug bug) {
-  return std::make_unique<RealTierFiles<PlantedFileTierBugs>>(primary, PlantedFileTierBugs{bug});
+  return std::make_unique<RealTierFiles>(primary);
 }
 
 }  // namespace kvfence::optimized

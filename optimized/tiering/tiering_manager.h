@@ -15,23 +15,20 @@
 
 #include "contract/core/status.h"
 #include "contract/tiering/tiering_manager.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/job_table.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/offload/offloading_manager.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicTieringOffloadingManager {
+class TieringOffloadingManager {
  public:
   /// Requires: check_tiering_config(primary) finds nothing wrong; capacity <= 2^28.
   /// Cost: O(capacity). What is allocated later are lists as long as the longest call and as many
   /// jobs as were under way at once, which keep their capacity, names of requests beyond a string's
   /// own storage, keys that a promotion evicts, and what the caller takes over.
-  BasicTieringOffloadingManager(const OffloadingManagerConfig& primary,
-                                std::vector<SecondaryTierHandle> tiers,
-                                Instrumentation instrumentation = {});
+  TieringOffloadingManager(const OffloadingManagerConfig& primary,
+                           std::vector<SecondaryTierHandle> tiers);
 
   LookupResult lookup(OffloadKeyView key, const RequestContext& request);
   void touch(std::span<const OffloadKeyView> keys, const RequestContext& request);
@@ -44,23 +41,13 @@ class BasicTieringOffloadingManager {
   OffloadPolicy on_new_request(const RequestContext& request);
   void on_request_finished(const RequestContext& request);
   void on_schedule_end();
-  void reset_cache();
+  void reset_cache() {}
   void take_events(std::vector<OffloadingEvent>& out) { primary_.take_events(out); }
 
   const OffloadingManager& primary() const { return primary_; }
   std::span<SecondaryTierHandle> tiers() { return tiers_; }
   std::uint32_t num_jobs() const { return jobs_.size(); }
   std::uint32_t num_pending() const { return num_pending_; }
-
-  /// The parts, for their instrumentation: jobs and blocks that are looked at are table entries,
-  /// names that are compared requests.
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-  const auto& job_table() const { return jobs_; }
-
-  /// Of a planted bug of those above: the tiers do not get what was stored.
-  void complete_store_unseen(std::span<const OffloadKeyView> keys, bool success) {
-    primary_.complete_store(keys, success);
-  }
 
   /// Cost: O(keys of all jobs); for an observer.
   void jobs(std::vector<TierJobState>& out) const;
@@ -100,11 +87,8 @@ class BasicTieringOffloadingManager {
   struct SlotUse {
     std::uint32_t num_loads = 0;
     bool is_promoted = false;  ///< queued or under way
-    bool is_unread = false;    ///< of a planted bug
   };
 
-  bool planted(PlantedTieringBug bug) const { return instrumentation_.planted(bug); }
-  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
   const CachePolicy& policy() const { return primary_.policy(); }
   SlotUse& use_of(Index block) { return uses_[policy().slot(block)]; }
 
@@ -124,19 +108,11 @@ class BasicTieringOffloadingManager {
   const RequestLevel* find_request_level(std::string_view req_id) const;
   void add_request_level(std::string_view req_id, std::uint32_t tier);
   void forget_request_level(std::string_view req_id);
-  void must(ErrorCode code) const;
 
-  // Of planted bugs.
-  void drop_promotions(std::string_view req_id);
-  void hold_unread(const Job& job);
-  void release_unread(std::span<const OffloadKeyView> keys);
-  bool loses_store_of(std::string_view req_id) const;
-
-  [[no_unique_address]] Instrumentation instrumentation_;
   OffloadingManager primary_;
   std::vector<SecondaryTierHandle> tiers_;
   TierJobId next_job_id_ = 0;
-  JobTable<Job, Instrumentation> jobs_;
+  JobTable<Job> jobs_;
   std::vector<Queue> queues_;               ///< [tier]
   std::vector<std::uint32_t> queue_order_;  ///< tiers that have groups, by their first
   std::uint32_t num_pending_ = 0;
@@ -152,20 +128,8 @@ class BasicTieringOffloadingManager {
   std::vector<OffloadKeyView> ready_;
   std::vector<SlotId> slots_;
   PrepareStoreOutput promoted_;
-
-  std::vector<std::string> finished_;  ///< of a planted bug
 };
 
-extern template class BasicTieringOffloadingManager<NoInstrumentation>;
-extern template class BasicTieringOffloadingManager<CountingInstrumentation>;
-extern template class BasicTieringOffloadingManager<PlantedInstrumentation>;
-
-using TieringOffloadingManager = BasicTieringOffloadingManager<NoInstrumentation>;
-
-/// Constructed from (config, tiers, PlantedTieringBug).
-using PlantedTieringOffloadingManager = BasicTieringOffloadingManager<PlantedInstrumentation>;
-
 static_assert(kvfence::TieringOffloadingManager<TieringOffloadingManager>);
-static_assert(kvfence::TieringOffloadingManager<PlantedTieringOffloadingManager>);
 
 }  // namespace kvfence::optimized

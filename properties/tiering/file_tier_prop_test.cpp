@@ -24,22 +24,35 @@
 #include "optimized/files/posix_file_operations.h"
 #include "optimized/files/test_folder.h"
 #include "optimized/files/writer_names.h"
+#include "planted/optimized/files/faulty_file_operations.h"
+#include "planted/optimized/files/file_tier.h"
+#include "planted/optimized/files/posix_file_operations.h"
 #include "properties/core/choices.h"
 #include "properties/core/rapid_property.h"
+#include "properties/planted/bugs.h"
+#include "properties/planted/switches.h"
 #include "reference/tiering/file_tier.h"
 
 namespace kvfence {
 namespace {
 
-using optimized::BasicFileTier;
-using optimized::FaultyFileOperations;
-using optimized::NoFileTierBugs;
-using optimized::PlantedFileTierBug;
-using optimized::PlantedFileTierBugs;
 using optimized::PosixFileOperations;
 using optimized::TestFolder;
 using optimized::TestSlots;
 using optimized::WriterNames;
+
+struct Product {
+  using Tier = optimized::FileTier;
+  using Posix = optimized::PosixFileOperations;
+  using Faulty = optimized::FaultyFileOperations;
+};
+
+/// The copy in which a bug can be planted.
+struct Copy {
+  using Tier = planted::optimized::FileTier;
+  using Posix = planted::optimized::PosixFileOperations;
+  using Faulty = planted::optimized::FaultyFileOperations;
+};
 
 constexpr std::uint32_t kNumKeys = 6;
 constexpr std::uint32_t kNumSlots = 8;
@@ -49,23 +62,21 @@ constexpr std::array<std::size_t, 4> kBlockBytes = {1, 17, 256, 5'000};
 using Goals = std::map<std::string, int>;
 
 /// Both sides over one folder, with one thread, so that calls are counted alike.
-template <class Bugs>
+template <class Layer>
 class Episode {
  public:
-  Episode(Choices& choices, const TestFolder& folder, Bugs bugs, Goals& goals)
+  Episode(Choices& choices, const TestFolder& folder, Goals& goals)
       : choices_(choices),
         goals_(goals),
         config_(optimized::test_config(folder.path())),
         mapper_((config_.sync_data = choices.once_in(2), config_.files)),
-        bugs_(bugs),
         block_bytes_(kBlockBytes[choices.below(kBlockBytes.size())]),
         folder_(folder),
         expected_slots_(block_bytes_, kNumSlots),
         actual_slots_(block_bytes_, kNumSlots),
         expected_(config_, expected_slots_.view()),
         files_(posix_),
-        neighbour_(posix_, mapper_.rank_path() + "/" + kWritersFolder,
-                   WriterNames::Reclaim::kNothing) {
+        neighbour_(neighbour_files_, mapper_.rank_path() + "/" + kWritersFolder) {
     open();
     if (neighbour_.claim() == 0) neighbour_file_ = neighbour_.next();
     touch_file(neighbour_file_);
@@ -113,7 +124,7 @@ class Episode {
   void open() {
     tier_.reset();
     files_.begin(FaultPlan());
-    tier_ = std::make_unique<BasicFileTier<Bugs>>(config_, actual_slots_.view(), files_, bugs_);
+    tier_ = std::make_unique<typename Layer::Tier>(config_, actual_slots_.view(), files_);
   }
 
   std::vector<std::uint32_t> draw_keys() {
@@ -346,26 +357,26 @@ class Episode {
   Goals& goals_;
   FileTierConfig config_;
   const FileMapper mapper_;
-  const Bugs bugs_;
   const std::size_t block_bytes_;
   const TestFolder& folder_;
   TestSlots expected_slots_;
   TestSlots actual_slots_;
   reference::FileTier expected_;
-  PosixFileOperations posix_;
-  FaultyFileOperations files_;
+  typename Layer::Posix posix_;
+  typename Layer::Faulty files_;
+  PosixFileOperations neighbour_files_;
   WriterNames neighbour_;
   std::string neighbour_file_;
-  std::unique_ptr<BasicFileTier<Bugs>> tier_;
+  std::unique_ptr<typename Layer::Tier> tier_;
   TierJobId next_job_ = 0;
   std::uint32_t fill_ = 0;
   int num_left_ = 0;
 };
 
-template <class Bugs>
-std::optional<std::string> run_episode(Choices choices, int num_steps, Bugs bugs, Goals& goals) {
+template <class Layer>
+std::optional<std::string> run_episode(Choices choices, int num_steps, Goals& goals) {
   const TestFolder folder("file_tier_prop");
-  Episode<Bugs> episode(choices, folder, bugs, goals);
+  Episode<Layer> episode(choices, folder, goals);
   for (int i = 0; i < num_steps && !choices.exhausted(); ++i) {
     if (auto wrong = episode.step()) return wrong;
   }
@@ -376,7 +387,7 @@ TEST(FileTierProp, OptimizedEqualsReference) {
   Goals goals;
   EXPECT_TRUE(holds("every job answers alike, and leaves the same bytes and files", [&] {
     const std::vector<std::uint8_t> bytes = draw_episode_bytes(600);
-    const auto wrong = run_episode(Choices::from_bytes(bytes), 1'000, NoFileTierBugs(), goals);
+    const auto wrong = run_episode<Product>(Choices::from_bytes(bytes), 1'000, goals);
     if (wrong) RC_FAIL(*wrong);
   }));
   for (const char* goal : {"store succeeded",
@@ -495,23 +506,25 @@ constexpr int kStepsMax = 80;
 
 TEST(FileTierProp, FindsEveryPlantedBug) {
   Goals goals;
-  for (const optimized::PlantedFileTierBugInfo& info : optimized::kPlantedFileTierBugs) {
+  for (const planted::Bug& bug : planted::bugs_of("files")) {
+    planted::plant(bug.number);
     std::optional<std::string> found;
     int episode = 0;
     while (!found && episode < kHistoriesMax) {
       ++episode;
-      found = run_episode(Choices::from_seed(static_cast<std::uint64_t>(episode)), kStepsMax,
-                          PlantedFileTierBugs{info.bug}, goals);
+      found = run_episode<Copy>(Choices::from_seed(static_cast<std::uint64_t>(episode)), kStepsMax,
+                                goals);
     }
-    EXPECT_TRUE(found) << info.name << " was not found in " << kHistoriesMax << " episodes";
+    EXPECT_TRUE(found) << bug.name << " was not found in " << kHistoriesMax << " episodes";
     if (found) {
-      std::printf("%-36.*s episode %3d  %s\n", static_cast<int>(info.name.size()), info.name.data(),
+      std::printf("%-36.*s episode %3d  %s\n", static_cast<int>(bug.name.size()), bug.name.data(),
                   episode, found->c_str());
     }
   }
+  planted::plant(planted::kSound);
   for (int episode = 1; episode <= 20; ++episode) {
-    EXPECT_EQ(run_episode(Choices::from_seed(static_cast<std::uint64_t>(episode)), kStepsMax,
-                          PlantedFileTierBugs{}, goals),
+    EXPECT_EQ(run_episode<Copy>(Choices::from_seed(static_cast<std::uint64_t>(episode)), kStepsMax,
+                                goals),
               std::nullopt)
         << "nothing is planted";
   }

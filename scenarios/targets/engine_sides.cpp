@@ -25,17 +25,18 @@
 #include "optimized/connectors/multi/multi_connector_worker.h"
 #include "optimized/connectors/multi/planted_multi_connector_bugs.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
-#include "optimized/connectors/offloading/planted_connector_bugs.h"
 #include "optimized/connectors/simple/planted_simple_offload_bugs.h"
 #include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "optimized/connectors/simple/simple_cpu_offload_worker.h"
 #include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
 #include "optimized/connectors/synchronous/synchronous_connector.h"
-#include "optimized/files/planted_file_tier_bugs.h"
 #include "optimized/scheduler/scheduler.h"
 #include "optimized/tiering/tier_files.h"
+#include "planted/optimized/connectors/kv_output_aggregator.h"
+#include "planted/optimized/connectors/offloading/offloading_connector.h"
 #include "planted/optimized/pool/planted_bugs.h"
 #include "planted/optimized/scheduler/scheduler.h"
+#include "planted/optimized/tiering/tier_files.h"
 #include "properties/core/confirmed_implementation.h"
 #include "properties/engine/checks.h"
 #include "properties/engine/driver.h"
@@ -211,8 +212,8 @@ struct PlantedEngineBugs {
   std::optional<planted::optimized::PlantedSchedulerBug> scheduler;
   std::optional<planted::optimized::PlantedKVCacheBug> kv_cache;
   const planted::Bug* pool = nullptr;
-  std::optional<optimized::PlantedConnectorBug> offloading;
-  std::optional<optimized::PlantedFileTierBug> file_tier;
+  std::optional<planted::optimized::PlantedConnectorBug> offloading;
+  const planted::Bug* tiers = nullptr;  ///< of the connector's cache, or of a file tier
   std::optional<optimized::PlantedSimpleOffloadBug> simple;
   std::optional<optimized::PlantedSynchronousConnectorBug> files;
   std::optional<optimized::PlantedDisaggregatedBug> nixl;
@@ -220,42 +221,38 @@ struct PlantedEngineBugs {
   std::optional<cuda::PlantedWorkerBug> worker;
 
   bool has_any() const {
-    return scheduler || kv_cache || pool || offloading || file_tier || simple || files || nixl ||
+    return scheduler || kv_cache || pool || offloading || tiers || simple || files || nixl ||
            multi || worker;
   }
 };
 
 /// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
 /// target tiering.
-constexpr const optimized::PlantedFileTierBugInfo& kFileTierBug =
-    *std::find_if(optimized::kPlantedFileTierBugs.begin(), optimized::kPlantedFileTierBugs.end(),
-                  [](const optimized::PlantedFileTierBugInfo& info) {
-                    return info.bug == optimized::PlantedFileTierBug::kBlockDigestNotChecked;
-                  });
+constexpr std::string_view kFileTierBug = "block_digest_not_checked";
 
 /// Those mistakes of the connector and of the copy worker that break what the layers owe one
 /// another, which is what an assembly on devices is for.
 constexpr std::array kConnectorBugsOnDevice = {
-    optimized::PlantedConnectorBug::kPreemptedStoresNotFlushed,
-    optimized::PlantedConnectorBug::kReusedBlockNotFlushed,
-    optimized::PlantedConnectorBug::kLoadedBlocksNotFenced,
-    optimized::PlantedConnectorBug::kFinishedStoresNotWatched,
-    optimized::PlantedConnectorBug::kFlushBeforeSubmit,
-    optimized::PlantedConnectorBug::kBlocksNotHeld,
-    optimized::PlantedConnectorBug::kUncomputedTokensStored,
-    optimized::PlantedConnectorBug::kDeferredServed,
-    optimized::PlantedConnectorBug::kFirstHashNamesBlock,
-    optimized::PlantedConnectorBug::kLoadFromOffloadedBoundary,
-    optimized::PlantedConnectorBug::kFailedStoreCompleted,
-    optimized::PlantedConnectorBug::kFailedLoadNotReported,
-    optimized::PlantedConnectorBug::kFailureNotReported,
-    optimized::PlantedConnectorBug::kJobDoneAtFirstWorker,
-    optimized::PlantedConnectorBug::kRank0SpeaksForAll,
-    optimized::PlantedConnectorBug::kInvalidBlocksOfRank0,
-    optimized::PlantedConnectorBug::kRepeatedJobCountedOnce,
-    optimized::PlantedConnectorBug::kWindowedBlocksNotWatched,
-    optimized::PlantedConnectorBug::kStaleWindowIdsStored,
-    optimized::PlantedConnectorBug::kLostIdsKept,
+    planted::optimized::PlantedConnectorBug::kPreemptedStoresNotFlushed,
+    planted::optimized::PlantedConnectorBug::kReusedBlockNotFlushed,
+    planted::optimized::PlantedConnectorBug::kLoadedBlocksNotFenced,
+    planted::optimized::PlantedConnectorBug::kFinishedStoresNotWatched,
+    planted::optimized::PlantedConnectorBug::kFlushBeforeSubmit,
+    planted::optimized::PlantedConnectorBug::kBlocksNotHeld,
+    planted::optimized::PlantedConnectorBug::kUncomputedTokensStored,
+    planted::optimized::PlantedConnectorBug::kDeferredServed,
+    planted::optimized::PlantedConnectorBug::kFirstHashNamesBlock,
+    planted::optimized::PlantedConnectorBug::kLoadFromOffloadedBoundary,
+    planted::optimized::PlantedConnectorBug::kFailedStoreCompleted,
+    planted::optimized::PlantedConnectorBug::kFailedLoadNotReported,
+    planted::optimized::PlantedConnectorBug::kFailureNotReported,
+    planted::optimized::PlantedConnectorBug::kJobDoneAtFirstWorker,
+    planted::optimized::PlantedConnectorBug::kRank0SpeaksForAll,
+    planted::optimized::PlantedConnectorBug::kInvalidBlocksOfRank0,
+    planted::optimized::PlantedConnectorBug::kRepeatedJobCountedOnce,
+    planted::optimized::PlantedConnectorBug::kWindowedBlocksNotWatched,
+    planted::optimized::PlantedConnectorBug::kStaleWindowIdsStored,
+    planted::optimized::PlantedConnectorBug::kLostIdsKept,
 };
 constexpr std::array kWorkerBugs = {
     cuda::PlantedWorkerBug::kStoreIgnoresCompute, cuda::PlantedWorkerBug::kWaitReturnsAtOnce,
@@ -298,8 +295,8 @@ std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
   bugs.scheduler = planted::optimized::planted_scheduler_bug_from_name(name);
   bugs.kv_cache = planted::optimized::planted_kv_cache_bug_from_name(name);
   bugs.pool = find_planted_bug("pool", name);
-  bugs.offloading = optimized::planted_connector_bug_from_name(name);
-  if (name == kFileTierBug.name) bugs.file_tier = kFileTierBug.bug;
+  bugs.offloading = planted::optimized::planted_connector_bug_from_name(name);
+  bugs.tiers = find_planted_bug(name == kFileTierBug ? "files" : "offloading", name);
   bugs.simple = optimized::planted_simple_offload_bug_from_name(name);
   bugs.files = optimized::planted_synchronous_connector_bug_from_name(name);
   bugs.nixl = optimized::planted_disaggregated_bug_from_name(name);
@@ -316,15 +313,16 @@ using OnDevice = std::function<void(cuda::PlantedEngineOnVirtualDevice&)>;
 
 EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}) {
   EngineParts parts = optimized_parts();
-  const auto of_connector = bugs.offloading.value_or(optimized::PlantedConnectorBug::kNone);
+  const auto of_connector =
+      bugs.offloading.value_or(planted::optimized::PlantedConnectorBug::kNone);
   const auto of_simple = bugs.simple.value_or(optimized::PlantedSimpleOffloadBug::kNone);
   const auto of_nixl = bugs.nixl.value_or(optimized::PlantedDisaggregatedBug::kNone);
   parts.make_offloading = [of_connector](const ConnectorSetup& setup) {
-    return optimized::make_planted_offloading_connector_scheduler(setup.spec, of_connector,
-                                                                  make_secondary_tiers(setup));
+    return planted::optimized::make_planted_offloading_connector_scheduler(
+        setup.spec, of_connector, make_secondary_tiers(setup));
   };
   parts.make_offloading_worker = [of_connector](const ConnectorSetup& setup, std::uint32_t) {
-    return optimized::make_planted_offloading_connector_worker(setup.spec, of_connector);
+    return planted::optimized::make_planted_offloading_connector_worker(setup.spec, of_connector);
   };
   parts.make_simple = [of_simple](const SimpleCPUOffloadSpec& spec) {
     return optimized::make_planted_simple_cpu_offload_scheduler(spec, of_simple);
@@ -367,7 +365,7 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
     if (setup.nixl) {
       return aggregate_with(optimized::PlantedKVOutputAggregator(num_ranks, of_nixl));
     }
-    return aggregate_with(optimized::PlantedKVOutputAggregator(num_ranks, of_connector));
+    return aggregate_with(planted::optimized::PlantedKVOutputAggregator(num_ranks, of_connector));
   };
   parts.make_device =
       [worker = bugs.worker.value_or(cuda::PlantedWorkerBug::kNone),
@@ -380,11 +378,7 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
     if (on_device) on_device(device->device());
     return device;
   };
-  if (bugs.file_tier) {
-    parts.make_tier_files = [bug = *bugs.file_tier](PrimaryKvView primary) {
-      return optimized::make_planted_tier_files(primary, bug);
-    };
-  }
+  parts.make_tier_files = planted::optimized::make_tier_files;
   return parts;
 }
 
@@ -394,7 +388,8 @@ std::unique_ptr<Implementation> make_planted(std::string name, const PlantedEngi
   planted::optimized::PlantedInstrumentation of_scheduler;
   if (bugs.kv_cache) of_scheduler = planted::optimized::PlantedInstrumentation(*bugs.kv_cache);
   if (bugs.scheduler) of_scheduler = planted::optimized::PlantedInstrumentation(*bugs.scheduler);
-  const int of_copy = bugs.pool ? bugs.pool->number : planted::kSound;
+  const planted::Bug* const edit = bugs.pool ? bugs.pool : bugs.tiers;
+  const int of_copy = edit ? edit->number : planted::kSound;
   return std::make_unique<PlantedSide>(of_copy, [&] {
     using Scheduler = planted::optimized::PlantedScheduler;
     return std::make_unique<EngineDriver<Scheduler>>(
@@ -415,10 +410,11 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
     for (const auto& info : table) add(assembly, info);
   };
   add_all(engine::Assembly::kScheduler, planted::optimized::kPlantedSchedulerBugs);
-  add_all(engine::Assembly::kOffloading, optimized::kPlantedConnectorBugs);
-  add(engine::Assembly::kOffloading, kFileTierBug);
-  for (const optimized::PlantedConnectorBug bug : kConnectorBugsOnDevice) {
-    add(engine::Assembly::kOffloadingOnDevice, optimized::planted_bug_info(bug));
+  add_all(engine::Assembly::kOffloading, planted::optimized::kPlantedConnectorBugs);
+  add_all(engine::Assembly::kOffloading, planted::bugs_of("offloading"));
+  add(engine::Assembly::kOffloading, *find_planted_bug("files", kFileTierBug));
+  for (const planted::optimized::PlantedConnectorBug bug : kConnectorBugsOnDevice) {
+    add(engine::Assembly::kOffloadingOnDevice, planted::optimized::planted_bug_info(bug));
   }
   for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
     if (std::find(kWorkerBugs.begin(), kWorkerBugs.end(), info.bug) == kWorkerBugs.end()) continue;

@@ -200,12 +200,9 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
 
   std::uint64_t work() const {
     const CountingInstrumentation& own = connector_->instrumentation();
-    const auto& manager = *connector_->offloaded().tiering();
-    const CountingInstrumentation& of_manager = manager.instrumentation();
     return own.num_links() + own.num_table_entries() + own.num_requests() +
-           connector_->job_map().instrumentation().num_probes() + of_manager.num_table_entries() +
-           of_manager.num_requests() + manager.job_table().instrumentation().num_probes() +
-           operation_counts.words + operation_counts.probes;
+           connector_->job_map().instrumentation().num_probes() + operation_counts.table_entries +
+           operation_counts.requests + operation_counts.words + operation_counts.probes;
   }
 
   KVTransferParams params_;

@@ -26,12 +26,12 @@ class BasicOffloadedBlocks {
   using Keys = std::span<const OffloadKeyView>;
 
   using CPUManager = OffloadingManager;
-  using TieringManager = BasicTieringOffloadingManager<Instrumentation>;
+  using TieringManager = TieringOffloadingManager;
 
   BasicOffloadedBlocks(const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers,
                        Instrumentation instrumentation)
       : instrumentation_(instrumentation),
-        manager_(make_manager(spec, std::move(tiers), instrumentation)),
+        manager_(make_manager(spec, std::move(tiers))),
         tracks_loading_(spec.kv_cache.pool.enable_caching) {}
 
   /// The CPU cache, also below a manager of tiers.
@@ -64,9 +64,6 @@ class BasicOffloadedBlocks {
   }
 
   void complete_store(Keys keys, const RequestContext& request, bool success) {
-    if (tiering() && instrumentation_.planted(PlantedConnectorBug::kStoresStayInCPU)) {
-      return tiering()->complete_store_unseen(keys, success);
-    }
     if (!tiering()) return std::get<CPUManager>(manager_).complete_store(keys, success);
     const ErrorCode code = tiering()->complete_store(keys, request, success);
     KVFENCE_CHECK(code == ErrorCode::kNone || Instrumentation::kPlants,
@@ -166,11 +163,10 @@ class BasicOffloadedBlocks {
  private:
   using Manager = std::variant<CPUManager, TieringManager>;
 
-  static Manager make_manager(const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers,
-                              Instrumentation instrumentation) {
+  static Manager make_manager(const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers) {
     KVFENCE_CHECK(spec.has_tiers || tiers.empty(), "tiers below a CPU cache that stands alone");
     if (!spec.has_tiers) return CPUManager(spec.manager);
-    return TieringManager(spec.manager, std::move(tiers), instrumentation);
+    return TieringManager(spec.manager, std::move(tiers));
   }
 
   /// A block that is being loaded is acquired, so that its entry in the policy stays the same.

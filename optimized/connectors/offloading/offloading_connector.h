@@ -18,7 +18,7 @@ std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_schedule
     const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers = {});
 std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec);
 
-/// With a planted bug, from a PlantedConnectorBug or, in the manager inside, a PlantedTieringBug.
+/// With a planted bug, from a PlantedConnectorBug.
 std::unique_ptr<OffloadingConnectorScheduler> make_planted_offloading_connector_scheduler(
     const OffloadingSpec& spec, PlantedInstrumentation instrumentation,
     std::vector<SecondaryTierHandle> tiers = {});

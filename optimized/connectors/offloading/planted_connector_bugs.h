@@ -77,10 +77,6 @@ enum class PlantedConnectorBug : std::uint8_t {
   kScheduleEndBehindStores,
   kTierPolicyIgnored,
   kHitBeforePromotionServed,
-  kStoresStayInCPU,
-  kFailedPromotionServed,
-  kPromotionReadyAtOnce,
-  kFullCacheAsksAgain,
 };
 
 struct PlantedConnectorBugInfo {
@@ -90,7 +86,7 @@ struct PlantedConnectorBugInfo {
   std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
 };
 
-inline constexpr std::array<PlantedConnectorBugInfo, 66> kPlantedConnectorBugs = {{
+inline constexpr std::array<PlantedConnectorBugInfo, 62> kPlantedConnectorBugs = {{
     {PlantedConnectorBug::kPreemptedStoresNotFlushed, "preempted_stores_not_flushed",
      "Nothing is flushed for a preempted request.", "vllm#29870"},
     {PlantedConnectorBug::kPreemptedStoresStayPending, "preempted_stores_stay_pending",
@@ -236,14 +232,6 @@ inline constexpr std::array<PlantedConnectorBugInfo, 66> kPlantedConnectorBugs =
     {PlantedConnectorBug::kHitBeforePromotionServed, "hit_before_promotion_served",
      "tiers: A lookup is content with what lies before a block that is being promoted.",
      "vllm#49902"},
-    {PlantedConnectorBug::kStoresStayInCPU, "stores_stay_in_cpu",
-     "tiers: What was stored is completed in the CPU cache alone.", "vllm#46865"},
-    {PlantedConnectorBug::kFailedPromotionServed, "failed_promotion_served",
-     "tiers: What a tier could not bring up is served.", "vllm#50321"},
-    {PlantedConnectorBug::kPromotionReadyAtOnce, "promotion_ready_at_once",
-     "tiers: A promoted block can be read as soon as its transfer is submitted.", "vllm#34526"},
-    {PlantedConnectorBug::kFullCacheAsksAgain, "full_cache_asks_again",
-     "tiers: A request is put off for a block that nothing can make room for.", "vllm#40020"},
 }};
 
 /// The entry of a bug. Requires: bug is not kNone.
