@@ -12,7 +12,6 @@
 
 #include "optimized/connectors/disaggregated/planted_disaggregated_bugs.h"
 #include "optimized/connectors/multi/planted_multi_connector_bugs.h"
-#include "optimized/connectors/offloading/planted_connector_bugs.h"
 #include "optimized/connectors/simple/planted_simple_offload_bugs.h"
 #include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
 #include "optimized/pool/planted_bugs.h"
@@ -25,7 +24,6 @@ struct NoInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
-  constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
@@ -48,7 +46,6 @@ class CountingInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedKVCacheBug) const { return false; }
   constexpr bool planted(PlantedSchedulerBug) const { return false; }
-  constexpr bool planted(PlantedConnectorBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
@@ -81,12 +78,11 @@ class PlantedInstrumentation {
 
   PlantedInstrumentation() = default;
   // Implicit, so that a manager is built from (config, PlantedKVCacheBug), a scheduler from
-  // (config, connector, PlantedSchedulerBug), half a connector from (spec, PlantedConnectorBug) or
-  // (spec, PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug) or (spec, storage,
+  // (config, connector, PlantedSchedulerBug), half a connector from (spec,
+  // PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug) or (spec, storage,
   // PlantedSynchronousConnectorBug).
   PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
   PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
-  PlantedInstrumentation(PlantedConnectorBug bug) : connector_bug_(bug) {}
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
   PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
   PlantedInstrumentation(PlantedSimpleOffloadBug bug) : simple_offload_bug_(bug) {}
@@ -94,7 +90,6 @@ class PlantedInstrumentation {
 
   bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
   bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
-  bool planted(PlantedConnectorBug bug) const { return bug == connector_bug_; }
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
   bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
   bool planted(PlantedSimpleOffloadBug bug) const { return bug == simple_offload_bug_; }
@@ -110,7 +105,6 @@ class PlantedInstrumentation {
  private:
   PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
   PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
-  PlantedConnectorBug connector_bug_ = PlantedConnectorBug::kNone;
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
   PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;
   PlantedSimpleOffloadBug simple_offload_bug_ = PlantedSimpleOffloadBug::kNone;

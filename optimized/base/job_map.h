@@ -9,12 +9,10 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicJobMap {
+class JobMap {
  public:
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
 
@@ -23,8 +21,7 @@ class BasicJobMap {
     return entries_.empty() ? kNone : entries_[find_entry(job)].slot;
   }
 
-  /// Requires: it is not there, and slot is not kNone. A number that is there all the same is found
-  /// in the order of insertion.
+  /// Requires: it is not there, and slot is not kNone.
   void insert(JobId job, std::uint32_t slot) {
     if (2 * (size_ + 1) > entries_.size()) grow();
     put({job, slot});
@@ -36,7 +33,6 @@ class BasicJobMap {
     std::size_t hole = find_entry(job);
     // The rest of the cluster moves up, so that no probe ends too early.
     for (std::size_t at = (hole + 1) & mask(); entries_[at].slot != kNone; at = (at + 1) & mask()) {
-      instrumentation_.on_probe();
       const std::size_t distance_to_home = (at - home_of(entries_[at].job)) & mask();
       if (distance_to_home < ((at - hole) & mask())) continue;
       entries_[hole] = entries_[at];
@@ -47,7 +43,6 @@ class BasicJobMap {
   }
 
   std::size_t size() const { return size_; }
-  const Instrumentation& instrumentation() const { return instrumentation_; }
 
   void clear() {
     entries_.assign(entries_.size(), Entry{});
@@ -68,21 +63,13 @@ class BasicJobMap {
   /// The entry of the number, or the empty one where it belongs.
   std::size_t find_entry(JobId job) const {
     std::size_t at = home_of(job);
-    instrumentation_.on_probe();
-    while (entries_[at].slot != kNone && entries_[at].job != job) {
-      at = (at + 1) & mask();
-      instrumentation_.on_probe();
-    }
+    while (entries_[at].slot != kNone && entries_[at].job != job) at = (at + 1) & mask();
     return at;
   }
 
   void put(const Entry& entry) {
     std::size_t at = home_of(entry.job);
-    instrumentation_.on_probe();
-    while (entries_[at].slot != kNone) {
-      at = (at + 1) & mask();
-      instrumentation_.on_probe();
-    }
+    while (entries_[at].slot != kNone) at = (at + 1) & mask();
     entries_[at] = entry;
   }
 
@@ -95,11 +82,8 @@ class BasicJobMap {
     }
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<Entry> entries_;  ///< a power of two, at most half full
   std::size_t size_ = 0;
 };
-
-using JobMap = BasicJobMap<NoInstrumentation>;
 
 }  // namespace kvfence::optimized

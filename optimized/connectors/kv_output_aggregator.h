@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "contract/connectors/kv_output_aggregator.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/connectors/kv_connector_stats.h"
 
@@ -61,12 +60,10 @@ class MissingReports {
   RequestIds slot_of_id_;
 };
 
-template <class Instrumentation>
-class BasicKVOutputAggregator {
+class KVOutputAggregator {
  public:
   /// Requires: num_workers > 0.
-  BasicKVOutputAggregator(std::uint32_t num_workers, Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation), num_workers_(num_workers) {}
+  explicit KVOutputAggregator(std::uint32_t num_workers) : num_workers_(num_workers) {}
 
   /// Cost: O(what is reported), and sorting invalid blocks and jobs.
   void aggregate(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) {
@@ -76,22 +73,16 @@ class BasicKVOutputAggregator {
     out.completed_jobs.clear();
     stats_.reset();
     stats_of_children_.clear();
-    if (planted(PlantedConnectorBug::kFinishedAtOneStepOnly)) sending_ = recving_ = {};
-    for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
-      const KVConnectorWorkerOutput& output = outputs[rank];
-      count(rank, output.finished_sending, sending_, out.finished_sending);
-      count(rank, output.finished_recving, recving_, out.finished_recving);
-      if (rank == 0 || !planted(PlantedConnectorBug::kInvalidBlocksOfRank0)) {
-        out.invalid_block_ids.insert(out.invalid_block_ids.end(), output.invalid_block_ids.begin(),
-                                     output.invalid_block_ids.end());
-      }
+    for (const KVConnectorWorkerOutput& output : outputs) {
+      count(output.finished_sending, sending_, out.finished_sending);
+      count(output.finished_recving, recving_, out.finished_recving);
+      out.invalid_block_ids.insert(out.invalid_block_ids.end(), output.invalid_block_ids.begin(),
+                                   output.invalid_block_ids.end());
       for (const TransferResult& result : output.completed_jobs) {
         out.completed_jobs.push_back({result.job, 1, result.success ? 0U : 1U});
       }
-      if (rank == 0 || !planted(PlantedConnectorBug::kStatsOfRank0)) {
-        stats_.aggregate(std::span<const TransferOperations>(output.stats));
-        for (const TransferOperationsOfClass& child : output.stats_of_children) add(child);
-      }
+      stats_.aggregate(std::span<const TransferOperations>(output.stats));
+      for (const TransferOperationsOfClass& child : output.stats_of_children) add(child);
     }
     std::sort(out.invalid_block_ids.begin(), out.invalid_block_ids.end());
     out.invalid_block_ids.erase(
@@ -112,15 +103,8 @@ class BasicKVOutputAggregator {
     OffloadingConnectorStats stats;
   };
 
-  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
-
-  void count(std::size_t rank, const std::vector<std::string>& ids, MissingReports& missing,
+  void count(const std::vector<std::string>& ids, MissingReports& missing,
              std::vector<std::string>& finished) {
-    if (planted(PlantedConnectorBug::kRank0SpeaksForAll) ||
-        instrumentation_.planted(PlantedDisaggregatedBug::kRank0SpeaksForAll)) {
-      if (rank == 0) finished.insert(finished.end(), ids.begin(), ids.end());
-      return;
-    }
     for (const std::string& id : ids) {
       if (missing.count(id, num_workers_)) finished.push_back(id);
     }
@@ -138,7 +122,7 @@ class BasicKVOutputAggregator {
   }
 
   /// One entry a job, ascending.
-  void add_up(std::vector<CompletedJob>& jobs) const {
+  static void add_up(std::vector<CompletedJob>& jobs) {
     std::sort(jobs.begin(), jobs.end(), [](const CompletedJob& left, const CompletedJob& right) {
       return left.job < right.job;
     });
@@ -149,13 +133,11 @@ class BasicKVOutputAggregator {
         continue;
       }
       jobs[size - 1].num_failed += job.num_failed;
-      if (planted(PlantedConnectorBug::kRepeatedJobCountedOnce)) continue;
       jobs[size - 1].num_workers += job.num_workers;
     }
     jobs.resize(size);
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t num_workers_;
   MissingReports sending_;
   MissingReports recving_;
@@ -163,12 +145,6 @@ class BasicKVOutputAggregator {
   std::vector<StatsOfChild> stats_of_children_;  ///< of MultiConnectors alone
 };
 
-using KVOutputAggregator = BasicKVOutputAggregator<NoInstrumentation>;
-
-/// Constructed from (num_workers, PlantedConnectorBug) or (num_workers, PlantedDisaggregatedBug).
-using PlantedKVOutputAggregator = BasicKVOutputAggregator<PlantedInstrumentation>;
-
 static_assert(kvfence::KVOutputAggregator<KVOutputAggregator>);
-static_assert(kvfence::KVOutputAggregator<PlantedKVOutputAggregator>);
 
 }  // namespace kvfence::optimized

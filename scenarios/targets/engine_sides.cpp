@@ -212,8 +212,7 @@ struct PlantedEngineBugs {
   std::optional<planted::optimized::PlantedSchedulerBug> scheduler;
   std::optional<planted::optimized::PlantedKVCacheBug> kv_cache;
   const planted::Bug* pool = nullptr;
-  std::optional<planted::optimized::PlantedConnectorBug> offloading;
-  const planted::Bug* tiers = nullptr;  ///< of the connector's cache, or of a file tier
+  const planted::Bug* offloading = nullptr;  ///< of the connector, or of a file tier
   std::optional<optimized::PlantedSimpleOffloadBug> simple;
   std::optional<optimized::PlantedSynchronousConnectorBug> files;
   std::optional<optimized::PlantedDisaggregatedBug> nixl;
@@ -221,8 +220,8 @@ struct PlantedEngineBugs {
   std::optional<cuda::PlantedWorkerBug> worker;
 
   bool has_any() const {
-    return scheduler || kv_cache || pool || offloading || tiers || simple || files || nixl ||
-           multi || worker;
+    return scheduler || kv_cache || pool || offloading || simple || files || nixl || multi ||
+           worker;
   }
 };
 
@@ -232,27 +231,17 @@ constexpr std::string_view kFileTierBug = "block_digest_not_checked";
 
 /// Those mistakes of the connector and of the copy worker that break what the layers owe one
 /// another, which is what an assembly on devices is for.
-constexpr std::array kConnectorBugsOnDevice = {
-    planted::optimized::PlantedConnectorBug::kPreemptedStoresNotFlushed,
-    planted::optimized::PlantedConnectorBug::kReusedBlockNotFlushed,
-    planted::optimized::PlantedConnectorBug::kLoadedBlocksNotFenced,
-    planted::optimized::PlantedConnectorBug::kFinishedStoresNotWatched,
-    planted::optimized::PlantedConnectorBug::kFlushBeforeSubmit,
-    planted::optimized::PlantedConnectorBug::kBlocksNotHeld,
-    planted::optimized::PlantedConnectorBug::kUncomputedTokensStored,
-    planted::optimized::PlantedConnectorBug::kDeferredServed,
-    planted::optimized::PlantedConnectorBug::kFirstHashNamesBlock,
-    planted::optimized::PlantedConnectorBug::kLoadFromOffloadedBoundary,
-    planted::optimized::PlantedConnectorBug::kFailedStoreCompleted,
-    planted::optimized::PlantedConnectorBug::kFailedLoadNotReported,
-    planted::optimized::PlantedConnectorBug::kFailureNotReported,
-    planted::optimized::PlantedConnectorBug::kJobDoneAtFirstWorker,
-    planted::optimized::PlantedConnectorBug::kRank0SpeaksForAll,
-    planted::optimized::PlantedConnectorBug::kInvalidBlocksOfRank0,
-    planted::optimized::PlantedConnectorBug::kRepeatedJobCountedOnce,
-    planted::optimized::PlantedConnectorBug::kWindowedBlocksNotWatched,
-    planted::optimized::PlantedConnectorBug::kStaleWindowIdsStored,
-    planted::optimized::PlantedConnectorBug::kLostIdsKept,
+constexpr std::string_view kConnectorBugsOnDevice[] = {
+    "preempted_stores_not_flushed", "reused_block_not_flushed",
+    "loaded_blocks_not_fenced",     "finished_stores_not_watched",
+    "flush_before_submit",          "blocks_not_held",
+    "uncomputed_tokens_stored",     "deferred_served",
+    "first_hash_names_block",       "load_from_offloaded_boundary",
+    "failed_store_completed",       "failed_load_not_reported",
+    "failure_not_reported",         "job_done_at_first_worker",
+    "rank_0_speaks_for_all",        "invalid_blocks_of_rank_0",
+    "repeated_job_counted_once",    "windowed_blocks_not_watched",
+    "stale_window_ids_stored",      "lost_ids_kept",
 };
 constexpr std::array kWorkerBugs = {
     cuda::PlantedWorkerBug::kStoreIgnoresCompute, cuda::PlantedWorkerBug::kWaitReturnsAtOnce,
@@ -295,8 +284,7 @@ std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
   bugs.scheduler = planted::optimized::planted_scheduler_bug_from_name(name);
   bugs.kv_cache = planted::optimized::planted_kv_cache_bug_from_name(name);
   bugs.pool = find_planted_bug("pool", name);
-  bugs.offloading = planted::optimized::planted_connector_bug_from_name(name);
-  bugs.tiers = find_planted_bug(name == kFileTierBug ? "files" : "offloading", name);
+  bugs.offloading = find_planted_bug(name == kFileTierBug ? "files" : "offloading", name);
   bugs.simple = optimized::planted_simple_offload_bug_from_name(name);
   bugs.files = optimized::planted_synchronous_connector_bug_from_name(name);
   bugs.nixl = optimized::planted_disaggregated_bug_from_name(name);
@@ -313,16 +301,14 @@ using OnDevice = std::function<void(cuda::PlantedEngineOnVirtualDevice&)>;
 
 EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}) {
   EngineParts parts = optimized_parts();
-  const auto of_connector =
-      bugs.offloading.value_or(planted::optimized::PlantedConnectorBug::kNone);
   const auto of_simple = bugs.simple.value_or(optimized::PlantedSimpleOffloadBug::kNone);
   const auto of_nixl = bugs.nixl.value_or(optimized::PlantedDisaggregatedBug::kNone);
-  parts.make_offloading = [of_connector](const ConnectorSetup& setup) {
-    return planted::optimized::make_planted_offloading_connector_scheduler(
-        setup.spec, of_connector, make_secondary_tiers(setup));
+  parts.make_offloading = [](const ConnectorSetup& setup) {
+    return planted::optimized::make_offloading_connector_scheduler(setup.spec,
+                                                                   make_secondary_tiers(setup));
   };
-  parts.make_offloading_worker = [of_connector](const ConnectorSetup& setup, std::uint32_t) {
-    return planted::optimized::make_planted_offloading_connector_worker(setup.spec, of_connector);
+  parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
+    return planted::optimized::make_offloading_connector_worker(setup.spec);
   };
   parts.make_simple = [of_simple](const SimpleCPUOffloadSpec& spec) {
     return optimized::make_planted_simple_cpu_offload_scheduler(spec, of_simple);
@@ -360,12 +346,8 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
                ? optimized::make_planted_disaggregated_consumer_worker(spec, rank, of_nixl)
                : optimized::make_planted_disaggregated_producer_worker(spec, rank, of_nixl);
   };
-  parts.make_aggregate = [of_connector, of_nixl](const EngineSetup& setup,
-                                                 std::uint32_t num_ranks) {
-    if (setup.nixl) {
-      return aggregate_with(optimized::PlantedKVOutputAggregator(num_ranks, of_nixl));
-    }
-    return aggregate_with(planted::optimized::PlantedKVOutputAggregator(num_ranks, of_connector));
+  parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
+    return aggregate_with(planted::optimized::KVOutputAggregator(num_ranks));
   };
   parts.make_device =
       [worker = bugs.worker.value_or(cuda::PlantedWorkerBug::kNone),
@@ -388,7 +370,7 @@ std::unique_ptr<Implementation> make_planted(std::string name, const PlantedEngi
   planted::optimized::PlantedInstrumentation of_scheduler;
   if (bugs.kv_cache) of_scheduler = planted::optimized::PlantedInstrumentation(*bugs.kv_cache);
   if (bugs.scheduler) of_scheduler = planted::optimized::PlantedInstrumentation(*bugs.scheduler);
-  const planted::Bug* const edit = bugs.pool ? bugs.pool : bugs.tiers;
+  const planted::Bug* const edit = bugs.pool ? bugs.pool : bugs.offloading;
   const int of_copy = edit ? edit->number : planted::kSound;
   return std::make_unique<PlantedSide>(of_copy, [&] {
     using Scheduler = planted::optimized::PlantedScheduler;
@@ -410,11 +392,10 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
     for (const auto& info : table) add(assembly, info);
   };
   add_all(engine::Assembly::kScheduler, planted::optimized::kPlantedSchedulerBugs);
-  add_all(engine::Assembly::kOffloading, planted::optimized::kPlantedConnectorBugs);
   add_all(engine::Assembly::kOffloading, planted::bugs_of("offloading"));
   add(engine::Assembly::kOffloading, *find_planted_bug("files", kFileTierBug));
-  for (const planted::optimized::PlantedConnectorBug bug : kConnectorBugsOnDevice) {
-    add(engine::Assembly::kOffloadingOnDevice, planted::optimized::planted_bug_info(bug));
+  for (std::string_view name : kConnectorBugsOnDevice) {
+    add(engine::Assembly::kOffloadingOnDevice, *find_planted_bug("offloading", name));
   }
   for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
     if (std::find(kWorkerBugs.begin(), kWorkerBugs.end(), info.bug) == kWorkerBugs.end()) continue;

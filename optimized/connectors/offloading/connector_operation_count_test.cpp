@@ -12,17 +12,18 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "optimized/connectors/offloading/fencing_connector_scheduler.h"
-#include "optimized/connectors/offloading/holding_connector_scheduler.h"
+#include "planted/optimized/connectors/offloading/fencing_connector_scheduler.h"
+#include "planted/optimized/connectors/offloading/holding_connector_scheduler.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 constexpr std::uint32_t kBlockSize = 4;
 
-std::uint64_t work_of(const CountingInstrumentation& instrumentation) {
-  return instrumentation.num_links() + instrumentation.num_table_entries() +
-         instrumentation.num_requests();
+/// Of the connector; that of its manager is in words and probes.
+std::uint64_t work() {
+  return operation_counts.links + operation_counts.table_entries + operation_counts.requests;
 }
 
 /// Many requests of two blocks each that have stored their first one, and a connector half.
@@ -87,12 +88,11 @@ class Crowd final : private ConnectorHost {
     return cost([&] { connector_.update_connector_output(*this, output); });
   }
 
-  /// Of its map of jobs.
+  /// Of its map of jobs, and of the manager's table of keys.
   std::uint64_t probes_of_a_report(RequestIndex index) {
-    const auto& counts = connector_.job_map().instrumentation();
-    const std::uint64_t before = counts.num_probes();
+    const std::uint64_t before = operation_counts.probes;
     cost_of_a_report(index);
-    return counts.num_probes() - before;
+    return operation_counts.probes - before;
   }
 
   std::uint64_t cost_of_a_lookup(RequestIndex index) {
@@ -150,9 +150,9 @@ class Crowd final : private ConnectorHost {
 
   template <class Operation>
   std::uint64_t cost(Operation operation) {
-    const std::uint64_t before = work_of(connector_.instrumentation());
+    const std::uint64_t before = work();
     operation();
-    return work_of(connector_.instrumentation()) - before;
+    return work() - before;
   }
 
   ConnectorRequest request(RequestIndex index) const override {
@@ -170,8 +170,8 @@ class Crowd final : private ConnectorHost {
   std::shared_ptr<const OffloadingConnectorMetadata> metadata_;
 };
 
-using Fencing = Crowd<BasicFencingConnectorScheduler<CountingInstrumentation>>;
-using Holding = Crowd<BasicHoldingConnectorScheduler<CountingInstrumentation>>;
+using Fencing = Crowd<FencingConnectorScheduler>;
+using Holding = Crowd<HoldingConnectorScheduler>;
 
 class ConnectorOperationCount : public testing::TestWithParam<std::uint32_t> {
  protected:
@@ -244,4 +244,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ConnectorOperationCount,
                          testing::Values(100, 1'000, 10'000, 100'000));
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

@@ -173,7 +173,7 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
   }
   bool is_cached(BlockId) const override { return false; }
 
-  using Connector = BasicFencingConnectorScheduler<CountingInstrumentation>;
+  using Connector = FencingConnectorScheduler;
 
   std::shared_ptr<Below> below_;
   std::unique_ptr<Connector> connector_;
@@ -198,11 +198,9 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
     return make_block_hash_with_group_id(requests_[index].block_hashes(kBlockSize)[0], 0);
   }
 
-  std::uint64_t work() const {
-    const CountingInstrumentation& own = connector_->instrumentation();
-    return own.num_links() + own.num_table_entries() + own.num_requests() +
-           connector_->job_map().instrumentation().num_probes() + operation_counts.table_entries +
-           operation_counts.requests + operation_counts.words + operation_counts.probes;
+  static std::uint64_t work() {
+    return operation_counts.links + operation_counts.table_entries + operation_counts.requests +
+           operation_counts.words + operation_counts.probes;
   }
 
   KVTransferParams params_;

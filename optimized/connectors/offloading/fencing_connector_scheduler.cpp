@@ -9,8 +9,6 @@
 namespace kvfence::optimized {
 namespace {
 
-using Bug = PlantedConnectorBug;
-
 std::uint32_t ceil_div(std::uint32_t dividend, std::uint32_t divisor) {
   return (dividend + divisor - 1) / divisor;
 }
@@ -24,16 +22,13 @@ std::uint32_t window_of(const KVCacheSpec& spec, std::uint32_t offloaded_block_s
 
 }  // namespace
 
-template <class Instrumentation>
-BasicFencingConnectorScheduler<Instrumentation>::BasicFencingConnectorScheduler(
-    const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers,
-    Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      block_size_factor_(spec.block_size_factor),
+FencingConnectorScheduler::FencingConnectorScheduler(const OffloadingSpec& spec,
+                                                     std::vector<SecondaryTierHandle> tiers)
+    : block_size_factor_(spec.block_size_factor),
       num_workers_(spec.num_workers),
       offload_prompt_only_(spec.offload_prompt_only),
       request_level_policy_(spec.request_level_policy),
-      offloaded_(spec, std::move(tiers), instrumentation),
+      offloaded_(spec, std::move(tiers)),
       watches_(spec.kv_cache.pool.num_gpu_blocks),
       places_(spec.kv_cache.pool.num_gpu_blocks),
       nothing_to_tell_(std::make_shared<OffloadingConnectorMetadata>()) {
@@ -49,8 +44,7 @@ BasicFencingConnectorScheduler<Instrumentation>::BasicFencingConnectorScheduler(
     group.needs_last_alone = kv_cache_spec.kind == KVCacheSpecKind::kMamba;
     group.key_shape.hash_bytes = hash_bytes(hash.algorithm);
     group.key_shape.hashes_per_key = group.offloaded_block_size / hash.hash_block_size;
-    const bool is_first = planted(Bug::kFirstHashNamesBlock);
-    group.key_shape.hash_of_key = is_first ? 0 : group.key_shape.hashes_per_key - 1;
+    group.key_shape.hash_of_key = group.key_shape.hashes_per_key - 1;
     group.key_shape.group = id;
     (group.is_windowed() ? windowed : lookup_order_).push_back(id);
     if (!group.is_windowed()) full_sizes.insert(group.offloaded_block_size);
@@ -71,9 +65,7 @@ BasicFencingConnectorScheduler<Instrumentation>::BasicFencingConnectorScheduler(
 
 // ---- Known requests ----
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::on_new_request(
-    const ConnectorRequest& request) {
+void FencingConnectorScheduler::on_new_request(const ConnectorRequest& request) {
   if (request.index >= slot_of_request_.size()) slot_of_request_.resize(request.index + 1, kNone);
   std::uint32_t slot = static_cast<std::uint32_t>(tracked_.size());
   if (free_slots_.empty()) {
@@ -88,8 +80,7 @@ void BasicFencingConnectorScheduler<Instrumentation>::on_new_request(
   tracked.num_local_tokens = 0;
   tracked.max_offload_tokens = request.params.max_offload_tokens;
   const OffloadPolicy policy = offloaded_.on_new_request({request.id});
-  tracked.is_request_level = request_level_policy_ || (policy == OffloadPolicy::kRequestLevel &&
-                                                       !planted(Bug::kTierPolicyIgnored));
+  tracked.is_request_level = request_level_policy_ || policy == OffloadPolicy::kRequestLevel;
   tracked.is_known = true;
   tracked.is_finished = false;
   ++num_known_;
@@ -97,8 +88,7 @@ void BasicFencingConnectorScheduler<Instrumentation>::on_new_request(
 }
 
 /// Requires: finished, and without jobs.
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::forget(std::uint32_t slot) {
+void FencingConnectorScheduler::forget(std::uint32_t slot) {
   Tracked& tracked = tracked_[slot];
   forget_block_ids(tracked);
   for (Table& table : tracked.tables) {
@@ -111,25 +101,17 @@ void BasicFencingConnectorScheduler<Instrumentation>::forget(std::uint32_t slot)
   --num_known_;
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::forget_block_ids(Tracked& tracked) {
+void FencingConnectorScheduler::forget_block_ids(Tracked& tracked) {
   for (Table& table : tracked.tables) table.block_ids.clear();
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::update_keys(Tracked& tracked,
-                                                                  const Request& request) {
+void FencingConnectorScheduler::update_keys(Tracked& tracked, const Request& request) {
   for (GroupId group = 0; group < num_groups(); ++group) {
-    OffloadKeys& keys = tracked.tables[group].keys;
-    const std::uint32_t num_before = keys.size();
-    keys.update(request, groups_[group].key_shape);
-    instrumentation_.on_table_entries(keys.size() - num_before);
+    tracked.tables[group].keys.update(request, groups_[group].key_shape);
   }
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::set_cursors(Tracked& tracked,
-                                                                  std::uint32_t num_tokens) {
+void FencingConnectorScheduler::set_cursors(Tracked& tracked, std::uint32_t num_tokens) {
   for (GroupId group = 0; group < num_groups(); ++group) {
     tracked.tables[group].cursor = num_tokens / groups_[group].offloaded_block_size;
   }
@@ -137,16 +119,13 @@ void BasicFencingConnectorScheduler<Instrumentation>::set_cursors(Tracked& track
 
 // ---- Lookup ----
 
-template <class Instrumentation>
-MatchedTokens BasicFencingConnectorScheduler<Instrumentation>::get_num_new_matched_tokens(
+MatchedTokens FencingConnectorScheduler::get_num_new_matched_tokens(
     const ConnectorRequest& request, std::uint32_t num_local_tokens) {
   const std::uint32_t slot = slot_of(request.index);
   KVFENCE_CHECK(slot != kNone, "a lookup for a request that was not added");
   Tracked& tracked = tracked_[slot];
-  if (!planted(Bug::kLostIdsKept)) forget_block_ids(tracked);
-  if (tracked.first_job != kNone && !planted(Bug::kJobsUnderWayIgnored)) {
-    return {std::nullopt, false};
-  }
+  forget_block_ids(tracked);
+  if (tracked.first_job != kNone) return {std::nullopt, false};
   update_keys(tracked, request.request);
   tracked.num_local_tokens = num_local_tokens;
   const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
@@ -160,9 +139,8 @@ MatchedTokens BasicFencingConnectorScheduler<Instrumentation>::get_num_new_match
 }
 
 /// Tokens behind the local ones; nothing: ask again.
-template <class Instrumentation>
-std::optional<std::uint32_t> BasicFencingConnectorScheduler<Instrumentation>::lookup(
-    const Tracked& tracked, std::uint32_t num_tokens) {
+std::optional<std::uint32_t> FencingConnectorScheduler::lookup(const Tracked& tracked,
+                                                               std::uint32_t num_tokens) {
   const std::uint32_t num_local = tracked.num_local_tokens;
   const bool has_windowed = num_full_groups_ < groups_.size();
   std::uint32_t limit = has_windowed && num_tokens > 0 ? num_tokens - 1 : num_tokens;
@@ -197,7 +175,7 @@ std::optional<std::uint32_t> BasicFencingConnectorScheduler<Instrumentation>::lo
           is_deferred = false;
           has_pass = true;
           next_first = 0;
-        } else if (met_windowed && !has_pass && !planted(Bug::kShrunkHitNotChecked)) {
+        } else if (met_windowed && !has_pass) {
           has_pass = true;
           next_first = num_full_groups_;
         }
@@ -207,45 +185,32 @@ std::optional<std::uint32_t> BasicFencingConnectorScheduler<Instrumentation>::lo
     }
     first = next_first;
   }
-  if (is_deferred && !planted(Bug::kDeferredServed)) return std::nullopt;
+  if (is_deferred) return std::nullopt;
   if (is_hit_being_loaded(tracked, total)) return std::nullopt;
   return total;
 }
 
-template <class Instrumentation>
-LookupResult BasicFencingConnectorScheduler<Instrumentation>::lookup_key(
-    OffloadKeyView key, const RequestContext& context) {
-  instrumentation_.on_table_entries(1);
+LookupResult FencingConnectorScheduler::lookup_key(OffloadKeyView key,
+                                                   const RequestContext& context) {
   return offloaded_.lookup_key(key, context);
 }
 
-template <class Instrumentation>
-typename BasicFencingConnectorScheduler<Instrumentation>::Hit
-BasicFencingConnectorScheduler<Instrumentation>::lookup_prefix(const OffloadKeys& keys,
-                                                               std::uint32_t begin,
-                                                               std::uint32_t end,
-                                                               const RequestContext& context) {
+FencingConnectorScheduler::Hit FencingConnectorScheduler::lookup_prefix(
+    const OffloadKeys& keys, std::uint32_t begin, std::uint32_t end,
+    const RequestContext& context) {
   Hit hit;
   for (std::uint32_t index = begin; index < end; ++index) {
     const LookupResult result = lookup_key(keys[index], context);
     if (result == LookupResult::kMiss) break;
-    const bool ends_hit = planted(Bug::kHitBeforePromotionServed) && offloaded_.tiering();
-    if (result == LookupResult::kPending && ends_hit && hit.num_blocks > 0) break;
     hit.is_deferred = hit.is_deferred || result == LookupResult::kPending;
     ++hit.num_blocks;
   }
   return hit;
 }
 
-template <class Instrumentation>
-typename BasicFencingConnectorScheduler<Instrumentation>::Hit
-BasicFencingConnectorScheduler<Instrumentation>::lookup_window(const OffloadKeys& keys,
-                                                               std::uint32_t begin,
-                                                               std::uint32_t end,
-                                                               std::uint32_t window,
-                                                               const RequestContext& context) {
-  if (planted(Bug::kWindowOneShort)) window = std::max(window - 1, 1U);
-  if (planted(Bug::kWindowOneLong)) ++window;
+FencingConnectorScheduler::Hit FencingConnectorScheduler::lookup_window(
+    const OffloadKeys& keys, std::uint32_t begin, std::uint32_t end, std::uint32_t window,
+    const RequestContext& context) {
   Hit hit;
   std::uint32_t run = 0;
   for (std::uint32_t index = end; index > begin; --index) {
@@ -260,9 +225,8 @@ BasicFencingConnectorScheduler<Instrumentation>::lookup_window(const OffloadKeys
   return hit;
 }
 
-template <class Instrumentation>
-bool BasicFencingConnectorScheduler<Instrumentation>::is_hit_being_loaded(
-    const Tracked& tracked, std::uint32_t num_hit_tokens) {
+bool FencingConnectorScheduler::is_hit_being_loaded(const Tracked& tracked,
+                                                    std::uint32_t num_hit_tokens) {
   if (!offloaded_.is_any_loading()) return false;
   views_.clear();
   for (GroupId id = 0; id < num_groups(); ++id) {
@@ -278,8 +242,7 @@ bool BasicFencingConnectorScheduler<Instrumentation>::is_hit_being_loaded(
   return offloaded_.is_any_loading(views_);
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::touch(const Tracked& tracked) {
+void FencingConnectorScheduler::touch(const Tracked& tracked) {
   for (GroupId id = 0; id < num_groups(); ++id) {
     const Table& table = tracked.tables[id];
     const std::uint32_t window = groups_[id].window;
@@ -287,16 +250,13 @@ void BasicFencingConnectorScheduler<Instrumentation>::touch(const Tracked& track
     if (window > 0 && table.num_hit_blocks > window) index = table.num_hit_blocks - window;
     touched_.clear();
     for (; index < table.keys.size(); ++index) touched_.push_back(table.keys[index]);
-    instrumentation_.on_table_entries(touched_.size());
     offloaded_.touch(touched_, {tracked.id});
   }
 }
 
 // ---- Jobs ----
 
-template <class Instrumentation>
-std::uint32_t BasicFencingConnectorScheduler<Instrumentation>::add_job(std::uint32_t slot,
-                                                                       bool is_store) {
+std::uint32_t FencingConnectorScheduler::add_job(std::uint32_t slot, bool is_store) {
   std::uint32_t at = static_cast<std::uint32_t>(jobs_.size());
   if (free_jobs_.empty()) {
     jobs_.emplace_back();
@@ -326,8 +286,7 @@ std::uint32_t BasicFencingConnectorScheduler<Instrumentation>::add_job(std::uint
   return at;
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::remove_job(std::uint32_t at) {
+void FencingConnectorScheduler::remove_job(std::uint32_t at) {
   const Job& job = jobs_[at];
   job_of_id_.erase(job.id);
   (job.previous == kNone ? first_job_ : jobs_[job.previous].next) = job.next;
@@ -340,43 +299,36 @@ void BasicFencingConnectorScheduler<Instrumentation>::remove_job(std::uint32_t a
     jobs_[job.next_of_request].previous_of_request = job.previous_of_request;
   }
   free_jobs_.push_back(at);
-  instrumentation_.on_links(4);
 }
 
 /// Fills views_.
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::view_keys(const Job& job) {
+void FencingConnectorScheduler::view_keys(const Job& job) {
   views_.clear();
   for (const KeyRef& ref : job.keys) {
     views_.push_back(tracked_[job.tracked].tables[ref.group].keys[ref.index]);
   }
-  instrumentation_.on_table_entries(views_.size());
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::complete(const Job& job) {
+void FencingConnectorScheduler::complete(const Job& job) {
   view_keys(job);
   if (job.is_store) {
-    const bool success = !job.has_failed || planted(Bug::kFailedStoreCompleted);
-    offloaded_.complete_store(views_, {tracked_[job.tracked].id}, success);
+    offloaded_.complete_store(views_, {tracked_[job.tracked].id}, !job.has_failed);
   } else {
     offloaded_.complete_load(views_);
   }
 }
 
 /// Its request's blocks may be used again from now on.
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::watch(std::uint32_t at) {
+void FencingConnectorScheduler::watch(std::uint32_t at) {
   Job& job = jobs_[at];
   for (BlockId block : job.unwatched) watches_.push(block, job.id);
-  instrumentation_.on_links(static_cast<std::uint32_t>(job.unwatched.size()));
   job.unwatched.clear();
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::update_state_after_alloc(
-    ConnectorHost& host, const ConnectorRequest& request, const BlocksByGroup& blocks,
-    std::uint32_t num_external_tokens) {
+void FencingConnectorScheduler::update_state_after_alloc(ConnectorHost& host,
+                                                         const ConnectorRequest& request,
+                                                         const BlocksByGroup& blocks,
+                                                         std::uint32_t num_external_tokens) {
   if (num_external_tokens == 0) return;
   const std::uint32_t slot = slot_of(request.index);
   KVFENCE_CHECK(slot != kNone, "a load for a request that was not added");
@@ -395,48 +347,37 @@ void BasicFencingConnectorScheduler<Instrumentation>::update_state_after_alloc(
   for (GroupId id = 0; id < num_groups(); ++id) {
     const Group& group = groups_[id];
     const std::vector<BlockId>& table = blocks[id];
-    instrumentation_.on_table_entries(table.size());
-    if (!planted(Bug::kLoadedBlocksNotFenced)) {
-      for (BlockId block : table) note_allocated(block);
-    }
+    for (BlockId block : table) note_allocated(block);
     const auto end = static_cast<std::uint32_t>(
         std::min<std::size_t>(ceil_div(num_tokens, group.block_size), table.size()));
     std::uint32_t begin = 0;
-    for (; begin < end; ++begin) {
-      const bool is_null = table[begin] == kNullBlockId;
-      if (is_null ? planted(Bug::kNullBlockEndsHit) : !host.is_cached(table[begin])) break;
-    }
+    while (begin < end && (table[begin] == kNullBlockId || host.is_cached(table[begin]))) ++begin;
     const std::uint32_t num_blocks = ceil_div(num_tokens, group.offloaded_block_size);
     load.spec.gpu_blocks.insert(load.spec.gpu_blocks.end(), table.begin() + begin,
                                 table.begin() + end);
     load.spec.group_sizes.push_back(end - begin);
-    std::uint32_t first = begin;
-    if (planted(Bug::kLoadFromOffloadedBoundary)) first -= first % block_size_factor_;
-    load.spec.block_indices.push_back(first);
+    load.spec.block_indices.push_back(begin);
     if (begin < end) {
       const std::uint32_t num_keys = std::min(num_blocks, tracked.tables[id].keys.size());
       for (std::uint32_t index = begin / block_size_factor_; index < num_keys; ++index) {
         job.keys.push_back({id, index});
       }
     }
-    if (!tracked.is_request_level || planted(Bug::kLoadedPrefixSkipped)) {
-      tracked.tables[id].cursor = num_blocks;
-    }
+    if (!tracked.is_request_level) tracked.tables[id].cursor = num_blocks;
   }
   view_keys(job);
   load.spec.slots.reserve(views_.size());
   offloaded_.prepare_load(views_, load.spec.slots);
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::update_connector_output(
-    ConnectorHost&, const KVConnectorOutput& output) {
+void FencingConnectorScheduler::update_connector_output(ConnectorHost&,
+                                                        const KVConnectorOutput& output) {
   for (const CompletedJob& completed : output.completed_jobs) {
     const std::uint32_t at = job_of_id_.find(completed.job);
     if (at == JobMap::kNone) continue;  // from before a reset
     Job& job = jobs_[at];
     job.has_failed = job.has_failed || completed.num_failed > 0;
-    if (completed.num_workers < job.num_pending && !planted(Bug::kJobDoneAtFirstWorker)) {
+    if (completed.num_workers < job.num_pending) {
       job.num_pending -= completed.num_workers;
       continue;
     }
@@ -447,12 +388,11 @@ void BasicFencingConnectorScheduler<Instrumentation>::update_connector_output(
   }
 }
 
-template <class Instrumentation>
-bool BasicFencingConnectorScheduler<Instrumentation>::request_finished(
-    ConnectorHost&, const ConnectorRequest& request, const BlocksByGroup&) {
+bool FencingConnectorScheduler::request_finished(ConnectorHost&, const ConnectorRequest& request,
+                                                 const BlocksByGroup&) {
   const std::uint32_t slot = slot_of(request.index);
   if (slot == kNone) return false;
-  if (!planted(Bug::kTiersNotToldOfEnd)) offloaded_.on_request_finished({request.id});
+  offloaded_.on_request_finished({request.id});
   slot_of_request_[request.index] = kNone;
   Tracked& tracked = tracked_[slot];
   tracked.is_finished = true;
@@ -461,30 +401,27 @@ bool BasicFencingConnectorScheduler<Instrumentation>::request_finished(
     forget(slot);
     return false;
   }
-  if (planted(Bug::kFinishedStoresNotWatched)) return false;
   for (std::uint32_t at = tracked.first_job; at != kNone; at = jobs_[at].next_of_request) {
     watch(at);
   }
   return false;
 }
 
-template <class Instrumentation>
-bool BasicFencingConnectorScheduler<Instrumentation>::reset_cache() {
+bool FencingConnectorScheduler::reset_cache() {
   if (!offloaded_.reset_cache()) return false;
   for (std::uint32_t at = first_job_; at != kNone; at = jobs_[at].next) {
-    if (!planted(Bug::kResetKeepsJobs)) metadata_.jobs_to_flush.push_back(jobs_[at].id);
+    metadata_.jobs_to_flush.push_back(jobs_[at].id);
     tracked_[jobs_[at].tracked].first_job = kNone;
     free_jobs_.push_back(at);
   }
   first_job_ = last_job_ = kNone;
   job_of_id_.clear();
   watches_.clear();
-  if (planted(Bug::kResetRestartsJobs)) next_job_id_ = 0;
   for (std::uint32_t slot = 0; slot < tracked_.size(); ++slot) {
     if (!tracked_[slot].is_known) continue;
     if (tracked_[slot].is_finished) {
       forget(slot);
-    } else if (!planted(Bug::kResetKeepsCursors)) {
+    } else {
       set_cursors(tracked_[slot], 0);
     }
   }
@@ -493,25 +430,17 @@ bool BasicFencingConnectorScheduler<Instrumentation>::reset_cache() {
 
 // ---- A step ----
 
-template <class Instrumentation>
-std::shared_ptr<const KVConnectorMetadata>
-BasicFencingConnectorScheduler<Instrumentation>::build_connector_meta(
+std::shared_ptr<const KVConnectorMetadata> FencingConnectorScheduler::build_connector_meta(
     ConnectorHost& host, const SchedulerOutput& output) {
   update_requests(host, output);
-  const bool ends_late = planted(Bug::kScheduleEndBehindStores);
-  const bool forgets_end = planted(Bug::kIdleStepDoesNotEnd) && output.scheduled.empty();
-  if (!ends_late && !forgets_end) offloaded_.on_schedule_end();
-  const bool flushes_late = planted(Bug::kNewStoreFlushed);
-  if (!flushes_late) flush_jobs(output);
+  offloaded_.on_schedule_end();
+  flush_jobs(output);
   for (const SchedulerOutput::Scheduled& scheduled : output.scheduled) {
     const std::uint32_t slot = slot_of(scheduled.request);
     if (slot == kNone) continue;
-    instrumentation_.on_requests(1);
     const ConnectorRequest request = host.request(scheduled.request);
     plan_store(slot, request, num_storable_tokens(tracked_[slot], request, scheduled.num_tokens));
   }
-  if (flushes_late) flush_jobs(output);
-  if (ends_late) offloaded_.on_schedule_end();
   allocated_.clear();
   ++step_;
   if (metadata_.loads.empty() && metadata_.stores.empty() && metadata_.jobs_to_flush.empty()) {
@@ -520,36 +449,29 @@ BasicFencingConnectorScheduler<Instrumentation>::build_connector_meta(
   return std::make_shared<OffloadingConnectorMetadata>(std::exchange(metadata_, {}));
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::note_new_blocks(const SchedulerOutput& output,
-                                                                      std::uint32_t first_list) {
+void FencingConnectorScheduler::note_new_blocks(const SchedulerOutput& output,
+                                                std::uint32_t first_list) {
   if (first_list == SchedulerOutput::kNoLists) return;
   for (GroupId group = 0; group < num_groups(); ++group) {
     const std::span<const BlockId> blocks = output.block_lists[first_list + group];
-    instrumentation_.on_table_entries(blocks.size());
     for (BlockId block : blocks) note_allocated(block);
   }
 }
 
 /// The ids of this step stand in no table yet, so that whatever is found is stale.
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::zero_stale_ids() {
+void FencingConnectorScheduler::zero_stale_ids() {
   if (num_full_groups_ == groups_.size()) return;
   for (BlockId block : allocated_) {
     places_.filter(block, [this, block](const Place& place) {
-      instrumentation_.on_links(1);
       Table& table = tracked_[place.tracked].tables[place.group];
-      if (block_at(table, place.index) == block && !planted(Bug::kStaleWindowIdsStored)) {
-        table.block_ids[place.index] = kNullBlockId;
-      }
+      if (block_at(table, place.index) == block) table.block_ids[place.index] = kNullBlockId;
       return false;
     });
   }
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::append_block_ids(
-    std::uint32_t slot, const SchedulerOutput& output, std::uint32_t first_list) {
+void FencingConnectorScheduler::append_block_ids(std::uint32_t slot, const SchedulerOutput& output,
+                                                 std::uint32_t first_list) {
   if (first_list == SchedulerOutput::kNoLists) return;
   for (GroupId group = 0; group < num_groups(); ++group) {
     Table& table = tracked_[slot].tables[group];
@@ -563,17 +485,14 @@ void BasicFencingConnectorScheduler<Instrumentation>::append_block_ids(
   }
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::update_requests(
-    ConnectorHost& host, const SchedulerOutput& output) {
+void FencingConnectorScheduler::update_requests(ConnectorHost& host,
+                                                const SchedulerOutput& output) {
   for (const SchedulerOutput::New& entry : output.scheduled_new_reqs) {
     note_new_blocks(output, entry.first_list);
   }
   for (const SchedulerOutput::Cached& entry : output.scheduled_cached_reqs) {
     const std::uint32_t slot = slot_of(entry.request);
-    if (entry.resumed && slot != kNone && !planted(Bug::kLostIdsKept)) {
-      forget_block_ids(tracked_[slot]);
-    }
+    if (entry.resumed && slot != kNone) forget_block_ids(tracked_[slot]);
     note_new_blocks(output, entry.first_list);
   }
   zero_stale_ids();
@@ -591,80 +510,61 @@ void BasicFencingConnectorScheduler<Instrumentation>::update_requests(
   }
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::flush(std::uint32_t at) {
-  instrumentation_.on_links(1);
+void FencingConnectorScheduler::flush(std::uint32_t at) {
   if (std::exchange(jobs_[at].flushed_in, step_) == step_) return;
   metadata_.jobs_to_flush.push_back(jobs_[at].id);
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::flush_jobs(const SchedulerOutput& output) {
-  if (!planted(Bug::kPreemptedStoresNotFlushed)) {
-    for (RequestIndex request : output.preempted) {
-      const std::uint32_t slot = slot_of(request);
-      if (slot == kNone) continue;
-      for (std::uint32_t at = tracked_[slot].first_job; at != kNone;
-           at = jobs_[at].next_of_request) {
-        flush(at);
-      }
+void FencingConnectorScheduler::flush_jobs(const SchedulerOutput& output) {
+  for (RequestIndex request : output.preempted) {
+    const std::uint32_t slot = slot_of(request);
+    if (slot == kNone) continue;
+    for (std::uint32_t at = tracked_[slot].first_job; at != kNone; at = jobs_[at].next_of_request) {
+      flush(at);
     }
   }
-  if (!planted(Bug::kReusedBlockNotFlushed)) {
-    bool is_flushed = false;
-    for (BlockId block : allocated_) {
-      if (is_flushed && planted(Bug::kOneBlockFlushed)) break;
-      watches_.filter(block, [this, &is_flushed](JobId id) {
-        const std::uint32_t at = job_of_id_.find(id);
-        if (at == JobMap::kNone) return false;
-        flush(at);
-        is_flushed = true;
-        return true;
-      });
-    }
+  for (BlockId block : allocated_) {
+    watches_.filter(block, [this](JobId id) {
+      const std::uint32_t at = job_of_id_.find(id);
+      if (at == JobMap::kNone) return false;
+      flush(at);
+      return true;
+    });
   }
-  if (num_known_ > 0 && num_unfinished_ == 0 && !planted(Bug::kLastJobsNotFlushed)) {
+  if (num_known_ > 0 && num_unfinished_ == 0) {
     for (std::uint32_t at = first_job_; at != kNone; at = jobs_[at].next) flush(at);
   }
   std::sort(metadata_.jobs_to_flush.begin(), metadata_.jobs_to_flush.end());
 }
 
 /// Tokens that are computed behind the step and may be stored.
-template <class Instrumentation>
-std::uint32_t BasicFencingConnectorScheduler<Instrumentation>::num_storable_tokens(
+std::uint32_t FencingConnectorScheduler::num_storable_tokens(
     const Tracked& tracked, const ConnectorRequest& request,
     std::uint32_t num_scheduled_tokens) const {
   const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
-  std::uint32_t num_computed = request.num_computed_tokens + num_scheduled_tokens;
-  if (planted(Bug::kUncomputedTokensStored)) num_computed = num_tokens;
-  if (planted(Bug::kNextTokenCounted)) ++num_computed;
-  if (!planted(Bug::kPlannedTokensCounted)) num_computed = std::min(num_computed, num_tokens);
-  if (tracked.max_offload_tokens && !planted(Bug::kMaxOffloadTokensIgnored)) {
-    num_computed = std::min(num_computed, *tracked.max_offload_tokens);
+  std::uint32_t num_storable =
+      std::min(request.num_computed_tokens + num_scheduled_tokens, num_tokens);
+  if (tracked.max_offload_tokens) {
+    num_storable = std::min(num_storable, *tracked.max_offload_tokens);
   }
-  if (offload_prompt_only_ && !planted(Bug::kPromptOnlyIgnored)) {
-    num_computed = std::min(num_computed, request.num_prompt_tokens);
-  }
-  return num_computed;
+  if (offload_prompt_only_) num_storable = std::min(num_storable, request.num_prompt_tokens);
+  return num_storable;
 }
 
 /// Whether the GPU has all of an offloaded block that a load may want.
-template <class Instrumentation>
-bool BasicFencingConnectorScheduler<Instrumentation>::is_whole(const Group& group,
-                                                               const Table& table,
-                                                               std::uint32_t index) const {
+bool FencingConnectorScheduler::is_whole(const Group& group, const Table& table,
+                                         std::uint32_t index) const {
   const std::size_t end = std::size_t{index + 1} * block_size_factor_;
-  const bool last_alone = group.needs_last_alone || planted(Bug::kPartOfSlotStored);
-  for (std::size_t place = end - (last_alone ? 1 : block_size_factor_); place < end; ++place) {
+  const std::uint32_t num_needed = group.needs_last_alone ? 1 : block_size_factor_;
+  for (std::size_t place = end - num_needed; place < end; ++place) {
     if (block_at(table, place) == kNullBlockId) return false;
   }
   return true;
 }
 
 /// Fills views_ and refs_.
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::gather_keys_to_store(
-    const Tracked& tracked, std::uint32_t num_tokens) {
+void FencingConnectorScheduler::gather_keys_to_store(const Tracked& tracked,
+                                                     std::uint32_t num_tokens) {
   views_.clear();
   refs_.clear();
   for (GroupId id = 0; id < num_groups(); ++id) {
@@ -683,25 +583,18 @@ void BasicFencingConnectorScheduler<Instrumentation>::gather_keys_to_store(
   }
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::plan_store(std::uint32_t slot,
-                                                                 const ConnectorRequest& request,
-                                                                 std::uint32_t num_tokens) {
+void FencingConnectorScheduler::plan_store(std::uint32_t slot, const ConnectorRequest& request,
+                                           std::uint32_t num_tokens) {
   gather_keys_to_store(tracked_[slot], num_tokens);
   if (!views_.empty()) {
-    if (!offloaded_.prepare_store(views_, {request.id}, prepared_)) {
-      if (planted(Bug::kRefusedStoreMovesCursor)) set_cursors(tracked_[slot], num_tokens);
-      return;
-    }
+    if (!offloaded_.prepare_store(views_, {request.id}, prepared_)) return;
     if (!prepared_.keys_to_store.empty()) add_store(slot, request);
   }
   set_cursors(tracked_[slot], num_tokens);
 }
 
 /// Stores what is prepared, of refs_.
-template <class Instrumentation>
-void BasicFencingConnectorScheduler<Instrumentation>::add_store(std::uint32_t slot,
-                                                                const ConnectorRequest& request) {
+void FencingConnectorScheduler::add_store(std::uint32_t slot, const ConnectorRequest& request) {
   const Tracked& tracked = tracked_[slot];
   touch(tracked);
   const std::uint32_t at = add_job(slot, /*is_store=*/true);
@@ -727,7 +620,7 @@ void BasicFencingConnectorScheduler<Instrumentation>::add_store(std::uint32_t sl
       if (block == kNullBlockId) continue;
       if (store.spec.group_sizes[ref.group]++ == 0) store.spec.block_indices[ref.group] = index;
       store.spec.gpu_blocks.push_back(block);
-      if (groups_[ref.group].is_windowed() && !planted(Bug::kWindowedBlocksNotWatched)) {
+      if (groups_[ref.group].is_windowed()) {
         watches_.push(block, job.id);
       } else {
         job.unwatched.push_back(block);
@@ -735,9 +628,5 @@ void BasicFencingConnectorScheduler<Instrumentation>::add_store(std::uint32_t sl
     }
   }
 }
-
-template class BasicFencingConnectorScheduler<NoInstrumentation>;
-template class BasicFencingConnectorScheduler<CountingInstrumentation>;
-template class BasicFencingConnectorScheduler<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -18,24 +18,21 @@
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/block_lists.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/job_map.h"
 #include "optimized/connectors/offloading/offloaded_blocks.h"
 #include "optimized/offload/offload_keys.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler {
+class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
  public:
   /// Requires: check_spec(spec) finds nothing, and the rule offload_fences_reuse; tiers only if
   /// spec.has_tiers.
-  explicit BasicFencingConnectorScheduler(const OffloadingSpec& spec,
-                                          std::vector<SecondaryTierHandle> tiers = {},
-                                          Instrumentation instrumentation = {});
+  explicit FencingConnectorScheduler(const OffloadingSpec& spec,
+                                     std::vector<SecondaryTierHandle> tiers = {});
 
   std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<BasicFencingConnectorScheduler>(*this);
+    return std::make_unique<FencingConnectorScheduler>(*this);
   }
   void on_new_request(const ConnectorRequest& request) override;
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
@@ -74,11 +71,6 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
     out.clear();
     if (offloaded_.tiering()) offloaded_.tiering()->pending(out);
   }
-
-  // The parts, for their instrumentation.
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-  const BasicOffloadedBlocks<Instrumentation>& offloaded() const { return offloaded_; }
-  const BasicJobMap<Instrumentation>& job_map() const { return job_of_id_; }
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
@@ -143,7 +135,6 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
     std::uint32_t index = 0;
   };
 
-  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
   std::uint32_t num_groups() const { return static_cast<std::uint32_t>(groups_.size()); }
 
   // Known requests
@@ -155,8 +146,7 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
   void update_keys(Tracked& tracked, const Request& request);
   void set_cursors(Tracked& tracked, std::uint32_t num_tokens);
   bool is_whole(const Group& group, const Table& table, std::uint32_t index) const;
-  BlockId block_at(const Table& table, std::size_t index) const {
-    instrumentation_.on_table_entries(1);
+  static BlockId block_at(const Table& table, std::size_t index) {
     return index < table.block_ids.size() ? table.block_ids[index] : kNullBlockId;
   }
 
@@ -198,7 +188,6 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
   void gather_keys_to_store(const Tracked& tracked, std::uint32_t num_tokens);
   void add_store(std::uint32_t slot, const ConnectorRequest& request);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<Group> groups_;
   std::vector<GroupId> lookup_order_;
   std::size_t num_full_groups_ = 0;  ///< the first ones in the order of lookup
@@ -206,7 +195,7 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
   std::uint32_t num_workers_;
   bool offload_prompt_only_;
   bool request_level_policy_;
-  BasicOffloadedBlocks<Instrumentation> offloaded_;
+  OffloadedBlocks offloaded_;
 
   std::vector<Tracked> tracked_;
   std::vector<std::uint32_t> free_slots_;
@@ -216,7 +205,7 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
 
   std::vector<Job> jobs_;
   std::vector<std::uint32_t> free_jobs_;
-  BasicJobMap<Instrumentation> job_of_id_;
+  JobMap job_of_id_;
   std::uint32_t first_job_ = kNone;
   std::uint32_t last_job_ = kNone;
   JobId next_job_id_ = 0;
@@ -236,9 +225,5 @@ class BasicFencingConnectorScheduler final : public OffloadingConnectorScheduler
   std::vector<KeyRef> refs_;
   PrepareStoreOutput prepared_;
 };
-
-extern template class BasicFencingConnectorScheduler<NoInstrumentation>;
-extern template class BasicFencingConnectorScheduler<CountingInstrumentation>;
-extern template class BasicFencingConnectorScheduler<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

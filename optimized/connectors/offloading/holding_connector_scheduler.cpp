@@ -4,30 +4,20 @@
 #include <utility>
 
 namespace kvfence::optimized {
-namespace {
 
-using Bug = PlantedConnectorBug;
-
-}  // namespace
-
-template <class Instrumentation>
-BasicHoldingConnectorScheduler<Instrumentation>::BasicHoldingConnectorScheduler(
-    const OffloadingSpec& spec, Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      block_size_(spec.kv_cache.groups.front().block_size),
+HoldingConnectorScheduler::HoldingConnectorScheduler(const OffloadingSpec& spec)
+    : block_size_(spec.kv_cache.groups.front().block_size),
       block_size_factor_(spec.block_size_factor),
       offloaded_block_size_(block_size_ * block_size_factor_),
-      offloaded_(spec, /*tiers=*/{}, instrumentation),
+      offloaded_(spec, /*tiers=*/{}),
       nothing_to_tell_(std::make_shared<OffloadingConnectorMetadata>()) {
   key_shape_.hash_bytes = hash_bytes(spec.kv_cache.pool.hash.algorithm);
   key_shape_.hashes_per_key = block_size_factor_;
-  key_shape_.hash_of_key = planted(Bug::kFirstHashNamesBlock) ? 0 : block_size_factor_ - 1;
+  key_shape_.hash_of_key = block_size_factor_ - 1;
 }
 
 /// The request of that index; the one before it, if that is finished, is forgotten.
-template <class Instrumentation>
-typename BasicHoldingConnectorScheduler<Instrumentation>::Tracked&
-BasicHoldingConnectorScheduler<Instrumentation>::tracked(RequestIndex request) {
+HoldingConnectorScheduler::Tracked& HoldingConnectorScheduler::tracked(RequestIndex request) {
   if (request >= tracked_.size()) tracked_.resize(request + 1);
   Tracked& tracked = tracked_[request];
   if (!tracked.is_finished) return tracked;
@@ -41,44 +31,31 @@ BasicHoldingConnectorScheduler<Instrumentation>::tracked(RequestIndex request) {
   return tracked;
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorScheduler<Instrumentation>::update_keys(Tracked& tracked,
-                                                                  const Request& request) {
-  const std::uint32_t num_before = tracked.keys.size();
+void HoldingConnectorScheduler::update_keys(Tracked& tracked, const Request& request) {
   tracked.keys.update(request, key_shape_);
-  instrumentation_.on_table_entries(tracked.keys.size() - num_before);
 }
 
 /// Fills views_.
-template <class Instrumentation>
-void BasicHoldingConnectorScheduler<Instrumentation>::view_keys(const OffloadKeys& keys,
-                                                                std::uint32_t begin,
-                                                                std::uint32_t end) {
+void HoldingConnectorScheduler::view_keys(const OffloadKeys& keys, std::uint32_t begin,
+                                          std::uint32_t end) {
   views_.clear();
   for (std::uint32_t index = begin; index < end; ++index) views_.push_back(keys[index]);
-  instrumentation_.on_table_entries(views_.size());
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorScheduler<Instrumentation>::view_keys(
-    const Tracked& tracked, const std::vector<std::uint32_t>& indices) {
+void HoldingConnectorScheduler::view_keys(const Tracked& tracked,
+                                          const std::vector<std::uint32_t>& indices) {
   views_.clear();
   for (std::uint32_t index : indices) views_.push_back(tracked.keys[index]);
-  instrumentation_.on_table_entries(views_.size());
 }
 
-template <class Instrumentation>
-MatchedTokens BasicHoldingConnectorScheduler<Instrumentation>::get_num_new_matched_tokens(
+MatchedTokens HoldingConnectorScheduler::get_num_new_matched_tokens(
     const ConnectorRequest& request, std::uint32_t num_local_tokens) {
   Tracked& state = tracked(request.index);
   update_keys(state, request.request);
   const OffloadKeys& keys = state.keys;
   const std::uint32_t num_blocks = keys.size();
-  const auto touch_all = [&] {
-    view_keys(keys, 0, num_blocks);
-    offloaded_.touch(views_, {request.id});
-  };
-  if (!planted(Bug::kTouchedBehindLookup)) touch_all();
+  view_keys(keys, 0, num_blocks);
+  offloaded_.touch(views_, {request.id});
   if (num_blocks * offloaded_block_size_ < num_local_tokens + offloaded_block_size_) {
     return {0, false};
   }
@@ -92,20 +69,18 @@ MatchedTokens BasicHoldingConnectorScheduler<Instrumentation>::get_num_new_match
   if (offloaded_.is_any_loading() && offloaded_.is_any_loading(views_)) {
     return {std::nullopt, false};
   }
-  if (planted(Bug::kTouchedBehindLookup)) touch_all();
   return {hit_end - num_local_tokens, true};
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorScheduler<Instrumentation>::update_state_after_alloc(
-    ConnectorHost& host, const ConnectorRequest& request, const BlocksByGroup& blocks,
-    std::uint32_t num_external_tokens) {
+void HoldingConnectorScheduler::update_state_after_alloc(ConnectorHost& host,
+                                                         const ConnectorRequest& request,
+                                                         const BlocksByGroup& blocks,
+                                                         std::uint32_t num_external_tokens) {
   Tracked& state = tracked(request.index);
-  if (!planted(Bug::kLostIdsKept)) state.block_ids.clear();
+  state.block_ids.clear();
   if (num_external_tokens == 0) return;
   update_keys(state, request.request);
   const std::vector<BlockId>& table = blocks.front();
-  instrumentation_.on_table_entries(table.size());
   std::uint32_t num_computed = 0;
   for (BlockId block : table) num_computed += host.is_cached(block) ? 1 : 0;
   const std::uint32_t num_tokens = num_computed * block_size_ + num_external_tokens;
@@ -114,9 +89,7 @@ void BasicHoldingConnectorScheduler<Instrumentation>::update_state_after_alloc(
   load.request = request.id;
   load.spec.gpu_blocks.assign(table.begin() + num_computed, table.end());
   load.spec.group_sizes = {static_cast<std::uint32_t>(load.spec.gpu_blocks.size())};
-  std::uint32_t first = num_computed;
-  if (planted(Bug::kLoadFromOffloadedBoundary)) first -= first % block_size_factor_;
-  load.spec.block_indices = {first};
+  load.spec.block_indices = {num_computed};
   for (std::uint32_t index = num_computed / block_size_factor_; index < end; ++index) {
     state.loading.push_back(index);
   }
@@ -124,25 +97,20 @@ void BasicHoldingConnectorScheduler<Instrumentation>::update_state_after_alloc(
   load.spec.slots.reserve(views_.size());
   offloaded_.prepare_load(views_, load.spec.slots);
   state.cursor = end;
-  if (planted(Bug::kStoresRememberedOverLoad)) return;
   state.pending.clear();
   state.has_stored = false;
 }
 
-template <class Instrumentation>
-std::shared_ptr<const KVConnectorMetadata>
-BasicHoldingConnectorScheduler<Instrumentation>::build_connector_meta(
+std::shared_ptr<const KVConnectorMetadata> HoldingConnectorScheduler::build_connector_meta(
     ConnectorHost& host, const SchedulerOutput& output) {
   for (const SchedulerOutput::Scheduled& scheduled : output.scheduled) {
     tracked(scheduled.request).num_scheduled = scheduled.num_tokens;
   }
   const auto plan = [&](RequestIndex index, std::uint32_t first_list) {
-    instrumentation_.on_requests(1);
     Tracked& state = tracked(index);
     if (first_list != SchedulerOutput::kNoLists) {
       const std::span<const BlockId> new_ids = output.block_lists[first_list];
       state.block_ids.insert(state.block_ids.end(), new_ids.begin(), new_ids.end());
-      instrumentation_.on_table_entries(new_ids.size());
     }
     plan_store(state, host.request(index));
   };
@@ -150,15 +118,12 @@ BasicHoldingConnectorScheduler<Instrumentation>::build_connector_meta(
     plan(entry.request, entry.first_list);
   }
   for (const SchedulerOutput::Cached& entry : output.scheduled_cached_reqs) {
-    if (entry.resumed && !planted(Bug::kLostIdsKept)) tracked(entry.request).block_ids.clear();
+    if (entry.resumed) tracked(entry.request).block_ids.clear();
     plan(entry.request, entry.first_list);
   }
   for (RequestIndex index : output.preempted) {
-    instrumentation_.on_requests(1);
-    if (!planted(Bug::kPreemptedStoresNotFlushed)) {
-      metadata_.requests_to_flush.emplace_back(host.request(index).id);
-    }
-    if (!planted(Bug::kPreemptedStoresStayPending)) complete_stores(tracked(index));
+    metadata_.requests_to_flush.emplace_back(host.request(index).id);
+    complete_stores(tracked(index));
   }
   if (metadata_.loads.empty() && metadata_.stores.empty() && metadata_.requests_to_flush.empty()) {
     return nothing_to_tell_;
@@ -167,47 +132,36 @@ BasicHoldingConnectorScheduler<Instrumentation>::build_connector_meta(
 }
 
 /// Everything that is pending is there.
-template <class Instrumentation>
-void BasicHoldingConnectorScheduler<Instrumentation>::complete_stores(Tracked& tracked) {
+void HoldingConnectorScheduler::complete_stores(Tracked& tracked) {
   if (tracked.pending.empty()) return;
   view_keys(tracked, tracked.pending);
   offloaded_.complete_store(views_, /*request=*/{}, /*success=*/true);
   tracked.pending.clear();
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorScheduler<Instrumentation>::plan_store(Tracked& tracked,
-                                                                 const ConnectorRequest& request) {
+void HoldingConnectorScheduler::plan_store(Tracked& tracked, const ConnectorRequest& request) {
   update_keys(tracked, request.request);
   const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
-  std::uint32_t num_computed = request.num_computed_tokens + tracked.num_scheduled;
-  if (planted(Bug::kUncomputedTokensStored)) num_computed = num_tokens;
-  if (planted(Bug::kNextTokenCounted)) ++num_computed;
-  if (!planted(Bug::kPlannedTokensCounted)) num_computed = std::min(num_computed, num_tokens);
+  const std::uint32_t num_computed =
+      std::min(request.num_computed_tokens + tracked.num_scheduled, num_tokens);
   const std::uint32_t cursor = num_computed / offloaded_block_size_;
   if (cursor <= tracked.cursor) return;
   const auto num_allocated =
       static_cast<std::uint32_t>(tracked.block_ids.size() / block_size_factor_);
   const std::uint32_t num_blocks = std::min({cursor, tracked.keys.size(), num_allocated});
   view_keys(tracked.keys, tracked.cursor, num_blocks);
-  if (!offloaded_.prepare_store(views_, {request.id}, prepared_)) {
-    if (planted(Bug::kRefusedStoreMovesCursor)) tracked.cursor = cursor;
-    return;
-  }
+  if (!offloaded_.prepare_store(views_, {request.id}, prepared_)) return;
   if (!prepared_.keys_to_store.empty()) add_store(tracked, request, num_blocks);
   tracked.cursor = cursor;
 }
 
 /// Stores what is prepared, of views_, which begin at the cursor.
-template <class Instrumentation>
-void BasicHoldingConnectorScheduler<Instrumentation>::add_store(Tracked& tracked,
-                                                                const ConnectorRequest& request,
-                                                                std::uint32_t num_blocks) {
+void HoldingConnectorScheduler::add_store(Tracked& tracked, const ConnectorRequest& request,
+                                          std::uint32_t num_blocks) {
   touched_.clear();
   for (std::uint32_t index = 0; index < num_blocks; ++index) {
     touched_.push_back(tracked.keys[index]);
   }
-  instrumentation_.on_table_entries(touched_.size());
   offloaded_.touch(touched_, {request.id});
   TransferJob& store = metadata_.stores.emplace_back();
   store.request = request.id;
@@ -227,35 +181,26 @@ void BasicHoldingConnectorScheduler<Instrumentation>::add_store(Tracked& tracked
   tracked.has_stored = true;
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorScheduler<Instrumentation>::update_connector_output(
-    ConnectorHost&, const KVConnectorOutput& output) {
+void HoldingConnectorScheduler::update_connector_output(ConnectorHost&,
+                                                        const KVConnectorOutput& output) {
   for (RequestIndex index : output.finished_sending) {
     if (index >= tracked_.size()) continue;
-    instrumentation_.on_requests(1);
     complete_stores(tracked_[index]);
     tracked_[index].has_stored = false;
   }
   for (RequestIndex index : output.finished_recving) {
     if (index >= tracked_.size() || tracked_[index].loading.empty()) continue;
-    instrumentation_.on_requests(1);
     view_keys(tracked_[index], tracked_[index].loading);
     offloaded_.complete_load(views_);
     tracked_[index].loading.clear();
   }
 }
 
-template <class Instrumentation>
-bool BasicHoldingConnectorScheduler<Instrumentation>::request_finished(
-    ConnectorHost&, const ConnectorRequest& request, const BlocksByGroup&) {
+bool HoldingConnectorScheduler::request_finished(ConnectorHost&, const ConnectorRequest& request,
+                                                 const BlocksByGroup&) {
   Tracked& state = tracked(request.index);
   state.is_finished = true;
-  if (planted(Bug::kStoreCompletedAtFinish)) complete_stores(state);
-  return state.has_stored && !planted(Bug::kBlocksNotHeld);
+  return state.has_stored;
 }
-
-template class BasicHoldingConnectorScheduler<NoInstrumentation>;
-template class BasicHoldingConnectorScheduler<CountingInstrumentation>;
-template class BasicHoldingConnectorScheduler<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -13,21 +13,18 @@
 
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/scheduler/scheduler.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/connectors/offloading/offloaded_blocks.h"
 #include "optimized/offload/offload_keys.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicHoldingConnectorScheduler final : public OffloadingConnectorScheduler {
+class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
  public:
   /// Requires: check_spec(spec) finds nothing, and not the rule offload_fences_reuse.
-  explicit BasicHoldingConnectorScheduler(const OffloadingSpec& spec,
-                                          Instrumentation instrumentation = {});
+  explicit HoldingConnectorScheduler(const OffloadingSpec& spec);
 
   std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<BasicHoldingConnectorScheduler>(*this);
+    return std::make_unique<HoldingConnectorScheduler>(*this);
   }
   void on_new_request(const ConnectorRequest&) override {}
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
@@ -48,8 +45,6 @@ class BasicHoldingConnectorScheduler final : public OffloadingConnectorScheduler
   void policy_lists(PolicyLists& out) const override { offloaded_.cpu().policy().lists(out); }
   std::uint32_t num_free_slots() const override { return offloaded_.cpu().num_free_slots(); }
 
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-
  private:
   /// A request, from its first lookup until its index names another one.
   struct Tracked {
@@ -63,7 +58,6 @@ class BasicHoldingConnectorScheduler final : public OffloadingConnectorScheduler
     bool is_finished = false;
   };
 
-  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
   Tracked& tracked(RequestIndex request);
   void update_keys(Tracked& tracked, const Request& request);
   void view_keys(const OffloadKeys& keys, std::uint32_t begin, std::uint32_t end);
@@ -72,12 +66,11 @@ class BasicHoldingConnectorScheduler final : public OffloadingConnectorScheduler
   void plan_store(Tracked& tracked, const ConnectorRequest& request);
   void add_store(Tracked& tracked, const ConnectorRequest& request, std::uint32_t num_blocks);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t block_size_;            ///< tokens of a GPU block
   std::uint32_t block_size_factor_;     ///< GPU blocks an offloaded block
   std::uint32_t offloaded_block_size_;  ///< tokens
   OffloadKeyShape key_shape_;
-  BasicOffloadedBlocks<Instrumentation> offloaded_;
+  OffloadedBlocks offloaded_;
   std::vector<Tracked> tracked_;  ///< by RequestIndex
   OffloadingConnectorMetadata metadata_;
   std::shared_ptr<const OffloadingConnectorMetadata> nothing_to_tell_;
@@ -87,9 +80,5 @@ class BasicHoldingConnectorScheduler final : public OffloadingConnectorScheduler
   std::vector<OffloadKeyView> touched_;
   PrepareStoreOutput prepared_;
 };
-
-extern template class BasicHoldingConnectorScheduler<NoInstrumentation>;
-extern template class BasicHoldingConnectorScheduler<CountingInstrumentation>;
-extern template class BasicHoldingConnectorScheduler<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -14,24 +14,20 @@
 #include "contract/core/check.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/kv_events.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/offload/offloading_manager.h"
 #include "optimized/tiering/tiering_manager.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicOffloadedBlocks {
+class OffloadedBlocks {
  public:
   using Keys = std::span<const OffloadKeyView>;
 
   using CPUManager = OffloadingManager;
   using TieringManager = TieringOffloadingManager;
 
-  BasicOffloadedBlocks(const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers,
-                       Instrumentation instrumentation)
-      : instrumentation_(instrumentation),
-        manager_(make_manager(spec, std::move(tiers))),
+  OffloadedBlocks(const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers)
+      : manager_(make_manager(spec, std::move(tiers))),
         tracks_loading_(spec.kv_cache.pool.enable_caching) {}
 
   /// The CPU cache, also below a manager of tiers.
@@ -66,8 +62,7 @@ class BasicOffloadedBlocks {
   void complete_store(Keys keys, const RequestContext& request, bool success) {
     if (!tiering()) return std::get<CPUManager>(manager_).complete_store(keys, success);
     const ErrorCode code = tiering()->complete_store(keys, request, success);
-    KVFENCE_CHECK(code == ErrorCode::kNone || Instrumentation::kPlants,
-                  "a store ends that did not begin");
+    KVFENCE_CHECK(code == ErrorCode::kNone, "a store ends that did not begin");
   }
 
   // Of requests and steps only a manager of tiers is told.
@@ -85,21 +80,16 @@ class BasicOffloadedBlocks {
   void prepare_load(Keys keys, std::vector<SlotId>& slots) {
     const ErrorCode code =
         std::visit([&](auto& manager) { return manager.prepare_load(keys, slots); }, manager_);
-    KVFENCE_CHECK(code == ErrorCode::kNone || Instrumentation::kPlants,
-                  "a block to load is not there, or not ready");
-    if (code != ErrorCode::kNone) slots.clear();
+    KVFENCE_CHECK(code == ErrorCode::kNone, "a block to load is not there, or not ready");
     set_loading(keys, true);
   }
 
   /// None of them is being loaded any more, even if another load has the block, too.
   void complete_load(Keys keys) {
-    if (!instrumentation_.planted(PlantedConnectorBug::kLoadedKeysStayLoading)) {
-      set_loading(keys, false);
-    }
+    set_loading(keys, false);
     const ErrorCode code =
         std::visit([&](auto& manager) { return manager.complete_load(keys); }, manager_);
-    KVFENCE_CHECK(code == ErrorCode::kNone || Instrumentation::kPlants,
-                  "a load ends that did not begin");
+    KVFENCE_CHECK(code == ErrorCode::kNone, "a load ends that did not begin");
   }
 
   /// Whether the blocks can be stored; out as of the manager.
@@ -108,15 +98,14 @@ class BasicOffloadedBlocks {
     const ErrorCode code = tiering()
                                ? tiering()->prepare_store(keys, request, is_stored, out)
                                : std::get<CPUManager>(manager_).prepare_store(keys, is_stored, out);
-    KVFENCE_CHECK(code == ErrorCode::kNone || Instrumentation::kPlants, "a request repeats a key");
-    return code == ErrorCode::kNone && is_stored;
+    KVFENCE_CHECK(code == ErrorCode::kNone, "a request repeats a key");
+    return is_stored;
   }
 
   bool is_any_loading() const { return num_loading_ > 0; }
 
   /// Cost: O(keys).
   bool is_any_loading(Keys keys) const {
-    if (instrumentation_.planted(PlantedConnectorBug::kLoadingHitServed)) return false;
     for (OffloadKeyView key : keys) {
       const std::uint32_t index = cpu().policy().find(key);
       if (index < is_loading_.size() && is_loading_[index]) return true;
@@ -182,7 +171,6 @@ class BasicOffloadedBlocks {
     }
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   Manager manager_;
   bool tracks_loading_;
   std::vector<bool> is_loading_;  ///< by entry of the policy

@@ -7,7 +7,6 @@
 
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/offloading/offloading_connector.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
@@ -17,12 +16,5 @@ namespace kvfence::optimized {
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
     const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers = {});
 std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec);
-
-/// With a planted bug, from a PlantedConnectorBug.
-std::unique_ptr<OffloadingConnectorScheduler> make_planted_offloading_connector_scheduler(
-    const OffloadingSpec& spec, PlantedInstrumentation instrumentation,
-    std::vector<SecondaryTierHandle> tiers = {});
-std::unique_ptr<KVConnectorWorker> make_planted_offloading_connector_worker(
-    const OffloadingSpec& spec, PlantedInstrumentation instrumentation);
 
 }  // namespace kvfence::optimized

@@ -5,8 +5,6 @@
 namespace kvfence::optimized {
 namespace {
 
-using Bug = PlantedConnectorBug;
-
 const OffloadingConnectorMetadata& of_offloading(const KVConnectorMetadata& metadata) {
   return static_cast<const OffloadingConnectorMetadata&>(metadata);
 }
@@ -19,13 +17,9 @@ void clear(KVConnectorWorkerOutput& out) {
 }
 
 /// The load is over, well or badly.
-template <class Instrumentation>
-void report_load(const TransferUnderWay& load, bool success, const Instrumentation& instrumentation,
-                 KVConnectorWorkerOutput& out) {
-  if (success || !instrumentation.planted(Bug::kFailedLoadNotFinished)) {
-    out.finished_recving.push_back(load.request);
-  }
-  if (success || instrumentation.planted(Bug::kFailedLoadNotReported)) return;
+void report_load(const TransferUnderWay& load, bool success, KVConnectorWorkerOutput& out) {
+  out.finished_recving.push_back(load.request);
+  if (success) return;
   std::copy_if(load.gpu_blocks.begin(), load.gpu_blocks.end(),
                std::back_inserter(out.invalid_block_ids),
                [](BlockId block) { return block != kNullBlockId; });
@@ -35,16 +29,12 @@ void report_load(const TransferUnderWay& load, bool success, const Instrumentati
 
 // ---- Hold ----
 
-template <class Instrumentation>
-std::optional<std::uint32_t> BasicHoldingConnectorWorker<Instrumentation>::find_storing(
-    std::string_view id) const {
+std::optional<std::uint32_t> HoldingConnectorWorker::find_storing(std::string_view id) const {
   return storing_of_id_.find(
       id, [this](std::uint32_t at) { return std::string_view(storing_[at].id); });
 }
 
-template <class Instrumentation>
-std::uint32_t BasicHoldingConnectorWorker<Instrumentation>::find_or_add_storing(
-    const std::string& id) {
+std::uint32_t HoldingConnectorWorker::find_or_add_storing(const std::string& id) {
   if (const std::optional<std::uint32_t> found = find_storing(id)) return *found;
   std::uint32_t at = static_cast<std::uint32_t>(storing_.size());
   if (free_storing_.empty()) {
@@ -60,15 +50,13 @@ std::uint32_t BasicHoldingConnectorWorker<Instrumentation>::find_or_add_storing(
   return at;
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::erase_storing(std::uint32_t at) {
+void HoldingConnectorWorker::erase_storing(std::uint32_t at) {
   storing_of_id_.erase(storing_[at].id, at);
   free_storing_.push_back(at);
 }
 
 /// Its load alone decides from now on when its blocks are given back.
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::forget_stores(std::string_view id) {
+void HoldingConnectorWorker::forget_stores(std::string_view id) {
   const std::optional<std::uint32_t> at = find_storing(id);
   if (!at) return;
   disown(*at);
@@ -76,16 +64,14 @@ void BasicHoldingConnectorWorker<Instrumentation>::forget_stores(std::string_vie
 }
 
 /// The request's stores end without a word about it.
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::disown(std::uint32_t at) {
+void HoldingConnectorWorker::disown(std::uint32_t at) {
   for (std::uint32_t slot = storing_[at].first_store; slot != kNone; slot = transfers_[slot].next) {
     transfers_[slot].owner = kNone;
   }
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::flush(
-    const OffloadingConnectorMetadata& metadata, TransferEngine& engine) {
+void HoldingConnectorWorker::flush(const OffloadingConnectorMetadata& metadata,
+                                   TransferEngine& engine) {
   for (const std::string& id : metadata.requests_to_flush) {
     const std::optional<std::uint32_t> at = find_storing(id);
     if (!at || storing_[*at].first_store == kNone) continue;
@@ -99,33 +85,26 @@ void BasicHoldingConnectorWorker<Instrumentation>::flush(
   }
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::handle_preemptions(
-    const KVConnectorMetadata& metadata, TransferEngine& engine) {
-  if (planted(Bug::kFlushBeforeSubmit)) flush(of_offloading(metadata), engine);
-  if (!planted(Bug::kQueueWaitsForTokens)) queue_.submit_all(engine);
-  if (!planted(Bug::kFlushBeforeSubmit)) flush(of_offloading(metadata), engine);
+void HoldingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata,
+                                                TransferEngine& engine) {
+  queue_.submit_all(engine);
+  flush(of_offloading(metadata), engine);
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::start_load_kv(
-    const KVConnectorMetadata& metadata, TransferEngine& engine) {
-  if (!planted(Bug::kQueueWaitsForTokens)) queue_.submit_all(engine);
+void HoldingConnectorWorker::start_load_kv(const KVConnectorMetadata& metadata,
+                                           TransferEngine& engine) {
+  queue_.submit_all(engine);
   for (const TransferJob& load : of_offloading(metadata).loads) {
     numbered_ = load;
     numbered_.job = next_job_++;
     transfers_.insert(numbered_.job, load);
-    if (!planted(Bug::kStoresRememberedOverLoad)) forget_stores(load.request);
+    forget_stores(load.request);
     engine.transfer_async(numbered_);
   }
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::wait_for_save(
-    const KVConnectorMetadata& metadata, TransferEngine& engine) {
-  if (planted(Bug::kQueueWaitsForTokens)) queue_.submit_all(engine);
+void HoldingConnectorWorker::wait_for_save(const KVConnectorMetadata& metadata, TransferEngine&) {
   for (const TransferJob& store : of_offloading(metadata).stores) {
-    if (planted(Bug::kQueueKeepsLast)) queue_.clear();
     queue_.push(store);
     queue_.back().job = next_job_;
     const std::uint32_t owner = find_or_add_storing(store.request);
@@ -137,12 +116,9 @@ void BasicHoldingConnectorWorker<Instrumentation>::wait_for_save(
     if (first != kNone) transfers_[first].previous = slot;
     first = slot;
   }
-  if (planted(Bug::kStoreSubmittedAtOnce)) queue_.submit_all(engine);
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::end_store(std::uint32_t slot,
-                                                             KVConnectorWorkerOutput& out) {
+void HoldingConnectorWorker::end_store(std::uint32_t slot, KVConnectorWorkerOutput& out) {
   const TransferUnderWay& store = transfers_[slot];
   if (store.owner == kNone) {
     transfers_.erase(slot);
@@ -152,31 +128,26 @@ void BasicHoldingConnectorWorker<Instrumentation>::end_store(std::uint32_t slot,
   (store.previous == kNone ? owner.first_store : transfers_[store.previous].next) = store.next;
   if (store.next != kNone) transfers_[store.next].previous = store.previous;
   transfers_.erase(slot);
-  if (!owner.is_finished) return;
-  if (owner.first_store != kNone) {
-    if (!planted(Bug::kFinishedSendingAtFirstStore)) return;
-    disown(store.owner);
-  }
+  if (!owner.is_finished || owner.first_store != kNone) return;
   out.finished_sending.push_back(owner.id);
   erase_storing(store.owner);
 }
 
-template <class Instrumentation>
-void BasicHoldingConnectorWorker<Instrumentation>::get_finished(
-    const KVConnectorMetadata&, std::span<const std::string> finished_requests,
-    TransferEngine& engine, KVConnectorWorkerOutput& out) {
+void HoldingConnectorWorker::get_finished(const KVConnectorMetadata&,
+                                          std::span<const std::string> finished_requests,
+                                          TransferEngine& engine, KVConnectorWorkerOutput& out) {
   clear(out);
   engine.get_finished(results_);
   for (const TransferResult& result : results_) {
     const std::uint32_t slot = transfers_.find(result.job);
     if (slot == kNone) continue;
-    measured_.add(result, transfers_[slot].is_store, instrumentation_);
+    measured_.add(result, transfers_[slot].is_store);
     if (transfers_[slot].is_store) {
       end_store(slot, out);
       continue;
     }
     transfers_.erase(slot);
-    report_load(transfers_[slot], result.success, instrumentation_, out);
+    report_load(transfers_[slot], result.success, out);
   }
   for (const std::string& id : finished_requests) {
     const std::optional<std::uint32_t> at = find_storing(id);
@@ -185,75 +156,53 @@ void BasicHoldingConnectorWorker<Instrumentation>::get_finished(
       storing_[*at].is_finished = true;
       continue;
     }
-    if (!planted(Bug::kFinishedSendingForgotten)) out.finished_sending.push_back(id);
+    out.finished_sending.push_back(id);
     erase_storing(*at);
   }
-  measured_.report(instrumentation_, out);
+  measured_.report(out);
 }
 
 // ---- Fence ----
 
-template <class Instrumentation>
-void BasicFencingConnectorWorker<Instrumentation>::handle_preemptions(
-    const KVConnectorMetadata& metadata, TransferEngine& engine) {
+void FencingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata,
+                                                TransferEngine& engine) {
   const std::vector<JobId>& jobs_to_flush = of_offloading(metadata).jobs_to_flush;
-  if (planted(Bug::kFlushBeforeSubmit) && !jobs_to_flush.empty()) engine.wait(jobs_to_flush);
-  if (!planted(Bug::kQueueWaitsForTokens)) queue_.submit_all(engine);
-  if (!planted(Bug::kFlushBeforeSubmit) && !jobs_to_flush.empty()) engine.wait(jobs_to_flush);
+  queue_.submit_all(engine);
+  if (!jobs_to_flush.empty()) engine.wait(jobs_to_flush);
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorWorker<Instrumentation>::start_load_kv(
-    const KVConnectorMetadata& metadata, TransferEngine& engine) {
-  if (!planted(Bug::kQueueWaitsForTokens)) queue_.submit_all(engine);
+void FencingConnectorWorker::start_load_kv(const KVConnectorMetadata& metadata,
+                                           TransferEngine& engine) {
+  queue_.submit_all(engine);
   for (const TransferJob& load : of_offloading(metadata).loads) {
     transfers_.insert(load.job, load);
     engine.transfer_async(load);
   }
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorWorker<Instrumentation>::wait_for_save(const KVConnectorMetadata&,
-                                                                 TransferEngine& engine) {
-  if (planted(Bug::kQueueWaitsForTokens)) queue_.submit_all(engine);
-}
-
-template <class Instrumentation>
-void BasicFencingConnectorWorker<Instrumentation>::queue_stores(
-    const OffloadingConnectorMetadata& metadata, TransferEngine& engine) {
+void FencingConnectorWorker::queue_stores(const OffloadingConnectorMetadata& metadata) {
   for (const TransferJob& store : metadata.stores) {
-    if (planted(Bug::kQueueKeepsLast)) queue_.clear();
     queue_.push(store);
     transfers_.insert(store.job, store);
   }
-  if (planted(Bug::kStoreSubmittedAtOnce)) queue_.submit_all(engine);
 }
 
-template <class Instrumentation>
-void BasicFencingConnectorWorker<Instrumentation>::get_finished(const KVConnectorMetadata& metadata,
-                                                                std::span<const std::string>,
-                                                                TransferEngine& engine,
-                                                                KVConnectorWorkerOutput& out) {
+void FencingConnectorWorker::get_finished(const KVConnectorMetadata& metadata,
+                                          std::span<const std::string>, TransferEngine& engine,
+                                          KVConnectorWorkerOutput& out) {
   clear(out);
-  queue_stores(of_offloading(metadata), engine);
+  queue_stores(of_offloading(metadata));
   engine.get_finished(results_);
   for (const TransferResult& result : results_) {
     const std::uint32_t slot = transfers_.find(result.job);
-    if (slot == TransfersUnderWay::kNone && !planted(Bug::kResultTakenTwice)) continue;
-    const bool success = result.success || planted(Bug::kFailureNotReported);
-    out.completed_jobs.push_back({result.job, success});
     if (slot == TransfersUnderWay::kNone) continue;
-    measured_.add(result, transfers_[slot].is_store, instrumentation_);
+    out.completed_jobs.push_back({result.job, result.success});
+    measured_.add(result, transfers_[slot].is_store);
     transfers_.erase(slot);
     if (transfers_[slot].is_store) continue;
-    report_load(transfers_[slot], result.success, instrumentation_, out);
+    report_load(transfers_[slot], result.success, out);
   }
-  measured_.report(instrumentation_, out);
+  measured_.report(out);
 }
-
-template class BasicHoldingConnectorWorker<NoInstrumentation>;
-template class BasicHoldingConnectorWorker<PlantedInstrumentation>;
-template class BasicFencingConnectorWorker<NoInstrumentation>;
-template class BasicFencingConnectorWorker<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

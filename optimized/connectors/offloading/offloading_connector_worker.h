@@ -14,7 +14,6 @@
 
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/offloading/offloading_connector.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/offloading/transfers_under_way.h"
@@ -24,39 +23,24 @@ namespace kvfence::optimized {
 /// The statistics of a step.
 class MeasuredTransfers {
  public:
-  /// A transfer ended.
-  template <class Instrumentation>
-  void add(const TransferResult& result, bool is_store, const Instrumentation& instrumentation) {
-    const auto is_planted = [&](PlantedConnectorBug bug) { return instrumentation.planted(bug); };
-    if (!result.success && !is_planted(PlantedConnectorBug::kFailedTransferMeasured)) return;
-    if (result.seconds == 0 && !is_planted(PlantedConnectorBug::kUnknownTimeCounted)) return;
-    const bool is_from_gpu = is_store != is_planted(PlantedConnectorBug::kDirectionsSwapped);
+  /// A transfer ended. One that failed, or took nobody knows how long, does not count.
+  void add(const TransferResult& result, bool is_store) {
+    if (!result.success || result.seconds == 0) return;
     stats_.record_transfer(result.num_bytes, result.seconds,
-                           is_from_gpu ? TransferType{"GPU", "CPU"} : TransferType{"CPU", "GPU"});
+                           is_store ? TransferType{"GPU", "CPU"} : TransferType{"CPU", "GPU"});
   }
 
-  template <class Instrumentation>
-  void report(const Instrumentation& instrumentation, KVConnectorWorkerOutput& out) {
-    if (instrumentation.planted(PlantedConnectorBug::kStatsKept)) {
-      out.stats.assign(stats_.data().begin(), stats_.data().end());
-    } else {
-      stats_.move_to(out.stats);
-    }
-  }
+  void report(KVConnectorWorkerOutput& out) { stats_.move_to(out.stats); }
 
  private:
   OffloadingConnectorStats stats_;
 };
 
 /// Without Rules::offload_fences_reuse: numbers its transfers itself.
-template <class Instrumentation>
-class BasicHoldingConnectorWorker final : public KVConnectorWorker {
+class HoldingConnectorWorker final : public KVConnectorWorker {
  public:
-  explicit BasicHoldingConnectorWorker(Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation) {}
-
   std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<BasicHoldingConnectorWorker>(*this);
+    return std::make_unique<HoldingConnectorWorker>(*this);
   }
   void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
   void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
@@ -75,7 +59,6 @@ class BasicHoldingConnectorWorker final : public KVConnectorWorker {
     bool is_finished = false;           ///< it waits for the end of its stores
   };
 
-  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
   std::optional<std::uint32_t> find_storing(std::string_view id) const;
   std::uint32_t find_or_add_storing(const std::string& id);
   void erase_storing(std::uint32_t at);
@@ -84,7 +67,6 @@ class BasicHoldingConnectorWorker final : public KVConnectorWorker {
   void flush(const OffloadingConnectorMetadata& metadata, TransferEngine& engine);
   void end_store(std::uint32_t slot, KVConnectorWorkerOutput& out);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   MeasuredTransfers measured_;
   JobId next_job_ = 0;
   TransferQueue queue_;
@@ -100,36 +82,25 @@ class BasicHoldingConnectorWorker final : public KVConnectorWorker {
 };
 
 /// With it: transfers have the scheduler's numbers.
-template <class Instrumentation>
-class BasicFencingConnectorWorker final : public KVConnectorWorker {
+class FencingConnectorWorker final : public KVConnectorWorker {
  public:
-  explicit BasicFencingConnectorWorker(Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation) {}
-
   std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<BasicFencingConnectorWorker>(*this);
+    return std::make_unique<FencingConnectorWorker>(*this);
   }
   void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
   void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
   void get_finished(const KVConnectorMetadata& metadata,
                     std::span<const std::string> finished_requests, TransferEngine& engine,
                     KVConnectorWorkerOutput& out) override;
 
  private:
-  bool planted(PlantedConnectorBug bug) const { return instrumentation_.planted(bug); }
-  void queue_stores(const OffloadingConnectorMetadata& metadata, TransferEngine& engine);
+  void queue_stores(const OffloadingConnectorMetadata& metadata);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   MeasuredTransfers measured_;
   TransferQueue queue_;
   TransfersUnderWay transfers_;
   std::vector<TransferResult> results_;  ///< of the call that runs
 };
-
-extern template class BasicHoldingConnectorWorker<NoInstrumentation>;
-extern template class BasicHoldingConnectorWorker<PlantedInstrumentation>;
-extern template class BasicFencingConnectorWorker<NoInstrumentation>;
-extern template class BasicFencingConnectorWorker<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

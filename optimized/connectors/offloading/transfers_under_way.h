@@ -29,8 +29,6 @@ class TransferQueue {
     size_ = 0;
   }
 
-  void clear() { size_ = 0; }
-
  private:
   std::vector<TransferJob> jobs_;
   std::size_t size_ = 0;
