@@ -1,8 +1,7 @@
 #pragma once
 
-/// What watches, or breaks, the optimized code from inside: a value that the parts of KV-cache
-/// manager, scheduler, offloading managers and connectors each hold. Components whose planted bugs
-/// are edits (properties/planted/) hold none.
+/// What watches, or breaks, the optimized code from inside: a value that the parts of some
+/// connectors each hold. Components whose planted bugs are edits (properties/planted/) hold none.
 ///
 /// An instrumentation has the members of NoInstrumentation; production builds use that one,
 /// which is empty and whose hooks fold to nothing.
@@ -14,7 +13,6 @@
 #include "optimized/connectors/multi/planted_multi_connector_bugs.h"
 #include "optimized/connectors/simple/planted_simple_offload_bugs.h"
 #include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
-#include "optimized/pool/planted_bugs.h"
 
 namespace kvfence::optimized {
 
@@ -22,8 +20,6 @@ struct NoInstrumentation {
   /// Whether planted() can be true; guards of structures that only a planted bug can break ask for
   /// it.
   static constexpr bool kPlants = false;
-  constexpr bool planted(PlantedKVCacheBug) const { return false; }
-  constexpr bool planted(PlantedSchedulerBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
@@ -44,8 +40,6 @@ struct NoInstrumentation {
 class CountingInstrumentation {
  public:
   static constexpr bool kPlants = false;
-  constexpr bool planted(PlantedKVCacheBug) const { return false; }
-  constexpr bool planted(PlantedSchedulerBug) const { return false; }
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
@@ -77,19 +71,12 @@ class PlantedInstrumentation {
   static constexpr bool kPlants = true;
 
   PlantedInstrumentation() = default;
-  // Implicit, so that a manager is built from (config, PlantedKVCacheBug), a scheduler from
-  // (config, connector, PlantedSchedulerBug), half a connector from (spec,
-  // PlantedDisaggregatedBug) or (spec, PlantedSimpleOffloadBug) or (spec, storage,
-  // PlantedSynchronousConnectorBug).
-  PlantedInstrumentation(PlantedKVCacheBug bug) : kv_cache_bug_(bug) {}
-  PlantedInstrumentation(PlantedSchedulerBug bug) : scheduler_bug_(bug) {}
+  // Implicit, so that half a connector is built from a bug besides.
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
   PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
   PlantedInstrumentation(PlantedSimpleOffloadBug bug) : simple_offload_bug_(bug) {}
   PlantedInstrumentation(PlantedSynchronousConnectorBug bug) : synchronous_connector_bug_(bug) {}
 
-  bool planted(PlantedKVCacheBug bug) const { return bug == kv_cache_bug_; }
-  bool planted(PlantedSchedulerBug bug) const { return bug == scheduler_bug_; }
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
   bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
   bool planted(PlantedSimpleOffloadBug bug) const { return bug == simple_offload_bug_; }
@@ -103,8 +90,6 @@ class PlantedInstrumentation {
   void on_words(std::size_t) const {}
 
  private:
-  PlantedKVCacheBug kv_cache_bug_ = PlantedKVCacheBug::kNone;
-  PlantedSchedulerBug scheduler_bug_ = PlantedSchedulerBug::kNone;
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
   PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;
   PlantedSimpleOffloadBug simple_offload_bug_ = PlantedSimpleOffloadBug::kNone;

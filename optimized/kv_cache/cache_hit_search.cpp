@@ -10,13 +10,10 @@
 namespace kvfence::optimized {
 namespace {
 
-template <class Instrumentation>
 class Search {
  public:
-  Search(const BlockPool& pool, const Instrumentation& instrumentation, const CacheHitQuery& query,
-         BlocksByGroup& blocks)
+  Search(const BlockPool& pool, const CacheHitQuery& query, BlocksByGroup& blocks)
       : pool_(pool),
-        instrumentation_(instrumentation),
         query_(query),
         blocks_(blocks),
         hashes_(query.request.block_hashes(query.spec.block_size, query.first_token)),
@@ -79,7 +76,7 @@ class Search {
 
   std::uint32_t full_attention() {
     std::uint32_t num_blocks = extend(resize(0));
-    if (drops_eagle_block() && num_blocks > 0) --num_blocks;
+    if (query_.drop_eagle_block && num_blocks > 0) --num_blocks;
     return resize(num_blocks - num_blocks % aligned_blocks_);
   }
 
@@ -98,7 +95,7 @@ class Search {
     const std::uint32_t num_wanted =
         contiguous_blocks_for_hit(query_.spec, query_.drop_eagle_block);
     const std::uint32_t num_behind =  // blocks of a run that lie behind an aligned boundary
-        drops_eagle_block() && query_.aligns_after_drop ? 1 : 0;
+        query_.drop_eagle_block && query_.aligns_after_drop ? 1 : 0;
     resize(0);
     std::uint32_t end = resize(max_num_blocks_);
     std::uint32_t first_known = end;  // blocks [first_known, end) hit
@@ -115,7 +112,7 @@ class Search {
     // A run that reaches the start of the request is a hit whatever its length; upstream cuts it to
     // a boundary before it drops the block that eagle looked ahead for.
     if (end < num_wanted) end -= end % aligned_blocks_;
-    if (drops_eagle_block() && end > 0) {
+    if (query_.drop_eagle_block && end > 0) {
       --end;
       end -= end % aligned_blocks_;
     }
@@ -132,10 +129,6 @@ class Search {
   std::uint32_t mamba() {
     resize(0);
     std::uint32_t num_blocks = max_num_blocks_;
-    if (planted(PlantedKVCacheBug::kMambaDropsEagleBlock) && query_.drop_eagle_block &&
-        num_blocks > 0) {
-      --num_blocks;
-    }
     num_blocks -= num_blocks % aligned_blocks_;
     for (; num_blocks > 0; num_blocks -= aligned_blocks_) {
       if (append(num_blocks - 1)) break;
@@ -148,13 +141,7 @@ class Search {
     return num_blocks;
   }
 
-  bool drops_eagle_block() const {
-    return query_.drop_eagle_block && !planted(PlantedKVCacheBug::kEagleBlockKept);
-  }
-  bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
-
   const BlockPool& pool_;
-  const Instrumentation& instrumentation_;
   const CacheHitQuery& query_;
   BlocksByGroup& blocks_;
   BlockHashListView hashes_;
@@ -170,18 +157,10 @@ std::uint32_t contiguous_blocks_for_hit(const KVCacheSpec& spec, bool drop_eagle
   return num_blocks + (drop_eagle_block ? 1 : 0);
 }
 
-template <class Instrumentation>
-std::uint32_t find_longest_cache_hit(const BlockPool& pool, const Instrumentation& instrumentation,
-                                     const CacheHitQuery& query, BlocksByGroup& blocks) {
+std::uint32_t find_longest_cache_hit(const BlockPool& pool, const CacheHitQuery& query,
+                                     BlocksByGroup& blocks) {
   KVFENCE_CHECK(!query.group_ids.empty(), "a lookup in no group");
-  return Search<Instrumentation>(pool, instrumentation, query, blocks).run();
+  return Search(pool, query, blocks).run();
 }
-
-template std::uint32_t find_longest_cache_hit(const BlockPool&, const NoInstrumentation&,
-                                              const CacheHitQuery&, BlocksByGroup&);
-template std::uint32_t find_longest_cache_hit(const BlockPool&, const CountingInstrumentation&,
-                                              const CacheHitQuery&, BlocksByGroup&);
-template std::uint32_t find_longest_cache_hit(const BlockPool&, const PlantedInstrumentation&,
-                                              const CacheHitQuery&, BlocksByGroup&);
 
 }  // namespace kvfence::optimized

@@ -10,7 +10,6 @@
 
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/request.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
@@ -36,8 +35,7 @@ struct CacheHitQuery {
 /// Cost: full attention and chunks probe up to the first miss; Mamba probes the aligned blocks from
 /// the right up to the first hit; a window skips the blocks that no window without the misses found
 /// so far can contain, so that a cold lookup probes one block in as many as the window needs.
-template <class Instrumentation>
-std::uint32_t find_longest_cache_hit(const BlockPool& pool, const Instrumentation& instrumentation,
-                                     const CacheHitQuery& query, BlocksByGroup& blocks);
+std::uint32_t find_longest_cache_hit(const BlockPool& pool, const CacheHitQuery& query,
+                                     BlocksByGroup& blocks);
 
 }  // namespace kvfence::optimized

@@ -96,7 +96,7 @@ TEST(CacheHitSearchTest, AWindowIsFoundAsByAPlainScan) {
                              .sliding_window = c.window_blocks + 1};
       BlocksByGroup found(1, std::vector<BlockId>{99, 99});
       const std::uint32_t length =
-          find_longest_cache_hit(pool, CountingInstrumentation(),
+          find_longest_cache_hit(pool,
                                  {.spec = spec,
                                   .group_ids = {&group, 1},
                                   .request = request,
@@ -141,7 +141,7 @@ TEST(CacheHitSearchTest, ALookupCanBeginInsideTheRequest) {
   const GroupId group = 0;
   const auto find = [&](const KVCacheSpec& spec, std::uint32_t first_token) {
     BlocksByGroup found(1);
-    find_longest_cache_hit(pool, NoInstrumentation(),
+    find_longest_cache_hit(pool,
                            {.spec = spec,
                             .group_ids = {&group, 1},
                             .request = request,

@@ -17,11 +17,8 @@ std::span<const BlockId> hit_of(const ComputedBlocks* hit, std::size_t group) {
 
 }  // namespace
 
-template <class Instrumentation>
-BasicKVCacheCoordinator<Instrumentation>::BasicKVCacheCoordinator(
-    const KVCacheManagerConfig& config, Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      enable_caching_(config.pool.enable_caching),
+KVCacheCoordinator::KVCacheCoordinator(const KVCacheManagerConfig& config)
+    : enable_caching_(config.pool.enable_caching),
       eagle_by_group_(config.pool.rules.eagle_by_group),
       scheduler_block_size_(config.scheduler_block_size()),
       pool_(config.pool) {
@@ -47,15 +44,14 @@ BasicKVCacheCoordinator<Instrumentation>::BasicKVCacheCoordinator(
     const auto at =
         std::find_if(spec_groups_.begin(), spec_groups_.end(),
                      [&](const SpecGroup& other) { return other.spec == config.groups[group]; });
-    groups_.emplace_back(config, group, at->use_eagle, pool_, instrumentation);
+    groups_.emplace_back(config, group, at->use_eagle, pool_);
   }
 }
 
-template <class Instrumentation>
-std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find(
-    const SpecGroup& spec_group, const Request& request, std::uint32_t first_token,
-    std::uint32_t max_length, bool drop_eagle_block, BlocksByGroup& blocks) const {
-  return optimized::find_longest_cache_hit(pool_, instrumentation_,
+std::uint32_t KVCacheCoordinator::find(const SpecGroup& spec_group, const Request& request,
+                                       std::uint32_t first_token, std::uint32_t max_length,
+                                       bool drop_eagle_block, BlocksByGroup& blocks) const {
+  return optimized::find_longest_cache_hit(pool_,
                                            {.spec = spec_group.spec,
                                             .group_ids = spec_group.group_ids,
                                             .request = request,
@@ -70,10 +66,10 @@ std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find(
 
 /// A fixed point: each spec group accepts the length so far or shortens it, and the round is
 /// repeated until nobody shortens it.
-template <class Instrumentation>
-std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find_longest_cache_hit(
-    const Request& request, std::uint32_t max_length, BlocksByGroup& blocks,
-    std::uint32_t first_token) const {
+std::uint32_t KVCacheCoordinator::find_longest_cache_hit(const Request& request,
+                                                         std::uint32_t max_length,
+                                                         BlocksByGroup& blocks,
+                                                         std::uint32_t first_token) const {
   blocks.resize(groups_.size());
   const SpecGroup& first = spec_groups_.front();
   if (!is_hybrid()) {
@@ -99,10 +95,8 @@ std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find_longest_cache_hit(
         continue;
       }
       const bool has_dropped = (dropped >> i & 1) != 0;
-      const bool drops =
-          group.use_eagle && (!has_dropped || planted(PlantedKVCacheBug::kEagleDropsEveryRound));
-      const std::uint32_t reach =
-          drops && !has_dropped ? std::min(length + block_size, max_length) : length;
+      const bool drops = group.use_eagle && !has_dropped;
+      const std::uint32_t reach = drops ? std::min(length + block_size, max_length) : length;
       const std::uint32_t found = find(group, request, first_token, reach, drops, blocks);
       if (drops) {
         dropped |= std::uint64_t{1} << i;
@@ -116,7 +110,7 @@ std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find_longest_cache_hit(
     if (is_simple) break;
   }
 
-  if (first.spec.is_full_attention() && !planted(PlantedKVCacheBug::kHybridNotTruncated)) {
+  if (first.spec.is_full_attention()) {
     const std::size_t num_blocks = hit_length / first.spec.block_size;
     for (GroupId group : first.group_ids) {
       if (blocks[group].size() > num_blocks) blocks[group].resize(num_blocks);
@@ -125,9 +119,9 @@ std::uint32_t BasicKVCacheCoordinator<Instrumentation>::find_longest_cache_hit(
   return hit_length;
 }
 
-template <class Instrumentation>
-std::int64_t BasicKVCacheCoordinator<Instrumentation>::get_num_blocks_to_allocate(
-    const SlotDemand& demand, const ComputedBlocks* hit, bool apply_admission_cap) const {
+std::int64_t KVCacheCoordinator::get_num_blocks_to_allocate(const SlotDemand& demand,
+                                                            const ComputedBlocks* hit,
+                                                            bool apply_admission_cap) const {
   std::int64_t num_blocks = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     num_blocks +=
@@ -136,9 +130,8 @@ std::int64_t BasicKVCacheCoordinator<Instrumentation>::get_num_blocks_to_allocat
   return num_blocks;
 }
 
-template <class Instrumentation>
-std::int64_t BasicKVCacheCoordinator<Instrumentation>::num_blocks_taken(const SlotDemand& demand,
-                                                                        const ComputedBlocks* hit) {
+std::int64_t KVCacheCoordinator::num_blocks_taken(const SlotDemand& demand,
+                                                  const ComputedBlocks* hit) {
   std::int64_t num_blocks = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     num_blocks += groups_[i].num_blocks_taken(pool_, demand, hit_of(hit, i));
@@ -146,28 +139,21 @@ std::int64_t BasicKVCacheCoordinator<Instrumentation>::num_blocks_taken(const Sl
   return num_blocks;
 }
 
-template <class Instrumentation>
-bool BasicKVCacheCoordinator<Instrumentation>::table_shrinks(const SlotDemand& demand) {
-  return std::any_of(groups_.begin(), groups_.end(),
-                     [&demand](GroupManager& group) { return group.table_shrinks(demand); });
+bool KVCacheCoordinator::table_shrinks(const SlotDemand& demand) {
+  return std::any_of(groups_.begin(), groups_.end(), [&demand](SingleTypeKVCacheManager& group) {
+    return group.table_shrinks(demand);
+  });
 }
 
-template <class Instrumentation>
-void BasicKVCacheCoordinator<Instrumentation>::allocate_new_computed_blocks(
-    const SlotDemand& demand, const ComputedBlocks* hit) {
-  const bool touches_first = planted(PlantedKVCacheBug::kHitsTouchedBeforeExternal);
-  for (std::size_t i = 0; touches_first && i < groups_.size(); ++i) {
-    groups_[i].touch_computed_blocks(pool_, demand, hit_of(hit, i));
-  }
+void KVCacheCoordinator::allocate_new_computed_blocks(const SlotDemand& demand,
+                                                      const ComputedBlocks* hit) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    if (!touches_first) groups_[i].touch_computed_blocks(pool_, demand, hit_of(hit, i));
+    groups_[i].touch_computed_blocks(pool_, demand, hit_of(hit, i));
     groups_[i].take_external_blocks(pool_, demand);
   }
 }
 
-template <class Instrumentation>
-void BasicKVCacheCoordinator<Instrumentation>::allocate_new_blocks(const SlotDemand& demand,
-                                                                   BlocksByGroup& out) {
+void KVCacheCoordinator::allocate_new_blocks(const SlotDemand& demand, BlocksByGroup& out) {
   out.resize(groups_.size());
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i].allocate_new_blocks(pool_, demand, out[i]);
@@ -176,66 +162,53 @@ void BasicKVCacheCoordinator<Instrumentation>::allocate_new_blocks(const SlotDem
 
 /// Hits of several groups end at multiples of scheduler_block_size; what lies behind the last one
 /// is of no use yet, but for the block that an eagle lookup needs there.
-template <class Instrumentation>
-std::uint32_t BasicKVCacheCoordinator<Instrumentation>::num_tokens_to_cache(
-    const GroupManager& group, std::uint32_t num_computed_tokens) const {
+std::uint32_t KVCacheCoordinator::num_tokens_to_cache(const SingleTypeKVCacheManager& group,
+                                                      std::uint32_t num_computed_tokens) const {
   if (!is_hybrid() || !eagle_by_group_) return num_computed_tokens;
   const std::uint32_t aligned = num_computed_tokens / scheduler_block_size_ * scheduler_block_size_;
   if (!group.use_eagle() || aligned == 0) return aligned;
   return aligned + std::min(num_computed_tokens - aligned, group.spec().block_size);
 }
 
-template <class Instrumentation>
-bool BasicKVCacheCoordinator<Instrumentation>::has_full_blocks(
-    RequestIndex request, std::uint32_t num_computed_tokens) const {
-  return std::all_of(groups_.begin(), groups_.end(), [&](const GroupManager& group) {
+bool KVCacheCoordinator::has_full_blocks(RequestIndex request,
+                                         std::uint32_t num_computed_tokens) const {
+  return std::all_of(groups_.begin(), groups_.end(), [&](const SingleTypeKVCacheManager& group) {
     return group.has_full_blocks(request, num_computed_tokens);
   });
 }
 
-template <class Instrumentation>
-void BasicKVCacheCoordinator<Instrumentation>::cache_blocks(const KVRequest& request,
-                                                            std::uint32_t num_computed_tokens) {
-  for (GroupManager& group : groups_) {
+void KVCacheCoordinator::cache_blocks(const KVRequest& request, std::uint32_t num_computed_tokens) {
+  for (SingleTypeKVCacheManager& group : groups_) {
     group.cache_blocks(pool_, request, num_tokens_to_cache(group, num_computed_tokens));
   }
 }
 
-template <class Instrumentation>
-void BasicKVCacheCoordinator<Instrumentation>::free(RequestIndex request) {
-  for (GroupManager& group : groups_) group.free(pool_, request);
+void KVCacheCoordinator::free(RequestIndex request) {
+  for (SingleTypeKVCacheManager& group : groups_) group.free(pool_, request);
 }
 
-template <class Instrumentation>
-void BasicKVCacheCoordinator<Instrumentation>::remove_skipped_blocks(
-    RequestIndex request, std::int64_t num_computed_tokens) {
-  for (GroupManager& group : groups_) {
+void KVCacheCoordinator::remove_skipped_blocks(RequestIndex request,
+                                               std::int64_t num_computed_tokens) {
+  for (SingleTypeKVCacheManager& group : groups_) {
     group.remove_skipped_blocks(pool_, request, num_computed_tokens);
   }
 }
 
-template <class Instrumentation>
-void BasicKVCacheCoordinator<Instrumentation>::get_num_common_prefix_blocks(
-    RequestIndex request, std::vector<std::uint32_t>& out) const {
+void KVCacheCoordinator::get_num_common_prefix_blocks(RequestIndex request,
+                                                      std::vector<std::uint32_t>& out) const {
   out.clear();
-  for (const GroupManager& group : groups_) {
+  for (const SingleTypeKVCacheManager& group : groups_) {
     out.push_back(enable_caching_ ? group.get_num_common_prefix_blocks(pool_, request) : 0);
   }
 }
 
-template <class Instrumentation>
-void BasicKVCacheCoordinator<Instrumentation>::take_new_block_ids(std::vector<std::uint32_t>& out) {
+void KVCacheCoordinator::take_new_block_ids(std::vector<std::uint32_t>& out) {
   out.clear();
-  for (GroupManager& group : groups_) group.take_new_block_ids(out);
+  for (SingleTypeKVCacheManager& group : groups_) group.take_new_block_ids(out);
 }
 
-template <class Instrumentation>
-void BasicKVCacheCoordinator<Instrumentation>::new_step_starts() {
-  for (GroupManager& group : groups_) group.new_step_starts();
+void KVCacheCoordinator::new_step_starts() {
+  for (SingleTypeKVCacheManager& group : groups_) group.new_step_starts();
 }
-
-template class BasicKVCacheCoordinator<NoInstrumentation>;
-template class BasicKVCacheCoordinator<CountingInstrumentation>;
-template class BasicKVCacheCoordinator<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -1,6 +1,6 @@
 #pragma once
 
-/// BasicKVCacheCoordinator: the pool, one manager a group, and what concerns several groups: the
+/// KVCacheCoordinator: the pool, one manager a group, and what concerns several groups: the
 /// prefix hit that all of them share.
 ///
 /// Upstream has three coordinators; which one a configuration gets is told by enable_caching and
@@ -15,24 +15,19 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/kv_cache/single_type_kv_cache_manager.h"
 #include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicKVCacheCoordinator {
+class KVCacheCoordinator {
  public:
-  using Pool = BlockPool;
-  using GroupManager = BasicSingleTypeKVCacheManager<Instrumentation>;
-
   /// Requires: a valid config, of at most 64 different specs.
-  BasicKVCacheCoordinator(const KVCacheManagerConfig& config, Instrumentation instrumentation);
+  explicit KVCacheCoordinator(const KVCacheManagerConfig& config);
 
-  Pool& block_pool() { return pool_; }
-  const Pool& block_pool() const { return pool_; }
-  std::span<const GroupManager> groups() const { return groups_; }
+  BlockPool& block_pool() { return pool_; }
+  const BlockPool& block_pool() const { return pool_; }
+  std::span<const SingleTypeKVCacheManager> groups() const { return groups_; }
 
   bool is_allocated(RequestIndex request) const { return groups_.front().is_allocated(request); }
 
@@ -78,24 +73,18 @@ class BasicKVCacheCoordinator {
     bool use_eagle = false;
   };
 
-  bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
   bool is_hybrid() const { return enable_caching_ && groups_.size() > 1; }
   std::uint32_t find(const SpecGroup& spec_group, const Request& request, std::uint32_t first_token,
                      std::uint32_t max_length, bool drop_eagle_block, BlocksByGroup& blocks) const;
-  std::uint32_t num_tokens_to_cache(const GroupManager& group,
+  std::uint32_t num_tokens_to_cache(const SingleTypeKVCacheManager& group,
                                     std::uint32_t num_computed_tokens) const;
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   bool enable_caching_;
   bool eagle_by_group_;
   std::uint32_t scheduler_block_size_;  ///< tokens
-  Pool pool_;
-  std::vector<GroupManager> groups_;
+  BlockPool pool_;
+  std::vector<SingleTypeKVCacheManager> groups_;
   std::vector<SpecGroup> spec_groups_;  ///< full attention first
 };
-
-extern template class BasicKVCacheCoordinator<NoInstrumentation>;
-extern template class BasicKVCacheCoordinator<CountingInstrumentation>;
-extern template class BasicKVCacheCoordinator<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -37,28 +37,21 @@ void clear_all(BlocksByGroup& blocks, std::size_t num_groups) {
 
 }  // namespace
 
-template <class Instrumentation>
-BasicKVCacheManager<Instrumentation>::BasicKVCacheManager(const KVCacheManagerConfig& config,
-                                                          Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      config_(checked(config)),
-      coordinator_(config_, instrumentation) {}
+KVCacheManager::KVCacheManager(const KVCacheManagerConfig& config)
+    : config_(checked(config)), coordinator_(config_) {}
 
-template <class Instrumentation>
-void BasicKVCacheManager<Instrumentation>::get_computed_blocks(const KVRequest& request,
-                                                               ComputedBlocks& out) {
+void KVCacheManager::get_computed_blocks(const KVRequest& request, ComputedBlocks& out) {
   const std::uint32_t num_tokens = num_tokens_of(request);
   const bool is_asked = config_.pool.enable_caching && !request.skip_reading_prefix_cache;
   out.num_tokens = 0;
   if (is_asked && num_tokens > 0) {
     // The last token is computed in any case: its logits are wanted.
-    const std::uint32_t max_length =
-        planted(PlantedKVCacheBug::kHitCoversLastToken) ? num_tokens : num_tokens - 1;
-    out.num_tokens = coordinator_.find_longest_cache_hit(request.request, max_length, out.blocks);
+    out.num_tokens =
+        coordinator_.find_longest_cache_hit(request.request, num_tokens - 1, out.blocks);
   } else {
     clear_all(out.blocks, config_.groups.size());
   }
-  if (!is_asked && !planted(PlantedKVCacheBug::kSkippedReadsInStats)) return;
+  if (!is_asked) return;
   if (request.was_preempted) {
     ++stats_.preempted_requests;
     stats_.preempted_queries += num_tokens;
@@ -70,28 +63,24 @@ void BasicKVCacheManager<Instrumentation>::get_computed_blocks(const KVRequest& 
   }
 }
 
-template <class Instrumentation>
-bool BasicKVCacheManager<Instrumentation>::is_already_allocated(const KVRequest& request,
-                                                                bool has_hit,
-                                                                bool has_external) const {
+bool KVCacheManager::is_already_allocated(const KVRequest& request, bool has_hit,
+                                          bool has_external) const {
   if (has_hit && request.num_computed_tokens > 0) return true;
   return (has_hit || has_external) && coordinator_.is_allocated(request.index);
 }
 
 /// Blocks that the demand takes once it is for all of the request's tokens.
-template <class Instrumentation>
-std::int64_t BasicKVCacheManager<Instrumentation>::num_full_sequence_blocks(
-    const KVRequest& request, SlotDemand demand, const ComputedBlocks* hit,
-    bool apply_admission_cap) const {
+std::int64_t KVCacheManager::num_full_sequence_blocks(const KVRequest& request, SlotDemand demand,
+                                                      const ComputedBlocks* hit,
+                                                      bool apply_admission_cap) const {
   demand.num_tokens = std::min(num_tokens_of(request), config_.max_model_len);
   demand.num_tokens_main_model = demand.num_tokens;
   return coordinator_.get_num_blocks_to_allocate(demand, hit, apply_admission_cap);
 }
 
-template <class Instrumentation>
-ErrorCode BasicKVCacheManager<Instrumentation>::can_fit_full_sequence(
-    const KVRequest& request, const ComputedBlocks* hit, std::uint32_t num_external_tokens,
-    std::uint32_t num_encoder_tokens, bool& fits) {
+ErrorCode KVCacheManager::can_fit_full_sequence(const KVRequest& request, const ComputedBlocks* hit,
+                                                std::uint32_t num_external_tokens,
+                                                std::uint32_t num_encoder_tokens, bool& fits) {
   if (config_.pool.rules.full_sequence_gate_in_allocate_slots) return ErrorCode::kNotInProfile;
   if (!is_hit(hit)) hit = nullptr;
   if (is_already_allocated(request, hit != nullptr, num_external_tokens > 0)) {
@@ -110,10 +99,8 @@ ErrorCode BasicKVCacheManager<Instrumentation>::can_fit_full_sequence(
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-ErrorCode BasicKVCacheManager<Instrumentation>::allocate_slots(const AllocateSlotsArgs& args,
-                                                               bool& allocated,
-                                                               BlocksByGroup& out) {
+ErrorCode KVCacheManager::allocate_slots(const AllocateSlotsArgs& args, bool& allocated,
+                                         BlocksByGroup& out) {
   const KVRequest& request = args.request;
   if (!config_.pool.rules.full_sequence_gate_in_allocate_slots &&
       (args.full_sequence_must_fit || args.reserved_blocks > 0)) {
@@ -146,41 +133,25 @@ ErrorCode BasicKVCacheManager<Instrumentation>::allocate_slots(const AllocateSlo
           std::int64_t{block_pool().get_num_free_blocks()}) {
     return ErrorCode::kNone;
   }
-  const bool keeps_skipped = planted(PlantedKVCacheBug::kSkippedKeptWhenRefused);
-  if (!keeps_skipped) {
-    coordinator_.remove_skipped_blocks(request.index, demand.num_computed_tokens());
-  }
+  coordinator_.remove_skipped_blocks(request.index, demand.num_computed_tokens());
   const std::int64_t num_free_blocks = block_pool().get_num_free_blocks();
-  const std::int64_t num_reserved_blocks =
-      planted(PlantedKVCacheBug::kReservedBlocksIgnored) ? 0 : args.reserved_blocks;
   if (coordinator_.get_num_blocks_to_allocate(demand, hit, /*apply_admission_cap=*/false) >
-          num_free_blocks - num_reserved_blocks ||
+          num_free_blocks - args.reserved_blocks ||
       coordinator_.num_blocks_taken(demand, hit) > num_free_blocks) {
     return ErrorCode::kNone;
-  }
-  if (keeps_skipped) {
-    coordinator_.remove_skipped_blocks(request.index, demand.num_computed_tokens());
   }
 
   allocated = true;
   if (demand.has_computed_blocks) coordinator_.allocate_new_computed_blocks(demand, hit);
   coordinator_.allocate_new_blocks(demand, out);
-  if (!config_.pool.enable_caching) return ErrorCode::kNone;
-  if (args.delay_cache_blocks && !planted(PlantedKVCacheBug::kDelayCacheBlocksIgnored)) {
-    return ErrorCode::kNone;
-  }
+  if (!config_.pool.enable_caching || args.delay_cache_blocks) return ErrorCode::kNone;
   // Drafts that may be rejected are not among the request's tokens yet.
-  const std::int64_t num_tokens_to_cache = planted(PlantedKVCacheBug::kLookaheadTokensCached)
-                                               ? demand.num_tokens
-                                               : demand.num_tokens_main_model;
   coordinator_.cache_blocks(request, static_cast<std::uint32_t>(std::min<std::int64_t>(
-                                         num_tokens_to_cache, num_tokens_of(request))));
+                                         demand.num_tokens_main_model, num_tokens_of(request))));
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-std::uint32_t BasicKVCacheManager<Instrumentation>::get_num_remaining_blocks(
-    const KVRequest& request) const {
+std::uint32_t KVCacheManager::get_num_remaining_blocks(const KVRequest& request) const {
   if (!config_.pool.rules.full_sequence_gate_in_allocate_slots) return 0;
   SlotDemand demand;
   demand.request = request.index;
@@ -189,9 +160,8 @@ std::uint32_t BasicKVCacheManager<Instrumentation>::get_num_remaining_blocks(
       num_full_sequence_blocks(request, demand, nullptr, /*apply_admission_cap=*/true), 0));
 }
 
-template <class Instrumentation>
-std::uint32_t BasicKVCacheManager<Instrumentation>::num_settled_tokens(
-    const KVRequest& request, std::uint32_t num_lookahead_tokens) const {
+std::uint32_t KVCacheManager::num_settled_tokens(const KVRequest& request,
+                                                 std::uint32_t num_lookahead_tokens) const {
   std::int64_t num_tokens = config_.max_model_len;
   for (const auto& group : coordinator_.groups()) {
     num_tokens = std::min(
@@ -201,9 +171,8 @@ std::uint32_t BasicKVCacheManager<Instrumentation>::num_settled_tokens(
   return static_cast<std::uint32_t>(std::max<std::int64_t>(num_tokens, 0));
 }
 
-template <class Instrumentation>
-ErrorCode BasicKVCacheManager<Instrumentation>::cache_blocks(const KVRequest& request,
-                                                             std::uint32_t num_computed_tokens) {
+ErrorCode KVCacheManager::cache_blocks(const KVRequest& request,
+                                       std::uint32_t num_computed_tokens) {
   if (!config_.pool.enable_caching) return ErrorCode::kNone;
   if (num_computed_tokens > num_tokens_of(request)) return ErrorCode::kMissingHash;
   if (!coordinator_.has_full_blocks(request.index, num_computed_tokens)) {
@@ -213,24 +182,20 @@ ErrorCode BasicKVCacheManager<Instrumentation>::cache_blocks(const KVRequest& re
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-bool BasicKVCacheManager<Instrumentation>::reset_prefix_cache() {
+bool KVCacheManager::reset_prefix_cache() {
   if (!coordinator_.block_pool().reset_prefix_cache()) return false;
   stats_.reset = true;
   return true;
 }
 
-template <class Instrumentation>
-ErrorCode BasicKVCacheManager<Instrumentation>::get_num_common_prefix_blocks(
-    RequestIndex request, std::vector<std::uint32_t>& out) const {
+ErrorCode KVCacheManager::get_num_common_prefix_blocks(RequestIndex request,
+                                                       std::vector<std::uint32_t>& out) const {
   if (!coordinator_.is_allocated(request)) return ErrorCode::kNotAllocated;
   coordinator_.get_num_common_prefix_blocks(request, out);
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-void BasicKVCacheManager<Instrumentation>::get_block_ids(RequestIndex request,
-                                                         BlocksByGroup& out) const {
+void KVCacheManager::get_block_ids(RequestIndex request, BlocksByGroup& out) const {
   out.resize(config_.groups.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::span<const BlockId> blocks = coordinator_.groups()[i].blocks(request);
@@ -238,8 +203,7 @@ void BasicKVCacheManager<Instrumentation>::get_block_ids(RequestIndex request,
   }
 }
 
-template <class Instrumentation>
-void BasicKVCacheManager<Instrumentation>::take_events(std::vector<KVCacheEvent>& out) {
+void KVCacheManager::take_events(std::vector<KVCacheEvent>& out) {
   coordinator_.block_pool().take_events(out);
   if (!config_.pool.rules.events_carry_spec) return;
   for (KVCacheEvent& event : out) {
@@ -253,13 +217,8 @@ void BasicKVCacheManager<Instrumentation>::take_events(std::vector<KVCacheEvent>
   }
 }
 
-template <class Instrumentation>
-PrefixCacheStats BasicKVCacheManager<Instrumentation>::take_prefix_cache_stats() {
+PrefixCacheStats KVCacheManager::take_prefix_cache_stats() {
   return std::exchange(stats_, PrefixCacheStats{});
 }
-
-template class BasicKVCacheManager<NoInstrumentation>;
-template class BasicKVCacheManager<CountingInstrumentation>;
-template class BasicKVCacheManager<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

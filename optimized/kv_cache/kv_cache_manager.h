@@ -18,19 +18,16 @@
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/kv_events.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/kv_cache/kv_cache_coordinator.h"
 #include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicKVCacheManager {
+class KVCacheManager {
  public:
   /// Requires: check_config(config) finds nothing; sliding_window_mask only with
   /// cache_full_blocks_mask, unhashed_blocks_first only with free_blocks_prepend.
-  explicit BasicKVCacheManager(const KVCacheManagerConfig& config,
-                               Instrumentation instrumentation = {});
+  explicit KVCacheManager(const KVCacheManagerConfig& config);
 
   void get_computed_blocks(const KVRequest& request, ComputedBlocks& out);
   ErrorCode can_fit_full_sequence(const KVRequest& request, const ComputedBlocks* hit,
@@ -74,8 +71,8 @@ class BasicKVCacheManager {
   BlockPool& block_pool() { return coordinator_.block_pool(); }
   const BlockPool& block_pool() const { return coordinator_.block_pool(); }
 
-  /// The managers of the groups, for their instrumentation.
-  const BasicKVCacheCoordinator<Instrumentation>& coordinator() const { return coordinator_; }
+  /// The managers of the groups.
+  const KVCacheCoordinator& coordinator() const { return coordinator_; }
 
   /// Takes in the whole state in canonical form: what decides later answers, not the history that
   /// led to it. The configuration stays out: states of one are compared.
@@ -85,27 +82,15 @@ class BasicKVCacheManager {
   }
 
  private:
-  bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
   bool is_already_allocated(const KVRequest& request, bool has_hit, bool has_external) const;
   std::int64_t num_full_sequence_blocks(const KVRequest& request, SlotDemand demand,
                                         const ComputedBlocks* hit, bool apply_admission_cap) const;
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   KVCacheManagerConfig config_;
-  BasicKVCacheCoordinator<Instrumentation> coordinator_;
+  KVCacheCoordinator coordinator_;
   PrefixCacheStats stats_;
 };
 
-extern template class BasicKVCacheManager<NoInstrumentation>;
-extern template class BasicKVCacheManager<CountingInstrumentation>;
-extern template class BasicKVCacheManager<PlantedInstrumentation>;
-
-using KVCacheManager = BasicKVCacheManager<NoInstrumentation>;
-
-/// Constructed from (config, PlantedKVCacheBug).
-using PlantedKVCacheManager = BasicKVCacheManager<PlantedInstrumentation>;
-
 static_assert(kvfence::KVCacheManager<KVCacheManager>);
-static_assert(kvfence::KVCacheManager<PlantedKVCacheManager>);
 
 }  // namespace kvfence::optimized

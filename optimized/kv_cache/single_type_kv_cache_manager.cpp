@@ -27,23 +27,15 @@ std::optional<std::int64_t> max_admission_blocks(const KVCacheManagerConfig& con
   return std::nullopt;
 }
 
-/// An operation of the pool that succeeds unless a bug is planted.
-template <class Instrumentation>
-bool succeeded(ErrorCode code) {
-  if constexpr (!Instrumentation::kPlants) {
-    KVFENCE_CHECK(code == ErrorCode::kNone, "the pool refused what the manager holds");
-  }
-  return code == ErrorCode::kNone;
+void expect_success(ErrorCode code) {
+  KVFENCE_CHECK(code == ErrorCode::kNone, "the pool refused what the manager holds");
 }
 
 }  // namespace
 
-template <class Instrumentation>
-BasicSingleTypeKVCacheManager<Instrumentation>::BasicSingleTypeKVCacheManager(
-    const KVCacheManagerConfig& config, GroupId group, bool use_eagle, Pool& pool,
-    Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      spec_(config.groups[group]),
+SingleTypeKVCacheManager::SingleTypeKVCacheManager(const KVCacheManagerConfig& config,
+                                                   GroupId group, bool use_eagle, BlockPool& pool)
+    : spec_(config.groups[group]),
       group_(group),
       rules_(config.pool.rules),
       enable_caching_(config.pool.enable_caching),
@@ -52,29 +44,22 @@ BasicSingleTypeKVCacheManager<Instrumentation>::BasicSingleTypeKVCacheManager(
       retention_interval_(config.retention_interval),
       max_admission_blocks_(max_admission_blocks(config, spec_)) {
   if (is(KVCacheSpecKind::kSinkFullAttention)) {
-    succeeded<Instrumentation>(pool.take_sink_blocks(spec_.sink_len / spec_.block_size));
+    expect_success(pool.take_sink_blocks(spec_.sink_len / spec_.block_size));
   }
 }
 
-template <class Instrumentation>
-std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_required_blocks(
-    const SlotDemand& demand) const {
+std::int64_t SingleTypeKVCacheManager::num_required_blocks(const SlotDemand& demand) const {
   if (is(KVCacheSpecKind::kMamba)) {
     // Draft models have no Mamba layers: align ignores lookahead, which would break its alignment.
     return cdiv(spec_.mamba_align ? demand.num_tokens_main_model : demand.num_tokens) +
            spec_.num_speculative_blocks;
   }
-  if (is(KVCacheSpecKind::kCrossAttention) &&
-      !planted(PlantedKVCacheBug::kCrossAttentionCountsTokens)) {
-    return cdiv(demand.num_encoder_tokens);
-  }
+  if (is(KVCacheSpecKind::kCrossAttention)) return cdiv(demand.num_encoder_tokens);
   return cdiv(demand.num_tokens);
 }
 
 /// Leading tokens that the next one does not attend to.
-template <class Instrumentation>
-std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_skipped_tokens(
-    std::int64_t num_computed_tokens) const {
+std::int64_t SingleTypeKVCacheManager::num_skipped_tokens(std::int64_t num_computed_tokens) const {
   std::int64_t num_skipped = 0;
   switch (spec_.kind) {
     case KVCacheSpecKind::kSlidingWindow:
@@ -95,26 +80,23 @@ std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_skipped_tokens(
 }
 
 /// The blocks of a hit that leave the free queue when they are touched.
-template <class Instrumentation>
-std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_evictable_blocks(
-    const Pool& pool, std::span<const BlockId> hit) const {
-  if (planted(PlantedKVCacheBug::kEvictableHitsNotCharged)) return 0;
+std::int64_t SingleTypeKVCacheManager::num_evictable_blocks(const BlockPool& pool,
+                                                            std::span<const BlockId> hit) const {
   return std::count_if(hit.begin(), hit.end(), [&pool](BlockId block) {
     return block != kNullBlockId && pool.ref_cnt(block) == 0;
   });
 }
 
-template <class Instrumentation>
-std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::get_num_blocks_to_allocate(
-    const Pool& pool, const SlotDemand& demand, std::span<const BlockId> hit,
-    bool apply_admission_cap) const {
+std::int64_t SingleTypeKVCacheManager::get_num_blocks_to_allocate(const BlockPool& pool,
+                                                                  const SlotDemand& demand,
+                                                                  std::span<const BlockId> hit,
+                                                                  bool apply_admission_cap) const {
   const RequestBlocks& row = table_.row(demand.request);
   const auto num_row_blocks = static_cast<std::int64_t>(row.blocks.size());
   const auto num_hit_blocks = static_cast<std::int64_t>(hit.size());
   std::int64_t num_required = num_required_blocks(demand);
   if (is(KVCacheSpecKind::kMamba)) {
-    if (!hit.empty() && cached_blocks_this_step_.contains(pool.block_key(hit.back())) &&
-        !planted(PlantedKVCacheBug::kMambaHitInSameStep)) {
+    if (!hit.empty() && cached_blocks_this_step_.contains(pool.block_key(hit.back()))) {
       // The state will be there in the next step: more than any pool has.
       return std::int64_t{pool.config().num_gpu_blocks} + 1;
     }
@@ -124,8 +106,7 @@ std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::get_num_blocks_to_a
       return num_new + num_evictable_blocks(pool, hit);
     }
   }
-  if (apply_admission_cap && max_admission_blocks_ &&
-      !planted(PlantedKVCacheBug::kGateIgnoresWindow)) {
+  if (apply_admission_cap && max_admission_blocks_) {
     num_required = std::min(num_required, *max_admission_blocks_);
   }
   if (row.is_running) return std::max<std::int64_t>(num_required - num_row_blocks, 0);
@@ -139,10 +120,8 @@ std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::get_num_blocks_to_a
          num_evictable_blocks(pool, hit.subspan(static_cast<std::size_t>(num_skipped_hit_blocks)));
 }
 
-template <class Instrumentation>
-typename BasicSingleTypeKVCacheManager<Instrumentation>::ComputedLayout
-BasicSingleTypeKVCacheManager<Instrumentation>::computed_layout(const SlotDemand& demand,
-                                                                std::size_t num_hit_blocks) const {
+SingleTypeKVCacheManager::ComputedLayout SingleTypeKVCacheManager::computed_layout(
+    const SlotDemand& demand, std::size_t num_hit_blocks) const {
   const std::int64_t num_computed_tokens = demand.num_computed_tokens();
   const std::int64_t num_skipped = num_skipped_tokens(num_computed_tokens);
   ComputedLayout layout;
@@ -160,9 +139,9 @@ BasicSingleTypeKVCacheManager<Instrumentation>::computed_layout(const SlotDemand
 }
 
 /// Blocks that allocate_new_blocks takes for a table of that size.
-template <class Instrumentation>
-std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_new_blocks(
-    const RequestBlocks& row, const SlotDemand& demand, std::int64_t table_size) const {
+std::int64_t SingleTypeKVCacheManager::num_new_blocks(const RequestBlocks& row,
+                                                      const SlotDemand& demand,
+                                                      std::int64_t table_size) const {
   const std::int64_t num_required = num_required_blocks(demand);
   if (num_required <= table_size) return 0;
   if (!is_mamba_align()) return num_required - table_size;
@@ -170,9 +149,9 @@ std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_new_blocks(
   return num_required - std::max(table_size, num_required - spec_.num_speculative_blocks - 1);
 }
 
-template <class Instrumentation>
-std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_blocks_taken(
-    const Pool& pool, const SlotDemand& demand, std::span<const BlockId> hit) {
+std::int64_t SingleTypeKVCacheManager::num_blocks_taken(const BlockPool& pool,
+                                                        const SlotDemand& demand,
+                                                        std::span<const BlockId> hit) {
   const RequestBlocks& row = table_[demand.request];
   if (!demand.has_computed_blocks || row.is_running || is(KVCacheSpecKind::kCrossAttention)) {
     return num_new_blocks(row, demand, static_cast<std::int64_t>(row.blocks.size()));
@@ -185,10 +164,9 @@ std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_blocks_taken(
          num_new_blocks(row, demand, layout.num_local_blocks + layout.num_external_blocks);
 }
 
-template <class Instrumentation>
-std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_settled_tokens(
-    RequestIndex request, std::int64_t num_computed_tokens,
-    std::int64_t num_lookahead_tokens) const {
+std::int64_t SingleTypeKVCacheManager::num_settled_tokens(RequestIndex request,
+                                                          std::int64_t num_computed_tokens,
+                                                          std::int64_t num_lookahead_tokens) const {
   if (is_mamba_align() || is(KVCacheSpecKind::kCrossAttention)) return 0;
   const RequestBlocks& row = table_.row(request);
   const std::int64_t block_size = spec_.block_size;
@@ -215,57 +193,38 @@ std::int64_t BasicSingleTypeKVCacheManager<Instrumentation>::num_settled_tokens(
   return std::min(num_tokens, num_computed_max);
 }
 
-template <class Instrumentation>
-bool BasicSingleTypeKVCacheManager<Instrumentation>::table_shrinks(const SlotDemand& demand) {
+bool SingleTypeKVCacheManager::table_shrinks(const SlotDemand& demand) {
   if (!is_mamba_align() || rules_.mamba_align_keeps_blocks) return false;
   return num_required_blocks(demand) <
          static_cast<std::int64_t>(table_[demand.request].blocks.size());
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::touch_computed_blocks(
-    Pool& pool, const SlotDemand& demand, std::span<const BlockId> hit) {
+void SingleTypeKVCacheManager::touch_computed_blocks(BlockPool& pool, const SlotDemand& demand,
+                                                     std::span<const BlockId> hit) {
   RequestBlocks& row = table_[demand.request];
   if (row.is_running || is(KVCacheSpecKind::kCrossAttention)) return;
   const ComputedLayout layout = computed_layout(demand, hit.size());
   const auto num_skipped_blocks = static_cast<std::size_t>(layout.num_skipped_blocks);
   hit = hit.subspan(std::min(hit.size(), num_skipped_blocks));
-  if (!planted(PlantedKVCacheBug::kHitBlocksNotTouched)) {
-    succeeded<Instrumentation>(pool.touch(hit));
-  }
+  expect_success(pool.touch(hit));
   row.blocks.assign(num_skipped_blocks, kNullBlockId);
   row.blocks.insert(row.blocks.end(), hit.begin(), hit.end());
-  instrumentation_.on_table_entries(row.blocks.size());
-
   row.num_cached_blocks = static_cast<std::uint32_t>(row.blocks.size());
-  if (planted(PlantedKVCacheBug::kHitBlocksCachedAgain)) row.num_cached_blocks = 0;
-  if (planted(PlantedKVCacheBug::kNullsNotCountedAsCached)) {
-    row.num_cached_blocks -=
-        static_cast<std::uint32_t>(std::count(row.blocks.begin(), row.blocks.end(), kNullBlockId));
-  }
-  if (planted(PlantedKVCacheBug::kExternalBlocksCountedAsCached)) {
-    row.num_cached_blocks += static_cast<std::uint32_t>(layout.num_external_blocks);
-  }
   row.is_running = true;
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::take_external_blocks(
-    Pool& pool, const SlotDemand& demand) {
+void SingleTypeKVCacheManager::take_external_blocks(BlockPool& pool, const SlotDemand& demand) {
   if (is(KVCacheSpecKind::kCrossAttention)) return;
   RequestBlocks& row = table_[demand.request];
   append_new_blocks(pool, row, computed_layout(demand, row.blocks.size()).num_external_blocks);
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::append_new_blocks(Pool& pool,
-                                                                       RequestBlocks& row,
-                                                                       std::int64_t num_blocks) {
+void SingleTypeKVCacheManager::append_new_blocks(BlockPool& pool, RequestBlocks& row,
+                                                 std::int64_t num_blocks) {
   if (num_blocks <= 0) return;
   const std::size_t num_before = row.blocks.size();
   row.blocks.resize(num_before + static_cast<std::size_t>(num_blocks));
-  const std::span<BlockId> new_blocks = std::span(row.blocks).subspan(num_before);
-  if (!succeeded<Instrumentation>(pool.get_new_blocks(new_blocks))) row.blocks.resize(num_before);
+  expect_success(pool.get_new_blocks(std::span(row.blocks).subspan(num_before)));
   if (is(KVCacheSpecKind::kFullAttention)) {
     new_block_ids_.insert(new_block_ids_.end(),
                           row.blocks.begin() + static_cast<std::ptrdiff_t>(num_before),
@@ -273,9 +232,8 @@ void BasicSingleTypeKVCacheManager<Instrumentation>::append_new_blocks(Pool& poo
   }
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::allocate_new_blocks(
-    Pool& pool, const SlotDemand& demand, std::vector<BlockId>& out) {
+void SingleTypeKVCacheManager::allocate_new_blocks(BlockPool& pool, const SlotDemand& demand,
+                                                   std::vector<BlockId>& out) {
   table_.set_allocated(demand.request);
   RequestBlocks& row = table_[demand.request];
   const std::size_t num_before = row.blocks.size();
@@ -286,16 +244,13 @@ void BasicSingleTypeKVCacheManager<Instrumentation>::allocate_new_blocks(
                       num_new_blocks(row, demand, static_cast<std::int64_t>(num_before)));
   }
   out.assign(row.blocks.begin() + static_cast<std::ptrdiff_t>(num_before), row.blocks.end());
-  instrumentation_.on_table_entries(out.size());
 }
 
 /// The running state lies in the last 1 + num_speculative_blocks blocks. They move on with the
 /// request: null blocks fill what it jumps over, and speculative blocks that fall behind are reused
 /// at the end.
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::extend_mamba_align(Pool& pool,
-                                                                        RequestBlocks& row,
-                                                                        const SlotDemand& demand) {
+void SingleTypeKVCacheManager::extend_mamba_align(BlockPool& pool, RequestBlocks& row,
+                                                  const SlotDemand& demand) {
   const auto num_before = static_cast<std::int64_t>(row.blocks.size());
   const std::int64_t num_speculative = spec_.num_speculative_blocks;
   const std::int64_t num_required = num_required_blocks(demand);
@@ -328,16 +283,12 @@ void BasicSingleTypeKVCacheManager<Instrumentation>::extend_mamba_align(Pool& po
 /// hits, and, with a retention interval, only the windows at its multiples and at the prompt's end.
 /// Nothing stands for all. Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py
 /// reachable_block_mask.
-template <class Instrumentation>
-std::optional<std::span<const std::uint8_t>>
-BasicSingleTypeKVCacheManager<Instrumentation>::reachable_block_mask(std::uint32_t start_block,
-                                                                     std::uint32_t end_block,
-                                                                     const KVRequest& request) {
+std::optional<std::span<const std::uint8_t>> SingleTypeKVCacheManager::reachable_block_mask(
+    std::uint32_t start_block, std::uint32_t end_block, const KVRequest& request) {
   if (!is(KVCacheSpecKind::kSlidingWindow) || !rules_.sliding_window_mask) return std::nullopt;
-  const bool looks_ahead = use_eagle_ && !planted(PlantedKVCacheBug::kMaskMissesEagleBlock);
-  const std::uint32_t num_wanted = contiguous_blocks_for_hit(spec_, looks_ahead);
+  const std::uint32_t num_wanted = contiguous_blocks_for_hit(spec_, use_eagle_);
   // With eagle a run ends one block behind the boundary.
-  const std::uint32_t shift = looks_ahead ? 1 : 0;
+  const std::uint32_t shift = use_eagle_ ? 1 : 0;
   const std::uint32_t segment_blocks =
       retention_interval_.value_or(scheduler_block_size_) / spec_.block_size;
   if (segment_blocks > 0 && num_wanted >= segment_blocks) return std::nullopt;
@@ -350,8 +301,7 @@ BasicSingleTypeKVCacheManager<Instrumentation>::reachable_block_mask(std::uint32
       }
     }
   }
-  if (retention_interval_ && request.num_prompt_tokens > 0 &&
-      !planted(PlantedKVCacheBug::kRetentionForgetsPromptEnd)) {
+  if (retention_interval_ && request.num_prompt_tokens > 0) {
     const std::uint32_t boundary =
         (request.num_prompt_tokens - 1) / scheduler_block_size_ * scheduler_block_size_;
     const std::uint32_t prompt_end_block = boundary / spec_.block_size + shift;
@@ -364,26 +314,22 @@ BasicSingleTypeKVCacheManager<Instrumentation>::reachable_block_mask(std::uint32
   return std::span<const std::uint8_t>(mask_);
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::cache_blocks(Pool& pool,
-                                                                  const KVRequest& request,
-                                                                  std::uint32_t num_tokens) {
+void SingleTypeKVCacheManager::cache_blocks(BlockPool& pool, const KVRequest& request,
+                                            std::uint32_t num_tokens) {
   RequestBlocks& row = table_[request.index];
   const std::uint32_t num_cached_blocks = row.num_cached_blocks;
   const std::uint32_t num_full_blocks = num_tokens / spec_.block_size;
   if (num_cached_blocks >= num_full_blocks) return;
-  const ErrorCode code = pool.cache_full_blocks(
+  expect_success(pool.cache_full_blocks(
       {.request = request.request,
        .blocks = row.blocks,
        .num_cached_blocks = num_cached_blocks,
        .num_full_blocks = num_full_blocks,
        .block_size = spec_.block_size,
        .kv_cache_group_id = group_,
-       .block_mask = reachable_block_mask(num_cached_blocks, num_full_blocks, request)});
-  if (!succeeded<Instrumentation>(code)) return;
+       .block_mask = reachable_block_mask(num_cached_blocks, num_full_blocks, request)}));
   row.num_cached_blocks = num_full_blocks;
   row.is_running = true;
-  instrumentation_.on_table_entries(num_full_blocks - num_cached_blocks);
   if (!is(KVCacheSpecKind::kMamba)) return;
   for (std::uint32_t i = num_cached_blocks; i < num_full_blocks; ++i) {
     const std::string_view key = pool.block_key(row.blocks[i]);
@@ -391,28 +337,20 @@ void BasicSingleTypeKVCacheManager<Instrumentation>::cache_blocks(Pool& pool,
   }
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::collect_freed(const Pool& pool, BlockId block,
-                                                                   bool unhashed_first) {
+void SingleTypeKVCacheManager::collect_freed(const BlockPool& pool, BlockId block,
+                                             bool unhashed_first) {
   const bool goes_first = unhashed_first && pool.block_key(block).empty();
   (goes_first ? freed_unhashed_ : freed_).push_back(block);
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::free_collected(Pool& pool) {
-  instrumentation_.on_table_entries(freed_.size() + freed_unhashed_.size());
-  if (!freed_.empty()) succeeded<Instrumentation>(pool.free_blocks(freed_));
-  if (!freed_unhashed_.empty()) {
-    const FreeTo to =
-        planted(PlantedKVCacheBug::kUnhashedFreedToTail) ? FreeTo::kTail : FreeTo::kHead;
-    succeeded<Instrumentation>(pool.free_blocks(freed_unhashed_, to));
-  }
+void SingleTypeKVCacheManager::free_collected(BlockPool& pool) {
+  if (!freed_.empty()) expect_success(pool.free_blocks(freed_));
+  if (!freed_unhashed_.empty()) expect_success(pool.free_blocks(freed_unhashed_, FreeTo::kHead));
   freed_.clear();
   freed_unhashed_.clear();
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::free(Pool& pool, RequestIndex request) {
+void SingleTypeKVCacheManager::free(BlockPool& pool, RequestIndex request) {
   if (!is_allocated(request)) return;
   const RequestBlocks& row = table_[request];
   const bool unhashed_first = rules_.unhashed_blocks_first && is(KVCacheSpecKind::kSlidingWindow);
@@ -424,14 +362,12 @@ void BasicSingleTypeKVCacheManager<Instrumentation>::free(Pool& pool, RequestInd
     }
     collect_freed(pool, row.blocks[i - 1], unhashed_first);
   }
-  if (planted(PlantedKVCacheBug::kFreedInForwardOrder)) std::reverse(freed_.begin(), freed_.end());
   free_collected(pool);
   table_.erase(request);
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::remove_skipped_blocks(
-    Pool& pool, RequestIndex request, std::int64_t num_computed_tokens) {
+void SingleTypeKVCacheManager::remove_skipped_blocks(BlockPool& pool, RequestIndex request,
+                                                     std::int64_t num_computed_tokens) {
   if (!is_allocated(request)) return;
   RequestBlocks& row = table_[request];
   if (is(KVCacheSpecKind::kMamba)) {
@@ -439,10 +375,8 @@ void BasicSingleTypeKVCacheManager<Instrumentation>::remove_skipped_blocks(
     num_computed_tokens =
         std::max<std::int64_t>(num_computed_tokens - spec_.num_speculative_blocks, 0);
   }
-  const std::int64_t num_skipped = num_skipped_tokens(num_computed_tokens);
-  std::int64_t num_skipped_blocks = num_skipped / spec_.block_size;
-  if (planted(PlantedKVCacheBug::kWindowFreedEarly) && num_skipped > 0) ++num_skipped_blocks;
-  if (planted(PlantedKVCacheBug::kWindowFreedLate) && num_skipped_blocks > 0) --num_skipped_blocks;
+  const std::int64_t num_skipped_blocks =
+      num_skipped_tokens(num_computed_tokens) / spec_.block_size;
   auto i = static_cast<std::size_t>(
       std::min(num_skipped_blocks, static_cast<std::int64_t>(row.blocks.size())));
   // Earlier calls have removed what lies before a null block.
@@ -454,7 +388,6 @@ void BasicSingleTypeKVCacheManager<Instrumentation>::remove_skipped_blocks(
 
   // The state of the step before last has been copied on by now, wherever it lies.
   if (!is_mamba_align() || row.last_state_block_idx < 0 ||
-      planted(PlantedKVCacheBug::kMambaKeepsLastState) ||
       row.last_state_block_idx >= cdiv(num_computed_tokens) - 1) {
     return;
   }
@@ -465,32 +398,20 @@ void BasicSingleTypeKVCacheManager<Instrumentation>::remove_skipped_blocks(
   free_collected(pool);
 }
 
-template <class Instrumentation>
-std::uint32_t BasicSingleTypeKVCacheManager<Instrumentation>::get_num_common_prefix_blocks(
-    const Pool& pool, RequestIndex request) const {
-  const std::span<const BlockId> row = blocks(request);
-  if (planted(PlantedKVCacheBug::kCommonPrefixCountsNulls) && !spec_.is_full_attention()) {
-    return static_cast<std::uint32_t>(std::count(row.begin(), row.end(), kNullBlockId));
-  }
+std::uint32_t SingleTypeKVCacheManager::get_num_common_prefix_blocks(const BlockPool& pool,
+                                                                     RequestIndex request) const {
   if (!spec_.is_full_attention()) return 0;
   std::uint32_t num_common_blocks = 0;
-  for (BlockId block : row) {
+  for (BlockId block : blocks(request)) {
     if (pool.ref_cnt(block) != table_.num_requests()) break;
     ++num_common_blocks;
   }
-  instrumentation_.on_table_entries(num_common_blocks);
   return num_common_blocks;
 }
 
-template <class Instrumentation>
-void BasicSingleTypeKVCacheManager<Instrumentation>::take_new_block_ids(
-    std::vector<std::uint32_t>& out) {
+void SingleTypeKVCacheManager::take_new_block_ids(std::vector<std::uint32_t>& out) {
   out.insert(out.end(), new_block_ids_.begin(), new_block_ids_.end());
   new_block_ids_.clear();
 }
-
-template class BasicSingleTypeKVCacheManager<NoInstrumentation>;
-template class BasicSingleTypeKVCacheManager<CountingInstrumentation>;
-template class BasicSingleTypeKVCacheManager<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -1,6 +1,6 @@
 #pragma once
 
-/// BasicSingleTypeKVCacheManager: one KV-cache group, its block table and what its kind of
+/// SingleTypeKVCacheManager: one KV-cache group, its block table and what its kind of
 /// attention keeps of a request. One class for all kinds: what differs is a few numbers and two
 /// branches for Mamba.
 ///
@@ -16,7 +16,6 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/key_set.h"
 #include "optimized/kv_cache/block_table.h"
 #include "optimized/pool/block_pool.h"
@@ -40,19 +39,15 @@ struct SlotDemand {
   }
 };
 
-template <class Instrumentation>
-class BasicSingleTypeKVCacheManager {
+class SingleTypeKVCacheManager {
  public:
-  using Pool = BlockPool;
-
   /// Takes the sink's blocks out of the pool. use_eagle: some group of the same spec drops a block
   /// for draft layers. Requires: a valid config.
-  BasicSingleTypeKVCacheManager(const KVCacheManagerConfig& config, GroupId group, bool use_eagle,
-                                Pool& pool, Instrumentation instrumentation);
+  SingleTypeKVCacheManager(const KVCacheManagerConfig& config, GroupId group, bool use_eagle,
+                           BlockPool& pool);
 
   const KVCacheSpec& spec() const { return spec_; }
   bool use_eagle() const { return use_eagle_; }
-  const Instrumentation& instrumentation() const { return instrumentation_; }
   bool is_allocated(RequestIndex request) const { return table_.find(request) != nullptr; }
 
   /// The blocks of a request; none unless it is allocated.
@@ -63,14 +58,14 @@ class BasicSingleTypeKVCacheManager {
 
   /// Upstream's estimate of what the demand takes out of the free queue, which admission is decided
   /// by; may be negative. Cost: O(hit).
-  std::int64_t get_num_blocks_to_allocate(const Pool& pool, const SlotDemand& demand,
+  std::int64_t get_num_blocks_to_allocate(const BlockPool& pool, const SlotDemand& demand,
                                           std::span<const BlockId> hit,
                                           bool apply_admission_cap) const;
 
   /// What the demand really takes at most. Differs from the estimate where upstream, admitted,
   /// raises in get_new_blocks: Mamba align with external tokens, and computed tokens that the table
   /// does not hold. Cost: O(hit).
-  std::int64_t num_blocks_taken(const Pool& pool, const SlotDemand& demand,
+  std::int64_t num_blocks_taken(const BlockPool& pool, const SlotDemand& demand,
                                 std::span<const BlockId> hit);
 
   /// The tokens, computed and new, up to which a running request with that many computed needs
@@ -83,11 +78,12 @@ class BasicSingleTypeKVCacheManager {
 
   /// The two steps of upstream's allocate_new_computed_blocks: touches what is kept of the hit, and
   /// takes blocks for external tokens. Nothing for a running request.
-  void touch_computed_blocks(Pool& pool, const SlotDemand& demand, std::span<const BlockId> hit);
-  void take_external_blocks(Pool& pool, const SlotDemand& demand);
+  void touch_computed_blocks(BlockPool& pool, const SlotDemand& demand,
+                             std::span<const BlockId> hit);
+  void take_external_blocks(BlockPool& pool, const SlotDemand& demand);
 
   /// Overwrites out with the new end of the table. Cost: O(new blocks).
-  void allocate_new_blocks(Pool& pool, const SlotDemand& demand, std::vector<BlockId>& out);
+  void allocate_new_blocks(BlockPool& pool, const SlotDemand& demand, std::vector<BlockId>& out);
 
   /// Whether the table has all blocks that num_tokens fill. The blocks for speculation at the end
   /// of a Mamba align table are not among them: they move on.
@@ -99,16 +95,17 @@ class BasicSingleTypeKVCacheManager {
 
   /// Makes the full blocks of num_tokens findable. Requires: has_full_blocks, or none is full.
   /// Cost: O(blocks since the last call).
-  void cache_blocks(Pool& pool, const KVRequest& request, std::uint32_t num_tokens);
+  void cache_blocks(BlockPool& pool, const KVRequest& request, std::uint32_t num_tokens);
 
   /// Cost: O(blocks that are not null) but for Mamba align, O(table).
-  void free(Pool& pool, RequestIndex request);
+  void free(BlockPool& pool, RequestIndex request);
 
   /// Cost: O(blocks removed).
-  void remove_skipped_blocks(Pool& pool, RequestIndex request, std::int64_t num_computed_tokens);
+  void remove_skipped_blocks(BlockPool& pool, RequestIndex request,
+                             std::int64_t num_computed_tokens);
 
   /// Requires: the request is allocated. Cost: O(result).
-  std::uint32_t get_num_common_prefix_blocks(const Pool& pool, RequestIndex request) const;
+  std::uint32_t get_num_common_prefix_blocks(const BlockPool& pool, RequestIndex request) const;
 
   /// Appends the ids noted since the last call.
   void take_new_block_ids(std::vector<std::uint32_t>& out);
@@ -131,7 +128,6 @@ class BasicSingleTypeKVCacheManager {
     std::int64_t num_external_blocks = 0;
   };
 
-  bool planted(PlantedKVCacheBug bug) const { return instrumentation_.planted(bug); }
   bool is(KVCacheSpecKind kind) const { return spec_.kind == kind; }
   bool is_mamba_align() const { return is(KVCacheSpecKind::kMamba) && spec_.mamba_align; }
 
@@ -140,19 +136,18 @@ class BasicSingleTypeKVCacheManager {
   }
   std::int64_t num_required_blocks(const SlotDemand& demand) const;
   std::int64_t num_skipped_tokens(std::int64_t num_computed_tokens) const;
-  std::int64_t num_evictable_blocks(const Pool& pool, std::span<const BlockId> hit) const;
+  std::int64_t num_evictable_blocks(const BlockPool& pool, std::span<const BlockId> hit) const;
   ComputedLayout computed_layout(const SlotDemand& demand, std::size_t num_hit_blocks) const;
   std::int64_t num_new_blocks(const RequestBlocks& row, const SlotDemand& demand,
                               std::int64_t table_size) const;
-  void append_new_blocks(Pool& pool, RequestBlocks& row, std::int64_t num_blocks);
-  void extend_mamba_align(Pool& pool, RequestBlocks& row, const SlotDemand& demand);
+  void append_new_blocks(BlockPool& pool, RequestBlocks& row, std::int64_t num_blocks);
+  void extend_mamba_align(BlockPool& pool, RequestBlocks& row, const SlotDemand& demand);
   std::optional<std::span<const std::uint8_t>> reachable_block_mask(std::uint32_t start_block,
                                                                     std::uint32_t end_block,
                                                                     const KVRequest& request);
-  void collect_freed(const Pool& pool, BlockId block, bool unhashed_first);
-  void free_collected(Pool& pool);
+  void collect_freed(const BlockPool& pool, BlockId block, bool unhashed_first);
+  void free_collected(BlockPool& pool);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   KVCacheSpec spec_;
   GroupId group_;
   Rules rules_;
@@ -170,9 +165,5 @@ class BasicSingleTypeKVCacheManager {
   std::vector<BlockId> freed_;
   std::vector<BlockId> freed_unhashed_;
 };
-
-extern template class BasicSingleTypeKVCacheManager<NoInstrumentation>;
-extern template class BasicSingleTypeKVCacheManager<CountingInstrumentation>;
-extern template class BasicSingleTypeKVCacheManager<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -13,8 +13,6 @@
 namespace kvfence::optimized {
 namespace {
 
-using Bug = PlantedSchedulerBug;
-
 /// Whether a request that waits has to be promoted first.
 bool is_blocked(RequestStatus status) {
   return status != RequestStatus::kWaiting && status != RequestStatus::kPreempted;
@@ -28,12 +26,9 @@ void clear_scheduled(SchedulerOutput& output) {
   output.spec_token_ids.clear();
 }
 
-template <class Instrumentation>
 class StepPlanner {
  public:
-  using State = SchedulerState<Instrumentation>;
-
-  StepPlanner(State& state, SchedulerOutput& out)
+  StepPlanner(SchedulerState& state, SchedulerOutput& out)
       : state_(state),
         config_(state.config),
         manager_(state.kv_cache_manager),
@@ -59,8 +54,6 @@ class StepPlanner {
  private:
   using Scheduled = SchedulerOutput::Scheduled;
 
-  bool planted(Bug bug) const { return state_.planted(bug); }
-
   /// What an admission starts from.
   struct Computed {
     const ComputedBlocks* hit = nullptr;
@@ -80,8 +73,6 @@ class StepPlanner {
   void end_what_never_fits();
 
   bool is_admitting() const;
-  std::uint32_t num_seqs() const;
-  bool is_hidden_by_head() const;
   bool reaches_limit(const ScheduledState& request) const;
   std::uint32_t num_running_tokens(const ScheduledState& request) const;
   std::int64_t mamba_block_aligned(const ScheduledState& request, std::int64_t num_computed_tokens,
@@ -109,9 +100,9 @@ class StepPlanner {
   void start_loading(RequestIndex index, const Computed& computed);
   void start_running(RequestIndex index, const Computed& computed, std::uint32_t num_new_tokens);
 
-  State& state_;
+  SchedulerState& state_;
   const SchedulerConfig& config_;
-  typename State::Manager& manager_;
+  KVCacheManager& manager_;
   SchedulerOutput& out_;
   const std::uint32_t num_lookahead_tokens_;
   const std::optional<std::uint32_t> mamba_block_size_;
@@ -124,8 +115,7 @@ class StepPlanner {
   RequestIndex ended_at_ = kNoRequest;
 };
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::start() {
+void StepPlanner::start() {
   out_.step = ++state_.step;
   clear_scheduled(out_);
   out_.preempted.clear();
@@ -135,26 +125,20 @@ void StepPlanner<Instrumentation>::start() {
   budget_ = state_.pause_state == PauseState::kPausedAll ? 0 : config_.token_budget();
 }
 
-template <class Instrumentation>
-bool StepPlanner<Instrumentation>::is_admitting() const {
-  if (!out_.preempted.empty() && !planted(Bug::kAdmissionAfterPreemption)) return false;
-  if (planted(Bug::kAdmissionWhilePaused)) return state_.pause_state != PauseState::kPausedAll;
-  return state_.pause_state == PauseState::kUnpaused;
+bool StepPlanner::is_admitting() const {
+  return out_.preempted.empty() && state_.pause_state == PauseState::kUnpaused;
 }
 
 /// Whether its planned outputs are all it may give.
-template <class Instrumentation>
-bool StepPlanner<Instrumentation>::reaches_limit(const ScheduledState& request) const {
-  if (planted(Bug::kExtraStepPastMaxTokens)) return false;
+bool StepPlanner::reaches_limit(const ScheduledState& request) const {
   return request.num_output_placeholders > 0 &&
          std::int64_t{request.num_computed_tokens} + 2 - request.num_output_placeholders >=
              std::int64_t{request.max_total_tokens};
 }
 
-template <class Instrumentation>
-std::int64_t StepPlanner<Instrumentation>::mamba_block_aligned(const ScheduledState& request,
-                                                               std::int64_t num_computed_tokens,
-                                                               std::int64_t num_new_tokens) const {
+std::int64_t StepPlanner::mamba_block_aligned(const ScheduledState& request,
+                                              std::int64_t num_computed_tokens,
+                                              std::int64_t num_new_tokens) const {
   if (!mamba_block_size_) return num_new_tokens;
   const std::int64_t prefill_end =
       std::max<std::int64_t>(request.num_prompt_tokens, std::int64_t{request.num_tokens} - 1);
@@ -168,29 +152,23 @@ std::int64_t StepPlanner<Instrumentation>::mamba_block_aligned(const ScheduledSt
   return num_new_tokens;
 }
 
-template <class Instrumentation>
-std::uint32_t StepPlanner<Instrumentation>::num_running_tokens(
-    const ScheduledState& request) const {
+std::uint32_t StepPlanner::num_running_tokens(const ScheduledState& request) const {
   const std::int64_t num_computed_tokens = request.num_computed_tokens;
   std::int64_t num_new_tokens = std::int64_t{request.num_tokens} + request.num_spec_tokens +
                                 request.num_output_placeholders - num_computed_tokens;
   const std::uint32_t threshold = config_.long_prefill_token_threshold;
   if (threshold > 0) num_new_tokens = std::min<std::int64_t>(num_new_tokens, threshold);
-  if (!planted(Bug::kTokenBudgetOverrun)) {
-    num_new_tokens = std::min<std::int64_t>(num_new_tokens, budget_);
-  }
+  num_new_tokens = std::min<std::int64_t>(num_new_tokens, budget_);
   num_new_tokens = std::min(num_new_tokens,
                             std::int64_t{config_.kv_cache.max_model_len} - 1 - num_computed_tokens);
   num_new_tokens = mamba_block_aligned(request, num_computed_tokens, num_new_tokens);
   return static_cast<std::uint32_t>(std::max<std::int64_t>(num_new_tokens, 0));
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::schedule_running() {
+void StepPlanner::schedule_running() {
   for (std::size_t place = 0; place < state_.running.num_places() && budget_ > 0; ++place) {
     const RequestIndex index = state_.running.at(place);
     if (index == kNoRequest) continue;
-    state_.instrumentation.on_requests(1);
     if (num_hidden_ > 0) {
       --num_hidden_;
       continue;
@@ -216,9 +194,7 @@ void StepPlanner<Instrumentation>::schedule_running() {
 
 /// Slots for the tokens, at the cost of other running requests; false if the request itself had to
 /// go.
-template <class Instrumentation>
-bool StepPlanner<Instrumentation>::allocate_running(RequestIndex index,
-                                                    std::uint32_t num_new_tokens) {
+bool StepPlanner::allocate_running(RequestIndex index, std::uint32_t num_new_tokens) {
   while (!try_allocate_running(index, num_new_tokens)) {
     make_room(index);
     if (state_.states[index].place != RequestPlace::kRunning) return false;
@@ -229,55 +205,43 @@ bool StepPlanner<Instrumentation>::allocate_running(RequestIndex index,
   return true;
 }
 
-template <class Instrumentation>
-bool StepPlanner<Instrumentation>::try_allocate_running(RequestIndex index,
-                                                        std::uint32_t num_new_tokens) {
+bool StepPlanner::try_allocate_running(RequestIndex index, std::uint32_t num_new_tokens) {
   const KVRequest request = state_.kv_request(index);
   bool allocated = false;
-  const ErrorCode code = manager_.allocate_slots(
-      {.request = request,
-       .num_new_tokens = num_new_tokens,
-       .num_lookahead_tokens = planted(Bug::kLookaheadForgotten) ? 0 : num_lookahead_tokens_},
-      allocated, state_.blocks);
+  const ErrorCode code = manager_.allocate_slots({.request = request,
+                                                  .num_new_tokens = num_new_tokens,
+                                                  .num_lookahead_tokens = num_lookahead_tokens_},
+                                                 allocated, state_.blocks);
   return code == ErrorCode::kNone && allocated;
 }
 
 /// Preempts the next victim on behalf of a request.
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::make_room(RequestIndex index) {
+void StepPlanner::make_room(RequestIndex index) {
   const RequestIndex victim = state_.victim();
   if (state_.states[victim].last_step == out_.step) {
     take_back(victim);
   } else if (state_.rules().priority_victim_shifts_loop &&
-             !planted(Bug::kVictimBeforeHidesNobody) &&
              state_.running.place_of(victim) < state_.running.place_of(index)) {
     ++num_hidden_;
   }
   state_.preempt(victim);
   out_.preempted.push_back(victim);
-  if (planted(Bug::kPlannedOutputDroppedOnPreemption)) {
-    state_.states[victim].stale_through = out_.step;
-    state_.states[victim].num_output_placeholders = 0;
-  }
 }
 
 /// Gives back what this step planned for a request. Entries stand in the order of the running
 /// places.
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::take_back(RequestIndex victim) {
+void StepPlanner::take_back(RequestIndex victim) {
   const std::uint32_t place = state_.running.place_of(victim);
   const auto entry = std::lower_bound(out_.scheduled.begin(), out_.scheduled.end(), place,
                                       [this](const Scheduled& other, std::uint32_t wanted) {
                                         return state_.running.place_of(other.request) < wanted;
                                       });
-  const std::uint32_t num_tokens = std::exchange(entry->num_tokens, 0);
-  if (!planted(Bug::kVictimTokensNotGivenBack)) budget_ += num_tokens;
+  budget_ += std::exchange(entry->num_tokens, 0);
   ++num_dropped_;
 }
 
 /// Rewrites the output without the entries that were taken back.
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::remove_dropped() {
+void StepPlanner::remove_dropped() {
   SchedulerOutput& kept = state_.kept;
   clear_scheduled(kept);
   const std::size_t num_groups = config_.kv_cache.groups.size();
@@ -304,26 +268,20 @@ void StepPlanner<Instrumentation>::remove_dropped() {
 }
 
 // Entries are filled in place: copying one right behind its parts would wait for each of them.
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::add_cached(RequestIndex index, bool resumed,
-                                              std::uint32_t first_list) {
+void StepPlanner::add_cached(RequestIndex index, bool resumed, std::uint32_t first_list) {
   const ScheduledState& request = state_.states[index];
   SchedulerOutput::Cached& cached = out_.scheduled_cached_reqs.emplace_back();
   cached.request = index;
   cached.resumed = resumed;
-  cached.sends_all_token_ids =
-      request.last_step != out_.step - 1 && !planted(Bug::kAllTokenIdsMissing);
+  cached.sends_all_token_ids = request.last_step != out_.step - 1;
   cached.num_computed_tokens = request.num_computed_tokens;
-  cached.num_output_tokens = request.num_tokens - request.num_prompt_tokens;
-  if (!planted(Bug::kPlaceholdersNotCountedAsOutput)) {
-    cached.num_output_tokens += request.num_output_placeholders;
-  }
+  cached.num_output_tokens =
+      request.num_tokens - request.num_prompt_tokens + request.num_output_placeholders;
   cached.first_list = first_list;
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::add_scheduled(RequestIndex index, std::uint32_t num_tokens,
-                                                 std::uint32_t num_spec_tokens) {
+void StepPlanner::add_scheduled(RequestIndex index, std::uint32_t num_tokens,
+                                std::uint32_t num_spec_tokens) {
   ScheduledState& request = state_.states[index];
   Scheduled& scheduled = out_.scheduled.emplace_back();
   scheduled.request = index;
@@ -332,13 +290,11 @@ void StepPlanner<Instrumentation>::add_scheduled(RequestIndex index, std::uint32
   scheduled.samples = request.num_computed_tokens + num_tokens >=
                       request.num_tokens + request.num_output_placeholders;
   request.last_step = out_.step;
-  take_off<Instrumentation>(budget_, num_tokens);
+  budget_ -= num_tokens;
 }
 
 /// The drafts that the request's tokens reach, as the list of its entry; the others are gone too.
-template <class Instrumentation>
-std::uint32_t StepPlanner<Instrumentation>::add_drafts(RequestIndex index,
-                                                       std::uint32_t num_new_tokens) {
+std::uint32_t StepPlanner::add_drafts(RequestIndex index, std::uint32_t num_new_tokens) {
   ScheduledState& request = state_.states[index];
   std::uint32_t num_spec_tokens = 0;
   if (request.num_spec_tokens > 0) {
@@ -353,8 +309,7 @@ std::uint32_t StepPlanner<Instrumentation>::add_drafts(RequestIndex index,
   return num_spec_tokens;
 }
 
-template <class Instrumentation>
-std::uint32_t StepPlanner<Instrumentation>::add_blocks(const BlocksByGroup& blocks) {
+std::uint32_t StepPlanner::add_blocks(const BlocksByGroup& blocks) {
   const bool is_empty =
       std::all_of(blocks.begin(), blocks.end(),
                   [](const std::vector<BlockId>& group) { return group.empty(); });
@@ -367,8 +322,7 @@ std::uint32_t StepPlanner<Instrumentation>::add_blocks(const BlocksByGroup& bloc
   return first_list;
 }
 
-template <class Instrumentation>
-std::uint32_t StepPlanner<Instrumentation>::add_all_blocks(RequestIndex index) {
+std::uint32_t StepPlanner::add_all_blocks(RequestIndex index) {
   const auto first_list = static_cast<std::uint32_t>(out_.block_lists.size());
   for (const auto& group : manager_.coordinator().groups()) {
     out_.block_lists.append(group.blocks(index));
@@ -378,8 +332,7 @@ std::uint32_t StepPlanner<Instrumentation>::add_all_blocks(RequestIndex index) {
 }
 
 /// Blocked requests that cannot be promoted are not looked at: skipping one leaves it where it is.
-template <class Instrumentation>
-RequestIndex StepPlanner<Instrumentation>::next_waiting() const {
+RequestIndex StepPlanner::next_waiting() const {
   const RequestIndex skipped = state_.retries.empty() ? kNoRequest : state_.retries.top();
   if (!state_.has_waiting()) return skipped;
   const RequestIndex waiting = state_.first_waiting();
@@ -387,34 +340,12 @@ RequestIndex StepPlanner<Instrumentation>::next_waiting() const {
   return state_.is_priority() && state_.ranks_before(waiting, skipped) ? waiting : skipped;
 }
 
-/// What counts against max_num_seqs.
-template <class Instrumentation>
-std::uint32_t StepPlanner<Instrumentation>::num_seqs() const {
-  std::uint32_t num_requests = state_.running.size();
-  if (planted(Bug::kMaxNumSeqsOffByOne) && num_requests > 0) --num_requests;
-  if (!planted(Bug::kParkedLoadsCountAsRunning)) return num_requests;
-  for (RequestIndex index = state_.skipped.front(); index != kNoRequest;
-       index = state_.skipped.next(index)) {
-    if (state_.is_loading(index)) ++num_requests;
-  }
-  return num_requests;
-}
-
-/// Never, unless that is planted.
-template <class Instrumentation>
-bool StepPlanner<Instrumentation>::is_hidden_by_head() const {
-  if (!planted(Bug::kPromotionHiddenByHead) || state_.skipped.empty()) return false;
-  const RequestIndex head = state_.skipped.front();
-  return is_blocked(state_.states[head].status) && !state_.records[head].is_promotable;
-}
-
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::schedule_waiting() {
+void StepPlanner::schedule_waiting() {
   std::vector<RequestIndex>& again = state_.asked_again;
   again.clear();
-  while (budget_ > 0 && num_seqs() < config_.max_num_seqs) {
+  while (budget_ > 0 && state_.running.size() < config_.max_num_seqs) {
     const RequestIndex index = next_waiting();
-    if (index == kNoRequest || is_hidden_by_head()) break;
+    if (index == kNoRequest) break;
     if (!admit(index)) {
       ended_at_ = index;
       break;
@@ -424,9 +355,7 @@ void StepPlanner<Instrumentation>::schedule_waiting() {
 }
 
 /// Runs, loads or skips the request at hand; false if it ends the phase.
-template <class Instrumentation>
-bool StepPlanner<Instrumentation>::admit(RequestIndex index) {
-  state_.instrumentation.on_requests(1);
+bool StepPlanner::admit(RequestIndex index) {
   const ScheduledState& request = state_.states[index];
   if (is_blocked(request.status)) promote(index);
   const Computed computed = find_computed(index);
@@ -440,9 +369,7 @@ bool StepPlanner<Instrumentation>::admit(RequestIndex index) {
   if (!computed.load_async) {
     num_new_tokens = std::int64_t{request.num_tokens} - computed.num_tokens;
     const std::uint32_t threshold = config_.long_prefill_token_threshold;
-    if (threshold > 0 && !planted(Bug::kThresholdIgnoredAtAdmission)) {
-      num_new_tokens = std::min<std::int64_t>(num_new_tokens, threshold);
-    }
+    if (threshold > 0) num_new_tokens = std::min<std::int64_t>(num_new_tokens, threshold);
     if (!config_.enable_chunked_prefill && num_new_tokens > budget_) return false;
     num_new_tokens = std::min<std::int64_t>(num_new_tokens, budget_);
     num_new_tokens = mamba_block_aligned(request, computed.num_tokens, num_new_tokens);
@@ -459,19 +386,12 @@ bool StepPlanner<Instrumentation>::admit(RequestIndex index) {
   return true;
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::promote(RequestIndex index) {
+void StepPlanner::promote(RequestIndex index) {
   ScheduledState& request = state_.states[index];
   RequestRecord& record = state_.records[index];
   record.is_promotable = false;
   if (request.status == RequestStatus::kWaitingForRemoteKVs) {
     const bool is_failed = std::exchange(record.is_load_failed, false);
-    if (planted(Bug::kLoadRoundedUpToBlocks) && !is_failed) {
-      const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
-      const std::uint32_t num_tokens =
-          (request.num_computed_tokens + block_size - 1) / block_size * block_size;
-      request.num_computed_tokens = std::min(num_tokens, request.num_tokens);
-    }
     if (is_failed && request.num_computed_tokens == 0) {
       manager_.free(index);
       state_.do_not_reserve_for(index);
@@ -479,28 +399,17 @@ void StepPlanner<Instrumentation>::promote(RequestIndex index) {
       manager_.cache_blocks(state_.kv_request(index), request.num_computed_tokens);
     }
     // A sampled token needs the logits of the last one.
-    if (request.num_computed_tokens == request.num_tokens &&
-        !planted(Bug::kLastLoadedTokenNotRecomputed)) {
-      --request.num_computed_tokens;
-    }
+    if (request.num_computed_tokens == request.num_tokens) --request.num_computed_tokens;
   }
-  const bool was_preempted = request.num_preemptions > 0 && !planted(Bug::kResumedLoadSentAsNew);
-  request.status = was_preempted ? RequestStatus::kPreempted : RequestStatus::kWaiting;
+  request.status =
+      request.num_preemptions > 0 ? RequestStatus::kPreempted : RequestStatus::kWaiting;
 }
 
-template <class Instrumentation>
-typename StepPlanner<Instrumentation>::Computed StepPlanner<Instrumentation>::find_computed(
-    RequestIndex index) {
+StepPlanner::Computed StepPlanner::find_computed(RequestIndex index) {
   const ScheduledState& request = state_.states[index];
   Computed computed;
   computed.num_tokens = request.num_computed_tokens;
-  if (computed.num_tokens > 0) {
-    if (planted(Bug::kConnectorAskedAgainAfterLoad) && state_.connector) {
-      state_.connector->get_num_new_matched_tokens(state_.connector_request(index),
-                                                   computed.num_tokens);
-    }
-    return computed;
-  }
+  if (computed.num_tokens > 0) return computed;
   manager_.get_computed_blocks(state_.kv_request(index), state_.hit);
   computed.hit = &state_.hit;
   computed.num_local_tokens = state_.hit.num_tokens;
@@ -516,8 +425,7 @@ typename StepPlanner<Instrumentation>::Computed StepPlanner<Instrumentation>::fi
   return computed;
 }
 
-template <class Instrumentation>
-std::uint32_t StepPlanner<Instrumentation>::num_reserved_blocks() const {
+std::uint32_t StepPlanner::num_reserved_blocks() const {
   std::uint32_t num_blocks = 0;
   for (RequestIndex index = state_.prefills.front(); index != kNoRequest;
        index = state_.prefills.next(index)) {
@@ -526,13 +434,12 @@ std::uint32_t StepPlanner<Instrumentation>::num_reserved_blocks() const {
   return num_blocks;
 }
 
-template <class Instrumentation>
-bool StepPlanner<Instrumentation>::allocate_waiting(RequestIndex index, const Computed& computed,
-                                                    std::uint32_t num_new_tokens) {
+bool StepPlanner::allocate_waiting(RequestIndex index, const Computed& computed,
+                                   std::uint32_t num_new_tokens) {
   const Rules& rules = state_.rules();
   const KVRequest request = state_.kv_request(index);
   const bool gate_is_argument = rules.full_sequence_gate_in_allocate_slots;
-  const bool must_fit = config_.scheduler_reserve_full_isl && !planted(Bug::kFullLengthNotReserved);
+  const bool must_fit = config_.scheduler_reserve_full_isl;
   if (must_fit && !gate_is_argument) {
     bool fits = false;
     const ErrorCode code = manager_.can_fit_full_sequence(
@@ -542,8 +449,7 @@ bool StepPlanner<Instrumentation>::allocate_waiting(RequestIndex index, const Co
   const bool looks_ahead = rules.lookahead_at_admission
                                ? !(computed.load_async && config_.kv_cache.use_eagle)
                                : request.num_computed_tokens > 0;
-  const bool reserves =
-      rules.reserve_for_prefills && computed.load_async && !planted(Bug::kPrefillsNotReservedFor);
+  const bool reserves = rules.reserve_for_prefills && computed.load_async;
   bool allocated = false;
   const ErrorCode code =
       manager_.allocate_slots({.request = request,
@@ -558,8 +464,7 @@ bool StepPlanner<Instrumentation>::allocate_waiting(RequestIndex index, const Co
   return code == ErrorCode::kNone && allocated;
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::tell_connector(RequestIndex index, const Computed& computed) {
+void StepPlanner::tell_connector(RequestIndex index, const Computed& computed) {
   manager_.get_block_ids(index, state_.blocks);
   state_.connector->update_state_after_alloc(state_.connector_host(),
                                              state_.connector_request(index), state_.blocks,
@@ -580,8 +485,7 @@ void StepPlanner<Instrumentation>::tell_connector(RequestIndex index, const Comp
 }
 
 /// Into skipped_waiting, or on in its place there, not to be looked at again in this step.
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::skip(RequestIndex index) {
+void StepPlanner::skip(RequestIndex index) {
   if (state_.states[index].place == RequestPlace::kSkippedWaiting) {
     state_.do_not_look_at(index);
     return;
@@ -591,33 +495,23 @@ void StepPlanner<Instrumentation>::skip(RequestIndex index) {
 }
 
 /// Steps of before a forced preemption become stale where the request stops being preempted.
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::move_on(RequestIndex index) {
+void StepPlanner::move_on(RequestIndex index) {
   ScheduledState& request = state_.states[index];
   if (request.status != RequestStatus::kPreempted) return;
   request.stale_through = std::max(request.stale_through, state_.records[index].forced_through);
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::start_loading(RequestIndex index, const Computed& computed) {
+void StepPlanner::start_loading(RequestIndex index, const Computed& computed) {
   skip(index);
   move_on(index);
   ScheduledState& request = state_.states[index];
   request.status = RequestStatus::kWaitingForRemoteKVs;
   request.num_computed_tokens = computed.num_tokens;
   state_.reserve_for(index);
-  if (planted(Bug::kAsyncLoadCountsAgainstBudget)) {
-    take_off<Instrumentation>(budget_, computed.num_external_tokens);
-  }
-  if (planted(Bug::kUnreportedLoadPromoted)) {
-    state_.records[index].is_promotable = true;
-    state_.asked_again.push_back(index);
-  }
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::start_running(RequestIndex index, const Computed& computed,
-                                                 std::uint32_t num_new_tokens) {
+void StepPlanner::start_running(RequestIndex index, const Computed& computed,
+                                std::uint32_t num_new_tokens) {
   state_.leave_place(index);
   state_.push_running(index);
   move_on(index);
@@ -627,7 +521,7 @@ void StepPlanner<Instrumentation>::start_running(RequestIndex index, const Compu
   request.num_computed_tokens = computed.num_tokens;
   const std::uint32_t first_list = add_all_blocks(index);
   if (is_resumed) {
-    add_cached(index, /*resumed=*/!planted(Bug::kResumedSentAsDifference), first_list);
+    add_cached(index, /*resumed=*/true, first_list);
   } else {
     out_.scheduled_new_reqs.push_back(
         {.request = index, .num_computed_tokens = computed.num_tokens, .first_list = first_list});
@@ -637,8 +531,7 @@ void StepPlanner<Instrumentation>::start_running(RequestIndex index, const Compu
   if (computed.num_tokens + num_new_tokens < request.num_tokens) state_.reserve_for(index);
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::finish_output() {
+void StepPlanner::finish_output() {
   out_.total_num_scheduled_tokens =
       (state_.pause_state == PauseState::kPausedAll ? 0 : config_.token_budget()) - budget_;
   out_.num_common_prefix_blocks.assign(config_.kv_cache.groups.size(), 0);
@@ -647,10 +540,6 @@ void StepPlanner<Instrumentation>::finish_output() {
   }
   manager_.take_new_block_ids(out_.new_block_ids);
   out_.finished = state_.finished;
-  if (planted(Bug::kFinishedNamedTwice)) {
-    out_.finished.insert(out_.finished.end(), state_.finished.begin(), state_.finished.end());
-  }
-  if (planted(Bug::kFinishedLostInEmptyStep) && out_.scheduled.empty()) out_.finished.clear();
 
   StepInFlight& step = state_.add_step();
   step.scheduled = out_.scheduled;
@@ -658,10 +547,8 @@ void StepPlanner<Instrumentation>::finish_output() {
   step.finished.swap(state_.finished);
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::advance() {
+void StepPlanner::advance() {
   for (const Scheduled& scheduled : out_.scheduled) {
-    state_.instrumentation.on_requests(1);
     ScheduledState& request = state_.states[scheduled.request];
     request.num_computed_tokens += scheduled.num_tokens;
     request.is_prefill_chunk = !scheduled.samples;
@@ -673,9 +560,7 @@ void StepPlanner<Instrumentation>::advance() {
   }
 }
 
-template <class Instrumentation>
-void StepPlanner<Instrumentation>::end_what_never_fits() {
-  if (planted(Bug::kNeverFitsTriedForEver)) return;
+void StepPlanner::end_what_never_fits() {
   if (ended_at_ == kNoRequest ||
       manager_.block_pool().get_num_free_blocks() != config_.kv_cache.num_usable_blocks()) {
     return;
@@ -687,13 +572,6 @@ void StepPlanner<Instrumentation>::end_what_never_fits() {
 
 }  // namespace
 
-template <class Instrumentation>
-void schedule_step(SchedulerState<Instrumentation>& state, SchedulerOutput& out) {
-  StepPlanner<Instrumentation>(state, out).run();
-}
-
-template void schedule_step(SchedulerState<NoInstrumentation>&, SchedulerOutput&);
-template void schedule_step(SchedulerState<CountingInstrumentation>&, SchedulerOutput&);
-template void schedule_step(SchedulerState<PlantedInstrumentation>&, SchedulerOutput&);
+void schedule_step(SchedulerState& state, SchedulerOutput& out) { StepPlanner(state, out).run(); }
 
 }  // namespace kvfence::optimized

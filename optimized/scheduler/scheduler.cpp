@@ -8,9 +8,7 @@
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-ErrorCode BasicScheduler<Instrumentation>::add_request(const NewRequest& new_request,
-                                                       RequestIndex& out) {
+ErrorCode Scheduler::add_request(const NewRequest& new_request, RequestIndex& out) {
   if (state_.find(new_request.id)) return ErrorCode::kAlreadyDeclared;
   const std::uint64_t num_prompt_tokens = new_request.spec.tokens.size();
   if (num_prompt_tokens == 0 || new_request.max_tokens == 0) return ErrorCode::kNoTokens;
@@ -33,8 +31,7 @@ ErrorCode BasicScheduler<Instrumentation>::add_request(const NewRequest& new_req
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-ErrorCode BasicScheduler<Instrumentation>::schedule(SchedulerOutput& out) {
+ErrorCode Scheduler::schedule(SchedulerOutput& out) {
   if (state_.steps_in_flight().size() == config().max_concurrent_batches) {
     return ErrorCode::kStepsInFlight;
   }
@@ -42,18 +39,15 @@ ErrorCode BasicScheduler<Instrumentation>::schedule(SchedulerOutput& out) {
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-ErrorCode BasicScheduler<Instrumentation>::update_from_output(
-    const SchedulerOutput& scheduler_output, const ModelRunnerOutput& model_runner_output,
-    EngineCoreOutputs& out) {
+ErrorCode Scheduler::update_from_output(const SchedulerOutput& scheduler_output,
+                                        const ModelRunnerOutput& model_runner_output,
+                                        EngineCoreOutputs& out) {
   const ErrorCode code = check_output(state_, scheduler_output, model_runner_output);
   if (code == ErrorCode::kNone) take_output(state_, model_runner_output, out);
   return code;
 }
 
-template <class Instrumentation>
-ErrorCode BasicScheduler<Instrumentation>::update_draft_token_ids(RequestIndex request,
-                                                                  std::span<const TokenId> tokens) {
+ErrorCode Scheduler::update_draft_token_ids(RequestIndex request, std::span<const TokenId> tokens) {
   if (tokens.size() > config().num_speculative_tokens || config().async_scheduling) {
     return ErrorCode::kNotInConfig;
   }
@@ -66,16 +60,13 @@ ErrorCode BasicScheduler<Instrumentation>::update_draft_token_ids(RequestIndex r
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-void BasicScheduler<Instrumentation>::grammar_compiled(RequestIndex request) {
+void Scheduler::grammar_compiled(RequestIndex request) {
   if (!state_.is_there(request)) return;
   if (state_.states[request].status != RequestStatus::kWaitingForGrammar) return;
   state_.set_promotable(request);
 }
 
-template <class Instrumentation>
-void BasicScheduler<Instrumentation>::finish_requests(std::span<const RequestIndex> requests,
-                                                      RequestStatus status) {
+void Scheduler::finish_requests(std::span<const RequestIndex> requests, RequestStatus status) {
   KVFENCE_CHECK(is_finished(status), "a request can only be finished with a finished status");
   std::vector<RequestIndex>& unfinished = state_.numbers;
   unfinished.clear();
@@ -87,22 +78,18 @@ void BasicScheduler<Instrumentation>::finish_requests(std::span<const RequestInd
   for (RequestIndex request : unfinished) state_.finish(request, status);
 }
 
-template <class Instrumentation>
-void BasicScheduler<Instrumentation>::finish_all_requests(RequestStatus status) {
+void Scheduler::finish_all_requests(RequestStatus status) {
   std::vector<RequestIndex> all;
   state_.requests.copy_to(all);
   finish_requests(all, status);
 }
 
-template <class Instrumentation>
-bool BasicScheduler<Instrumentation>::reset_prefix_cache(bool reset_running_requests,
-                                                         bool reset_connector) {
+bool Scheduler::reset_prefix_cache(bool reset_running_requests, bool reset_connector) {
   while (reset_running_requests && !state_.running.empty()) {
     const RequestIndex request = state_.running.back();
     state_.preempt(request);
     ScheduledState& state = state_.states[request];
     state.num_output_placeholders = 0;
-    if (state_.planted(PlantedSchedulerBug::kStaleOutputTaken)) continue;
     if (config().async_scheduling) {
       state.stale_through = state_.step;
     } else {
@@ -111,20 +98,17 @@ bool BasicScheduler<Instrumentation>::reset_prefix_cache(bool reset_running_requ
   }
   const bool is_reset = state_.kv_cache_manager.reset_prefix_cache();
   if (!reset_connector || (reset_running_requests && !is_reset)) return is_reset;
-  if (state_.planted(PlantedSchedulerBug::kConnectorResetSkipped) && !is_reset) return false;
   return reset_connector_cache() && is_reset;
 }
 
-template <class Instrumentation>
-bool BasicScheduler<Instrumentation>::reset_connector_cache() {
+bool Scheduler::reset_connector_cache() {
   if (!state_.connector) return state_.rules().reset_without_connector_succeeds;
   if (!state_.connector->reset_cache()) return false;
   state_.connector_prefix_cache_stats.reset = true;
   return true;
 }
 
-template <class Instrumentation>
-RequestView BasicScheduler<Instrumentation>::view(RequestIndex request) const {
+RequestView Scheduler::view(RequestIndex request) const {
   KVFENCE_CHECK(state_.is_there(request), "a view of a request that is not there");
   const ScheduledState& state = state_.states[request];
   const RequestRecord& record = state_.records[request];
@@ -138,8 +122,7 @@ RequestView BasicScheduler<Instrumentation>::view(RequestIndex request) const {
           .spec_token_ids = state_.drafts(request).first(state.num_spec_tokens)};
 }
 
-template <class Instrumentation>
-void BasicScheduler<Instrumentation>::waiting(std::vector<RequestIndex>& out) const {
+void Scheduler::waiting(std::vector<RequestIndex>& out) const {
   if (!state_.is_priority()) {
     state_.waiting_list.copy_to(out);
     return;
@@ -149,30 +132,22 @@ void BasicScheduler<Instrumentation>::waiting(std::vector<RequestIndex>& out) co
   state_.sort_by_rank(out);
 }
 
-template <class Instrumentation>
-void BasicScheduler<Instrumentation>::skipped_waiting(std::vector<RequestIndex>& out) const {
+void Scheduler::skipped_waiting(std::vector<RequestIndex>& out) const {
   state_.skipped.copy_to(out);
   if (state_.is_priority()) state_.sort_by_rank(out);
 }
 
-template <class Instrumentation>
-std::uint32_t BasicScheduler<Instrumentation>::get_num_unfinished_requests() const {
+std::uint32_t Scheduler::get_num_unfinished_requests() const {
   if (pause_state() == PauseState::kPausedAll) return 0;
   if (pause_state() == PauseState::kPausedNew) return state_.running.size();
   return state_.running.size() + state_.num_waiting() + state_.skipped.size();
 }
 
-template <class Instrumentation>
-bool BasicScheduler<Instrumentation>::has_finished_requests() const {
+bool Scheduler::has_finished_requests() const {
   if (!state_.finished.empty()) return true;
   if (!state_.rules().held_requests_are_work || !state_.connector) return false;
-  if (state_.planted(PlantedSchedulerBug::kHeldRequestsAreNoWork)) return false;
   return state_.requests.size() >
          state_.running.size() + state_.num_waiting() + state_.skipped.size();
 }
-
-template class BasicScheduler<NoInstrumentation>;
-template class BasicScheduler<CountingInstrumentation>;
-template class BasicScheduler<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -18,18 +18,15 @@
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/scheduler/scheduler.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/scheduler/scheduler_state.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicScheduler {
+class Scheduler {
  public:
   /// Requires: check_config(config, has a connector) finds nothing.
-  BasicScheduler(const SchedulerConfig& config, KVConnectorHandle connector,
-                 Instrumentation instrumentation = {})
-      : state_(config, std::move(connector), instrumentation) {}
+  Scheduler(const SchedulerConfig& config, KVConnectorHandle connector)
+      : state_(config, std::move(connector)) {}
 
   ErrorCode add_request(const NewRequest& new_request, RequestIndex& out);
   ErrorCode schedule(SchedulerOutput& out);
@@ -57,28 +54,14 @@ class BasicScheduler {
 
   const SchedulerConfig& config() const { return state_.config; }
   KVConnector* connector() { return state_.connector.get(); }
-  const BasicKVCacheManager<Instrumentation>& kv_cache_manager() const {
-    return state_.kv_cache_manager;
-  }
-  const Instrumentation& instrumentation() const { return state_.instrumentation; }
+  const KVCacheManager& kv_cache_manager() const { return state_.kv_cache_manager; }
 
  private:
   bool reset_connector_cache();
 
-  SchedulerState<Instrumentation> state_;
+  SchedulerState state_;
 };
 
-extern template class BasicScheduler<NoInstrumentation>;
-extern template class BasicScheduler<CountingInstrumentation>;
-extern template class BasicScheduler<PlantedInstrumentation>;
-
-using Scheduler = BasicScheduler<NoInstrumentation>;
-
-/// Constructed from (config, connector, bug), with a bug of the scheduler, its KV-cache manager or
-/// its pool.
-using PlantedScheduler = BasicScheduler<PlantedInstrumentation>;
-
 static_assert(kvfence::Scheduler<Scheduler>);
-static_assert(kvfence::Scheduler<PlantedScheduler>);
 
 }  // namespace kvfence::optimized

@@ -13,8 +13,6 @@
 namespace kvfence::planted::optimized {
 namespace {
 
-using CountingScheduler = BasicScheduler<CountingInstrumentation>;
-
 constexpr std::uint32_t kBlockSize = 16;
 constexpr std::uint32_t kNumRunning = 32;
 /// Planned, advanced, taken.
@@ -32,6 +30,11 @@ SchedulerConfig config_of(SchedulingPolicy policy = SchedulingPolicy::kFCFS) {
   config.max_num_seqs = 1 << 15;
   config.policy = policy;
   return config;
+}
+
+/// Links of the free queue, probes of the hash table, entries of block tables.
+std::uint64_t num_kv_cache_steps() {
+  return operation_counts.links + operation_counts.probes + operation_counts.table_entries;
 }
 
 /// A scheduler and a worker that samples token 1.
@@ -62,16 +65,7 @@ class Bench {
     return output_.scheduled.size();
   }
 
-  std::uint64_t num_looks() const { return scheduler.instrumentation().num_requests(); }
-
-  /// Links of the free queue, probes of the hash table, entries of block tables.
-  std::uint64_t num_kv_cache_steps() const {
-    const auto& manager = scheduler.kv_cache_manager();
-    return operation_counts.links + operation_counts.probes +
-           manager.coordinator().groups().front().instrumentation().num_table_entries();
-  }
-
-  CountingScheduler scheduler;
+  Scheduler scheduler;
 
  private:
   SchedulerOutput output_;
@@ -90,9 +84,9 @@ TEST(SchedulerOperationCount, RequestsThatWaitAreNotLookedAt) {
       for (std::uint32_t i = 0; i < kNumRunning; ++i) bench.add(num_waiting + i);
       for (std::uint32_t i = 0; i < num_waiting; ++i) bench.add(2 * num_waiting + kNumRunning + i);
       ASSERT_EQ(bench.step(), kNumRunning);
-      const std::uint64_t before = bench.num_looks();
+      const std::uint64_t before = operation_counts.requests;
       ASSERT_EQ(bench.step(), kNumRunning);
-      EXPECT_EQ(bench.num_looks() - before, kLooksAStep * kNumRunning);
+      EXPECT_EQ(operation_counts.requests - before, kLooksAStep * kNumRunning);
     }
   }
 }
@@ -101,14 +95,14 @@ TEST(SchedulerOperationCount, ATokenInsideABlockDoesNotReachTheKVCache) {
   Bench bench(config_of());
   for (std::uint32_t i = 0; i < kNumRunning; ++i) bench.add(2 * i);
   bench.step();
-  std::uint64_t before = bench.num_kv_cache_steps();
+  std::uint64_t before = num_kv_cache_steps();
   // Two prompt tokens and 13 outputs computed; the 16th token completes the block.
   for (std::uint32_t i = 0; i < kBlockSize - 3; ++i) ASSERT_EQ(bench.step(), kNumRunning);
-  EXPECT_EQ(bench.num_kv_cache_steps(), before);
-  before = bench.num_kv_cache_steps();
+  EXPECT_EQ(num_kv_cache_steps(), before);
+  before = num_kv_cache_steps();
   bench.step();
   bench.step();
-  EXPECT_GE(bench.num_kv_cache_steps() - before, kNumRunning);
+  EXPECT_GE(num_kv_cache_steps() - before, kNumRunning);
 }
 
 TEST(SchedulerOperationCount, LeavingIsConstantUnderFCFSAndLogarithmicUnderPriority) {
@@ -124,11 +118,11 @@ TEST(SchedulerOperationCount, LeavingIsConstantUnderFCFSAndLogarithmicUnderPrior
       std::vector<RequestIndex> indices;
       for (std::uint32_t i = 0; i < kNumRequests; ++i) indices.push_back(bench.add(2 * i));
       ASSERT_EQ(are_running ? bench.step() : kNumRequests, kNumRequests);
-      const std::uint64_t before = bench.num_looks();
+      const std::uint64_t before = operation_counts.requests;
       bench.scheduler.finish_requests({&indices[kNumRequests / 3], 1},
                                       RequestStatus::kFinishedAborted);
-      EXPECT_LE(bench.num_looks() - before, num_looks_max);
-      EXPECT_GE(bench.num_looks() - before, 1U);
+      EXPECT_LE(operation_counts.requests - before, num_looks_max);
+      EXPECT_GE(operation_counts.requests - before, 1U);
     }
   }
 }
@@ -142,11 +136,11 @@ TEST(SchedulerOperationCount, AVictimIsFoundWithoutLookingAtTheOthers) {
   Bench bench(config);
   for (std::uint32_t i = 0; i < kNumRequests; ++i) bench.add(2 * i);
   for (std::uint32_t i = 0; i < kBlockSize - 1; ++i) ASSERT_EQ(bench.step(), kNumRequests);
-  const std::uint64_t before = bench.num_looks();
+  const std::uint64_t before = operation_counts.requests;
   const std::size_t num_scheduled = bench.step();  // each needs a second block: half of them go
   ASSERT_LE(num_scheduled, kNumRequests / 2);
   // Each victim leaves one heap and enters another.
-  EXPECT_LE(bench.num_looks() - before,
+  EXPECT_LE(operation_counts.requests - before,
             kLooksAStep * kNumRequests + kNumRequests * (2 * 4 * kHeapLevels));
 }
 

@@ -15,19 +15,16 @@ std::uint32_t sum_at_most_max(std::uint32_t a, std::uint32_t b) {
 
 }  // namespace
 
-template <class Instrumentation>
-SchedulerState<Instrumentation>::SchedulerState(const SchedulerConfig& scheduler_config,
-                                                KVConnectorHandle kv_connector, Instrumentation bug)
-    : instrumentation(bug),
-      config(scheduler_config),
+SchedulerState::SchedulerState(const SchedulerConfig& scheduler_config,
+                               KVConnectorHandle kv_connector)
+    : config(scheduler_config),
       connector(std::move(kv_connector)),
-      kv_cache_manager(config.kv_cache, bug) {
+      kv_cache_manager(config.kv_cache) {
   KVFENCE_CHECK(!check_config(config, static_cast<bool>(connector)),
                 "a configuration that check_config refuses");
 }
 
-template <class Instrumentation>
-RequestIndex SchedulerState<Instrumentation>::take_slot() {
+RequestIndex SchedulerState::take_slot() {
   if (!free_slots.empty()) {
     const RequestIndex request = free_slots.back();
     free_slots.pop_back();
@@ -43,8 +40,7 @@ RequestIndex SchedulerState<Instrumentation>::take_slot() {
   return request;
 }
 
-template <class Instrumentation>
-RequestIndex SchedulerState<Instrumentation>::insert(const NewRequest& new_request) {
+RequestIndex SchedulerState::insert(const NewRequest& new_request) {
   const RequestIndex request = take_slot();
   const auto num_prompt_tokens = static_cast<std::uint32_t>(new_request.spec.tokens.size());
   ScheduledState& state = states[request];
@@ -74,14 +70,12 @@ RequestIndex SchedulerState<Instrumentation>::insert(const NewRequest& new_reque
   return request;
 }
 
-template <class Instrumentation>
-std::optional<RequestIndex> SchedulerState<Instrumentation>::find(std::string_view id) const {
+std::optional<RequestIndex> SchedulerState::find(std::string_view id) const {
   return ids.find(id,
                   [this](RequestIndex request) { return std::string_view(records[request].id); });
 }
 
-template <class Instrumentation>
-KVRequest SchedulerState<Instrumentation>::kv_request(RequestIndex request) const {
+KVRequest SchedulerState::kv_request(RequestIndex request) const {
   const ScheduledState& state = states[request];
   const RequestRecord& record = records[request];
   return {.index = request,
@@ -92,8 +86,7 @@ KVRequest SchedulerState<Instrumentation>::kv_request(RequestIndex request) cons
           .was_preempted = state.num_preemptions > 0};
 }
 
-template <class Instrumentation>
-ConnectorRequest SchedulerState<Instrumentation>::connector_request(RequestIndex request) const {
+ConnectorRequest SchedulerState::connector_request(RequestIndex request) const {
   return {.index = request,
           .id = records[request].id,
           .request = records[request].request,
@@ -103,8 +96,7 @@ ConnectorRequest SchedulerState<Instrumentation>::connector_request(RequestIndex
           .status = states[request].status};
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::push_waiting_back(RequestIndex request) {
+void SchedulerState::push_waiting_back(RequestIndex request) {
   states[request].place = RequestPlace::kWaiting;
   if (is_priority()) {
     waiting_heap.push(request, by_rank());
@@ -113,8 +105,7 @@ void SchedulerState<Instrumentation>::push_waiting_back(RequestIndex request) {
   }
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::push_waiting_front(RequestIndex request) {
+void SchedulerState::push_waiting_front(RequestIndex request) {
   states[request].place = RequestPlace::kWaiting;
   if (is_priority()) {
     waiting_heap.push(request, by_rank());
@@ -123,32 +114,22 @@ void SchedulerState<Instrumentation>::push_waiting_front(RequestIndex request) {
   }
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::push_skipped(RequestIndex request) {
+void SchedulerState::push_skipped(RequestIndex request) {
   states[request].place = RequestPlace::kSkippedWaiting;
-  if (planted(PlantedSchedulerBug::kSkippedOrderReversed) && !is_priority()) {
-    records[request].rank = ~++num_skips;
-    skipped.push_front(request);
-    return;
-  }
   if (!is_priority()) records[request].rank = ++num_skips;
   skipped.push_back(request);
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::set_promotable(RequestIndex request) {
+void SchedulerState::set_promotable(RequestIndex request) {
   if (std::exchange(records[request].is_promotable, true)) return;
   look_at(request);
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::sort_by_rank(
-    std::vector<RequestIndex>& requests_to_sort) const {
+void SchedulerState::sort_by_rank(std::vector<RequestIndex>& requests_to_sort) const {
   std::sort(requests_to_sort.begin(), requests_to_sort.end(), by_rank());
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::push_running(RequestIndex request) {
+void SchedulerState::push_running(RequestIndex request) {
   states[request].place = RequestPlace::kRunning;
   running.push_back(request);
   if (!is_priority()) return;
@@ -156,9 +137,7 @@ void SchedulerState<Instrumentation>::push_running(RequestIndex request) {
   victims.push(request, is_next_victim());
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::leave_place(RequestIndex request) {
-  instrumentation.on_requests(1);
+void SchedulerState::leave_place(RequestIndex request) {
   switch (std::exchange(states[request].place, RequestPlace::kNone)) {
     case RequestPlace::kNone:
       break;
@@ -180,34 +159,23 @@ void SchedulerState<Instrumentation>::leave_place(RequestIndex request) {
   }
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::preempt(RequestIndex request) {
+void SchedulerState::preempt(RequestIndex request) {
   leave_place(request);
   kv_cache_manager.free(request);
   do_not_reserve_for(request);
   ScheduledState& state = states[request];
   state.status = RequestStatus::kPreempted;
-  if (!planted(PlantedSchedulerBug::kComputedTokensKeptOverPreemption)) {
-    state.num_computed_tokens = 0;
-  }
-  if (!planted(PlantedSchedulerBug::kDraftsKeptOverPreemption)) state.num_spec_tokens = 0;
+  state.num_computed_tokens = 0;
+  state.num_spec_tokens = 0;
   state.num_settled_tokens = 0;
   state.last_step = 0;
   ++state.num_preemptions;
-  if (planted(PlantedSchedulerBug::kPreemptedToTailOfWaiting)) {
-    push_waiting_back(request);
-  } else {
-    push_waiting_front(request);
-  }
+  push_waiting_front(request);
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::finish(RequestIndex request, RequestStatus status) {
+void SchedulerState::finish(RequestIndex request, RequestStatus status) {
   ScheduledState& state = states[request];
-  bool is_held = is_loading(request) && !planted(PlantedSchedulerBug::kLoadingBlocksFreedOnAbort);
-  if (planted(PlantedSchedulerBug::kReportedLoadHeldOnAbort)) {
-    is_held = state.status == RequestStatus::kWaitingForRemoteKVs;
-  }
+  bool is_held = is_loading(request);
   state.status = status;
   if (connector) {
     kv_cache_manager.remove_skipped_blocks(request, rules().finish_drops_by_computed_tokens
@@ -221,8 +189,7 @@ void SchedulerState<Instrumentation>::finish(RequestIndex request, RequestStatus
   if (!is_held) release(request);
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::release(RequestIndex request) {
+void SchedulerState::release(RequestIndex request) {
   kv_cache_manager.free(request);
   RequestRecord& record = records[request];
   ids.erase(record.id, request);
@@ -231,30 +198,22 @@ void SchedulerState<Instrumentation>::release(RequestIndex request) {
   if (record.is_reported) free_slots.push_back(request);
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::set_reported(
-    std::span<const RequestIndex> finished_requests) {
+void SchedulerState::set_reported(std::span<const RequestIndex> finished_requests) {
   for (RequestIndex request : finished_requests) {
     records[request].is_reported = true;
     if (!records[request].is_there) free_slots.push_back(request);
   }
 }
 
-template <class Instrumentation>
-StepInFlight& SchedulerState<Instrumentation>::add_step() {
+StepInFlight& SchedulerState::add_step() {
   StepInFlight& added = steps[num_steps++];
   added.step = step;
   return added;
 }
 
-template <class Instrumentation>
-void SchedulerState<Instrumentation>::drop_oldest_step() {
+void SchedulerState::drop_oldest_step() {
   std::swap(steps[0], steps[1]);
   --num_steps;
 }
-
-template class SchedulerState<NoInstrumentation>;
-template class SchedulerState<CountingInstrumentation>;
-template class SchedulerState<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -6,7 +6,6 @@
 /// Requests live in slots that are indexed by RequestIndex. What every step reads of one lies in 64
 /// bytes (ScheduledState), the rest elsewhere (RequestRecord).
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +21,6 @@
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/request.h"
 #include "contract/scheduler/scheduler.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/base/request_list.h"
 #include "optimized/kv_cache/kv_cache_manager.h"
@@ -89,21 +87,9 @@ struct StepInFlight {
   std::vector<RequestIndex> finished;
 };
 
-/// Takes tokens off a count that has them, unless a planted bug has lost some.
-template <class Instrumentation>
-void take_off(std::uint32_t& count, std::uint32_t num_tokens) {
-  count -= Instrumentation::kPlants ? std::min(count, num_tokens) : num_tokens;
-}
-
-template <class Instrumentation>
 class SchedulerState final : private ConnectorHost, private GpuBlockPool {
  public:
-  using Manager = BasicKVCacheManager<Instrumentation>;
-
-  SchedulerState(const SchedulerConfig& scheduler_config, KVConnectorHandle kv_connector,
-                 Instrumentation bug);
-
-  bool planted(PlantedSchedulerBug bug) const { return instrumentation.planted(bug); }
+  SchedulerState(const SchedulerConfig& scheduler_config, KVConnectorHandle kv_connector);
 
   const Rules& rules() const { return config.kv_cache.pool.rules; }
   bool is_priority() const { return config.policy == SchedulingPolicy::kPriority; }
@@ -133,6 +119,17 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
             config.num_speculative_tokens};
   }
 
+  /// By (priority, arrival_time, id), or by age in skipped_waiting.
+  bool ranks_before(RequestIndex left, RequestIndex right) const {
+    const RequestRecord& a = records[left];
+    const RequestRecord& b = records[right];
+    return a.rank != b.rank ? a.rank < b.rank : a.id < b.id;
+  }
+  auto by_rank() const {
+    return [this](RequestIndex left, RequestIndex right) { return ranks_before(left, right); };
+  }
+  void sort_by_rank(std::vector<RequestIndex>& requests_to_sort) const;
+
   // waiting
   bool has_waiting() const { return is_priority() ? !waiting_heap.empty() : !waiting_list.empty(); }
   std::uint32_t num_waiting() const {
@@ -151,18 +148,6 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   void look_at(RequestIndex request) { retries.push(request, by_rank()); }
   void do_not_look_at(RequestIndex request) { retries.erase(request, by_rank()); }
   void set_promotable(RequestIndex request);
-
-  /// By (priority, arrival_time, id), or by age in skipped_waiting.
-  bool ranks_before(RequestIndex left, RequestIndex right) const {
-    instrumentation.on_requests(2);
-    const RequestRecord& a = records[left];
-    const RequestRecord& b = records[right];
-    return a.rank != b.rank ? a.rank < b.rank : a.id < b.id;
-  }
-  auto by_rank() const {
-    return [this](RequestIndex left, RequestIndex right) { return ranks_before(left, right); };
-  }
-  void sort_by_rank(std::vector<RequestIndex>& requests_to_sort) const;
 
   void push_running(RequestIndex request);
 
@@ -198,10 +183,9 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   StepInFlight& add_step();
   void drop_oldest_step();
 
-  [[no_unique_address]] Instrumentation instrumentation;
   SchedulerConfig config;
   KVConnectorHandle connector;
-  Manager kv_cache_manager;
+  KVCacheManager kv_cache_manager;
   PauseState pause_state = PauseState::kUnpaused;
   std::uint64_t step = 0;  ///< the last one planned
 
@@ -258,16 +242,14 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
     return kv_cache_manager.block_pool().next_free_block(block);
   }
 
-  /// A planted bug may have lost a block that the connector holds.
   static void take(ErrorCode answer) {
-    KVFENCE_CHECK(Instrumentation::kPlants || answer == ErrorCode::kNone,
+    KVFENCE_CHECK(answer == ErrorCode::kNone,
                   "a connector holds or frees a block that it must not");
   }
 
   RequestIndex take_slot();
   auto is_next_victim() const {
     return [this](RequestIndex left, RequestIndex right) {
-      instrumentation.on_requests(2);
       const RequestRecord& a = records[left];
       const RequestRecord& b = records[right];
       if (a.rank != b.rank) return a.rank > b.rank;
@@ -281,9 +263,5 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   std::uint64_t num_admissions = 0;
   std::uint64_t num_skips = 0;
 };
-
-extern template class SchedulerState<NoInstrumentation>;
-extern template class SchedulerState<CountingInstrumentation>;
-extern template class SchedulerState<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

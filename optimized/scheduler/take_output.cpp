@@ -11,7 +11,6 @@
 namespace kvfence::optimized {
 namespace {
 
-using Bug = PlantedSchedulerBug;
 using Scheduled = SchedulerOutput::Scheduled;
 
 bool fits(const FlatLists<TokenId>& sampled_token_ids, std::span<const Scheduled> scheduled) {
@@ -31,12 +30,9 @@ bool has_duplicate(std::vector<std::uint32_t>& numbers) {
   return std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
 }
 
-template <class Instrumentation>
 class OutputTaker {
  public:
-  using State = SchedulerState<Instrumentation>;
-
-  OutputTaker(State& state, EngineCoreOutputs& out)
+  OutputTaker(SchedulerState& state, EngineCoreOutputs& out)
       : state_(state),
         config_(state.config),
         manager_(state.kv_cache_manager),
@@ -52,7 +48,6 @@ class OutputTaker {
     bool is_stop_token = false;
   };
 
-  bool planted(Bug bug) const { return state_.planted(bug); }
   void handle_invalid_blocks(std::span<const BlockId> invalid_blocks);
   bool cut_back(RequestIndex index, std::vector<BlockId>* blocks_to_evict);
   std::uint32_t num_tokens_in_flight(RequestIndex index);
@@ -63,9 +58,9 @@ class OutputTaker {
   void finish_affected();
   void update_transfers(const KVConnectorOutput& output);
 
-  State& state_;
+  SchedulerState& state_;
   const SchedulerConfig& config_;
-  typename State::Manager& manager_;
+  KVCacheManager& manager_;
   const StepInFlight& step_;
   EngineCoreOutputs& out_;
 
@@ -75,8 +70,7 @@ class OutputTaker {
   std::vector<RequestIndex> affected_;   ///< kFail: loading ones, then running ones
 };
 
-template <class Instrumentation>
-void OutputTaker<Instrumentation>::run(const ModelRunnerOutput& model_runner_output) {
+void OutputTaker::run(const ModelRunnerOutput& model_runner_output) {
   out_.outputs.clear();
   out_.new_token_ids.clear();
   SpecDecodingStats& stats = out_.spec_decoding_stats;
@@ -107,10 +101,8 @@ void OutputTaker<Instrumentation>::run(const ModelRunnerOutput& model_runner_out
 }
 
 /// Tokens that steps in flight have planned for a request and that still count.
-template <class Instrumentation>
-std::uint32_t OutputTaker<Instrumentation>::num_tokens_in_flight(RequestIndex index) {
+std::uint32_t OutputTaker::num_tokens_in_flight(RequestIndex index) {
   std::uint32_t num_tokens = 0;
-  if (planted(Bug::kTokensInFlightKeptOnInvalidBlock)) return num_tokens;
   for (const StepInFlight& step : state_.steps_in_flight()) {
     if (step.step <= state_.states[index].stale_through) continue;
     for (const Scheduled& scheduled : step.scheduled) {
@@ -122,12 +114,10 @@ std::uint32_t OutputTaker<Instrumentation>::num_tokens_in_flight(RequestIndex in
 
 /// Whether the request has an invalid block; if so, its computed tokens end before the first that
 /// no earlier request of the pass has.
-template <class Instrumentation>
-bool OutputTaker<Instrumentation>::cut_back(RequestIndex index,
-                                            std::vector<BlockId>* blocks_to_evict) {
+bool OutputTaker::cut_back(RequestIndex index, std::vector<BlockId>* blocks_to_evict) {
   ScheduledState& request = state_.states[index];
-  std::uint32_t num_computed_tokens = request.num_computed_tokens;
-  take_off<Instrumentation>(num_computed_tokens, num_tokens_in_flight(index));
+  const std::uint32_t num_computed_tokens =
+      request.num_computed_tokens - num_tokens_in_flight(index);
   const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
   const std::span<const BlockId> table = manager_.coordinator().groups().front().blocks(index);
   const std::size_t num_computed_blocks =
@@ -139,12 +129,8 @@ bool OutputTaker<Instrumentation>::cut_back(RequestIndex index,
     if (at == invalid_blocks_.end() || *at != table[i]) continue;
     is_affected = true;
     const auto mark = static_cast<std::size_t>(at - invalid_blocks_.begin());
-    if (is_marked_[mark] && !planted(Bug::kSharerCutBack)) continue;
+    if (is_marked_[mark]) continue;
     is_marked_[mark] = true;
-    if (planted(Bug::kOnlyInvalidBlocksEvicted) && blocks_to_evict) {
-      blocks_to_evict->push_back(table[i]);
-      blocks_to_evict = nullptr;
-    }
     if (std::exchange(is_cut, true)) continue;
     request.num_computed_tokens = static_cast<std::uint32_t>(i) * block_size;
     if (blocks_to_evict) {
@@ -156,8 +142,7 @@ bool OutputTaker<Instrumentation>::cut_back(RequestIndex index,
   return is_affected;
 }
 
-template <class Instrumentation>
-void OutputTaker<Instrumentation>::handle_invalid_blocks(std::span<const BlockId> invalid_blocks) {
+void OutputTaker::handle_invalid_blocks(std::span<const BlockId> invalid_blocks) {
   const bool fails = config_.kv_load_failure_policy == KVLoadFailurePolicy::kFail;
   invalid_blocks_.assign(invalid_blocks.begin(), invalid_blocks.end());
   std::sort(invalid_blocks_.begin(), invalid_blocks_.end());
@@ -169,7 +154,6 @@ void OutputTaker<Instrumentation>::handle_invalid_blocks(std::span<const BlockId
   });
   if (state_.is_priority()) state_.sort_by_rank(requests);
   is_marked_.assign(invalid_blocks_.size(), false);
-  if (planted(Bug::kFailedLoadPromoted)) requests.clear();
   for (RequestIndex index : requests) {
     if (!cut_back(index, nullptr)) continue;
     if (fails) {
@@ -185,9 +169,7 @@ void OutputTaker<Instrumentation>::handle_invalid_blocks(std::span<const BlockId
   for (RequestIndex index : requests) {
     if (!cut_back(index, &blocks_to_evict)) continue;
     ScheduledState& request = state_.states[index];
-    if (fails || !planted(Bug::kOutputTakenDespiteInvalidBlock)) {
-      request.stale_through = state_.step;
-    }
+    request.stale_through = state_.step;
     if (config_.async_scheduling) {
       request.num_spec_tokens = 0;
       request.num_output_placeholders = 0;
@@ -201,9 +183,7 @@ void OutputTaker<Instrumentation>::handle_invalid_blocks(std::span<const BlockId
   manager_.evict_blocks(blocks_to_evict);
 }
 
-template <class Instrumentation>
-void OutputTaker<Instrumentation>::count_drafts(const Scheduled& scheduled,
-                                                std::size_t num_sampled) {
+void OutputTaker::count_drafts(const Scheduled& scheduled, std::size_t num_sampled) {
   SpecDecodingStats& stats = out_.spec_decoding_stats;
   ++stats.num_drafts;
   stats.num_draft_tokens += scheduled.num_spec_tokens;
@@ -212,16 +192,11 @@ void OutputTaker<Instrumentation>::count_drafts(const Scheduled& scheduled,
 }
 
 /// How the request ends behind the token that it has just got, if it does.
-template <class Instrumentation>
-typename OutputTaker<Instrumentation>::End OutputTaker<Instrumentation>::end_behind(
-    RequestIndex index, TokenId token) const {
+OutputTaker::End OutputTaker::end_behind(RequestIndex index, TokenId token) const {
   const ScheduledState& request = state_.states[index];
-  if (request.num_tokens < request.min_total_tokens && !planted(Bug::kMinTokensIgnored)) return {};
+  if (request.num_tokens < request.min_total_tokens) return {};
   const bool is_full = request.num_tokens >= config_.kv_cache.max_model_len ||
                        request.num_tokens >= request.max_total_tokens;
-  if (is_full && planted(Bug::kLengthBeatsStopToken)) {
-    return {.status = RequestStatus::kFinishedLengthCapped};
-  }
   if (request.has_eos_token && token == request.eos_token_id) {
     return {.status = RequestStatus::kFinishedStopped};
   }
@@ -236,8 +211,7 @@ typename OutputTaker<Instrumentation>::End OutputTaker<Instrumentation>::end_beh
 }
 
 /// Fetches what a later entry's tokens go to: first the request, then the end of its tokens.
-template <class Instrumentation>
-void OutputTaker<Instrumentation>::prefetch(std::size_t entry) const {
+void OutputTaker::prefetch(std::size_t entry) const {
   constexpr std::size_t kDistance = 16;
   const std::vector<Scheduled>& scheduled = step_.scheduled;
   if (entry + 2 * kDistance >= scheduled.size()) return;
@@ -249,10 +223,7 @@ void OutputTaker<Instrumentation>::prefetch(std::size_t entry) const {
   __builtin_prefetch(tokens.data() + tokens.size(), /*rw=*/1);
 }
 
-template <class Instrumentation>
-void OutputTaker<Instrumentation>::take_tokens(const Scheduled& scheduled,
-                                               std::span<const TokenId> sampled) {
-  state_.instrumentation.on_requests(1);
+void OutputTaker::take_tokens(const Scheduled& scheduled, std::span<const TokenId> sampled) {
   const RequestIndex index = scheduled.request;
   ScheduledState& request = state_.states[index];
   if (request.place == RequestPlace::kNone || step_.step <= request.stale_through) return;
@@ -260,12 +231,8 @@ void OutputTaker<Instrumentation>::take_tokens(const Scheduled& scheduled,
   if (scheduled.num_spec_tokens > 0) {
     const auto num_rejected =
         static_cast<std::uint32_t>(scheduled.num_spec_tokens + 1 - sampled.size());
-    if (request.num_computed_tokens > 0 && !planted(Bug::kRejectedDraftsCountAsComputed)) {
-      take_off<Instrumentation>(request.num_computed_tokens, num_rejected);
-    }
-    if (request.num_output_placeholders > 0 && !planted(Bug::kPlaceholdersKeptOnRejection)) {
-      take_off<Instrumentation>(request.num_output_placeholders, num_rejected);
-    }
+    if (request.num_computed_tokens > 0) request.num_computed_tokens -= num_rejected;
+    if (request.num_output_placeholders > 0) request.num_output_placeholders -= num_rejected;
     count_drafts(scheduled, sampled.size());
   }
 
@@ -273,19 +240,14 @@ void OutputTaker<Instrumentation>::take_tokens(const Scheduled& scheduled,
   std::size_t num_kept = 0;
   while (num_kept < sampled.size() && end.status == RequestStatus::kRunning) {
     ++request.num_tokens;
-    const TokenId token = sampled[num_kept++];
-    if (planted(Bug::kStopLooksAtLastTokenOnly) && num_kept < sampled.size()) continue;
-    end = end_behind(index, token);
+    end = end_behind(index, sampled[num_kept++]);
   }
   sampled = sampled.first(num_kept);
   state_.records[index].request.append_output_token_ids(sampled);
   if (config_.async_scheduling) {
-    take_off<Instrumentation>(request.num_output_placeholders,
-                              static_cast<std::uint32_t>(num_kept));
-    std::uint32_t num_known_tokens = request.num_computed_tokens;
-    if (!planted(Bug::kUnverifiedTokensCached)) {
-      take_off<Instrumentation>(num_known_tokens, request.num_output_placeholders);
-    }
+    request.num_output_placeholders -= static_cast<std::uint32_t>(num_kept);
+    const std::uint32_t num_known_tokens =
+        request.num_computed_tokens - request.num_output_placeholders;
     if (request.status == RequestStatus::kRunning &&
         num_known_tokens > request.num_settled_tokens) {
       manager_.cache_blocks(state_.kv_request(index), num_known_tokens);
@@ -304,8 +266,7 @@ void OutputTaker<Instrumentation>::take_tokens(const Scheduled& scheduled,
   out_.new_token_ids.end_list();
 }
 
-template <class Instrumentation>
-void OutputTaker<Instrumentation>::finish_affected() {
+void OutputTaker::finish_affected() {
   for (RequestIndex index : affected_) state_.leave_place(index);
   for (RequestIndex index : affected_) state_.finish(index, RequestStatus::kFinishedError);
   for (RequestIndex index : affected_) {
@@ -315,27 +276,21 @@ void OutputTaker<Instrumentation>::finish_affected() {
   }
 }
 
-template <class Instrumentation>
-void OutputTaker<Instrumentation>::update_transfers(const KVConnectorOutput& output) {
+void OutputTaker::update_transfers(const KVConnectorOutput& output) {
   state_.connector->update_connector_output(state_.connector_host(), output);
   for (RequestIndex index : output.finished_recving) {
-    // A planted bug may have freed it in this very update.
-    if (Instrumentation::kPlants && !state_.is_there(index)) continue;
     if (state_.states[index].place == RequestPlace::kNone) {
       state_.release(index);
     } else {
       state_.set_promotable(index);
     }
   }
-  if (planted(Bug::kHeldRequestNeverFreed)) return;
   for (RequestIndex index : output.finished_sending) state_.release(index);
 }
 
 }  // namespace
 
-template <class Instrumentation>
-ErrorCode check_output(SchedulerState<Instrumentation>& state,
-                       const SchedulerOutput& scheduler_output,
+ErrorCode check_output(SchedulerState& state, const SchedulerOutput& scheduler_output,
                        const ModelRunnerOutput& model_runner_output) {
   const std::span<const StepInFlight> steps = state.steps_in_flight();
   if (steps.empty() || steps.front().step != scheduler_output.step) {
@@ -376,23 +331,9 @@ ErrorCode check_output(SchedulerState<Instrumentation>& state,
   return ErrorCode::kNone;
 }
 
-template <class Instrumentation>
-void take_output(SchedulerState<Instrumentation>& state,
-                 const ModelRunnerOutput& model_runner_output, EngineCoreOutputs& out) {
-  OutputTaker<Instrumentation>(state, out).run(model_runner_output);
+void take_output(SchedulerState& state, const ModelRunnerOutput& model_runner_output,
+                 EngineCoreOutputs& out) {
+  OutputTaker(state, out).run(model_runner_output);
 }
-
-template ErrorCode check_output(SchedulerState<NoInstrumentation>&, const SchedulerOutput&,
-                                const ModelRunnerOutput&);
-template ErrorCode check_output(SchedulerState<CountingInstrumentation>&, const SchedulerOutput&,
-                                const ModelRunnerOutput&);
-template ErrorCode check_output(SchedulerState<PlantedInstrumentation>&, const SchedulerOutput&,
-                                const ModelRunnerOutput&);
-template void take_output(SchedulerState<NoInstrumentation>&, const ModelRunnerOutput&,
-                          EngineCoreOutputs&);
-template void take_output(SchedulerState<CountingInstrumentation>&, const ModelRunnerOutput&,
-                          EngineCoreOutputs&);
-template void take_output(SchedulerState<PlantedInstrumentation>&, const ModelRunnerOutput&,
-                          EngineCoreOutputs&);
 
 }  // namespace kvfence::optimized

@@ -34,7 +34,8 @@
 #include "optimized/tiering/tier_files.h"
 #include "planted/optimized/connectors/kv_output_aggregator.h"
 #include "planted/optimized/connectors/offloading/offloading_connector.h"
-#include "planted/optimized/pool/planted_bugs.h"
+#include "planted/optimized/connectors/simple/simple_cpu_offload_scheduler.h"
+#include "planted/optimized/connectors/simple/simple_cpu_offload_worker.h"
 #include "planted/optimized/scheduler/scheduler.h"
 #include "planted/optimized/tiering/tier_files.h"
 #include "properties/core/confirmed_implementation.h"
@@ -206,23 +207,34 @@ EngineParts optimized_parts() {
 
 // ---- Planted bugs ----
 
+/// The rooms of properties/planted/ with the bugs of an assembly's parts. That of the offloading
+/// connector has those of the aggregator, too.
+std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
+  std::vector<std::string_view> rooms = {"scheduler", "kv_cache", "pool"};
+  if (assembly != engine::Assembly::kScheduler) rooms.insert(rooms.end(), {"offloading", "files"});
+  return rooms;
+}
+
+/// The number of the bug of that name that an assembly has; kSound if it has none.
+int planted_bug_of(engine::Assembly assembly, std::string_view name) {
+  for (std::string_view room : planted_rooms_of(assembly)) {
+    if (const planted::Bug* const bug = find_planted_bug(room, name)) return bug->number;
+  }
+  return planted::kSound;
+}
+
 /// The mistakes of one name: each assembly has those of its parts. A name may stand for several,
 /// of which an assembly has one.
 struct PlantedEngineBugs {
-  std::optional<planted::optimized::PlantedSchedulerBug> scheduler;
-  std::optional<planted::optimized::PlantedKVCacheBug> kv_cache;
-  const planted::Bug* pool = nullptr;
-  const planted::Bug* offloading = nullptr;  ///< of the connector, or of a file tier
-  std::optional<optimized::PlantedSimpleOffloadBug> simple;
+  std::string name;
+  bool is_edit = false;  ///< some assembly has it in the copy
+  std::optional<planted::optimized::PlantedSimpleOffloadBug> simple;
   std::optional<optimized::PlantedSynchronousConnectorBug> files;
   std::optional<optimized::PlantedDisaggregatedBug> nixl;
   std::optional<optimized::PlantedMultiConnectorBug> multi;
   std::optional<cuda::PlantedWorkerBug> worker;
 
-  bool has_any() const {
-    return scheduler || kv_cache || pool || offloading || simple || files || nixl || multi ||
-           worker;
-  }
+  bool has_any() const { return is_edit || simple || files || nixl || multi || worker; }
 };
 
 /// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
@@ -281,11 +293,12 @@ auto find_bug(const Infos& infos, std::string_view name)
 
 std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
   PlantedEngineBugs bugs;
-  bugs.scheduler = planted::optimized::planted_scheduler_bug_from_name(name);
-  bugs.kv_cache = planted::optimized::planted_kv_cache_bug_from_name(name);
-  bugs.pool = find_planted_bug("pool", name);
-  bugs.offloading = find_planted_bug(name == kFileTierBug ? "files" : "offloading", name);
-  bugs.simple = optimized::planted_simple_offload_bug_from_name(name);
+  bugs.name = name;
+  bugs.is_edit = std::any_of(std::begin(engine::kAssemblies), std::end(engine::kAssemblies),
+                             [name](const engine::AssemblyInfo& info) {
+                               return planted_bug_of(info.assembly, name) != planted::kSound;
+                             });
+  bugs.simple = planted::optimized::planted_simple_offload_bug_from_name(name);
   bugs.files = optimized::planted_synchronous_connector_bug_from_name(name);
   bugs.nixl = optimized::planted_disaggregated_bug_from_name(name);
   bugs.multi = optimized::planted_multi_connector_bug_from_name(name);
@@ -301,7 +314,7 @@ using OnDevice = std::function<void(cuda::PlantedEngineOnVirtualDevice&)>;
 
 EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}) {
   EngineParts parts = optimized_parts();
-  const auto of_simple = bugs.simple.value_or(optimized::PlantedSimpleOffloadBug::kNone);
+  const auto of_simple = bugs.simple.value_or(planted::optimized::PlantedSimpleOffloadBug::kNone);
   const auto of_nixl = bugs.nixl.value_or(optimized::PlantedDisaggregatedBug::kNone);
   parts.make_offloading = [](const ConnectorSetup& setup) {
     return planted::optimized::make_offloading_connector_scheduler(setup.spec,
@@ -311,10 +324,10 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
     return planted::optimized::make_offloading_connector_worker(setup.spec);
   };
   parts.make_simple = [of_simple](const SimpleCPUOffloadSpec& spec) {
-    return optimized::make_planted_simple_cpu_offload_scheduler(spec, of_simple);
+    return planted::optimized::make_planted_simple_cpu_offload_scheduler(spec, of_simple);
   };
   parts.make_simple_worker = [of_simple](const SimpleCPUOffloadSpec& spec) {
-    return optimized::make_planted_simple_cpu_offload_worker(spec, of_simple);
+    return planted::optimized::make_planted_simple_cpu_offload_worker(spec, of_simple);
   };
   take_multi<optimized::PlantedMultiConnector, optimized::PlantedMultiConnectorWorker,
              optimized::OffloadingConnectorStats>(
@@ -367,19 +380,12 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
 /// A scheduler without a mistake bears what a broken connector does to its pool.
 std::unique_ptr<Implementation> make_planted(std::string name, const PlantedEngineBugs& bugs,
                                              OnDevice on_device = {}) {
-  planted::optimized::PlantedInstrumentation of_scheduler;
-  if (bugs.kv_cache) of_scheduler = planted::optimized::PlantedInstrumentation(*bugs.kv_cache);
-  if (bugs.scheduler) of_scheduler = planted::optimized::PlantedInstrumentation(*bugs.scheduler);
-  const planted::Bug* const edit = bugs.pool ? bugs.pool : bugs.offloading;
-  const int of_copy = edit ? edit->number : planted::kSound;
-  return std::make_unique<PlantedSide>(of_copy, [&] {
-    using Scheduler = planted::optimized::PlantedScheduler;
-    return std::make_unique<EngineDriver<Scheduler>>(
-        std::move(name),
-        [of_scheduler](const SchedulerConfig& config, KVConnectorHandle connector) {
-          return Scheduler(config, std::move(connector), of_scheduler);
-        },
-        planted_parts(bugs, std::move(on_device)));
+  const auto bug_of = [bug = bugs.name](const Setup& setup) {
+    return planted_bug_of(setup.as<EngineSetup>().assembly, bug);
+  };
+  return std::make_unique<PlantedSide>(bug_of, [&] {
+    return make_driver<planted::optimized::Scheduler>(std::move(name),
+                                                      planted_parts(bugs, std::move(on_device)));
   });
 }
 
@@ -391,7 +397,7 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   const auto add_all = [&](engine::Assembly assembly, const auto& table) {
     for (const auto& info : table) add(assembly, info);
   };
-  add_all(engine::Assembly::kScheduler, planted::optimized::kPlantedSchedulerBugs);
+  add_all(engine::Assembly::kScheduler, planted::bugs_of("scheduler"));
   add_all(engine::Assembly::kOffloading, planted::bugs_of("offloading"));
   add(engine::Assembly::kOffloading, *find_planted_bug("files", kFileTierBug));
   for (std::string_view name : kConnectorBugsOnDevice) {

@@ -1,10 +1,11 @@
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "contract/kv_cache/kv_cache_target.h"
 #include "optimized/kv_cache/kv_cache_manager.h"
-#include "optimized/pool/planted_bugs.h"
+#include "planted/optimized/kv_cache/kv_cache_manager.h"
 #include "properties/kv_cache/checks.h"
 #include "properties/kv_cache/driver.h"
 #include "reference/kv_cache/kv_cache_manager.h"
@@ -13,11 +14,9 @@
 namespace kvfence {
 namespace {
 
-template <class Manager, class... Bug>
-auto make_driver(std::string name, Bug... bug) {
-  auto make_manager = [bug...](const KVCacheManagerConfig& config) {
-    return Manager(config, bug...);
-  };
+template <class Manager>
+auto make_driver(std::string name) {
+  auto make_manager = [](const KVCacheManagerConfig& config) { return Manager(config); };
   return std::make_unique<KVCacheDriver<Manager, decltype(make_manager)>>(std::move(name),
                                                                           make_manager);
 }
@@ -29,12 +28,10 @@ struct Parts {
   static auto optimized(std::string name) {
     return make_driver<optimized::KVCacheManager>(std::move(name));
   }
-  static auto planted(std::string name, optimized::PlantedKVCacheBug bug) {
-    return make_driver<optimized::PlantedKVCacheManager>(std::move(name), bug);
+  static auto planted(std::string name) {
+    return make_driver<planted::optimized::KVCacheManager>(std::move(name));
   }
-
-  static constexpr auto& kPlantedBugs = optimized::kPlantedKVCacheBugs;
-  static constexpr auto& planted_bug_from_name = optimized::planted_kv_cache_bug_from_name;
+  static constexpr std::string_view kPlantedRoom = "kv_cache";
 };
 
 }  // namespace

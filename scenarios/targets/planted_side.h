@@ -2,6 +2,7 @@
 
 /// An implementation from an instrumented copy of the product, with one planted bug.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,16 +37,22 @@ inline std::vector<PlantedBugInfo> planted_bug_infos_of(std::string_view room) {
 /// The bug stays on after the call, for threads that the implementation has.
 class PlantedSide final : public Implementation {
  public:
+  /// Which bug a setup gets: a number of planted::Bug.
+  using BugOf = std::function<int(const Setup&)>;
+
   /// The bug: a number of planted::Bug. The copy is made by make() with the bug switched on.
   template <class Make>
-  PlantedSide(int bug, const Make& make) : bug_(bug) {
-    planted::plant(bug_);
-    copy_ = make();
-  }
+  PlantedSide(int bug, const Make& make) : PlantedSide(bug, nullptr, make) {}
+
+  /// Makes the copy by make() without a bug; reset() says which it gets.
+  template <class Make>
+  PlantedSide(BugOf bug_of, const Make& make)
+      : PlantedSide(planted::kSound, std::move(bug_of), make) {}
   ~PlantedSide() override { planted::plant(bug_); }
 
   std::string name() const override { return copy_->name(); }
   std::optional<ImplementationFailure> reset(const Setup& setup) override {
+    if (bug_of_) bug_ = bug_of_(setup);
     planted::plant(bug_);
     return copy_->reset(setup);
   }
@@ -58,11 +65,14 @@ class PlantedSide final : public Implementation {
     planted::plant(bug_);
     auto copy = copy_->clone();
     if (!copy) return nullptr;
-    return std::make_unique<PlantedSide>(bug_, [&copy] { return std::move(copy); });
+    return std::unique_ptr<Implementation>(
+        new PlantedSide(bug_, bug_of_, [&copy] { return std::move(copy); }));
   }
   void assign(const Implementation& other) override {
+    const auto& side = static_cast<const PlantedSide&>(other);
+    bug_ = side.bug_;
     planted::plant(bug_);
-    copy_->assign(*static_cast<const PlantedSide&>(other).copy_);
+    copy_->assign(*side.copy_);
   }
   StateDigest digest() const override {
     planted::plant(bug_);
@@ -70,7 +80,14 @@ class PlantedSide final : public Implementation {
   }
 
  private:
+  template <class Make>
+  PlantedSide(int bug, BugOf bug_of, const Make& make) : bug_(bug), bug_of_(std::move(bug_of)) {
+    planted::plant(bug_);
+    copy_ = make();
+  }
+
   int bug_;
+  BugOf bug_of_;
   std::unique_ptr<Implementation> copy_;
 };
 

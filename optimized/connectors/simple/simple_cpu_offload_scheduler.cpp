@@ -69,7 +69,7 @@ BasicSimpleCPUOffloadScheduler<Instrumentation>::BasicSimpleCPUOffloadScheduler(
       groups_(spec.kv_cache.groups),
       reference_group_(first_full_attention(groups_)),
       num_blocks_to_walk_(num_blocks_to_walk(spec.kv_cache)),
-      cpu_(cpu_kv_cache_config(spec), instrumentation),
+      cpu_(cpu_kv_cache_config(spec)),
       last_store_of_block_(spec.lazy_offload ? 0 : spec.kv_cache.pool.num_gpu_blocks),
       nothing_to_tell_(std::make_shared<SimpleCPUOffloadMetadata>()) {}
 

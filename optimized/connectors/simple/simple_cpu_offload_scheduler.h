@@ -137,7 +137,7 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
   std::vector<KVCacheSpec> groups_;
   GroupId reference_group_ = 0;
   std::uint32_t num_blocks_to_walk_ = 0;  ///< lazy, a step
-  BasicKVCacheCoordinator<Instrumentation> cpu_;
+  KVCacheCoordinator cpu_;
 
   std::vector<Tracked> tracked_;            ///< by RequestIndex
   RequestList pinning_;                     ///< in the order of pinning
