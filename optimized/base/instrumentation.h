@@ -11,8 +11,6 @@
 
 #include "optimized/connectors/disaggregated/planted_disaggregated_bugs.h"
 #include "optimized/connectors/multi/planted_multi_connector_bugs.h"
-#include "optimized/connectors/simple/planted_simple_offload_bugs.h"
-#include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
 
 namespace kvfence::optimized {
 
@@ -22,8 +20,6 @@ struct NoInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
-  constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
-  constexpr bool planted(PlantedSynchronousConnectorBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -42,8 +38,6 @@ class CountingInstrumentation {
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
   constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
-  constexpr bool planted(PlantedSimpleOffloadBug) const { return false; }
-  constexpr bool planted(PlantedSynchronousConnectorBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
@@ -74,15 +68,9 @@ class PlantedInstrumentation {
   // Implicit, so that half a connector is built from a bug besides.
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
   PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
-  PlantedInstrumentation(PlantedSimpleOffloadBug bug) : simple_offload_bug_(bug) {}
-  PlantedInstrumentation(PlantedSynchronousConnectorBug bug) : synchronous_connector_bug_(bug) {}
 
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
   bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
-  bool planted(PlantedSimpleOffloadBug bug) const { return bug == simple_offload_bug_; }
-  bool planted(PlantedSynchronousConnectorBug bug) const {
-    return bug == synchronous_connector_bug_;
-  }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
@@ -92,8 +80,6 @@ class PlantedInstrumentation {
  private:
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
   PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;
-  PlantedSimpleOffloadBug simple_offload_bug_ = PlantedSimpleOffloadBug::kNone;
-  PlantedSynchronousConnectorBug synchronous_connector_bug_ = PlantedSynchronousConnectorBug::kNone;
 };
 
 }  // namespace kvfence::optimized

@@ -25,10 +25,8 @@
 #include "optimized/connectors/multi/multi_connector_worker.h"
 #include "optimized/connectors/multi/planted_multi_connector_bugs.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
-#include "optimized/connectors/simple/planted_simple_offload_bugs.h"
 #include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "optimized/connectors/simple/simple_cpu_offload_worker.h"
-#include "optimized/connectors/synchronous/planted_synchronous_connector_bugs.h"
 #include "optimized/connectors/synchronous/synchronous_connector.h"
 #include "optimized/scheduler/scheduler.h"
 #include "optimized/tiering/tier_files.h"
@@ -36,6 +34,7 @@
 #include "planted/optimized/connectors/offloading/offloading_connector.h"
 #include "planted/optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "planted/optimized/connectors/simple/simple_cpu_offload_worker.h"
+#include "planted/optimized/connectors/synchronous/synchronous_connector.h"
 #include "planted/optimized/scheduler/scheduler.h"
 #include "planted/optimized/tiering/tier_files.h"
 #include "properties/core/confirmed_implementation.h"
@@ -211,6 +210,9 @@ EngineParts optimized_parts() {
 /// connector has those of the aggregator, too.
 std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   std::vector<std::string_view> rooms = {"scheduler", "kv_cache", "pool"};
+  const bool is_multi = assembly == engine::Assembly::kMulti;
+  if (assembly == engine::Assembly::kSimple || is_multi) rooms.push_back("simple");
+  if (assembly == engine::Assembly::kSynchronous || is_multi) rooms.push_back("synchronous");
   if (assembly != engine::Assembly::kScheduler) rooms.insert(rooms.end(), {"offloading", "files"});
   return rooms;
 }
@@ -228,13 +230,11 @@ int planted_bug_of(engine::Assembly assembly, std::string_view name) {
 struct PlantedEngineBugs {
   std::string name;
   bool is_edit = false;  ///< some assembly has it in the copy
-  std::optional<planted::optimized::PlantedSimpleOffloadBug> simple;
-  std::optional<optimized::PlantedSynchronousConnectorBug> files;
   std::optional<optimized::PlantedDisaggregatedBug> nixl;
   std::optional<optimized::PlantedMultiConnectorBug> multi;
   std::optional<cuda::PlantedWorkerBug> worker;
 
-  bool has_any() const { return is_edit || simple || files || nixl || multi || worker; }
+  bool has_any() const { return is_edit || nixl || multi || worker; }
 };
 
 /// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
@@ -298,8 +298,6 @@ std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
                              [name](const engine::AssemblyInfo& info) {
                                return planted_bug_of(info.assembly, name) != planted::kSound;
                              });
-  bugs.simple = planted::optimized::planted_simple_offload_bug_from_name(name);
-  bugs.files = optimized::planted_synchronous_connector_bug_from_name(name);
   bugs.nixl = optimized::planted_disaggregated_bug_from_name(name);
   bugs.multi = optimized::planted_multi_connector_bug_from_name(name);
   if (const auto bug = find_bug(cuda::kPlantedWorkerBugs, name)) {
@@ -314,7 +312,6 @@ using OnDevice = std::function<void(cuda::PlantedEngineOnVirtualDevice&)>;
 
 EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}) {
   EngineParts parts = optimized_parts();
-  const auto of_simple = bugs.simple.value_or(planted::optimized::PlantedSimpleOffloadBug::kNone);
   const auto of_nixl = bugs.nixl.value_or(optimized::PlantedDisaggregatedBug::kNone);
   parts.make_offloading = [](const ConnectorSetup& setup) {
     return planted::optimized::make_offloading_connector_scheduler(setup.spec,
@@ -323,29 +320,25 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
   parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
     return planted::optimized::make_offloading_connector_worker(setup.spec);
   };
-  parts.make_simple = [of_simple](const SimpleCPUOffloadSpec& spec) {
-    return planted::optimized::make_planted_simple_cpu_offload_scheduler(spec, of_simple);
+  parts.make_simple = [](const SimpleCPUOffloadSpec& spec) {
+    return planted::optimized::make_simple_cpu_offload_scheduler(spec);
   };
-  parts.make_simple_worker = [of_simple](const SimpleCPUOffloadSpec& spec) {
-    return planted::optimized::make_planted_simple_cpu_offload_worker(spec, of_simple);
+  parts.make_simple_worker = [](const SimpleCPUOffloadSpec& spec) {
+    return planted::optimized::make_simple_cpu_offload_worker(spec);
   };
   take_multi<optimized::PlantedMultiConnector, optimized::PlantedMultiConnectorWorker,
              optimized::OffloadingConnectorStats>(
       parts, optimized::PlantedInstrumentation(
                  bugs.multi.value_or(optimized::PlantedMultiConnectorBug::kNone)));
-  const optimized::PlantedInstrumentation of_files(
-      bugs.files.value_or(optimized::PlantedSynchronousConnectorBug::kNone));
-  parts.make_storage =
-      [of_files](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
-    return optimized::make_planted_shared_storage(of_files);
+  parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
+    return planted::optimized::make_shared_storage();
   };
-  parts.make_files_connector = [of_files](const SynchronousConnectorSpec& spec,
-                                          SharedStorage& storage) {
-    return optimized::make_planted_synchronous_connector_scheduler(spec, storage, of_files);
+  parts.make_files_connector = [](const SynchronousConnectorSpec& spec, SharedStorage& storage) {
+    return planted::optimized::make_synchronous_connector_scheduler(spec, storage);
   };
-  parts.make_files_worker = [of_files](const SynchronousConnectorSpec& spec, std::uint32_t,
-                                       SharedStorage& storage) {
-    return optimized::make_planted_synchronous_connector_worker(spec, storage, of_files);
+  parts.make_files_worker = [](const SynchronousConnectorSpec& spec, std::uint32_t,
+                               SharedStorage& storage) {
+    return planted::optimized::make_synchronous_connector_worker(spec, storage);
   };
   parts.make_producer = [of_nixl](const DisaggregatedSpec& spec) {
     return optimized::make_planted_disaggregated_producer(spec, of_nixl);
@@ -407,8 +400,8 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
     if (std::find(kWorkerBugs.begin(), kWorkerBugs.end(), info.bug) == kWorkerBugs.end()) continue;
     add(engine::Assembly::kOffloadingOnDevice, info);
   }
-  add_all(engine::Assembly::kSimple, optimized::kPlantedSimpleOffloadBugs);
-  add_all(engine::Assembly::kSynchronous, optimized::kPlantedSynchronousConnectorBugs);
+  add_all(engine::Assembly::kSimple, planted::bugs_of("simple"));
+  add_all(engine::Assembly::kSynchronous, planted::bugs_of("synchronous"));
   add_all(engine::Assembly::kPrefillDecode, optimized::kPlantedDisaggregatedBugs);
   for (const optimized::PlantedMultiConnectorBugInfo& info :
        optimized::kPlantedMultiConnectorBugs) {

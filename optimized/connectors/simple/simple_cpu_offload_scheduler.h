@@ -17,24 +17,21 @@
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/flat_lists.h"
 #include "contract/scheduler/scheduler.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/job_table.h"
 #include "optimized/base/request_list.h"
 #include "optimized/kv_cache/kv_cache_coordinator.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
+class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
  public:
   /// Requires: check_spec(spec) finds nothing.
   /// Cost: O(CPU blocks + GPU blocks). What is allocated later are the metadata, lists as long as
   /// the longest call, and what the requests and the events under way take.
-  explicit BasicSimpleCPUOffloadScheduler(const SimpleCPUOffloadSpec& spec,
-                                          Instrumentation instrumentation = {});
+  explicit SimpleCPUOffload(const SimpleCPUOffloadSpec& spec);
 
   std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<BasicSimpleCPUOffloadScheduler>(*this);
+    return std::make_unique<SimpleCPUOffload>(*this);
   }
   void on_new_request(const ConnectorRequest&) override {}
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
@@ -48,7 +45,7 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
   bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                         const BlocksByGroup& blocks) override;
   void take_events(std::vector<KVCacheEvent>&) override {}
-  bool reset_cache() override { return planted(PlantedSimpleOffloadBug::kResetClaimsSuccess); }
+  bool reset_cache() override { return false; }
 
   BlockCounts cpu_block_counts() const override { return cpu_pool().block_counts(); }
   void cpu_pool(CpuPoolState& out) const override;
@@ -56,11 +53,7 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
   std::optional<BlockId> lazy_cursor() const override { return cursor_; }
   void pinned_hits(std::vector<PinnedHit>& out) const override;
 
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-
  private:
-  using Pool = BlockPool;
-
   /// A request in one group; eager.
   struct Table {
     std::vector<BlockId> block_ids;
@@ -86,14 +79,12 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
     FlatLists<char> keys;
   };
 
-  bool planted(PlantedSimpleOffloadBug bug) const { return instrumentation_.planted(bug); }
   std::uint32_t num_groups() const { return static_cast<std::uint32_t>(groups_.size()); }
-  Pool& cpu_pool() { return cpu_.block_pool(); }
-  const Pool& cpu_pool() const { return cpu_.block_pool(); }
+  BlockPool& cpu_pool() { return cpu_.block_pool(); }
+  const BlockPool& cpu_pool() const { return cpu_.block_pool(); }
 
-  /// A planted bug may have lost a block.
   static void take(ErrorCode answer) {
-    KVFENCE_CHECK(Instrumentation::kPlants || answer == ErrorCode::kNone,
+    KVFENCE_CHECK(answer == ErrorCode::kNone,
                   "the CPU's pool refuses what its own connector asks of it");
   }
 
@@ -106,7 +97,6 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
 
   // Loads
   void pin(RequestIndex request, Tracked& tracked);
-  void unpin(RequestIndex request, Tracked& tracked);
   void free_pinned(const Tracked& tracked);
   void gather_load(Tracked& tracked, const BlocksByGroup& hit, const BlocksByGroup& blocks,
                    std::uint32_t num_local_tokens, std::uint32_t num_external_tokens);
@@ -116,8 +106,8 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
   // Stores
   void plan_eager_stores(ConnectorHost& host, const SchedulerOutput& output);
   void append_block_ids(Tracked& tracked, const SchedulerOutput& output, std::uint32_t first_list);
-  std::uint32_t num_storable_tokens(const ConnectorHost& host, const ConnectorRequest& request,
-                                    const SchedulerOutput& output) const;
+  std::uint32_t num_storable_tokens(const ConnectorHost& host,
+                                    const ConnectorRequest& request) const;
   void plan_stores_of(GpuBlockPool& gpu_pool, const Request& request, Tracked& tracked,
                       std::uint32_t num_tokens);
   enum class Turn : std::uint8_t { kPassedOver, kPlanned, kEndsGroup, kEndsRequest };
@@ -129,7 +119,6 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
   void tell_stores();
   void complete(GpuBlockPool& gpu_pool, const Store& store);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   Rules rules_;
   bool lazy_offload_;
   std::uint32_t num_workers_;
@@ -157,16 +146,8 @@ class BasicSimpleCPUOffloadScheduler final : public SimpleCPUOffloadScheduler {
   BlocksByGroup hit_;  ///< storage of single calls, kept for the next one
 };
 
-extern template class BasicSimpleCPUOffloadScheduler<NoInstrumentation>;
-extern template class BasicSimpleCPUOffloadScheduler<CountingInstrumentation>;
-extern template class BasicSimpleCPUOffloadScheduler<PlantedInstrumentation>;
-
 /// Requires: check_spec(spec) finds nothing.
 std::unique_ptr<SimpleCPUOffloadScheduler> make_simple_cpu_offload_scheduler(
     const SimpleCPUOffloadSpec& spec);
-
-/// With a planted bug: a PlantedSimpleOffloadBug, or one of the CPU's pool and its lookups.
-std::unique_ptr<SimpleCPUOffloadScheduler> make_planted_simple_cpu_offload_scheduler(
-    const SimpleCPUOffloadSpec& spec, PlantedInstrumentation instrumentation);
 
 }  // namespace kvfence::optimized

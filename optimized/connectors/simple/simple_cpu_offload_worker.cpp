@@ -5,18 +5,15 @@
 namespace kvfence::optimized {
 namespace {
 
-using Bug = PlantedSimpleOffloadBug;
-
 const SimpleCPUOffloadMetadata& of_simple_offload(const KVConnectorMetadata& metadata) {
   return static_cast<const SimpleCPUOffloadMetadata&>(metadata);
 }
 
 }  // namespace
 
-template <class Instrumentation>
-void BasicSimpleCPUOffloadWorker<Instrumentation>::handle_preemptions(
-    const KVConnectorMetadata& metadata, TransferEngine& engine) {
-  if (!of_simple_offload(metadata).need_flush || planted(Bug::kFlushIgnored)) return;
+void SimpleCPUOffloadWorker::handle_preemptions(const KVConnectorMetadata& metadata,
+                                                TransferEngine& engine) {
+  if (!of_simple_offload(metadata).need_flush) return;
   under_way_.clear();
   for (const bool is_store : {false, true}) {
     const EventQueue& events = directions_[is_store ? kStores : kLoads].events;
@@ -28,11 +25,10 @@ void BasicSimpleCPUOffloadWorker<Instrumentation>::handle_preemptions(
 }
 
 /// The lists by group stay empty: block k goes to slot k.
-template <class Instrumentation>
-void BasicSimpleCPUOffloadWorker<Instrumentation>::submit(JobId event, bool is_store,
-                                                          const std::vector<BlockId>& gpu_blocks,
-                                                          const std::vector<BlockId>& cpu_blocks,
-                                                          TransferEngine& engine) {
+void SimpleCPUOffloadWorker::submit(JobId event, bool is_store,
+                                    const std::vector<BlockId>& gpu_blocks,
+                                    const std::vector<BlockId>& cpu_blocks,
+                                    TransferEngine& engine) {
   job_.job = transfer_number(event, is_store);
   job_.spec.is_store = is_store;
   job_.spec.gpu_blocks = gpu_blocks;
@@ -40,21 +36,18 @@ void BasicSimpleCPUOffloadWorker<Instrumentation>::submit(JobId event, bool is_s
   engine.transfer_async(job_);
 }
 
-template <class Instrumentation>
-void BasicSimpleCPUOffloadWorker<Instrumentation>::take_ended(TransferEngine& engine) {
+void SimpleCPUOffloadWorker::take_ended(TransferEngine& engine) {
   engine.get_finished(results_);
   for (const TransferResult& result : results_) {
-    const bool is_store = is_store_transfer(result.job) != planted(Bug::kMarkOfOtherDirection);
+    const bool is_store = is_store_transfer(result.job);
     std::optional<JobId>& mark = directions_[is_store ? kStores : kLoads].mark;
     mark = std::max(mark.value_or(0), event_of(result.job));
   }
 }
 
-template <class Instrumentation>
-void BasicSimpleCPUOffloadWorker<Instrumentation>::get_finished(const KVConnectorMetadata& metadata,
-                                                                std::span<const std::string>,
-                                                                TransferEngine& engine,
-                                                                KVConnectorWorkerOutput& out) {
+void SimpleCPUOffloadWorker::get_finished(const KVConnectorMetadata& metadata,
+                                          std::span<const std::string>, TransferEngine& engine,
+                                          KVConnectorWorkerOutput& out) {
   out.finished_sending.clear();
   out.finished_recving.clear();
   out.invalid_block_ids.clear();
@@ -77,31 +70,19 @@ void BasicSimpleCPUOffloadWorker<Instrumentation>::get_finished(const KVConnecto
   }
 
   take_ended(engine);
-  while (has_ended(loads)) {
-    do {
-      const std::vector<std::string>& requests = loads.events[0].requests;
-      out.finished_recving.insert(out.finished_recving.end(), requests.begin(), requests.end());
-      loads.events.pop();
-    } while (planted(Bug::kLoadRequestsOfAllEvents) && !loads.events.empty());
+  for (; has_ended(loads); loads.events.pop()) {
+    const std::vector<std::string>& requests = loads.events[0].requests;
+    out.finished_recving.insert(out.finished_recving.end(), requests.begin(), requests.end());
   }
   for (; has_ended(stores); stores.events.pop()) {
     out.completed_jobs.push_back({stores.events[0].event, true});
   }
 }
 
-template class BasicSimpleCPUOffloadWorker<NoInstrumentation>;
-template class BasicSimpleCPUOffloadWorker<PlantedInstrumentation>;
-
 std::unique_ptr<KVConnectorWorker> make_simple_cpu_offload_worker(
     const SimpleCPUOffloadSpec& spec) {
   KVFENCE_CHECK(!check_spec(spec), "no connector can be built from the spec");
-  return std::make_unique<BasicSimpleCPUOffloadWorker<NoInstrumentation>>();
-}
-
-std::unique_ptr<KVConnectorWorker> make_planted_simple_cpu_offload_worker(
-    const SimpleCPUOffloadSpec& spec, PlantedInstrumentation instrumentation) {
-  KVFENCE_CHECK(!check_spec(spec), "no connector can be built from the spec");
-  return std::make_unique<BasicSimpleCPUOffloadWorker<PlantedInstrumentation>>(instrumentation);
+  return std::make_unique<SimpleCPUOffloadWorker>();
 }
 
 }  // namespace kvfence::optimized

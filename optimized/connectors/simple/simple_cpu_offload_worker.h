@@ -16,7 +16,6 @@
 
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
@@ -59,14 +58,10 @@ class EventQueue {
   std::size_t size_ = 0;
 };
 
-template <class Instrumentation>
-class BasicSimpleCPUOffloadWorker final : public KVConnectorWorker {
+class SimpleCPUOffloadWorker final : public KVConnectorWorker {
  public:
-  explicit BasicSimpleCPUOffloadWorker(Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation) {}
-
   std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<BasicSimpleCPUOffloadWorker>(*this);
+    return std::make_unique<SimpleCPUOffloadWorker>(*this);
   }
   void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
   void start_load_kv(const KVConnectorMetadata&, TransferEngine&) override {}
@@ -83,7 +78,6 @@ class BasicSimpleCPUOffloadWorker final : public KVConnectorWorker {
   static constexpr std::size_t kLoads = 0;
   static constexpr std::size_t kStores = 1;
 
-  bool planted(PlantedSimpleOffloadBug bug) const { return instrumentation_.planted(bug); }
   void submit(JobId event, bool is_store, const std::vector<BlockId>& gpu_blocks,
               const std::vector<BlockId>& cpu_blocks, TransferEngine& engine);
   void take_ended(TransferEngine& engine);
@@ -92,7 +86,6 @@ class BasicSimpleCPUOffloadWorker final : public KVConnectorWorker {
            direction.events[0].event <= *direction.mark;
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::array<Direction, 2> directions_;
 
   // Storage of single calls, kept for the next one.
@@ -101,13 +94,7 @@ class BasicSimpleCPUOffloadWorker final : public KVConnectorWorker {
   std::vector<TransferResult> results_;
 };
 
-extern template class BasicSimpleCPUOffloadWorker<NoInstrumentation>;
-extern template class BasicSimpleCPUOffloadWorker<PlantedInstrumentation>;
-
 /// Requires: check_spec(spec) finds nothing.
 std::unique_ptr<KVConnectorWorker> make_simple_cpu_offload_worker(const SimpleCPUOffloadSpec& spec);
-
-std::unique_ptr<KVConnectorWorker> make_planted_simple_cpu_offload_worker(
-    const SimpleCPUOffloadSpec& spec, PlantedInstrumentation instrumentation);
 
 }  // namespace kvfence::optimized

@@ -12,10 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
-#include "optimized/pool/block_pool.h"
+#include "planted/optimized/connectors/simple/simple_cpu_offload_scheduler.h"
+#include "planted/optimized/pool/block_pool.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 constexpr std::uint32_t kBlockSize = 4;
@@ -126,10 +127,8 @@ class Crowd final : private ConnectorHost, private GpuBlockPool {
 
   template <class Operation>
   std::uint64_t cost(Operation operation) {
-    const CountingInstrumentation& counts = connector_.instrumentation();
-    const auto sum = [&counts] {
-      return counts.num_links() + counts.num_table_entries() + counts.num_requests();
-    };
+    // Links and probes are of the CPU's pool.
+    const auto sum = [] { return operation_counts.table_entries + operation_counts.requests; };
     const std::uint64_t before = sum();
     operation();
     return sum() - before;
@@ -149,7 +148,7 @@ class Crowd final : private ConnectorHost, private GpuBlockPool {
     return gpu_.next_free_block(block);
   }
 
-  BasicSimpleCPUOffloadScheduler<CountingInstrumentation> connector_;
+  SimpleCPUOffload connector_;
   BlockPool gpu_;
   BlocksByGroup blocks_;
   std::string id_ = "A";
@@ -205,4 +204,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SimpleOffloadOperationCount,
                          testing::Values(100, 1'000, 10'000, 100'000));
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

@@ -12,20 +12,17 @@
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/scheduler/scheduler.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/request_list.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicDecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler {
+class DecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler {
  public:
   /// Requires: check_spec(spec) finds nothing.
-  explicit BasicDecodeBenchConnectorScheduler(const SynchronousConnectorSpec& spec,
-                                              Instrumentation instrumentation = {});
+  explicit DecodeBenchConnectorScheduler(const SynchronousConnectorSpec& spec);
 
   std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<BasicDecodeBenchConnectorScheduler>(*this);
+    return std::make_unique<DecodeBenchConnectorScheduler>(*this);
   }
   void on_new_request(const ConnectorRequest&) override {}
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
@@ -43,44 +40,24 @@ class BasicDecodeBenchConnectorScheduler final : public SynchronousConnectorSche
 
   void filled_requests(std::vector<RequestIndex>& out) const override { filled_.copy_to(out); }
 
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-
  private:
   using Fill = SynchronousConnectorMetadata::Fill;
 
-  bool planted(PlantedSynchronousConnectorBug bug) const { return instrumentation_.planted(bug); }
-
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t block_size_;
   RequestList filled_;
-  std::vector<Fill> fills_;      ///< that no metadata told of
-  std::vector<Fill> last_fill_;  ///< at most one; for a planted bug
+  std::vector<Fill> fills_;  ///< that no metadata told of
   std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
 };
 
-extern template class BasicDecodeBenchConnectorScheduler<NoInstrumentation>;
-extern template class BasicDecodeBenchConnectorScheduler<CountingInstrumentation>;
-extern template class BasicDecodeBenchConnectorScheduler<PlantedInstrumentation>;
-
 /// The worker's half of one rank. A call costs the slots that it fills.
-template <class Instrumentation>
-class BasicDecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
+class DecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
  public:
-  explicit BasicDecodeBenchConnectorWorker(Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation) {}
-
   void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
                      SynchronousWorkerReport& report) override;
   void save_kv_layer(const SynchronousConnectorMetadata&, std::uint32_t, const ScriptedKVCache&,
                      SynchronousWorkerReport&) override {}
 
  private:
-  bool planted(PlantedSynchronousConnectorBug bug) const { return instrumentation_.planted(bug); }
-
-  [[no_unique_address]] Instrumentation instrumentation_;
 };
-
-extern template class BasicDecodeBenchConnectorWorker<NoInstrumentation>;
-extern template class BasicDecodeBenchConnectorWorker<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -19,19 +19,16 @@
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/scheduler/scheduler.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicExampleConnectorScheduler final : public SynchronousConnectorScheduler {
+class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
  public:
   /// Requires: check_spec(spec) finds nothing; storage outlives this and its clones.
-  BasicExampleConnectorScheduler(const SynchronousConnectorSpec& spec, const SharedStorage& storage,
-                                 Instrumentation instrumentation = {});
+  ExampleConnectorScheduler(const SynchronousConnectorSpec& spec, const SharedStorage& storage);
 
   std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<BasicExampleConnectorScheduler>(*this);
+    return std::make_unique<ExampleConnectorScheduler>(*this);
   }
   void on_new_request(const ConnectorRequest&) override {}
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
@@ -49,8 +46,6 @@ class BasicExampleConnectorScheduler final : public SynchronousConnectorSchedule
 
   void filled_requests(std::vector<RequestIndex>& out) const override { out.clear(); }
 
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-
  private:
   using Transfer = SynchronousConnectorMetadata::Transfer;
   using FolderName = std::array<char, 32>;
@@ -60,15 +55,12 @@ class BasicExampleConnectorScheduler final : public SynchronousConnectorSchedule
     FolderName match{};  ///< with has_match
     bool has_match = false;
     bool needs_load = false;
-    bool was_found = false;  ///< for a planted bug
   };
 
-  bool planted(PlantedSynchronousConnectorBug bug) const { return instrumentation_.planted(bug); }
   Tracked& track(RequestIndex request);
 
   // Tokens, of a prompt of n
   std::uint32_t num_match_tokens(std::uint32_t n) const;
-  std::uint32_t num_loaded_tokens(std::uint32_t n) const;
   std::uint32_t num_stored_tokens(std::uint32_t n) const;
 
   std::string_view match_of(const ConnectorRequest& request);
@@ -86,7 +78,6 @@ class BasicExampleConnectorScheduler final : public SynchronousConnectorSchedule
   /// are asked for: all of them together cost no more than they are many.
   std::uint32_t num_step_tokens(const SchedulerOutput& output, RequestIndex request);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t block_size_;
   const SharedStorage* storage_;
 
@@ -99,17 +90,11 @@ class BasicExampleConnectorScheduler final : public SynchronousConnectorSchedule
   std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
 };
 
-extern template class BasicExampleConnectorScheduler<NoInstrumentation>;
-extern template class BasicExampleConnectorScheduler<CountingInstrumentation>;
-extern template class BasicExampleConnectorScheduler<PlantedInstrumentation>;
-
 /// The worker's half of one rank. A call costs the symbols of its files.
-template <class Instrumentation>
-class BasicExampleConnectorWorker final : public SynchronousConnectorWorker {
+class ExampleConnectorWorker final : public SynchronousConnectorWorker {
  public:
   /// Requires: check_spec(spec) finds nothing; storage outlives this.
-  explicit BasicExampleConnectorWorker(SharedStorage& storage, Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation), storage_(storage) {}
+  explicit ExampleConnectorWorker(SharedStorage& storage) : storage_(storage) {}
 
   void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
                      SynchronousWorkerReport& report) override;
@@ -119,18 +104,13 @@ class BasicExampleConnectorWorker final : public SynchronousConnectorWorker {
  private:
   using Transfer = SynchronousConnectorMetadata::Transfer;
 
-  bool planted(PlantedSynchronousConnectorBug bug) const { return instrumentation_.planted(bug); }
   /// False: it failed, and report says so.
   bool load(const Transfer& transfer, std::uint32_t layer, ScriptedKVCache& kv_cache,
             SynchronousWorkerReport& report);
   bool save(const Transfer& transfer, std::uint32_t layer, const ScriptedKVCache& kv_cache,
             SynchronousWorkerReport& report);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   SharedStorage& storage_;
 };
-
-extern template class BasicExampleConnectorWorker<NoInstrumentation>;
-extern template class BasicExampleConnectorWorker<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -10,8 +10,6 @@
 namespace kvfence::optimized {
 namespace {
 
-using Bug = PlantedSynchronousConnectorBug;
-
 constexpr std::uint32_t bit_of(FileOperation operation) {
   return 1U << static_cast<std::uint32_t>(operation);
 }
@@ -43,17 +41,14 @@ std::optional<std::uint32_t> layer_of(const std::string& name) {
 
 }  // namespace
 
-template <class Instrumentation>
-const std::string& BasicFileStorage<Instrumentation>::path_of(std::string_view folder) const {
+const std::string& FileStorage::path_of(std::string_view folder) const {
   path_.assign(root_);
   path_ += '/';
   path_ += folder;
   return path_;
 }
 
-template <class Instrumentation>
-const std::string& BasicFileStorage<Instrumentation>::path_of(std::string_view folder,
-                                                              std::uint32_t layer) const {
+const std::string& FileStorage::path_of(std::string_view folder, std::uint32_t layer) const {
   path_of(folder);
   path_ += '/';
   path_ += layer_file_name(layer);
@@ -61,23 +56,19 @@ const std::string& BasicFileStorage<Instrumentation>::path_of(std::string_view f
 }
 
 /// Asked for a size, a folder answers that it is no file.
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::folder_exists(std::string_view folder) const {
+bool FileStorage::folder_exists(std::string_view folder) const {
   return files_.size_of(path_of(folder)) != -ENOENT;
 }
 
 // ---- Whole files ----
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::make_folder(FileOperations& files,
-                                                    const std::string& path) {
+bool FileStorage::make_folder(FileOperations& files, const std::string& path) {
   const int answer = files.make_folder(path);
   return answer >= 0 || answer == -EEXIST;
 }
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::write_file(FileOperations& files, const std::string& path,
-                                                   std::span<const std::byte> bytes) {
+bool FileStorage::write_file(FileOperations& files, const std::string& path,
+                             std::span<const std::byte> bytes) {
   FileHandle file = -EINTR;
   while (file == -EINTR) file = files.create(path);
   if (file < 0) return false;
@@ -90,8 +81,7 @@ bool BasicFileStorage<Instrumentation>::write_file(FileOperations& files, const 
   return files.close(file) == 0 && bytes.empty();
 }
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::read_file(FileOperations& files, FileHandle file) const {
+bool FileStorage::read_file(FileOperations& files, FileHandle file) const {
   const std::int64_t size = files.size(file);
   if (size < 0) return false;
   bytes_.resize(static_cast<std::size_t>(size));
@@ -106,48 +96,32 @@ bool BasicFileStorage<Instrumentation>::read_file(FileOperations& files, FileHan
 
 // ---- For the connector ----
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::save(FileOperations& files, std::string_view folder,
-                                             std::uint32_t layer,
-                                             std::span<const KVSymbol> symbols) {
+bool FileStorage::save(FileOperations& files, std::string_view folder, std::uint32_t layer,
+                       std::span<const KVSymbol> symbols) {
   if (!make_folder(files, path_of(folder))) return false;
   path_of(folder, layer);
   encode_symbols(symbols, bytes_);
-  if (planted(Bug::kFailedCreateKeepsFile) && files_.size_of(path_) >= 0) {
-    const FileHandle file = files.create(path_ + ".new");
-    if (file < 0) return false;
-    files.close(file);
-    files_.remove(path_ + ".new");
-  }
   const int removed = files.remove(path_);
   if (removed < 0 && removed != -ENOENT) return false;
-  const bool done = write_file(files, path_, bytes_);
-  return done || (planted(Bug::kFailedWriteIsSuccess) && files_.size_of(path_) >= 0);
+  return write_file(files, path_, bytes_);
 }
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::load(FileOperations& files, std::string_view folder,
-                                             std::uint32_t layer, std::span<KVSymbol> symbols) {
-  if (!planted(Bug::kLoadMakesNoFolder) && !make_folder(files, path_of(folder))) return false;
+bool FileStorage::load(FileOperations& files, std::string_view folder, std::uint32_t layer,
+                       std::span<KVSymbol> symbols) {
+  if (!make_folder(files, path_of(folder))) return false;
   FileHandle file = -EINTR;
   while (file == -EINTR) file = files.open(path_of(folder, layer));
   if (file < 0) return false;
   const bool was_read = read_file(files, file);
   files.close(file);
   if (!was_read) return false;
-  if (num_symbols_of(bytes_) != symbols.size()) {
-    if (!planted(Bug::kHalfFileAccepted)) return false;
-    std::vector<std::byte> whole;
-    encode_symbols(symbols, whole);
-    bytes_.resize(whole.size());
-  }
+  if (num_symbols_of(bytes_) != symbols.size()) return false;
   decode_symbols(bytes_, symbols);
   return true;
 }
 
-template <class Instrumentation>
 template <class Operation>
-bool BasicFileStorage<Instrumentation>::with_faults(std::uint32_t layer, Operation operation) {
+bool FileStorage::with_faults(std::uint32_t layer, Operation operation) {
   if (layer >= to_fail_.size() || to_fail_[layer] == 0) return operation(files_);
   const bool done = operation(faulty_files_);
   for (const FileFault& fault : faulty_files_.happened())
@@ -156,9 +130,8 @@ bool BasicFileStorage<Instrumentation>::with_faults(std::uint32_t layer, Operati
   return done;
 }
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::save(std::string_view folder, std::uint32_t layer,
-                                             std::span<const KVSymbol> symbols) {
+bool FileStorage::save(std::string_view folder, std::uint32_t layer,
+                       std::span<const KVSymbol> symbols) {
   return with_faults(layer, [&](FileOperations& files) {
     if (&files == &faulty_files_) {
       encode_symbols(symbols, bytes_);
@@ -168,9 +141,7 @@ bool BasicFileStorage<Instrumentation>::save(std::string_view folder, std::uint3
   });
 }
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::load(std::string_view folder, std::uint32_t layer,
-                                             std::span<KVSymbol> symbols) {
+bool FileStorage::load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) {
   return with_faults(layer, [&](FileOperations& files) {
     if (&files == &faulty_files_) faulty_files_.begin(plan_of(to_fail_[layer], 0));
     return load(files, folder, layer, symbols);
@@ -179,8 +150,7 @@ bool BasicFileStorage<Instrumentation>::load(std::string_view folder, std::uint3
 
 // ---- The world around it ----
 
-template <class Instrumentation>
-void BasicFileStorage<Instrumentation>::fail_next(std::uint32_t layer, FileOperation operation) {
+void FileStorage::fail_next(std::uint32_t layer, FileOperation operation) {
   KVFENCE_CHECK(std::find(kStorageOperations.begin(), kStorageOperations.end(), operation) !=
                     kStorageOperations.end(),
                 "an operation that neither saving nor loading comes to");
@@ -188,20 +158,17 @@ void BasicFileStorage<Instrumentation>::fail_next(std::uint32_t layer, FileOpera
   to_fail_[layer] |= bit_of(operation);
 }
 
-template <class Instrumentation>
-void BasicFileStorage<Instrumentation>::make_folder(std::string_view folder) {
+void FileStorage::make_folder(std::string_view folder) {
   KVFENCE_CHECK(make_folder(files_, path_of(folder)), "a folder of the storage can not be made");
 }
 
-template <class Instrumentation>
-void BasicFileStorage<Instrumentation>::put_file(std::string_view folder, std::uint32_t layer,
-                                                 std::span<const KVSymbol> symbols) {
+void FileStorage::put_file(std::string_view folder, std::uint32_t layer,
+                           std::span<const KVSymbol> symbols) {
   KVFENCE_CHECK(save(files_, folder, layer, symbols),
                 "a file of the storage can not be written: is the disk full?");
 }
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::remove_folder(std::string_view folder) {
+bool FileStorage::remove_folder(std::string_view folder) {
   const std::string path = path_of(folder);
   std::vector<std::string> names;
   if (files_.list(path, names) < 0) return false;
@@ -209,14 +176,11 @@ bool BasicFileStorage<Instrumentation>::remove_folder(std::string_view folder) {
   return files_.remove_folder(path) == 0;
 }
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::remove_file(std::string_view folder, std::uint32_t layer) {
+bool FileStorage::remove_file(std::string_view folder, std::uint32_t layer) {
   return files_.remove(path_of(folder, layer)) == 0;
 }
 
-template <class Instrumentation>
-bool BasicFileStorage<Instrumentation>::truncate_file(std::string_view folder,
-                                                      std::uint32_t layer) {
+bool FileStorage::truncate_file(std::string_view folder, std::uint32_t layer) {
   const FileHandle file = files_.open(path_of(folder, layer));
   if (file < 0) return false;
   const bool was_read = read_file(files_, file);
@@ -227,14 +191,12 @@ bool BasicFileStorage<Instrumentation>::truncate_file(std::string_view folder,
 
 // ---- For an observer ----
 
-template <class Instrumentation>
-void BasicFileStorage<Instrumentation>::folders(std::vector<std::string>& names) const {
+void FileStorage::folders(std::vector<std::string>& names) const {
   KVFENCE_CHECK(files_.list(root_, names) >= 0, "the folder of the storage can not be listed");
   std::sort(names.begin(), names.end());
 }
 
-template <class Instrumentation>
-void BasicFileStorage<Instrumentation>::files(std::vector<StoredFile>& files) const {
+void FileStorage::files(std::vector<StoredFile>& files) const {
   files.clear();
   std::vector<std::string> folder_names;
   std::vector<std::string> file_names;
@@ -261,8 +223,5 @@ void BasicFileStorage<Instrumentation>::files(std::vector<StoredFile>& files) co
     decode_symbols(bytes_, found.symbols);
   }
 }
-
-template class BasicFileStorage<NoInstrumentation>;
-template class BasicFileStorage<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -16,22 +16,17 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/shared_storage.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/files/faulty_file_operations.h"
 #include "optimized/files/file_operations.h"
 
 namespace kvfence::optimized {
 
 /// A call costs its file; folder_exists one system call and no allocation.
-template <class Instrumentation>
-class BasicFileStorage : public SharedStorage {
+class FileStorage : public SharedStorage {
  public:
   /// root: a folder that is there, and whose folders are all this storage's; files outlives it.
-  BasicFileStorage(std::string root, FileOperations& files, Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation),
-        root_(std::move(root)),
-        files_(files),
-        faulty_files_(files) {}
+  FileStorage(std::string root, FileOperations& files)
+      : root_(std::move(root)), files_(files), faulty_files_(files) {}
 
   bool folder_exists(std::string_view folder) const override;
   bool save(std::string_view folder, std::uint32_t layer,
@@ -51,8 +46,6 @@ class BasicFileStorage : public SharedStorage {
   void files(std::vector<StoredFile>& files) const override;
 
  private:
-  bool planted(PlantedSynchronousConnectorBug bug) const { return instrumentation_.planted(bug); }
-
   /// The path of a folder, and of a file in it, until the next call.
   const std::string& path_of(std::string_view folder) const;
   const std::string& path_of(std::string_view folder, std::uint32_t layer) const;
@@ -71,7 +64,6 @@ class BasicFileStorage : public SharedStorage {
   template <class Operation>
   bool with_faults(std::uint32_t layer, Operation operation);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   const std::string root_;
   FileOperations& files_;
   FaultyFileOperations faulty_files_;
@@ -81,8 +73,5 @@ class BasicFileStorage : public SharedStorage {
   mutable std::string path_;
   mutable std::vector<std::byte> bytes_;
 };
-
-extern template class BasicFileStorage<NoInstrumentation>;
-extern template class BasicFileStorage<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -53,7 +53,7 @@ class FileStorageTest : public testing::Test {
   TestFolder folder_ = TestFolder("file_storage");
   PosixFileOperations posix_;
   FaultyFileOperations below_ = FaultyFileOperations(posix_);
-  BasicFileStorage<NoInstrumentation> storage_{folder_.path(), below_};
+  FileStorage storage_{folder_.path(), below_};
 };
 
 TEST_F(FileStorageTest, IsEmptyAtFirst) {
@@ -291,7 +291,7 @@ TEST(MakeSharedStorage, HasFoldersOfItsOwnWhichGoWithIt) {
   const TemporaryFolder only_here("name");
   const std::string name = fs::path(only_here.path()).filename().string();
   std::unique_ptr<SharedStorage> first = make_shared_storage();
-  const std::unique_ptr<SharedStorage> second = make_planted_shared_storage({});
+  const std::unique_ptr<SharedStorage> second = make_shared_storage();
   EXPECT_TRUE(folder_with(name).empty());
   EXPECT_TRUE(first->save(name, 0, kSymbols));
   first->fail_next(1, FileOperation::kWrite);

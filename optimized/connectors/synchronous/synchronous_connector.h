@@ -1,13 +1,12 @@
 #pragma once
 
-/// The parts of the synchronous connectors, sound and planted. Rules and what is required stand in
+/// The parts of the synchronous connectors. Rules and what is required stand in
 /// contract/connectors/synchronous/synchronous_connector.h, SynchronousConnectorFactory.
 
 #include <memory>
 
 #include "contract/connectors/synchronous/shared_storage.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
@@ -21,14 +20,5 @@ std::unique_ptr<SynchronousConnectorScheduler> make_synchronous_connector_schedu
 /// Of any rank: what is the rank's is told by its KV cache.
 std::unique_ptr<SynchronousConnectorWorker> make_synchronous_connector_worker(
     const SynchronousConnectorSpec& spec, SharedStorage& storage);
-
-/// With a planted bug: a PlantedSynchronousConnectorBug.
-std::unique_ptr<SharedStorage> make_planted_shared_storage(PlantedInstrumentation instrumentation);
-std::unique_ptr<SynchronousConnectorScheduler> make_planted_synchronous_connector_scheduler(
-    const SynchronousConnectorSpec& spec, SharedStorage& storage,
-    PlantedInstrumentation instrumentation);
-std::unique_ptr<SynchronousConnectorWorker> make_planted_synchronous_connector_worker(
-    const SynchronousConnectorSpec& spec, SharedStorage& storage,
-    PlantedInstrumentation instrumentation);
 
 }  // namespace kvfence::optimized

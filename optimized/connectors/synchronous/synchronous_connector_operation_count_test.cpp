@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "optimized/connectors/synchronous/decode_bench_connector.h"
-#include "optimized/connectors/synchronous/example_connector.h"
+#include "planted/optimized/connectors/synchronous/decode_bench_connector.h"
+#include "planted/optimized/connectors/synchronous/example_connector.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 constexpr std::uint32_t kBlockSize = 4;
@@ -109,8 +110,7 @@ class Crowd final : private ConnectorHost {
 
   template <class Operation>
   std::uint64_t cost(Operation operation) {
-    const CountingInstrumentation& counts = connector_.instrumentation();
-    const auto sum = [&counts] { return counts.num_table_entries() + counts.num_requests(); };
+    const auto sum = [] { return operation_counts.table_entries + operation_counts.requests; };
     const std::uint64_t before = sum();
     operation();
     return sum() - before;
@@ -135,8 +135,8 @@ class Crowd final : private ConnectorHost {
 
 class SynchronousConnectorOperationCount : public testing::TestWithParam<std::uint32_t> {};
 
-using ExampleCrowd = Crowd<BasicExampleConnectorScheduler<CountingInstrumentation>>;
-using DecodeBenchCrowd = Crowd<BasicDecodeBenchConnectorScheduler<CountingInstrumentation>>;
+using ExampleCrowd = Crowd<ExampleConnectorScheduler>;
+using DecodeBenchCrowd = Crowd<DecodeBenchConnectorScheduler>;
 
 TEST_P(SynchronousConnectorOperationCount, AStoreCostsItsRequestAndItsBlocks) {
   const FoldersOnly storage(/*all_exist=*/false);
@@ -187,4 +187,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SynchronousConnectorOperationCount,
                          testing::Values(100, 1'000, 10'000, 100'000));
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized
