@@ -18,20 +18,8 @@ bool is_joined(std::string_view text, std::string_view src, std::string_view to,
 
 }  // namespace
 
-template <class Instrumentation>
-BasicOffloadingConnectorStats<Instrumentation>::BasicOffloadingConnectorStats(
-    std::span<const TransferOperations> data, Instrumentation instrumentation)
-    : instrumentation_(instrumentation) {
-  for (const TransferOperations& each : data) {
-    const std::size_t index = index_of(each.transfer_type, {}, {});
-    for (const OffloadingOperationMetrics& op : each.ops) append(index, op);
-  }
-}
-
-template <class Instrumentation>
-std::size_t BasicOffloadingConnectorStats<Instrumentation>::index_of(std::string_view src,
-                                                                     std::string_view to,
-                                                                     std::string_view dst) {
+std::size_t OffloadingConnectorStats::index_of(std::string_view src, std::string_view to,
+                                               std::string_view dst) {
   for (std::size_t index = 0; index < num_types_; ++index) {
     if (is_joined(operations_[index].transfer_type, src, to, dst)) return index;
   }
@@ -41,67 +29,50 @@ std::size_t BasicOffloadingConnectorStats<Instrumentation>::index_of(std::string
   }
   std::string& transfer_type = operations_[num_types_].transfer_type;
   transfer_type.assign(src).append(to).append(dst);
-  if (!planted(PlantedStatsBug::kResetKeepsOperations)) operations_[num_types_].ops.clear();
-  if (!planted(PlantedStatsBug::kResetKeepsTotals)) totals_[num_types_] = {};
+  operations_[num_types_].ops.clear();
+  totals_[num_types_] = {};
   return num_types_++;
 }
 
-template <class Instrumentation>
-void BasicOffloadingConnectorStats<Instrumentation>::append(std::size_t index,
-                                                            const OffloadingOperationMetrics& op) {
+void OffloadingConnectorStats::append(std::size_t index, const OffloadingOperationMetrics& op) {
   operations_[index].ops.push_back(op);
   totals_[index].bytes += op.op_size;
   totals_[index].time += op.op_time;
 }
 
-template <class Instrumentation>
-void BasicOffloadingConnectorStats<Instrumentation>::record_transfer(std::uint64_t num_bytes,
-                                                                     double time,
-                                                                     const TransferType& type) {
+void OffloadingConnectorStats::record_transfer(std::uint64_t num_bytes, double time,
+                                               const TransferType& type) {
   KVFENCE_CHECK(std::isfinite(time) && time >= 0, "a transfer takes a finite time");
   append(index_of(type.src, "_to_", type.dst), {num_bytes, time});
 }
 
-template <class Instrumentation>
-void BasicOffloadingConnectorStats<Instrumentation>::aggregate(
-    const BasicOffloadingConnectorStats& other) {
+void OffloadingConnectorStats::aggregate(const OffloadingConnectorStats& other) {
   // By index and by counts from before: other may be this one.
   const std::size_t num_types = other.num_types_;
   for (std::size_t from = 0; from < num_types; ++from) {
     const std::size_t index = index_of(other.operations_[from].transfer_type, {}, {});
     const std::size_t num_ops = other.operations_[from].ops.size();
-    const Totals before = totals_[index];
-    if (planted(PlantedStatsBug::kAggregateReplaces) && this != &other) {
-      operations_[index].ops.clear();
-      totals_[index] = {};
-    }
     for (std::size_t k = 0; k < num_ops; ++k) {
       const OffloadingOperationMetrics op = other.operations_[from].ops[k];
       append(index, op);
     }
-    if (planted(PlantedStatsBug::kTotalsNotAggregated)) totals_[index] = before;
   }
 }
 
-template <class Instrumentation>
-void BasicOffloadingConnectorStats<Instrumentation>::aggregate(
-    std::span<const TransferOperations> data) {
+void OffloadingConnectorStats::aggregate(std::span<const TransferOperations> data) {
   for (const TransferOperations& each : data) {
     const std::size_t index = index_of(each.transfer_type, {}, {});
     for (const OffloadingOperationMetrics& op : each.ops) append(index, op);
   }
 }
 
-template <class Instrumentation>
-void BasicOffloadingConnectorStats<Instrumentation>::move_to(std::vector<TransferOperations>& out) {
+void OffloadingConnectorStats::move_to(std::vector<TransferOperations>& out) {
   out.resize(num_types_);
   for (std::size_t index = 0; index < num_types_; ++index) out[index] = operations_[index];
   reset();
 }
 
-template <class Instrumentation>
-void BasicOffloadingConnectorStats<Instrumentation>::reduce(
-    std::vector<TransferTotals>& out) const {
+void OffloadingConnectorStats::reduce(std::vector<TransferTotals>& out) const {
   out.resize(num_types_);
   for (std::size_t index = 0; index < num_types_; ++index) {
     out[index].transfer_type = operations_[index].transfer_type;
@@ -110,26 +81,22 @@ void BasicOffloadingConnectorStats<Instrumentation>::reduce(
   }
 }
 
-template <class Instrumentation>
-BasicOffloadPromMetrics<Instrumentation>::BasicOffloadPromMetrics(
-    const OffloadPromMetricsConfig& config, Instrumentation instrumentation)
-    : instrumentation_(instrumentation), labelnames_(config.labelnames) {
+OffloadPromMetrics::OffloadPromMetrics(const OffloadPromMetricsConfig& config)
+    : labelnames_(config.labelnames) {
   KVFENCE_CHECK(!check_config(config), "no metrics can be built from the configuration");
   std::map<std::vector<std::string>, std::size_t> places;
   for (const auto& [engine_idx, values] : config.per_engine_labelvalues) {
     auto place = places.find(values);
-    if (place == places.end() || planted(PlantedStatsBug::kSeriesOfEachEngine)) {
-      place = places.insert_or_assign(values, labelvalues_.size()).first;
+    if (place == places.end()) {
+      place = places.emplace(values, labelvalues_.size()).first;
       labelvalues_.push_back(values);
     }
     engines_[engine_idx].labelvalues = place->second;
   }
 }
 
-template <class Instrumentation>
-auto BasicOffloadPromMetrics<Instrumentation>::series_of(Engine& engine,
-                                                         const std::string& transfer_type)
-    -> Series& {
+OffloadPromMetrics::Series& OffloadPromMetrics::series_of(Engine& engine,
+                                                          const std::string& transfer_type) {
   for (std::size_t place : engine.series) {
     if (all_series_[place].transfer_type == transfer_type) return all_series_[place];
   }
@@ -146,44 +113,30 @@ auto BasicOffloadPromMetrics<Instrumentation>::series_of(Engine& engine,
 }
 
 /// The first bucket whose bound is not below the size.
-template <class Instrumentation>
-std::size_t BasicOffloadPromMetrics<Instrumentation>::bucket_of(std::uint64_t op_size) const {
+std::size_t OffloadPromMetrics::bucket_of(std::uint64_t op_size) const {
   const auto* const begin = kOffloadSizeBuckets.data();
   const auto* const end = begin + kOffloadSizeBuckets.size();
   const double size = static_cast<double>(op_size);
-  const auto* const bound = planted(PlantedStatsBug::kBoundIsOutside)
-                                ? std::upper_bound(begin, end, size)
-                                : std::lower_bound(begin, end, size);
-  return static_cast<std::size_t>(bound - begin);
+  return static_cast<std::size_t>(std::lower_bound(begin, end, size) - begin);
 }
 
-template <class Instrumentation>
-void BasicOffloadPromMetrics<Instrumentation>::count(Series& series,
-                                                     const OffloadingOperationMetrics& op) const {
-  const std::size_t bucket = bucket_of(op.op_size);
-  const bool is_lost =
-      planted(PlantedStatsBug::kLargestNotCounted) && bucket == kOffloadSizeBuckets.size();
-  if (!is_lost) ++series.counts[bucket];
+void OffloadPromMetrics::count(Series& series, const OffloadingOperationMetrics& op) const {
+  ++series.counts[bucket_of(op.op_size)];
   series.bytes += static_cast<double>(op.op_size);
   series.time += op.op_time;
 }
 
-template <class Instrumentation>
-void BasicOffloadPromMetrics<Instrumentation>::observe(std::span<const TransferOperations> data,
-                                                       std::uint32_t engine_idx) {
-  auto engine = engines_.find(engine_idx);
+void OffloadPromMetrics::observe(std::span<const TransferOperations> data,
+                                 std::uint32_t engine_idx) {
+  const auto engine = engines_.find(engine_idx);
   KVFENCE_CHECK(engine != engines_.end(), "an engine that the configuration does not have");
-  if (planted(PlantedStatsBug::kFirstEngineForAll)) engine = engines_.begin();
   for (const TransferOperations& each : data) {
-    if (each.ops.empty() && planted(PlantedStatsBug::kSeriesNeedsOperations)) continue;
     Series& series = series_of(engine->second, each.transfer_type);
     for (const OffloadingOperationMetrics& op : each.ops) count(series, op);
   }
 }
 
-template <class Instrumentation>
-std::vector<PrometheusLabel> BasicOffloadPromMetrics<Instrumentation>::labels_of(
-    const Series& series) const {
+std::vector<PrometheusLabel> OffloadPromMetrics::labels_of(const Series& series) const {
   const std::vector<std::string>& values = labelvalues_[series.labelvalues];
   std::vector<PrometheusLabel> labels(labelnames_.size() + 1);
   for (std::size_t index = 0; index < labelnames_.size(); ++index) {
@@ -195,8 +148,7 @@ std::vector<PrometheusLabel> BasicOffloadPromMetrics<Instrumentation>::labels_of
   return labels;
 }
 
-template <class Instrumentation>
-void BasicOffloadPromMetrics<Instrumentation>::collect(std::vector<PrometheusMetric>& out) const {
+void OffloadPromMetrics::collect(std::vector<PrometheusMetric>& out) const {
   out.assign(3, {});
   PrometheusMetric& bytes = out[0];
   PrometheusMetric& time = out[1];
@@ -214,7 +166,6 @@ void BasicOffloadPromMetrics<Instrumentation>::collect(std::vector<PrometheusMet
     time.samples.push_back({"_total", labels, series.time});
     std::uint64_t count = 0;
     for (std::size_t bucket = 0; bucket < kNumBuckets; ++bucket) {
-      if (planted(PlantedStatsBug::kBucketsNotCumulative)) count = 0;
       count += series.counts[bucket];
       const double bound = bucket < kOffloadSizeBuckets.size()
                                ? kOffloadSizeBuckets[bucket]
@@ -229,10 +180,5 @@ void BasicOffloadPromMetrics<Instrumentation>::collect(std::vector<PrometheusMet
     size.samples.push_back({"_sum", labels, series.bytes});
   }
 }
-
-template class BasicOffloadingConnectorStats<NoStatsInstrumentation>;
-template class BasicOffloadingConnectorStats<PlantedStatsInstrumentation>;
-template class BasicOffloadPromMetrics<NoStatsInstrumentation>;
-template class BasicOffloadPromMetrics<PlantedStatsInstrumentation>;
 
 }  // namespace kvfence::optimized

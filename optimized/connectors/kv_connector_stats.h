@@ -16,23 +16,19 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector_stats.h"
-#include "optimized/connectors/planted_stats_bugs.h"
 
 namespace kvfence::optimized {
 
 /// After a reset, types and lists are used again: an interval like the last one allocates nothing.
-template <class Instrumentation>
-class BasicOffloadingConnectorStats {
+class OffloadingConnectorStats {
  public:
-  explicit BasicOffloadingConnectorStats(Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation) {}
-  explicit BasicOffloadingConnectorStats(std::span<const TransferOperations> data,
-                                         Instrumentation instrumentation = {});
+  OffloadingConnectorStats() = default;
+  explicit OffloadingConnectorStats(std::span<const TransferOperations> data) { aggregate(data); }
 
   /// Cost: O(types).
   void record_transfer(std::uint64_t num_bytes, double time, const TransferType& type);
   /// Cost: O(operations of other).
-  void aggregate(const BasicOffloadingConnectorStats& other);
+  void aggregate(const OffloadingConnectorStats& other);
   /// The same with what another one's data() was. Cost: O(operations).
   void aggregate(std::span<const TransferOperations> data);
   /// Cost: O(types).
@@ -53,22 +49,18 @@ class BasicOffloadingConnectorStats {
     double time = 0;
   };
 
-  bool planted(PlantedStatsBug bug) const { return instrumentation_.planted(bug); }
   /// Where the type stands whose name is these three, one behind the other.
   std::size_t index_of(std::string_view src, std::string_view to, std::string_view dst);
   void append(std::size_t index, const OffloadingOperationMetrics& op);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<TransferOperations> operations_;  ///< those behind num_types_ are spare
   std::vector<Totals> totals_;                  ///< of each of them
   std::size_t num_types_ = 0;
 };
 
-template <class Instrumentation>
-class BasicOffloadPromMetrics {
+class OffloadPromMetrics {
  public:
-  explicit BasicOffloadPromMetrics(const OffloadPromMetricsConfig& config,
-                                   Instrumentation instrumentation = {});
+  explicit OffloadPromMetrics(const OffloadPromMetricsConfig& config);
 
   /// Cost: O(operations + types * (log engines + types)); a new series: O(series).
   void observe(std::span<const TransferOperations> data, std::uint32_t engine_idx);
@@ -90,30 +82,16 @@ class BasicOffloadPromMetrics {
     double time = 0;
   };
 
-  bool planted(PlantedStatsBug bug) const { return instrumentation_.planted(bug); }
   Series& series_of(Engine& engine, const std::string& transfer_type);
   std::size_t bucket_of(std::uint64_t op_size) const;
   void count(Series& series, const OffloadingOperationMetrics& op) const;
   std::vector<PrometheusLabel> labels_of(const Series& series) const;
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<std::string> labelnames_;
   std::vector<std::vector<std::string>> labelvalues_;  ///< each combination once
   std::map<std::uint32_t, Engine> engines_;
   std::vector<Series> all_series_;
 };
-
-using OffloadingConnectorStats = BasicOffloadingConnectorStats<NoStatsInstrumentation>;
-using OffloadPromMetrics = BasicOffloadPromMetrics<NoStatsInstrumentation>;
-
-/// Constructed from (PlantedStatsBug), (data, PlantedStatsBug) and (config, PlantedStatsBug).
-using PlantedOffloadingConnectorStats = BasicOffloadingConnectorStats<PlantedStatsInstrumentation>;
-using PlantedOffloadPromMetrics = BasicOffloadPromMetrics<PlantedStatsInstrumentation>;
-
-extern template class BasicOffloadingConnectorStats<NoStatsInstrumentation>;
-extern template class BasicOffloadingConnectorStats<PlantedStatsInstrumentation>;
-extern template class BasicOffloadPromMetrics<NoStatsInstrumentation>;
-extern template class BasicOffloadPromMetrics<PlantedStatsInstrumentation>;
 
 static_assert(kvfence::OffloadingConnectorStats<OffloadingConnectorStats>);
 static_assert(kvfence::OffloadPromMetrics<OffloadPromMetrics>);

@@ -22,8 +22,11 @@
 #include <nlohmann/json.hpp>
 
 #include "optimized/connectors/kv_connector_stats.h"
+#include "planted/optimized/connectors/kv_connector_stats.h"
 #include "properties/core/choices.h"
 #include "properties/core/rapid_property.h"
+#include "properties/planted/bugs.h"
+#include "properties/planted/switches.h"
 #include "reference/connectors/kv_connector_stats.h"
 
 namespace kvfence {
@@ -89,7 +92,7 @@ struct Side {
 using ReferenceStats = Side<reference::OffloadingConnectorStats, reference::OffloadPromMetrics>;
 using OptimizedStats = Side<optimized::OffloadingConnectorStats, optimized::OffloadPromMetrics>;
 using PlantedStats =
-    Side<optimized::PlantedOffloadingConnectorStats, optimized::PlantedOffloadPromMetrics>;
+    Side<planted::optimized::OffloadingConnectorStats, planted::optimized::OffloadPromMetrics>;
 
 /// What one random operation does to a side.
 struct Operation {
@@ -188,7 +191,8 @@ TEST(KVConnectorStatsProp, OptimizedEqualsReference) {
 }
 
 /// How many of these random runs show a difference.
-int count_found(optimized::PlantedStatsBug bug) {
+int count_found(int bug) {
+  planted::plant(bug);
   constexpr int kNumRuns = 100;
   int num_found = 0;
   for (int run = 0; run < kNumRuns; ++run) {
@@ -199,18 +203,20 @@ int count_found(optimized::PlantedStatsBug bug) {
     const OffloadPromMetricsConfig config = draw_config(choices);
     ReferenceStats expected{std::vector<reference::OffloadingConnectorStats>(3),
                             reference::OffloadPromMetrics(config)};
-    PlantedStats actual{{3, optimized::PlantedOffloadingConnectorStats(bug)},
-                        optimized::PlantedOffloadPromMetrics(config, bug)};
+    PlantedStats actual{std::vector<planted::optimized::OffloadingConnectorStats>(3),
+                        planted::optimized::OffloadPromMetrics(config)};
     if (first_difference(choices, config, expected, actual, 40)) ++num_found;
   }
   return num_found;
 }
 
 TEST(KVConnectorStatsProp, EveryPlantedBugIsFoundAndNoneIsImagined) {
-  EXPECT_EQ(count_found(optimized::PlantedStatsBug::kNone), 0);
-  for (const optimized::PlantedStatsBugInfo& info : optimized::kPlantedStatsBugs) {
-    EXPECT_GT(count_found(info.bug), 5) << info.name;
+  EXPECT_EQ(count_found(planted::kSound), 0);
+  EXPECT_GE(planted::bugs_of("connectors").size(), 10U);
+  for (const planted::Bug& bug : planted::bugs_of("connectors")) {
+    EXPECT_GT(count_found(bug.number), 5) << bug.name;
   }
+  planted::plant(planted::kSound);
 }
 
 // ---- The golden file ----
