@@ -42,7 +42,7 @@ CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 CONTROL = {"if", "for", "while", "catch", "constexpr"}
 AFTER_PARAMETERS = {"const", "noexcept", "override", "final", "mutable", "&", "&&"}
 
-HEAD = re.compile(r"(bug|always) ([a-z][a-z0-9_]*)(?: (\S+))?\Z")
+HEAD = re.compile(r"(bug|always) ([a-z][a-z0-9_]*)(?: (\S.*))?\Z")
 PART = re.compile(r"  in (\S+\.(?:h|cpp))(?: (\S+))?\Z")
 
 

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "optimized/connectors/disaggregated/planted_disaggregated_bugs.h"
 #include "optimized/connectors/multi/planted_multi_connector_bugs.h"
 
 namespace kvfence::optimized {
@@ -19,7 +18,6 @@ struct NoInstrumentation {
   /// it.
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
-  constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   /// That many nodes of a linked list were read or written.
   constexpr void on_links(std::uint32_t) const {}
   /// One slot of the hash table was looked at.
@@ -37,7 +35,6 @@ class CountingInstrumentation {
  public:
   static constexpr bool kPlants = false;
   constexpr bool planted(PlantedMultiConnectorBug) const { return false; }
-  constexpr bool planted(PlantedDisaggregatedBug) const { return false; }
   void on_links(std::uint32_t num_nodes) const { num_links_ += num_nodes; }
   void on_probe() const { ++num_probes_; }
   void on_table_entries(std::size_t num_entries) const { num_table_entries_ += num_entries; }
@@ -67,10 +64,8 @@ class PlantedInstrumentation {
   PlantedInstrumentation() = default;
   // Implicit, so that half a connector is built from a bug besides.
   PlantedInstrumentation(PlantedMultiConnectorBug bug) : multi_connector_bug_(bug) {}
-  PlantedInstrumentation(PlantedDisaggregatedBug bug) : disaggregated_bug_(bug) {}
 
   bool planted(PlantedMultiConnectorBug bug) const { return bug == multi_connector_bug_; }
-  bool planted(PlantedDisaggregatedBug bug) const { return bug == disaggregated_bug_; }
   void on_links(std::uint32_t) const {}
   void on_probe() const {}
   void on_table_entries(std::size_t) const {}
@@ -79,7 +74,6 @@ class PlantedInstrumentation {
 
  private:
   PlantedMultiConnectorBug multi_connector_bug_ = PlantedMultiConnectorBug::kNone;
-  PlantedDisaggregatedBug disaggregated_bug_ = PlantedDisaggregatedBug::kNone;
 };
 
 }  // namespace kvfence::optimized

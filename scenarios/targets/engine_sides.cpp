@@ -18,7 +18,6 @@
 #include "cuda/worker/planted_worker_bugs.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "optimized/connectors/disaggregated/disaggregated_worker.h"
-#include "optimized/connectors/disaggregated/planted_disaggregated_bugs.h"
 #include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/kv_output_aggregator.h"
 #include "optimized/connectors/multi/multi_connector.h"
@@ -30,6 +29,7 @@
 #include "optimized/connectors/synchronous/synchronous_connector.h"
 #include "optimized/scheduler/scheduler.h"
 #include "optimized/tiering/tier_files.h"
+#include "planted/optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "planted/optimized/connectors/kv_output_aggregator.h"
 #include "planted/optimized/connectors/offloading/offloading_connector.h"
 #include "planted/optimized/connectors/simple/simple_cpu_offload_scheduler.h"
@@ -213,6 +213,7 @@ std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   const bool is_multi = assembly == engine::Assembly::kMulti;
   if (assembly == engine::Assembly::kSimple || is_multi) rooms.push_back("simple");
   if (assembly == engine::Assembly::kSynchronous || is_multi) rooms.push_back("synchronous");
+  if (assembly == engine::Assembly::kPrefillDecode) rooms.push_back("disaggregated");
   if (assembly != engine::Assembly::kScheduler) rooms.insert(rooms.end(), {"offloading", "files"});
   return rooms;
 }
@@ -230,11 +231,10 @@ int planted_bug_of(engine::Assembly assembly, std::string_view name) {
 struct PlantedEngineBugs {
   std::string name;
   bool is_edit = false;  ///< some assembly has it in the copy
-  std::optional<optimized::PlantedDisaggregatedBug> nixl;
   std::optional<optimized::PlantedMultiConnectorBug> multi;
   std::optional<cuda::PlantedWorkerBug> worker;
 
-  bool has_any() const { return is_edit || nixl || multi || worker; }
+  bool has_any() const { return is_edit || multi || worker; }
 };
 
 /// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
@@ -298,7 +298,6 @@ std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
                              [name](const engine::AssemblyInfo& info) {
                                return planted_bug_of(info.assembly, name) != planted::kSound;
                              });
-  bugs.nixl = optimized::planted_disaggregated_bug_from_name(name);
   bugs.multi = optimized::planted_multi_connector_bug_from_name(name);
   if (const auto bug = find_bug(cuda::kPlantedWorkerBugs, name)) {
     if (std::find(kWorkerBugs.begin(), kWorkerBugs.end(), *bug) != kWorkerBugs.end()) {
@@ -312,7 +311,6 @@ using OnDevice = std::function<void(cuda::PlantedEngineOnVirtualDevice&)>;
 
 EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}) {
   EngineParts parts = optimized_parts();
-  const auto of_nixl = bugs.nixl.value_or(optimized::PlantedDisaggregatedBug::kNone);
   parts.make_offloading = [](const ConnectorSetup& setup) {
     return planted::optimized::make_offloading_connector_scheduler(setup.spec,
                                                                    make_secondary_tiers(setup));
@@ -340,17 +338,16 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
                                SharedStorage& storage) {
     return planted::optimized::make_synchronous_connector_worker(spec, storage);
   };
-  parts.make_producer = [of_nixl](const DisaggregatedSpec& spec) {
-    return optimized::make_planted_disaggregated_producer(spec, of_nixl);
+  parts.make_producer = [](const DisaggregatedSpec& spec) {
+    return planted::optimized::make_disaggregated_producer(spec);
   };
-  parts.make_consumer = [of_nixl](const DisaggregatedSpec& spec) {
-    return optimized::make_planted_disaggregated_consumer(spec, of_nixl);
+  parts.make_consumer = [](const DisaggregatedSpec& spec) {
+    return planted::optimized::make_disaggregated_consumer(spec);
   };
-  parts.make_nixl_worker = [of_nixl](const DisaggregatedSpec& spec, EngineRole role,
-                                     std::uint32_t rank) {
+  parts.make_nixl_worker = [](const DisaggregatedSpec& spec, EngineRole role, std::uint32_t rank) {
     return role == EngineRole::kConsumer
-               ? optimized::make_planted_disaggregated_consumer_worker(spec, rank, of_nixl)
-               : optimized::make_planted_disaggregated_producer_worker(spec, rank, of_nixl);
+               ? planted::optimized::make_disaggregated_consumer_worker(spec, rank)
+               : planted::optimized::make_disaggregated_producer_worker(spec, rank);
   };
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
     return aggregate_with(planted::optimized::KVOutputAggregator(num_ranks));
@@ -402,7 +399,7 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   }
   add_all(engine::Assembly::kSimple, planted::bugs_of("simple"));
   add_all(engine::Assembly::kSynchronous, planted::bugs_of("synchronous"));
-  add_all(engine::Assembly::kPrefillDecode, optimized::kPlantedDisaggregatedBugs);
+  add_all(engine::Assembly::kPrefillDecode, planted::bugs_of("disaggregated"));
   for (const optimized::PlantedMultiConnectorBugInfo& info :
        optimized::kPlantedMultiConnectorBugs) {
     const bool shows =

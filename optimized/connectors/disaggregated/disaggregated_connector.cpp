@@ -12,63 +12,36 @@ void check(const DisaggregatedSpec& spec) {
   KVFENCE_CHECK(!check_spec(spec), "no half can be built from the spec");
 }
 
-template <class Worker, class Instrumentation>
+template <class Worker>
 std::unique_ptr<DisaggregatedWorker> make_worker(const DisaggregatedSpec& spec, std::uint32_t rank,
-                                                 std::uint32_t world_size,
-                                                 Instrumentation instrumentation) {
+                                                 std::uint32_t world_size) {
   check(spec);
   KVFENCE_CHECK(rank < world_size, "a rank beyond those of the engine");
-  return std::make_unique<Worker>(spec, rank, instrumentation);
+  return std::make_unique<Worker>(spec, rank);
 }
 
 }  // namespace
 
-std::unique_ptr<DisaggregatedProducer> make_disaggregated_producer(const DisaggregatedSpec& spec) {
+std::unique_ptr<kvfence::DisaggregatedProducer> make_disaggregated_producer(
+    const DisaggregatedSpec& spec) {
   check(spec);
-  return std::make_unique<BasicDisaggregatedProducer<NoInstrumentation>>(spec);
+  return std::make_unique<DisaggregatedProducer>(spec);
 }
 
-std::unique_ptr<DisaggregatedConsumer> make_disaggregated_consumer(const DisaggregatedSpec& spec) {
+std::unique_ptr<kvfence::DisaggregatedConsumer> make_disaggregated_consumer(
+    const DisaggregatedSpec& spec) {
   check(spec);
-  return std::make_unique<BasicDisaggregatedConsumer<NoInstrumentation>>(spec);
+  return std::make_unique<DisaggregatedConsumer>(spec);
 }
 
 std::unique_ptr<DisaggregatedWorker> make_disaggregated_producer_worker(
     const DisaggregatedSpec& spec, std::uint32_t rank) {
-  return make_worker<BasicDisaggregatedProducerWorker<NoInstrumentation>>(
-      spec, rank, spec.producer_world_size, NoInstrumentation());
+  return make_worker<DisaggregatedProducerWorker>(spec, rank, spec.producer_world_size);
 }
 
 std::unique_ptr<DisaggregatedWorker> make_disaggregated_consumer_worker(
     const DisaggregatedSpec& spec, std::uint32_t rank) {
-  return make_worker<BasicDisaggregatedConsumerWorker<NoInstrumentation>>(
-      spec, rank, spec.consumer_world_size, NoInstrumentation());
-}
-
-std::unique_ptr<DisaggregatedProducer> make_planted_disaggregated_producer(
-    const DisaggregatedSpec& spec, PlantedInstrumentation instrumentation) {
-  check(spec);
-  return std::make_unique<BasicDisaggregatedProducer<PlantedInstrumentation>>(spec,
-                                                                              instrumentation);
-}
-
-std::unique_ptr<DisaggregatedConsumer> make_planted_disaggregated_consumer(
-    const DisaggregatedSpec& spec, PlantedInstrumentation instrumentation) {
-  check(spec);
-  return std::make_unique<BasicDisaggregatedConsumer<PlantedInstrumentation>>(spec,
-                                                                              instrumentation);
-}
-
-std::unique_ptr<DisaggregatedWorker> make_planted_disaggregated_producer_worker(
-    const DisaggregatedSpec& spec, std::uint32_t rank, PlantedInstrumentation instrumentation) {
-  return make_worker<BasicDisaggregatedProducerWorker<PlantedInstrumentation>>(
-      spec, rank, spec.producer_world_size, instrumentation);
-}
-
-std::unique_ptr<DisaggregatedWorker> make_planted_disaggregated_consumer_worker(
-    const DisaggregatedSpec& spec, std::uint32_t rank, PlantedInstrumentation instrumentation) {
-  return make_worker<BasicDisaggregatedConsumerWorker<PlantedInstrumentation>>(
-      spec, rank, spec.consumer_world_size, instrumentation);
+  return make_worker<DisaggregatedConsumerWorker>(spec, rank, spec.consumer_world_size);
 }
 
 }  // namespace kvfence::optimized

@@ -8,19 +8,12 @@
 
 namespace kvfence::optimized {
 
-using Bug = PlantedDisaggregatedBug;
-
-template <class Instrumentation>
-BasicDisaggregatedConsumer<Instrumentation>::BasicDisaggregatedConsumer(
-    const DisaggregatedSpec& spec, Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      has_leases_(spec.rules.kv_lease_heartbeats && spec.deadline),
+DisaggregatedConsumer::DisaggregatedConsumer(const DisaggregatedSpec& spec)
+    : has_leases_(spec.rules.kv_lease_heartbeats && spec.deadline),
       heartbeat_interval_(spec.deadline.value_or(0) / 6),
       nothing_to_tell_(std::make_shared<ConsumerMetadata>()) {}
 
-template <class Instrumentation>
-bool BasicDisaggregatedConsumer<Instrumentation>::wants_prompt(
-    const ConnectorRequest& request) const {
+bool DisaggregatedConsumer::wants_prompt(const ConnectorRequest& request) const {
   const KVTransferParams& params = request.params;
   if (!params.do_remote_prefill || params.remote_request_id.empty()) return false;
   if (is_received(request.index)) return false;
@@ -28,27 +21,21 @@ bool BasicDisaggregatedConsumer<Instrumentation>::wants_prompt(
                      [](const auto& ids) { return !ids.empty(); });
 }
 
-template <class Instrumentation>
-typename BasicDisaggregatedConsumer<Instrumentation>::Known&
-BasicDisaggregatedConsumer<Instrumentation>::known(RequestIndex request) {
+DisaggregatedConsumer::Known& DisaggregatedConsumer::known(RequestIndex request) {
   if (request >= known_.size()) known_.resize(std::size_t{request} + 1);
   return known_[request];
 }
 
-template <class Instrumentation>
-MatchedTokens BasicDisaggregatedConsumer<Instrumentation>::get_num_new_matched_tokens(
-    const ConnectorRequest& request, std::uint32_t num_local_tokens) {
+MatchedTokens DisaggregatedConsumer::get_num_new_matched_tokens(const ConnectorRequest& request,
+                                                                std::uint32_t num_local_tokens) {
   // Asked only while nothing of the request is computed.
-  if (planted(Bug::kSecondTransfer)) known(request.index).has_received = false;
   if (!wants_prompt(request) || num_local_tokens >= request.num_prompt_tokens) return {0, false};
-  if (request.num_prompt_tokens == 1 && !planted(Bug::kOneTokenPromptLoads)) return {0, false};
+  if (request.num_prompt_tokens == 1) return {0, false};
   return {request.num_prompt_tokens - num_local_tokens, true};
 }
 
 /// What the workers are to be told of it. It does not want its prompt any more.
-template <class Instrumentation>
-ConsumerMetadata::Receive& BasicDisaggregatedConsumer<Instrumentation>::receive(
-    const ConnectorRequest& request) {
+ConsumerMetadata::Receive& DisaggregatedConsumer::receive(const ConnectorRequest& request) {
   known(request.index).has_received = true;
   ConsumerMetadata::Receive& out = metadata_.reqs_to_recv.emplace_back();
   out.request = request.id;
@@ -56,48 +43,34 @@ ConsumerMetadata::Receive& BasicDisaggregatedConsumer<Instrumentation>::receive(
   return out;
 }
 
-template <class Instrumentation>
-void BasicDisaggregatedConsumer<Instrumentation>::update_state_after_alloc(
-    ConnectorHost& host, const ConnectorRequest& request, const BlocksByGroup& blocks,
-    std::uint32_t num_external_tokens) {
+void DisaggregatedConsumer::update_state_after_alloc(ConnectorHost& host,
+                                                     const ConnectorRequest& request,
+                                                     const BlocksByGroup& blocks,
+                                                     std::uint32_t num_external_tokens) {
   if (!wants_prompt(request)) return;
   ConsumerMetadata::Receive& out = receive(request);
   if (num_external_tokens == 0) return;
-  known(request.index).is_reading = true;
   const std::vector<BlockId>& local = blocks.front();
   const std::vector<BlockId>& remote = request.params.remote_block_ids.front();
   for (std::size_t place = 0; place < local.size(); ++place) {
-    if (host.is_cached(local[place]) && !planted(Bug::kCachedBlocksRead)) continue;
+    if (host.is_cached(local[place])) continue;
     KVFENCE_CHECK(place < remote.size(), "the remote request has no block at this place");
     out.local_blocks.push_back(local[place]);
     out.remote_blocks.push_back(remote[place]);
   }
-  if (planted(Bug::kRemoteBlocksFromTheEnd)) take_from_the_end(remote, out);
 }
 
-template <class Instrumentation>
-void BasicDisaggregatedConsumer<Instrumentation>::take_from_the_end(
-    const std::vector<BlockId>& remote, ConsumerMetadata::Receive& out) const {
-  const auto size = static_cast<std::ptrdiff_t>(out.local_blocks.size());
-  out.remote_blocks.assign(remote.end() - size, remote.end());
-}
-
-template <class Instrumentation>
-bool BasicDisaggregatedConsumer<Instrumentation>::is_heartbeat_due() const {
+bool DisaggregatedConsumer::is_heartbeat_due() const {
   if (renewing_.empty()) return false;
-  return !last_heartbeat_ || now_ - *last_heartbeat_ >= heartbeat_interval_ ||
-         planted(Bug::kHeartbeatsAtEachStep);
+  return !last_heartbeat_ || now_ - *last_heartbeat_ >= heartbeat_interval_;
 }
 
-template <class Instrumentation>
-std::shared_ptr<const KVConnectorMetadata>
-BasicDisaggregatedConsumer<Instrumentation>::build_connector_meta(ConnectorHost&,
-                                                                  const SchedulerOutput&) {
+std::shared_ptr<const KVConnectorMetadata> DisaggregatedConsumer::build_connector_meta(
+    ConnectorHost&, const SchedulerOutput&) {
   if (is_heartbeat_due()) {
     last_heartbeat_ = now_;
     ++num_heartbeats_;
     for (RequestIndex at = renewing_.front(); at != kNoRequest; at = renewing_.next(at)) {
-      instrumentation_.on_links(1);
       Lease& lease = leases_[known_[at].lease];
       if (std::exchange(lease.named_in, num_heartbeats_) == num_heartbeats_) continue;
       metadata_.heartbeats.push_back(lease.remote_request);
@@ -107,42 +80,26 @@ BasicDisaggregatedConsumer<Instrumentation>::build_connector_meta(ConnectorHost&
   return std::make_shared<ConsumerMetadata>(std::exchange(metadata_, {}));
 }
 
-template <class Instrumentation>
-void BasicDisaggregatedConsumer<Instrumentation>::update_connector_output(
-    ConnectorHost&, const KVConnectorOutput& output) {
+void DisaggregatedConsumer::update_connector_output(ConnectorHost&,
+                                                    const KVConnectorOutput& output) {
   for (const RequestIndex request : output.finished_recving) {
-    instrumentation_.on_requests(1);
-    if (request >= known_.size()) continue;
-    known_[request].is_reading = false;
     stop_renewing(request);
   }
 }
 
-template <class Instrumentation>
-bool BasicDisaggregatedConsumer<Instrumentation>::request_finished(ConnectorHost&,
-                                                                   const ConnectorRequest& request,
-                                                                   const BlocksByGroup&) {
-  const bool is_reading = request.index < known_.size() && known_[request.index].is_reading;
-  if (wants_prompt(request)) {
-    if (!planted(Bug::kAbortSendsNoNotice)) receive(request);
-  } else if (is_reading && planted(Bug::kAbortedReadFreedEarly)) {
-    receive(request);
-  }
-  if (request.index >= known_.size()) return false;
+bool DisaggregatedConsumer::request_finished(ConnectorHost&, const ConnectorRequest& request,
+                                             const BlocksByGroup&) {
+  if (wants_prompt(request)) receive(request);
   stop_renewing(request.index);
   // The next request of this index is another one.
-  known_[request.index].has_received = false;
-  known_[request.index].is_reading = false;
+  if (request.index < known_.size()) known_[request.index].has_received = false;
   return false;
 }
 
 // ---- Leases ----
 
-template <class Instrumentation>
-void BasicDisaggregatedConsumer<Instrumentation>::on_new_request(const ConnectorRequest& request) {
+void DisaggregatedConsumer::on_new_request(const ConnectorRequest& request) {
   if (!has_leases_ || !wants_prompt(request)) return;
-  // Only a planted bug leaves the last request of this index there.
-  if (Instrumentation::kPlants && renewing_.contains(request.index)) drop_lease(request.index);
   const std::uint32_t lease = lease_of(request.params.remote_request_id);
   known(request.index).lease = lease;
   ++leases_[lease].num_requests;
@@ -150,11 +107,8 @@ void BasicDisaggregatedConsumer<Instrumentation>::on_new_request(const Connector
 }
 
 /// Its slot, a new one if there was none.
-template <class Instrumentation>
-std::uint32_t BasicDisaggregatedConsumer<Instrumentation>::lease_of(
-    std::string_view remote_request) {
+std::uint32_t DisaggregatedConsumer::lease_of(std::string_view remote_request) {
   const auto found = lease_of_id_.find(remote_request, [this](std::uint32_t lease) {
-    instrumentation_.on_probe();
     return std::string_view(leases_[lease].remote_request);
   });
   if (found) return *found;
@@ -172,23 +126,13 @@ std::uint32_t BasicDisaggregatedConsumer<Instrumentation>::lease_of(
 }
 
 /// For this request; the lease is renewed as long as another one needs it.
-template <class Instrumentation>
-void BasicDisaggregatedConsumer<Instrumentation>::stop_renewing(RequestIndex request) {
-  if (!renewing_.contains(request) || planted(Bug::kHeartbeatsNeverStop)) return;
-  drop_lease(request);
-}
-
-template <class Instrumentation>
-void BasicDisaggregatedConsumer<Instrumentation>::drop_lease(RequestIndex request) {
+void DisaggregatedConsumer::stop_renewing(RequestIndex request) {
+  if (!renewing_.contains(request)) return;
   renewing_.erase(request);
   const std::uint32_t lease = known_[request].lease;
   if (--leases_[lease].num_requests > 0) return;
   lease_of_id_.erase(leases_[lease].remote_request, lease);
   free_leases_.push_back(lease);
 }
-
-template class BasicDisaggregatedConsumer<NoInstrumentation>;
-template class BasicDisaggregatedConsumer<CountingInstrumentation>;
-template class BasicDisaggregatedConsumer<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -13,21 +13,18 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/base/request_list.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicDisaggregatedConsumer final : public DisaggregatedConsumer {
+class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
  public:
   /// Requires: check_spec(spec) finds nothing.
-  explicit BasicDisaggregatedConsumer(const DisaggregatedSpec& spec,
-                                      Instrumentation instrumentation = {});
+  explicit DisaggregatedConsumer(const DisaggregatedSpec& spec);
 
   std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<BasicDisaggregatedConsumer>(*this);
+    return std::make_unique<DisaggregatedConsumer>(*this);
   }
   void on_new_request(const ConnectorRequest& request) override;
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
@@ -47,13 +44,10 @@ class BasicDisaggregatedConsumer final : public DisaggregatedConsumer {
 
   void tell_time(Seconds now) override { now_ = now; }
 
-  const Instrumentation& instrumentation() const { return instrumentation_; }
-
  private:
   /// What is kept of a request; of one that is not known, this.
   struct Known {
     bool has_received = false;
-    bool is_reading = false;  ///< its transfer is under way
     std::uint32_t lease = 0;  ///< of one that is being renewed
   };
 
@@ -64,22 +58,18 @@ class BasicDisaggregatedConsumer final : public DisaggregatedConsumer {
     std::uint64_t named_in = 0;      ///< the heartbeat that named it last
   };
 
-  bool planted(PlantedDisaggregatedBug bug) const { return instrumentation_.planted(bug); }
   bool is_received(RequestIndex request) const {
     return request < known_.size() && known_[request].has_received;
   }
   bool wants_prompt(const ConnectorRequest& request) const;
   Known& known(RequestIndex request);
   ConsumerMetadata::Receive& receive(const ConnectorRequest& request);
-  void take_from_the_end(const std::vector<BlockId>& remote, ConsumerMetadata::Receive& out) const;
 
   // Leases
   std::uint32_t lease_of(std::string_view remote_request);
   void stop_renewing(RequestIndex request);
-  void drop_lease(RequestIndex request);
   bool is_heartbeat_due() const;
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   bool has_leases_;
   Seconds heartbeat_interval_;
   Seconds now_ = 0;
@@ -97,9 +87,5 @@ class BasicDisaggregatedConsumer final : public DisaggregatedConsumer {
   ConsumerMetadata metadata_;
   std::shared_ptr<const ConsumerMetadata> nothing_to_tell_;
 };
-
-extern template class BasicDisaggregatedConsumer<NoInstrumentation>;
-extern template class BasicDisaggregatedConsumer<CountingInstrumentation>;
-extern template class BasicDisaggregatedConsumer<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "optimized/connectors/disaggregated/disaggregated_consumer.h"
-#include "optimized/connectors/disaggregated/disaggregated_worker.h"
+#include "planted/optimized/connectors/disaggregated/disaggregated_consumer.h"
+#include "planted/optimized/connectors/disaggregated/disaggregated_worker.h"
+#include "properties/planted/switches.h"
 
-namespace kvfence::optimized {
+namespace kvfence::planted::optimized {
 namespace {
 
 /// A world in which nothing happens but what is put here.
@@ -80,11 +81,10 @@ class Waiting {
 
   /// Comparisons and requests of one more step.
   std::uint64_t step(const ProducerMetadata& metadata = {}) {
-    const CountingInstrumentation before = worker_.instrumentation();
+    const OperationCounts before = operation_counts;
     worker_.start_load_kv(metadata, transport_);
     worker_.get_finished(transport_, out_);
-    const CountingInstrumentation& after = worker_.instrumentation();
-    return after.num_links() - before.num_links() + after.num_requests() - before.num_requests();
+    return operation_counts.links - before.links + operation_counts.requests - before.requests;
   }
 
   std::uint64_t notice(const std::string& request, bool is_heartbeat) {
@@ -96,7 +96,7 @@ class Waiting {
   std::size_t num_reported() const { return out_.finished_sending.size(); }
 
  private:
-  BasicDisaggregatedProducerWorker<CountingInstrumentation> worker_;
+  DisaggregatedProducerWorker worker_;
   StillTransport transport_;
   KVConnectorWorkerOutput out_;
 };
@@ -134,14 +134,14 @@ TEST_P(DisaggregatedOperationCount, WhatExpiresCostsItselfAlone) {
 }
 
 TEST_P(DisaggregatedOperationCount, AConsumersStepCostsWhatItStartsAndWhatEnded) {
-  BasicDisaggregatedConsumerWorker<CountingInstrumentation> worker(spec_of(), /*rank=*/0);
+  DisaggregatedConsumerWorker worker(spec_of(), /*rank=*/0);
   StillTransport transport;
   KVConnectorWorkerOutput out;
   const auto step = [&](const ConsumerMetadata& metadata) {
-    const std::uint64_t before = worker.instrumentation().num_requests();
+    const std::uint64_t before = operation_counts.requests;
     worker.start_load_kv(metadata, transport);
     worker.get_finished(transport, out);
-    return worker.instrumentation().num_requests() - before;
+    return operation_counts.requests - before;
   };
   ConsumerMetadata metadata;
   for (std::uint32_t index = 0; index < size(); ++index) {
@@ -199,16 +199,15 @@ class Reading final : private ConnectorHost {
     operation();
     return work() - before;
   }
-  std::uint64_t work() const {
-    const CountingInstrumentation& counted = consumer_.instrumentation();
-    return counted.num_links() + counted.num_requests() + counted.num_probes();
+  static std::uint64_t work() {
+    return operation_counts.links + operation_counts.requests + operation_counts.probes;
   }
   ConnectorRequest request(RequestIndex index) const override {
     return {index, "B", request_, 8, 0, params_};
   }
   bool is_cached(BlockId) const override { return false; }
 
-  BasicDisaggregatedConsumer<CountingInstrumentation> consumer_;
+  DisaggregatedConsumer consumer_;
   Request request_{RequestSpec{}, HashConfig{}};
   KVTransferParams params_;
   std::shared_ptr<const KVConnectorMetadata> metadata_;
@@ -232,4 +231,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, DisaggregatedOperationCount,
                          testing::Values(100, 1'000, 10'000, 100'000));
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence::planted::optimized

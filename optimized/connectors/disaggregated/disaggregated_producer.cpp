@@ -9,30 +9,23 @@
 
 namespace kvfence::optimized {
 
-using Bug = PlantedDisaggregatedBug;
-
-template <class Instrumentation>
-BasicDisaggregatedProducer<Instrumentation>::BasicDisaggregatedProducer(
-    const DisaggregatedSpec& spec, Instrumentation instrumentation)
-    : instrumentation_(instrumentation),
-      engine_id_(spec.producer_engine_id),
+DisaggregatedProducer::DisaggregatedProducer(const DisaggregatedSpec& spec)
+    : engine_id_(spec.producer_engine_id),
       deadline_(spec.deadline),
       stopped_requests_are_sent_(spec.rules.stopped_requests_are_sent),
       nothing_to_tell_(std::make_shared<ProducerMetadata>()) {}
 
-template <class Instrumentation>
-void BasicDisaggregatedProducer<Instrumentation>::update_state_after_alloc(
-    ConnectorHost&, const ConnectorRequest& request, const BlocksByGroup&, std::uint32_t) {
+void DisaggregatedProducer::update_state_after_alloc(ConnectorHost&,
+                                                     const ConnectorRequest& request,
+                                                     const BlocksByGroup&, std::uint32_t) {
   if (!request.params.do_remote_decode) return;
   if (request.index >= named_in_.size()) named_in_.resize(std::size_t{request.index} + 1);
   if (std::exchange(named_in_[request.index], step_) == step_) return;
   metadata_.reqs_in_batch.emplace_back(request.id);
 }
 
-template <class Instrumentation>
-std::shared_ptr<const KVConnectorMetadata>
-BasicDisaggregatedProducer<Instrumentation>::build_connector_meta(ConnectorHost&,
-                                                                  const SchedulerOutput&) {
+std::shared_ptr<const KVConnectorMetadata> DisaggregatedProducer::build_connector_meta(
+    ConnectorHost&, const SchedulerOutput&) {
   ++step_;
   if (metadata_.reqs_in_batch.empty() && metadata_.reqs_not_processed.empty() &&
       metadata_.reqs_to_send.empty()) {
@@ -42,21 +35,17 @@ BasicDisaggregatedProducer<Instrumentation>::build_connector_meta(ConnectorHost&
 }
 
 /// Whether a consumer will read it.
-template <class Instrumentation>
-bool BasicDisaggregatedProducer<Instrumentation>::is_sent(const ConnectorRequest& request,
-                                                          const BlocksByGroup& blocks) const {
+bool DisaggregatedProducer::is_sent(const ConnectorRequest& request,
+                                    const BlocksByGroup& blocks) const {
   const bool has_blocks =
       std::any_of(blocks.begin(), blocks.end(), [](const auto& ids) { return !ids.empty(); });
   if (!has_blocks) return false;
   return request.status == RequestStatus::kFinishedLengthCapped ||
-         (stopped_requests_are_sent_ && request.status == RequestStatus::kFinishedStopped) ||
-         planted(Bug::kAbortedPrefillHeld);
+         (stopped_requests_are_sent_ && request.status == RequestStatus::kFinishedStopped);
 }
 
-template <class Instrumentation>
-bool BasicDisaggregatedProducer<Instrumentation>::request_finished(ConnectorHost&,
-                                                                   const ConnectorRequest& request,
-                                                                   const BlocksByGroup& blocks) {
+bool DisaggregatedProducer::request_finished(ConnectorHost&, const ConnectorRequest& request,
+                                             const BlocksByGroup& blocks) {
   if (!request.params.do_remote_decode) return false;
   // The next request of this index is another one.
   if (request.index < named_in_.size()) named_in_[request.index] = 0;
@@ -73,17 +62,12 @@ bool BasicDisaggregatedProducer<Instrumentation>::request_finished(ConnectorHost
   told.params.remote_engine_id = engine_id_;
   told.params.remote_request_id = request.id;
   told.params.remote_block_ids = blocks;
-  return !planted(Bug::kBlocksNotHeld);
+  return true;
 }
 
-template <class Instrumentation>
-void BasicDisaggregatedProducer<Instrumentation>::take_remote_prefills(
-    std::vector<RemotePrefill>& out) {
+void DisaggregatedProducer::take_remote_prefills(std::vector<RemotePrefill>& out) {
   std::move(remote_prefills_.begin(), remote_prefills_.end(), std::back_inserter(out));
   remote_prefills_.clear();
 }
-
-template class BasicDisaggregatedProducer<NoInstrumentation>;
-template class BasicDisaggregatedProducer<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

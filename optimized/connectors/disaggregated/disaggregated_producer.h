@@ -11,19 +11,16 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
-#include "optimized/base/instrumentation.h"
 
 namespace kvfence::optimized {
 
-template <class Instrumentation>
-class BasicDisaggregatedProducer final : public DisaggregatedProducer {
+class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
  public:
   /// Requires: check_spec(spec) finds nothing.
-  explicit BasicDisaggregatedProducer(const DisaggregatedSpec& spec,
-                                      Instrumentation instrumentation = {});
+  explicit DisaggregatedProducer(const DisaggregatedSpec& spec);
 
   std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<BasicDisaggregatedProducer>(*this);
+    return std::make_unique<DisaggregatedProducer>(*this);
   }
   void on_new_request(const ConnectorRequest&) override {}
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest&, std::uint32_t) override {
@@ -46,10 +43,8 @@ class BasicDisaggregatedProducer final : public DisaggregatedProducer {
   void take_remote_prefills(std::vector<RemotePrefill>& out) override;
 
  private:
-  bool planted(PlantedDisaggregatedBug bug) const { return instrumentation_.planted(bug); }
   bool is_sent(const ConnectorRequest& request, const BlocksByGroup& blocks) const;
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::string engine_id_;
   std::optional<Seconds> deadline_;
   bool stopped_requests_are_sent_;
@@ -63,8 +58,5 @@ class BasicDisaggregatedProducer final : public DisaggregatedProducer {
 
   std::vector<RemotePrefill> remote_prefills_;  ///< that nobody has taken
 };
-
-extern template class BasicDisaggregatedProducer<NoInstrumentation>;
-extern template class BasicDisaggregatedProducer<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

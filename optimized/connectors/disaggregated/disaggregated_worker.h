@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/job_map.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/scheduler/request_heap.h"
@@ -33,20 +32,16 @@ PeerRanks peer_ranks(std::uint32_t rank, std::uint32_t world_size, std::uint32_t
 
 /// A step costs the requests that it names, the notices that came, and O(log n) for each deadline
 /// that is set, renewed, dropped or passed, of the n that are waited for.
-template <class Instrumentation>
-class BasicDisaggregatedProducerWorker final : public DisaggregatedWorker {
+class DisaggregatedProducerWorker final : public DisaggregatedWorker {
  public:
   /// Requires: check_spec(spec) finds nothing, and rank is one of the producer.
-  BasicDisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank,
-                                   Instrumentation instrumentation = {});
+  DisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank);
 
   std::unique_ptr<DisaggregatedWorker> clone() const override {
-    return std::make_unique<BasicDisaggregatedProducerWorker>(*this);
+    return std::make_unique<DisaggregatedProducerWorker>(*this);
   }
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override;
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override;
-
-  const Instrumentation& instrumentation() const { return instrumentation_; }
 
  private:
   /// A request that is expected, in a slot that another one takes over later.
@@ -56,8 +51,6 @@ class BasicDisaggregatedProducerWorker final : public DisaggregatedWorker {
     Seconds expires = 0;            ///< if it is in the heap
     std::uint64_t number = 0;       ///< of its deadline, in the order in which they were set
   };
-
-  bool planted(PlantedDisaggregatedBug bug) const { return instrumentation_.planted(bug); }
 
   std::optional<std::uint32_t> find(std::string_view id) const;
   std::uint32_t find_or_add(const std::string& id);
@@ -71,17 +64,13 @@ class BasicDisaggregatedProducerWorker final : public DisaggregatedWorker {
   /// The order of the heap.
   auto sooner() const {
     return [this](std::uint32_t left, std::uint32_t right) {
-      instrumentation_.on_links(1);
       const Expected& a = expected_[left];
       const Expected& b = expected_[right];
-      if (a.expires != b.expires && !planted(PlantedDisaggregatedBug::kReaperStopsAtUnexpired)) {
-        return a.expires < b.expires;
-      }
+      if (a.expires != b.expires) return a.expires < b.expires;
       return a.number < b.number;
     };
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t rank_;
   PeerRanks readers_;
   std::size_t num_words_;    ///< of has_said_, a request
@@ -98,20 +87,16 @@ class BasicDisaggregatedProducerWorker final : public DisaggregatedWorker {
 };
 
 /// A step costs the reads that it starts and those that ended, with their blocks.
-template <class Instrumentation>
-class BasicDisaggregatedConsumerWorker final : public DisaggregatedWorker {
+class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
  public:
   /// Requires: check_spec(spec) finds nothing, and rank is one of the consumer.
-  BasicDisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank,
-                                   Instrumentation instrumentation = {});
+  DisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank);
 
   std::unique_ptr<DisaggregatedWorker> clone() const override {
-    return std::make_unique<BasicDisaggregatedConsumerWorker>(*this);
+    return std::make_unique<DisaggregatedConsumerWorker>(*this);
   }
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override;
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override;
-
-  const Instrumentation& instrumentation() const { return instrumentation_; }
 
  private:
   /// A request that is read, in a slot that another one takes over later.
@@ -119,18 +104,14 @@ class BasicDisaggregatedConsumerWorker final : public DisaggregatedWorker {
     std::string request;
     std::vector<BlockId> local_blocks;
     std::uint32_t num_reads = 0;  ///< that have not ended
-    bool has_failed = false;      ///< one of them
-    bool is_reported = false;     ///< only by a planted bug before the last read has ended
   };
 
-  bool planted(PlantedDisaggregatedBug bug) const { return instrumentation_.planted(bug); }
   void start_reads(const ConsumerMetadata::Receive& receive, Transport& transport);
   void send_notices(const ConsumerMetadata::Receive& receive, Transport& transport);
   void send_heartbeats(const std::vector<std::string>& requests, Transport& transport);
   std::uint32_t add(const ConsumerMetadata::Receive& receive);
   void end_read(std::uint32_t slot, bool success, KVConnectorWorkerOutput& out);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::uint32_t rank_;
   PeerRanks producers_;
 
@@ -143,12 +124,5 @@ class BasicDisaggregatedConsumerWorker final : public DisaggregatedWorker {
   Notice notice_;
   std::vector<ReadResult> results_;
 };
-
-extern template class BasicDisaggregatedProducerWorker<NoInstrumentation>;
-extern template class BasicDisaggregatedProducerWorker<CountingInstrumentation>;
-extern template class BasicDisaggregatedProducerWorker<PlantedInstrumentation>;
-extern template class BasicDisaggregatedConsumerWorker<NoInstrumentation>;
-extern template class BasicDisaggregatedConsumerWorker<CountingInstrumentation>;
-extern template class BasicDisaggregatedConsumerWorker<PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized
