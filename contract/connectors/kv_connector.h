@@ -162,11 +162,21 @@ class KVConnector {
   virtual bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                                 const BlocksByGroup& blocks) = 0;
 
+  /// What the client is to get of the request that finished last; upstream answers it with
+  /// request_finished.
+  virtual std::optional<std::string> take_client_params() { return std::nullopt; }
+
   /// Appends events since the last call, oldest first.
   virtual void take_events(std::vector<KVCacheEvent>& out) = 0;
 
   /// False if it failed.
   virtual bool reset_cache() = 0;
+
+  /// Whether the last reset_cache said how it went; upstream may answer nothing.
+  virtual bool says_how_reset_went() const { return true; }
+
+  /// Whether request_finished takes the blocks of several groups (upstream: SupportsHMA).
+  virtual bool supports_hma() const { return true; }
 
   /// For an observer: a child of a connector over several others; null where there is none.
   virtual KVConnector* child(std::size_t /*place*/) { return nullptr; }

@@ -20,11 +20,19 @@
 namespace kvfence::engine {
 
 /// `(scripted)`: a connector whose answers are commands
-/// (contract/scripted/scripted_connector.h). It has no workers: what they would report stands in
-/// the update.
+/// (contract/scripted/scripted_connector.h). Alone it has no workers: what they would report stands
+/// in the update. Under (multi ...) it may stand several times, and has workers, whose reports
+/// stand there as well.
 struct ScriptedRecord {
   static constexpr std::string_view kWord = "scripted";
-  static void declare(auto& /*fields*/) {}
+  std::string connector_class = "a";
+  bool hma = true;
+  static void declare(auto& fields) {
+    using S = ScriptedRecord;
+    fields.add("class", &S::connector_class, Domain::kSetting, "of a child: names its statistics")
+        .optional();
+    fields.add("hma", &S::hma, Domain::kSetting, "of a child: takes several groups").optional();
+  }
   friend bool operator==(const ScriptedRecord&, const ScriptedRecord&) = default;
 };
 
@@ -39,14 +47,15 @@ bool from_value(const Value& value, ConnectorList& member, std::string& expected
 bool operator==(const ConnectorList& a, const ConnectorList& b);
 
 /// `(multi children=[(offloading ...) (simple ...)])`: the MultiConnector over real ones, of each
-/// kind one at most.
+/// kind one at most, and scripted ones; kNumChildrenMax at most.
 struct MultiRecord {
   static constexpr std::string_view kWord = "multi";
   ConnectorList children;
   static void declare(auto& fields) {
     fields.add(
         "children", &MultiRecord::children, Domain::kSetting,
-        "(offloading ...), (simple ...), (example ...) or (decode_bench ...), in their order");
+        "(offloading ...), (simple ...), (example ...), (decode_bench ...) or (scripted ...), in "
+        "their order");
   }
   friend bool operator==(const MultiRecord&, const MultiRecord&) = default;
 };
@@ -176,6 +185,11 @@ struct Config : kv_cache::Config {
     return const_cast<Record&>(*connector<Record>());
   }
   bool has_connector() const { return connectors && !connectors->empty(); }
+  /// Whether the engine's own connector is the scripted one.
+  bool is_scripted() const {
+    return has_connector() &&
+           std::holds_alternative<ScriptedRecord>(connectors->front().as_variant());
+  }
   bool has_device() const { return device != kScriptedDevice; }
 };
 
@@ -187,7 +201,7 @@ enum class Assembly : std::uint8_t {
   kSimple,
   kSynchronous,  ///< the ExampleConnector or the DecodeBenchConnector
   kPrefillDecode,
-  kMulti,  ///< the MultiConnector over real ones
+  kMulti,  ///< the MultiConnector over real and scripted ones
 };
 struct AssemblyInfo {
   Assembly assembly;
@@ -208,7 +222,7 @@ inline constexpr AssemblyInfo kAssemblies[] = {
     {Assembly::kPrefillDecode, "prefill_decode",
      "two engines over NIXL: remote reads, notices, deadlines and leases, failures"},
     {Assembly::kMulti, "multi",
-     "MultiConnector over OffloadingConnector and others: who loads, who saves, who holds"},
+     "MultiConnector over real and scripted connectors: who loads, who saves, who is told"},
 };
 
 std::string_view to_text(Assembly assembly);

@@ -52,7 +52,7 @@ class Preparation {
     }
     if (auto wrong = check_shape()) return std::move(*wrong);
     setup_.assembly = assembly_of(config_);
-    setup_.is_scripted = config_.connector<ScriptedRecord>() != nullptr;
+    setup_.is_scripted = config_.is_scripted();
     setup_.tokens_only = config_.tokens_only;
     for (std::uint32_t engine = 0; engine < config_.engines; ++engine) {
       if (auto wrong = add_scheduler(static_cast<EngineRole>(engine))) return std::move(*wrong);
@@ -109,7 +109,7 @@ class Preparation {
 
   /// Refuses what the scheduler takes and what is not modelled with that connector.
   Wrong check_modelled() const {
-    if (!config_.has_connector() || config_.connector<ScriptedRecord>()) return std::nullopt;
+    if (!config_.has_connector() || config_.is_scripted()) return std::nullopt;
     const std::string under =
         std::visit([](const auto& record) { return "(" + std::string(record.kWord) + " ...)"; },
                    config_.connectors->front().as_variant());
@@ -135,17 +135,27 @@ class Preparation {
     const auto* const multi = config_.connector<MultiRecord>();
     if (!multi) return std::nullopt;
     if (multi->children.empty()) return error("children=[]", "at least one child");
+    if (multi->children.size() > multi::kNumChildrenMax) {
+      return error(std::to_string(multi->children.size()) + " children",
+                   "at most " + std::to_string(multi::kNumChildrenMax));
+    }
     for (const ConnectorRecord& child : multi->children) {
       const auto kind = kind_of(child);
       if (!kind) {
         return error("a child of another kind",
-                     "(offloading ...), (simple ...), (example ...) or (decode_bench ...)");
+                     "(offloading ...), (simple ...), (example ...), (decode_bench ...) or "
+                     "(scripted ...)");
       }
-      if (std::find(setup_.children.begin(), setup_.children.end(), *kind) !=
-          setup_.children.end()) {
-        return error("two children of one kind", "each kind once");
+      const bool is_there =
+          std::any_of(setup_.children.begin(), setup_.children.end(),
+                      [&](const ChildSetup& other) { return other.kind == *kind; });
+      if (is_there && *kind != ConnectorKind::kScripted) {
+        return error("two children of one kind", "each kind once, but for (scripted ...)");
       }
-      setup_.children.push_back(*kind);
+      ChildSetup& added = setup_.children.emplace_back();
+      added.kind = *kind;
+      const auto* const scripted = std::get_if<ScriptedRecord>(&child.as_variant());
+      if (scripted) added.scripted = *scripted;
     }
     return std::nullopt;
   }
@@ -154,6 +164,7 @@ class Preparation {
     const auto& typed = record.as_variant();
     if (std::holds_alternative<offloading::Record>(typed)) return ConnectorKind::kOffloading;
     if (std::holds_alternative<simple::Record>(typed)) return ConnectorKind::kSimple;
+    if (std::holds_alternative<ScriptedRecord>(typed)) return ConnectorKind::kScripted;
     const bool is_of_files = std::holds_alternative<files::ExampleRecord>(typed) ||
                              std::holds_alternative<files::DecodeBenchRecord>(typed);
     return is_of_files ? std::optional(ConnectorKind::kFiles) : std::nullopt;
@@ -219,6 +230,13 @@ class Preparation {
     if (!setup_.children.empty() && scheduler.kv_cache.groups.size() > 1 && !takes_groups) {
       return error(std::to_string(scheduler.kv_cache.groups.size()) + " groups under (multi ...)",
                    "one group, before rule multi_connector_hma");
+    }
+    const bool all_take_groups =
+        std::all_of(setup_.children.begin(), setup_.children.end(),
+                    [](const ChildSetup& child) { return child.scripted.hma; });
+    if (!all_take_groups && scheduler.kv_cache.groups.size() > 1) {
+      return error(std::to_string(scheduler.kv_cache.groups.size()) + " groups",
+                   "one group, for children without hma");
     }
     const std::uint32_t ranks = config_.ranks;
     if (auto wrong = add_part<offloading::Record>(setup_.offloading, [&](const auto& record) {

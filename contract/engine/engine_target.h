@@ -236,7 +236,8 @@ struct Observation : SchedulerObservation,
                      offloading::Observed,
                      simple::Observed,
                      files::Observed,
-                     nixl::Observed {
+                     nixl::Observed,
+                     multi::Observed {
   ErrorCode error = ErrorCode::kNone;
   SchedulerObservation consumer;  ///< of a pair
 
@@ -255,10 +256,16 @@ struct Observation : SchedulerObservation,
     simple::Observed::declare(fields);
     files::Observed::declare(fields);
     nixl::Observed::declare(fields);
+    multi::Observed::declare(fields);
     fields.add_part("consumer_", &Observation::consumer);
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };
+
+/// Whether the command ended the engine, and another one starts: a file failed, or upstream raises.
+inline bool has_ended(const Observation& shown) {
+  return shown.engine_ended.has_value() || (shown.failed.has_value() && !shown.failed->empty());
+}
 
 /// What commands declare and no scheduler owns: which names were used, and the prompts' hashes.
 class World {
@@ -294,8 +301,14 @@ class World {
 namespace engine {
 
 /// A connector whose parts a setup has.
-enum class ConnectorKind : std::uint8_t { kOffloading, kSimple, kFiles, kNixl };
-inline constexpr std::size_t kNumConnectorKinds = 4;
+enum class ConnectorKind : std::uint8_t { kOffloading, kSimple, kFiles, kNixl, kScripted };
+inline constexpr std::size_t kNumConnectorKinds = 5;
+
+/// A child of a MultiConnector.
+struct ChildSetup {
+  ConnectorKind kind = ConnectorKind::kScripted;
+  ScriptedRecord scripted;  ///< of a scripted one
+};
 
 }  // namespace engine
 
@@ -311,8 +324,9 @@ struct EngineSetup {
   std::optional<SimpleCPUOffloadSpec> simple;
   std::optional<SynchronousConnectorSpec> files;
   std::optional<DisaggregatedSpec> nixl;
-  /// Which of these are the children of a MultiConnector, in their order; none without one.
-  std::vector<engine::ConnectorKind> children;
+  /// The children of a MultiConnector, in their order: scripted ones, and of these each that is
+  /// there; none without one.
+  std::vector<engine::ChildSetup> children;
 
   std::optional<engine::DeviceOptions> device;  ///< each rank's, where there are devices
   bool is_virtual = false;
@@ -323,7 +337,10 @@ struct EngineSetup {
   bool is_pair() const { return schedulers.size() > 1; }
   bool has_connector() const { return is_scripted || has_workers(); }
   /// Whether there are halves of workers, which report.
-  bool has_workers() const { return offloading || simple || files || nixl; }
+  bool has_workers() const { return offloading || simple || files || nixl || !children.empty(); }
+  bool has_child(std::uint32_t place, engine::ConnectorKind kind) const {
+    return place < children.size() && children[place].kind == kind;
+  }
 };
 
 /// What generic code knows of the target.

@@ -424,7 +424,7 @@ TEST(EngineConnectors, WithAMemberThatTheyDoNotHaveAreErrors) {
                      "simple_offload_pins_hits", "key 'num_cpu_block'"}));
   EXPECT_TRUE(fails("config connectors=[(scripted num_layers=1)]",
                     "1:8: found connectors=[(scripted num_layers=1)], expected ",
-                    {"(scripted ...)", "no key", "key 'num_layers'"}));
+                    {"(scripted ...)", "one of class, hma", "key 'num_layers'"}));
 }
 
 TEST(EngineConnectors, WithAMemberOfAnotherKindAreErrors) {
@@ -443,15 +443,41 @@ TEST(EngineConnectors, ThatCannotBeChildrenAreErrors) {
     });
   };
   const std::string kinds =
-      "found a child of another kind, expected (offloading ...), (simple ...), (example ...) or "
-      "(decode_bench ...)";
+      "found a child of another kind, expected (offloading ...), (simple ...), (example ...), "
+      "(decode_bench ...) or (scripted ...)";
+  const std::string once =
+      "found two children of one kind, expected each kind once, but for (scripted ...)";
   EXPECT_EQ(error_of_children({}), "found children=[], expected at least one child");
-  EXPECT_EQ(error_of_children({engine::ScriptedRecord()}), kinds);
   EXPECT_EQ(error_of_children({engine::MultiRecord()}), kinds);
-  EXPECT_EQ(error_of_children({engine::offloading::Record(), engine::offloading::Record()}),
-            "found two children of one kind, expected each kind once");
+  EXPECT_EQ(error_of_children({engine::offloading::Record(), engine::offloading::Record()}), once);
   EXPECT_EQ(error_of_children({engine::files::ExampleRecord(), engine::files::DecodeBenchRecord()}),
-            "found two children of one kind, expected each kind once");
+            once);
+  EXPECT_EQ(error_of_children(std::vector<engine::ConnectorRecord>(9, engine::ScriptedRecord())),
+            "found 9 children, expected at most 8");
+}
+
+TEST(EngineConnectors, ThatAreScriptedCanBeSeveralChildren) {
+  Config config = config_of(Assembly::kMulti);
+  engine::MultiRecord multi;
+  multi.children.emplace_back(engine::ScriptedRecord{"b", false});
+  multi.children.emplace_back(engine::offloading::Record());
+  multi.children.emplace_back(engine::ScriptedRecord());
+  config.connectors->front() = multi;
+  const auto setup = EngineTarget::prepare(config, {}, {});
+  ASSERT_TRUE(setup);
+  EXPECT_EQ(setup->assembly, Assembly::kMulti);
+  EXPECT_FALSE(setup->is_scripted);
+  EXPECT_TRUE(setup->has_workers());
+  ASSERT_EQ(setup->children.size(), 3U);
+  EXPECT_TRUE(setup->has_child(0, engine::ConnectorKind::kScripted));
+  EXPECT_TRUE(setup->has_child(1, engine::ConnectorKind::kOffloading));
+  EXPECT_FALSE(setup->has_child(3, engine::ConnectorKind::kScripted));
+  EXPECT_EQ(setup->children.front().scripted.connector_class, "b");
+
+  config.profile = "v0.23";
+  config.enable_caching = false;
+  config.groups.push_back(config.groups.front());
+  EXPECT_EQ(error_of(config), "found 2 groups, expected one group, for children without hma");
 }
 
 TEST(EngineConnectors, OfFilesTakeNoRunAheadOutputs) {
@@ -495,7 +521,7 @@ std::vector<engine::ConnectorRecord> all_records() {
   nixl.deadline = 7;
   nixl.transport_may_fail = true;
   engine::MultiRecord multi;
-  multi.children = {simple, offloading, example};
+  multi.children = {simple, offloading, engine::ScriptedRecord{"b", false}, example};
   return {
       engine::ScriptedRecord(),           multi,        engine::offloading::Record(),   offloading,
       engine::simple::Record(),           simple,       engine::files::ExampleRecord(), example,

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/connectors/multi/multi_facet.h"
 #include "contract/core/declare.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_role.h"
@@ -39,7 +40,7 @@ void add_engine_field(auto& fields) {
   fields.add("engine", &S::engine, Domain::kChoice, "producer or consumer").optional();
 }
 
-/// What the scripted connector answers about a request.
+/// What the scripted connector, or a scripted child of a MultiConnector, answers about a request.
 template <class S>
 void add_script_fields(auto& fields) {
   fields
@@ -53,6 +54,9 @@ void add_script_fields(auto& fields) {
   fields
       .add("hold_blocks", &S::hold_blocks, Domain::kFlag,
            "at its end its blocks stay until finished_sending")
+      .optional();
+  fields.add("child", &S::child, Domain::kCount, "its place under (multi ...)").optional();
+  fields.add("params", &S::params, Domain::kText, "of a child at its end, for the client")
       .optional();
 }
 
@@ -80,6 +84,8 @@ struct AddRequest {
   bool load_async = false;
   std::uint32_t ask_again = 0;
   bool hold_blocks = false;
+  std::uint32_t child = 0;
+  std::optional<std::string> params;
   std::optional<std::uint32_t> max_offload_tokens;
   bool do_remote_decode = false;
   EngineRole engine = EngineRole::kProducer;
@@ -141,10 +147,12 @@ struct Sample {
 /// The oldest step in flight comes back: it is executed and polled, where that was not done by
 /// itself, and taken in. Each request that samples gives `token`, and as often again as drafts of
 /// it were accepted, unless `samples` names it; on a device the model samples. The report of the
-/// scripted connector is what stands here; all others have workers that report.
+/// scripted connector is what stands here, and those of scripted children what `reports` says; all
+/// others have workers that report.
 /// Errors: kNoStepInFlight: nothing was planned; on a device, the oldest step was not polled;
 /// kNotInConfig: on a device, something is sampled; without the scripted connector, something is
-/// reported.
+/// reported, or there is no such scripted child or rank; kListedTwice: two reports of one child and
+/// rank; kBadRange: a job from kNumChildJobsMax on.
 struct Update {
   static constexpr std::string_view kVerb = "update";
   static constexpr std::string_view kDoc = "the oldest planned step comes back from the workers";
@@ -154,6 +162,7 @@ struct Update {
   std::vector<std::string> finished_recving;
   std::vector<std::string> finished_sending;
   std::vector<BlockId> invalid_blocks;
+  std::vector<multi::ChildReport> reports;
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = Update;
@@ -169,6 +178,7 @@ struct Update {
         .optional();
     fields.add("invalid_blocks", &S::invalid_blocks, Domain::kBlocks, "loads that failed")
         .optional();
+    fields.add("reports", &S::reports, Domain::kAnswers, "of scripted children").optional();
     add_engine_field<Update>(fields);
   }
   friend bool operator==(const Update&, const Update&) = default;
@@ -241,13 +251,15 @@ struct SetPauseState {
 /// reset_running_requests under one that copies: upstream does not report the requests that a reset
 /// preempts to it, so its copies would go on reading their blocks; reset_connector over tiers,
 /// whose manager cannot be reset: upstream forgets the transfers under way, but not what they
-/// reserve (vllm#44541).
+/// reserve (vllm#44541); a child that is not scripted.
 struct ResetPrefixCache {
   static constexpr std::string_view kVerb = "reset_prefix_cache";
   static constexpr std::string_view kDoc = "forgets what is cached";
   bool reset_running_requests = false;
   bool reset_connector = false;
   bool connector_fails = false;
+  std::vector<std::uint32_t> failing_children;
+  std::vector<std::uint32_t> silent_children;
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ResetPrefixCache;
@@ -263,11 +275,20 @@ struct ResetPrefixCache {
         .add("connector_fails", &S::connector_fails, Domain::kFlag,
              "the connector answers that it could not")
         .optional();
+    fields
+        .add("failing_children", &S::failing_children, Domain::kAnswers,
+             "places of scripted children that answer so")
+        .optional();
+    fields
+        .add("silent_children", &S::silent_children, Domain::kAnswers,
+             "places of those that do not answer")
+        .optional();
     add_engine_field<ResetPrefixCache>(fields);
   }
   friend bool operator==(const ResetPrefixCache&, const ResetPrefixCache&) = default;
 };
 
+/// Errors: kNotInConfig: there is no scripted connector, or no scripted child at that place.
 struct ScriptConnector {
   static constexpr std::string_view kVerb = "script_connector";
   static constexpr std::string_view kDoc = "what the connector answers about a request from now on";
@@ -276,6 +297,8 @@ struct ScriptConnector {
   bool load_async = false;
   std::uint32_t ask_again = 0;
   bool hold_blocks = false;
+  std::uint32_t child = 0;
+  std::optional<std::string> params;
   static void declare(auto& fields) {
     using S = ScriptConnector;
     fields.add("request", &S::request, Domain::kRequest, "whose");
@@ -310,7 +333,8 @@ struct HandOver {
 /// The script that a command with the members of script_fields sets.
 template <class S>
 ScriptedConnector::Script make_script(const S& command) {
-  return {command.external_tokens, command.load_async, command.ask_again, command.hold_blocks};
+  return {command.external_tokens, command.load_async, command.ask_again, command.hold_blocks,
+          command.params};
 }
 
 /// A request of a step, in upstream's order of num_scheduled_tokens.
@@ -412,7 +436,7 @@ struct RequestState {
   friend bool operator==(const RequestState&, const RequestState&) = default;
 };
 
-/// A touch point of the connector.
+/// A touch point of the scripted connector, or of a scripted child.
 struct ConnectorCallRecord {
   static constexpr std::string_view kWord = "call";
   std::string method;
@@ -420,13 +444,29 @@ struct ConnectorCallRecord {
   std::uint32_t num_tokens = 0;
   std::string answer;
   BlockLists blocks;
+  std::optional<std::uint32_t> child;
+  std::optional<std::uint32_t> rank;
+  std::string metadata;
+  std::vector<std::string> finished;
+  std::vector<std::string> sending;
+  std::vector<std::string> recving;
+  std::vector<BlockId> invalid;
+  std::vector<JobId> jobs;
   static void declare(auto& fields) {
     using S = ConnectorCallRecord;
     fields.add("method", &S::method, Domain::kResult, "upstream's name");
+    fields.add("child", &S::child, Domain::kResult, "of which child").optional();
+    fields.add("rank", &S::rank, Domain::kResult, "of which worker of a child").optional();
     fields.add("request", &S::request, Domain::kResult, "about whom").optional();
     fields.add("num_tokens", &S::num_tokens, Domain::kResult, "what was passed").optional();
     fields.add("answer", &S::answer, Domain::kResult, "what was answered").optional();
     fields.add("blocks", &S::blocks, Domain::kResult, "what was passed").optional();
+    fields.add("metadata", &S::metadata, Domain::kResult, "of a step").optional();
+    fields.add("finished", &S::finished, Domain::kResult, "requests, ascending").optional();
+    fields.add("sending", &S::sending, Domain::kResult, "sent, ascending").optional();
+    fields.add("recving", &S::recving, Domain::kResult, "received, ascending").optional();
+    fields.add("invalid", &S::invalid, Domain::kResult, "whose load failed, ascending").optional();
+    fields.add("jobs", &S::jobs, Domain::kResult, "its own, one per worker").optional();
   }
   friend bool operator==(const ConnectorCallRecord&, const ConnectorCallRecord&) = default;
 };

@@ -5,11 +5,29 @@
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence {
+namespace {
+
+template <class T>
+std::vector<T> each_once(std::vector<T> elements) {
+  std::sort(elements.begin(), elements.end());
+  elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
+  return elements;
+}
+
+std::vector<std::string> names_of(const ConnectorHost& host,
+                                  const std::vector<RequestIndex>& requests) {
+  std::vector<std::string> names;
+  for (const RequestIndex request : requests) names.emplace_back(host.request(request).id);
+  return each_once(std::move(names));
+}
+
+}  // namespace
 
 ConnectorCall& ScriptedConnector::note(std::string_view method, std::string_view request) {
-  ConnectorCall& call = calls_.emplace_back();
+  ConnectorCall& call = children_ ? children_->calls.emplace_back() : calls_.emplace_back();
   call.method = method;
   call.request = request;
+  call.child = place_;
   return call;
 }
 
@@ -47,21 +65,36 @@ void ScriptedConnector::update_state_after_alloc(ConnectorHost&, const Connector
 
 std::shared_ptr<const KVConnectorMetadata> ScriptedConnector::build_connector_meta(
     ConnectorHost&, const SchedulerOutput& output) {
-  note("build_connector_meta").num_tokens = output.total_num_scheduled_tokens;
-  return nullptr;
+  ConnectorCall& call = note("build_connector_meta");
+  call.num_tokens = output.total_num_scheduled_tokens;
+  if (!place_) return nullptr;
+  auto metadata = std::make_shared<ScriptedMetadata>();
+  metadata->text = std::to_string(*place_) + "." + std::to_string(num_steps_++);
+  call.metadata = metadata->text;
+  return metadata;
 }
 
-void ScriptedConnector::update_connector_output(ConnectorHost&, const KVConnectorOutput&) {
-  note("update_connector_output");
+void ScriptedConnector::update_connector_output(ConnectorHost& host,
+                                                const KVConnectorOutput& output) {
+  ConnectorCall& call = note("update_connector_output");
+  if (!place_) return;
+  call.sending = names_of(host, output.finished_sending);
+  call.recving = names_of(host, output.finished_recving);
+  call.invalid = each_once(output.invalid_block_ids);
+  for (const CompletedJob& job : output.completed_jobs) {
+    call.jobs.insert(call.jobs.end(), job.num_workers, job.job);
+  }
 }
 
 bool ScriptedConnector::request_finished(ConnectorHost&, const ConnectorRequest& request,
                                          const BlocksByGroup& blocks) {
   ConnectorCall& call = note("request_finished", request.id);
-  const bool hold = scripts_[std::string(request.id)].hold_blocks;
-  call.answer = hold ? "hold" : "free";
+  const Script& script = scripts_[std::string(request.id)];
+  call.answer = script.hold_blocks ? "hold" : "free";
+  if (script.params) call.answer += " " + *script.params;
   call.blocks = blocks;
-  return hold;
+  client_params_ = script.params;
+  return script.hold_blocks;
 }
 
 void ScriptedConnector::take_events(std::vector<KVCacheEvent>& out) {
@@ -69,9 +102,53 @@ void ScriptedConnector::take_events(std::vector<KVCacheEvent>& out) {
 }
 
 bool ScriptedConnector::reset_cache() {
-  note("reset_cache").answer = reset_fails_ ? "failed" : "done";
-  if (!reset_fails_) ++num_events_;
-  return !reset_fails_;
+  if (reset_ == Reset::kDone) ++num_events_;
+  ConnectorCall& call = note("reset_cache");
+  if (reset_ != Reset::kSaysNothing) call.answer = reset_ == Reset::kDone ? "done" : "failed";
+  return reset_ == Reset::kDone;
+}
+
+ConnectorCall& ScriptedConnectorWorker::note(std::string_view method,
+                                             const KVConnectorMetadata& metadata) {
+  const auto* const own = dynamic_cast<const ScriptedMetadata*>(&metadata);
+  ConnectorCall& call = children_->calls.emplace_back();
+  call.method = method;
+  call.child = place_;
+  call.rank = rank_;
+  call.metadata = own ? own->text : "of another kind";
+  return call;
+}
+
+void ScriptedConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata,
+                                                 TransferEngine&) {
+  note("handle_preemptions", metadata);
+}
+
+void ScriptedConnectorWorker::start_load_kv(const KVConnectorMetadata& metadata, TransferEngine&) {
+  note("start_load_kv", metadata);
+}
+
+void ScriptedConnectorWorker::wait_for_save(const KVConnectorMetadata& metadata, TransferEngine&) {
+  note("wait_for_save", metadata);
+}
+
+void ScriptedConnectorWorker::get_finished(const KVConnectorMetadata& metadata,
+                                           std::span<const std::string> finished_requests,
+                                           TransferEngine&, KVConnectorWorkerOutput& out) {
+  note("get_finished", metadata).finished =
+      each_once(std::vector<std::string>(finished_requests.begin(), finished_requests.end()));
+  out = {};
+  const auto found = children_->reports.find({place_, rank_});
+  if (found == children_->reports.end()) return;
+  const ScriptedReport& report = found->second;
+  out.finished_sending = each_once(report.sending);
+  out.finished_recving = each_once(report.recving);
+  out.invalid_block_ids = each_once(report.invalid);
+  for (const JobId job : report.jobs) out.completed_jobs.push_back({.job = job});
+  if (report.stats.empty()) return;
+  TransferOperations& operations = out.stats.emplace_back();
+  operations.transfer_type = "scripted";
+  for (const std::uint32_t size : report.stats) operations.ops.push_back({size, 0});
 }
 
 }  // namespace kvfence

@@ -1,19 +1,26 @@
 #pragma once
 
 /// A connector whose answers are commands and whose calls are observed: the world around a
-/// scheduler in scenarios and campaigns.
+/// scheduler, or a child of a MultiConnector, in scenarios and campaigns.
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
+#include "contract/connectors/kv_connector_worker.h"
 
 namespace kvfence {
 
-/// One call that a scheduler made, with what was passed and what was answered.
+/// One call that a scheduler made, or a MultiConnector on a child, with what was passed and what
+/// was answered. Of a child it has more: whom the call is about in lists.
 struct ConnectorCall {
   std::string method;   ///< upstream's name
   std::string request;  ///< empty where the call is about none
@@ -22,7 +29,38 @@ struct ConnectorCall {
                          ///< external tokens; build_connector_meta: scheduled tokens
   std::string answer;    ///< "8 async", "8", "again"; request_finished: "hold", "free"
   BlocksByGroup blocks;  ///< of update_state_after_alloc and request_finished
+
+  // Of a child.
+  std::optional<std::uint32_t> child = {};  ///< its place
+  std::optional<std::uint32_t> rank = {};   ///< of its worker's half
+  std::string metadata = {};                ///< of a step: what it built, or is called with
+  std::vector<std::string> finished = {};   ///< get_finished
+  std::vector<std::string> sending = {};    ///< update_connector_output, as what follows
+  std::vector<std::string> recving = {};
+  std::vector<BlockId> invalid = {};
+  std::vector<JobId> jobs = {};  ///< one for each worker that reports it
   friend bool operator==(const ConnectorCall&, const ConnectorCall&) = default;
+};
+
+/// What the worker's half of a child reports of a step.
+struct ScriptedReport {
+  std::vector<std::string> sending;  ///< taken as a set, as what follows
+  std::vector<std::string> recving;
+  std::vector<BlockId> invalid;
+  std::vector<std::uint32_t> stats;  ///< sizes of operations of type "scripted"
+  std::vector<JobId> jobs;           ///< that are over, well
+};
+
+/// What the halves of all scripted children of an engine share.
+struct ScriptedChildren {
+  std::vector<ConnectorCall> calls;  ///< on all of them, oldest first
+  /// By child and rank; those that are left out have nothing to report.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, ScriptedReport> reports;
+};
+
+/// What a step tells the worker's half of a scripted child.
+struct ScriptedMetadata final : KVConnectorMetadata {
+  std::string text;  ///< "2.5": child 2, its sixth step
 };
 
 class ScriptedConnector final : public KVConnector {
@@ -31,13 +69,23 @@ class ScriptedConnector final : public KVConnector {
   struct Script {
     std::uint32_t num_external_tokens = 0;  ///< leading tokens that could be loaded
     bool load_async = false;
-    std::uint32_t ask_again = 0;  ///< lookups that are answered with "ask again", first
-    bool hold_blocks = false;     ///< answer of request_finished
+    std::uint32_t ask_again = 0;             ///< lookups that are answered with "ask again", first
+    bool hold_blocks = false;                ///< answer of request_finished
+    std::optional<std::string> params = {};  ///< for the client, beside it
     friend bool operator==(const Script&, const Script&) = default;
   };
 
+  /// How reset_cache goes.
+  enum class Reset : std::uint8_t { kDone, kFails, kSaysNothing };
+
+  ScriptedConnector() = default;
+  /// A child of a MultiConnector: its calls are those of all children, which copies share.
+  ScriptedConnector(std::uint32_t place, bool supports_hma,
+                    std::shared_ptr<ScriptedChildren> children)
+      : place_(place), supports_hma_(supports_hma), children_(std::move(children)) {}
+
   void set_script(const std::string& id, const Script& script) { scripts_[id] = script; }
-  void set_reset_fails(bool fails) { reset_fails_ = fails; }
+  void set_reset(Reset reset) { reset_ = reset; }
 
   /// Replaces out by the calls since the last time, oldest first.
   void take_calls(std::vector<ConnectorCall>& out) {
@@ -61,17 +109,52 @@ class ScriptedConnector final : public KVConnector {
   void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) override;
   bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                         const BlocksByGroup& blocks) override;
-  /// AllBlocksCleared after each reset_cache that succeeded.
+  std::optional<std::string> take_client_params() override {
+    return std::exchange(client_params_, std::nullopt);
+  }
+  /// AllBlocksCleared after each reset_cache that is said to be done.
   void take_events(std::vector<KVCacheEvent>& out) override;
   bool reset_cache() override;
+  bool says_how_reset_went() const override { return reset_ != Reset::kSaysNothing; }
+  bool supports_hma() const override { return supports_hma_; }
 
  private:
   ConnectorCall& note(std::string_view method, std::string_view request = {});
 
+  std::optional<std::uint32_t> place_;  ///< nothing: it is no child
+  bool supports_hma_ = true;
+  std::shared_ptr<ScriptedChildren> children_;  ///< null likewise
   std::unordered_map<std::string, Script> scripts_;
-  bool reset_fails_ = false;
-  std::vector<ConnectorCall> calls_;
+  Reset reset_ = Reset::kDone;
+  std::vector<ConnectorCall> calls_;  ///< unless it is a child
+  std::optional<std::string> client_params_;
   std::uint32_t num_events_ = 0;
+  std::uint32_t num_steps_ = 0;
+};
+
+/// The worker's half of a scripted child. It reports what stands under its place and rank.
+class ScriptedConnectorWorker final : public KVConnectorWorker {
+ public:
+  ScriptedConnectorWorker(std::uint32_t place, std::uint32_t rank,
+                          std::shared_ptr<ScriptedChildren> children)
+      : place_(place), rank_(rank), children_(std::move(children)) {}
+
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<ScriptedConnectorWorker>(*this);
+  }
+  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void get_finished(const KVConnectorMetadata& metadata,
+                    std::span<const std::string> finished_requests, TransferEngine& engine,
+                    KVConnectorWorkerOutput& out) override;
+
+ private:
+  ConnectorCall& note(std::string_view method, const KVConnectorMetadata& metadata);
+
+  std::uint32_t place_;
+  std::uint32_t rank_;
+  std::shared_ptr<ScriptedChildren> children_;
 };
 
 }  // namespace kvfence

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 
 /// What only some assemblies know.
-constexpr std::array<std::string_view, 19> kSeldomBent = {
+constexpr std::array<std::string_view, 24> kSeldomBent = {
     "external_tokens",  "load_async",
     "ask_again",        "hold_blocks",
     "grammar",          "min_tokens",
@@ -24,7 +24,9 @@ constexpr std::array<std::string_view, 19> kSeldomBent = {
     "finished_sending", "invalid_blocks",
     "connector_fails",  "reset_running_requests",
     "engine",           "max_offload_tokens",
-    "do_remote_decode",
+    "do_remote_decode", "child",
+    "params",           "reports",
+    "failing_children", "silent_children",
 };
 
 /// Takes a struct's declarations and passes on those members that are bent.

@@ -19,6 +19,12 @@
 ///   kWrongTokenCount  update: samples names a request twice, or one that is not in the step, or
 ///                     gives it another number of tokens than it can sample
 /// A request of the other engine of a pair is as one that is gone.
+///
+/// An engine under a MultiConnector ends where upstream raises, or asserts what the scheduler
+/// refuses of a report; with kNotLoading where a scripted child reports as received what it does
+/// not load, or twice on a rank; and with kNotFinished where a request is reported as sent whose
+/// load is under way: one child held its blocks, another loads into them. Upstream frees them, and
+/// asserts when the load is over that the request is there.
 
 #include <algorithm>
 #include <array>
@@ -30,6 +36,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -91,8 +98,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   void submit_typed(const Command& command, const World& world, Observe observe) override {
     forget_answer();
     world_ = &world;
-    observation_.error = std::visit([&](const auto& typed) { return dispatch(typed); }, command);
-    if (has_failed_file()) restart_engines();
+    try {
+      observation_.error = std::visit([&](const auto& typed) { return dispatch(typed); }, command);
+    } catch (const EngineEnded& ended) {
+      end_engine(ended.code);
+    }
+    if (engine::has_ended(observation_)) restart_engines();
     observe_all(observe);
   }
 
@@ -120,7 +131,16 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     engines_.clear();
   }
 
+  /// As upstream does where it raises: what the command had answered so far is lost.
+  void end_engine(ErrorCode code) {
+    forget_answer();
+    observation_.error = ErrorCode::kNone;
+    observation_.engine_ended.emplace() = to_text(code);
+  }
+
   std::optional<ImplementationFailure> start_engines() {
+    scripted_children_->reports.clear();
+    received_.clear();
     for (std::size_t number = 0; number < setup_.schedulers.size(); ++number) {
       Engine& engine = engines_.emplace_back();
       engine.role = static_cast<EngineRole>(number);
@@ -148,9 +168,13 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   // ---- Connectors: one, or the children of a MultiConnector ----
 
+  bool is_multi() const { return !setup_.children.empty(); }
+
   /// The kinds that the engine has; one, unless there is a MultiConnector.
   std::vector<Kind> kinds() const {
-    if (!setup_.children.empty()) return setup_.children;
+    std::vector<Kind> all;
+    for (const engine::ChildSetup& child : setup_.children) all.push_back(child.kind);
+    if (is_multi()) return all;
     if (setup_.offloading) return {Kind::kOffloading};
     if (setup_.simple) return {Kind::kSimple};
     if (setup_.files) return {Kind::kFiles};
@@ -166,10 +190,16 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::unique_ptr<KVConnector> make_connector(EngineRole role) {
     if (setup_.is_scripted) return std::make_unique<ScriptedConnector>();
     if (!setup_.has_connector()) return nullptr;
-    if (setup_.children.empty()) return make_connector(kinds().front(), role);
+    if (!is_multi()) return make_connector(kinds().front(), role);
     std::vector<KVConnectorChild> children;
-    for (const Kind kind : setup_.children) {
-      auto child = make_connector(kind, role);
+    for (const engine::ChildSetup& setup : setup_.children) {
+      std::unique_ptr<KVConnector> child;
+      if (setup.kind == Kind::kScripted) {
+        child = std::make_unique<ScriptedConnector>(static_cast<std::uint32_t>(children.size()),
+                                                    setup.scripted.hma, scripted_children_);
+      } else {
+        child = make_connector(setup.kind, role);
+      }
       if (!child) return nullptr;
       children.emplace_back(std::move(child));
     }
@@ -185,6 +215,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       case Kind::kFiles:
         return parts_.make_files_connector(*setup_.files, files_.storage());
       case Kind::kNixl:
+      case Kind::kScripted:
         break;
     }
     if (role == EngineRole::kProducer) return parts_.make_producer(*setup_.nixl);
@@ -197,7 +228,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const std::vector<Kind> all = kinds();
     for (std::size_t place = 0; place < all.size(); ++place) {
       engine.connectors[static_cast<std::size_t>(all[place])] =
-          setup_.children.empty() ? connector : connector->child(place);
+          is_multi() ? connector->child(place) : connector;
     }
   }
 
@@ -210,12 +241,20 @@ class EngineDriver final : public DriverOf<EngineTarget> {
           std::make_unique<ScriptedKVCache>(number * spec.num_layers, spec.num_layers,
                                             spec.kv_cache.pool.num_gpu_blocks, spec.block_size());
     }
-    if (setup_.children.empty()) {
+    if (!is_multi()) {
       rank.worker = make_worker(kinds().front(), engine.role, number, rank);
     } else {
       std::vector<NamedWorker> children;
-      for (const Kind kind : setup_.children) {
-        children.push_back({name_of(kind), make_worker(kind, engine.role, number, rank)});
+      for (const engine::ChildSetup& child : setup_.children) {
+        if (child.kind == Kind::kScripted) {
+          const auto place = static_cast<std::uint32_t>(children.size());
+          children.push_back(
+              {child.scripted.connector_class,
+               std::make_unique<ScriptedConnectorWorker>(place, number, scripted_children_)});
+          continue;
+        }
+        children.push_back(
+            {name_of(child.kind), make_worker(child.kind, engine.role, number, rank)});
         if (!children.back().worker) return false;
       }
       rank.worker = parts_.make_multi_worker(std::move(children));
@@ -228,8 +267,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   static std::string name_of(Kind kind) {
-    constexpr std::array<const char*, engine::kNumConnectorKinds> kNames = {"offloading", "simple",
-                                                                            "files", "nixl"};
+    constexpr std::array<const char*, engine::kNumConnectorKinds> kNames = {
+        "offloading", "simple", "files", "nixl", "scripted"};
     return kNames[static_cast<std::size_t>(kind)];
   }
 
@@ -249,6 +288,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                                                  files_.report());
       }
       case Kind::kNixl:
+      case Kind::kScripted:
         break;
     }
     auto worker = parts_.make_nixl_worker(*setup_.nixl, role, number);
@@ -262,9 +302,21 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return static_cast<std::size_t>(role) < engines_.size();
   }
 
-  ScriptedConnector* scripted() {
-    return setup_.is_scripted ? static_cast<ScriptedConnector*>(first().scheduler->connector())
-                              : nullptr;
+  /// Null: there is none, or none at that place.
+  ScriptedConnector* scripted(std::uint32_t child) {
+    KVConnector* connector = first().scheduler->connector();
+    if (is_multi()) {
+      connector = setup_.has_child(child, Kind::kScripted) ? connector->child(child) : nullptr;
+    } else if (!setup_.is_scripted || child > 0) {
+      return nullptr;
+    }
+    return static_cast<ScriptedConnector*>(connector);
+  }
+  MultiKVConnectorScheduler& multi() {
+    return static_cast<MultiKVConnectorScheduler&>(*first().scheduler->connector());
+  }
+  static const MultiKVConnectorWorkerHalf& multi_of(const EngineRank& rank) {
+    return static_cast<const MultiKVConnectorWorkerHalf&>(*rank.worker);
   }
   OffloadingConnectorScheduler& offloading_of(Engine& engine) {
     return connector_of<OffloadingConnectorScheduler>(engine, Kind::kOffloading);
@@ -280,7 +332,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   template <class Metadata>
   const Metadata& metadata_of(const PlannedStep& step, Kind kind) const {
     const KVConnectorMetadata* metadata = &metadata_of(step);
-    if (!setup_.children.empty()) metadata = metadata->child(numbers_of(kind).child);
+    if (is_multi()) metadata = metadata->child(numbers_of(kind).child);
     return static_cast<const Metadata&>(*metadata);
   }
 
@@ -356,7 +408,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     request.needs_grammar = command.grammar;
     request.kv_transfer_params.max_offload_tokens = command.max_offload_tokens;
     request.kv_transfer_params.do_remote_decode = command.do_remote_decode;
-    if (scripted()) scripted()->set_script(command.id, engine::make_script(command));
+    if (auto* const connector = scripted(command.child)) {
+      connector->set_script(command.id, engine::make_script(command));
+    }
     const ErrorCode error = add(engine_of(command.engine), request);
     if (error == ErrorCode::kNone && setup_.device) runner_.add(command, first().ranks.size());
     return error;
@@ -470,8 +524,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       return ErrorCode::kWrongTokenCount;
     }
     if (!setup_.has_workers()) return update_as_told(command, engine);
-    // Nothing refuses the step any more: what the workers do stays done.
     if (!samples_fit(step.output)) return ErrorCode::kWrongTokenCount;
+    const ErrorCode reported = take_reports(command, engine);
+    if (reported != ErrorCode::kNone) return reported;
+    // Nothing refuses the step any more: what the workers do stays done.
     run_on_all_ranks(engine, step);
     if (setup_.files) {
       files_.observe_report(name_of(engine), observation_);
@@ -483,6 +539,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine::offloading::Facet::observe_report(step.report, observation_);
     }
     const ErrorCode error = take_in(engine, step);
+    // Upstream asserts what the scheduler refuses. Only scripted children report so.
+    if (is_multi() && error != ErrorCode::kNone) throw EngineEnded{error};
     if (error == ErrorCode::kNone && setup_.nixl && engine.role == EngineRole::kProducer) {
       nixl_.take_finished_prefills(connector_of<DisaggregatedProducer>(engine, Kind::kNixl),
                                    observation_);
@@ -495,8 +553,58 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       return world_->find(sample.request) != nullptr;
     };
     return std::all_of(command.samples.begin(), command.samples.end(), is_known) &&
+           std::all_of(command.reports.begin(), command.reports.end(),
+                       [&](const engine::multi::ChildReport& report) {
+                         return Observer::all_known(*world_, report.sending) &&
+                                Observer::all_known(*world_, report.recving);
+                       }) &&
            Observer::all_known(*world_, command.finished_recving) &&
            Observer::all_known(*world_, command.finished_sending);
+  }
+
+  /// What the scripted children's workers are to report of the step.
+  ErrorCode take_reports(const engine::Update& command, const Engine& engine) {
+    auto& reports = scripted_children_->reports;
+    reports.clear();
+    for (const engine::multi::ChildReport& each : command.reports) {
+      const bool is_there =
+          setup_.has_child(each.child, Kind::kScripted) && each.rank < engine.ranks.size();
+      if (!is_there) return ErrorCode::kNotInConfig;
+      if (std::any_of(each.jobs.begin(), each.jobs.end(),
+                      [](JobId job) { return job >= engine::multi::kNumChildJobsMax; })) {
+        return ErrorCode::kBadRange;
+      }
+      const bool is_first = reports
+                                .try_emplace({each.child, each.rank},
+                                             ScriptedReport{each.sending, each.recving,
+                                                            each.invalid, each.stats, each.jobs})
+                                .second;
+      if (!is_first) return ErrorCode::kListedTwice;
+    }
+    check_received(command);
+    return ErrorCode::kNone;
+  }
+
+  /// Upstream counts who reports, whoever loads: it goes on over what is half loaded, and trips
+  /// later.
+  void check_received(const engine::Update& command) {
+    for (const engine::multi::ChildReport& each : command.reports) {
+      const std::set<std::string> names(each.recving.begin(), each.recving.end());
+      for (const std::string& name : names) {
+        const bool loads = multi().loading_child(name) == each.child;
+        if (!loads || !received_.insert({name, each.rank}).second) {
+          throw EngineEnded{ErrorCode::kNotLoading};
+        }
+      }
+    }
+  }
+
+  void check_sent(const AggregatedOutput& report) {
+    const std::vector<std::string>& received = report.finished_recving;
+    for (const std::string& name : report.finished_sending) {
+      const bool ends_now = std::find(received.begin(), received.end(), name) != received.end();
+      if (!ends_now && multi().loading_child(name)) throw EngineEnded{ErrorCode::kNotFinished};
+    }
   }
 
   static bool has_report(const engine::Update& command) {
@@ -557,7 +665,15 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void aggregate(Engine& engine, PlannedStep& step) {
-    engine.aggregate(std::span<const KVConnectorWorkerOutput>(worker_outputs_), step.report);
+    const std::span<const KVConnectorWorkerOutput> outputs(worker_outputs_);
+    engine.aggregate(outputs, step.report);
+    if (is_multi()) {
+      multi_of(engine.ranks.front()).aggregate(outputs, step.report);
+      for (const std::string& name : step.report.finished_recving) {
+        std::erase_if(received_, [&](const auto& each) { return each.first == name; });
+      }
+      check_sent(step.report);
+    }
     Observer::sort_by_declaration(step.report.finished_recving, *world_);
     Observer::sort_by_declaration(step.report.finished_sending, *world_);
   }
@@ -623,17 +739,46 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (setup_.offloading && command.reset_connector && offloading_.has_tiers()) {
       return ErrorCode::kNotInConfig;
     }
-    if (scripted()) scripted()->set_reset_fails(command.connector_fails);
+    const ErrorCode error = script_reset(command);
+    if (error != ErrorCode::kNone) return error;
     observation_.of(command.engine).success.emplace() =
         engine_of(command.engine)
             .scheduler->reset_prefix_cache(command.reset_running_requests, command.reset_connector);
     return ErrorCode::kNone;
   }
 
+  /// How the scripted connector, or the scripted children, will answer.
+  ErrorCode script_reset(const engine::ResetPrefixCache& command) {
+    using Reset = ScriptedConnector::Reset;
+    const auto is_scripted = [&](std::uint32_t child) {
+      return setup_.has_child(child, Kind::kScripted);
+    };
+    const std::vector<std::uint32_t>& failing = command.failing_children;
+    const std::vector<std::uint32_t>& silent = command.silent_children;
+    if (!std::all_of(failing.begin(), failing.end(), is_scripted) ||
+        !std::all_of(silent.begin(), silent.end(), is_scripted)) {
+      return ErrorCode::kNotInConfig;
+    }
+    if (setup_.is_scripted) {
+      scripted(0)->set_reset(command.connector_fails ? Reset::kFails : Reset::kDone);
+    }
+    for (std::uint32_t child = 0; child < setup_.children.size(); ++child) {
+      if (!is_scripted(child)) continue;
+      const auto is_in = [child](const std::vector<std::uint32_t>& places) {
+        return std::find(places.begin(), places.end(), child) != places.end();
+      };
+      scripted(child)->set_reset(is_in(failing)  ? Reset::kFails
+                                 : is_in(silent) ? Reset::kSaysNothing
+                                                 : Reset::kDone);
+    }
+    return ErrorCode::kNone;
+  }
+
   ErrorCode run(const engine::ScriptConnector& command) {
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
-    if (!scripted()) return ErrorCode::kNotInConfig;
-    scripted()->set_script(command.request, engine::make_script(command));
+    ScriptedConnector* const connector = scripted(command.child);
+    if (!connector) return ErrorCode::kNotInConfig;
+    connector->set_script(command.request, engine::make_script(command));
     return ErrorCode::kNone;
   }
 
@@ -780,10 +925,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     };
   }
 
-  bool has_failed_file() const {
-    return observation_.failed.has_value() && !observation_.failed->empty();
-  }
-
   void forget_answer() {
     for (const Engine& engine : engines_) Observer::forget_answer(observation_.of(engine.role));
     if (!setup_.has_workers()) return;
@@ -798,6 +939,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (setup_.simple) engine::simple::Facet::forget_answer(observation_);
     if (setup_.files) engine::files::Facet::forget_answer(observation_);
     if (setup_.nixl) engine::nixl::Facet::forget_answer(observation_);
+    observation_.engine_ended.reset();
+    observation_.client_params.reset();
+    observation_.stats_of_children.reset();
   }
 
   void observe_report(const AggregatedOutput& report) {
@@ -809,10 +953,26 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     for (const CompletedJob& job : report.completed_jobs) {
       completed.push_back({job.job, job.num_workers, job.num_failed});
     }
+    if (is_multi()) observe_stats_of_children(report);
+  }
+
+  void observe_stats_of_children(const AggregatedOutput& report) {
+    std::vector<engine::multi::ClassStats>& stats = observation_.stats_of_children.emplace();
+    stats.clear();
+    for (const TransferOperationsOfClass& of_class : report.stats_of_children) {
+      for (const TransferOperations& operations : of_class.stats) {
+        engine::multi::ClassStats& shown = stats.emplace_back();
+        shown.connector_class = of_class.connector_class;
+        shown.type = operations.transfer_type;
+        for (const OffloadingOperationMetrics& op : operations.ops) {
+          shown.sizes.push_back(static_cast<std::uint32_t>(op.op_size));
+        }
+      }
+    }
   }
 
   void observe_all(Observe observe) {
-    if (setup_.is_scripted) observe_connector_calls();
+    if (setup_.is_scripted || is_multi()) observe_connector_calls();
     for (Engine& engine : engines_) {
       engine.observer.observe(*engine.scheduler, observe, observation_.of(engine.role));
     }
@@ -847,11 +1007,56 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine::nixl::Facet::forget_state(observation_);
       if (has_state) nixl_.observe_state(observation_);
     }
+    if (is_multi()) observe_multi(has_state);
     if (setup_.device) observe_devices(has_state);
   }
 
+  void observe_multi(bool has_state) {
+    client_params_.clear();
+    multi().take_all_client_params(client_params_);
+    if (!client_params_.empty()) {
+      std::vector<engine::multi::Params>& params = observation_.client_params.emplace();
+      params.clear();
+      for (const ClientParams& each : client_params_) params.push_back({each.request, each.params});
+    }
+    multi().chosen(chosen_);
+    observation_.num_chosen.emplace() = static_cast<std::uint32_t>(chosen_.size());
+    std::vector<engine::multi::Extra>& extra = observation_.extra_saves.emplace();
+    extra.clear();
+    multi().extra_async_saves(extra_saves_);
+    append_extra(std::nullopt, extra);
+    for (std::uint32_t rank = 0; rank < first().ranks.size(); ++rank) {
+      multi_of(first().ranks[rank]).extra_async_saves(extra_saves_);
+      append_extra(rank, extra);
+    }
+    observation_.num_extra_saves.emplace() = static_cast<std::uint32_t>(extra.size());
+    observation_.chosen.reset();
+    if (!has_state) {
+      observation_.extra_saves.reset();
+      return;
+    }
+    std::vector<engine::multi::Chosen>& chosen = observation_.chosen.emplace();
+    chosen.clear();
+    for (const ChosenConnector& each : chosen_) chosen.push_back({each.request, each.child});
+    std::sort(chosen.begin(), chosen.end(),
+              [](const auto& a, const auto& b) { return a.request < b.request; });
+  }
+
+  void append_extra(std::optional<std::uint32_t> rank, std::vector<engine::multi::Extra>& all) {
+    std::sort(extra_saves_.begin(), extra_saves_.end(),
+              [](const auto& a, const auto& b) { return a.request < b.request; });
+    for (const ExtraAsyncSaves& each : extra_saves_) {
+      all.push_back({rank, each.request, each.saves});
+    }
+  }
+
   void observe_connector_calls() {
-    scripted()->take_calls(calls_);
+    if (is_multi()) {
+      calls_.clear();
+      calls_.swap(scripted_children_->calls);
+    } else {
+      scripted(0)->take_calls(calls_);
+    }
     if (calls_.empty()) return;
     auto& list = observation_.connector_calls.emplace();
     list.resize(calls_.size());
@@ -861,6 +1066,14 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       list[k].num_tokens = calls_[k].num_tokens;
       list[k].answer = calls_[k].answer;
       static_cast<BlocksByGroup&>(list[k].blocks) = calls_[k].blocks;
+      list[k].child = calls_[k].child;
+      list[k].rank = calls_[k].rank;
+      list[k].metadata = calls_[k].metadata;
+      list[k].finished = calls_[k].finished;
+      list[k].sending = calls_[k].sending;
+      list[k].recving = calls_[k].recving;
+      list[k].invalid = calls_[k].invalid;
+      list[k].jobs = calls_[k].jobs;
     }
   }
 
@@ -930,6 +1143,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   ::kvfence::ModelRunnerOutput runner_output_;
   EngineCoreOutputs outputs_;
   std::vector<ConnectorCall> calls_;
+  std::shared_ptr<ScriptedChildren> scripted_children_ = std::make_shared<ScriptedChildren>();
+  std::set<std::pair<std::string, std::uint32_t>> received_;  ///< of loads under way: on which rank
+  std::vector<ClientParams> client_params_;
+  std::vector<ChosenConnector> chosen_;
+  std::vector<ExtraAsyncSaves> extra_saves_;
   std::vector<std::string> name_of_;
   std::vector<engine::Symbol> page_symbols_;  ///< of the page that is observed
   Observation observation_;

@@ -155,8 +155,7 @@ Generator::Generator(const Config& config, Choices& choices, DrawsList draws)
   for (const Action action : {Action::kStep, Action::kAdd}) {
     swarm_->raise(static_cast<std::size_t>(action), 2);
   }
-  skips_gpu_cache_ =
-      config.groups.size() > 1 && config.has_connector() && !config.connector<ScriptedRecord>();
+  skips_gpu_cache_ = config.groups.size() > 1 && config.has_connector() && !config.is_scripted();
 }
 
 Command Generator::next(Choices& choices, const Observation& now, const World& world) {
@@ -185,11 +184,10 @@ void Generator::take_in(const Observation& now) {
   } else if (const auto* updated = picture_.accepted<Update>(now)) {
     auto& in_flight = picture_.of(updated->engine).in_flight;
     if (!in_flight.empty()) in_flight.pop_front();
-    // A file ended the engine, and another one starts.
-    if (now.failed.has_value() && !now.failed->empty()) picture_.of(updated->engine) = {};
   } else if (picture_.accepted<Drain>(now)) {
     picture_.of(EngineRole::kProducer).in_flight.clear();
   }
+  if (has_ended(now)) picture_.engines = {};
   for (const EngineRole role : kEngineRoles) {
     const auto& requests = now.of(role).requests;
     if (requests.has_value()) picture_.of(role).known = *requests;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -177,6 +178,7 @@ void SchedulerRules::restart() {
   for (RequestNumber number : there_) tracks_[number].request.reset();
   there_.clear();
   pause_state_ = PauseState::kUnpaused;
+  num_connector_events_ = 0;
   block_tables_.reset();
   mirror_.emplace();
 }
@@ -222,12 +224,11 @@ std::optional<Divergence> SchedulerRules::take(const Command& command,
   } else if (std::holds_alternative<Drain>(command)) {
     forget_requests();
     mirror_.reset();  // its events are not observed
-  } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-    const bool was_reached =
-        shown.connector_calls.has_value() &&
-        std::any_of(shown.connector_calls->begin(), shown.connector_calls->end(),
-                    [](const auto& call) { return call.method == "reset_cache"; });
-    if (was_reached && !reset->connector_fails) ++num_connector_events_;
+  } else if (std::holds_alternative<ResetPrefixCache>(command) &&
+             shown.connector_calls.has_value()) {
+    for (const ConnectorCallRecord& call : *shown.connector_calls) {
+      if (call.method == "reset_cache" && call.answer == "done") ++num_connector_events_;
+    }
   }
   return std::nullopt;
 }
@@ -238,7 +239,10 @@ void SchedulerRules::take_calls(const SchedulerObservation& shown, const World& 
   for (const ConnectorCallRecord& call : *shown.connector_calls) {
     Track* const track = call.request.empty() ? nullptr : find(call.request, world);
     if (!track) continue;
-    if (call.method == "get_num_new_matched_tokens") {
+    if (call.child) {
+      // What a MultiConnector makes of it is its own.
+      if (call.answer == "again") track->put_off_step = num_steps_;
+    } else if (call.method == "get_num_new_matched_tokens") {
       track->num_local_tokens = call.num_tokens;
       track->load_async = call.answer.find("async") != std::string::npos;
       track->aliasing = Aliasing::kNone;
@@ -419,21 +423,18 @@ std::optional<Divergence> SchedulerRules::check_failed_blocks(const std::vector<
         Track* const track = find(state.id, world);
         const BlocksByGroup* const table = find_table(*before.tables, state.id);
         if (state.status != status || !track || !table) continue;
+        const auto at = std::find(table->front().begin(), table->front().end(), block);
+        const auto first = static_cast<std::uint32_t>(at - table->front().begin()) * block_size;
+        if (at == table->front().end() || first >= state.num_computed_tokens) continue;
+        const RequestState* const now = find_state(shown, state.id);
+        goes_back =
+            goes_back || !now || is_finished(now->status) || now->num_computed_tokens <= first;
+        // What is planned may be computed all the same, where its step does not count any more.
         const std::uint32_t num_computed =
             state.num_computed_tokens -
             std::min(state.num_computed_tokens, track->num_planned_tokens);
-        const auto end =
-            table->front().begin() +
-            std::min<std::ptrdiff_t>(
-                static_cast<std::ptrdiff_t>(table->front().size()),
-                static_cast<std::ptrdiff_t>(kv_cache::blocks_for(num_computed, block_size)));
-        const auto at = std::find(table->front().begin(), end, block);
-        if (at == end) continue;
+        if (first >= num_computed) continue;
         counted_by = &state;
-        const RequestState* const now = find_state(shown, state.id);
-        const auto first = static_cast<std::uint32_t>(at - table->front().begin()) * block_size;
-        goes_back =
-            goes_back || !now || is_finished(now->status) || now->num_computed_tokens <= first;
         if (status != RequestStatus::kRunning) continue;
         for (const RequestOutput& output : *shown.outputs) {
           if (output.request != state.id || output.tokens.empty()) continue;
@@ -507,21 +508,32 @@ std::optional<Divergence> SchedulerRules::check_output(const Update& command, st
 std::optional<Divergence> SchedulerRules::check_events(const SchedulerObservation& shown,
                                                        const World& world) {
   if (!mirror_) return std::nullopt;
-  // The pool's come first. Those of connectors have a medium, or are the scripted one's.
+  // The pool's come first. Those of connectors have a medium, or are the scripted ones': the last
+  // that clear all.
   const auto has_medium = [](const KVCacheEvent& event) {
     const auto* stored = std::get_if<BlockStored>(&event);
     const auto* removed = std::get_if<BlockRemoved>(&event);
     return (stored && stored->medium) || (removed && removed->medium);
   };
-  const std::vector<KVCacheEvent>& events = *shown.events;
-  const auto end = std::find_if(events.begin(), events.end(), has_medium);
-  const auto num_own = static_cast<std::size_t>(std::exchange(num_connector_events_, 0));
-  const auto num_of_pool = static_cast<std::size_t>(end - events.begin());
-  if (num_of_pool < num_own) {
-    return broken_phrase(kEvents, "events", "the connector's too", events, world);
+  std::span<const KVCacheEvent> events(*shown.events);
+  std::vector<KVCacheEvent> without_own;
+  if (num_connector_events_ > 0) {
+    without_own = *shown.events;
+    for (; num_connector_events_ > 0; --num_connector_events_) {
+      const auto last =
+          std::find_if(without_own.rbegin(), without_own.rend(), [](const KVCacheEvent& event) {
+            return std::holds_alternative<AllBlocksCleared>(event);
+          });
+      if (last == without_own.rend()) {
+        return broken_phrase(kEvents, "events", "the connector's too", *shown.events, world);
+      }
+      without_own.erase(std::prev(last.base()));
+    }
+    events = without_own;
   }
-  std::optional<kvfence::detail::Mismatch> found =
-      mirror_->take(std::span(events.data(), num_of_pool - num_own), config_.kv_cache.pool);
+  const auto end = std::find_if(events.begin(), events.end(), has_medium);
+  std::optional<kvfence::detail::Mismatch> found = mirror_->take(
+      events.first(static_cast<std::size_t>(end - events.begin())), config_.kv_cache.pool);
   if (!found && shown.keys.has_value()) {
     found = mirror_->compare(*shown.keys, config_.kv_cache.pool);
   }
@@ -858,7 +870,7 @@ std::optional<Divergence> CoreRules::check(const Command& command, const Observa
   std::optional<Divergence> found;
   if (observation.error != ErrorCode::kNone) {
     found = check_unchanged(observation, world);
-  } else if (observation.failed.has_value() && !observation.failed->empty()) {
+  } else if (has_ended(observation)) {
     for (SchedulerRules& scheduler : schedulers_) scheduler.restart();
   } else if (role < schedulers_.size()) {
     const SchedulerObservation* const before =

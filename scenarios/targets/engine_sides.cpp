@@ -262,25 +262,6 @@ constexpr std::array kWorkerBugs = {
     cuda::PlantedWorkerBug::kRecordErrorIgnored,  cuda::PlantedWorkerBug::kFirstBlockNotSkipped,
 };
 
-/// Those mistakes of a MultiConnector that show over real children; the others are for the target
-/// multi_connector, whose children answer as they are told to.
-constexpr std::array kMultiBugs = {
-    optimized::PlantedMultiConnectorBug::kAgainPassedOver,
-    optimized::PlantedMultiConnectorBug::kAskedBehindAgain,
-    optimized::PlantedMultiConnectorBug::kEventsOfFirstChild,
-    optimized::PlantedMultiConnectorBug::kFinishEndsAtHold,
-    optimized::PlantedMultiConnectorBug::kFirstChoiceKept,
-    optimized::PlantedMultiConnectorBug::kHoldOfLastChild,
-    optimized::PlantedMultiConnectorBug::kLastHitChosen,
-    optimized::PlantedMultiConnectorBug::kLosersNotTold,
-    optimized::PlantedMultiConnectorBug::kMostTokensChosen,
-    optimized::PlantedMultiConnectorBug::kPreemptionsToFirstChild,
-    optimized::PlantedMultiConnectorBug::kResetEndsAtFailure,
-    optimized::PlantedMultiConnectorBug::kSearchEndsAtHit,
-    optimized::PlantedMultiConnectorBug::kTokensForAll,
-    optimized::PlantedMultiConnectorBug::kWorkerMetaShifted,
-};
-
 /// The mistake of that name in a table of infos, if it is there.
 template <class Infos>
 auto find_bug(const Infos& infos, std::string_view name)
@@ -400,12 +381,7 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   add_all(engine::Assembly::kSimple, planted::bugs_of("simple"));
   add_all(engine::Assembly::kSynchronous, planted::bugs_of("synchronous"));
   add_all(engine::Assembly::kPrefillDecode, planted::bugs_of("disaggregated"));
-  for (const optimized::PlantedMultiConnectorBugInfo& info :
-       optimized::kPlantedMultiConnectorBugs) {
-    const bool shows =
-        std::find(kMultiBugs.begin(), kMultiBugs.end(), info.bug) != kMultiBugs.end();
-    if (shows) add(engine::Assembly::kMulti, info);
-  }
+  add_all(engine::Assembly::kMulti, optimized::kPlantedMultiConnectorBugs);
   return infos;
 }
 

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,9 +21,11 @@
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_stats.h"
 #include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/kv_output_aggregator.h"
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/connectors/transfer_engine.h"
 #include "contract/core/check.h"
+#include "contract/core/status.h"
 
 namespace kvfence {
 
@@ -67,7 +70,7 @@ class KVConnectorChild {
 
   KVConnector* connector() const { return connector_.get(); }
 
-  bool supports_hma() const { return true; }
+  bool supports_hma() const { return connector_->supports_hma(); }
   void on_new_request(std::string_view) { connector_->on_new_request(*call_.request); }
   MatchedTokens get_num_new_matched_tokens(std::string_view, std::uint32_t num_local_tokens) {
     return connector_->get_num_new_matched_tokens(*call_.request, num_local_tokens);
@@ -88,19 +91,57 @@ class KVConnectorChild {
     return request_finished_all_groups(request, {{group.begin(), group.end()}});
   }
   FinishedAnswer request_finished_all_groups(std::string_view, const BlocksByGroup& blocks) {
-    return {connector_->request_finished(*call_.host, *call_.request, blocks), std::nullopt};
+    const bool hold = connector_->request_finished(*call_.host, *call_.request, blocks);
+    return {hold, connector_->take_client_params()};
   }
   void take_events(std::vector<KVCacheEvent>& out) { connector_->take_events(out); }
-  std::optional<bool> reset_cache() { return connector_->reset_cache(); }
+  std::optional<bool> reset_cache() {
+    const bool done = connector_->reset_cache();
+    return connector_->says_how_reset_went() ? std::optional(done) : std::nullopt;
+  }
 
  private:
   KVConnectorHandle connector_;
   Call call_;
 };
 
+/// Thrown where upstream raises: the engine ends.
+struct EngineEnded {
+  ErrorCode code = ErrorCode::kNone;
+};
+
+/// What a client gets of a finished request.
+struct ClientParams {
+  std::string request;
+  std::string params;
+};
+
+/// What an observer sees of a MultiConnector among KVConnectors.
+class MultiKVConnectorScheduler : public KVConnector {
+ public:
+  /// These two replace out, in no particular order.
+  virtual void chosen(std::vector<ChosenConnector>& out) const = 0;
+  virtual void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const = 0;
+  /// The child that loads the request while it waits, until that is over; nothing: none does.
+  virtual std::optional<std::uint32_t> loading_child(std::string_view request) const = 0;
+  /// Appends what clients get of requests that finished since the last call, oldest first.
+  virtual void take_all_client_params(std::vector<ClientParams>& out) = 0;
+};
+
+/// The same of a worker's half.
+class MultiKVConnectorWorkerHalf : public KVConnectorWorker {
+ public:
+  /// Replaces out, in no particular order.
+  virtual void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const = 0;
+  /// Makes one report of the ranks' jobs and of their children's statistics, rank 0 first, as
+  /// upstream's metadata and statistics of a MultiConnector aggregate themselves.
+  virtual void aggregate(std::span<const KVConnectorWorkerOutput> outputs,
+                         AggregatedOutput& out) const = 0;
+};
+
 /// Multi: a MultiConnector over KVConnectorChild.
 template <class Multi>
-class MultiKVConnector final : public KVConnector {
+class MultiKVConnector final : public MultiKVConnectorScheduler {
  public:
   /// more: what Multi is constructed from besides. Requires: at least one child; one group, unless
   /// Rules::multi_connector_hma.
@@ -122,13 +163,18 @@ class MultiKVConnector final : public KVConnector {
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
     begin({.request = &request});
-    return multi_.get_num_new_matched_tokens(request.id, num_local_tokens);
+    const MatchedTokens matched = multi_.get_num_new_matched_tokens(request.id, num_local_tokens);
+    would_load_async_ = matched.load_async;
+    return matched;
   }
 
   void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
                                 const BlocksByGroup& blocks,
                                 std::uint32_t num_external_tokens) override {
     begin({.host = &host, .request = &request});
+    if (num_external_tokens > 0 && would_load_async_) {
+      loading_[request.index] = {std::string(request.id), chosen_child(request.id)};
+    }
     multi_.update_state_after_alloc(request.id, blocks, num_external_tokens);
   }
 
@@ -141,6 +187,7 @@ class MultiKVConnector final : public KVConnector {
   }
 
   void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) override {
+    for (const RequestIndex request : output.finished_recving) loading_.erase(request);
     MultiConnectorWorkerMetadata<CompletedJobsOfChild> by_child;
     by_child.metadata.resize(num_children_);
     for (const CompletedJob& completed : output.completed_jobs) {
@@ -160,7 +207,10 @@ class MultiKVConnector final : public KVConnector {
     begin({.host = &host, .request = &request});
     FinishedAnswer answer;
     const ErrorCode error = multi_.request_finished(request.id, blocks, answer);
-    KVFENCE_CHECK(error == ErrorCode::kNone, "such children answer without parameters");
+    if (error != ErrorCode::kNone) throw EngineEnded{error};
+    if (answer.kv_transfer_params) {
+      client_params_.push_back({std::string(request.id), *answer.kv_transfer_params});
+    }
     return answer.hold_blocks;
   }
 
@@ -171,13 +221,40 @@ class MultiKVConnector final : public KVConnector {
     return place < num_children_ ? multi_.children()[place].connector() : nullptr;
   }
 
+  void chosen(std::vector<ChosenConnector>& out) const override { multi_.chosen(out); }
+  void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
+    multi_.extra_async_saves(out);
+  }
+  std::optional<std::uint32_t> loading_child(std::string_view request) const override {
+    for (const auto& [index, load] : loading_) {
+      if (load.request == request) return load.child;
+    }
+    return std::nullopt;
+  }
+  void take_all_client_params(std::vector<ClientParams>& out) override {
+    out.insert(out.end(), client_params_.begin(), client_params_.end());
+    client_params_.clear();
+  }
+
  private:
   void begin(const KVConnectorChild::Call& call) {
     for (KVConnectorChild& child : multi_.children()) child.begin(call);
   }
 
+  std::uint32_t chosen_child(std::string_view request) const {
+    std::vector<ChosenConnector> all;
+    multi_.chosen(all);
+    for (const ChosenConnector& chosen : all) {
+      if (chosen.request == request) return chosen.child;
+    }
+    return num_children_;
+  }
+
   std::uint32_t num_children_;
   Multi multi_;
+  bool would_load_async_ = false;  ///< the last lookup found
+  std::map<RequestIndex, ChosenConnector> loading_;
+  std::vector<ClientParams> client_params_;
 };
 
 /// The transfers of a child that ended on a rank, by its own numbers.
@@ -313,7 +390,7 @@ class KVConnectorWorkerChild {
 
 /// Multi: a MultiConnectorWorker over KVConnectorWorkerChild<Stats>.
 template <class Multi, class Stats>
-class MultiKVConnectorWorker final : public KVConnectorWorker {
+class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
  public:
   using Child = KVConnectorWorkerChild<Stats>;
 
@@ -381,7 +458,7 @@ class MultiKVConnectorWorker final : public KVConnectorWorker {
     }
 
     out.completed_jobs.clear();
-    MultiConnectorWorkerMetadata<TransferResultsOfChild> by_child;
+    WorkerMetadata by_child;
     multi_.build_connector_worker_meta(by_child);
     for (std::uint32_t child = 0; child < by_child.metadata.size(); ++child) {
       if (!by_child.metadata[child]) continue;
@@ -393,7 +470,75 @@ class MultiKVConnectorWorker final : public KVConnectorWorker {
     multi_.clear_connector_metadata();
   }
 
+  void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
+    multi_.extra_async_saves(out);
+  }
+
+  void aggregate(std::span<const KVConnectorWorkerOutput> outputs,
+                 AggregatedOutput& out) const override {
+    std::optional<WorkerMetadata> jobs;
+    std::optional<StatsByClass> stats;
+    for (const KVConnectorWorkerOutput& output : outputs) {
+      take_in(jobs_by_child(output), !output.completed_jobs.empty(), jobs);
+      take_in(stats_by_class(output), !output.stats_of_children.empty(), stats);
+    }
+    std::map<JobId, CompletedJob> completed;
+    for (std::uint32_t child = 0; jobs && child < num_children(); ++child) {
+      if (!jobs->metadata[child]) continue;
+      for (const TransferResult& result : jobs->metadata[child]->results) {
+        const JobId job = multi_connector_job({child, result.job}, num_children());
+        CompletedJob& all = completed[job];
+        all.job = job;
+        ++all.num_workers;
+        if (!result.success) ++all.num_failed;
+      }
+    }
+    out.completed_jobs.clear();
+    for (const auto& [job, all] : completed) out.completed_jobs.push_back(all);
+    out.stats_of_children.clear();
+    for (std::size_t at = 0; stats && at < stats->size(); ++at) {
+      const auto data = (*stats)[at].stats.own.data();
+      out.stats_of_children.push_back({(*stats)[at].connector_class, {data.begin(), data.end()}});
+    }
+  }
+
  private:
+  using WorkerMetadata = MultiConnectorWorkerMetadata<TransferResultsOfChild>;
+  using StatsByClass = std::vector<StatsOfClass<typename Child::Stats>>;
+
+  WorkerMetadata jobs_by_child(const KVConnectorWorkerOutput& output) const {
+    WorkerMetadata jobs;
+    jobs.metadata.resize(num_children());
+    for (const TransferResult& result : output.completed_jobs) {
+      const ChildJob own = child_job(result.job, num_children());
+      std::optional<TransferResultsOfChild>& of_child = jobs.metadata[own.child];
+      if (!of_child) of_child.emplace();
+      of_child->results.push_back(result);
+      of_child->results.back().job = own.job;
+    }
+    return jobs;
+  }
+
+  static StatsByClass stats_by_class(const KVConnectorWorkerOutput& output) {
+    StatsByClass stats;
+    for (const TransferOperationsOfClass& of_class : output.stats_of_children) {
+      stats.push_back({of_class.connector_class,
+                       {Stats(std::span<const TransferOperations>(of_class.stats)), {}}});
+    }
+    return stats;
+  }
+
+  /// The first rank that has any begins.
+  template <class Part>
+  void take_in(Part part, bool has_any, std::optional<Part>& all) const {
+    if (!has_any) return;
+    if (all) {
+      multi_.aggregate(*all, part);
+    } else {
+      all = std::move(part);
+    }
+  }
+
   using Engines = std::vector<std::unique_ptr<EngineOfChild>>;
 
   static const MultiConnectorMetadata<typename Child::Metadata>& told_by(

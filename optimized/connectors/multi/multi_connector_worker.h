@@ -48,13 +48,13 @@ class BasicMultiConnectorWorker {
   void bind_connector_metadata(const Metadata& metadata) {
     const std::vector<ExtraAsyncSaves>& extras = metadata.extra_async_saves;
     if (planted(Bug::kExtraSavesReplaced) && !extras.empty()) extra_async_saves_.clear();
+    std::uint32_t before = 0;
     for (const ExtraAsyncSaves& extra : extras) {
-      const std::uint32_t* present = extra_async_saves_.find(extra.request);
-      const bool adds = present && planted(Bug::kExtraSavesAdded);
-      extra_async_saves_.set(extra.request, extra.saves + (adds ? *present : 0));
+      extra_async_saves_.set(extra.request, extra.saves + before);
+      if (planted(Bug::kExtraSavesAdded)) before += extra.saves;
     }
     for (std::size_t place = 0; place < children_.size(); ++place) {
-      const std::size_t from = planted(Bug::kMetadataOfFirstChild) ? 0 : place;
+      const std::size_t from = planted(Bug::kMetadataOfFirstChild) ? first_of_class(place) : place;
       children_[place].bind_connector_metadata(metadata.metadata[from]);
     }
   }
@@ -157,6 +157,13 @@ class BasicMultiConnectorWorker {
   using Bug = PlantedMultiConnectorBug;
 
   bool planted(Bug bug) const { return instrumentation_.planted(bug); }
+
+  /// The first child of the class of the one at that place.
+  std::size_t first_of_class(std::size_t place) const {
+    std::size_t first = 0;
+    while (children_[first].connector_class() != children_[place].connector_class()) ++first;
+    return first;
+  }
 
   /// Whether a notice that the request is sent is not the last one.
   bool swallow(std::string_view request) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a MultiConnector's children owe beside each other: their numbers add up. All else that they
-/// owe is claimed by their own assemblies, and of the scheduler by the core rules.
+/// What a MultiConnector and its children owe beside each other. All else that real children owe is
+/// claimed by their own assemblies, and of the scheduler by the core rules.
 
 #include <array>
 #include <cstddef>
@@ -14,10 +14,21 @@
 namespace kvfence::engine::multi {
 
 /// Every invariant: what the command line and the documentation list.
-inline constexpr std::array<Invariant, 2> kInvariants = {{
+inline constexpr std::array<Invariant, 8> kInvariants = {{
     {"multi.1", "slots_add_up", "slots of the CPU cache are free, or hold one block of its lists"},
     {"multi.2", "cpu_blocks_add_up",
      "empty, cached and referenced CPU blocks are all blocks of the simple connector's pool"},
+    {"multi.3", "every_child_is_told",
+     "apart from lookups, what one scripted child is told, all are, with the same arguments"},
+    {"multi.4", "children_are_asked_in_order",
+     "a lookup asks the children in order, up to one that wants to be asked again"},
+    {"multi.5", "one_child_loads",
+     "one child at most gets a request's tokens; the others get a list without a block per group"},
+    {"multi.6", "metadata_reach_their_child", "a child's workers get what that child built"},
+    {"multi.7", "nothing_is_kept_of_what_is_over",
+     "only an unfinished request has a chosen child; a step takes all extra saves to the workers"},
+    {"multi.8", "extra_saves_leave_one",
+     "of the notices that a request is sent, one fewer than the children at most are swallowed"},
 }};
 
 /// Watches one implementation. A value: copyable.
@@ -30,6 +41,15 @@ class Invariants {
                                   const World& world, std::size_t step) const;
 
  private:
+  using Found = std::optional<Divergence>;
+
+  Found check_sums(const Observation& observation) const;
+  Found check_told(const std::vector<ConnectorCallRecord>& calls) const;
+  Found check_lookups(const std::vector<ConnectorCallRecord>& calls) const;
+  Found check_loads(const std::vector<ConnectorCallRecord>& calls) const;
+  Found check_metadata(const std::vector<ConnectorCallRecord>& calls) const;
+  Found check_kept(const Command& command, const Observation& observation) const;
+
   EngineSetup setup_;
 };
 

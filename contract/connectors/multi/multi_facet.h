@@ -1,0 +1,133 @@
+#pragma once
+
+/// What a MultiConnector adds to an engine: what its scripted children report in an update, and
+/// what it shows. Everything that reads or writes them derives from the declarations here
+/// (contract/core/declare.h).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/declare.h"
+#include "contract/core/types.h"
+
+namespace kvfence::engine::multi {
+
+/// What the worker's half of a scripted child reports on a rank; the others report what they did.
+struct ChildReport {
+  static constexpr std::string_view kWord = "report";
+  std::uint32_t child = 0;
+  std::uint32_t rank = 0;
+  std::vector<std::string> sending;
+  std::vector<std::string> recving;
+  std::vector<BlockId> invalid;
+  std::vector<std::uint32_t> stats;
+  std::vector<std::uint32_t> jobs;
+  static void declare(auto& fields) {
+    using S = ChildReport;
+    fields.add("child", &S::child, Domain::kCount, "its place").optional();
+    fields.add("rank", &S::rank, Domain::kCount, "of which worker").optional();
+    fields.add("sending", &S::sending, Domain::kRequests, "sent").optional();
+    fields.add("recving", &S::recving, Domain::kRequests, "received").optional();
+    fields.add("invalid", &S::invalid, Domain::kBlocks, "whose load failed").optional();
+    fields.add("stats", &S::stats, Domain::kAnswers, "sizes of operations").optional();
+    fields.add("jobs", &S::jobs, Domain::kAnswers, "that are over").optional();
+  }
+  friend bool operator==(const ChildReport&, const ChildReport&) = default;
+};
+
+/// Jobs of children have numbers below this.
+inline constexpr std::uint32_t kNumChildJobsMax = 1u << 24;
+inline constexpr std::size_t kNumChildrenMax = 8;
+
+/// What a client gets of a finished request.
+struct Params {
+  static constexpr std::string_view kWord = "params";
+  std::string request;
+  std::string params;
+  static void declare(auto& fields) {
+    fields.add("request", &Params::request, Domain::kResult, "whose");
+    fields.add("params", &Params::params, Domain::kResult, "those of the one child with some");
+  }
+  friend bool operator==(const Params&, const Params&) = default;
+};
+
+/// Statistics of the children of a class, of one type of operation.
+struct ClassStats {
+  static constexpr std::string_view kWord = "stats";
+  std::string connector_class;
+  std::string type;
+  std::vector<std::uint32_t> sizes;
+  static void declare(auto& fields) {
+    using S = ClassStats;
+    fields.add("class", &S::connector_class, Domain::kResult, "of which children");
+    fields.add("type", &S::type, Domain::kResult, "of operation");
+    fields.add("sizes", &S::sizes, Domain::kResult, "oldest first");
+  }
+  friend bool operator==(const ClassStats&, const ClassStats&) = default;
+};
+
+/// Who loads a request.
+struct Chosen {
+  static constexpr std::string_view kWord = "chosen";
+  std::string request;
+  std::uint32_t child = 0;
+  static void declare(auto& fields) {
+    fields.add("request", &Chosen::request, Domain::kState, "whose");
+    fields.add("child", &Chosen::child, Domain::kState, "who loads it");
+  }
+  friend bool operator==(const Chosen&, const Chosen&) = default;
+};
+
+/// Notices that a request is sent which are to be swallowed.
+struct Extra {
+  static constexpr std::string_view kWord = "extra";
+  std::optional<std::uint32_t> rank;
+  std::string request;
+  std::uint32_t saves = 0;
+  static void declare(auto& fields) {
+    using S = Extra;
+    fields.add("rank", &S::rank, Domain::kState, "whose worker knows; none: no metadata yet")
+        .optional();
+    fields.add("request", &S::request, Domain::kState, "whose");
+    fields.add("saves", &S::saves, Domain::kState, "how many");
+  }
+  friend bool operator==(const Extra&, const Extra&) = default;
+};
+
+/// What a MultiConnector shows.
+struct Observed {
+  /// Upstream raised, and another engine starts: there is no other answer than the calls so far,
+  /// and the state is the new engine's.
+  Reusable<std::string> engine_ended;
+
+  // update
+  Reusable<std::vector<Params>> client_params;  ///< of this command, if any
+  Reusable<std::vector<ClassStats>> stats_of_children;
+
+  // The numbers: after every command.
+  Reusable<std::uint32_t> num_chosen;
+  Reusable<std::uint32_t> num_extra_saves;
+
+  // The whole state: where asked for.
+  Reusable<std::vector<Chosen>> chosen;
+  Reusable<std::vector<Extra>> extra_saves;
+
+  static void declare(auto& fields) {
+    using S = Observed;
+    fields.add("engine_ended", &S::engine_ended, Domain::kResult, "why, where upstream raises");
+    fields.add("client_params", &S::client_params, Domain::kResult, "of finished requests");
+    fields.add("stats_of_children", &S::stats_of_children, Domain::kResult, "by class");
+    fields.add("num_chosen", &S::num_chosen, Domain::kState, "requests with a chosen child");
+    fields.add("num_extra_saves", &S::num_extra_saves, Domain::kState,
+               "requests with extra saves, in all halves");
+    fields.add("chosen", &S::chosen, Domain::kState, "by request");
+    fields.add("extra_saves", &S::extra_saves, Domain::kState,
+               "the scheduler's, then rank by rank, by request");
+  }
+  friend bool operator==(const Observed&, const Observed&) = default;
+};
+
+}  // namespace kvfence::engine::multi
