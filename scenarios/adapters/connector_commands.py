@@ -103,10 +103,10 @@ class UpstreamConnector(UpstreamScheduler):
             return "bad_range", []
         return "", [self._tiered.base.make_offload_key(hashes[end - 1], group) for end in ends]
 
-    def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails) -> str:
+    def reset_prefix_cache(self, reset_running_requests, reset_connector, *children) -> str:
         if reset_connector and self._tiered:
             return "error=not_in_config"
-        return super().reset_prefix_cache(reset_running_requests, reset_connector, connector_fails)
+        return super().reset_prefix_cache(reset_running_requests, reset_connector, *children)
 
     # ---- Answers ----
 

@@ -24,6 +24,7 @@ from engine_target import (
     Simple,
     World,
 )
+from multi_commands import UpstreamMulti
 from scheduler_commands import UpstreamScheduler
 from session import Unsupported
 from simple_offload_commands import UpstreamSimpleOffload
@@ -33,7 +34,7 @@ from upstream_offload import KVOffload
 from upstream_pool import Modules
 
 _SCHEDULER_WITH = {Simple: UpstreamSimpleOffload, Example: UpstreamSynchronousConnector,
-                   DecodeBench: UpstreamSynchronousConnector}
+                   DecodeBench: UpstreamSynchronousConnector, Multi: UpstreamMulti}
 
 
 class UpstreamEngine:
@@ -44,9 +45,6 @@ class UpstreamEngine:
         """Raises Unsupported."""
         if config.device != "scripted":
             raise Unsupported(f"device={config.device}: upstream's workers need a GPU, expected device=scripted")
-        if isinstance(config.connector, Multi):
-            raise Unsupported("(multi ...): upstream's MultiConnector is served over scripted children, "
-                              "expected target multi_connector")
         self._world = world = World()
         connector_type = type(config.connector)
         if connector_type is Nixl:

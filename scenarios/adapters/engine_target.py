@@ -52,7 +52,10 @@ def choice(name: str, words: tuple) -> FieldKind:
 
 
 class Scripted(NamedTuple):
-    """It answers as commands tell it to."""
+    """It answers as commands tell it to. The members are those of a child of a MultiConnector."""
+
+    connector_class: str = "a"  # key: class
+    hma: bool = True
 
 
 class Offloading(NamedTuple):
@@ -91,24 +94,34 @@ class Nixl(NamedTuple):
 
 
 class Multi(NamedTuple):
-    """Over real children, which are not served (engine_commands.py)."""
+    """Over scripted children; real ones are not served (multi_commands.py)."""
+
+    children: List[Any] = []
 
 
 CONNECTORS = {"scripted": Scripted, "offloading": Offloading, "simple": Simple, "example": Example,
               "decode_bench": DecodeBench, "nixl": Nixl, "multi": Multi}
 
+_NUM_CHILDREN_MAX = 8
+_KEYS_OF_SCRIPTED = {"class": "connector_class"}
 _KIND_OF_DEFAULT = {int: INTEGER, bool: FLAG, str: TEXT, list: INTEGERS, type(None): FLAG}
 
 
 def _check_connectors(value: Any) -> List[Any]:
-    connectors = []
+    connectors: List[Any] = []
     for record in RECORDS.check(value):
         if record.verb not in CONNECTORS:
             raise ValueError(f"no connector {', '.join(CONNECTORS)}")
         connector_type = CONNECTORS[record.verb]
         if connector_type is Multi:
-            connectors.append(Multi())
+            children = _check_connectors(record.fields.get("children", []))
+            if not 1 <= len(children) <= _NUM_CHILDREN_MAX:
+                raise ValueError(f"{len(children)} children, expected 1 to {_NUM_CHILDREN_MAX}")
+            connectors.append(Multi(children))
             continue
+        if connector_type is Scripted:
+            renamed = {_KEYS_OF_SCRIPTED.get(key, key): member for key, member in record.fields.items()}
+            record = Record(record.verb, renamed)
         kinds = {key: _KIND_OF_DEFAULT[type(default)] for key, default in connector_type._field_defaults.items()}
         connectors.append(read_config(record, connector_type, kinds))
     return connectors
@@ -127,7 +140,7 @@ _ASSEMBLIES = {
     "simple": {"connectors": [Simple()]},
     "synchronous": {"connectors": [Example()]},
     "prefill_decode": {"connectors": [Nixl()], "engines": 2},
-    "multi": {"connectors": [Multi()]},
+    "multi": {"connectors": [Multi([Offloading(), Simple()])]},
 }
 _ASSEMBLY_OF = {type(None): "scheduler", Scripted: "scheduler", Offloading: "offloading", Simple: "simple",
                 Example: "synchronous", DecodeBench: "synchronous", Nixl: "prefill_decode",
@@ -251,6 +264,36 @@ class Script(NamedTuple):
     load_async: bool = False
     ask_again: int = 0
     hold_blocks: bool = False
+    child: int = 0  # of a MultiConnector
+    params: Optional[str] = None  # of a child
+
+
+class ChildReport(NamedTuple):
+    """What the worker's half of a scripted child reports on a rank."""
+
+    child: int = 0
+    rank: int = 0
+    sending: List[str] = []
+    recving: List[str] = []
+    invalid: List[int] = []
+    stats: List[int] = []
+    jobs: List[int] = []
+
+
+_REPORT_KINDS = {"child": INTEGER, "rank": INTEGER, "sending": TEXTS, "recving": TEXTS, "invalid": INTEGERS,
+                 "stats": INTEGERS, "jobs": INTEGERS}
+
+
+def _check_reports(value: Any) -> List[ChildReport]:
+    reports = []
+    for record in RECORDS.check(value):
+        if record.verb != "report":
+            raise ValueError("no report")
+        reports.append(read_config(record, ChildReport, _REPORT_KINDS))
+    return reports
+
+
+_REPORTS = FieldKind("reports such as [(report child=1 sending=[A])]", r"\[()\]", lambda text: [], _check_reports)
 
 
 def _check_samples(value: Any) -> List[tuple]:
@@ -271,7 +314,8 @@ _PROGRESS = choice("progress", PROGRESS)
 
 _ENGINE_FIELD = {"engine": choice("engine", ROLES)}
 _ENGINE_DEFAULT = {"engine": "producer"}
-_SCRIPT_FIELDS = {"external_tokens": INTEGER, "load_async": FLAG, "ask_again": INTEGER, "hold_blocks": FLAG}
+_SCRIPT_FIELDS = {"external_tokens": INTEGER, "load_async": FLAG, "ask_again": INTEGER, "hold_blocks": FLAG,
+                  "child": INTEGER, "params": TEXT}
 _SCRIPT_DEFAULTS = dict(zip(_SCRIPT_FIELDS, Script()))
 
 _ADD_FIELDS = {
@@ -297,16 +341,18 @@ _OF_ENGINES = {
     "schedule": ({}, {}),
     "update": (
         {"token": INTEGER, "accepted": INTEGER, "samples": _SAMPLES, "finished_recving": TEXTS,
-         "finished_sending": TEXTS, "invalid_blocks": INTEGERS},
+         "finished_sending": TEXTS, "invalid_blocks": INTEGERS, "reports": _REPORTS},
         {"token": 1, "accepted": 0, "samples": [], "finished_recving": [], "finished_sending": [],
-         "invalid_blocks": []},
+         "invalid_blocks": [], "reports": []},
     ),
     "finish_requests": ({"requests": TEXTS, "status": _STATUS}, {"status": "finished_aborted"}),
     "finish_all_requests": ({"status": _STATUS}, {"status": "finished_aborted"}),
     "set_pause_state": ({"state": choice("state", PAUSE_STATES)}, {}),
     "reset_prefix_cache": (
-        {"reset_running_requests": FLAG, "reset_connector": FLAG, "connector_fails": FLAG},
-        {"reset_running_requests": False, "reset_connector": False, "connector_fails": False},
+        {"reset_running_requests": FLAG, "reset_connector": FLAG, "connector_fails": FLAG,
+         "failing_children": INTEGERS, "silent_children": INTEGERS},
+        {"reset_running_requests": False, "reset_connector": False, "connector_fails": False,
+         "failing_children": [], "silent_children": []},
     ),
 }
 OF_ENGINES = tuple(_OF_ENGINES)

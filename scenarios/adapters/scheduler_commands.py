@@ -105,7 +105,7 @@ class UpstreamScheduler:
             return "error=not_in_config"
         if self.has_workers and len(self._config.groups) > 1 and not request.skip_reading_prefix_cache:
             return "error=not_in_config"
-        if self._scripted is not None:
+        if self._scripted is not None and not request.child:
             self._scripted.set_script(request.id, script_of(request))
         params: Dict[str, Any] = {}
         if request.max_offload_tokens is not None:
@@ -155,11 +155,11 @@ class UpstreamScheduler:
         never_fits = scheduler.finish_what_never_fits()
         return text if never_fits is None else f"{text} {prefix}never_fits={self._name_texts[never_fits]}"
 
-    def update(self, token, accepted, samples, finished_recving, finished_sending, invalid_blocks) -> str:
+    def update(self, token, accepted, samples, finished_recving, finished_sending, invalid_blocks, reports) -> str:
         if not self._world.knows([name for name, _ in samples] + finished_recving + finished_sending):
             return "error=unknown_request"
         is_told = finished_recving or finished_sending or invalid_blocks
-        if is_told and self.has_workers:
+        if is_told and self.has_workers or reports:
             return "error=not_in_config"
         if not self._scheduler.in_flight:
             return "error=no_step_in_flight"
@@ -202,8 +202,9 @@ class UpstreamScheduler:
         self._scheduler.set_pause_state(self._pause_states[state.upper()])
         return "error=none"
 
-    def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails) -> str:
-        if self.has_workers and (reset_running_requests or connector_fails):
+    def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails, failing_children,
+                           silent_children) -> str:
+        if self.has_workers and (reset_running_requests or connector_fails) or failing_children or silent_children:
             return "error=not_in_config"
         if self._scripted is not None:
             self._scripted.reset_fails = connector_fails
@@ -218,7 +219,7 @@ class UpstreamScheduler:
     def script_connector(self, name, *script) -> str:
         if not self._world.knows([name]):
             return "error=unknown_request"
-        if self._scripted is None:
+        if self._scripted is None or Script(*script).child:
             return "error=not_in_config"
         self._scripted.set_script(name, Script(*script))
         return "error=none"

@@ -1,16 +1,26 @@
-"""A connector that answers as it is told and writes down its calls: contract/scripted/scripted_connector.h, for upstream."""
+"""Connectors that answer as they are told and write down their calls: contract/scripted/scripted_connector.h, for
+upstream. One is a scheduler's own, the others are children of a MultiConnector.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from engine_target import Script
-from line_language import print_integers
+from engine_target import ChildReport, Script
+from line_language import print_integers, print_text
 
 
 def block_ids_text(blocks: Sequence[Sequence[int]]) -> str:
     """Block ids by group."""
     return f"[{' '.join(map(print_integers, blocks))}]"
+
+
+def matched_tokens(script: Script, request: Any, num_computed_tokens: int) -> Tuple[int, bool]:
+    """What a lookup finds, and whether it is loaded while the request waits."""
+    can_be_whole = script.load_async and request.num_tokens > 1
+    loadable = min(script.num_external_tokens, request.num_tokens - (not can_be_whole))
+    num_matched = max(loadable - num_computed_tokens, 0)
+    return num_matched, script.load_async and num_matched > 0
 
 
 def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], name_texts: Dict[str, str]) -> Any:
@@ -66,10 +76,7 @@ def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], na
                 self._note("get_num_new_matched_tokens", request, num_computed_tokens, "again")
                 return None, False
             self.put_off = None
-            can_be_whole = script.load_async and request.num_tokens > 1
-            loadable = min(script.num_external_tokens, request.num_tokens - (not can_be_whole))
-            num_matched = max(loadable - num_computed_tokens, 0)
-            load_async = script.load_async and num_matched > 0
+            num_matched, load_async = matched_tokens(script, request, num_computed_tokens)
             self._note("get_num_new_matched_tokens", request, num_computed_tokens,
                        f"{num_matched} async" if load_async else str(num_matched))
             return num_matched, load_async
@@ -100,3 +107,216 @@ def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], na
             return not self.reset_fails
 
     return ScriptedConnector()
+
+
+class ScriptedChildren:
+    """What the halves of all scripted children of a MultiConnector share."""
+
+    def __init__(self) -> None:
+        self.scripts: Dict[Tuple[int, str], Script] = {}  # by place and request
+        self.reports: Dict[Tuple[int, int], ChildReport] = {}  # by place and rank
+        self.failing: set = set()  # places
+        self.silent: set = set()
+        self.name_texts: Dict[str, str] = {}
+        # Whom the last lookup put off.
+        self.put_off: Optional[str] = None
+        self._calls: List[str] = []
+        self._client_params: List[str] = []
+
+    def take_calls(self) -> str:
+        """As ScriptedConnector.take_calls."""
+        if not self._calls:
+            return ""
+        text = f" connector_calls=[{' '.join(self._calls)}]"
+        self._calls.clear()
+        return text
+
+    def take_client_params(self) -> str:
+        """What clients got since the last time, likewise."""
+        if not self._client_params:
+            return ""
+        text = f" client_params=[{' '.join(self._client_params)}]"
+        self._client_params.clear()
+        return text
+
+    def note(self, method: str, child: int, rank: Optional[int], rest: str) -> None:
+        of_rank = "" if rank is None else f" rank={rank}"
+        self._calls.append(f"(call method={method} child={child}{of_rank}{rest})")
+
+    def note_client_params(self, request: Any, answer: Tuple[bool, Any]) -> Tuple[bool, Any]:
+        """Of an answer to request_finished."""
+        if answer[1] is not None:
+            self._client_params.append(f"(params request={self.name_texts[request.request_id]}"
+                                       f" params={print_text(answer[1]['params'])})")
+        return answer
+
+    def names_text(self, key: str, names: Iterable[str]) -> str:
+        """Of a set; nothing if it is empty."""
+        texts = [self.name_texts[name] for name in sorted(names or ())]
+        return f" {key}=[{' '.join(texts)}]" if texts else ""
+
+
+def make_child_class(base: Any, metrics: Any, make_cleared_event: Callable[[], Any],
+                     children: ScriptedChildren) -> Callable[[str, bool], type]:
+    """Makes classes of children out of a name, and whether they take several groups. base, metrics: upstream's
+    v1/base.py and v1/metrics.py."""
+
+    class Metadata(base.KVConnectorMetadata):
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+    class WorkerMetadata(base.KVConnectorWorkerMetadata):
+        def __init__(self, jobs: List[int]) -> None:
+            self.jobs = jobs
+
+        def aggregate(self, other: Any) -> Any:
+            return WorkerMetadata(self.jobs + other.jobs)
+
+    class Stats(metrics.KVConnectorStats):
+        def aggregate(self, other: Any) -> Any:
+            self.data["sizes"].extend(other.data["sizes"])
+            return self
+
+        def is_empty(self) -> bool:
+            return not self.data["sizes"]
+
+    class ScriptedChild(base.KVConnectorBase_V1):
+        def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
+            self._place: int = vllm_config.kv_transfer_config.place
+            self._rank: Optional[int] = vllm_config.rank
+            self._num_steps = 0
+            self._num_events = 0
+            self._bound = Metadata("")
+
+        def _note(self, method: str, request: Any = None, num_tokens: int = 0, answer: str = "",
+                  blocks: str = "", rest: str = "") -> None:
+            text = "" if request is None else f" request={children.name_texts[request.request_id]}"
+            if num_tokens:
+                text += f" num_tokens={num_tokens}"
+            if answer:
+                text += f' answer="{answer}"'
+            if blocks:
+                text += f" blocks={blocks}"
+            children.note(method, self._place, self._rank, text + rest)
+
+        def _script(self, request: Any) -> Script:
+            return children.scripts.get((self._place, request.request_id), Script())
+
+        # ---- The scheduler's half ----
+
+        def bind_gpu_block_pool(self, block_pool: Any) -> None:
+            pass
+
+        def on_new_request(self, request: Any) -> None:
+            self._note("on_new_request", request)
+
+        def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Tuple[Optional[int], bool]:
+            script = self._script(request)
+            if script.ask_again:
+                children.scripts[self._place, request.request_id] = script._replace(ask_again=script.ask_again - 1)
+                children.put_off = request.request_id
+                self._note("get_num_new_matched_tokens", request, num_computed_tokens, "again")
+                return None, False
+            children.put_off = None
+            num_matched, load_async = matched_tokens(script, request, num_computed_tokens)
+            self._note("get_num_new_matched_tokens", request, num_computed_tokens,
+                       f"{num_matched} async" if load_async else str(num_matched))
+            return num_matched, load_async
+
+        def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+            self._note("update_state_after_alloc", request, num_external_tokens,
+                       blocks=block_ids_text([[block.block_id for block in group] for group in blocks.blocks]))
+
+        def build_connector_meta(self, scheduler_output: Any) -> Any:
+            metadata = Metadata(f"{self._place}.{self._num_steps}")
+            self._num_steps += 1
+            self._note("build_connector_meta", num_tokens=scheduler_output.total_num_scheduled_tokens,
+                       rest=self._metadata_text(metadata))
+            return metadata
+
+        def update_connector_output(self, connector_output: Any) -> None:
+            rest = (children.names_text("sending", connector_output.finished_sending)
+                    + children.names_text("recving", connector_output.finished_recving))
+            if connector_output.invalid_block_ids:
+                rest += f" invalid={print_integers(sorted(connector_output.invalid_block_ids))}"
+            if connector_output.kv_connector_worker_meta is not None:
+                rest += f" jobs={print_integers(sorted(connector_output.kv_connector_worker_meta.jobs))}"
+            self._note("update_connector_output", rest=rest)
+
+        def request_finished(self, request: Any, block_ids: List[int]) -> Tuple[bool, Any]:
+            return self._finish(request, [block_ids])
+
+        def _finish(self, request: Any, groups: Sequence[Sequence[int]]) -> Tuple[bool, Any]:
+            script = self._script(request)
+            answer = "hold" if script.hold_blocks else "free"
+            if script.params is not None:
+                answer += f" {script.params}"
+            self._note("request_finished", request, answer=answer, blocks=block_ids_text(groups))
+            return script.hold_blocks, None if script.params is None else {"params": script.params}
+
+        def take_events(self) -> List[Any]:
+            events = [make_cleared_event() for _ in range(self._num_events)]
+            self._num_events = 0
+            return events
+
+        def reset_cache(self) -> Optional[bool]:
+            if self._place in children.silent:
+                self._note("reset_cache")
+                return None
+            fails = self._place in children.failing
+            self._note("reset_cache", answer="failed" if fails else "done")
+            self._num_events += not fails
+            return not fails
+
+        # ---- The worker's half ----
+
+        @staticmethod
+        def _metadata_text(metadata: Any) -> str:
+            return f" metadata={print_text(metadata.text)}"
+
+        def handle_preemptions(self, kv_connector_metadata: Any) -> None:
+            self._note("handle_preemptions", rest=self._metadata_text(kv_connector_metadata))
+
+        def bind_connector_metadata(self, connector_metadata: Any) -> None:
+            self._bound = connector_metadata
+
+        def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+            self._note("start_load_kv", rest=self._metadata_text(self._bound))
+
+        def wait_for_layer_load(self, layer_name: str) -> None:
+            pass
+
+        def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+            pass
+
+        def wait_for_save(self) -> None:
+            self._note("wait_for_save", rest=self._metadata_text(self._bound))
+
+        def _report(self) -> ChildReport:
+            return children.reports.get((self._place, self._rank), ChildReport())
+
+        def get_finished(self, finished_req_ids: set) -> Tuple[Optional[set], Optional[set]]:
+            self._note("get_finished", rest=self._metadata_text(self._bound)
+                       + children.names_text("finished", finished_req_ids))
+            report = self._report()
+            return set(report.sending) or None, set(report.recving) or None
+
+        def get_block_ids_with_load_errors(self) -> set:
+            return set(self._report().invalid)
+
+        def get_kv_connector_stats(self) -> Any:
+            sizes = self._report().stats
+            return Stats(data={"sizes": list(sizes)}) if sizes else None
+
+        def build_connector_worker_meta(self) -> Any:
+            jobs = self._report().jobs
+            return WorkerMetadata(list(jobs)) if jobs else None
+
+        def clear_connector_metadata(self) -> None:
+            self._bound = Metadata("")
+
+    class ScriptedHMAChild(ScriptedChild, base.SupportsHMA):
+        def request_finished_all_groups(self, request: Any, block_ids: Sequence[Sequence[int]]) -> Tuple[bool, Any]:
+            return self._finish(request, block_ids)
+
+    return lambda name, hma: type(name, (ScriptedHMAChild if hma else ScriptedChild,), {})

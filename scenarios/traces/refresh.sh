@@ -40,6 +40,10 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" engine 9 4 60 assembly=offloading offloading.transfers_may_fail=false \
     "offloading.file_tiers=[]"
   record "$release" "$profile" multi_connector 1 8 60
+  record "$release" "$profile" engine 1 4 40 assembly=multi \
+    "connectors=[(multi children=[(scripted) (scripted class=b)])]"
+  record "$release" "$profile" engine 2 4 40 assembly=multi \
+    "connectors=[(multi children=[(scripted) (scripted class=b) (scripted)])]" ranks=2
   record "$release" "$profile" engine 9 4 60 assembly=prefill_decode
   is_v0_23=$([ "$profile" = v0.23 ] && echo true || echo false)
   record "$release" "$profile" engine 21 4 200 assembly=simple \

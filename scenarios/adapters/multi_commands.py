@@ -1,0 +1,276 @@
+"""The scheduler and the MultiConnector of a real vLLM release, over scripted children, behind the commands of
+contract/engine/engine_words.h.
+
+What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_multi_connector.py says. Where
+upstream raises, another engine starts. What contract/scheduler/scheduler.h refuses of a report, upstream asserts.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional
+
+from corrected_multi_connector import corrected_multi_connector
+from engine_target import AddRequest, ChildReport, Config, Script, Scripted, World, script_of
+from line_language import print_integers, print_text
+from scheduler_commands import UpstreamScheduler
+from scripted_connector import ScriptedChildren, make_child_class
+from session import Unsupported
+from upstream_pool import Modules
+from upstream_scheduler import make_output
+from upstream_workers import Workers
+
+_KV_CONNECTOR = "vllm.distributed.kv_transfer.kv_connector"
+_NUM_JOBS_MAX = 1 << 24
+
+
+class _Connectors:
+    """The halves of one MultiConnector: the scheduler's, and the workers' of all ranks."""
+
+    def __init__(self, modules: Modules, config: Config, children: ScriptedChildren, uncorrected: FrozenSet[str]):
+        module = importlib.import_module(f"{_KV_CONNECTOR}.v1.multi_connector")
+        base = importlib.import_module(f"{_KV_CONNECTOR}.v1.base")
+        metrics = importlib.import_module(f"{_KV_CONNECTOR}.v1.metrics")
+        scripted = config.connector.children
+        if len(config.groups) > 1 and not hasattr(module.MultiConnector, "request_finished_all_groups"):
+            raise Unsupported(f"vLLM {modules.release.version} has no MultiConnector for several groups")
+        make_class = make_child_class(base, metrics, modules.kv_events.AllBlocksCleared, children)
+        classes = [make_class(child.connector_class, child.hma) for child in scripted]
+        module.KVTransferConfig = SimpleNamespace
+        module.KVConnectorFactory = SimpleNamespace(
+            get_connector_class=lambda transfer: classes[transfer.place],
+            supports_hma_config=lambda transfer: scripted[transfer.place].hma)
+        connector_type = _telling(corrected_multi_connector(module, uncorrected), children)
+
+        def make(role: Any, rank: Optional[int]) -> Any:
+            places = [{"place": place} for place in range(len(scripted))]
+            vllm_config = SimpleNamespace(
+                kv_transfer_config=SimpleNamespace(engine_id="engine", kv_connector_extra_config={"connectors": places}),
+                scheduler_config=SimpleNamespace(
+                    disable_hybrid_kv_cache_manager=not all(child.hma for child in scripted)),
+                rank=rank)
+            return connector_type(vllm_config, role, SimpleNamespace())
+
+        self.scheduler = make(base.KVConnectorRole.SCHEDULER, None)
+        # Whom the last lookup put off (corrected_scheduler.py).
+        type(self.scheduler).put_off = property(lambda connector: children.put_off)
+        self.ranks = [make(base.KVConnectorRole.WORKER, rank) for rank in range(config.ranks)]
+        self.workers = Workers(self.ranks)
+
+
+def _telling(connector_type: Any, children: ScriptedChildren) -> Any:
+    """The same, which notes what clients get, and who loads."""
+
+    class Telling(connector_type):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.loading: Dict[str, int] = {}  # who waits for a load, and the child that loads
+            self._would_load_async = False
+
+        def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Any:
+            answer = super().get_num_new_matched_tokens(request, num_computed_tokens)
+            self._would_load_async = answer[1]
+            return answer
+
+        def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+            if num_external_tokens and self._would_load_async:
+                self.loading[request.request_id] = self._requests_to_connector[request.request_id]
+            super().update_state_after_alloc(request, blocks, num_external_tokens)
+
+        def update_connector_output(self, connector_output: Any) -> None:
+            for name in connector_output.finished_recving or ():
+                self.loading.pop(name, None)
+            super().update_connector_output(connector_output)
+
+        def request_finished(self, request: Any, blocks: Any) -> Any:
+            return children.note_client_params(request, super().request_finished(request, blocks))
+
+    if hasattr(connector_type, "request_finished_all_groups"):
+        def request_finished_all_groups(self: Any, request: Any, blocks: Any) -> Any:
+            return children.note_client_params(
+                request, connector_type.request_finished_all_groups(self, request, blocks))
+
+        Telling.request_finished_all_groups = request_finished_all_groups
+    return Telling
+
+
+class UpstreamMulti(UpstreamScheduler):
+    """A scheduler with its connector, and the workers of all ranks, which take steps in the order of planning."""
+
+    has_workers = True
+
+    def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str] = frozenset()):
+        if not all(isinstance(child, Scripted) for child in config.connector.children):
+            raise Unsupported("(multi ...) over real connectors: upstream's is served over scripted ones")
+        self._uncorrected = uncorrected
+        self._start_engine(modules, config, world)
+
+    def _start_engine(self, modules: Modules, config: Config, world: World) -> None:
+        self._children = ScriptedChildren()
+        self._connectors = _Connectors(modules, config, self._children, self._uncorrected)
+        super().__init__(modules, config, world, self._uncorrected)
+        self._children.name_texts = self._name_texts
+        self._received: set = set()  # names and ranks, of loads under way
+
+    def _make_connector(self) -> Any:
+        return self._connectors.scheduler
+
+    # ---- Commands (contract/engine/engine_words.h) ----
+
+    def add_request(self, request: AddRequest) -> str:
+        if request.child < len(self._config.connector.children):
+            self._children.scripts[request.child, request.id] = script_of(request)
+        return super().add_request(request)
+
+    def script_connector(self, name, *script) -> str:
+        if not self._world.knows([name]):
+            return "error=unknown_request"
+        script = Script(*script)
+        if script.child >= len(self._config.connector.children):
+            return "error=not_in_config"
+        self._children.scripts[script.child, name] = script
+        return "error=none"
+
+    def schedule(self) -> str:
+        return self._ending(super().schedule)
+
+    def _finish(self, names: Optional[List[str]], status: str) -> str:
+        return self._ending(lambda: super(UpstreamMulti, self)._finish(names, status))
+
+    def update(self, token, accepted, samples, finished_recving, finished_sending, invalid_blocks, reports) -> str:
+        if not self._world.knows([name for report in reports for name in report.sending + report.recving]):
+            return "error=unknown_request"
+        self._reports = reports
+        return self._ending(lambda: super(UpstreamMulti, self).update(
+            token, accepted, samples, finished_recving, finished_sending, invalid_blocks, []))
+
+    def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails, failing_children,
+                           silent_children) -> str:
+        if reset_running_requests or connector_fails:
+            return "error=not_in_config"
+        if any(place >= len(self._config.connector.children) for place in failing_children + silent_children):
+            return "error=not_in_config"
+        self._children.failing = set(failing_children)
+        self._children.silent = set(silent_children) - self._children.failing
+        return super().reset_prefix_cache(reset_running_requests, reset_connector, connector_fails, [], [])
+
+    def _ending(self, run: Any) -> str:
+        """What run answers, unless upstream raises."""
+        try:
+            return run()
+        except RuntimeError as error:
+            if "KV transfer params" not in str(error):
+                raise
+            return self._end("several_params")
+
+    def _end(self, code: str) -> str:
+        calls = self._children.take_calls()
+        self._start_engine(self._modules, self._config, self._world)
+        return f"error=none engine_ended={code}{calls}"
+
+    # ---- Steps ----
+
+    def _run_step(self, sampled: Dict[str, list]) -> str:
+        refusal = self._take_reports(self._reports)
+        if refusal is not None:
+            return f"error={refusal}"
+        if not self._all_received():
+            return self._end("not_loading")
+        report = self._connectors.workers.run_step(self._scheduler.in_flight[0].output)
+        # Upstream reports sets.
+        report.finished_recving = self._world.in_order(report.finished_recving)
+        report.finished_sending = self._world.in_order(report.finished_sending)
+        report.invalid_block_ids = sorted(report.invalid_block_ids)
+        self._received = {(name, rank) for name, rank in self._received if name not in report.finished_recving}
+        meta = report.kv_connector_worker_meta
+        is_empty = not (report.finished_recving or report.finished_sending or report.invalid_block_ids or meta)
+        # A child holds a request no longer into whose blocks another one loads.
+        still_loading = self._connectors.scheduler.loading.keys() - set(report.finished_recving)
+        if still_loading & set(report.finished_sending):
+            return self._end("not_finished")
+        code = self._report_refusal(report.finished_recving, report.finished_sending, report.invalid_block_ids)
+        if code is not None:
+            return self._end(code)
+        output = make_output(sampled)
+        # A report of statistics alone: contract/scheduler/scheduler.h knows nothing of them.
+        output.kv_connector_output = None if is_empty else report
+        return (
+            f"{self._take(output)} finished_recving={self._names_text(report.finished_recving)}"
+            f" finished_sending={self._names_text(report.finished_sending)}"
+            f" invalid_blocks={print_integers(report.invalid_block_ids)}"
+            f" completed_jobs=[{' '.join(self._completed_texts(meta))}]"
+            f" stats_of_children=[{' '.join(self._stats_texts(report.kv_connector_stats))}]"
+        )
+
+    def _take_reports(self, reports: List[ChildReport]) -> Optional[str]:
+        """Hands the children what they are to report; why that is refused, if it is."""
+        self._children.reports = {}
+        for report in reports:
+            if report.child >= len(self._config.connector.children) or report.rank >= self._config.ranks:
+                return "not_in_config"
+            if any(job >= _NUM_JOBS_MAX for job in report.jobs):
+                return "bad_range"
+            if (report.child, report.rank) in self._children.reports:
+                return "listed_twice"
+            self._children.reports[report.child, report.rank] = report
+        return None
+
+    def _all_received(self) -> bool:
+        """Whether each child reports as received what it loads, once on a rank."""
+        for report in self._reports:
+            for name in set(report.recving):
+                if self._connectors.scheduler.loading.get(name) != report.child:
+                    return False
+                if (name, report.rank) in self._received:
+                    return False
+                self._received.add((name, report.rank))
+        return True
+
+    def _report_refusal(self, finished_recving: Any, finished_sending: Any, invalid_blocks: Any) -> Optional[str]:
+        """Unlike the scripted connector's report, this one is of workers."""
+        self._scripted = self._connectors.scheduler
+        try:
+            return super()._report_refusal(finished_recving, finished_sending, invalid_blocks)
+        finally:
+            self._scripted = None
+
+    # ---- Answers ----
+
+    def _completed_texts(self, meta: Any) -> Iterable[str]:
+        if meta is None:
+            return
+        num_children = len(self._config.connector.children)
+        counts = Counter(job * num_children + place for place, part in enumerate(meta.metadata) if part is not None
+                         for job in part.jobs)
+        for job, count in sorted(counts.items()):
+            yield f"(completed job={job} num_workers={count})"
+
+    @staticmethod
+    def _stats_texts(stats: Any) -> List[str]:
+        if stats is None:
+            return []
+        return [f"(stats class={print_text(name)} type=scripted sizes={print_integers(part.data['sizes'])})"
+                for name, part in stats.data.items()]
+
+    # ---- What is observed ----
+
+    def observe(self, state: bool) -> str:
+        scheduler = self._connectors.scheduler
+        chosen = scheduler._requests_to_connector
+        extras = [("", scheduler._extra_async_saves)]
+        extras += [(f" rank={rank}", half._extra_async_saves) for rank, half in enumerate(self._connectors.ranks)]
+        num_extra = sum(len(numbers) for _, numbers in extras)
+        text = f"{super().observe(state)} num_chosen={len(chosen)} num_extra_saves={num_extra}"
+        if not state:
+            return text
+        who = " ".join([f"(chosen request={print_text(request)} child={place})"
+                        for request, place in sorted(chosen.items())])
+        saves = " ".join([f"(extra{of_rank} request={print_text(request)} saves={number})"
+                          for of_rank, numbers in extras for request, number in sorted(numbers.items())])
+        return f"{text} chosen=[{who}] extra_saves=[{saves}]"
+
+    def _calls_text(self) -> str:
+        params = self._children.take_client_params()
+        return self._children.take_calls() + params
