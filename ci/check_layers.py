@@ -57,9 +57,10 @@ COMPONENT_EXCEPTIONS = {
 PLUG = "scenarios/targets/targets.h"
 
 # The instrumented copies, which ci/plant.py writes at build time: "planted/<layer>/x.h" is a copy of "<layer>/x.h",
-# for the tests of that file and for those who plug implementations together.
+# for the tests of that file and for those who plug implementations together, tell what a bug does, or measure it.
 COPY = "planted/"
-# Their switch, what they count, and the list of their bugs, for tests.
+COPY_USERS = ("scenarios/targets/*", "scenarios/story/*", "cuda/figures/held_races.cpp")
+# Their switch, what they count, and the list of their bugs, for the same.
 SWITCHES = ("properties/planted/switches.h", "properties/planted/bugs.h")
 
 # Files that need a compiler and nothing else: the standard library is all they may include besides.
@@ -91,11 +92,11 @@ def check_include(root, path, quoted, angled):
                 and ("." in angled or "/" in angled)):
             return "standard-library-only", f"<{angled}> is not of the C++ standard library"
         return None
-    if quoted in SWITCHES and test:
+    if quoted in SWITCHES and (test or matches(path, COPY_USERS)):
         return None
     if quoted.startswith(COPY):
         quoted = quoted.removeprefix(COPY)
-        if not test and not matches(path, ("scenarios/targets/*",)):
+        if not test and not matches(path, COPY_USERS):
             return "layer", f'"{COPY}{quoted}" is a copy for tests'
     if not (root / quoted).is_file():
         return "include-root", f'"{quoted}" is not a path from the root of the repository'

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes the instrumented copy of product sources: every planted bug at once, one switch each.
 
-    plant.py --out DIR --edits ROOM.edits... --files FILE... [--table FILE]
+    plant.py --out DIR --edits ROOM.edits... --files FILE... [--part] [--table FILE]
 
 A bug is an edit of the text of a source (properties/planted/README.md has the format). A copy of
-<layer>/<path> goes to DIR/planted/<layer>/<path>, in namespace kvfence::planted::<layer>. There the innermost block
-around an edit stands once per edit and once sound, in the branches of an if on the switch:
+<layer>/<path> goes to DIR/planted/<layer>/<path>, in namespace kvfence::planted::<layer>. With --part the other files of
+the layer are the product's own: the copy stands within the layer's namespace, so that their names are found, and
+kvfence::planted::<layer> is another name of it. There the innermost block around an edit stands once per edit and once sound, in the branches of an if on the switch:
 
     {if (::kvfence::planted::none_of<7, 9>()) {sound text} else if (::kvfence::planted::on<7>()) {...} else {...}}
 
@@ -415,14 +416,19 @@ class Copy:
             text += f" :{test} ({one_line(self._edited(edit, start, end))})"
         return text + ")"
 
-    def text(self, layers):
-        """The whole copy."""
+    def text(self, layers, own=None):
+        """The whole copy. own: the paths of all copied files, if the other files of a layer are the product's."""
         text = self._sound(0, len(self.source.text))
+        head = f'#include "{SWITCHES}"\n' if self.hosts or self.expressions or self.always else ""
         for layer in layers:
-            text = re.sub(rf"\bkvfence::{layer}\b", f"kvfence::planted::{layer}", text)
-            text = re.sub(rf'^(\s*#\s*include\s*)"{layer}/', rf'\1"planted/{layer}/', text, flags=re.MULTILINE)
-        include = f'#include "{SWITCHES}"\n' if self.hosts or self.expressions or self.always else ""
-        return f'{include}#line 1 "{self.source.path}"\n{text}'
+            space = f"kvfence::planted::{layer}" if own is None else f"kvfence::{layer}::instrumented"
+            text = re.sub(rf"\bkvfence::{layer}\b", space, text)
+            text = re.sub(rf'^(\s*#\s*include\s*")({layer}/[^"\n]*)',
+                          lambda match: match[1] + ("planted/" if own is None or match[2] in own else "") + match[2],
+                          text, flags=re.MULTILINE)
+            if own is not None:
+                head += f"namespace {space} {{}}\nnamespace kvfence::planted {{ namespace {layer} = {space}; }}\n"
+        return f'{head}#line 1 "{self.source.path}"\n{text}'
 
 
 def quoted(text):
@@ -454,7 +460,7 @@ def read_rooms(paths, root=ROOT):
     return rooms
 
 
-def plant(rooms, texts):
+def plant(rooms, texts, is_part=False):
     """path -> text of the copy, of the sources path -> text. Raises EditError with every edit that is wrong."""
     sources = {path: Source(path, text) for path, text in texts.items()}
     layers = sorted({path.split("/")[0] for path in texts})
@@ -472,7 +478,7 @@ def plant(rooms, texts):
     copies = {}
     for path, source in sources.items():
         try:
-            copies[path] = Copy(source, planted).text(layers)
+            copies[path] = Copy(source, planted).text(layers, set(texts) if is_part else None)
         except EditError as error:
             errors.append(str(error))
     if errors:
@@ -493,11 +499,13 @@ def main(arguments):
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--edits", nargs="+", required=True, metavar="FILE", help="from the root of the repository")
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the sources, likewise")
+    parser.add_argument("--part", action="store_true", help="they are not all files of their layer")
     parser.add_argument("--table", type=pathlib.Path)
     options = parser.parse_args(arguments)
     try:
         rooms = read_rooms(options.edits)
-        copies = plant(rooms, {path: (ROOT / path).read_text(encoding="utf-8") for path in options.files})
+        texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in options.files}
+        copies = plant(rooms, texts, options.part)
     except EditError as error:
         print(error, file=sys.stderr)
         return 1

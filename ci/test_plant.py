@@ -260,6 +260,33 @@ int main() {
             printed = subprocess.run([root / "main"], check=True, capture_output=True, text=True).stdout
         self.assertEqual(printed.splitlines(), ["2 5 8", "3 5 8", "2 0 8", "2 5 4"])
 
+    def test_the_copy_of_a_part_uses_the_rest_of_its_layer(self):
+        rest = "#pragma once\nnamespace kvfence { struct T {}; }\nnamespace kvfence::layer { struct T { int x = 1; }; }\n"
+        part = """#pragma once
+#include "layer/rest.h"
+namespace kvfence::layer { inline int f(T t) { return t.x; } }
+"""
+        rooms = {"room": plant.parse_edits("room.edits", "bug b ours\n  Twice.\n  in layer/part.h f\n- t.x\n+ 2 * t.x\n")}
+        rooms["room"][0].number = 1000
+        program = """#include "layer/part.h"
+#include "planted/layer/part.h"
+#include <cstdio>
+int main() {
+  kvfence::planted::plant(1000);
+  std::printf("%d %d\\n", kvfence::layer::f({}), kvfence::planted::layer::f({}));
+}
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for path, text in {"layer/rest.h": rest, "layer/part.h": part, "main.cpp": program}.items():
+                plant.write(root / path, text)
+            for path, text in plant.plant(rooms, {"layer/part.h": part}, is_part=True).items():
+                plant.write(root / "planted" / path, text)
+            subprocess.run(["c++", "-std=c++20", "-w", f"-I{root}", f"-I{plant.ROOT}", root / "main.cpp",
+                            "-o", root / "main"], check=True)
+            printed = subprocess.run([root / "main"], check=True, capture_output=True, text=True).stdout
+        self.assertEqual(printed, "1 2\n")
+
 
 if __name__ == "__main__":
     unittest.main()

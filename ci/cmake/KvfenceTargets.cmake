@@ -117,12 +117,13 @@ function(kvfence_add_library layer)
     VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 endfunction()
 
-# kvfence_add_planted(<layer> [TABLE] SOURCES ... HEADERS ... [LINKS ...])
+# kvfence_add_planted(<layer> [TABLE] [PART] SOURCES ... HEADERS ... [LINKS ...] [APART <room>...])
 # The library kvfence_planted_<layer>, alias kvfence::planted_<layer>: a copy of these files in namespace
 # kvfence::planted::<layer> with all edits of properties/planted/, included as "planted/<layer>/...".
-# With TABLE it has the list of all planted bugs too. Warnings are for the sources themselves.
+# With TABLE it has the list of all planted bugs too; with PART other files of the layer are not copied, and used as
+# they are. Warnings are for the sources themselves. APART: as for kvfence_add_library.
 function(kvfence_add_planted layer)
-  cmake_parse_arguments(ARG "TABLE" "" "SOURCES;HEADERS;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "TABLE;PART" "" "SOURCES;HEADERS;LINKS;APART" ${ARGN})
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
   set(target kvfence_planted_${layer})
   set(root ${PROJECT_BINARY_DIR}/instrumented)
@@ -136,10 +137,14 @@ function(kvfence_add_planted layer)
     list(APPEND copies ${root}/planted/bugs.cpp)
     set(table --table ${root}/planted/bugs.cpp)
   endif()
+  set(part "")
+  if(ARG_PART)
+    set(part --part)
+  endif()
   set(depends ${edits} ${files} ci/plant.py)
   list(TRANSFORM depends PREPEND ${PROJECT_SOURCE_DIR}/)
   add_custom_command(OUTPUT ${copies}
-    COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/ci/plant.py --out ${root} ${table}
+    COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/ci/plant.py --out ${root} ${part} ${table}
       --edits ${edits} --files ${files}
     DEPENDS ${depends} COMMENT "Planting bugs in a copy of ${layer}" VERBATIM)
   list(FILTER copies INCLUDE REGEX "\\.cpp$")
@@ -154,7 +159,9 @@ function(kvfence_add_planted layer)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
     foreach(source IN LISTS ARG_SOURCES)
       get_filename_component(room "${source}" DIRECTORY)
-      set_source_files_properties(${root}/planted/${layer}/${source} PROPERTIES UNITY_GROUP "${room}")
+      if(NOT room IN_LIST ARG_APART)
+        set_source_files_properties(${root}/planted/${layer}/${source} PROPERTIES UNITY_GROUP "${room}")
+      endif()
     endforeach()
   endif()
 endfunction()

@@ -9,10 +9,15 @@
 #include "cuda/figures/content_kernel.h"
 #include "cuda/figures/host_access.h"
 #include "cuda/figures/latch.h"
-#include "cuda/worker/worker.h"
+#include "planted/cuda/worker/worker.h"
+#include "properties/planted/bugs.h"
 
 namespace kvfence::cuda {
 namespace {
+
+using planted::cuda::JobId;
+using planted::cuda::TransferResult;
+using planted::cuda::Worker;
 
 constexpr std::size_t kNumBlocks = 4;
 constexpr std::size_t kChecksMax = 8;
@@ -43,7 +48,7 @@ class RaceStage {
   RaceStage(const RaceStage&) = delete;
   RaceStage& operator=(const RaceStage&) = delete;
 
-  void open(PlantedWorkerBug bug, CopyPathKind path) {
+  void open(CopyPathKind path) {
     ok(latch_.make());
     ok(cudaMalloc(&gpu_, kNumBlocks * page_bytes_));
     ok(PinnedMemory::allocate(kChecksMax * sizeof(content::Mismatch), found_));
@@ -53,14 +58,13 @@ class RaceStage {
       ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     }
     if (!is_ok()) return;
-    PlantedWorker::Opened opened =
-        PlantedWorker::open({.gpu_layout = {.tensors = {{reinterpret_cast<std::uintptr_t>(gpu_),
-                                                         kNumBlocks, page_bytes_, page_bytes_}},
-                                            .groups = {{{0, page_bytes_}}}},
-                             .num_cpu_blocks = kNumBlocks,
-                             .compute_stream = compute_,
-                             .only_path = path},
-                            {bug});
+    Worker::Opened opened =
+        Worker::open({.gpu_layout = {.tensors = {{reinterpret_cast<std::uintptr_t>(gpu_),
+                                                  kNumBlocks, page_bytes_, page_bytes_}},
+                                     .groups = {{{0, page_bytes_}}}},
+                      .num_cpu_blocks = kNumBlocks,
+                      .compute_stream = compute_,
+                      .only_path = path});
     worker_ = std::move(opened.worker);
     if (outcome_.refusal.empty()) outcome_.refusal = opened.refusal;
   }
@@ -231,7 +235,7 @@ class RaceStage {
   std::size_t num_checks_ = 0;
   std::size_t num_results_ = 0;
   Latch latch_;
-  std::unique_ptr<PlantedWorker> worker_;
+  std::unique_ptr<Worker> worker_;
 };
 
 namespace {
@@ -344,7 +348,6 @@ void staging_given_back(RaceStage& stage, bool has_barrier) {
   stage.expect_attended();
 }
 
-using Bug = PlantedWorkerBug;
 using Kind = CopyPathKind;
 
 }  // namespace
@@ -354,25 +357,25 @@ std::span<const HeldRace> held_races() {
   static const std::vector<HeldRace> races = {
       {.id = "M1",
        .name = "store does not wait for compute",
-       .bug = Bug::kStoreIgnoresCompute,
+       .bug = "store_ignores_compute",
        .paths = all,
        .is_early = true,
        .program = store_behind_compute},
       {.id = "M2",
        .name = "load into a block that is still read",
-       .bug = Bug::kLoadIgnoresReaders,
+       .bug = "load_ignores_readers",
        .paths = all,
        .is_early = true,
        .program = load_behind_reader},
       {.id = "M3",
        .name = "store in Any order behind a wait",
-       .bug = Bug::kStoreReadsInAnyOrder,
+       .bug = "store_reads_in_any_order",
        .paths = {Kind::kBatched},
        .must_corrupt = false,
        .program = store_reads_behind_wait},
       {.id = "M4",
        .name = "descriptors rewritten before the kernel has read them",
-       .bug = Bug::kDescriptorsReusedInFlight,
+       .bug = "descriptors_reused_in_flight",
        .paths = {Kind::kKernel},
        .program = descriptors_kept},
       {.id = "M4",
@@ -385,13 +388,13 @@ std::span<const HeldRace> held_races() {
        .program = staging_given_back},
       {.id = "M6",
        .name = "second event not waited for",
-       .bug = Bug::kOnlyFirstEventAwaited,
+       .bug = "only_first_event_awaited",
        .paths = all,
        .is_early = true,
        .program = load_behind_second_event},
       {.id = "M7",
        .name = "event recorded again before the wait",
-       .bug = Bug::kEventRecordedAgainBeforeWait,
+       .bug = "event_recorded_again_before_wait",
        .paths = all,
        .is_early = true,
        .program = store_behind_compute},
@@ -401,8 +404,9 @@ std::span<const HeldRace> held_races() {
 
 RaceOutcome run_race(const HeldRace& race, CopyPathKind path, bool has_barrier,
                      std::size_t page_bytes) {
+  const planted::SwitchedOn bug("worker", has_barrier ? "" : race.bug);
   RaceStage stage(page_bytes);
-  stage.open(has_barrier ? Bug::kNone : race.bug, path);
+  stage.open(path);
   for (const bool is_rehearsal : {true, false}) {
     if (!stage.is_ok()) break;
     stage.begin(is_rehearsal);

@@ -8,7 +8,7 @@
 /// allocated and no kernel loaded while a stream is held. The same programs run on the virtual
 /// device, where the schedule holds back instead.
 ///
-/// Source: the mistakes of real workers; planted_worker_bugs.h cites the threads.
+/// Source: the mistakes of real workers; properties/planted/worker.edits cites the threads.
 
 #include <cuda_runtime_api.h>
 
@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "cuda/copy_paths/copy_path.h"
-#include "cuda/worker/planted_worker_bugs.h"
 
 namespace kvfence::cuda {
 
@@ -38,8 +37,7 @@ struct RaceOutcome {
 struct HeldRace {
   const char* id = "";
   const char* name = "";
-  PlantedWorkerBug bug =
-      PlantedWorkerBug::kNone;  ///< of the control arm; none: it is in the program
+  const char* bug = "";  ///< of the control arm, by its name; empty: it is in the program
   std::vector<CopyPathKind> paths = {};
   /// Without the barrier a GPU always shows it. Otherwise it may: what is documented as allowed
   /// need not be what a GPU does.

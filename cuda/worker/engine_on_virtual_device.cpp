@@ -81,9 +81,7 @@ KVLayout layout_of(const engine::DeviceOptions& options, std::uintptr_t address)
 
 }  // namespace
 
-template <class I>
-BasicEngineOnVirtualDevice<I>::BasicEngineOnVirtualDevice(const engine::DeviceOptions& options,
-                                                          I instrumentation)
+EngineOnVirtualDevice::EngineOnVirtualDevice(const engine::DeviceOptions& options)
     : options_(options),
       device_({.schedule = virtual_device::Schedule::kCommanded,
                .device_memory_bytes = kv_cache_bytes(options) + kSpareBytes,
@@ -103,27 +101,23 @@ BasicEngineOnVirtualDevice<I>::BasicEngineOnVirtualDevice(const engine::DeviceOp
       cpu_memory_bytes(layout, options.num_cpu_blocks, options.block_size_factor);
   host_.resize(cpu_bytes / sizeof(content::Granule));
   // Blocks that a step reuses are not fenced by their last transfer's report but by its end.
-  typename Worker::Opened opened =
-      Worker::open({.gpu_layout = std::move(layout),
-                    .num_cpu_blocks = options.num_cpu_blocks,
-                    .compute_stream = compute_,
-                    .plan = {.block_size_factor = options.block_size_factor},
-                    .only_path = CopyPathKind::kBatched,
-                    .cpu_memory = std::as_writable_bytes(std::span(host_)),
-                    .refuses_conflicts = false},
-                   instrumentation);
+  Worker::Opened opened = Worker::open({.gpu_layout = std::move(layout),
+                                        .num_cpu_blocks = options.num_cpu_blocks,
+                                        .compute_stream = compute_,
+                                        .plan = {.block_size_factor = options.block_size_factor},
+                                        .only_path = CopyPathKind::kBatched,
+                                        .cpu_memory = std::as_writable_bytes(std::span(host_)),
+                                        .refuses_conflicts = false});
   KVFENCE_CHECK(opened.worker != nullptr, opened.refusal);
   worker_ = std::move(opened.worker);
 }
 
-template <class I>
-BasicEngineOnVirtualDevice<I>::~BasicEngineOnVirtualDevice() {
+EngineOnVirtualDevice::~EngineOnVirtualDevice() {
   const virtual_device::Installed installed(device_);
   worker_.reset();
 }
 
-template <class I>
-void BasicEngineOnVirtualDevice<I>::arm(worker::Fault fault, std::uint64_t num_records_before) {
+void EngineOnVirtualDevice::arm(worker::Fault fault, std::uint64_t num_records_before) {
   using Kind = virtual_device::Fault::Kind;
   using Function = virtual_device::Function;
   if (fault == worker::Fault::kCopy) {
@@ -137,8 +131,7 @@ void BasicEngineOnVirtualDevice<I>::arm(worker::Fault fault, std::uint64_t num_r
   }
 }
 
-template <class I>
-void BasicEngineOnVirtualDevice<I>::transfer_async(const engine::Copy& copy) {
+void EngineOnVirtualDevice::transfer_async(const engine::Copy& copy) {
   const virtual_device::Installed installed(device_);
   const TransferSpec spec{.gpu_blocks = copy.gpu_blocks,
                           .cpu_blocks = copy.cpu_blocks,
@@ -167,8 +160,7 @@ void BasicEngineOnVirtualDevice<I>::transfer_async(const engine::Copy& copy) {
   if (fault != worker::Fault::kNone) device_.inject_once({});
 }
 
-template <class I>
-void BasicEngineOnVirtualDevice<I>::get_finished(std::vector<worker::Ended>& ended) {
+void EngineOnVirtualDevice::get_finished(std::vector<worker::Ended>& ended) {
   const virtual_device::Installed installed(device_);
   std::vector<TransferResult> results;
   worker_->poll(results);
@@ -180,21 +172,18 @@ void BasicEngineOnVirtualDevice<I>::get_finished(std::vector<worker::Ended>& end
   }
 }
 
-template <class I>
-void BasicEngineOnVirtualDevice<I>::wait(std::span<const std::uint32_t> job_ids) {
+void EngineOnVirtualDevice::wait(std::span<const std::uint32_t> job_ids) {
   const virtual_device::Installed installed(device_);
   const std::vector<JobId> ids(job_ids.begin(), job_ids.end());
   ok(worker_->wait(ids));
 }
 
-template <class I>
-std::size_t BasicEngineOnVirtualDevice<I>::gpu_offset(std::size_t layer, Place place) const {
+std::size_t EngineOnVirtualDevice::gpu_offset(std::size_t layer, Place place) const {
   const std::size_t block = layer * options_.num_gpu_blocks + place.block;
   return (block * options_.block_size + place.offset) * sizeof(content::Granule);
 }
 
-template <class I>
-std::vector<virtual_device::MemoryRange> BasicEngineOnVirtualDevice<I>::ranges_of(
+std::vector<virtual_device::MemoryRange> EngineOnVirtualDevice::ranges_of(
     const std::vector<Place>& places) const {
   std::vector<virtual_device::MemoryRange> ranges;
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
@@ -213,25 +202,21 @@ std::vector<virtual_device::MemoryRange> BasicEngineOnVirtualDevice<I>::ranges_o
   return ranges;
 }
 
-template <class I>
-void BasicEngineOnVirtualDevice<I>::forward(const std::vector<Place>& reads,
-                                            const std::vector<Place>& writes,
-                                            engine::Kernel kernel) {
+void EngineOnVirtualDevice::forward(const std::vector<Place>& reads,
+                                    const std::vector<Place>& writes, engine::Kernel kernel) {
   const virtual_device::Installed installed(device_);
   ok(device_.launch(compute_, ranges_of(reads), ranges_of(writes),
                     [this, kernel = std::move(kernel)] { kernel(*this); }));
 }
 
-template <class I>
-bool BasicEngineOnVirtualDevice<I>::advance(worker::Stream stream) {
+bool EngineOnVirtualDevice::advance(worker::Stream stream) {
   const virtual_device::Installed installed(device_);
   if (stream == worker::Stream::kCompute) return device_.advance(compute_, 1) > 0;
   const auto index = static_cast<virtual_device::Actor>(stream == worker::Stream::kLoad);
   return device_.advance_to_event(static_cast<virtual_device::Actor>(first_worker_stream_ + index));
 }
 
-template <class I>
-bool BasicEngineOnVirtualDevice<I>::gpu_page(std::uint32_t block, std::span<Symbol> symbols) const {
+bool EngineOnVirtualDevice::gpu_page(std::uint32_t block, std::span<Symbol> symbols) const {
   LayerBytes layers;
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
     layers[layer] = shown_ + gpu_offset(layer, {block, 0});
@@ -239,8 +224,7 @@ bool BasicEngineOnVirtualDevice<I>::gpu_page(std::uint32_t block, std::span<Symb
   return read_page(layers, symbols);
 }
 
-template <class I>
-bool BasicEngineOnVirtualDevice<I>::cpu_page(std::uint32_t page, std::span<Symbol> symbols) const {
+bool EngineOnVirtualDevice::cpu_page(std::uint32_t page, std::span<Symbol> symbols) const {
   LayerBytes layers;
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
     layers[layer] = cpu_address(layer, page);
@@ -249,8 +233,7 @@ bool BasicEngineOnVirtualDevice<I>::cpu_page(std::uint32_t page, std::span<Symbo
 }
 
 /// Checked against the ranges that the forward declares.
-template <class I>
-Symbol BasicEngineOnVirtualDevice<I>::read(Place place) const {
+Symbol EngineOnVirtualDevice::read(Place place) const {
   LayerBytes layers;
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
     layers[layer] = device_.bytes(gpu_address(layer, place), sizeof(content::Granule));
@@ -258,9 +241,7 @@ Symbol BasicEngineOnVirtualDevice<I>::read(Place place) const {
   return symbol_at(layers);
 }
 
-template <class I>
-const std::byte* BasicEngineOnVirtualDevice<I>::cpu_address(std::size_t layer,
-                                                            std::uint32_t page) const {
+const std::byte* EngineOnVirtualDevice::cpu_address(std::size_t layer, std::uint32_t page) const {
   const PageTensor& rows = worker_->cpu_layout().tensors[layer];
   const std::uint32_t factor = options_.block_size_factor;
   const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
@@ -268,18 +249,15 @@ const std::byte* BasicEngineOnVirtualDevice<I>::cpu_address(std::size_t layer,
                                             page % factor * page_bytes);
 }
 
-template <class I>
-std::optional<worker::Stream> BasicEngineOnVirtualDevice<I>::stream_of(
-    virtual_device::Actor actor) const {
+std::optional<worker::Stream> EngineOnVirtualDevice::stream_of(virtual_device::Actor actor) const {
   if (actor == device_.stream_number(compute_)) return worker::Stream::kCompute;
   if (actor == first_worker_stream_) return worker::Stream::kStore;
   if (actor == first_worker_stream_ + 1) return worker::Stream::kLoad;
   return std::nullopt;
 }
 
-template <class I>
-std::vector<PageName> BasicEngineOnVirtualDevice<I>::pages_in(std::uintptr_t begin,
-                                                              std::uintptr_t end) const {
+std::vector<PageName> EngineOnVirtualDevice::pages_in(std::uintptr_t begin,
+                                                      std::uintptr_t end) const {
   const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
   std::vector<PageName> pages;
   const auto add = [&](bool is_gpu, std::uint32_t number, const std::byte* bytes) {
@@ -300,24 +278,19 @@ std::vector<PageName> BasicEngineOnVirtualDevice<I>::pages_in(std::uintptr_t beg
   return pages;
 }
 
-template <class I>
-void BasicEngineOnVirtualDevice<I>::write(Place place, Symbol symbol) {
+void EngineOnVirtualDevice::write(Place place, Symbol symbol) {
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
     const content::Granule granule = granule_of(symbol, layer);
     std::memcpy(device_.bytes(gpu_address(layer, place), sizeof granule), &granule, sizeof granule);
   }
 }
 
-template <class I>
-worker::Counts BasicEngineOnVirtualDevice<I>::counts() const {
+worker::Counts EngineOnVirtualDevice::counts() const {
   return {.num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
           .num_in_flight = static_cast<std::uint32_t>(worker_->num_in_flight()),
           .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
           .num_misuses = static_cast<std::uint32_t>(device_.misuses().size()),
           .next_fault = worker::Fault::kNone};
 }
-
-template class BasicEngineOnVirtualDevice<NoWorkerInstrumentation>;
-template class BasicEngineOnVirtualDevice<PlantedWorkerInstrumentation>;
 
 }  // namespace kvfence::cuda

@@ -28,14 +28,12 @@ namespace kvfence::cuda {
 inline constexpr std::size_t kEngineLayers = 2;
 inline constexpr std::size_t kEngineTokenBytes = kEngineLayers * sizeof(content::Granule);
 
-template <class Instrumentation>
-class BasicEngineOnVirtualDevice final : public engine::KVCells {
+class EngineOnVirtualDevice final : public engine::KVCells {
  public:
-  explicit BasicEngineOnVirtualDevice(const engine::DeviceOptions& options,
-                                      Instrumentation instrumentation = {});
-  ~BasicEngineOnVirtualDevice();
-  BasicEngineOnVirtualDevice(const BasicEngineOnVirtualDevice&) = delete;
-  BasicEngineOnVirtualDevice& operator=(const BasicEngineOnVirtualDevice&) = delete;
+  explicit EngineOnVirtualDevice(const engine::DeviceOptions& options);
+  ~EngineOnVirtualDevice();
+  EngineOnVirtualDevice(const EngineOnVirtualDevice&) = delete;
+  EngineOnVirtualDevice& operator=(const EngineOnVirtualDevice&) = delete;
 
   void transfer_async(const engine::Copy& copy);
   void get_finished(std::vector<worker::Ended>& ended);
@@ -64,8 +62,6 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
   std::vector<PageName> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
 
  private:
-  using Worker = BasicWorker<Instrumentation>;
-
   /// The next call that the fault concerns meets it.
   void arm(worker::Fault fault, std::uint64_t num_records_before);
   const std::byte* cpu_address(std::size_t layer, std::uint32_t page) const;
@@ -86,12 +82,5 @@ class BasicEngineOnVirtualDevice final : public engine::KVCells {
   std::unique_ptr<Worker> worker_;
   std::array<worker::Fault, worker::kNumDirections> next_faults_ = {};
 };
-
-extern template class BasicEngineOnVirtualDevice<NoWorkerInstrumentation>;
-extern template class BasicEngineOnVirtualDevice<PlantedWorkerInstrumentation>;
-
-using EngineOnVirtualDevice = BasicEngineOnVirtualDevice<NoWorkerInstrumentation>;
-/// For the tests of the harness itself.
-using PlantedEngineOnVirtualDevice = BasicEngineOnVirtualDevice<PlantedWorkerInstrumentation>;
 
 }  // namespace kvfence::cuda

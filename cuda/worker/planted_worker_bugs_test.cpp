@@ -1,22 +1,24 @@
 /// Goal: every planted bug of the worker is flagged, by what its nature is, in every run; the
 /// worker without one is never flagged in the same programs.
 
-#include "cuda/worker/planted_worker_bugs.h"
-#include "contract/core/sanitized.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <iostream>
 #include <set>
+#include <string_view>
 
+#include "contract/core/sanitized.h"
 #include "cuda/virtual/explore.h"
 #include "cuda/virtual/test_rig.h"
-#include "cuda/worker/worker_test_rig.h"
+#include "planted/cuda/worker/worker_random_program.h"
+#include "planted/cuda/worker/worker_test_rig.h"
+#include "properties/planted/bugs.h"
 
 namespace kvfence::cuda {
 namespace {
 
+using namespace planted::cuda;
 using virtual_device::Fault;
 using virtual_device::Function;
 using virtual_device::Schedule;
@@ -41,7 +43,7 @@ const char* to_text(Nature nature) {
 using Program = bool (*)(WorkerRig&);
 
 struct Case {
-  PlantedWorkerBug bug;
+  const char* bug;
   const char* id;  ///< of cuda.md 2.5
   Nature nature;
   Program program;
@@ -224,7 +226,6 @@ RigOptions with(CopyPathKind path, Fault fault) {
 }
 
 std::vector<Case> all_cases() {
-  using B = PlantedWorkerBug;
   using K = CopyPathKind;
   RigOptions small_batches = with(K::kBatched);
   small_batches.device.batch_entries_max = 2;
@@ -238,42 +239,42 @@ std::vector<Case> all_cases() {
   RigOptions padded = with(K::kBatched);
   padded.layout = 4;
   return {
-      {B::kStoreIgnoresCompute, "M1", Nature::kOrder, store_one, with(K::kBatched)},
-      {B::kLoadIgnoresReaders, "M2", Nature::kOrder, load_a_block_still_read, with(K::kLooped)},
-      {B::kStoreReadsInAnyOrder, "M3", Nature::kOrder, store_one, with(K::kBatched)},
-      {B::kDescriptorsReusedInFlight, "M4", Nature::kOrder, store_two, with(K::kKernel)},
-      {B::kHostMemoryFreedInFlight, "M5", Nature::kOrder, shut_down_at_once, allocated},
-      {B::kOnlyFirstEventAwaited, "M6", Nature::kOrder, load_what_another_writes,
+      {"store_ignores_compute", "M1", Nature::kOrder, store_one, with(K::kBatched)},
+      {"load_ignores_readers", "M2", Nature::kOrder, load_a_block_still_read, with(K::kLooped)},
+      {"store_reads_in_any_order", "M3", Nature::kOrder, store_one, with(K::kBatched)},
+      {"descriptors_reused_in_flight", "M4", Nature::kOrder, store_two, with(K::kKernel)},
+      {"host_memory_freed_in_flight", "M5", Nature::kOrder, shut_down_at_once, allocated},
+      {"only_first_event_awaited", "M6", Nature::kOrder, load_what_another_writes,
        with(K::kStrided)},
-      {B::kEventRecordedAgainBeforeWait, "M7", Nature::kOrder, store_two, with(K::kKernel)},
-      {B::kRecordErrorIgnored, "M8", Nature::kOrder, store_with_a_failing_record,
+      {"event_recorded_again_before_wait", "M7", Nature::kOrder, store_two, with(K::kKernel)},
+      {"record_error_ignored", "M8", Nature::kOrder, store_with_a_failing_record,
        with(
            K::kBatched,
            {.function = Function::kEventRecord, .nth = 2, .code = cudaErrorInvalidResourceHandle})},
-      {B::kLegacyStream, "M9", Nature::kMisuse, store_two, with(K::kBatched)},
-      {B::kHostAddressForDevice, "M10", Nature::kMisuse, store_two, own_addresses},
-      {B::kConflictAccepted, "M11", Nature::kOrder, store_while_loading, with(K::kLooped)},
-      {B::kBatchNotCut, "M12", Nature::kObservation, store_four, small_batches},
-      {B::kErrorsIgnored, "M13", Nature::kBytes, store_with_a_failing_batch,
+      {"legacy_stream", "M9", Nature::kMisuse, store_two, with(K::kBatched)},
+      {"host_address_for_device", "M10", Nature::kMisuse, store_two, own_addresses},
+      {"conflict_accepted", "M11", Nature::kOrder, store_while_loading, with(K::kLooped)},
+      {"batch_not_cut", "M12", Nature::kObservation, store_four, small_batches},
+      {"errors_ignored", "M13", Nature::kBytes, store_with_a_failing_batch,
        with(K::kBatched, {.function = Function::kMemcpyBatchAsync, .code = cudaErrorUnknown})},
-      {B::kEndEventBeforeCopy, "", Nature::kOrder, store_two, with(K::kLooped)},
-      {B::kFailureReportedInFlight, "", Nature::kOrder, reuse_after_a_failure,
+      {"end_event_before_copy", "", Nature::kOrder, store_two, with(K::kLooped)},
+      {"failure_reported_in_flight", "", Nature::kOrder, reuse_after_a_failure,
        with(K::kBatched, {.kind = Fault::Kind::kPartialBatch,
                           .function = Function::kMemcpyBatchAsync,
                           .code = cudaErrorInvalidValue,
                           .count = 1})},
-      {B::kOverlapAccepted, "", Nature::kOrder, two_blocks_to_one, with(K::kBatched)},
-      {B::kFirstBlockNotSkipped, "", Nature::kBytes, store_the_second_half, halves},
-      {B::kPaddingCopied, "", Nature::kBytes, store_two, padded},
-      {B::kStoreNotDeferred, "", Nature::kObservation, store_is_deferred, with(K::kBatched)},
-      {B::kWaitReturnsAtOnce, "", Nature::kOrder, wait_for_a_store, with(K::kBatched)},
-      {B::kPinFailureIgnored, "", Nature::kMisuse, refuses_what_cannot_be_pinned,
+      {"overlap_accepted", "", Nature::kOrder, two_blocks_to_one, with(K::kBatched)},
+      {"first_block_not_skipped", "", Nature::kBytes, store_the_second_half, halves},
+      {"padding_copied", "", Nature::kBytes, store_two, padded},
+      {"store_not_deferred", "", Nature::kObservation, store_is_deferred, with(K::kBatched)},
+      {"wait_returns_at_once", "", Nature::kOrder, wait_for_a_store, with(K::kBatched)},
+      {"pin_failure_ignored", "", Nature::kMisuse, refuses_what_cannot_be_pinned,
        with(K::kBatched, {.function = Function::kHostRegister, .code = cudaErrorMemoryAllocation})},
-      {B::kOnlyLastCodeCounts, "", Nature::kObservation, store_with_a_failing_copy,
+      {"only_last_code_counts", "", Nature::kObservation, store_with_a_failing_copy,
        with(K::kLooped, {.function = Function::kMemcpyAsync, .code = cudaErrorUnknown})},
-      {B::kQueryErrorTakenForEnd, "", Nature::kObservation, ask_in_vain,
+      {"query_error_taken_for_end", "", Nature::kObservation, ask_in_vain,
        with(K::kBatched, {.function = Function::kEventQuery, .code = cudaErrorUnknown})},
-      {B::kWaitErrorIgnored, "", Nature::kObservation, wait_in_vain,
+      {"wait_error_ignored", "", Nature::kObservation, wait_in_vain,
        with(K::kBatched, {.function = Function::kEventSynchronize, .code = cudaErrorUnknown})},
   };
 }
@@ -318,11 +319,11 @@ Outcome run(const Case& c, WorkerRig& rig) {
   return outcome;
 }
 
-Outcome run(const Case& c, PlantedWorkerBug bug, Schedule schedule, std::uint64_t seed) {
+Outcome run(const Case& c, std::string_view bug, Schedule schedule, std::uint64_t seed) {
   RigOptions options = c.options;
   options.device.schedule = schedule;
   options.device.seed = seed;
-  options.bug = bug;
+  const planted::SwitchedOn switched("worker", bug);
   WorkerRig rig(options);
   return run(c, rig);
 }
@@ -353,13 +354,13 @@ struct Tally {
   }
 };
 
-Tally run_under(const Case& c, PlantedWorkerBug bug, Schedule schedule) {
+Tally run_under(const Case& c, std::string_view bug, Schedule schedule) {
   const bool is_drawn = schedule == Schedule::kRandom || schedule == Schedule::kPriority;
   Tally tally;
   for (std::uint64_t seed = 1; seed <= (is_drawn ? kSeeds : 1); ++seed) {
     const Outcome outcome = run(c, bug, schedule, seed);
     SCOPED_TRACE(std::string(virtual_device::to_text(schedule)) + " seed " + std::to_string(seed));
-    if (bug == PlantedWorkerBug::kNone) {
+    if (bug.empty()) {
       EXPECT_FALSE(outcome.is_flagged()) << outcome.report << (outcome.says_wrong ? " says" : "");
     } else {
       EXPECT_TRUE(outcome.is_flagged_by(c.nature)) << outcome.report;
@@ -369,12 +370,8 @@ Tally run_under(const Case& c, PlantedWorkerBug bug, Schedule schedule) {
   return tally;
 }
 
-std::string name_of(const Case& c) {
-  return std::string(kPlantedWorkerBugs[static_cast<std::size_t>(c.bug) - 1].name);
-}
-
 /// Under every order of the device's steps that can matter, up to a bound.
-Tally run_in_every_order(const Case& c, PlantedWorkerBug bug) {
+Tally run_in_every_order(const Case& c, std::string_view bug) {
   virtual_device::ExploreOptions options;
   options.device = c.options.device;
   options.device.chunks_max = 1;
@@ -384,13 +381,12 @@ Tally run_in_every_order(const Case& c, PlantedWorkerBug bug) {
   Tally tally;
   Outcome outcome;
   const auto program = [&](virtual_device::Device& device) {
-    RigOptions rig_options = c.options;
-    rig_options.bug = bug;
-    WorkerRig rig(device, rig_options);
+    const planted::SwitchedOn switched("worker", bug);
+    WorkerRig rig(device, c.options);
     outcome = run(c, rig);
   };
   const auto at_end = [&](virtual_device::Device&) {
-    if (bug == PlantedWorkerBug::kNone) {
+    if (bug.empty()) {
       EXPECT_FALSE(outcome.is_flagged()) << outcome.report;
     } else {
       EXPECT_TRUE(outcome.is_flagged_by(c.nature)) << outcome.report;
@@ -402,14 +398,17 @@ Tally run_in_every_order(const Case& c, PlantedWorkerBug bug) {
 }
 
 TEST(PlantedWorkerBugs, EachHasACase) {
-  std::set<PlantedWorkerBug> bugs;
+  std::set<std::string_view> bugs;
   std::set<std::string> ids;
   for (const Case& c : all_cases()) {
     bugs.insert(c.bug);
     ids.insert(c.id);
   }
-  for (const PlantedWorkerBugInfo& info : kPlantedWorkerBugs) {
-    EXPECT_EQ(bugs.contains(info.bug), !is_of_ranks(info.bug)) << info.name;
+  for (const planted::Bug& bug : planted::bugs_of("worker")) {
+    // Of what the ranks report together, not of a worker.
+    const bool is_of_ranks =
+        bug.name == "first_rank_counts" || bug.name == "failure_of_a_rank_lost";
+    EXPECT_EQ(bugs.contains(bug.name), !is_of_ranks) << bug.name;
   }
   for (int id = 1; id <= 13; ++id) EXPECT_TRUE(ids.contains("M" + std::to_string(id))) << id;
 }
@@ -420,9 +419,8 @@ TEST(PlantedWorkerBugs, AreFlaggedInEveryRunAndTheRightWorkerInNone) {
                "| wrong bytes are |\n|---|---|---|---|---|---|---|---|---|---|\n";
   std::size_t num_runs = 0;
   for (const Case& c : all_cases()) {
-    SCOPED_TRACE(name_of(c));
-    ASSERT_EQ(kPlantedWorkerBugs[static_cast<std::size_t>(c.bug) - 1].bug, c.bug);
-    std::string row = "| " + name_of(c) + " | " + c.id + " | " + to_text(c.nature);
+    SCOPED_TRACE(c.bug);
+    std::string row = "| " + std::string(c.bug) + " | " + c.id + " | " + to_text(c.nature);
     bool shows_in_bytes = false;
     std::set<content::Verdict> verdicts;
     const auto take_in = [&](const Tally& planted) {
@@ -433,10 +431,10 @@ TEST(PlantedWorkerBugs, AreFlaggedInEveryRunAndTheRightWorkerInNone) {
       EXPECT_EQ(planted.num_flagged, planted.num_runs);
     };
     for (const Schedule schedule : kSchedules) {
-      run_under(c, PlantedWorkerBug::kNone, schedule);
+      run_under(c, "", schedule);
       take_in(run_under(c, c.bug, schedule));
     }
-    run_in_every_order(c, PlantedWorkerBug::kNone);
+    run_in_every_order(c, "");
     take_in(run_in_every_order(c, c.bug));
     ASSERT_FALSE(HasFailure());
     // What is out of order corrupts in some order, or the checker's edges are too few.
@@ -449,6 +447,19 @@ TEST(PlantedWorkerBugs, AreFlaggedInEveryRunAndTheRightWorkerInNone) {
   }
   EXPECT_GT(num_runs, kIsSanitized ? 5'000U : 20'000U);
   std::cout << num_runs << " runs of each worker\n";
+}
+
+TEST(PlantedWorkerBugs, RandomProgramsFindAStoreThatWaitsForNoForward) {
+  const planted::SwitchedOn switched("worker", "store_ignores_compute");
+  for (const Schedule schedule : kSchedules) {
+    RigOptions options = with(CopyPathKind::kBatched);
+    options.device.schedule = schedule;
+    options.layout = 1;
+    WorkerRig rig(options);
+    Reached reached;
+    RandomProgram(rig, options.worker.plan.first_block_rule, 1).run(100, reached);
+    EXPECT_FALSE(rig.device().is_clean()) << virtual_device::to_text(schedule);
+  }
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "cuda/worker/worker.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace kvfence::cuda {
@@ -53,57 +52,40 @@ std::size_t cpu_memory_bytes(const KVLayout& gpu_layout, std::size_t num_cpu_blo
   return last.address + last.num_blocks * last.block_stride;
 }
 
-template <class I>
-BasicWorker<I>::BasicWorker(WorkerOptions options, I instrumentation)
-    : options_(std::move(options)), instrumentation_(instrumentation) {
-  if (has(PlantedWorkerBug::kBatchNotCut)) {
-    options_.copy.batch_entries_max = std::numeric_limits<std::size_t>::max();
-  }
-  if (has(PlantedWorkerBug::kStoreReadsInAnyOrder)) {
-    options_.copy.source_order = cudaMemcpySrcAccessOrderAny;
-  }
-  options_.copy.stops_at_error = !has(PlantedWorkerBug::kOnlyLastCodeCounts);
-  if (has(PlantedWorkerBug::kOverlapAccepted)) options_.plan.refuses_overlap = false;
+Worker::Worker(WorkerOptions options) : options_(std::move(options)) {
   for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
     paths_[path] = make_copy_path(static_cast<CopyPathKind>(path), options_.copy);
   }
 }
 
-template <class I>
-typename BasicWorker<I>::Opened BasicWorker<I>::open(WorkerOptions options, I instrumentation) {
+Worker::Opened Worker::open(WorkerOptions options) {
   Opened opened;
   opened.refusal = check(options);
   if (!opened.refusal.empty()) return opened;
-  opened.worker.reset(new BasicWorker(std::move(options), instrumentation));
+  opened.worker.reset(new Worker(std::move(options)));
   opened.refusal = opened.worker->open_memory();
   if (opened.refusal.empty()) opened.refusal = opened.worker->open_streams();
   if (!opened.refusal.empty()) opened.worker.reset();
   return opened;
 }
 
-template <class I>
-std::string BasicWorker<I>::open_memory() {
+std::string Worker::open_memory() {
   const std::size_t factor = options_.plan.block_size_factor;
   const std::size_t size = cpu_memory_bytes(options_.gpu_layout, options_.num_cpu_blocks, factor);
   const bool is_given = !options_.cpu_memory.empty();
   const cudaError_t code = is_given
                                ? PinnedMemory::pin(options_.cpu_memory.data(), size, cpu_memory_)
                                : PinnedMemory::allocate(size, cpu_memory_);
-  const bool goes_on = is_given && has(PlantedWorkerBug::kPinFailureIgnored);
-  if (code != cudaSuccess && !goes_on) {
-    return failed("host memory could not be pinned", code);
-  }
+  if (code != cudaSuccess) return failed("host memory could not be pinned", code);
   const auto host = reinterpret_cast<std::uintptr_t>(is_given ? options_.cpu_memory.data()
                                                               : cpu_memory_.host_address());
-  const bool is_translated = code == cudaSuccess && !has(PlantedWorkerBug::kHostAddressForDevice);
   cpu_host_layout_ = lay_out_cpu(options_.gpu_layout, options_.num_cpu_blocks, factor, host);
   cpu_layout_ = lay_out_cpu(options_.gpu_layout, options_.num_cpu_blocks, factor,
-                            is_translated ? cpu_memory_.device_address() : host);
+                            cpu_memory_.device_address());
   return {};
 }
 
-template <class I>
-std::string BasicWorker<I>::open_streams() {
+std::string Worker::open_streams() {
   for (cudaStream_t& stream : streams_) {
     const cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (code != cudaSuccess) {
@@ -114,61 +96,37 @@ std::string BasicWorker<I>::open_streams() {
   return {};
 }
 
-template <class I>
-BasicWorker<I>::~BasicWorker() {
-  static_cast<void>(shutdown());
-}
+Worker::~Worker() { static_cast<void>(shutdown()); }
 
-template <class I>
-cudaStream_t BasicWorker<I>::stream_of(Direction direction) const {
-  if (has(PlantedWorkerBug::kLegacyStream)) return nullptr;
+cudaStream_t Worker::stream_of(Direction direction) const {
   return streams_[static_cast<std::size_t>(direction)];
 }
 
-template <class I>
-std::string BasicWorker<I>::prepare(JobId job_id, Direction direction, const TransferSpec& spec,
-                                    Transfer& transfer) {
+std::string Worker::prepare(JobId job_id, Direction direction, const TransferSpec& spec,
+                            Transfer& transfer) {
   refusal_code_ = ErrorCode::kShutDown;
   if (is_shut_down_) return "the worker is shut down";
   refusal_code_ = ErrorCode::kJobInFlight;
   if (job_ids_.contains(job_id)) return "job " + std::to_string(job_id) + " is in flight";
-  PlannedTransfer planned;
-  if (has(PlantedWorkerBug::kFirstBlockNotSkipped) || has(PlantedWorkerBug::kPaddingCopied)) {
-    TransferSpec changed = spec;
-    KVLayout layout = options_.gpu_layout;
-    if (has(PlantedWorkerBug::kFirstBlockNotSkipped)) {
-      std::fill(changed.block_indices.begin(), changed.block_indices.end(), 0U);
-    } else {
-      for (auto& refs : layout.groups) {
-        for (PageRef& ref : refs) {
-          ref.unpadded_page_bytes = layout.tensors[ref.tensor_index].page_bytes;
-        }
-      }
-    }
-    planned = plan_transfer(layout, cpu_layout_, direction, changed, options_.plan);
-  } else {
-    planned = plan_transfer(options_.gpu_layout, cpu_layout_, direction, spec, options_.plan);
-  }
+  PlannedTransfer planned =
+      plan_transfer(options_.gpu_layout, cpu_layout_, direction, spec, options_.plan);
   refusal_code_ = planned.code;
   if (!planned.refusal.empty()) return std::move(planned.refusal);
   transfer = {.job_id = job_id, .direction = direction, .plan = std::move(planned.plan)};
-  if (options_.refuses_conflicts && !has(PlantedWorkerBug::kConflictAccepted) &&
-      has_conflict(transfer)) {
+  if (options_.refuses_conflicts && has_conflict(transfer)) {
     refusal_code_ = ErrorCode::kBlockInFlight;
     return "it touches what a transfer of the other direction touches";
   }
   return {};
 }
 
-template <class I>
-ErrorCode BasicWorker<I>::refusal_of(JobId job_id, Direction direction, const TransferSpec& spec) {
+ErrorCode Worker::refusal_of(JobId job_id, Direction direction, const TransferSpec& spec) {
   Transfer transfer;
   static_cast<void>(prepare(job_id, direction, spec, transfer));
   return refusal_code_;
 }
 
-template <class I>
-bool BasicWorker<I>::has_conflict(const Transfer& transfer) const {
+bool Worker::has_conflict(const Transfer& transfer) const {
   const bool is_store = transfer.direction == Direction::kStore;
   const auto conflicts = [&](const Transfer& other) { return conflict(transfer.plan, other.plan); };
   const auto& others = in_flight_[is_store ? 1 : 0];
@@ -176,8 +134,7 @@ bool BasicWorker<I>::has_conflict(const Transfer& transfer) const {
   return !is_store && std::any_of(deferred_.begin(), deferred_.end(), conflicts);
 }
 
-template <class I>
-std::string BasicWorker<I>::store(JobId job_id, const TransferSpec& spec) {
+std::string Worker::store(JobId job_id, const TransferSpec& spec) {
   Transfer transfer;
   std::string refusal = prepare(job_id, Direction::kStore, spec, transfer);
   if (!refusal.empty()) {
@@ -186,13 +143,11 @@ std::string BasicWorker<I>::store(JobId job_id, const TransferSpec& spec) {
   }
   job_ids_.insert(job_id);
   deferred_.push_back(std::move(transfer));
-  if (has(PlantedWorkerBug::kStoreNotDeferred)) begin_step();
   return {};
 }
 
-template <class I>
-std::string BasicWorker<I>::load(JobId job_id, const TransferSpec& spec,
-                                 std::span<const cudaEvent_t> load_after) {
+std::string Worker::load(JobId job_id, const TransferSpec& spec,
+                         std::span<const cudaEvent_t> load_after) {
   Transfer transfer;
   std::string refusal = prepare(job_id, Direction::kLoad, spec, transfer);
   if (refusal.empty() &&
@@ -204,8 +159,6 @@ std::string BasicWorker<I>::load(JobId job_id, const TransferSpec& spec,
     ++counters_.num_refused;
     return refusal;
   }
-  if (has(PlantedWorkerBug::kLoadIgnoresReaders)) load_after = {};
-  if (has(PlantedWorkerBug::kOnlyFirstEventAwaited)) load_after = load_after.first(1);
   cudaError_t ordered = cudaSuccess;
   for (const cudaEvent_t event : load_after) {
     ordered = cudaStreamWaitEvent(stream_of(Direction::kLoad), event, 0);
@@ -216,8 +169,7 @@ std::string BasicWorker<I>::load(JobId job_id, const TransferSpec& spec,
   return {};
 }
 
-template <class I>
-void BasicWorker<I>::begin_step() {
+void Worker::begin_step() {
   while (!deferred_.empty()) {
     Transfer transfer = std::move(deferred_.front());
     deferred_.pop_front();
@@ -226,23 +178,17 @@ void BasicWorker<I>::begin_step() {
   }
 }
 
-template <class I>
-cudaError_t BasicWorker<I>::wait_for_compute(cudaStream_t stream) {
-  if (has(PlantedWorkerBug::kStoreIgnoresCompute)) return cudaSuccess;
+cudaError_t Worker::wait_for_compute(cudaStream_t stream) {
   cudaEvent_t event = nullptr;
   cudaError_t code = events_.record(options_.compute_stream, event);
   if (code != cudaSuccess) return code;
-  if (has(PlantedWorkerBug::kEventRecordedAgainBeforeWait)) {
-    static_cast<void>(cudaEventRecord(event, stream));
-  }
   code = cudaStreamWaitEvent(stream, event, 0);
   // The wait is bound to this record: the event may be recorded anew.
   events_.give(event);
   return code;
 }
 
-template <class I>
-CopyPath& BasicWorker<I>::choose_path(const Transfer& transfer) {
+CopyPath& Worker::choose_path(const Transfer& transfer) {
   const TransferPlan& plan = transfer.plan;
   std::array<bool, kNumCopyPaths> usable{};
   for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
@@ -259,63 +205,42 @@ CopyPath& BasicWorker<I>::choose_path(const Transfer& transfer) {
   return *paths_[chosen];
 }
 
-template <class I>
-void BasicWorker<I>::submit(Transfer transfer, cudaError_t ordered) {
+void Worker::submit(Transfer transfer, cudaError_t ordered) {
   const cudaStream_t stream = stream_of(transfer.direction);
   ++counters_.num_submitted;
   counters_.num_pages += transfer.plan.num_pages;
   counters_.num_copies += transfer.plan.copies.size();
-  cudaError_t recorded = cudaSuccess;
-  const bool records_early = has(PlantedWorkerBug::kEndEventBeforeCopy);
-  if (records_early) recorded = events_.record(stream, transfer.end);
   transfer.code = ordered;
   if (transfer.code == cudaSuccess && !transfer.plan.copies.empty()) {
     transfer.code =
         choose_path(transfer).enqueue(transfer.plan.copies, stream, descriptors_, transfer.held);
   }
   // Also of a transfer that failed: part of it may be under way, and is reported when it is not.
-  if (!records_early) recorded = events_.record(stream, transfer.end);
-  if (recorded != cudaSuccess && has(PlantedWorkerBug::kRecordErrorIgnored)) {
-    static_cast<void>(cudaEventCreateWithFlags(&transfer.end, cudaEventDisableTiming));
-    recorded = cudaSuccess;
-  }
+  const cudaError_t recorded = events_.record(stream, transfer.end);
   if (transfer.code == cudaSuccess) transfer.code = recorded;
-  if (has(PlantedWorkerBug::kErrorsIgnored)) transfer.code = cudaSuccess;
-  if (has(PlantedWorkerBug::kFailureReportedInFlight)) {
-    transfer.is_over = transfer.code != cudaSuccess;
-  }
-  if (has(PlantedWorkerBug::kDescriptorsReusedInFlight)) {
-    for (PinnedMemory& memory : transfer.held) descriptors_.give(std::move(memory));
-    transfer.held.clear();
-  }
   in_flight_[static_cast<std::size_t>(transfer.direction)].push_back(std::move(transfer));
 }
 
-template <class I>
-cudaError_t BasicWorker<I>::ask(Transfer& transfer) {
+cudaError_t Worker::ask(Transfer& transfer) {
   if (transfer.is_over) return cudaSuccess;
   if (transfer.end != nullptr) {
     const cudaError_t code = cudaEventQuery(transfer.end);
     if (code == cudaSuccess || code == cudaErrorNotReady) return code;
-    if (has(PlantedWorkerBug::kQueryErrorTakenForEnd)) return cudaSuccess;
     // An error of this call, or of any before: the transfer has failed, and the event says nothing
     // about whether its copies are over.
-    if (!has(PlantedWorkerBug::kErrorsIgnored)) {
-      if (transfer.code == cudaSuccess) transfer.code = code;
-      events_.give(std::exchange(transfer.end, nullptr));
-    }
+    if (transfer.code == cudaSuccess) transfer.code = code;
+    events_.give(std::exchange(transfer.end, nullptr));
   }
   const cudaError_t code = cudaStreamQuery(stream_of(transfer.direction));
   if (code == cudaErrorNotReady) return code;
-  if (code != cudaSuccess && !has(PlantedWorkerBug::kErrorsIgnored)) {
+  if (code != cudaSuccess) {
     if (transfer.code == cudaSuccess) transfer.code = code;
     transfer.is_at_rest = false;
   }
   return cudaSuccess;
 }
 
-template <class I>
-TransferResult BasicWorker<I>::finish(Transfer& transfer) {
+TransferResult Worker::finish(Transfer& transfer) {
   events_.give(transfer.end);
   if (transfer.is_at_rest) {
     for (PinnedMemory& memory : transfer.held) descriptors_.give(std::move(memory));
@@ -333,8 +258,7 @@ TransferResult BasicWorker<I>::finish(Transfer& transfer) {
           .num_copies = transfer.plan.copies.size()};
 }
 
-template <class I>
-void BasicWorker<I>::poll(std::vector<TransferResult>& results) {
+void Worker::poll(std::vector<TransferResult>& results) {
   for (std::deque<Transfer>& transfers : in_flight_) {
     while (!transfers.empty() && ask(transfers.front()) != cudaErrorNotReady) {
       results.push_back(finish(transfers.front()));
@@ -343,8 +267,7 @@ void BasicWorker<I>::poll(std::vector<TransferResult>& results) {
   }
 }
 
-template <class I>
-cudaError_t BasicWorker<I>::wait(std::span<const JobId> job_ids) {
+cudaError_t Worker::wait(std::span<const JobId> job_ids) {
   const auto is_meant = [job_ids](const Transfer& transfer) {
     return std::find(job_ids.begin(), job_ids.end(), transfer.job_id) != job_ids.end();
   };
@@ -354,11 +277,10 @@ cudaError_t BasicWorker<I>::wait(std::span<const JobId> job_ids) {
     for (Transfer& transfer : transfers) {
       if (!is_meant(transfer) || transfer.is_over) continue;
       transfer.is_over = true;
-      if (has(PlantedWorkerBug::kWaitReturnsAtOnce)) continue;
       const cudaError_t code = transfer.end != nullptr
                                    ? cudaEventSynchronize(transfer.end)
                                    : cudaStreamSynchronize(stream_of(transfer.direction));
-      if (code == cudaSuccess || has(PlantedWorkerBug::kWaitErrorIgnored)) continue;
+      if (code == cudaSuccess) continue;
       if (transfer.code == cudaSuccess) transfer.code = code;
       transfer.is_at_rest = false;
       if (first_error == cudaSuccess) first_error = code;
@@ -367,8 +289,7 @@ cudaError_t BasicWorker<I>::wait(std::span<const JobId> job_ids) {
   return first_error;
 }
 
-template <class I>
-std::vector<TransferResult> BasicWorker<I>::shutdown() {
+std::vector<TransferResult> Worker::shutdown() {
   std::vector<TransferResult> results;
   if (is_shut_down_) return results;
   if (streams_[0] != nullptr && streams_[1] != nullptr) begin_step();
@@ -376,9 +297,7 @@ std::vector<TransferResult> BasicWorker<I>::shutdown() {
   bool is_at_rest = true;
   for (std::size_t direction = 0; direction < kNumDirections; ++direction) {
     if (streams_[direction] == nullptr) continue;
-    const cudaError_t code = has(PlantedWorkerBug::kHostMemoryFreedInFlight)
-                                 ? cudaSuccess
-                                 : cudaStreamSynchronize(streams_[direction]);
+    const cudaError_t code = cudaStreamSynchronize(streams_[direction]);
     for (Transfer& transfer : in_flight_[direction]) {
       if (code != cudaSuccess && !transfer.is_over) {
         if (transfer.code == cudaSuccess) transfer.code = code;
@@ -397,8 +316,5 @@ std::vector<TransferResult> BasicWorker<I>::shutdown() {
   }
   return results;
 }
-
-template class BasicWorker<NoWorkerInstrumentation>;
-template class BasicWorker<PlantedWorkerInstrumentation>;
 
 }  // namespace kvfence::cuda

@@ -29,7 +29,6 @@
 #include "cuda/copy_paths/kv_layout.h"
 #include "cuda/copy_paths/pinned_memory.h"
 #include "cuda/copy_paths/transfer_plan.h"
-#include "cuda/worker/planted_worker_bugs.h"
 
 namespace kvfence::cuda {
 
@@ -67,11 +66,10 @@ struct TransferResult {
 std::size_t cpu_memory_bytes(const KVLayout& gpu_layout, std::size_t num_cpu_blocks,
                              std::size_t block_size_factor);
 
-template <class Instrumentation>
-class BasicWorker {
+class Worker {
  public:
   struct Opened {
-    std::unique_ptr<BasicWorker> worker = {};
+    std::unique_ptr<Worker> worker = {};
     std::string refusal = {};  ///< why there is none
   };
   struct Counters {
@@ -84,10 +82,10 @@ class BasicWorker {
   };
 
   /// Refuses options that make no sense, memory that cannot be pinned, streams that cannot be made.
-  static Opened open(WorkerOptions options, Instrumentation instrumentation = {});
-  ~BasicWorker();
-  BasicWorker(const BasicWorker&) = delete;
-  BasicWorker& operator=(const BasicWorker&) = delete;
+  static Opened open(WorkerOptions options);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
   // Refusals: empty where the transfer is taken; else why not, and nothing has changed.
 
@@ -133,10 +131,9 @@ class BasicWorker {
     std::vector<PinnedMemory> held = {};
   };
 
-  BasicWorker(WorkerOptions options, Instrumentation instrumentation);
+  explicit Worker(WorkerOptions options);
   std::string open_memory();
   std::string open_streams();
-  bool has(PlantedWorkerBug bug) const { return instrumentation_.has(bug); }
   cudaStream_t stream_of(Direction direction) const;
   /// A transfer ready to be enqueued, or the reason why not.
   std::string prepare(JobId job_id, Direction direction, const TransferSpec& spec,
@@ -151,7 +148,6 @@ class BasicWorker {
   TransferResult finish(Transfer& transfer);
 
   WorkerOptions options_;
-  [[no_unique_address]] Instrumentation instrumentation_;
   PinnedMemory cpu_memory_;
   KVLayout cpu_host_layout_;
   KVLayout cpu_layout_;  ///< by the device's addresses
@@ -166,12 +162,5 @@ class BasicWorker {
   ErrorCode refusal_code_ = ErrorCode::kNone;
   Counters counters_;
 };
-
-extern template class BasicWorker<NoWorkerInstrumentation>;
-extern template class BasicWorker<PlantedWorkerInstrumentation>;
-
-using Worker = BasicWorker<NoWorkerInstrumentation>;
-/// For the tests of the harness itself.
-using PlantedWorker = BasicWorker<PlantedWorkerInstrumentation>;
 
 }  // namespace kvfence::cuda

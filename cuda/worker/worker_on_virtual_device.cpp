@@ -165,11 +165,10 @@ content::Owner owner_at(const std::byte* bytes) {
 }  // namespace
 
 /// The fault that waits, for as long as the worker is called.
-template <class I>
-class BasicWorkerOnVirtualDevice<I>::Armed {
+class WorkerOnVirtualDevice::Armed {
  public:
   /// `first`: the transfer that will copy first; none: nothing copies.
-  Armed(BasicWorkerOnVirtualDevice& self, std::uint64_t num_records_before, const Unreported* first)
+  Armed(WorkerOnVirtualDevice& self, std::uint64_t num_records_before, const Unreported* first)
       : self_(self), is_lost_(self.device_.is_lost()) {
     // On a lost device every call fails already.
     if (is_lost_) return;
@@ -185,26 +184,22 @@ class BasicWorkerOnVirtualDevice<I>::Armed {
   Armed& operator=(const Armed&) = delete;
 
  private:
-  BasicWorkerOnVirtualDevice& self_;
+  WorkerOnVirtualDevice& self_;
   bool is_lost_;
 };
 
-template <class I>
-BasicWorkerOnVirtualDevice<I>::BasicWorkerOnVirtualDevice(const worker::Options& options,
-                                                          I instrumentation)
+WorkerOnVirtualDevice::WorkerOnVirtualDevice(const worker::Options& options)
     : options_(options), device_(device_options(options)), random_(options.seed) {
   const virtual_device::Installed installed(device_);
-  open(instrumentation);
+  open();
 }
 
-template <class I>
-BasicWorkerOnVirtualDevice<I>::~BasicWorkerOnVirtualDevice() {
+WorkerOnVirtualDevice::~WorkerOnVirtualDevice() {
   const virtual_device::Installed installed(device_);
   worker_.reset();
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::open(I instrumentation) {
+void WorkerOnVirtualDevice::open() {
   const std::size_t num_blocks = options_.num_gpu_blocks;
   gpu_.size = kTensorsMax * num_blocks * kBlockSpace + 2 * kGuardBytes;
   void* memory = nullptr;
@@ -231,15 +226,13 @@ void BasicWorkerOnVirtualDevice<I>::open(I instrumentation) {
   std::memcpy(device_.bytes(gpu_base_, gpu_.size), gpu_.at_first.data(), gpu_.size);
   std::memcpy(host, cpu_.at_first.data(), cpu_.size);
 
-  typename Worker::Opened opened =
-      Worker::open({.gpu_layout = gpu_layout_,
-                    .num_cpu_blocks = options_.num_cpu_blocks,
-                    .compute_stream = compute_,
-                    .plan = {.block_size_factor = options_.block_size_factor},
-                    .copy = {.batch_entries_max = options_.batch_entries_max},
-                    .only_path = kind_of(options_.path),
-                    .cpu_memory = {host + kGuardBytes, cpu_bytes}},
-                   instrumentation);
+  Worker::Opened opened = Worker::open({.gpu_layout = gpu_layout_,
+                                        .num_cpu_blocks = options_.num_cpu_blocks,
+                                        .compute_stream = compute_,
+                                        .plan = {.block_size_factor = options_.block_size_factor},
+                                        .copy = {.batch_entries_max = options_.batch_entries_max},
+                                        .only_path = kind_of(options_.path),
+                                        .cpu_memory = {host + kGuardBytes, cpu_bytes}});
   KVFENCE_CHECK(opened.worker != nullptr, opened.refusal);
   worker_ = std::move(opened.worker);
   note_pages(gpu_, gpu_address, gpu_layout_, 1);
@@ -247,10 +240,8 @@ void BasicWorkerOnVirtualDevice<I>::open(I instrumentation) {
              options_.block_size_factor);
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::note_pages(Memory& memory, std::uintptr_t address,
-                                               const KVLayout& layout,
-                                               std::size_t pages_per_block) const {
+void WorkerOnVirtualDevice::note_pages(Memory& memory, std::uintptr_t address,
+                                       const KVLayout& layout, std::size_t pages_per_block) const {
   std::vector<ByteSpan> pages;
   for (const PageRef& ref : gpu_layout_.groups[0]) {
     const PageTensor& tensor = layout.tensors[ref.tensor_index];
@@ -273,18 +264,14 @@ void BasicWorkerOnVirtualDevice<I>::note_pages(Memory& memory, std::uintptr_t ad
   memory.outside.push_back({end, memory.size});
 }
 
-template <class I>
-const std::byte* BasicWorkerOnVirtualDevice<I>::gpu_page(std::size_t ref,
-                                                         std::uint32_t block) const {
+const std::byte* WorkerOnVirtualDevice::gpu_page(std::size_t ref, std::uint32_t block) const {
   const PageRef& page = gpu_layout_.groups[0][ref];
   const PageTensor& tensor = gpu_layout_.tensors[page.tensor_index];
   const std::uintptr_t address = tensor.address + block * tensor.block_stride;
   return device_.bytes(reinterpret_cast<const void*>(address), page.unpadded_page_bytes);
 }
 
-template <class I>
-const std::byte* BasicWorkerOnVirtualDevice<I>::cpu_page(std::size_t ref,
-                                                         std::uint32_t page) const {
+const std::byte* WorkerOnVirtualDevice::cpu_page(std::size_t ref, std::uint32_t page) const {
   const std::size_t tensor = gpu_layout_.groups[0][ref].tensor_index;
   const PageTensor& rows = worker_->cpu_layout().tensors[tensor];
   const std::uint32_t factor = options_.block_size_factor;
@@ -292,9 +279,8 @@ const std::byte* BasicWorkerOnVirtualDevice<I>::cpu_page(std::size_t ref,
                                             page % factor * gpu_layout_.tensors[tensor].page_bytes);
 }
 
-template <class I>
 template <class PageOf>
-worker::Content BasicWorkerOnVirtualDevice<I>::content_of(PageOf page_of) const {
+worker::Content WorkerOnVirtualDevice::content_of(PageOf page_of) const {
   using Kind = worker::Content::Kind;
   const std::vector<PageRef>& refs = gpu_layout_.groups[0];
   const content::Tag first = owner_at(page_of(0)).tag;
@@ -322,13 +308,11 @@ worker::Content BasicWorkerOnVirtualDevice<I>::content_of(PageOf page_of) const 
   return {Kind::kWritten, static_cast<std::uint32_t>(block), first.generation};
 }
 
-template <class I>
-worker::Content BasicWorkerOnVirtualDevice<I>::gpu_bytes_of(std::uint32_t block) const {
+worker::Content WorkerOnVirtualDevice::gpu_bytes_of(std::uint32_t block) const {
   return content_of([&](std::size_t ref) { return gpu_page(ref, block); });
 }
 
-template <class I>
-worker::Content BasicWorkerOnVirtualDevice<I>::gpu_content(std::uint32_t block) const {
+worker::Content WorkerOnVirtualDevice::gpu_content(std::uint32_t block) const {
   const worker::Content undefined{.kind = worker::Content::Kind::kUndefined};
   if (is_begun({true, block})) return undefined;
   if (!options_.is_commanded()) {
@@ -340,8 +324,7 @@ worker::Content BasicWorkerOnVirtualDevice<I>::gpu_content(std::uint32_t block) 
   return gpu_bytes_of(block);
 }
 
-template <class I>
-worker::Content BasicWorkerOnVirtualDevice<I>::cpu_content(std::uint32_t page) const {
+worker::Content WorkerOnVirtualDevice::cpu_content(std::uint32_t page) const {
   const worker::Content undefined{.kind = worker::Content::Kind::kUndefined};
   if (is_begun({false, page})) return undefined;
   if (!options_.is_commanded()) {
@@ -353,16 +336,14 @@ worker::Content BasicWorkerOnVirtualDevice<I>::cpu_content(std::uint32_t page) c
   return content_of([&](std::size_t ref) { return cpu_page(ref, page); });
 }
 
-template <class I>
-bool BasicWorkerOnVirtualDevice<I>::is_begun(const PageName& page) const {
+bool WorkerOnVirtualDevice::is_begun(const PageName& page) const {
   return std::any_of(begun_.begin(), begun_.end(), [&](const Begun& begun) {
     return device_.queue().completed(begun.stream) < begun.last &&
            std::find(begun.pages.begin(), begun.pages.end(), page) != begun.pages.end();
   });
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::begin(virtual_device::Actor stream) {
+void WorkerOnVirtualDevice::begin(virtual_device::Actor stream) {
   const auto is_over = [&](const Begun& begun) {
     return device_.queue().completed(begun.stream) >= begun.last;
   };
@@ -376,8 +357,7 @@ void BasicWorkerOnVirtualDevice<I>::begin(virtual_device::Actor stream) {
   begun_.push_back({stream, next.last, pages_in(next.writes)});
 }
 
-template <class I>
-std::vector<PageName> BasicWorkerOnVirtualDevice<I>::pages_in(
+std::vector<PageName> WorkerOnVirtualDevice::pages_in(
     std::span<const virtual_device::ByteRange> ranges) const {
   std::set<std::pair<bool, std::uint32_t>> found;
   const auto add = [&](bool is_gpu, std::uint32_t number, const std::byte* begin,
@@ -403,8 +383,7 @@ std::vector<PageName> BasicWorkerOnVirtualDevice<I>::pages_in(
   return pages;
 }
 
-template <class I>
-std::uint32_t BasicWorkerOnVirtualDevice<I>::num_stray_bytes() const {
+std::uint32_t WorkerOnVirtualDevice::num_stray_bytes() const {
   std::uint32_t num_changed = 0;
   const auto count = [&](const Memory& memory, const std::byte* bytes) {
     for (const ByteSpan& span : memory.outside) {
@@ -418,18 +397,15 @@ std::uint32_t BasicWorkerOnVirtualDevice<I>::num_stray_bytes() const {
   return num_changed;
 }
 
-template <class I>
-std::optional<worker::Stream> BasicWorkerOnVirtualDevice<I>::stream_of(
-    virtual_device::Actor actor) const {
+std::optional<worker::Stream> WorkerOnVirtualDevice::stream_of(virtual_device::Actor actor) const {
   if (actor == device_.stream_number(compute_)) return worker::Stream::kCompute;
   if (actor == first_worker_stream_) return worker::Stream::kStore;
   if (actor == first_worker_stream_ + 1) return worker::Stream::kLoad;
   return std::nullopt;
 }
 
-template <class I>
-std::vector<PageName> BasicWorkerOnVirtualDevice<I>::pages_in(std::uintptr_t begin,
-                                                              std::uintptr_t end) const {
+std::vector<PageName> WorkerOnVirtualDevice::pages_in(std::uintptr_t begin,
+                                                      std::uintptr_t end) const {
   std::vector<PageName> pages;
   const auto add = [&](bool is_gpu, std::uint32_t number, std::uintptr_t address,
                        std::size_t size) {
@@ -452,8 +428,7 @@ std::vector<PageName> BasicWorkerOnVirtualDevice<I>::pages_in(std::uintptr_t beg
   return pages;
 }
 
-template <class I>
-std::vector<cudaEvent_t> BasicWorkerOnVirtualDevice<I>::record_readers() {
+std::vector<cudaEvent_t> WorkerOnVirtualDevice::record_readers() {
   // A lost device makes no event, and fails before it looks at one: any handle will do.
   if (device_.is_lost()) return std::vector<cudaEvent_t>(2, reinterpret_cast<cudaEvent_t>(this));
   std::vector<cudaEvent_t> events;
@@ -465,16 +440,14 @@ std::vector<cudaEvent_t> BasicWorkerOnVirtualDevice<I>::record_readers() {
   return events;
 }
 
-template <class I>
-TransferSpec BasicWorkerOnVirtualDevice<I>::spec_of(const worker::Transfer& transfer) const {
+TransferSpec WorkerOnVirtualDevice::spec_of(const worker::Transfer& transfer) const {
   return {.gpu_blocks = transfer.gpu_blocks,
           .cpu_blocks = transfer.cpu_blocks,
           .group_sizes = {transfer.gpu_blocks.size()},
           .block_indices = {transfer.block_index}};
 }
 
-template <class I>
-std::vector<virtual_device::MemoryRange> BasicWorkerOnVirtualDevice<I>::destinations_of(
+std::vector<virtual_device::MemoryRange> WorkerOnVirtualDevice::destinations_of(
     const Unreported& transfer) const {
   if (transfer.direction == worker::Direction::kLoad) return ranges_of(transfer.gpu_blocks);
   std::vector<virtual_device::MemoryRange> ranges;
@@ -486,8 +459,7 @@ std::vector<virtual_device::MemoryRange> BasicWorkerOnVirtualDevice<I>::destinat
   return ranges;
 }
 
-template <class I>
-ErrorCode BasicWorkerOnVirtualDevice<I>::refusal_of(const worker::Transfer& transfer) {
+ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) {
   const bool is_store = transfer.direction == worker::Direction::kStore;
   const ErrorCode error = worker_->refusal_of(
       transfer.job_id, is_store ? Direction::kStore : Direction::kLoad, spec_of(transfer));
@@ -495,8 +467,7 @@ ErrorCode BasicWorkerOnVirtualDevice<I>::refusal_of(const worker::Transfer& tran
   return ErrorCode::kNotOrdered;
 }
 
-template <class I>
-ErrorCode BasicWorkerOnVirtualDevice<I>::transfer_async(const worker::Transfer& transfer) {
+ErrorCode WorkerOnVirtualDevice::transfer_async(const worker::Transfer& transfer) {
   const virtual_device::Installed installed(device_);
   const TransferSpec spec = spec_of(transfer);
   const bool is_store = transfer.direction == worker::Direction::kStore;
@@ -530,8 +501,7 @@ ErrorCode BasicWorkerOnVirtualDevice<I>::transfer_async(const worker::Transfer& 
   return error;
 }
 
-template <class I>
-auto BasicWorkerOnVirtualDevice<I>::first_deferred() const -> const Unreported* {
+auto WorkerOnVirtualDevice::first_deferred() const -> const Unreported* {
   const auto first =
       std::find_if(unreported_.begin(), unreported_.end(), [](const Unreported& transfer) {
         return transfer.is_deferred && !transfer.gpu_blocks.empty();
@@ -539,22 +509,19 @@ auto BasicWorkerOnVirtualDevice<I>::first_deferred() const -> const Unreported* 
   return first == unreported_.end() ? nullptr : &*first;
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::start_stores() {
+void WorkerOnVirtualDevice::start_stores() {
   for (Unreported& transfer : unreported_) transfer.is_deferred = false;
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::start_kv_transfers() {
+void WorkerOnVirtualDevice::start_kv_transfers() {
   const virtual_device::Installed installed(device_);
   const Armed armed(*this, 1, first_deferred());
   worker_->begin_step();
   start_stores();
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::report(std::span<const TransferResult> results,
-                                           std::vector<worker::Ended>& ended) {
+void WorkerOnVirtualDevice::report(std::span<const TransferResult> results,
+                                   std::vector<worker::Ended>& ended) {
   for (const TransferResult& result : results) {
     const auto job_id = static_cast<std::uint32_t>(result.job_id);
     ended.push_back({job_id,
@@ -565,8 +532,7 @@ void BasicWorkerOnVirtualDevice<I>::report(std::span<const TransferResult> resul
   }
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::get_finished(std::vector<worker::Ended>& ended) {
+void WorkerOnVirtualDevice::get_finished(std::vector<worker::Ended>& ended) {
   const virtual_device::Installed installed(device_);
   std::vector<TransferResult> results;
   worker_->poll(results);
@@ -581,8 +547,7 @@ void BasicWorkerOnVirtualDevice<I>::get_finished(std::vector<worker::Ended>& end
   report(results, ended);
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::wait(Numbers job_ids) {
+void WorkerOnVirtualDevice::wait(Numbers job_ids) {
   const virtual_device::Installed installed(device_);
   const Armed armed(*this, 1, first_deferred());
   const std::vector<JobId> ids(job_ids.begin(), job_ids.end());
@@ -590,16 +555,13 @@ void BasicWorkerOnVirtualDevice<I>::wait(Numbers job_ids) {
   if (worker_->num_deferred() == 0) start_stores();
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::shutdown(std::vector<worker::Ended>& ended) {
+void WorkerOnVirtualDevice::shutdown(std::vector<worker::Ended>& ended) {
   const virtual_device::Installed installed(device_);
   const Armed armed(*this, 1, first_deferred());
   report(worker_->shutdown(), ended);
 }
 
-template <class I>
-std::vector<virtual_device::MemoryRange> BasicWorkerOnVirtualDevice<I>::ranges_of(
-    Numbers blocks) const {
+std::vector<virtual_device::MemoryRange> WorkerOnVirtualDevice::ranges_of(Numbers blocks) const {
   std::vector<virtual_device::MemoryRange> ranges;
   for (const std::uint32_t block : blocks) {
     for (const PageRef& ref : gpu_layout_.groups[0]) {
@@ -611,8 +573,7 @@ std::vector<virtual_device::MemoryRange> BasicWorkerOnVirtualDevice<I>::ranges_o
   return ranges;
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::write(std::uint32_t block, std::uint32_t generation) {
+void WorkerOnVirtualDevice::write(std::uint32_t block, std::uint32_t generation) {
   const std::vector<PageRef>& refs = gpu_layout_.groups[0];
   for (std::size_t ref = 0; ref < refs.size(); ++ref) {
     auto* const bytes = const_cast<std::byte*>(gpu_page(ref, block));
@@ -621,8 +582,7 @@ void BasicWorkerOnVirtualDevice<I>::write(std::uint32_t block, std::uint32_t gen
   }
 }
 
-template <class I>
-ErrorCode BasicWorkerOnVirtualDevice<I>::refusal_of_forward(Numbers reads, Numbers writes) const {
+ErrorCode WorkerOnVirtualDevice::refusal_of_forward(Numbers reads, Numbers writes) const {
   std::set<std::uint32_t> named;
   for (const Numbers blocks : {reads, writes}) {
     for (const std::uint32_t block : blocks) {
@@ -640,8 +600,7 @@ ErrorCode BasicWorkerOnVirtualDevice<I>::refusal_of_forward(Numbers reads, Numbe
   return ErrorCode::kNone;
 }
 
-template <class I>
-ErrorCode BasicWorkerOnVirtualDevice<I>::forward(Numbers reads, Numbers writes) {
+ErrorCode WorkerOnVirtualDevice::forward(Numbers reads, Numbers writes) {
   const ErrorCode error = refusal_of_forward(reads, writes);
   if (error != ErrorCode::kNone) return error;
   const std::uint32_t generation = ++generation_;
@@ -661,14 +620,12 @@ ErrorCode BasicWorkerOnVirtualDevice<I>::forward(Numbers reads, Numbers writes) 
   return ErrorCode::kNone;
 }
 
-template <class I>
-virtual_device::Actor BasicWorkerOnVirtualDevice<I>::actor_of(worker::Stream stream) const {
+virtual_device::Actor WorkerOnVirtualDevice::actor_of(worker::Stream stream) const {
   if (stream == worker::Stream::kCompute) return device_.stream_number(compute_);
   return first_worker_stream_ + (stream == worker::Stream::kLoad ? 1 : 0);
 }
 
-template <class I>
-bool BasicWorkerOnVirtualDevice<I>::advance(worker::Stream stream, std::uint32_t num_steps) {
+bool WorkerOnVirtualDevice::advance(worker::Stream stream, std::uint32_t num_steps) {
   const virtual_device::Installed installed(device_);
   if (device_.is_lost()) return false;
   if (!options_.is_commanded()) {
@@ -683,8 +640,7 @@ bool BasicWorkerOnVirtualDevice<I>::advance(worker::Stream stream, std::uint32_t
   return device_.advance_part(actor_of(stream), num_steps, random_);
 }
 
-template <class I>
-void BasicWorkerOnVirtualDevice<I>::take_seen(std::vector<worker::Seen>& seen) {
+void WorkerOnVirtualDevice::take_seen(std::vector<worker::Seen>& seen) {
   seen.clear();
   const virtual_device::Actor compute = actor_of(worker::Stream::kCompute);
   const auto end = std::find_if(seen_.begin(), seen_.end(), [&](const SeenAt& at) {
@@ -694,8 +650,7 @@ void BasicWorkerOnVirtualDevice<I>::take_seen(std::vector<worker::Seen>& seen) {
   seen_.erase(seen_.begin(), end);
 }
 
-template <class I>
-worker::Counts BasicWorkerOnVirtualDevice<I>::counts() const {
+worker::Counts WorkerOnVirtualDevice::counts() const {
   return {.num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
           .num_in_flight = static_cast<std::uint32_t>(worker_->num_in_flight()),
           .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
@@ -703,19 +658,15 @@ worker::Counts BasicWorkerOnVirtualDevice<I>::counts() const {
           .next_fault = next_fault_};
 }
 
-template <class I>
-BasicWorkersOnVirtualDevices<I>::BasicWorkersOnVirtualDevices(const worker::Options& options,
-                                                              I instrumentation)
-    : instrumentation_(instrumentation) {
+WorkersOnVirtualDevices::WorkersOnVirtualDevices(const worker::Options& options) {
   for (std::uint32_t rank = 0; rank < options.num_ranks; ++rank) {
     worker::Options own = options;
     own.seed += rank;
-    ranks_.push_back(std::make_unique<Rank>(own, instrumentation));
+    ranks_.push_back(std::make_unique<Rank>(own));
   }
 }
 
-template <class I>
-ErrorCode BasicWorkersOnVirtualDevices<I>::transfer_async(const worker::Transfer& transfer) {
+ErrorCode WorkersOnVirtualDevices::transfer_async(const worker::Transfer& transfer) {
   // One rank may have reported what another has not: nobody takes what somebody refuses.
   if (ranks_.size() > 1) {
     for (const auto& rank : ranks_) {
@@ -731,8 +682,7 @@ ErrorCode BasicWorkersOnVirtualDevices<I>::transfer_async(const worker::Transfer
   return ErrorCode::kNone;
 }
 
-template <class I>
-ErrorCode BasicWorkersOnVirtualDevices<I>::forward(Numbers reads, Numbers writes) {
+ErrorCode WorkersOnVirtualDevices::forward(Numbers reads, Numbers writes) {
   for (const auto& rank : ranks_) {
     const ErrorCode error = rank->refusal_of_forward(reads, writes);
     if (error != ErrorCode::kNone) return error;
@@ -741,46 +691,36 @@ ErrorCode BasicWorkersOnVirtualDevices<I>::forward(Numbers reads, Numbers writes
   return ErrorCode::kNone;
 }
 
-template <class I>
-void BasicWorkersOnVirtualDevices<I>::start_kv_transfers() {
+void WorkersOnVirtualDevices::start_kv_transfers() {
   for (const auto& rank : ranks_) rank->start_kv_transfers();
 }
 
-template <class I>
-void BasicWorkersOnVirtualDevices<I>::wait(Numbers job_ids) {
+void WorkersOnVirtualDevices::wait(Numbers job_ids) {
   for (const auto& rank : ranks_) rank->wait(job_ids);
 }
 
-template <class I>
-void BasicWorkersOnVirtualDevices<I>::get_finished(std::vector<worker::Ended>& ended) {
+void WorkersOnVirtualDevices::get_finished(std::vector<worker::Ended>& ended) {
   std::vector<worker::Ended> reports;
   for (const auto& rank : ranks_) rank->get_finished(reports);
   collect(reports, ended);
 }
 
-template <class I>
-void BasicWorkersOnVirtualDevices<I>::shutdown(std::vector<worker::Ended>& ended) {
+void WorkersOnVirtualDevices::shutdown(std::vector<worker::Ended>& ended) {
   std::vector<worker::Ended> reports;
   for (const auto& rank : ranks_) rank->shutdown(reports);
   collect(reports, ended);
 }
 
-template <class I>
-void BasicWorkersOnVirtualDevices<I>::collect(std::span<const worker::Ended> reports,
-                                              std::vector<worker::Ended>& ended) {
+void WorkersOnVirtualDevices::collect(std::span<const worker::Ended> reports,
+                                      std::vector<worker::Ended>& ended) {
   for (const worker::Ended& report : reports) {
     const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) {
       return pending.ended.job_id == report.job_id;
     });
-    // Those of other ranks, where the first has counted.
-    if (found == pending_.end()) continue;
     ++found->num_reports;
-    const bool is_lost = instrumentation_.has(PlantedWorkerBug::kFailureOfARankLost);
-    found->ended.succeeded = report.succeeded && (is_lost || found->ended.succeeded);
+    found->ended.succeeded &= report.succeeded;
   }
-  const std::size_t num_needed =
-      instrumentation_.has(PlantedWorkerBug::kFirstRankCounts) ? 1 : ranks_.size();
-  const auto is_over = [&](const Pending& pending) { return pending.num_reports >= num_needed; };
+  const auto is_over = [&](const Pending& pending) { return pending.num_reports == ranks_.size(); };
   for (const auto direction : {worker::Direction::kStore, worker::Direction::kLoad}) {
     for (const Pending& pending : pending_) {
       if (is_over(pending) && pending.ended.direction == direction) ended.push_back(pending.ended);
@@ -789,14 +729,12 @@ void BasicWorkersOnVirtualDevices<I>::collect(std::span<const worker::Ended> rep
   std::erase_if(pending_, is_over);
 }
 
-template <class I>
-void BasicWorkersOnVirtualDevices<I>::fail_next(std::uint32_t rank, worker::Fault fault) {
+void WorkersOnVirtualDevices::fail_next(std::uint32_t rank, worker::Fault fault) {
   for (const auto& other : ranks_) other->fail_next(worker::Fault::kNone);
   ranks_[rank]->fail_next(fault);
 }
 
-template <class I>
-void BasicWorkersOnVirtualDevices<I>::take_seen(std::vector<worker::Seen>& seen) {
+void WorkersOnVirtualDevices::take_seen(std::vector<worker::Seen>& seen) {
   seen.clear();
   std::vector<worker::Seen> taken;
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -806,8 +744,7 @@ void BasicWorkersOnVirtualDevices<I>::take_seen(std::vector<worker::Seen>& seen)
   }
 }
 
-template <class I>
-worker::Counts BasicWorkersOnVirtualDevices<I>::counts() const {
+worker::Counts WorkersOnVirtualDevices::counts() const {
   worker::Counts sum;
   for (const auto& rank : ranks_) {
     const worker::Counts counts = rank->counts();
@@ -822,16 +759,10 @@ worker::Counts BasicWorkersOnVirtualDevices<I>::counts() const {
   return sum;
 }
 
-template <class I>
-std::uint32_t BasicWorkersOnVirtualDevices<I>::num_stray_bytes() const {
+std::uint32_t WorkersOnVirtualDevices::num_stray_bytes() const {
   std::uint32_t sum = 0;
   for (const auto& rank : ranks_) sum += rank->num_stray_bytes();
   return sum;
 }
-
-template class BasicWorkerOnVirtualDevice<NoWorkerInstrumentation>;
-template class BasicWorkerOnVirtualDevice<PlantedWorkerInstrumentation>;
-template class BasicWorkersOnVirtualDevices<NoWorkerInstrumentation>;
-template class BasicWorkersOnVirtualDevices<PlantedWorkerInstrumentation>;
 
 }  // namespace kvfence::cuda

@@ -25,14 +25,12 @@
 
 namespace kvfence::cuda {
 
-template <class Instrumentation>
-class BasicWorkerOnVirtualDevice {
+class WorkerOnVirtualDevice {
  public:
-  explicit BasicWorkerOnVirtualDevice(const worker::Options& options,
-                                      Instrumentation instrumentation = {});
-  ~BasicWorkerOnVirtualDevice();
-  BasicWorkerOnVirtualDevice(const BasicWorkerOnVirtualDevice&) = delete;
-  BasicWorkerOnVirtualDevice& operator=(const BasicWorkerOnVirtualDevice&) = delete;
+  explicit WorkerOnVirtualDevice(const worker::Options& options);
+  ~WorkerOnVirtualDevice();
+  WorkerOnVirtualDevice(const WorkerOnVirtualDevice&) = delete;
+  WorkerOnVirtualDevice& operator=(const WorkerOnVirtualDevice&) = delete;
 
   /// What transfer_async would be refused with.
   ErrorCode refusal_of(const worker::Transfer& transfer);
@@ -64,7 +62,6 @@ class BasicWorkerOnVirtualDevice {
   std::vector<PageName> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
 
  private:
-  using Worker = BasicWorker<Instrumentation>;
   struct ByteSpan {
     std::size_t begin = 0;
     std::size_t end = 0;
@@ -95,7 +92,7 @@ class BasicWorkerOnVirtualDevice {
   };
   class Armed;
 
-  void open(Instrumentation instrumentation);
+  void open();
   void note_pages(Memory& memory, std::uintptr_t address, const KVLayout& layout,
                   std::size_t pages_per_block) const;
   const std::byte* gpu_page(std::size_t ref, std::uint32_t block) const;
@@ -138,17 +135,12 @@ class BasicWorkerOnVirtualDevice {
   worker::Fault next_fault_ = worker::Fault::kNone;
 };
 
-extern template class BasicWorkerOnVirtualDevice<NoWorkerInstrumentation>;
-extern template class BasicWorkerOnVirtualDevice<PlantedWorkerInstrumentation>;
-
 /// One a rank, and what they have reported together.
-template <class Instrumentation>
-class BasicWorkersOnVirtualDevices {
+class WorkersOnVirtualDevices {
  public:
-  using Rank = BasicWorkerOnVirtualDevice<Instrumentation>;
+  using Rank = WorkerOnVirtualDevice;
 
-  explicit BasicWorkersOnVirtualDevices(const worker::Options& options,
-                                        Instrumentation instrumentation = {});
+  explicit WorkersOnVirtualDevices(const worker::Options& options);
 
   ErrorCode transfer_async(const worker::Transfer& transfer);
   void start_kv_transfers();
@@ -182,19 +174,8 @@ class BasicWorkersOnVirtualDevices {
 
   void collect(std::span<const worker::Ended> reports, std::vector<worker::Ended>& ended);
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<Pending> pending_;
 };
-
-extern template class BasicWorkersOnVirtualDevices<NoWorkerInstrumentation>;
-extern template class BasicWorkersOnVirtualDevices<PlantedWorkerInstrumentation>;
-
-using WorkerOnVirtualDevice = BasicWorkerOnVirtualDevice<NoWorkerInstrumentation>;
-/// For the tests of the harness itself.
-using PlantedWorkerOnVirtualDevice = BasicWorkerOnVirtualDevice<PlantedWorkerInstrumentation>;
-
-using WorkersOnVirtualDevices = BasicWorkersOnVirtualDevices<NoWorkerInstrumentation>;
-using PlantedWorkersOnVirtualDevices = BasicWorkersOnVirtualDevices<PlantedWorkerInstrumentation>;
 
 }  // namespace kvfence::cuda

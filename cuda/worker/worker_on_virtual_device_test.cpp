@@ -9,6 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include "planted/cuda/worker/worker_on_virtual_device.h"
+#include "properties/planted/bugs.h"
+
 namespace kvfence::cuda {
 namespace {
 
@@ -93,15 +96,16 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(WorkerOnVirtualDevice, CountsBytesOutsideOfPages) {
-  PlantedWorkerOnVirtualDevice worker({.layout = worker::Layout::kPadded},
-                                      {PlantedWorkerBug::kPaddingCopied});
+  const planted::SwitchedOn bug("worker", "padding_copied");
+  planted::cuda::WorkerOnVirtualDevice worker({.layout = worker::Layout::kPadded});
   ASSERT_EQ(worker.transfer_async(transfer(Direction::kLoad, 1, {0}, {0})), ErrorCode::kNone);
   worker.wait(Numbers{1});
   EXPECT_EQ(worker.num_stray_bytes(), 32U);
 }
 
 TEST(WorkerOnVirtualDevice, CountsRaces) {
-  PlantedWorkerOnVirtualDevice worker({}, {PlantedWorkerBug::kStoreIgnoresCompute});
+  const planted::SwitchedOn bug("worker", "store_ignores_compute");
+  planted::cuda::WorkerOnVirtualDevice worker({});
   ASSERT_EQ(worker.forward({}, Numbers{0}), ErrorCode::kNone);
   ASSERT_EQ(worker.transfer_async(transfer(Direction::kStore, 1, {0}, {0})), ErrorCode::kNone);
   EXPECT_EQ(worker.counts().num_races, 0U);
@@ -110,8 +114,8 @@ TEST(WorkerOnVirtualDevice, CountsRaces) {
 }
 
 TEST(WorkerOnVirtualDevice, AForwardThatRacesSeesATornBlock) {
-  PlantedWorkerOnVirtualDevice worker({.layout = worker::Layout::kKVFirst},
-                                      {PlantedWorkerBug::kLoadIgnoresReaders});
+  const planted::SwitchedOn bug("worker", "load_ignores_readers");
+  planted::cuda::WorkerOnVirtualDevice worker({.layout = worker::Layout::kKVFirst});
   ASSERT_EQ(worker.forward({}, Numbers{0}), ErrorCode::kNone);
   ASSERT_TRUE(worker.advance(Stream::kCompute));
   ASSERT_EQ(worker.forward(Numbers{0}, {}), ErrorCode::kNone);

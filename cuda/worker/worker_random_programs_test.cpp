@@ -66,15 +66,6 @@ TEST_P(WorkerRandomPrograms, RaiseNoFalseAlarm) {
             << reached.num_pages << " pages: no alarm\n";
 }
 
-TEST_P(WorkerRandomPrograms, FindAStoreThatWaitsForNoForward) {
-  RigOptions options = options_of(GetParam(), 1);
-  options.bug = PlantedWorkerBug::kStoreIgnoresCompute;
-  WorkerRig rig(options);
-  Reached reached;
-  RandomProgram(rig, options.worker.plan.first_block_rule, 1).run(kStepsAProgram, reached);
-  EXPECT_FALSE(rig.device().is_clean());
-}
-
 INSTANTIATE_TEST_SUITE_P(EverySchedule, WorkerRandomPrograms, testing::ValuesIn(kAllSchedules),
                          [](const auto& schedule) {
                            return std::string(virtual_device::to_text(schedule.param));

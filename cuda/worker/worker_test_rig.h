@@ -90,7 +90,6 @@ struct RigOptions {
   std::size_t layout = 0;  ///< of all_layouts()
   WorkerOptions worker = {.num_cpu_blocks = kRigCpuBlocks};
   bool has_given_memory = true;  ///< pinned by the worker, not allocated
-  PlantedWorkerBug bug = PlantedWorkerBug::kNone;
 };
 
 class WorkerRig {
@@ -111,7 +110,7 @@ class WorkerRig {
   virtual_device::Device& device() { return device_; }
   /// Destroys the worker.
   void close() { worker_.reset(); }
-  PlantedWorker& worker() { return *worker_; }
+  Worker& worker() { return *worker_; }
   bool is_open() const { return worker_ != nullptr; }
   const std::string& refusal() const { return refusal_; }
   const KVLayout& layout() const { return layout_; }
@@ -282,7 +281,7 @@ class WorkerRig {
     if (options.has_given_memory) {
       options.worker.cpu_memory = {given_bytes() + kRigGuard, cpu_bytes};
     }
-    PlantedWorker::Opened opened = PlantedWorker::open(options.worker, {options.bug});
+    Worker::Opened opened = Worker::open(options.worker);
     refusal_ = opened.refusal;
     worker_ = std::move(opened.worker);
     if (worker_ == nullptr) return;
@@ -407,7 +406,7 @@ class WorkerRig {
   std::vector<std::string> wrong_;
   std::array<std::size_t, content::kNumVerdicts> num_by_verdict_{};
   std::string refusal_;
-  std::unique_ptr<PlantedWorker> worker_;
+  std::unique_ptr<Worker> worker_;
 };
 
 }  // namespace kvfence::cuda

@@ -6,6 +6,9 @@
 #include <span>
 #include <string_view>
 
+#include "contract/core/check.h"
+#include "properties/planted/switches.h"
+
 namespace kvfence::planted {
 
 struct Bug {
@@ -17,5 +20,21 @@ struct Bug {
 
 /// The bugs of <room>.edits, in its order; none for an unknown room.
 std::span<const Bug> bugs_of(std::string_view room);
+
+/// Switches the bug of that name on for as long as it lives; an empty name: none.
+class SwitchedOn {
+ public:
+  SwitchedOn(std::string_view room, std::string_view name) {
+    plant(kSound);
+    for (const Bug& bug : bugs_of(room)) {
+      if (bug.name == name) plant(bug.number);
+    }
+    KVFENCE_CHECK(name.empty() || switched_on != kSound,
+                  "a planted bug that the room does not have");
+  }
+  ~SwitchedOn() { plant(kSound); }
+  SwitchedOn(const SwitchedOn&) = delete;
+  SwitchedOn& operator=(const SwitchedOn&) = delete;
+};
 
 }  // namespace kvfence::planted

@@ -165,7 +165,7 @@ class EngineTeller {
         story_(story),
         tokens_(setup.windows, max_model_len) {}
 
-  void watch(cuda::PlantedEngineOnVirtualDevice& device) {
+  void watch(planted::cuda::EngineOnVirtualDevice& device) {
     const auto rank = static_cast<std::uint32_t>(recorders_.size());
     recorders_.push_back(std::make_unique<StoryRecorder>(device, rank, story_));
   }
@@ -255,7 +255,7 @@ DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug
   // Outlives the devices.
   EngineTeller teller(config.max_model_len, setup.as<EngineSetup>(), story);
   const auto told = make_told_engine(
-      planted_bug, [&](cuda::PlantedEngineOnVirtualDevice& device) { teller.watch(device); });
+      planted_bug, [&](planted::cuda::EngineOnVirtualDevice& device) { teller.watch(device); });
   tell_commands(scenario, setup, *told, story,
                 [&](const Command& command, const Observation& observation) {
                   return teller.take_in(command.as<engine::Command>(), observation);

@@ -8,7 +8,7 @@
 
 #include "contract/core/implementation.h"
 #include "contract/engine/engine_target.h"
-#include "cuda/worker/engine_on_virtual_device.h"
+#include "planted/cuda/worker/engine_on_virtual_device.h"
 
 namespace kvfence {
 
@@ -17,6 +17,6 @@ namespace kvfence {
 /// Requires: planted_bug is empty, or one that the target has.
 std::unique_ptr<Implementation> make_told_engine(
     std::string_view planted_bug,
-    std::function<void(cuda::PlantedEngineOnVirtualDevice&)> on_device);
+    std::function<void(planted::cuda::EngineOnVirtualDevice&)> on_device);
 
 }  // namespace kvfence

@@ -8,10 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/worker/worker_target.h"
-#include "cuda/worker/planted_worker_bugs.h"
-#include "cuda/worker/worker_on_virtual_device.h"
+#include "planted/cuda/worker/worker_on_virtual_device.h"
+#include "properties/planted/bugs.h"
 #include "properties/worker/driver.h"
 #include "scenarios/story/observed_member.h"
 #include "scenarios/story/story_of_commands.h"
@@ -20,16 +19,7 @@
 namespace kvfence {
 namespace {
 
-using cuda::PlantedWorkersOnVirtualDevices;
-
-cuda::PlantedWorkerBug bug_of(const std::string& name) {
-  if (name.empty()) return cuda::PlantedWorkerBug::kNone;
-  for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
-    if (info.name == name) return info.bug;
-  }
-  KVFENCE_CHECK(false, "a planted bug that the worker does not have");
-  return cuda::PlantedWorkerBug::kNone;
-}
+using planted::cuda::WorkersOnVirtualDevices;
 
 StoryContent content_of(const worker::Page& page, bool is_gpu, std::size_t command) {
   StoryContent content{.page = {0, is_gpu, page.number}, .command = command};
@@ -81,14 +71,14 @@ DeviceStory tell_worker(const Scenario& scenario, const std::string& planted_bug
                     .planted_bug = planted_bug};
   std::optional<StoryRecorder> recorder;  // outlives the devices
   std::uint32_t block_size_factor = 1;
-  const cuda::PlantedWorkerInstrumentation bug{bug_of(planted_bug)};
+  const planted::SwitchedOn bug("worker", planted_bug);
   auto make_worker = [&](const worker::Options& options) {
-    auto made = std::make_unique<PlantedWorkersOnVirtualDevices>(options, bug);
+    auto made = std::make_unique<WorkersOnVirtualDevices>(options);
     recorder.emplace(made->rank(0), 0U, story);
     block_size_factor = options.block_size_factor;
     return made;
   };
-  WorkerDriver<PlantedWorkersOnVirtualDevices, decltype(make_worker)> driver("worker", make_worker);
+  WorkerDriver<WorkersOnVirtualDevices, decltype(make_worker)> driver("worker", make_worker);
   const auto show = [&](const Observation& observation, bool is_gpu) {
     const auto& pages =
         observed<std::vector<worker::Page>>(observation, is_gpu ? "gpu_pages" : "cpu_pages");

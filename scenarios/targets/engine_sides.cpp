@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -15,7 +14,6 @@
 #include "contract/core/check.h"
 #include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
-#include "cuda/worker/planted_worker_bugs.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "optimized/connectors/disaggregated/disaggregated_worker.h"
 #include "optimized/connectors/kv_connector_stats.h"
@@ -29,6 +27,7 @@
 #include "optimized/connectors/synchronous/synchronous_connector.h"
 #include "optimized/scheduler/scheduler.h"
 #include "optimized/tiering/tier_files.h"
+#include "planted/cuda/worker/engine_on_virtual_device.h"
 #include "planted/optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "planted/optimized/connectors/kv_output_aggregator.h"
 #include "planted/optimized/connectors/offloading/offloading_connector.h"
@@ -215,6 +214,7 @@ std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   if (assembly == engine::Assembly::kSynchronous || is_multi) rooms.push_back("synchronous");
   if (assembly == engine::Assembly::kPrefillDecode) rooms.push_back("disaggregated");
   if (assembly != engine::Assembly::kScheduler) rooms.insert(rooms.end(), {"offloading", "files"});
+  if (assembly == engine::Assembly::kOffloadingOnDevice) rooms.push_back("worker");
   return rooms;
 }
 
@@ -232,9 +232,8 @@ struct PlantedEngineBugs {
   std::string name;
   bool is_edit = false;  ///< some assembly has it in the copy
   std::optional<optimized::PlantedMultiConnectorBug> multi;
-  std::optional<cuda::PlantedWorkerBug> worker;
 
-  bool has_any() const { return is_edit || multi || worker; }
+  bool has_any() const { return is_edit || multi; }
 };
 
 /// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
@@ -255,22 +254,11 @@ constexpr std::string_view kConnectorBugsOnDevice[] = {
     "repeated_job_counted_once",    "windowed_blocks_not_watched",
     "stale_window_ids_stored",      "lost_ids_kept",
 };
-constexpr std::array kWorkerBugs = {
-    cuda::PlantedWorkerBug::kStoreIgnoresCompute, cuda::PlantedWorkerBug::kWaitReturnsAtOnce,
-    cuda::PlantedWorkerBug::kEndEventBeforeCopy,  cuda::PlantedWorkerBug::kLoadIgnoresReaders,
-    cuda::PlantedWorkerBug::kErrorsIgnored,       cuda::PlantedWorkerBug::kFailureReportedInFlight,
-    cuda::PlantedWorkerBug::kRecordErrorIgnored,  cuda::PlantedWorkerBug::kFirstBlockNotSkipped,
+constexpr std::string_view kWorkerBugs[] = {
+    "store_ignores_compute",   "load_ignores_readers",  "record_error_ignored",
+    "errors_ignored",          "end_event_before_copy", "failure_reported_in_flight",
+    "first_block_not_skipped", "wait_returns_at_once",
 };
-
-/// The mistake of that name in a table of infos, if it is there.
-template <class Infos>
-auto find_bug(const Infos& infos, std::string_view name)
-    -> std::optional<std::decay_t<decltype(std::begin(infos)->bug)>> {
-  for (const auto& info : infos) {
-    if (info.name == name) return info.bug;
-  }
-  return std::nullopt;
-}
 
 std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
   PlantedEngineBugs bugs;
@@ -280,15 +268,10 @@ std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
                                return planted_bug_of(info.assembly, name) != planted::kSound;
                              });
   bugs.multi = optimized::planted_multi_connector_bug_from_name(name);
-  if (const auto bug = find_bug(cuda::kPlantedWorkerBugs, name)) {
-    if (std::find(kWorkerBugs.begin(), kWorkerBugs.end(), *bug) != kWorkerBugs.end()) {
-      bugs.worker = bug;
-    }
-  }
   return bugs.has_any() ? std::optional(bugs) : std::nullopt;
 }
 
-using OnDevice = std::function<void(cuda::PlantedEngineOnVirtualDevice&)>;
+using OnDevice = std::function<void(planted::cuda::EngineOnVirtualDevice&)>;
 
 EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}) {
   EngineParts parts = optimized_parts();
@@ -334,13 +317,11 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
     return aggregate_with(planted::optimized::KVOutputAggregator(num_ranks));
   };
   parts.make_device =
-      [worker = bugs.worker.value_or(cuda::PlantedWorkerBug::kNone),
-       on_device = std::move(on_device)](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
+      [on_device = std::move(on_device)](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
     if (!setup.is_virtual) {
       return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.device);
     }
-    auto device = std::make_unique<DeviceOf<cuda::PlantedEngineOnVirtualDevice>>(
-        *setup.device, cuda::PlantedWorkerInstrumentation{worker});
+    auto device = std::make_unique<DeviceOf<planted::cuda::EngineOnVirtualDevice>>(*setup.device);
     if (on_device) on_device(device->device());
     return device;
   };
@@ -374,9 +355,8 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   for (std::string_view name : kConnectorBugsOnDevice) {
     add(engine::Assembly::kOffloadingOnDevice, *find_planted_bug("offloading", name));
   }
-  for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
-    if (std::find(kWorkerBugs.begin(), kWorkerBugs.end(), info.bug) == kWorkerBugs.end()) continue;
-    add(engine::Assembly::kOffloadingOnDevice, info);
+  for (std::string_view name : kWorkerBugs) {
+    add(engine::Assembly::kOffloadingOnDevice, *find_planted_bug("worker", name));
   }
   add_all(engine::Assembly::kSimple, planted::bugs_of("simple"));
   add_all(engine::Assembly::kSynchronous, planted::bugs_of("synchronous"));

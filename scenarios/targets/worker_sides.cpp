@@ -1,13 +1,11 @@
-#include <array>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "contract/worker/worker_target.h"
-#include "cuda/worker/planted_worker_bugs.h"
 #include "cuda/worker/worker_on_virtual_device.h"
+#include "planted/cuda/worker/worker_on_virtual_device.h"
 #include "properties/worker/checks.h"
 #include "properties/worker/driver.h"
 #include "reference/worker/copy_workers.h"
@@ -16,32 +14,13 @@
 namespace kvfence {
 namespace {
 
-template <class Worker, class... Bug>
-auto make_driver(std::string name, Bug... bug) {
-  auto make_worker = [bug...](const worker::Options& options) {
-    return std::make_unique<Worker>(options, bug...);
+template <class Worker>
+auto make_driver(std::string name) {
+  auto make_worker = [](const worker::Options& options) {
+    return std::make_unique<Worker>(options);
   };
   return std::make_unique<WorkerDriver<Worker, decltype(make_worker)>>(std::move(name),
                                                                        make_worker);
-}
-
-/// All but those of memory that cannot be pinned: then there is no worker.
-constexpr auto exposed_bugs() {
-  std::array<cuda::PlantedWorkerBugInfo, cuda::kPlantedWorkerBugs.size() - 1> exposed{};
-  std::size_t count = 0;
-  for (const cuda::PlantedWorkerBugInfo& info : cuda::kPlantedWorkerBugs) {
-    if (info.bug != cuda::PlantedWorkerBug::kPinFailureIgnored) exposed[count++] = info;
-  }
-  return exposed;
-}
-
-constexpr auto kExposedWorkerBugs = exposed_bugs();
-
-std::optional<cuda::PlantedWorkerBug> exposed_bug_from_name(std::string_view name) {
-  for (const cuda::PlantedWorkerBugInfo& info : kExposedWorkerBugs) {
-    if (info.name == name) return info.bug;
-  }
-  return std::nullopt;
 }
 
 struct Parts {
@@ -51,13 +30,18 @@ struct Parts {
   static auto optimized(std::string name) {
     return make_driver<cuda::WorkersOnVirtualDevices>(std::move(name));
   }
-  static auto planted(std::string name, cuda::PlantedWorkerBug bug) {
-    return make_driver<cuda::PlantedWorkersOnVirtualDevices>(
-        std::move(name), cuda::PlantedWorkerInstrumentation{bug});
+  static auto planted(std::string name) {
+    return make_driver<planted::cuda::WorkersOnVirtualDevices>(std::move(name));
   }
 
-  static constexpr auto& kPlantedBugs = kExposedWorkerBugs;
-  static constexpr auto& planted_bug_from_name = exposed_bug_from_name;
+  /// All but that of memory that cannot be pinned: then there is no worker.
+  static std::vector<planted::Bug> planted_bugs() {
+    std::vector<planted::Bug> bugs;
+    for (const planted::Bug& bug : planted::bugs_of("worker")) {
+      if (bug.name != "pin_failure_ignored") bugs.push_back(bug);
+    }
+    return bugs;
+  }
 };
 
 }  // namespace
