@@ -258,8 +258,8 @@ struct ResetPrefixCache {
   bool reset_running_requests = false;
   bool reset_connector = false;
   bool connector_fails = false;
-  std::vector<std::uint32_t> failing_children;
-  std::vector<std::uint32_t> silent_children;
+  std::vector<std::uint32_t> failing_children = {};
+  std::vector<std::uint32_t> silent_children = {};
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ResetPrefixCache;
@@ -444,14 +444,14 @@ struct ConnectorCallRecord {
   std::uint32_t num_tokens = 0;
   std::string answer;
   BlockLists blocks;
-  std::optional<std::uint32_t> child;
-  std::optional<std::uint32_t> rank;
-  std::string metadata;
-  std::vector<std::string> finished;
-  std::vector<std::string> sending;
-  std::vector<std::string> recving;
-  std::vector<BlockId> invalid;
-  std::vector<JobId> jobs;
+  std::optional<std::uint32_t> child = {};
+  std::optional<std::uint32_t> rank = {};
+  std::string metadata = {};
+  std::vector<std::string> finished = {};
+  std::vector<std::string> sending = {};
+  std::vector<std::string> recving = {};
+  std::vector<BlockId> invalid = {};
+  std::vector<JobId> jobs = {};
   static void declare(auto& fields) {
     using S = ConnectorCallRecord;
     fields.add("method", &S::method, Domain::kResult, "upstream's name");

@@ -53,7 +53,6 @@ class ScriptedDraws final : public Draws {
   void take_in(const Picture& picture, const Observation& now) override {
     if (has_ended(now)) return forget();
     if (const auto* added = picture.accepted<AddRequest>(now)) {
-      to_script_.clear();
       for (const std::uint32_t place : places_) {
         if (place != added->child) to_script_.push_back({added->id, place});
       }
