@@ -408,11 +408,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     request.needs_grammar = command.grammar;
     request.kv_transfer_params.max_offload_tokens = command.max_offload_tokens;
     request.kv_transfer_params.do_remote_decode = command.do_remote_decode;
+    const ErrorCode error = add(engine_of(command.engine), request);
+    if (error != ErrorCode::kNone) return error;
     if (auto* const connector = scripted(command.child)) {
       connector->set_script(command.id, engine::make_script(command));
     }
-    const ErrorCode error = add(engine_of(command.engine), request);
-    if (error == ErrorCode::kNone && setup_.device) runner_.add(command, first().ranks.size());
+    if (setup_.device) runner_.add(command, first().ranks.size());
     return error;
   }
 
