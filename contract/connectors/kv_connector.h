@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request.h"
@@ -32,6 +33,10 @@ struct KVTransferParams {
   std::string remote_engine_id{};
   std::string remote_request_id{};
   BlocksByGroup remote_block_ids{};  ///< all of the remote request's, by group
+  void add_to(StateHash& hash) const {
+    hash.add_all(max_offload_tokens, do_remote_decode, do_remote_prefill, remote_engine_id,
+                 remote_request_id, remote_block_ids);
+  }
   friend bool operator==(const KVTransferParams&, const KVTransferParams&) = default;
 };
 
@@ -95,6 +100,7 @@ using JobId = std::uint32_t;
 /// What the scheduler's half tells the workers about one step. Each connector has its own.
 struct KVConnectorMetadata {
   virtual ~KVConnectorMetadata() = default;
+  virtual void add_to(StateHash&) const { no_digest(); }
   /// The part of a child, under a connector over several others; null where there is none.
   virtual const KVConnectorMetadata* child(std::size_t /*place*/) const { return nullptr; }
 };
@@ -104,6 +110,7 @@ struct CompletedJob {
   JobId job = 0;
   std::uint32_t num_workers = 0;  ///< that report it now
   std::uint32_t num_failed = 0;   ///< of them, those whose transfer failed
+  void add_to(StateHash& hash) const { hash.add_all(job, num_workers, num_failed); }
   friend bool operator==(const CompletedJob&, const CompletedJob&) = default;
 };
 
@@ -120,6 +127,9 @@ struct KVConnectorOutput {
   std::vector<BlockId> invalid_block_ids;      ///< blocks whose load failed
   std::vector<CompletedJob> completed_jobs;    ///< upstream's worker metadata, each job once
 
+  void add_to(StateHash& hash) const {
+    hash.add_all(finished_recving, finished_sending, invalid_block_ids, completed_jobs);
+  }
   bool empty() const {
     return finished_recving.empty() && finished_sending.empty() && invalid_block_ids.empty() &&
            completed_jobs.empty();
@@ -180,6 +190,9 @@ class KVConnector {
 
   /// For an observer: a child of a connector over several others; null where there is none.
   virtual KVConnector* child(std::size_t /*place*/) { return nullptr; }
+  /// For an observer: the whole state (contract/core/state_digest.h). One that has none cannot be
+  /// explored.
+  virtual void add_to(StateHash&) const { no_digest(); }
 };
 
 /// Owns a connector, or none, and copies it.
@@ -201,6 +214,7 @@ class KVConnectorHandle {
   explicit operator bool() const { return connector_ != nullptr; }
   KVConnector* operator->() const { return connector_.get(); }
   KVConnector* get() const { return connector_.get(); }
+  void add_to(StateHash& hash) const { hash.add(connector_); }
 
  private:
   std::unique_ptr<KVConnector> connector_;

@@ -15,6 +15,7 @@
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_stats.h"
 #include "contract/connectors/transfer_engine.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence {
 
@@ -26,6 +27,10 @@ struct KVConnectorWorkerOutput {
   std::vector<TransferResult> completed_jobs;  ///< whether they succeeded; not how long they took
   std::vector<TransferOperations> stats = {};  ///< OffloadingConnectorStats, of this step
   std::vector<TransferOperationsOfClass> stats_of_children = {};  ///< of a MultiConnector, instead
+  void add_to(StateHash& hash) const {
+    hash.add_all(finished_sending, finished_recving, invalid_block_ids, completed_jobs, stats,
+                 stats_of_children);
+  }
   friend bool operator==(const KVConnectorWorkerOutput&, const KVConnectorWorkerOutput&) = default;
 };
 
@@ -56,6 +61,9 @@ class KVConnectorWorker {
   virtual void get_finished(const KVConnectorMetadata& metadata,
                             std::span<const std::string> finished_requests, TransferEngine& engine,
                             KVConnectorWorkerOutput& out) = 0;
+
+  /// As KVConnector's.
+  virtual void add_to(StateHash&) const { no_digest(); }
 };
 
 /// Owns a worker's half, and copies it.
@@ -73,6 +81,7 @@ class KVConnectorWorkerHandle {
   ~KVConnectorWorkerHandle() = default;
 
   KVConnectorWorker* operator->() const { return worker_.get(); }
+  void add_to(StateHash& hash) const { hash.add(worker_); }
 
  private:
   std::unique_ptr<KVConnectorWorker> worker_;

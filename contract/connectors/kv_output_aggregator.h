@@ -13,6 +13,7 @@
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_stats.h"
 #include "contract/connectors/kv_connector_worker.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence {
 
@@ -24,6 +25,10 @@ struct AggregatedOutput {
   std::vector<CompletedJob> completed_jobs;  ///< ascending by job
   std::vector<TransferOperations> stats = {};
   std::vector<TransferOperationsOfClass> stats_of_children = {};
+  void add_to(StateHash& hash) const {
+    hash.add_all(finished_sending, finished_recving, invalid_block_ids, completed_jobs, stats,
+                 stats_of_children);
+  }
   friend bool operator==(const AggregatedOutput&, const AggregatedOutput&) = default;
 };
 

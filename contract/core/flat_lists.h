@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
+
 namespace kvfence {
 
 /// List k is elements ends[k - 1] .. ends[k] - 1. Filled from the front: push_back adds to the list
@@ -34,6 +36,7 @@ class FlatLists {
     return std::span<const T>(elements_).subspan(begin, ends_[k] - begin);
   }
 
+  void add_to(StateHash& hash) const { hash.add_all(elements_, ends_); }
   friend bool operator==(const FlatLists&, const FlatLists&) = default;
 
  private:

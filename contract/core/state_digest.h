@@ -6,11 +6,16 @@
 #include <bit>
 #include <concepts>
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
-#include <vector>
+
+#include "contract/core/check.h"
 
 namespace kvfence {
 
@@ -31,6 +36,10 @@ class StateHash {
   void add(T number) {
     mix(static_cast<std::uint64_t>(number));
   }
+  void add(const StateDigest& digest) {
+    mix(digest.low);
+    mix(digest.high);
+  }
   void add(double number) { mix(std::bit_cast<std::uint64_t>(number)); }
   void add(std::string_view bytes) {
     mix(bytes.size());
@@ -47,9 +56,36 @@ class StateHash {
   }
   void add(const std::string& bytes) { add(std::string_view(bytes)); }
   template <class T>
-  void add(const std::vector<T>& list) {
-    add(list.size());
-    for (const T& element : list) add(element);
+  requires std::is_enum_v<T>
+  void add(T value) { mix(static_cast<std::uint64_t>(value)); }
+  /// Lists, sets and maps; where the order of the elements means nothing, their sum.
+  template <class Range>
+  requires requires(const Range& range) {
+    std::size(range);
+    std::begin(range);
+  }
+  void add(const Range& range) {
+    mix(std::size(range));
+    for (const auto& element : range) {
+      if constexpr (requires { typename Range::hasher; }) {
+        add_unordered(digest_of(element));
+      } else {
+        add(element);
+      }
+    }
+  }
+  template <class A, class B>
+  void add(const std::pair<A, B>& pair) {
+    add(pair.first);
+    add(pair.second);
+  }
+  template <class T>
+  void add(const std::shared_ptr<T>& pointer) {
+    add_pointed_at(pointer.get());
+  }
+  template <class T>
+  void add(const std::unique_ptr<T>& pointer) {
+    add_pointed_at(pointer.get());
   }
   template <class T>
   void add(const std::optional<T>& value) {
@@ -61,15 +97,28 @@ class StateHash {
     add(value.index());
     std::visit([this](const auto& alternative) { this->add(alternative); }, value);
   }
-  /// A struct of the contract adds its members itself: void add_to(StateHash&) const.
+  /// A class adds its members itself: void add_to(StateHash&) const.
   template <class T>
   requires requires(const T& value, StateHash& hash) { value.add_to(hash); }
   void add(const T& value) { value.add_to(*this); }
+
+  template <class... T>
+  void add_all(const T&... values) {
+    (add(values), ...);
+  }
 
   /// Elements whose order means nothing: the sum of their digests.
   void add_unordered(const StateDigest& element) {
     sum_.low += element.low;
     sum_.high += element.high;
+  }
+
+  /// Of a value alone.
+  template <class T>
+  static StateDigest digest_of(const T& value) {
+    StateHash hash;
+    hash.add(value);
+    return hash.digest();
   }
 
   StateDigest digest() const {
@@ -80,6 +129,12 @@ class StateHash {
   }
 
  private:
+  template <class T>
+  void add_pointed_at(const T* value) {
+    add(value != nullptr);
+    if (value) add(*value);
+  }
+
   static std::uint64_t multiplied(std::uint64_t a, std::uint64_t b) {
     __extension__ using Wide = unsigned __int128;
     const Wide product = static_cast<Wide>(a) * b;
@@ -94,5 +149,10 @@ class StateHash {
   std::uint64_t high_ = 0x8BB8'4B93'962E'ACC9;
   StateDigest sum_;
 };
+
+/// Of a class from outside that has not been taught.
+[[noreturn]] inline void no_digest() {
+  check_failed(__FILE__, __LINE__, "add_to", "a class without a digest");
+}
 
 }  // namespace kvfence

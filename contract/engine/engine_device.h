@@ -33,6 +33,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/engine/toy_model.h"
 #include "contract/worker/worker.h"
@@ -77,6 +78,10 @@ struct Copy {
   std::vector<std::uint32_t> cpu_blocks = {};     ///< likewise
   std::vector<std::uint32_t> group_sizes = {};    ///< GPU blocks, by group
   std::vector<std::uint32_t> block_indices = {};  ///< by group: its first GPU block's place
+
+  void add_to(StateHash& hash) const {
+    hash.add_all(job_id, direction, gpu_blocks, cpu_blocks, group_sizes, block_indices);
+  }
 };
 
 /// The pages of CPU memory, one a GPU block. Requires: counts that fit.

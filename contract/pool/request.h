@@ -24,6 +24,7 @@ struct MmFeature {
   std::string identifier;
   std::uint32_t offset = 0;  ///< tokens
   std::uint32_t length = 0;  ///< tokens
+  void add_to(StateHash& hash) const { hash.add_all(identifier, offset, length); }
   friend bool operator==(const MmFeature&, const MmFeature&) = default;
 };
 
@@ -62,6 +63,7 @@ struct RequestSpec {
   std::optional<LoraRequest> lora;
   std::optional<std::string> cache_salt;
   std::vector<MmFeature> mm_features;  ///< sorted by offset
+  void add_to(StateHash& hash) const { hash.add_all(tokens, lora, cache_salt, mm_features); }
   friend bool operator==(const RequestSpec&, const RequestSpec&) = default;
 };
 
@@ -131,6 +133,9 @@ class Request {
     return {bytes.substr(begin < bytes.size() ? begin : bytes.size()), hash_size_,
             block_size / hash_block_size_};
   }
+
+  /// The hashes follow from the tokens.
+  void add_to(StateHash& hash) const { hash.add(spec_); }
 
  private:
   void hash_full_blocks();

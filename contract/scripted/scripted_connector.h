@@ -16,6 +16,7 @@
 
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence {
 
@@ -61,6 +62,7 @@ struct ScriptedChildren {
 /// What a step tells the worker's half of a scripted child.
 struct ScriptedMetadata final : KVConnectorMetadata {
   std::string text;  ///< "2.5": child 2, its sixth step
+  void add_to(StateHash& hash) const override { hash.add(text); }
 };
 
 class ScriptedConnector final : public KVConnector {
@@ -72,6 +74,9 @@ class ScriptedConnector final : public KVConnector {
     std::uint32_t ask_again = 0;             ///< lookups that are answered with "ask again", first
     bool hold_blocks = false;                ///< answer of request_finished
     std::optional<std::string> params = {};  ///< for the client, beside it
+    void add_to(StateHash& hash) const {
+      hash.add_all(num_external_tokens, load_async, ask_again, hold_blocks, params);
+    }
     friend bool operator==(const Script&, const Script&) = default;
   };
 
@@ -117,6 +122,10 @@ class ScriptedConnector final : public KVConnector {
   bool reset_cache() override;
   bool says_how_reset_went() const override { return reset_ != Reset::kSaysNothing; }
   bool supports_hma() const override { return supports_hma_; }
+  /// Calls that were not taken are none of it.
+  void add_to(StateHash& hash) const override {
+    hash.add_all(scripts_, reset_, client_params_, num_events_, num_steps_);
+  }
 
  private:
   ConnectorCall& note(std::string_view method, std::string_view request = {});
@@ -148,6 +157,8 @@ class ScriptedConnectorWorker final : public KVConnectorWorker {
   void get_finished(const KVConnectorMetadata& metadata,
                     std::span<const std::string> finished_requests, TransferEngine& engine,
                     KVConnectorWorkerOutput& out) override;
+  /// It keeps nothing from one step to the next.
+  void add_to(StateHash&) const override {}
 
  private:
   ConnectorCall& note(std::string_view method, const KVConnectorMetadata& metadata);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 
 namespace kvfence {
@@ -78,6 +79,8 @@ class ScriptedKVCache {
       slot_of(layer, blocks, token) = symbol_behind(before, tokens[i]);
     }
   }
+
+  void add_to(StateHash& hash) const { hash.add(symbols_); }
 
  private:
   std::size_t first_slot(std::uint32_t layer) const {

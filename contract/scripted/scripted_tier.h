@@ -89,12 +89,17 @@ class ScriptedTier {
   void shutdown() {}
   std::string_view tier_type() const { return "scripted"; }
 
+  void add_to(StateHash& hash) const {
+    hash.add_all(files_, held_, ask_again_, jobs_, finished_, policy_);
+  }
+
  private:
   struct Job {
     bool is_load = false;
     std::vector<OffloadKey> keys;
     std::vector<SlotId> slots;
     std::string req_id;
+    void add_to(StateHash& hash) const { hash.add_all(is_load, keys, slots, req_id); }
   };
 
   TierCall& note(std::string_view method, std::string_view request = {});

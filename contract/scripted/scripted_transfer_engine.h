@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/connectors/transfer_engine.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence {
 
@@ -35,6 +36,7 @@ class ScriptedTransferEngine final : public TransferEngine {
   struct Transfer {
     TransferJob job;
     TransferProgress progress = TransferProgress::kSubmitted;
+    void add_to(StateHash& hash) const { hash.add_all(job, progress); }
     friend bool operator==(const Transfer&, const Transfer&) = default;
   };
 
@@ -65,6 +67,8 @@ class ScriptedTransferEngine final : public TransferEngine {
   friend bool operator==(const ScriptedTransferEngine& a, const ScriptedTransferEngine& b) {
     return a.transfers_ == b.transfers_ && a.ended_ == b.ended_ && a.reported_ == b.reported_;
   }
+
+  void add_to(StateHash& hash) const { hash.add_all(transfers_, ended_, reported_); }
 
  private:
   std::vector<Transfer> transfers_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/transport.h"
+#include "contract/core/state_digest.h"
 #include "contract/scripted/scripted_transfer_engine.h"
 
 namespace kvfence {
@@ -23,6 +24,7 @@ class ScriptedTransport final : public Transport {
     ReadId read = 0;
     ReadSpec spec;
     TransferProgress progress = TransferProgress::kSubmitted;
+    void add_to(StateHash& hash) const { hash.add_all(read, spec, progress); }
     friend bool operator==(const Read&, const Read&) = default;
   };
 
@@ -30,6 +32,7 @@ class ScriptedTransport final : public Transport {
     NoticeId number = 0;
     Notice notice;
     bool is_delivered = false;  ///< it waits for the producer's rank to look
+    void add_to(StateHash& hash) const { hash.add_all(number, notice, is_delivered); }
     friend bool operator==(const SentNotice&, const SentNotice&) = default;
   };
 
@@ -60,6 +63,11 @@ class ScriptedTransport final : public Transport {
 
   /// In the order of sending; those that were lost or seen are gone.
   const std::vector<SentNotice>& notices() const { return notices_; }
+
+  void add_to(StateHash& hash) const {
+    hash.add_all(now_, num_reads_, num_notices_, reads_, ended_, notices_, delivered_, seen_,
+                 closed_);
+  }
 
  private:
   void end(Read& read, bool success);

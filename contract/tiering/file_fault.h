@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence {
 
@@ -67,6 +68,15 @@ class FaultPlan {
       if (fault.operation == operation && fault.call == call) return &fault;
     }
     return nullptr;
+  }
+
+  /// The faults that are still to come, by the calls until then.
+  void add_to(StateHash& hash) const {
+    for (const FileFault& fault : faults_) {
+      const std::uint32_t num_calls = num_calls_[static_cast<std::size_t>(fault.operation)];
+      if (fault.call < num_calls) continue;
+      hash.add_all(fault.operation, fault.call - num_calls, fault.error, fault.num_bytes);
+    }
   }
 
  private:

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/eviction/cache_policy.h"
 #include "contract/offload/offloading_manager.h"
 
@@ -69,6 +70,7 @@ struct TierJob {
 struct JobResult {
   TierJobId job_id = 0;
   bool success = false;  ///< every block of the job was moved; of a failed job, any subset was
+  void add_to(StateHash& hash) const { hash.add_all(job_id, success); }
   friend bool operator==(const JobResult&, const JobResult&) = default;
 };
 
@@ -165,6 +167,7 @@ class SecondaryTierHandle {
   void on_schedule_end() { tier_->on_schedule_end(); }
   void shutdown() { tier_->shutdown(); }
   std::string_view tier_type() const { return tier_->tier_type(); }
+  void add_to(StateHash& hash) const { tier_->add_to(hash); }
 
   /// The tier inside, or nullptr if it is of another type: for a test that drives it.
   template <SecondaryTier T>
@@ -192,6 +195,7 @@ class SecondaryTierHandle {
     virtual void on_schedule_end() = 0;
     virtual void shutdown() = 0;
     virtual std::string_view tier_type() const = 0;
+    virtual void add_to(StateHash& hash) const = 0;
   };
 
   template <class T>
@@ -224,6 +228,13 @@ class SecondaryTierHandle {
     void on_schedule_end() override { tier.on_schedule_end(); }
     void shutdown() override { tier.shutdown(); }
     std::string_view tier_type() const override { return tier.tier_type(); }
+    void add_to(StateHash& hash) const override {
+      if constexpr (requires { tier.add_to(hash); }) {
+        tier.add_to(hash);
+      } else {
+        no_digest();
+      }
+    }
 
     T tier;
   };

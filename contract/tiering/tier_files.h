@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/file_tier.h"
 #include "contract/tiering/secondary_tier.h"
@@ -56,6 +57,9 @@ class TierFiles {
   /// Those that have a file, whatever is in it, ascending.
   virtual std::vector<OffloadKey> keys_with_file() = 0;
   virtual std::uint32_t num_temporary_files() = 0;
+
+  /// For an observer: what its files hold, and what it knows of them.
+  virtual void add_to(StateHash&) const { no_digest(); }
 };
 
 /// Makes the files of one tier, for slots that outlive them.

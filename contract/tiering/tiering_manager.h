@@ -32,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/offload/offloading_manager.h"
 #include "contract/tiering/secondary_tier.h"
@@ -50,6 +51,7 @@ struct TierJobState {
   std::string req_id;
   std::vector<OffloadKey> keys;
   std::vector<SlotId> slots;  ///< one a key
+  void add_to(StateHash& hash) const { hash.add_all(id, tier, is_promotion, req_id, keys, slots); }
   friend bool operator==(const TierJobState&, const TierJobState&) = default;
 };
 
@@ -59,6 +61,7 @@ struct PendingPromotionState {
   std::string req_id;
   std::vector<OffloadKey> keys;
   std::vector<SlotId> slots;  ///< one a key
+  void add_to(StateHash& hash) const { hash.add_all(tier, req_id, keys, slots); }
   friend bool operator==(const PendingPromotionState&, const PendingPromotionState&) = default;
 };
 

@@ -46,6 +46,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 
 namespace kvfence::worker {
@@ -114,6 +115,9 @@ struct Transfer {
   std::vector<std::uint32_t> cpu_blocks = {};
   std::uint32_t block_index = 0;  ///< of the first GPU block in its request
   bool has_event = true;          ///< of a load: the last readers of its blocks are known
+  void add_to(StateHash& hash) const {
+    hash.add_all(job_id, direction, gpu_blocks, cpu_blocks, block_index, has_event);
+  }
 };
 
 /// The pages of a transfer, one a GPU block. Requires: counts that fit.
@@ -126,6 +130,7 @@ struct Ended {
   std::uint32_t job_id = 0;
   Direction direction = Direction::kStore;
   bool succeeded = false;
+  void add_to(StateHash& hash) const { hash.add_all(job_id, direction, succeeded); }
   friend bool operator==(const Ended&, const Ended&) = default;
 };
 
@@ -136,6 +141,7 @@ struct Content {
   Kind kind = Kind::kUnwritten;
   std::uint32_t block = 0;       ///< of kWritten: the GPU block that a forward wrote
   std::uint32_t generation = 0;  ///< of kWritten: which forward, from 1
+  void add_to(StateHash& hash) const { hash.add_all(kind, block, generation); }
   friend bool operator==(const Content&, const Content&) = default;
 };
 
@@ -144,6 +150,7 @@ struct Seen {
   std::uint32_t gpu_block = 0;
   Content content = {};
   std::uint32_t rank = 0;
+  void add_to(StateHash& hash) const { hash.add_all(gpu_block, content, rank); }
   friend bool operator==(const Seen&, const Seen&) = default;
 };
 

@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
+
+#include "contract/core/state_digest.h"
 
 namespace kvfence::virtual_device {
 
@@ -25,6 +28,13 @@ struct Allocation {
   std::uintptr_t device_address = 0;  ///< what the device calls it; differs from `address` if asked
   std::byte* bytes = nullptr;         ///< where the virtual device finds them
   bool is_live = true;
+
+  /// Without addresses, which differ from run to run, and which pinned memory holds: descriptors of
+  /// copies are there.
+  void add_to(StateHash& hash) const {
+    hash.add_all(kind, size, is_live);
+    if (is_live && kind != MemoryKind::kPinned) hash.add(std::span<const std::byte>(bytes, size));
+  }
 };
 
 /// Where a range of addresses leads.
@@ -68,6 +78,8 @@ class AddressSpace {
   std::size_t device_bytes_free() const { return device_memory_bytes_ - device_bytes_used_; }
   std::size_t device_bytes() const { return device_memory_bytes_; }
   std::size_t num_live() const { return num_live_; }
+
+  void add_to(StateHash& hash) const { hash.add(allocations_); }
 
   static constexpr std::byte kFreshByte{0xCB};
   static constexpr std::byte kFreedByte{0xDF};

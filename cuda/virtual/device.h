@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "cuda/virtual/address_space.h"
 #include "cuda/virtual/findings.h"
 #include "cuda/virtual/options.h"
@@ -119,6 +120,12 @@ class Device {
   std::string report() const;
   const Counters& counters() const { return counters_; }
   const WorkQueue& queue() const { return queue_; }
+  /// Of what is ordered before what, the number of calls so far: no two calls are alike to the
+  /// check of happens-before.
+  void add_to(StateHash& hash) const {
+    hash.add_all(call_, memory_, queue_, scheduler_, host_clock_.seen, injected_.size(),
+                 last_error_, races_.size(), misuses_.size());
+  }
   /// Allocations that were not freed.
   std::size_t num_allocations() const { return memory_.num_live(); }
   std::size_t num_streams() const;

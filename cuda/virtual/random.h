@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "contract/core/state_digest.h"
+
 namespace kvfence::virtual_device {
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -22,6 +24,8 @@ class Random {
   std::uint64_t below(std::uint64_t bound) { return ((next() >> 32) * bound) >> 32; }
 
   bool one_in(std::uint64_t n) { return below(n) == 0; }
+
+  void add_to(StateHash& hash) const { hash.add(state_); }
 
  private:
   std::uint64_t state_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "cuda/virtual/options.h"
 #include "cuda/virtual/random.h"
 #include "cuda/virtual/work_queue.h"
@@ -38,6 +39,8 @@ class Scheduler {
   bool is_spurious(std::uint32_t num_in_a_row);
   /// Whether so many NotReady in a row have earned the work its turn.
   bool has_waited_enough(std::uint32_t num_polls) const;
+
+  void add_to(StateHash& hash) const { hash.add_all(random_, priority_, early_priority_); }
 
  private:
   bool is_random() const {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "cuda/virtual/happens_before.h"
 
 namespace kvfence::virtual_device {
@@ -44,6 +45,7 @@ struct Chunk {
   std::size_t begin = 0;     ///< in the entry
   std::size_t size = 0;
   bool is_read = false;
+  void add_to(StateHash& hash) const { hash.add_all(entry, number, begin, size, is_read); }
 };
 
 struct ByteRange {
@@ -78,6 +80,9 @@ struct Work {
   std::uint32_t num_runs = 1;     ///< of the action
   bool has_started = false;       ///< kept for a story alone
   std::vector<ByteRange> ranges;  ///< that the action declares; the explorer's footprint
+
+  /// The call has the rest.
+  void add_to(StateHash& hash) const { hash.add_all(call, chunks, num_early, bounce, num_runs); }
 };
 
 /// What a device can do next. `chunk` is meaningless for actions.

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "cuda/virtual/random.h"
 #include "cuda/virtual/story.h"
 #include "cuda/virtual/work.h"
@@ -100,11 +101,18 @@ class WorkQueue {
   std::size_t num_in_flight() const { return num_in_flight_; }
   const Counters& counters() const { return counters_; }
 
+  void add_to(StateHash& hash) const { hash.add_all(streams_, last_hold_, released_hold_, error_); }
+
  private:
   struct Stream {
     std::deque<Work*> work;
     Time enqueued = 0;
     Time completed = 0;
+
+    void add_to(StateHash& hash) const {
+      hash.add_all(enqueued, completed);
+      for (const Work* each : work) hash.add(*each);
+    }
   };
 
   /// Passes waits that are over, and marks the stream ready if there is work to do.

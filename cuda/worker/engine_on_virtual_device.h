@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/engine/engine_device.h"
 #include "contract/worker/content_pattern.h"
 #include "cuda/virtual/device.h"
@@ -51,6 +52,8 @@ class EngineOnVirtualDevice final : public engine::KVCells {
 
   engine::Symbol read(engine::Place place) const override;
   void write(engine::Place place, engine::Symbol symbol) override;
+
+  void add_to(StateHash& hash) const { hash.add_all(device_, worker_, next_faults_); }
 
   // For those who tell what happened.
 

@@ -22,6 +22,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "cuda/copy_paths/copy_calibration.h"
 #include "cuda/copy_paths/copy_path.h"
@@ -117,6 +118,10 @@ class Worker {
   std::size_t num_deferred() const { return deferred_.size(); }
   std::size_t num_in_flight() const { return in_flight_[0].size() + in_flight_[1].size(); }
   const Counters& counters() const { return counters_; }
+  /// What the device does not know. Refused calls are counted and change nothing else.
+  void add_to(StateHash& hash) const {
+    hash.add_all(deferred_, in_flight_, job_ids_, is_shut_down_);
+  }
   const CopyCalibration& calibration() const { return options_.calibration; }
 
  private:
@@ -129,6 +134,9 @@ class Worker {
     bool is_over = false;       ///< known from wait()
     bool is_at_rest = true;
     std::vector<PinnedMemory> held = {};
+    void add_to(StateHash& hash) const {
+      hash.add_all(job_id, direction, code, is_over, is_at_rest);
+    }
   };
 
   explicit Worker(WorkerOptions options);

@@ -667,12 +667,11 @@ WorkersOnVirtualDevices::WorkersOnVirtualDevices(const worker::Options& options)
 }
 
 ErrorCode WorkersOnVirtualDevices::transfer_async(const worker::Transfer& transfer) {
-  // One rank may have reported what another has not: nobody takes what somebody refuses.
-  if (ranks_.size() > 1) {
-    for (const auto& rank : ranks_) {
-      const ErrorCode error = rank->refusal_of(transfer);
-      if (error != ErrorCode::kNone) return error;
-    }
+  // One rank may have reported what another has not: nobody takes what somebody refuses. And a
+  // refusal leaves nothing behind on a device, not even the events that a load waits for.
+  for (const auto& rank : ranks_) {
+    const ErrorCode error = rank->refusal_of(transfer);
+    if (error != ErrorCode::kNone) return error;
   }
   for (const auto& rank : ranks_) {
     const ErrorCode error = rank->transfer_async(transfer);

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/worker/content_report.h"
 #include "contract/worker/worker.h"
@@ -52,6 +53,9 @@ class WorkerOnVirtualDevice {
   std::uint32_t num_stray_bytes() const;
 
   const virtual_device::Device& device() const { return device_; }
+  void add_to(StateHash& hash) const {
+    hash.add_all(device_, worker_, unreported_, begun_, random_, generation_, seen_, next_fault_);
+  }
 
   // For those who tell what happened.
 
@@ -79,16 +83,21 @@ class WorkerOnVirtualDevice {
     std::vector<std::uint32_t> gpu_blocks = {};
     std::vector<std::uint32_t> cpu_pages = {};
     bool is_deferred = false;
+    void add_to(StateHash& hash) const {
+      hash.add_all(job_id, direction, gpu_blocks, cpu_pages, is_deferred);
+    }
   };
   /// Work that ran in part: the pages that it writes.
   struct Begun {
     virtual_device::Actor stream = 0;
     virtual_device::Time last = 0;  ///< over when this is completed
     std::vector<PageName> pages = {};
+    void add_to(StateHash& hash) const { hash.add_all(stream, last, pages.size()); }
   };
   struct SeenAt {
     virtual_device::Time time = 0;  ///< of the forward
     worker::Seen seen = {};
+    void add_to(StateHash& hash) const { hash.add_all(time, seen); }
   };
   class Armed;
 
@@ -162,6 +171,7 @@ class WorkersOnVirtualDevices {
     return ranks_[rank]->cpu_content(page);
   }
   std::uint32_t num_stray_bytes() const;
+  void add_to(StateHash& hash) const { hash.add_all(ranks_, pending_); }
 
   Rank& rank(std::uint32_t number) { return *ranks_[number]; }
 
@@ -170,6 +180,7 @@ class WorkersOnVirtualDevices {
   struct Pending {
     worker::Ended ended = {};  ///< as far as is known
     std::uint32_t num_reports = 0;
+    void add_to(StateHash& hash) const { hash.add_all(ended, num_reports); }
   };
 
   void collect(std::span<const worker::Ended> reports, std::vector<worker::Ended>& ended);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 
 namespace kvfence::optimized {
@@ -62,6 +63,13 @@ class BlockLists {
     nodes_.clear();
     first_free_ = kNone;
     size_ = 0;
+  }
+
+  void add_to(StateHash& hash) const {
+    for (std::uint32_t node : heads_) {
+      for (; node != kNone; node = nodes_[node].next) hash.add(nodes_[node].value);
+      hash.add(kNone);
+    }
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::optimized {
 
@@ -43,6 +44,15 @@ class JobMap {
   }
 
   std::size_t size() const { return size_; }
+
+  void add_to(StateHash& hash) const {
+    StateHash all;
+    for (const Entry& entry : entries_) {
+      if (entry.slot != kNone)
+        all.add_unordered(StateHash::digest_of(std::pair(entry.job, entry.slot)));
+    }
+    hash.add(all.digest());
+  }
 
   void clear() {
     entries_.assign(entries_.size(), Entry{});

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/tiering/secondary_tier.h"
 
 namespace kvfence::optimized {
@@ -60,6 +61,16 @@ class JobTable {
   }
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(num_jobs_); }
+
+  void add_to(StateHash& hash) const {
+    StateHash all;
+    for_each([&all](TierJobId id, const Job& job) {
+      StateHash one;
+      one.add_all(id, job);
+      all.add_unordered(one.digest());
+    });
+    hash.add_all(num_jobs_, all.digest());
+  }
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;

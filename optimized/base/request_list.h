@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 
 namespace kvfence::optimized {
@@ -60,6 +61,11 @@ class RequestList {
   void copy_to(std::vector<RequestIndex>& out) const {
     out.clear();
     for (RequestIndex at = first_; at != kNoRequest; at = next(at)) out.push_back(at);
+  }
+
+  void add_to(StateHash& hash) const {
+    hash.add(size_);
+    for (RequestIndex at = first_; at != kNoRequest; at = next(at)) hash.add(at);
   }
 
  private:

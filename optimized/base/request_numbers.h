@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "optimized/base/request_ids.h"
 
@@ -68,6 +69,14 @@ class RequestNumbers {
   }
 
   std::uint32_t size() const { return size_; }
+
+  void add_to(StateHash& hash) const {
+    StateHash all;
+    for_each([&all](std::string_view request, std::uint32_t number) {
+      all.add_unordered(StateHash::digest_of(std::pair(request, number)));
+    });
+    hash.add(all.digest());
+  }
 
  private:
   struct Entry {

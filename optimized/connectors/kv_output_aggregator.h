@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/core/state_digest.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/connectors/kv_connector_stats.h"
 
@@ -36,10 +37,13 @@ class MissingReports {
     return true;
   }
 
+  void add_to(StateHash& hash) const { hash.add_all(entries_, free_slots_); }
+
  private:
   struct Entry {
     std::string id;
     std::uint32_t num_missing = 0;
+    void add_to(StateHash& hash) const { hash.add_all(id, num_missing); }
   };
 
   void add(std::string_view id, std::uint32_t num_missing) {
@@ -96,6 +100,8 @@ class KVOutputAggregator {
       stats_of_children_[at].stats.move_to(out.stats_of_children[at].stats);
     }
   }
+
+  void add_to(StateHash& hash) const { hash.add_all(sending_, recving_); }
 
  private:
   struct StatsOfChild {

@@ -12,6 +12,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "contract/core/state_digest.h"
 #include "contract/tiering/file_mapper.h"
 #include "contract/tiering/file_tier.h"
 #include "optimized/files/block_file_header.h"
@@ -45,6 +46,11 @@ class BlockFiles {
 
   /// The negative errno for which this is no writer, or 0: what an operator is to be told.
   int writer_error() const { return writer_error_; }
+
+  /// Without the files. Requires: no call is under way.
+  void add_to(StateHash& hash) const {
+    hash.add_all(writer_error_.load(), left_temporary_.load(), doubtful_);
+  }
 
  private:
   enum class Reading : std::uint8_t { kWhole, kBad, kFailed };

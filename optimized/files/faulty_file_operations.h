@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/tiering/file_fault.h"
 #include "optimized/files/file_operations.h"
 
@@ -33,6 +34,12 @@ class FaultyFileOperations : public FileOperations {
   /// Calls `watcher` before each operation from now on, on the thread that asked for it: to count,
   /// to wait, to end the process. Set while no other thread is in here.
   void watch(std::function<void(FileOperation)> watcher) { watcher_ = std::move(watcher); }
+
+  /// What of the plan is still to come.
+  void add_to(StateHash& hash) const {
+    const std::lock_guard lock(mutex_);
+    hash.add(plan_);
+  }
 
   /// What went wrong since the plan began, in order.
   std::vector<FileFault> happened() const {

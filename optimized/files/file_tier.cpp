@@ -35,6 +35,8 @@ void FileTier::submit_store(const TierJob& job) {
 
 void FileTier::submit_load(const TierJob& job) { submit(job, DualQueueThreadPool::Queue::kLoads); }
 
+void FileTier::add_to(StateHash& hash) const { hash.add(state_->blocks); }
+
 void FileTier::submit(const TierJob& job, DualQueueThreadPool::Queue queue) {
   KVFENCE_CHECK(job.keys.size() == job.slots.size(), "a job has one slot for each key");
   State* const state = state_.get();

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/tiering/file_tier.h"
 #include "optimized/files/block_files.h"
 #include "optimized/files/dual_queue_thread_pool.h"
@@ -51,6 +52,9 @@ class FileTier {
   /// The errno for which stores fail at present, because nothing can be written below the folder;
   /// 0 if there is none.
   int writer_error() const;
+
+  /// What the tier knows besides its files. Requires: idle.
+  void add_to(StateHash& hash) const;
 
  private:
   /// Stays at its place when the tier is moved: threads point into it.

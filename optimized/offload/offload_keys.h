@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/eviction/cache_policy.h"
 #include "contract/pool/block_hash.h"
@@ -55,6 +56,8 @@ class OffloadKeys {
   OffloadKeyView operator[](std::size_t index) const {
     return std::string_view(bytes_).substr(index * key_bytes_, key_bytes_);
   }
+
+  void add_to(StateHash& hash) const { hash.add(bytes_); }
 
  private:
   std::string bytes_;  ///< [size][key_bytes]

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 
 namespace kvfence::optimized {
@@ -28,6 +29,8 @@ class RequestHeap {
 
   /// All requests, in no order that means anything.
   std::span<const RequestIndex> unordered() const { return heap_; }
+
+  void add_to(StateHash& hash) const { hash.add(heap_); }
 
   /// Requires: not in the heap; goes_before is a strict order of requests.
   template <class GoesBefore>

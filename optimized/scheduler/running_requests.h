@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "optimized/base/request_list.h"
 
@@ -66,6 +67,8 @@ class RunningRequests {
       if (request != kNoRequest) out.push_back(request);
     }
   }
+
+  void add_to(StateHash& hash) const { hash.add(places_); }
 
  private:
   std::vector<RequestIndex> places_;

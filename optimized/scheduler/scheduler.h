@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/scheduler/scheduler.h"
@@ -55,6 +56,8 @@ class Scheduler {
   const SchedulerConfig& config() const { return state_.config; }
   KVConnector* connector() { return state_.connector.get(); }
   const KVCacheManager& kv_cache_manager() const { return state_.kv_cache_manager; }
+
+  void add_to(StateHash& hash) const { hash.add(state_); }
 
  private:
   bool reset_connector_cache();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/request.h"
@@ -57,6 +58,14 @@ struct alignas(64) ScheduledState {
   bool has_eos_token = false;
   bool has_stop_tokens = false;
   bool is_prefill_chunk = false;  ///< its last step did not sample
+
+  /// num_settled_tokens follow from the KV cache.
+  void add_to(StateHash& hash) const {
+    hash.add_all(num_tokens, num_prompt_tokens, num_computed_tokens, num_output_placeholders,
+                 num_spec_tokens, max_total_tokens, min_total_tokens, last_step, stale_through,
+                 eos_token_id, num_preemptions, status, place, has_eos_token, has_stop_tokens,
+                 is_prefill_chunk);
+  }
 };
 
 /// The rest of a request; what a token adds to lies in its first cache line.
@@ -78,6 +87,12 @@ struct alignas(64) RequestRecord {
   bool is_load_failed = false;  ///< blocks of its load are invalid
   bool is_there = false;        ///< unfinished or held
   bool is_reported = false;     ///< finished, and the step that says so is over
+
+  void add_to(StateHash& hash) const {
+    hash.add_all(request, id, stop_token_ids, rank, arrival_time, priority, forced_through,
+                 kv_transfer_params, skip_reading_prefix_cache, is_promotable, is_load_failed,
+                 is_there, is_reported);
+  }
 };
 
 /// What is kept of a step until its output comes.
@@ -85,6 +100,8 @@ struct StepInFlight {
   std::uint64_t step = 0;
   std::vector<SchedulerOutput::Scheduled> scheduled;
   std::vector<RequestIndex> finished;
+
+  void add_to(StateHash& hash) const { hash.add_all(step, scheduled, finished); }
 };
 
 class SchedulerState final : private ConnectorHost, private GpuBlockPool {
@@ -182,6 +199,13 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   std::span<StepInFlight> steps_in_flight() { return std::span(steps).first(num_steps); }
   StepInFlight& add_step();
   void drop_oldest_step();
+
+  void add_to(StateHash& hash) const {
+    hash.add_all(connector, kv_cache_manager, pause_state, step, states, records, draft_token_ids,
+                 free_slots, requests, running, victims, waiting_list, waiting_heap, skipped,
+                 retries, prefills, finished, connector_prefix_cache_stats,
+                 std::span(steps).first(num_steps), admissions, num_admissions, num_skips);
+  }
 
   SchedulerConfig config;
   KVConnectorHandle connector;

@@ -1,4 +1,5 @@
 #include "optimized/tiering/tier_files.h"
+#include "contract/core/state_digest.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -96,6 +97,22 @@ class RealTierFiles final : public TierFiles {
   std::uint32_t num_temporary_files() override {
     list();
     return num_temporary_files_;
+  }
+
+  void add_to(StateHash& hash) const override {
+    StateHash all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+      if (!entry.is_regular_file()) continue;
+      const std::string path = entry.path().string();
+      std::ifstream file(path, std::ios::binary);
+      const std::string bytes(std::istreambuf_iterator<char>(file), {});
+      StateHash one;
+      // Temporary files have names of their own.
+      if (!path.ends_with(".tmp")) one.add(path.substr(folder_.path().size()));
+      one.add(bytes);
+      all.add_unordered(one.digest());
+    }
+    hash.add_all(all.digest(), faulty_, tier_);
   }
 
  private:

@@ -310,6 +310,25 @@ void TieringOffloadingManager::jobs(std::vector<TierJobState>& out) const {
             [](const TierJobState& a, const TierJobState& b) { return a.id < b.id; });
 }
 
+void TieringOffloadingManager::add_to(StateHash& hash) const {
+  std::vector<TierJobState> job_states;
+  jobs(job_states);
+  std::vector<PendingPromotionState> pending_states;
+  pending(pending_states);
+  hash.add_all(primary_, tiers_, next_job_id_, job_states, pending_states, has_polled_);
+  for (const SlotUse& use : uses_) hash.add_all(use.num_loads, use.is_promoted);
+  StateHash wanted;
+  std::vector<bool> is_free(request_levels_.size());
+  for (const RequestIndex free : free_request_levels_) is_free[free] = true;
+  for (std::size_t entry = 0; entry < request_levels_.size(); ++entry) {
+    if (is_free[entry]) continue;
+    StateHash level;
+    level.add_all(request_levels_[entry].req_id, request_levels_[entry].tiers);
+    wanted.add_unordered(level.digest());
+  }
+  hash.add(wanted.digest());
+}
+
 void TieringOffloadingManager::pending(std::vector<PendingPromotionState>& out) const {
   out.clear();
   for (std::uint32_t tier : queue_order_) {

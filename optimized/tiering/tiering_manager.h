@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/tiering/tiering_manager.h"
 #include "optimized/base/job_table.h"
@@ -53,6 +54,8 @@ class TieringOffloadingManager {
   void jobs(std::vector<TierJobState>& out) const;
   /// Cost: O(queued keys); for an observer.
   void pending(std::vector<PendingPromotionState>& out) const;
+
+  void add_to(StateHash& hash) const;
 
  private:
   using Index = CachePolicy::Index;

@@ -153,7 +153,7 @@ EngineDriver<optimized::Scheduler> make_optimized_on() {
     return optimized::make_offloading_connector_worker(setup.spec);
   };
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
-    return aggregate_with(optimized::KVOutputAggregator(num_ranks));
+    return AggregateReports(optimized::KVOutputAggregator(num_ranks));
   };
   parts.make_device = [](const EngineSetup& setup) {
     return std::make_unique<DeviceOf<Device>>(*setup.device);

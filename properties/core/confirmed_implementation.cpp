@@ -47,4 +47,27 @@ std::optional<ImplementationFailure> ConfirmedImplementation::of_witness(
   return failure;
 }
 
+std::unique_ptr<Implementation> ConfirmedImplementation::clone() const {
+  auto copy =
+      std::make_unique<ConfirmedImplementation>(shown_->clone(), witness_->clone(), is_needed_);
+  copy->has_witness_ = has_witness_;
+  copy->num_answers_ = num_answers_;
+  return copy;
+}
+
+void ConfirmedImplementation::assign(const Implementation& other) {
+  const auto& original = static_cast<const ConfirmedImplementation&>(other);
+  shown_->assign(*original.shown_);
+  witness_->assign(*original.witness_);
+  has_witness_ = original.has_witness_;
+  num_answers_ = original.num_answers_;
+}
+
+StateDigest ConfirmedImplementation::digest() const {
+  StateHash hash;
+  hash.add(shown_->digest());
+  if (has_witness_) hash.add(witness_->digest());
+  return hash.digest();
+}
+
 }  // namespace kvfence

@@ -27,6 +27,11 @@ class ConfirmedImplementation final : public Implementation {
   std::optional<ImplementationFailure> apply(const Command& command, const World& world,
                                              Observe observe, Observation& observation) override;
 
+  std::unique_ptr<Implementation> clone() const override;
+  void assign(const Implementation& other) override;
+  /// Of the two, as far as they run.
+  StateDigest digest() const override;
+
  private:
   std::optional<ImplementationFailure> of_witness(std::optional<ImplementationFailure> failure);
 

@@ -47,6 +47,7 @@
 #include "contract/connectors/multi/multi_kv_connector.h"
 #include "contract/connectors/synchronous/files_worker_half.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
 #include "contract/scheduler/scheduler.h"
@@ -109,6 +110,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
+  void add_to(StateHash& hash) const override {
+    hash.add_all(runner_, offloading_, files_, nixl_, engines_, received_);
+  }
+
  private:
   using Observer = SchedulerObserver<SchedulerType>;
   using Kind = engine::ConnectorKind;
@@ -122,6 +127,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     AggregateReports aggregate;
     std::list<PlannedStep> in_flight;  ///< oldest first
     std::list<PlannedStep> spare;      ///< that are over
+
+    void add_to(StateHash& hash) const {
+      hash.add_all(scheduler, observer, ranks, in_flight);
+      if (!ranks.empty()) hash.add(aggregate);
+    }
   };
 
   // ---- Engines, which can end ----

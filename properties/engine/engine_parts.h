@@ -18,6 +18,7 @@
 #include "contract/connectors/multi/multi_kv_connector.h"
 #include "contract/connectors/synchronous/shared_storage.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/engine/engine_device.h"
 #include "contract/engine/engine_role.h"
 #include "contract/engine/engine_target.h"
@@ -39,6 +40,7 @@ class AnyDevice {
   virtual worker::Counts counts() const = 0;
   virtual bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const = 0;
   virtual bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const = 0;
+  virtual void add_to(StateHash& hash) const = 0;
 };
 
 template <engine::EngineDevice Device>
@@ -67,22 +69,45 @@ class DeviceOf final : public AnyDevice {
   bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const override {
     return device_.cpu_page(page, symbols);
   }
+  void add_to(StateHash& hash) const override { hash.add(device_); }
 
  private:
   Device device_;
 };
 
-/// What makes one report of those of all ranks; copies keep what each has heard so far.
-using AggregateReports =
-    std::function<void(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out)>;
+/// What makes one report of those of all ranks; it keeps what each has heard so far.
+class AggregateReports {
+ public:
+  AggregateReports() = default;
+  template <KVOutputAggregator Aggregator>
+  explicit AggregateReports(Aggregator aggregator)
+      : aggregator_(std::make_unique<Holder<Aggregator>>(std::move(aggregator))) {}
 
-template <KVOutputAggregator Aggregator>
-AggregateReports aggregate_with(Aggregator aggregator) {
-  return [aggregator = std::move(aggregator)](std::span<const KVConnectorWorkerOutput> outputs,
-                                              AggregatedOutput& out) mutable {
-    aggregator.aggregate(outputs, out);
+  void operator()(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) {
+    aggregator_->aggregate(outputs, out);
+  }
+  void add_to(StateHash& hash) const { hash.add(aggregator_); }
+
+ private:
+  struct Base {
+    virtual ~Base() = default;
+    virtual void aggregate(std::span<const KVConnectorWorkerOutput> outputs,
+                           AggregatedOutput& out) = 0;
+    virtual void add_to(StateHash& hash) const = 0;
   };
-}
+  template <class Aggregator>
+  struct Holder final : Base {
+    explicit Holder(Aggregator held) : aggregator(std::move(held)) {}
+    void aggregate(std::span<const KVConnectorWorkerOutput> outputs,
+                   AggregatedOutput& out) override {
+      aggregator.aggregate(outputs, out);
+    }
+    void add_to(StateHash& hash) const override { hash.add(aggregator); }
+    Aggregator aggregator;
+  };
+
+  std::unique_ptr<Base> aggregator_;
+};
 
 /// A child of a MultiConnector's worker; the name is that of its statistics.
 struct NamedWorker {

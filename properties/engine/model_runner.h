@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/engine/engine_device.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
@@ -33,6 +34,8 @@ class ModelRunner {
   /// Runs what is missing of the step's forwards.
   static void wait_for_forward(const PlannedStep& step, std::vector<EngineRank>& ranks);
 
+  void add_to(StateHash& hash) const { hash.add(sequences_); }
+
  private:
   /// What the model runner knows of a request. Forwards that have not run share the tokens, of
   /// which each rank has its own: it samples by its own KV. Blocks that they have are not changed.
@@ -40,6 +43,7 @@ class ModelRunner {
     std::optional<std::string> cache_salt;
     std::shared_ptr<std::vector<std::vector<TokenId>>> tokens;  ///< by rank
     std::shared_ptr<const BlocksByGroup> blocks;
+    void add_to(StateHash& hash) const { hash.add_all(cache_salt, tokens, blocks); }
   };
 
   /// A request's part of a forward.

@@ -17,6 +17,7 @@
 #include "contract/core/check.h"
 #include "contract/core/flat_lists.h"
 #include "contract/core/implementation.h"
+#include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
 
@@ -180,6 +181,9 @@ class SchedulerObserver {
       forget_state(observation);
     }
   }
+
+  /// What indices stand for.
+  void add_to(StateHash& hash) const { hash.add(names_); }
 
  private:
   /// Indices from here on stand for names whose request is gone; a scheduler has no such index.

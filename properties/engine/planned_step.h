@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
 #include "properties/engine/files/facet.h"
@@ -18,6 +19,7 @@ namespace kvfence {
 struct Sampled {
   std::vector<std::optional<TokenId>> tokens;  ///< by part
   bool is_there = false;
+  void add_to(StateHash& hash) const { hash.add_all(tokens, is_there); }
 };
 
 struct PlannedStep {
@@ -45,6 +47,11 @@ struct PlannedStep {
     is_executed = false;
     is_polled = false;
     sampled.clear();
+  }
+  /// A report is only there once it is polled.
+  void add_to(StateHash& hash) const {
+    hash.add_all(output, finished, computed, is_executed, is_polled, sampled);
+    if (is_polled) hash.add(report);
   }
 };
 

@@ -16,6 +16,7 @@
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/connectors/transfer_engine.h"
+#include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scripted/scripted_kv_cache.h"
 #include "contract/scripted/scripted_transfer_engine.h"
@@ -103,6 +104,7 @@ struct EngineRank {
   TransferEngine& transfer_engine() {
     return device_copies ? static_cast<TransferEngine&>(*device_copies) : copies;
   }
+  void add_to(StateHash& hash) const { hash.add_all(worker, copies, kv_cache, device); }
 };
 
 }  // namespace kvfence

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/scripted/scripted_tier.h"
 #include "contract/tiering/tier_files.h"
 #include "contract/tiering/tiering_manager.h"
@@ -79,6 +80,8 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
+
+  void add_to(StateHash& hash) const override { hash.add_all(slot_bytes_, writes_, *manager_); }
 
  private:
   void forget_answer() {
@@ -139,14 +142,17 @@ class TieringDriver final : public DriverOf<TieringTarget> {
 
   ErrorCode run(const tiering::CompleteStore& command) {
     const std::span<const OffloadKeyView> keys = keys_.of(command.keys);
+    bytes_before_ = slot_bytes_;
     for (OffloadKeyView key : keys) {
       const auto write = writes_.find(OffloadKey(key));
       if (command.success && write != writes_.end()) fill_block(key, primary_.slot(write->second));
     }
     const ErrorCode error = manager_->complete_store(keys, {command.request}, command.success);
-    for (OffloadKeyView key : keys) {
-      if (error == ErrorCode::kNone) writes_.erase(OffloadKey(key));
+    if (error != ErrorCode::kNone) {
+      std::copy(bytes_before_.begin(), bytes_before_.end(), slot_bytes_.begin());
+      return error;
     }
+    for (OffloadKeyView key : keys) writes_.erase(OffloadKey(key));
     return error;
   }
 
@@ -263,6 +269,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   std::shared_ptr<TierCalls> calls_;
   bool has_files_ = false;  ///< any tier; else slots have no bytes
   std::vector<std::byte> slot_bytes_;
+  std::vector<std::byte> bytes_before_;  ///< of a command that may be refused
   PrimaryKvView primary_;
   std::map<OffloadKey, SlotId> writes_;  ///< of stores that are not complete
   std::optional<Manager> manager_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/connectors/transfer_engine.h"
+#include "contract/core/state_digest.h"
 #include "contract/scripted/scripted_transfer_engine.h"
 #include "contract/tiering/secondary_tier.h"
 #include "contract/tiering/tier_files.h"
@@ -51,6 +52,8 @@ class SlotBytes {
       }
     }
   }
+
+  void add_to(StateHash& hash) const { hash.add_all(bytes_, keys_); }
 
  private:
   std::vector<std::byte> bytes_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/worker/worker.h"
 #include "contract/worker/worker_target.h"
 #include "properties/core/driver.h"
@@ -53,6 +54,8 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
+
+  void add_to(StateHash& hash) const override { hash.add(*worker_); }
 
   const Worker& worker() const { return *worker_; }
 

@@ -16,6 +16,7 @@
 
 #include "contract/connectors/kv_output_aggregator.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "reference/connectors/kv_connector_stats.h"
 
 namespace kvfence::reference {
@@ -59,6 +60,8 @@ class KVOutputAggregator {
       out.stats_of_children.push_back({name, {of_class.data().begin(), of_class.data().end()}});
     }
   }
+
+  void add_to(StateHash& hash) const { hash.add_all(num_sent_, num_received_); }
 
  private:
   using Counts =

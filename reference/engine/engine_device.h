@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/engine/engine_device.h"
 
 namespace kvfence::reference {
@@ -39,6 +40,11 @@ class EngineDevice final : public engine::KVCells {
     gpu_[index_of(place)] = symbol;
   }
 
+  /// Without what forwards compute, which whoever enqueued them knows.
+  void add_to(StateHash& hash) const {
+    hash.add_all(gpu_, cpu_, forwards_.size(), num_forwards_run_, in_flight_, next_faults_);
+  }
+
  private:
   /// A transfer that is not reported.
   struct Job {
@@ -47,6 +53,9 @@ class EngineDevice final : public engine::KVCells {
     worker::Fault fault = worker::Fault::kNone;
     bool is_done = false;
     bool was_waited = false;
+    void add_to(StateHash& hash) const {
+      hash.add_all(what, num_forwards_before, fault, is_done, was_waited);
+    }
 
     bool copies() const {
       return !what.gpu_blocks.empty() && fault != worker::Fault::kCopy &&

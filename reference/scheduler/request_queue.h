@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "reference/scheduler/scheduler_request.h"
 
@@ -36,6 +37,8 @@ class RequestQueue {
 
   /// All of them, in the order in which they would be popped.
   std::vector<RequestIndex> requests() const;
+
+  void add_to(StateHash& hash) const { hash.add(requests()); }
 
  private:
   struct Entry {

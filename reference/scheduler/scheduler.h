@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "reference/kv_cache/kv_cache_manager.h"
 #include "reference/scheduler/request_queue.h"
@@ -55,6 +56,12 @@ class Scheduler final : private ConnectorHost, private GpuBlockPool {
   const SchedulerConfig& config() const { return config_; }
   KVConnector* connector() { return connector_.get(); }
   const KVCacheManager& kv_cache_manager() const { return kv_cache_manager_; }
+
+  void add_to(StateHash& hash) const {
+    hash.add_all(connector_, kv_cache_manager_, pause_state_, requests_, running_, waiting_,
+                 skipped_waiting_, num_steps_, steps_in_flight_, prev_step_scheduled_, finished_,
+                 connector_prefix_cache_stats_);
+  }
 
  private:
   // ConnectorHost

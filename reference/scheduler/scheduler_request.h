@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/pool/request.h"
 #include "contract/scheduler/scheduler.h"
 
@@ -59,6 +60,12 @@ struct SchedulerRequest {
   bool load_has_failed = false;       ///< kWaitingForRemoteKVs: some block is invalid
   bool is_inflight_prefill = false;   ///< Rules::reserve_for_prefills
   std::uint64_t last_stale_step = 0;  ///< steps up to this one are stale for it
+
+  void add_to(StateHash& hash) const {
+    hash.add_all(index, added, request, status, num_computed_tokens, num_output_placeholders,
+                 num_preemptions, spec_token_ids, is_prefill_chunk, grammar_is_compiled,
+                 load_is_finished, load_has_failed, is_inflight_prefill, last_stale_step);
+  }
 };
 
 }  // namespace kvfence::reference

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/file_mapper.h"
 #include "contract/tiering/file_tier.h"
@@ -60,12 +61,19 @@ class FileTier {
   std::uint64_t file_bytes(OffloadKeyView key) const;
   std::size_t num_temporary_files() const { return num_temporary_files_; }
 
+  void add_to(StateHash& hash) const {
+    hash.add_all(plan_, files_, folders_, doubtful_, num_temporary_files_, finished_);
+  }
+
  private:
   struct File {
     OffloadKey written_for;
     std::vector<std::byte> block;
     std::uint64_t num_bytes = 0;
     std::set<std::uint64_t> flipped_bits;
+    void add_to(StateHash& hash) const {
+      hash.add_all(written_for, block, num_bytes, flipped_bits);
+    }
   };
 
   std::uint64_t right_size() const { return kBlockFileHeaderBytes + primary_.slot_bytes; }

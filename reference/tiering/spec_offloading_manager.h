@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/state_digest.h"
 #include "reference/offload/offloading_manager.h"
 #include "reference/tiering/tiering_manager.h"
 
@@ -46,6 +47,8 @@ class SpecOffloadingManager {
   /// Null if the CPU cache is alone.
   TieringOffloadingManager* tiering() { return tiering_ ? &*tiering_ : nullptr; }
   const TieringOffloadingManager* tiering() const { return tiering_ ? &*tiering_ : nullptr; }
+
+  void add_to(StateHash& hash) const { hash.add_all(cpu_, tiering_); }
 
  private:
   OffloadingManager cpu_;  ///< not used with tiers

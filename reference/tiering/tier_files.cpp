@@ -52,6 +52,8 @@ class ModelledTierFiles final : public TierFiles {
     return static_cast<std::uint32_t>(tier_.num_temporary_files());
   }
 
+  void add_to(StateHash& hash) const override { hash.add(tier_); }
+
  private:
   bool has_file(OffloadKeyView key) const {
     const std::vector<OffloadKey> keys = tier_.keys_with_file();

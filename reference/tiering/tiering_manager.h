@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/tiering/tiering_manager.h"
 #include "reference/offload/offloading_manager.h"
 
@@ -42,6 +43,10 @@ class TieringOffloadingManager {
   void jobs(std::vector<TierJobState>& out) const { out = jobs_; }
   void pending(std::vector<PendingPromotionState>& out) const;
 
+  void add_to(StateHash& hash) const {
+    hash.add_all(primary_, tiers_, next_job_id_, jobs_, promotions_, request_level_, has_polled_);
+  }
+
  private:
   /// A block that waits for the end of the step.
   struct Promotion {
@@ -49,12 +54,14 @@ class TieringOffloadingManager {
     std::string req_id;
     OffloadKey key;
     SlotId slot = 0;
+    void add_to(StateHash& hash) const { hash.add_all(tier, req_id, key, slot); }
   };
 
   /// A tier that wants a request at request level.
   struct RequestLevel {
     std::string req_id;
     std::uint32_t tier = 0;
+    void add_to(StateHash& hash) const { hash.add_all(req_id, tier); }
   };
 
   void poll();

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/worker/worker.h"
 
@@ -33,11 +34,17 @@ class CopyWorker {
   worker::Content gpu_content(std::uint32_t block) const;
   worker::Content cpu_content(std::uint32_t page) const;
 
+  void add_to(StateHash& hash) const {
+    hash.add_all(gpu_, cpu_, forwards_, num_forwards_run_, deferred_, in_flight_, seen_,
+                 next_fault_, is_shut_down_, is_lost_);
+  }
+
  private:
   struct Forward {
     std::vector<std::uint32_t> reads;
     std::vector<std::uint32_t> writes;
     std::uint32_t generation = 0;
+    void add_to(StateHash& hash) const { hash.add_all(reads, writes, generation); }
   };
   /// A transfer that is not reported.
   struct Job {
@@ -49,6 +56,10 @@ class CopyWorker {
     bool is_done = false;     ///< nothing is left to be done for it
     bool was_waited = false;  ///< its end is known to the host
     bool was_lost = false;    ///< its device was lost before the host knew its end
+    void add_to(StateHash& hash) const {
+      hash.add_all(transfer, num_forwards_before, fault, num_late_polls, has_begun, is_done,
+                   was_waited, was_lost);
+    }
 
     bool copies() const {
       return !transfer.gpu_blocks.empty() && fault != worker::Fault::kCopy &&

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/worker/worker.h"
 #include "reference/worker/copy_worker.h"
@@ -39,12 +40,15 @@ class CopyWorkers {
   }
   std::uint32_t num_stray_bytes() const { return 0; }
 
+  void add_to(StateHash& hash) const { hash.add_all(ranks_, jobs_); }
+
  private:
   /// A transfer that not every rank has reported.
   struct Job {
     std::uint32_t job_id = 0;
     worker::Direction direction = worker::Direction::kStore;
     std::vector<worker::Ended> reports = {};
+    void add_to(StateHash& hash) const { hash.add_all(job_id, direction, reports); }
   };
 
   /// Does it on every rank, or on none.

@@ -37,6 +37,7 @@
 #include "planted/optimized/scheduler/scheduler.h"
 #include "planted/optimized/tiering/tier_files.h"
 #include "properties/core/confirmed_implementation.h"
+#include "properties/core/replayed_implementation.h"
 #include "properties/engine/checks.h"
 #include "properties/engine/driver.h"
 #include "properties/engine/engine_parts.h"
@@ -63,12 +64,15 @@ namespace {
 
 template <class Scheduler>
 std::unique_ptr<Implementation> make_driver(std::string name, EngineParts parts) {
-  return std::make_unique<EngineDriver<Scheduler>>(
-      std::move(name),
-      [](const SchedulerConfig& config, KVConnectorHandle connector) {
-        return Scheduler(config, std::move(connector));
-      },
-      std::move(parts));
+  return std::make_unique<ReplayedImplementation>(
+      [name = std::move(name), parts = std::move(parts)] {
+        return std::make_unique<EngineDriver<Scheduler>>(
+            name,
+            [](const SchedulerConfig& config, KVConnectorHandle connector) {
+              return Scheduler(config, std::move(connector));
+            },
+            parts);
+      });
 }
 
 /// Makes the OffloadingConnector that a registry has. Of the scheduler's half null if it is of
@@ -148,7 +152,7 @@ EngineParts reference_parts() {
     return std::make_unique<reference::DisaggregatedProducerWorker>(spec, rank);
   };
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
-    return aggregate_with(reference::KVOutputAggregator(num_ranks));
+    return AggregateReports(reference::KVOutputAggregator(num_ranks));
   };
   parts.make_device = [](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
     return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.device);
@@ -191,7 +195,7 @@ EngineParts optimized_parts() {
                : optimized::make_disaggregated_producer_worker(spec, rank);
   };
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
-    return aggregate_with(optimized::KVOutputAggregator(num_ranks));
+    return AggregateReports(optimized::KVOutputAggregator(num_ranks));
   };
   parts.make_device = [](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
     if (!setup.is_virtual) {
@@ -314,7 +318,7 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
                : planted::optimized::make_disaggregated_producer_worker(spec, rank);
   };
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
-    return aggregate_with(planted::optimized::KVOutputAggregator(num_ranks));
+    return AggregateReports(planted::optimized::KVOutputAggregator(num_ranks));
   };
   parts.make_device =
       [on_device = std::move(on_device)](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {

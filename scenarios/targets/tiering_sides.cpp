@@ -8,6 +8,7 @@
 #include "optimized/tiering/tiering_manager.h"
 #include "planted/optimized/tiering/tier_files.h"
 #include "planted/optimized/tiering/tiering_manager.h"
+#include "properties/core/replayed_implementation.h"
 #include "properties/tiering/checks.h"
 #include "properties/tiering/driver.h"
 #include "reference/tiering/tier_files.h"
@@ -23,8 +24,11 @@ auto make_driver(std::string name, MakeTierFiles make_files) {
                          std::vector<SecondaryTierHandle> tiers) {
     return Manager(primary, std::move(tiers));
   };
-  return std::make_unique<TieringDriver<Manager, decltype(make_manager)>>(
-      std::move(name), make_manager, std::move(make_files));
+  return std::make_unique<ReplayedImplementation>(
+      [name = std::move(name), make_manager, make_files = std::move(make_files)] {
+        return std::make_unique<TieringDriver<Manager, decltype(make_manager)>>(name, make_manager,
+                                                                                make_files);
+      });
 }
 
 struct Parts {

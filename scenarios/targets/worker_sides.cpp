@@ -6,6 +6,7 @@
 #include "contract/worker/worker_target.h"
 #include "cuda/worker/worker_on_virtual_device.h"
 #include "planted/cuda/worker/worker_on_virtual_device.h"
+#include "properties/core/replayed_implementation.h"
 #include "properties/worker/checks.h"
 #include "properties/worker/driver.h"
 #include "reference/worker/copy_workers.h"
@@ -19,8 +20,9 @@ auto make_driver(std::string name) {
   auto make_worker = [](const worker::Options& options) {
     return std::make_unique<Worker>(options);
   };
-  return std::make_unique<WorkerDriver<Worker, decltype(make_worker)>>(std::move(name),
-                                                                       make_worker);
+  return std::make_unique<ReplayedImplementation>([name = std::move(name), make_worker] {
+    return std::make_unique<WorkerDriver<Worker, decltype(make_worker)>>(name, make_worker);
+  });
 }
 
 struct Parts {

@@ -20,6 +20,7 @@
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/core/rules.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence {
 
@@ -41,6 +42,7 @@ std::optional<std::string> check_spec(const DisaggregatedSpec& spec);
 struct RemotePrefill {
   std::string request;
   KVTransferParams params;
+  void add_to(StateHash& hash) const { hash.add_all(request, params); }
   friend bool operator==(const RemotePrefill&, const RemotePrefill&) = default;
 };
 
@@ -50,11 +52,16 @@ struct ProducerMetadata final : KVConnectorMetadata {
   struct Send {
     std::string request;
     std::optional<Seconds> expires;  ///< when its blocks are given back unread
+    void add_to(StateHash& hash) const { hash.add_all(request, expires); }
     friend bool operator==(const Send&, const Send&) = default;
   };
   std::vector<std::string> reqs_in_batch;       ///< got blocks; a consumer may read them later
   std::vector<std::string> reqs_not_processed;  ///< finished, and no consumer will read them
   std::vector<Send> reqs_to_send;               ///< finished; held until a consumer has read them
+
+  void add_to(StateHash& hash) const override {
+    hash.add_all(reqs_in_batch, reqs_not_processed, reqs_to_send);
+  }
 };
 
 /// The consumer's scheduler's half tells its workers.
@@ -64,10 +71,15 @@ struct ConsumerMetadata final : KVConnectorMetadata {
     std::string remote_request;
     std::vector<BlockId> local_blocks;   ///< none: nothing to read, the producer is to be told
     std::vector<BlockId> remote_blocks;  ///< as many
+    void add_to(StateHash& hash) const {
+      hash.add_all(request, remote_request, local_blocks, remote_blocks);
+    }
     friend bool operator==(const Receive&, const Receive&) = default;
   };
   std::vector<Receive> reqs_to_recv;    ///< in the order in which they came
   std::vector<std::string> heartbeats;  ///< the producer's requests whose lease is to be renewed
+
+  void add_to(StateHash& hash) const override { hash.add_all(reqs_to_recv, heartbeats); }
 };
 
 /// The producer's scheduler's half, as KVConnector. A request is *for a consumer* if its params say
@@ -169,6 +181,9 @@ class DisaggregatedWorker {
 
   /// Last. Replaces out.
   virtual void get_finished(Transport& transport, KVConnectorWorkerOutput& out) = 0;
+
+  /// As KVConnector's.
+  virtual void add_to(StateHash&) const { no_digest(); }
 };
 
 /// Owns a worker's half, and copies it.
@@ -187,6 +202,7 @@ class DisaggregatedWorkerHandle {
   ~DisaggregatedWorkerHandle() = default;
 
   DisaggregatedWorker* operator->() const { return worker_.get(); }
+  void add_to(StateHash& hash) const { hash.add(worker_); }
 
  private:
   std::unique_ptr<DisaggregatedWorker> worker_;

@@ -31,6 +31,7 @@ class NixlWorkerHalf final : public KVConnectorWorker {
                     KVConnectorWorkerOutput& out) override {
     worker_->get_finished(*transport_, out);
   }
+  void add_to(StateHash& hash) const override { hash.add(worker_); }
 
  private:
   DisaggregatedWorkerHandle worker_;

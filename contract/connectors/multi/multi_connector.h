@@ -35,6 +35,7 @@
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/kv_output_aggregator.h"
 #include "contract/core/rules.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 
@@ -82,6 +83,7 @@ struct FinishedTransfers {
 struct ExtraAsyncSaves {
   std::string request;
   std::uint32_t saves = 0;  ///< at least 1
+  void add_to(StateHash& hash) const { hash.add_all(request, saves); }
   friend bool operator==(const ExtraAsyncSaves&, const ExtraAsyncSaves&) = default;
 };
 
@@ -89,6 +91,7 @@ struct ExtraAsyncSaves {
 struct ChosenConnector {
   std::string request;
   std::uint32_t child = 0;
+  void add_to(StateHash& hash) const { hash.add_all(request, child); }
   friend bool operator==(const ChosenConnector&, const ChosenConnector&) = default;
 };
 
@@ -97,6 +100,7 @@ template <class Metadata>
 struct MultiConnectorMetadata {
   std::vector<Metadata> metadata;  ///< a child's at its place
   std::vector<ExtraAsyncSaves> extra_async_saves;
+  void add_to(StateHash& hash) const { hash.add_all(metadata, extra_async_saves); }
 };
 
 /// What the workers tell the scheduler's halves.

@@ -25,6 +25,7 @@
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/connectors/transfer_engine.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 
 namespace kvfence {
@@ -36,6 +37,7 @@ struct MultiKVConnectorMetadata final : KVConnectorMetadata {
   const KVConnectorMetadata* child(std::size_t place) const override {
     return place < told.metadata.size() ? told.metadata[place].get() : nullptr;
   }
+  void add_to(StateHash& hash) const override { hash.add(told); }
 };
 
 /// The jobs of a child that workers reported, by its own numbers.
@@ -99,6 +101,7 @@ class KVConnectorChild {
     const bool done = connector_->reset_cache();
     return connector_->says_how_reset_went() ? std::optional(done) : std::nullopt;
   }
+  void add_to(StateHash& hash) const { hash.add(connector_); }
 
  private:
   KVConnectorHandle connector_;
@@ -114,6 +117,7 @@ struct EngineEnded {
 struct ClientParams {
   std::string request;
   std::string params;
+  void add_to(StateHash& hash) const { hash.add_all(request, params); }
 };
 
 /// What an observer sees of a MultiConnector among KVConnectors.
@@ -220,6 +224,7 @@ class MultiKVConnector final : public MultiKVConnectorScheduler {
   KVConnector* child(std::size_t place) override {
     return place < num_children_ ? multi_.children()[place].connector() : nullptr;
   }
+  void add_to(StateHash& hash) const override { hash.add_all(multi_, loading_, client_params_); }
 
   void chosen(std::vector<ChosenConnector>& out) const override { multi_.chosen(out); }
   void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
@@ -373,6 +378,7 @@ class KVConnectorWorkerChild {
     return TransferResultsOfChild{report_.completed_jobs};
   }
   void clear_connector_metadata() { metadata_.reset(); }
+  void add_to(StateHash& hash) const { hash.add_all(worker_, metadata_, report_); }
 
  private:
   static std::uint32_t number_of(std::string_view layer) {
@@ -501,6 +507,7 @@ class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
       out.stats_of_children.push_back({(*stats)[at].connector_class, {data.begin(), data.end()}});
     }
   }
+  void add_to(StateHash& hash) const override { hash.add_all(inboxes_, multi_); }
 
  private:
   using WorkerMetadata = MultiConnectorWorkerMetadata<TransferResultsOfChild>;

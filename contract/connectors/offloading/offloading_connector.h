@@ -18,6 +18,7 @@
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/transfer_engine.h"
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/offload/offloading_manager.h"
 #include "contract/tiering/secondary_tier.h"
@@ -56,6 +57,10 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
   std::vector<TransferJob> stores;             ///< in the order of planning
   std::vector<std::string> requests_to_flush;  ///< hold: preempted requests, as the step lists them
   std::vector<JobId> jobs_to_flush;            ///< fence: ascending
+
+  void add_to(StateHash& hash) const override {
+    hash.add_all(loads, stores, requests_to_flush, jobs_to_flush);
+  }
 };
 
 /// The scheduler's half, as KVConnector, with what an observer reads.

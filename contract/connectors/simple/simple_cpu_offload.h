@@ -17,6 +17,7 @@
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/transfer_engine.h"
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/block_pool.h"
 
@@ -67,6 +68,11 @@ struct SimpleCPUOffloadMetadata final : KVConnectorMetadata {
   std::vector<BlockId> store_gpu_blocks;
   std::vector<BlockId> store_cpu_blocks;
   bool need_flush = false;
+
+  void add_to(StateHash& hash) const override {
+    hash.add_all(load_event, load_gpu_blocks, load_cpu_blocks, load_requests, store_event,
+                 store_gpu_blocks, store_cpu_blocks, need_flush);
+  }
 };
 
 /// What a lookup found and holds (Rules::simple_offload_pins_hits).

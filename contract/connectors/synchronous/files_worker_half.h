@@ -39,6 +39,9 @@ class FilesWorkerHalf final : public KVConnectorWorker {
                     KVConnectorWorkerOutput& out) override {
     out = {};
   }
+  /// The workers of such connectors keep nothing from one step to the next; storage and KV cache
+  /// are around them.
+  void add_to(StateHash&) const override {}
 
  private:
   static const SynchronousConnectorMetadata& own(const KVConnectorMetadata& metadata) {

@@ -37,6 +37,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "contract/scripted/scripted_kv_cache.h"
 #include "contract/tiering/file_fault.h"
 
@@ -48,6 +49,7 @@ struct StoredFile {
   std::uint32_t layer = 0;
   bool whole = true;
   std::vector<KVSymbol> symbols;  ///< by token; empty if it is not whole
+  void add_to(StateHash& hash) const { hash.add_all(folder, layer, whole, symbols); }
   friend bool operator==(const StoredFile&, const StoredFile&) = default;
 };
 
@@ -88,6 +90,9 @@ class SharedStorage {
   virtual void folders(std::vector<std::string>& names) const = 0;
   /// Replaces files, ascending by folder, then layer.
   virtual void files(std::vector<StoredFile>& files) const = 0;
+
+  /// For an observer: the whole state (contract/core/state_digest.h).
+  virtual void add_to(StateHash&) const { no_digest(); }
 };
 
 }  // namespace kvfence

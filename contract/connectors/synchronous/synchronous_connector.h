@@ -24,6 +24,7 @@
 
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/synchronous/shared_storage.h"
+#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/scripted/scripted_kv_cache.h"
 
@@ -78,6 +79,9 @@ struct SynchronousConnectorMetadata final : KVConnectorMetadata {
     std::string folder;            ///< of its first num_tokens tokens
     std::uint32_t num_tokens = 0;  ///< whole blocks
     std::vector<BlockId> blocks;   ///< [num_tokens / block_size]; upstream: all of their slots
+    void add_to(StateHash& hash) const {
+      hash.add_all(request, is_store, folder, num_tokens, blocks);
+    }
     friend bool operator==(const Transfer&, const Transfer&) = default;
   };
 
@@ -86,8 +90,11 @@ struct SynchronousConnectorMetadata final : KVConnectorMetadata {
     RequestIndex request = 0;
     std::uint32_t num_tokens = 0;
     BlocksByGroup blocks;
+    void add_to(StateHash& hash) const { hash.add_all(request, num_tokens, blocks); }
     friend bool operator==(const Fill&, const Fill&) = default;
   };
+
+  void add_to(StateHash& hash) const override { hash.add_all(transfers, fills); }
 
   std::vector<Transfer> transfers;
   std::vector<Fill> fills;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/core/state_digest.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/base/request_list.h"
 
@@ -44,11 +45,17 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
 
   void tell_time(Seconds now) override { now_ = now; }
 
+  void add_to(StateHash& hash) const override {
+    hash.add_all(now_, last_heartbeat_, known_, leases_, free_leases_, renewing_, num_heartbeats_);
+    metadata_.add_to(hash);
+  }
+
  private:
   /// What is kept of a request; of one that is not known, this.
   struct Known {
     bool has_received = false;
     std::uint32_t lease = 0;  ///< of one that is being renewed
+    void add_to(StateHash& hash) const { hash.add_all(has_received, lease); }
   };
 
   /// A remote request, in a slot that another one takes over when nobody needs it.
@@ -56,6 +63,7 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
     std::string remote_request;
     std::uint32_t num_requests = 0;  ///< that asked for it and still need it
     std::uint64_t named_in = 0;      ///< the heartbeat that named it last
+    void add_to(StateHash& hash) const { hash.add_all(remote_request, num_requests, named_in); }
   };
 
   bool is_received(RequestIndex request) const {

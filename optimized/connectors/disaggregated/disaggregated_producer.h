@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::optimized {
 
@@ -41,6 +42,11 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
 
   void tell_time(Seconds now) override { now_ = now; }
   void take_remote_prefills(std::vector<RemotePrefill>& out) override;
+
+  void add_to(StateHash& hash) const override {
+    hash.add_all(now_, step_, named_in_, remote_prefills_);
+    metadata_.add_to(hash);
+  }
 
  private:
   bool is_sent(const ConnectorRequest& request, const BlocksByGroup& blocks) const;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/core/state_digest.h"
 #include "optimized/base/job_map.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/scheduler/request_heap.h"
@@ -43,6 +44,10 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override;
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override;
 
+  void add_to(StateHash& hash) const override {
+    hash.add_all(renewed_for_, expected_, free_slots_, has_said_, deadlines_, num_deadlines_set_);
+  }
+
  private:
   /// A request that is expected, in a slot that another one takes over later.
   struct Expected {
@@ -50,6 +55,7 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
     std::uint32_t num_missing = 0;  ///< readers that are not done with it
     Seconds expires = 0;            ///< if it is in the heap
     std::uint64_t number = 0;       ///< of its deadline, in the order in which they were set
+    void add_to(StateHash& hash) const { hash.add_all(id, num_missing, expires, number); }
   };
 
   std::optional<std::uint32_t> find(std::string_view id) const;
@@ -98,12 +104,17 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override;
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override;
 
+  void add_to(StateHash& hash) const override {
+    hash.add_all(receiving_, free_slots_, slot_of_read_);
+  }
+
  private:
   /// A request that is read, in a slot that another one takes over later.
   struct Receiving {
     std::string request;
     std::vector<BlockId> local_blocks;
     std::uint32_t num_reads = 0;  ///< that have not ended
+    void add_to(StateHash& hash) const { hash.add_all(request, local_blocks, num_reads); }
   };
 
   void start_reads(const ConsumerMetadata::Receive& receive, Transport& transport);

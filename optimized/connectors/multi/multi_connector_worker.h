@@ -16,6 +16,7 @@
 
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "optimized/base/instrumentation.h"
 #include "optimized/base/request_numbers.h"
 
@@ -152,6 +153,8 @@ class BasicMultiConnectorWorker {
       extra.saves = saves;
     });
   }
+
+  void add_to(StateHash& hash) const { hash.add_all(children_, extra_async_saves_); }
 
  private:
   using Bug = PlantedMultiConnectorBug;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/block_lists.h"
 #include "optimized/base/job_map.h"
@@ -72,6 +73,12 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     if (offloaded_.tiering()) offloaded_.tiering()->pending(out);
   }
 
+  void add_to(StateHash& hash) const override {
+    hash.add_all(offloaded_, tracked_, free_slots_, slot_of_request_, jobs_, free_jobs_, first_job_,
+                 last_job_, next_job_id_, watches_, places_, step_, allocated_);
+    metadata_.add_to(hash);
+  }
+
  private:
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
 
@@ -93,6 +100,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     std::vector<BlockId> block_ids;  ///< 0: not there, or allocated again
     std::uint32_t cursor = 0;        ///< the next offloaded block to store
     std::uint32_t num_hit_blocks = 0;
+    void add_to(StateHash& hash) const { hash.add_all(keys, block_ids, cursor, num_hit_blocks); }
   };
 
   /// A known request, in a slot that another one takes over later.
@@ -105,11 +113,17 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     bool is_request_level = false;  ///< a loaded prefix is stored again
     bool is_known = false;
     bool is_finished = false;
+
+    void add_to(StateHash& hash) const {
+      hash.add_all(id, tables, num_local_tokens, max_offload_tokens, first_job, is_request_level,
+                   is_known, is_finished);
+    }
   };
 
   struct KeyRef {
     GroupId group = 0;
     std::uint32_t index = 0;
+    void add_to(StateHash& hash) const { hash.add_all(group, index); }
   };
 
   /// A job under way; in a list of all, in ascending order, and in one of its request.
@@ -126,6 +140,11 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     std::uint32_t next_of_request = kNone;
     std::vector<KeyRef> keys;
     std::vector<BlockId> unwatched;  ///< blocks to watch once the request is finished
+
+    void add_to(StateHash& hash) const {
+      hash.add_all(id, tracked, num_pending, is_store, has_failed, flushed_in, previous, next,
+                   previous_of_request, next_of_request, keys, unwatched);
+    }
   };
 
   /// A place in a table of a windowed group.
@@ -133,6 +152,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     std::uint32_t tracked = 0;
     GroupId group = 0;
     std::uint32_t index = 0;
+    void add_to(StateHash& hash) const { hash.add_all(tracked, group, index); }
   };
 
   std::uint32_t num_groups() const { return static_cast<std::uint32_t>(groups_.size()); }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/connectors/offloading/offloaded_blocks.h"
 #include "optimized/offload/offload_keys.h"
@@ -45,6 +46,11 @@ class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
   void policy_lists(PolicyLists& out) const override { offloaded_.cpu().policy().lists(out); }
   std::uint32_t num_free_slots() const override { return offloaded_.cpu().num_free_slots(); }
 
+  void add_to(StateHash& hash) const override {
+    hash.add_all(offloaded_, tracked_);
+    metadata_.add_to(hash);
+  }
+
  private:
   /// A request, from its first lookup until its index names another one.
   struct Tracked {
@@ -56,6 +62,10 @@ class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
     std::uint32_t num_scheduled = 0;     ///< tokens, of the step under way
     bool has_stored = false;             ///< and was neither reported as sent nor loaded since
     bool is_finished = false;
+
+    void add_to(StateHash& hash) const {
+      hash.add_all(keys, block_ids, pending, loading, has_stored, is_finished);
+    }
   };
 
   Tracked& tracked(RequestIndex request);

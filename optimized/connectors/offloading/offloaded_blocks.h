@@ -12,6 +12,7 @@
 
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/kv_events.h"
 #include "optimized/offload/offloading_manager.h"
@@ -148,6 +149,8 @@ class OffloadedBlocks {
       out.emplace_back(std::move(stored));
     }
   }
+
+  void add_to(StateHash& hash) const { hash.add_all(manager_, is_loading_); }
 
  private:
   using Manager = std::variant<CPUManager, TieringManager>;

@@ -14,6 +14,7 @@
 
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/state_digest.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/offloading/transfers_under_way.h"
@@ -31,6 +32,7 @@ class MeasuredTransfers {
   }
 
   void report(KVConnectorWorkerOutput& out) { stats_.move_to(out.stats); }
+  void add_to(StateHash& hash) const { hash.add(stats_.data()); }
 
  private:
   OffloadingConnectorStats stats_;
@@ -49,6 +51,10 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
                     std::span<const std::string> finished_requests, TransferEngine& engine,
                     KVConnectorWorkerOutput& out) override;
 
+  void add_to(StateHash& hash) const override {
+    hash.add_all(measured_, next_job_, queue_, transfers_, storing_, free_storing_);
+  }
+
  private:
   static constexpr std::uint32_t kNone = TransfersUnderWay::kNone;
 
@@ -57,6 +63,7 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
     std::string id;
     std::uint32_t first_store = kNone;  ///< of those under way, the newest
     bool is_finished = false;           ///< it waits for the end of its stores
+    void add_to(StateHash& hash) const { hash.add_all(id, first_store, is_finished); }
   };
 
   std::optional<std::uint32_t> find_storing(std::string_view id) const;
@@ -93,6 +100,8 @@ class FencingConnectorWorker final : public KVConnectorWorker {
   void get_finished(const KVConnectorMetadata& metadata,
                     std::span<const std::string> finished_requests, TransferEngine& engine,
                     KVConnectorWorkerOutput& out) override;
+
+  void add_to(StateHash& hash) const override { hash.add_all(measured_, queue_, transfers_); }
 
  private:
   void queue_stores(const OffloadingConnectorMetadata& metadata);

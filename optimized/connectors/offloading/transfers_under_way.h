@@ -29,6 +29,8 @@ class TransferQueue {
     size_ = 0;
   }
 
+  void add_to(StateHash& hash) const { hash.add(std::span(jobs_).first(size_)); }
+
  private:
   std::vector<TransferJob> jobs_;
   std::size_t size_ = 0;
@@ -46,6 +48,10 @@ struct TransferUnderWay {
   std::uint32_t owner = kNone;
   std::uint32_t previous = kNone;
   std::uint32_t next = kNone;
+
+  void add_to(StateHash& hash) const {
+    hash.add_all(job, is_store, request, gpu_blocks, owner, previous, next);
+  }
 };
 
 /// Transfers by number, in slots that keep their storage.
@@ -84,6 +90,8 @@ class TransfersUnderWay {
 
   TransferUnderWay& operator[](std::uint32_t slot) { return transfers_[slot]; }
   const TransferUnderWay& operator[](std::uint32_t slot) const { return transfers_[slot]; }
+
+  void add_to(StateHash& hash) const { hash.add_all(transfers_, free_slots_); }
 
  private:
   std::vector<TransferUnderWay> transfers_;

@@ -16,6 +16,7 @@
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/flat_lists.h"
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/job_table.h"
 #include "optimized/base/request_list.h"
@@ -52,12 +53,17 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
   bool has_pending_stores() const override { return stores_.size() > 0; }
   std::optional<BlockId> lazy_cursor() const override { return cursor_; }
   void pinned_hits(std::vector<PinnedHit>& out) const override;
+  void add_to(StateHash& hash) const override {
+    hash.add_all(cpu_, tracked_, pinning_, untold_, stores_, last_store_of_block_, cursor_,
+                 next_load_event_, next_store_event_);
+  }
 
  private:
   /// A request in one group; eager.
   struct Table {
     std::vector<BlockId> block_ids;
     std::uint32_t place = 0;  ///< of the next block to look at
+    void add_to(StateHash& hash) const { hash.add_all(block_ids, place); }
   };
 
   /// What is kept of a request, in a place that the next one of its index takes over.
@@ -69,6 +75,10 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     bool is_loading = false;
     std::vector<BlockId> load_gpu_blocks;
     std::vector<BlockId> load_cpu_blocks;
+
+    void add_to(StateHash& hash) const {
+      hash.add_all(is_known, tables, hit, pinned, is_loading, load_gpu_blocks, load_cpu_blocks);
+    }
   };
 
   /// A store event; block k goes to block k under key k.
@@ -77,6 +87,8 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     std::vector<BlockId> gpu_blocks;
     std::vector<BlockId> cpu_blocks;
     FlatLists<char> keys;
+
+    void add_to(StateHash& hash) const { hash.add_all(num_reports, gpu_blocks, cpu_blocks, keys); }
   };
 
   std::uint32_t num_groups() const { return static_cast<std::uint32_t>(groups_.size()); }

@@ -16,6 +16,7 @@
 
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::optimized {
 
@@ -25,6 +26,7 @@ class EventQueue {
   struct Event {
     JobId event = 0;
     std::vector<std::string> requests;  ///< of a load
+    void add_to(StateHash& hash) const { hash.add_all(event, requests); }
   };
 
   bool empty() const { return size_ == 0; }
@@ -50,6 +52,11 @@ class EventQueue {
     --size_;
   }
 
+  void add_to(StateHash& hash) const {
+    hash.add(size_);
+    for (std::size_t k = 0; k < size_; ++k) hash.add((*this)[k]);
+  }
+
  private:
   static constexpr std::size_t kSizeMin = 4;
 
@@ -69,11 +76,13 @@ class SimpleCPUOffloadWorker final : public KVConnectorWorker {
   void get_finished(const KVConnectorMetadata& metadata,
                     std::span<const std::string> finished_requests, TransferEngine& engine,
                     KVConnectorWorkerOutput& out) override;
+  void add_to(StateHash& hash) const override { hash.add(directions_); }
 
  private:
   struct Direction {
     EventQueue events;          ///< submitted, not reported
     std::optional<JobId> mark;  ///< the greatest event that ended
+    void add_to(StateHash& hash) const { hash.add_all(events, mark); }
   };
   static constexpr std::size_t kLoads = 0;
   static constexpr std::size_t kStores = 1;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/request_list.h"
 
@@ -39,6 +40,7 @@ class DecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler
   bool reset_cache() override { return true; }
 
   void filled_requests(std::vector<RequestIndex>& out) const override { filled_.copy_to(out); }
+  void add_to(StateHash& hash) const override { hash.add_all(filled_, fills_); }
 
  private:
   using Fill = SynchronousConnectorMetadata::Fill;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence::optimized {
@@ -45,6 +46,7 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
   bool reset_cache() override { return true; }
 
   void filled_requests(std::vector<RequestIndex>& out) const override { out.clear(); }
+  void add_to(StateHash& hash) const override { hash.add(tracked_); }
 
  private:
   using Transfer = SynchronousConnectorMetadata::Transfer;
@@ -55,6 +57,11 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
     FolderName match{};  ///< with has_match
     bool has_match = false;
     bool needs_load = false;
+
+    void add_to(StateHash& hash) const {
+      hash.add_all(has_match, needs_load);
+      if (has_match) hash.add(match);
+    }
   };
 
   Tracked& track(RequestIndex request);

@@ -196,6 +196,14 @@ void FileStorage::folders(std::vector<std::string>& names) const {
   std::sort(names.begin(), names.end());
 }
 
+void FileStorage::add_to(StateHash& hash) const {
+  std::vector<std::string> folder_names;
+  folders(folder_names);
+  std::vector<StoredFile> stored;
+  files(stored);
+  hash.add_all(folder_names, stored, to_fail_);
+}
+
 void FileStorage::files(std::vector<StoredFile>& files) const {
   files.clear();
   std::vector<std::string> folder_names;

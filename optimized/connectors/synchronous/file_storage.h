@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/shared_storage.h"
+#include "contract/core/state_digest.h"
 #include "optimized/files/faulty_file_operations.h"
 #include "optimized/files/file_operations.h"
 
@@ -44,6 +45,7 @@ class FileStorage : public SharedStorage {
 
   void folders(std::vector<std::string>& names) const override;
   void files(std::vector<StoredFile>& files) const override;
+  void add_to(StateHash& hash) const override;
 
  private:
   /// The path of a folder, and of a file in it, until the next call.

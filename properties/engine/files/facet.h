@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
 #include "properties/engine/rank.h"
@@ -21,6 +22,7 @@ struct Computed {
   std::uint32_t first_token = 0;
   std::vector<TokenId> tokens;
   BlocksByGroup table;
+  void add_to(StateHash& hash) const { hash.add_all(first_token, tokens, table); }
 };
 
 class Facet {
@@ -57,6 +59,7 @@ class Facet {
                      const std::vector<EngineRank>& ranks, const NameOf& name_of,
                      Observed& observed);
   static void forget_state(Observed& observed);
+  void add_to(StateHash& hash) const { hash.add_all(storage_, num_engine_starts_); }
 
  private:
   bool keeps_files() const { return spec_.kind == SynchronousConnectorKind::kExample; }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scripted/scripted_transport.h"
@@ -40,6 +41,7 @@ class Facet {
   void observe_numbers(Observed& observed) const { observed.now.emplace() = transport_.now(); }
   void observe_state(Observed& observed) const;
   static void forget_state(Observed& observed);
+  void add_to(StateHash& hash) const { hash.add_all(transport_, finished_prefills_); }
 
  private:
   bool transport_may_fail_ = false;

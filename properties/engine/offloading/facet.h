@@ -16,6 +16,7 @@
 
 #include "contract/connectors/kv_output_aggregator.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scripted/scripted_tier.h"
@@ -60,6 +61,7 @@ class Facet {
   void observe_state(OffloadingConnectorScheduler& connector, const std::vector<EngineRank>& ranks,
                      Observed& observed);
   static void forget_state(Observed& observed);
+  void add_to(StateHash& hash) const { hash.add(slots_); }
 
  private:
   /// Fills keys_.

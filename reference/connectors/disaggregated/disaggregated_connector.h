@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 
@@ -40,6 +41,7 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
 
   void tell_time(Seconds now) override { now_ = now; }
   void take_remote_prefills(std::vector<RemotePrefill>& out) override;
+  void add_to(StateHash& hash) const override { hash.add_all(now_, next_, remote_prefills_); }
 
  private:
   bool is_sent(const ConnectorRequest& request) const;
@@ -74,11 +76,15 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
   bool reset_cache() override;
 
   void tell_time(Seconds now) override { now_ = now; }
+  void add_to(StateHash& hash) const override {
+    hash.add_all(now_, received_, reqs_need_recv_, leases_, last_heartbeat_);
+  }
 
  private:
   struct Lease {
     std::string request;
     std::string remote_request;
+    void add_to(StateHash& hash) const { hash.add_all(request, remote_request); }
   };
 
   bool wants_prompt(const ConnectorRequest& request) const;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 
@@ -25,6 +26,7 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
   std::unique_ptr<DisaggregatedWorker> clone() const override;
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override;
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override;
+  void add_to(StateHash& hash) const override { hash.add_all(expected_); }
 
  private:
   /// A request that a consumer may read.
@@ -32,6 +34,7 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
     std::string request;
     std::optional<Seconds> expires;
     std::set<std::uint32_t> done_ranks;  ///< the consumer's that said so
+    void add_to(StateHash& hash) const { hash.add_all(request, expires, done_ranks); }
   };
 
   Expected* find(const std::string& request);
@@ -54,11 +57,13 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
   std::unique_ptr<DisaggregatedWorker> clone() const override;
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override;
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override;
+  void add_to(StateHash& hash) const override { hash.add_all(under_way_); }
 
  private:
   struct Read {
     std::string request;
     std::vector<BlockId> local_blocks;
+    void add_to(StateHash& hash) const { hash.add_all(request, local_blocks); }
   };
 
   std::vector<std::uint32_t> remote_ranks() const;

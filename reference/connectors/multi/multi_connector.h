@@ -14,6 +14,7 @@
 
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 
@@ -123,6 +124,8 @@ class MultiConnector {
     out.clear();
     for (const auto& [request, saves] : extra_async_saves_) out.push_back({request, saves});
   }
+
+  void add_to(StateHash& hash) const { hash.add_all(children_, chosen_, extra_async_saves_); }
 
  private:
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(children_.size()); }

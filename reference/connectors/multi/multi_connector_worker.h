@@ -15,6 +15,7 @@
 
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 
@@ -137,6 +138,8 @@ class MultiConnectorWorker {
     out.clear();
     for (const auto& [request, saves] : extra_async_saves_) out.push_back({request, saves});
   }
+
+  void add_to(StateHash& hash) const { hash.add_all(children_, extra_async_saves_); }
 
  private:
   static void add(Stats& stats, std::string_view connector_class,

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "reference/connectors/offloading/offloading_connector.h"
 
 namespace kvfence::reference {
@@ -37,11 +38,17 @@ class FencingOffloadingConnector final : public OffloadingConnectorBase {
   bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                         const BlocksByGroup& blocks) override;
   bool reset_cache() override;
+  void add_to(StateHash& hash) const override {
+    OffloadingConnectorBase::add_to(hash);
+    hash.add_all(requests_, num_jobs_, first_job_since_reset_, jobs_, loads_, jobs_to_flush_,
+                 allocated_blocks_);
+  }
 
  private:
   struct GroupState {
     std::vector<BlockId> block_ids;       ///< as the steps told them; 0: not there any more
     std::uint32_t next_stored_block = 0;  ///< the cursor, in offloaded blocks
+    void add_to(StateHash& hash) const { hash.add_all(block_ids, next_stored_block); }
   };
 
   struct RequestState {
@@ -51,6 +58,10 @@ class FencingOffloadingConnector final : public OffloadingConnectorBase {
     std::uint32_t num_cached_tokens = 0;  ///< of the last lookup: local and found
     bool is_finished = false;
     std::vector<GroupState> groups;
+    void add_to(StateHash& hash) const {
+      hash.add_all(max_offload_tokens, request_level, num_local_tokens, num_cached_tokens,
+                   is_finished, groups);
+    }
   };
 
   struct Job {
@@ -61,6 +72,10 @@ class FencingOffloadingConnector final : public OffloadingConnectorBase {
     std::vector<OffloadKey> keys;                ///< in the order of planning
     std::vector<BlockId> windowed_blocks;        ///< stores: sources in windowed groups
     std::vector<BlockId> full_attention_blocks;  ///< stores: sources in the other groups
+    void add_to(StateHash& hash) const {
+      hash.add_all(request, is_store, num_pending_workers, has_failed, keys, windowed_blocks,
+                   full_attention_blocks);
+    }
   };
 
   // Groups.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/state_digest.h"
 #include "reference/connectors/offloading/offloading_connector.h"
 
 namespace kvfence::reference {
@@ -33,11 +34,16 @@ class HoldingOffloadingConnector final : public OffloadingConnectorBase {
   bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                         const BlocksByGroup& blocks) override;
   bool reset_cache() override;
+  void add_to(StateHash& hash) const override {
+    OffloadingConnectorBase::add_to(hash);
+    hash.add_all(requests_, being_loaded_, being_stored_, loads_);
+  }
 
  private:
   struct RequestState {
     std::vector<BlockId> block_ids;       ///< as the steps told them
     std::uint32_t next_stored_block = 0;  ///< the cursor, in offloaded blocks
+    void add_to(StateHash& hash) const { hash.add_all(block_ids, next_stored_block); }
   };
 
   bool is_being_loaded(OffloadKeyView key) const;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "reference/tiering/spec_offloading_manager.h"
 
@@ -59,6 +60,7 @@ class OffloadingConnectorBase : public OffloadingConnectorScheduler {
   std::uint32_t num_pending_promotions() const final;
   void tier_jobs(std::vector<TierJobState>& out) const final;
   void pending_promotions(std::vector<PendingPromotionState>& out) const final;
+  void add_to(StateHash& hash) const override { hash.add(manager_); }
 
  protected:
   std::size_t num_groups() const { return spec_.kv_cache.groups.size(); }

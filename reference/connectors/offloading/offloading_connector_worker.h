@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/state_digest.h"
 #include "reference/connectors/kv_connector_stats.h"
 
 namespace kvfence::reference {
@@ -19,6 +20,9 @@ namespace kvfence::reference {
 class OffloadingConnectorWorkerBase : public KVConnectorWorker {
  public:
   void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  void add_to(StateHash& hash) const override {
+    hash.add_all(under_way_, queued_stores_, stats_.data());
+  }
 
  protected:
   /// The number under which this worker runs a job that the metadata tells of.
@@ -59,6 +63,10 @@ class HoldingOffloadingConnectorWorker final : public OffloadingConnectorWorkerB
   void get_finished(const KVConnectorMetadata& metadata,
                     std::span<const std::string> finished_requests, TransferEngine& engine,
                     KVConnectorWorkerOutput& out) override;
+  void add_to(StateHash& hash) const override {
+    OffloadingConnectorWorkerBase::add_to(hash);
+    hash.add_all(num_jobs_, storing_requests_, waiting_finished_requests_);
+  }
 
  protected:
   JobId number_of(const TransferJob& job) override;

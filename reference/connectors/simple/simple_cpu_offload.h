@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/core/state_digest.h"
 #include "reference/connectors/offloading/offloading_connector.h"
 #include "reference/kv_cache/kv_cache_coordinator.h"
 
@@ -42,12 +43,17 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
   bool has_pending_stores() const override { return !stores_.empty(); }
   std::optional<BlockId> lazy_cursor() const override { return cursor_; }
   void pinned_hits(std::vector<PinnedHit>& out) const override;
+  void add_to(StateHash& hash) const override {
+    hash.add_all(coordinator_, pins_, loads_, known_, stores_, num_load_events_, num_store_events_,
+                 cursor_);
+  }
 
  private:
   /// A hit that is held in the CPU pool until it is loaded.
   struct Pin {
     RequestIndex request = 0;
     BlocksByGroup hit;
+    void add_to(StateHash& hash) const { hash.add_all(request, hit); }
   };
 
   struct Load {
@@ -56,6 +62,9 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     std::vector<BlockId> gpu_blocks;
     std::vector<BlockId> cpu_blocks;
     bool is_told = false;  ///< some metadata has it
+    void add_to(StateHash& hash) const {
+      hash.add_all(request, id, gpu_blocks, cpu_blocks, is_told);
+    }
   };
 
   /// Eager: what is known of a request whose blocks are stored.
@@ -63,6 +72,7 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     RequestIndex request = 0;
     BlocksByGroup block_ids;          ///< as the steps told them
     std::vector<std::size_t> places;  ///< by group: blocks stored or passed over
+    void add_to(StateHash& hash) const { hash.add_all(request, block_ids, places); }
   };
 
   struct Store {
@@ -71,6 +81,9 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     std::vector<BlockId> cpu_blocks;
     std::vector<std::string> keys;
     std::uint32_t num_reports = 0;  ///< workers that are done
+    void add_to(StateHash& hash) const {
+      hash.add_all(event, gpu_blocks, cpu_blocks, keys, num_reports);
+    }
   };
 
   /// What became of one block of a request.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 
@@ -25,6 +26,9 @@ class SimpleCPUOffloadWorker final : public KVConnectorWorker {
   void get_finished(const KVConnectorMetadata& metadata,
                     std::span<const std::string> finished_requests, TransferEngine& engine,
                     KVConnectorWorkerOutput& out) override;
+  void add_to(StateHash& hash) const override {
+    hash.add_all(loads_, stores_, load_mark_, store_mark_);
+  }
 
  private:
   std::map<JobId, std::vector<std::string>> loads_;  ///< by event, not reported; who waits for it

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 
@@ -33,6 +34,7 @@ class DecodeBenchConnector final : public SynchronousConnectorScheduler {
   void take_events(std::vector<KVCacheEvent>& out) override;
   bool reset_cache() override;
   void filled_requests(std::vector<RequestIndex>& out) const override { out = filled_requests_; }
+  void add_to(StateHash& hash) const override { hash.add_all(filled_requests_, pending_fills_); }
 
  private:
   SynchronousConnectorSpec spec_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 
@@ -34,6 +35,7 @@ class ExampleConnector final : public SynchronousConnectorScheduler {
   void take_events(std::vector<KVCacheEvent>& out) override;
   bool reset_cache() override;
   void filled_requests(std::vector<RequestIndex>& out) const override;
+  void add_to(StateHash& hash) const override { hash.add_all(requests_need_load_); }
 
  private:
   bool found_match_for_request(const ConnectorRequest& request) const;

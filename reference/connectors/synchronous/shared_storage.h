@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/shared_storage.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 
@@ -32,11 +33,13 @@ class MapStorage final : public SharedStorage {
   bool truncate_file(std::string_view folder, std::uint32_t layer) override;
   void folders(std::vector<std::string>& names) const override;
   void files(std::vector<StoredFile>& files) const override;
+  void add_to(StateHash& hash) const override { hash.add_all(folders_, faults_); }
 
  private:
   struct File {
     bool whole = true;
     std::vector<KVSymbol> symbols;
+    void add_to(StateHash& hash) const { hash.add_all(whole, symbols); }
   };
   using Folder = std::map<std::uint32_t, File>;  ///< by layer
 
