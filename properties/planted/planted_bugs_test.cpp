@@ -282,7 +282,7 @@ const std::vector<Canaries> kCanaries = {
      .shrunk_commands_max = 30,
      // Who loads, how many notices count, and what comes together of several children or ranks,
      // decides the reference; what comes of it is sound.
-     .need_the_reference = {"choice_lost_at_again", "extra_saves_added", "extra_saves_not_counted",
+     .need_the_reference = {"choice_lost_at_again", "extra_saves_not_counted",
                             "extra_saves_replaced", "extra_saves_stay", "first_choice_kept",
                             "first_group_only", "hold_of_last_child", "last_hit_chosen",
                             "load_errors_of_one_child", "most_tokens_chosen",
