@@ -36,13 +36,6 @@ Subject subject_of(const Side& side) {
   return {side.make, drawn_by};
 }
 
-/// All but multi_connector, whose children are scripted one call at a time.
-std::vector<Side> covered_sides() {
-  std::vector<Side> all = both_sides_of_every_part();
-  std::erase_if(all, [](const Side& side) { return side.target().name == "multi_connector"; });
-  return all;
-}
-
 using DigestKey = std::pair<std::uint64_t, std::uint64_t>;
 DigestKey key_of(const StateDigest& digest) { return {digest.low, digest.high}; }
 
@@ -233,7 +226,8 @@ bool digests_tell_states_apart(const Subject& subject) {
 }
 
 class StateLaws : public ::testing::TestWithParam<Side> {};
-INSTANTIATE_TEST_SUITE_P(Parts, StateLaws, ::testing::ValuesIn(covered_sides()), name_of_side);
+INSTANTIATE_TEST_SUITE_P(Parts, StateLaws, ::testing::ValuesIn(both_sides_of_every_part()),
+                         name_of_side);
 
 TEST_P(StateLaws, CopiesAreAlikeAndIndependent) {
   EXPECT_TRUE(copies_are_alike_and_independent(subject_of(GetParam())));

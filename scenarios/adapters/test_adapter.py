@@ -526,53 +526,34 @@ SCHEDULER = (
 # Correction -> the shortest way to see what it is about, and what the last reply says of it: corrected, and as upstream
 # does it (None: it raises).
 # Command -> part of the reply. Two children of one class, one group; {finished} is the method that this release calls.
-MULTI_CONNECTOR = (
-    ("get_num_new_matched_tokens request=A num_computed_tokens=4 answers=[(match) (match num_tokens=8 load_async=true)]",
-     'error=none matched="8 async" chosen=[(chosen request=A child=1)]'
-     " calls=[(call method=get_num_new_matched_tokens child=0 request=A num_tokens=4)"
-     " (call method=get_num_new_matched_tokens child=1 request=A num_tokens=4)]"),
-    ("get_num_new_matched_tokens request=B answers=[(match num_tokens=none) (match num_tokens=8)]",
-     "matched=again num_chosen=1"),
-    ("get_num_new_matched_tokens request=B answers=[(match) (match) (match)]", "error=not_in_config"),
-    ("update_state_after_alloc request=A blocks=[[1 2]] num_external_tokens=8",
-     "calls=[(call method=update_state_after_alloc child=0 request=A num_tokens=0 blocks=[[]])"
-     " (call method=update_state_after_alloc child=1 request=A num_tokens=8 blocks=[[1 2]])]"),
-    ("request_finished request=A blocks=[[1 2]] answers=[(finish params=p) (finish params=q)]",
-     "error=several_params chosen=[(chosen request=A child=1)]"),
-    ("request_finished request=A blocks=[[1 2]] answers=[(finish hold=true) (finish hold=true params=q)]",
-     "error=none hold=true kv_transfer_params=q chosen=[] extra=[(extra request=A saves=1)]"
-     " calls=[(call method={finished} child=0 request=A blocks=[[1 2]])"
-     " (call method={finished} child=1 request=A blocks=[[1 2]])]"),
-    ("build_connector_meta answers=[x y]", "metadata=[x y] extra_async_saves=[(extra request=A saves=1)] extra=[]"),
-    ("start_load_kv rank=1", "error=not_in_config"),
-    ("wait_for_layer_load", "error=no_step_in_flight"),
-    ("handle_preemptions", "calls=[(call method=handle_preemptions child=0 rank=0 metadata=x)"
-     " (call method=handle_preemptions child=1 rank=0 metadata=y)]"),
-    ("start_load_kv", "ranks=[(rank num_waiting=0 in_step=true num_reports=0 extra=[(extra request=A saves=1)])]"),
-    ("start_load_kv", "error=steps_in_flight"),
-    ("save_kv_layer layer=l0", "calls=[(call method=save_kv_layer child=0 rank=0 layer=l0)"
-     " (call method=save_kv_layer child=1 rank=0 layer=l0)]"),
-    ("get_kv_connector_output finished_req_ids=[A] answers=[(output sending=[A B] invalid=[3] stats=[1])"
-     " (output recving=[C] invalid=[3 2] stats=[2] meta=[4])]",
-     "finished_sending=[B] finished_recving=[C] invalid_block_ids=[2 3] stats=[(stats class=a numbers=[1 2])]"
-     " worker_meta=[(meta) (meta numbers=[4])] num_extra=0"),
-    ("update_connector_output",
-     "finished_sending=[B] calls=[(call method=update_connector_output child=0 sending=[B] recving=[C] invalid=[2 3])"
-     " (call method=update_connector_output child=1 sending=[B] recving=[C] invalid=[2 3] meta=[4])]"),
-    ("update_connector_output", "error=no_step_in_flight"),
-    ("take_events answers=[(events ids=[1 2]) (events ids=[3])]", "events=[1 2 3]"),
-    ("reset_cache answers=[(reset) (reset done=true)]", "success=true"),
-    ("reset_cache answers=[(reset done=false)]",
-     "success=false calls=[(call method=reset_cache child=0) (call method=reset_cache child=1)]"),
+MULTI = (
+    ("add_request id=A tokens=[1 2 3 4 5] max_tokens=1 hold_blocks=true", "error=none"),
+    ("script_connector request=A child=1 external_tokens=4 load_async=true hold_blocks=true params=p", "error=none"),
+    ("script_connector request=A child=2", "error=not_in_config"),
+    ("schedule", "chosen=[(chosen request=A child=1)]"),
+    ("update reports=[(report child=1 recving=[A])]", "finished_recving=[A]"),
+    ("schedule", "error=none"),
+    ("update", "client_params=[(params request=A params=p)] extra_saves=[(extra request=A saves=1)]"),
+    ("schedule", "error=none"),
+    ("update reports=[(report child=1 sending=[A] stats=[3])]",
+     "finished_sending=[] stats_of_children=[(stats class=b type=scripted sizes=[3])]"),
+    ("schedule", "error=none"),
+    ("update reports=[(report sending=[A])]", "finished_sending=[A] num_chosen=0 num_extra_saves=0"),
+    ("reset_prefix_cache reset_connector=true failing_children=[0]", "success=false"),
+    ("add_request id=B tokens=[1 2 3] max_tokens=1 params=p", "error=none"),
+    ("script_connector request=B child=1 params=q", "error=none"),
+    ("schedule", "error=none"),
+    ("finish_requests requests=[B]", "engine_ended=several_params num_unfinished=0"),
+    ("update", "error=no_step_in_flight"),
 )
 
-# As CORRECTED_CONNECTOR.
-CORRECTED_MULTI_CONNECTOR = {
+CORRECTED_MULTI = {
     "stats_overwritten": (
         ("v0.19",),
-        ("", "build_connector_meta", "start_load_kv",
-         "get_kv_connector_output answers=[(output stats=[1]) (output stats=[2])]"),
-        "stats=[(stats class=a numbers=[1 2])]", "stats=[(stats class=a numbers=[2])]"),
+        ("connectors=[(multi children=[(scripted) (scripted)])]", "schedule",
+         "update reports=[(report stats=[1]) (report child=1 stats=[2])]"),
+        "stats_of_children=[(stats class=a type=scripted sizes=[1 2])]",
+        "stats_of_children=[(stats class=a type=scripted sizes=[2])]"),
 }
 
 CORRECTED = {
@@ -1213,32 +1194,24 @@ class Release(Story):
                     else:
                         self.check_replies(replies[-1:], [(lines[-1], expected)])
 
-    def test_multi_connector(self):
-        finished = "request_finished" if self.profile == "v0.19" else "request_finished_all_groups"
-        story = [(command, expected.format(finished=finished)) for command, expected in MULTI_CONNECTOR]
-        replies = self.ask("target multi_connector", f"config profile={self.profile}",
-                           *[command for command, _ in story])[2:]
-        self.check_replies(replies, story)
+    def test_multi(self):
+        replies = self.ask("target engine", f"config profile={self.profile} hash_block_size=2"
+                           " groups=[(full block_size=2)] connectors=[(multi children=[(scripted) (scripted class=b)])]",
+                           *[command for command, _ in MULTI])[2:]
+        self.check_replies(replies, MULTI)
 
-    def test_multi_connector_corrections(self):
-        self.assertEqual(set(CORRECTED_MULTI_CONNECTOR), set(corrected_multi_connector.CORRECTIONS))
-        for name, (profiles, lines, corrected, uncorrected) in CORRECTED_MULTI_CONNECTOR.items():
-            if self.profile not in profiles:
-                uncorrected = corrected
-            for options, expected in (((), corrected), (("--uncorrected", name), uncorrected)):
-                with self.subTest(name=name, options=options):
-                    replies = self.ask("target multi_connector", f"config profile={self.profile} {lines[0]}",
-                                       *lines[1:], options=options)
-                    self.check_replies(replies[-1:], [(lines[-1], expected)])
+    def test_multi_corrections(self):
+        self.assertEqual(set(CORRECTED_MULTI), set(corrected_multi_connector.CORRECTIONS))
+        self.check_corrections("multi", [(name, *story) for name, story in CORRECTED_MULTI.items()])
 
-    def test_unsupported_multi_connector(self):
-        for config, answer in (("num_ranks=0", "malformed"), ("num_groups=9", "malformed"),
-                               ("children=[]", "malformed"), ("children=[(other)]", "malformed"),
-                               ("children=[(child size=1)]", "malformed"),
-                               ("num_groups=2 children=[(child hma=false)]", "unsupported"),
-                               ("num_groups=2", "unsupported" if self.profile == "v0.19" else None)):
-            (reply,) = self.ask("target multi_connector", f"config profile={self.profile} {config}")[1:]
-            self.assertEqual(list(reply), [answer] if answer else [], config)
+    def test_unsupported_multi(self):
+        several = "groups=[(full block_size=4) (sliding block_size=4 window=4)]"
+        for children, config, answer in (("[]", "", "malformed"), ("[(other)]", "", "malformed"),
+                                         ("[(scripted size=1)]", "", "malformed"),
+                                         ("[(scripted)]", several, "unsupported" if self.profile == "v0.19" else None)):
+            (reply,) = self.ask("target engine",
+                                f"config profile={self.profile} connectors=[(multi children={children})] {config}")[1:]
+            self.assertEqual(list(reply), [answer] if answer else [], f"{children} {config}")
 
     def test_connector_corrections(self):
         self.assertEqual(set(CORRECTED_CONNECTOR), set(corrected_connector.CORRECTIONS))
@@ -1448,10 +1421,6 @@ class Release019(Release):
             " block_mask=[]")
         self.assertEqual([reply["error"] for reply in replies[2:]], ["not_in_profile"] * 2)
 
-    def test_new_requests_are_not_told(self):
-        (reply,) = self.ask("target multi_connector", "config profile=v0.19", "on_new_request request=A")[2:]
-        self.assertEqual(reply["error"], "not_in_profile")
-
     def test_tiering_is_not_there(self):
         (reply,) = self.ask("target tiering", "config profile=v0.19")[1:]
         self.assertIn("no tiering manager", reply["unsupported"])
@@ -1554,15 +1523,10 @@ class Release023(Release):
                            *[command for command, _ in TIERED_CONNECTOR])[2:]
         self.check_replies(replies, TIERED_CONNECTOR)
 
-    def test_multi_connector_of_this_release(self):
-        replies = self.ask(
-            "target multi_connector", "config profile=v0.23 num_groups=2", "on_new_request request=A",
-            "request_finished request=A blocks=[[1] [2]]", "update_state_after_alloc request=A blocks=[[1]]",
-            "config profile=v0.23 children=[(child) (child hma=false)]", "request_finished request=A blocks=[[1]]")
-        self.assertEqual([call.fields["method"] for call in replies[2]["calls"]], ["on_new_request"] * 2)
-        self.assertEqual([call.fields["blocks"] for call in replies[3]["calls"]], [[[1], [2]]] * 2)
-        self.assertEqual([call.fields["blocks"] for call in replies[4]["calls"]], [[[], []]] * 2)
-        self.assertEqual([call.fields["method"] for call in replies[6]["calls"]], ["request_finished"] * 2)
+    def test_multi_tells_of_new_requests(self):
+        (reply,) = self.ask("target engine", "config profile=v0.23 connectors=[(multi children=[(scripted) (scripted)])]",
+                            "add_request id=A tokens=[1]")[2:]
+        self.assertEqual([call.fields["method"] for call in reply["connector_calls"]], ["on_new_request"] * 2)
 
     def test_synchronous_connector_of_several_groups(self):
         """The layers are those of group 0."""

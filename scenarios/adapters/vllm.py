@@ -30,13 +30,11 @@ from engine_target import engine_target
 from eviction_target import eviction_target
 from kv_cache_target import kv_cache_target
 from line_language import print_text
-from multi_connector_target import multi_connector_target
 from offload_target import offload_target
 from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
 from session import Session, Unsupported
 from tiering_target import tiering_target
 from upstream_kv_cache import UpstreamKVCache
-from upstream_multi_connector import UpstreamMultiConnector
 from upstream_offload import KVOffload, UpstreamEviction, UpstreamOffload
 from upstream_pool import Modules, UpstreamPool, check_supported
 from upstream_tiering import UpstreamTiering
@@ -110,15 +108,13 @@ def main() -> int:
                         help=f"leaves a fault of upstream's scheduler or connectors in: {', '.join(CORRECTIONS)}")
     arguments = parser.parse_args()
     uncorrected = frozenset(arguments.uncorrected)
-    make_multi_connector = functools.partial(UpstreamMultiConnector, uncorrected=uncorrected)
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
                       engine_target(functools.partial(upstream.make_engine, uncorrected)),
                       eviction_target(upstream.offload_maker(UpstreamEviction)),
                       offload_target(upstream.offload_maker(UpstreamOffload)),
-                      tiering_target(upstream.offload_maker(UpstreamTiering)),
-                      multi_connector_target(upstream.maker(make_multi_connector)))
+                      tiering_target(upstream.offload_maker(UpstreamTiering)))
     serve(session.answer)
     return 0
 

@@ -17,12 +17,13 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 EXCERPT = HERE / "traffic" / "mooncake_conversation_excerpt.jsonl"
 BUG = "hash_kept_on_reuse"
 
-TARGETS = ("block_pool", "kv_cache", "eviction", "offload", "tiering", "multi_connector", "worker", "engine")
+TARGETS = ("block_pool", "kv_cache", "eviction", "offload", "tiering", "worker", "engine")
 ASSEMBLIES = ("scheduler", "offloading", "offloading_on_device", "simple", "synchronous", "prefill_decode",
               "multi")
 # Targets that there were before, and the assembly of target engine that replaces each.
 OLD_NAMES = {"scheduler": "scheduler", "connector": "offloading", "simple_offload": "simple",
-             "synchronous_connector": "synchronous", "disaggregated": "prefill_decode"}
+             "synchronous_connector": "synchronous", "disaggregated": "prefill_decode",
+             "multi_connector": "multi"}
 
 AGREE, DISAGREEMENT, BAD_INPUT, CANNOT_RUN = 0, 1, 2, 77
 

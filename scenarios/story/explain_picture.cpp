@@ -28,7 +28,6 @@ std::unique_ptr<ScenePicture> make_picture(const Target& target, const Config& c
   if (shows(target, "free_queue")) {
     return make_pool_picture(setting_of<std::uint32_t>(config, "num_gpu_blocks"), scenes);
   }
-  if (shows(target, "chosen")) return make_choices_picture();
   if (shows(target, "gpu_pages")) return make_pages_picture();
   return make_lists_picture(config);
 }

@@ -86,8 +86,6 @@ std::unique_ptr<ScenePicture> make_pool_picture(std::uint32_t num_blocks, const 
 /// Two engines, the second's members behind "consumer_": the blocks of both pools, the producer's
 /// first.
 std::unique_ptr<ScenePicture> make_pair_picture(const Config& config, const Scenes& scenes);
-/// A MultiConnector, with chosen, extra and ranks: who is chosen, and all halves' extra saves.
-std::unique_ptr<ScenePicture> make_choices_picture();
 /// A copy worker, with gpu_pages and cpu_pages: what each page on either side holds.
 std::unique_ptr<ScenePicture> make_pages_picture();
 /// A cache policy, with t1, t2, b1 and b2: its lists, oldest first.

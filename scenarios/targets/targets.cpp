@@ -13,8 +13,8 @@ namespace kvfence {
 
 const std::vector<const TargetSides*>& all_targets() {
   static const std::vector<const TargetSides*> kTargets = {
-      &block_pool_sides(), &kv_cache_sides(),        &eviction_sides(), &offload_sides(),
-      &tiering_sides(),    &multi_connector_sides(), &worker_sides(),   &engine_sides(),
+      &block_pool_sides(), &kv_cache_sides(), &eviction_sides(), &offload_sides(),
+      &tiering_sides(),    &worker_sides(),   &engine_sides(),
   };
   return kTargets;
 }
@@ -64,6 +64,7 @@ std::optional<std::string_view> assembly_of_old_target(std::string_view name) {
       {"simple_offload", Assembly::kSimple},
       {"synchronous_connector", Assembly::kSynchronous},
       {"disaggregated", Assembly::kPrefillDecode},
+      {"multi_connector", Assembly::kMulti},
   };
   for (const auto& [old_name, assembly] : kReplaced) {
     if (old_name == name) return engine::to_text(assembly);

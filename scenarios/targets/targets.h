@@ -41,7 +41,6 @@ const TargetSides& kv_cache_sides();
 const TargetSides& eviction_sides();
 const TargetSides& offload_sides();
 const TargetSides& tiering_sides();
-const TargetSides& multi_connector_sides();
 const TargetSides& worker_sides();
 const TargetSides& engine_sides();
 

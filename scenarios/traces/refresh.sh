@@ -39,7 +39,6 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" offload 4 3 150 store_threshold=2 max_tracker_size=8
   record "$release" "$profile" engine 9 4 60 assembly=offloading offloading.transfers_may_fail=false \
     "offloading.file_tiers=[]"
-  record "$release" "$profile" multi_connector 1 8 60
   record "$release" "$profile" engine 1 4 40 assembly=multi \
     "connectors=[(multi children=[(scripted) (scripted class=b)])]"
   record "$release" "$profile" engine 2 4 40 assembly=multi \
