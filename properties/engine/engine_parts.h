@@ -3,6 +3,7 @@
 /// What an engine is put together from, besides its scheduler: the place where a planted variant
 /// gets its bug.
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -79,8 +80,9 @@ class DeviceOf final : public AnyDevice {
 class AggregateReports {
  public:
   AggregateReports() = default;
-  template <KVOutputAggregator Aggregator>
-  explicit AggregateReports(Aggregator aggregator)
+  template <class Aggregator>
+  requires(!std::same_as<Aggregator, AggregateReports>) &&
+      KVOutputAggregator<Aggregator> explicit AggregateReports(Aggregator aggregator)
       : aggregator_(std::make_unique<Holder<Aggregator>>(std::move(aggregator))) {}
 
   void operator()(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) {
