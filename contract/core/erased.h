@@ -10,11 +10,9 @@
 #include <cstddef>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "contract/core/check.h"
 #include "contract/core/declare.h"
-#include "contract/core/sanitized.h"
 
 namespace kvfence {
 
@@ -30,65 +28,32 @@ struct ErasedType {
 
 namespace detail {
 
-/// Used objects of one type. Trivial, so that reaching it costs no guard; what it still holds when
-/// the thread ends is reachable until then.
-template <class T>
-struct UsedObjects {
-  // Behind the sanitizer's back nothing is used again: it would not see a use after the end.
-  static constexpr std::size_t kSizeMax = kIsSanitized ? 0 : 512;
-  T* objects[kSizeMax + 1];
-  std::size_t size;
-};
-
-template <class T>
-inline constinit thread_local UsedObjects<T> used_objects{};
-
-template <class T>
-struct IsVariant : std::false_type {};
-template <class... Alternatives>
-struct IsVariant<std::variant<Alternatives...>> : std::true_type {};
-
-/// The ErasedType of T: a declared struct, or a variant of declared structs.
+/// The ErasedType of T. It is defined where the target that T belongs to is described
+/// (contract/core/describe.h), once: it holds all that is made of a declaration, which takes a
+/// compiler long.
 template <class T>
 struct ErasedTypeOf {
-  static void* take() {
-    UsedObjects<T>& used = used_objects<T>;
-    return used.size > 0 ? used.objects[--used.size] : new T();
-  }
-  static void give_back(void* object) noexcept {
-    UsedObjects<T>& used = used_objects<T>;
-    if (used.size < UsedObjects<T>::kSizeMax) {
-      used.objects[used.size++] = static_cast<T*>(object);
-    } else {
-      delete static_cast<T*>(object);
-    }
-  }
-  static void restore(void* object) {
-    static const T kDefault{};
-    *static_cast<T*>(object) = kDefault;
-  }
-  static void assign(void* object, const void* other) {
-    *static_cast<T*>(object) = *static_cast<const T*>(other);
-  }
-  static bool equal(const void* a, const void* b) {
-    return *static_cast<const T*>(a) == *static_cast<const T*>(b);
-  }
-  static DeclaredObject declared(void* object) {
-    T& typed = *static_cast<T*>(object);
-    if constexpr (IsVariant<T>::value) {
-      return std::visit([](auto& alternative) { return object_of(alternative); }, typed);
-    } else {
-      return object_of(typed);
-    }
-  }
-
-  static constexpr ErasedType kType{&take, &give_back, &restore, &assign, &equal, &declared};
+  static const ErasedType kType;
 };
 
 }  // namespace detail
 
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-var-template"
+#endif
 template <class T>
 inline constexpr const ErasedType* erased_type = &detail::ErasedTypeOf<T>::kType;
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
+
+/// The members of an object of a described type, to look at only: object_of makes the declaration
+/// where it is called.
+template <class T>
+DeclaredObject declared_of(const T& object) {
+  return erased_type<T>->declared(const_cast<T*>(&object));
+}
 
 /// A value, or none.
 class Erased {

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "contract/core/check.h"
+#include "contract/core/describe.h"
 
 namespace kvfence {
 namespace engine {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "contract/core/describe.h"
 #include "contract/core/rules.h"
 
 namespace kvfence {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/describe.h"
 #include "contract/core/limits.h"
 
 namespace kvfence {

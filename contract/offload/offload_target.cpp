@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "contract/core/describe.h"
+
 namespace kvfence {
 
 Value to_value(LookupResult member) { return Value::Variant(std::string(to_text(member))); }

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "contract/core/describe.h"
+
 namespace kvfence {
 namespace {
 

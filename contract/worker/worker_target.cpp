@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "contract/core/describe.h"
+
 namespace kvfence {
 
 Parsed<worker::Options> make_worker_options(const worker::Config& config, std::string_view file,

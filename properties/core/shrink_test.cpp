@@ -2,6 +2,7 @@
 // change together. Method: a toy target, predicates that plant what is needed, exact final texts.
 
 #include "properties/core/shrink.h"
+#include "contract/core/describe.h"
 
 #include <gtest/gtest.h>
 

@@ -889,8 +889,8 @@ std::optional<Divergence> CoreRules::check(const Command& command, const Observa
 std::optional<Divergence> CoreRules::check_unchanged(const Observation& observation,
                                                      const World& world) const {
   if (!has_before_) return std::nullopt;
-  const DeclaredObject was = object_of(before_);
-  const DeclaredObject is = object_of(observation);
+  const DeclaredObject was = declared_of(before_);
+  const DeclaredObject is = declared_of(observation);
   for (std::size_t at = 0; at < was.size(); ++at) {
     const MemberRef then = was[at];
     const MemberRef now = is[at];

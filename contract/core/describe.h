@@ -1,0 +1,134 @@
+#pragma once
+
+/// The description of a target from its declarations. To be included where one is described, and
+/// nowhere else: the compiler makes here all that the harness can do with each declared struct.
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "contract/core/declare.h"
+#include "contract/core/erased.h"
+#include "contract/core/sanitized.h"
+#include "contract/core/target.h"
+
+namespace kvfence {
+
+namespace detail {
+
+/// Used objects of one type. Trivial, so that reaching it costs no guard; what it still holds when
+/// the thread ends is reachable until then.
+template <class T>
+struct UsedObjects {
+  // Behind the sanitizer's back nothing is used again: it would not see a use after the end.
+  static constexpr std::size_t kSizeMax = kIsSanitized ? 0 : 512;
+  T* objects[kSizeMax + 1];
+  std::size_t size;
+};
+
+template <class T>
+inline constinit thread_local UsedObjects<T> used_objects{};
+
+template <class T>
+struct IsVariant : std::false_type {};
+template <class... Alternatives>
+struct IsVariant<std::variant<Alternatives...>> : std::true_type {};
+
+/// What an ErasedType does with a T: a declared struct, or a variant of declared structs.
+template <class T>
+struct Typed {
+  static void* take() {
+    UsedObjects<T>& used = used_objects<T>;
+    return used.size > 0 ? used.objects[--used.size] : new T();
+  }
+  static void give_back(void* object) noexcept {
+    UsedObjects<T>& used = used_objects<T>;
+    if (used.size < UsedObjects<T>::kSizeMax) {
+      used.objects[used.size++] = static_cast<T*>(object);
+    } else {
+      delete static_cast<T*>(object);
+    }
+  }
+  static void restore(void* object) {
+    static const T kDefault{};
+    *static_cast<T*>(object) = kDefault;
+  }
+  static void assign(void* object, const void* other) {
+    *static_cast<T*>(object) = *static_cast<const T*>(other);
+  }
+  static bool equal(const void* a, const void* b) {
+    return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+  }
+  static DeclaredObject declared(void* object) {
+    T& typed = *static_cast<T*>(object);
+    if constexpr (IsVariant<T>::value) {
+      return std::visit([](auto& alternative) { return object_of(alternative); }, typed);
+    } else {
+      return object_of(typed);
+    }
+  }
+};
+
+template <class T>
+constinit const ErasedType ErasedTypeOf<T>::kType{&Typed<T>::take,    &Typed<T>::give_back,
+                                                  &Typed<T>::restore, &Typed<T>::assign,
+                                                  &Typed<T>::equal,   &Typed<T>::declared};
+
+template <class Command, std::size_t kIndex>
+CommandType command_type() {
+  using Alternative = std::variant_alternative_t<kIndex, Command>;
+  const ErasedType* reply = nullptr;
+  if constexpr (requires { typename Alternative::Reply; }) {
+    reply = erased_type<typename Alternative::Reply>;
+  }
+  return {&declared_struct<Alternative>(), reply, [](Erased& command) {
+            return object_of(command.reuse<Command>().template emplace<kIndex>());
+          }};
+}
+
+}  // namespace detail
+
+/// The description of a target from its declarations T:
+///   kName, kDoc
+///   Config    a declared struct
+///   Setup     what a configuration stands for; static Parsed<Setup> prepare(config, file, place);
+///             static void complete(config), where a configuration may leave things to a name
+///   Command   a variant of declared structs; one that returns something names its Reply, a
+///             declared struct
+///   Numbers   a declared struct; State another one, where there is one
+///   World     has apply(command); static World make_world(config, setup)
+///   static const Target& description()
+template <class T>
+Target describe() {
+  Target target;
+  target.name = T::kName;
+  target.doc = T::kDoc;
+  target.config = erased_type<typename T::Config>;
+  target.command = erased_type<typename T::Command>;
+  [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+    (target.commands.push_back(detail::command_type<typename T::Command, kIndex>()), ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<typename T::Command>>{});
+  target.numbers = erased_type<typename T::Numbers>;
+  target.state = nullptr;
+  if constexpr (requires { typename T::State; }) target.state = erased_type<typename T::State>;
+  target.prepare = [](Erased config, std::string_view file, Position position) -> Parsed<Setup> {
+    if constexpr (requires { T::complete(config.as<typename T::Config>()); }) {
+      T::complete(config.as<typename T::Config>());
+    }
+    auto parsed = T::prepare(config.as<typename T::Config>(), file, position);
+    if (!parsed) return parsed.error();
+    return Setup(T::description(), std::move(config),
+                 std::make_shared<const typename T::Setup>(std::move(*parsed)));
+  };
+  target.make_world = [](const Setup& setup) -> std::unique_ptr<World> {
+    return std::make_unique<WorldOf<typename T::World, typename T::Command>>(
+        T::make_world(setup.config().as<typename T::Config>(), setup.as<typename T::Setup>()));
+  };
+  return target;
+}
+
+}  // namespace kvfence
