@@ -11,6 +11,7 @@
 
 #include "contract/core/check.h"
 #include "contract/core/scenario.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/campaign.h"
 #include "properties/core/prop_test_support.h"
 #include "properties/core/shrink.h"
@@ -388,6 +389,22 @@ TEST_P(PlantedBugs, EachIsCaughtByLockstepAndByTheRulesAloneAndShrinks) {
   }
   std::sort(shrunk.begin(), shrunk.end());
   EXPECT_LE(shrunk[shrunk.size() * 3 / 4], canaries.mostly_shrunk_max);
+}
+
+// The rules of the scheduler hold under every connector: the core rules see its bugs in each
+// assembly, without the reference.
+TEST(PlantedBugsOfTheScheduler, AreCaughtUnderEveryConnector) {
+  for (const CheckedPart* part : every_part()) {
+    if (part->checks->target != &EngineTarget::description()) continue;
+    for (const std::string_view bug : {"max_num_seqs_off_by_one", "token_budget_overrun",
+                                       "computed_tokens_kept_over_preemption"}) {
+      for (const bool compare : {true, false}) {
+        const CampaignResult caught =
+            hunt(*part, bug, {.compare = compare, .rules = !compare}, 100'000);
+        EXPECT_TRUE(caught.failure) << part->name << ": " << bug;
+      }
+    }
+  }
 }
 
 }  // namespace
