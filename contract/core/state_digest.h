@@ -150,7 +150,7 @@ class StateHash {
   StateDigest sum_;
 };
 
-/// Of a class from outside that has not been taught.
+/// What a class from outside does that has no add_to of its own.
 [[noreturn]] inline void no_digest() {
   check_failed(__FILE__, __LINE__, "add_to", "a class without a digest");
 }

@@ -59,7 +59,7 @@ struct ScriptedChildren {
   std::map<std::pair<std::uint32_t, std::uint32_t>, ScriptedReport> reports;
 };
 
-/// What a step tells the worker's half of a scripted child.
+/// What a step says to the worker's half of a scripted child.
 struct ScriptedMetadata final : KVConnectorMetadata {
   std::string text;  ///< "2.5": child 2, its sixth step
   void add_to(StateHash& hash) const override { hash.add(text); }

@@ -48,14 +48,9 @@ class KeySet {
   void add_to(StateHash& hash) const {
     StateHash all;
     for (std::uint32_t index = 0; index < num_keys_; ++index) {
-      StateHash key;
-      key.add(key_at(index));
-      all.add_unordered(key.digest());
+      all.add_unordered(StateHash::digest_of(key_at(index)));
     }
-    hash.add(num_keys_);
-    const StateDigest keys = all.digest();
-    hash.add(keys.low);
-    hash.add(keys.high);
+    hash.add_all(num_keys_, all.digest());
   }
 
  private:

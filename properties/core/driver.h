@@ -16,12 +16,12 @@ namespace kvfence {
 ///   start(config, setup)                builds the component afresh
 ///   submit_typed(command, world, observe)  runs the command and observes
 ///   collect_typed(observation)          hands the observation out
-/// and, where its component is a value,
+///   add_to(hash)                        takes in the state of the component
+/// and, where its component is a value (others: properties/core/replayed_implementation.h),
 ///   clone()                             a copy of the driver
 ///   assign(other)                       copies the component of a driver of the same type, and no
 ///                                       more: what a driver keeps besides is the factory's, or
 ///                                       storage of single calls
-///   add_to(hash)                        takes in the state of the component
 template <class T>
 class DriverOf : public Implementation {
  public:
@@ -45,7 +45,6 @@ class DriverOf : public Implementation {
     return std::nullopt;
   }
 
-  /// Requires: an add_to of the driver's own.
   StateDigest digest() const final {
     StateHash hash;
     add_to(hash);
@@ -55,11 +54,7 @@ class DriverOf : public Implementation {
   virtual std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) = 0;
   virtual void submit_typed(const Command& command, const World& world, Observe observe) = 0;
   virtual void collect_typed(Observation& observation) = 0;
-
-  /// Takes in the state of the component.
-  virtual void add_to(StateHash&) const {
-    check_failed(__FILE__, __LINE__, "add_to", "an implementation without a digest");
-  }
+  virtual void add_to(StateHash& hash) const = 0;
 };
 
 }  // namespace kvfence

@@ -217,7 +217,7 @@ void SimpleCPUOffload::plan_eager_stores_of(ConnectorHost& host, const RequestDa
       ++place;
     }
   }
-  add_to(store, gpu_of(host), chosen);
+  take_cpu_blocks(store, gpu_of(host), chosen);
 }
 
 // Source: vLLM v0.19.0 and v0.23.0 v1/simple_kv_offload/manager.py _prepare_eager_store_specs;
@@ -294,13 +294,13 @@ void SimpleCPUOffload::plan_lazy_stores(ConnectorHost& host, Store& store) {
     if (!key.empty() && !cpu().find_key(key)) chosen.push_back(*block);
     block = gpu.next_free_block(block);
   }
-  add_to(store, gpu, chosen);
+  take_cpu_blocks(store, gpu, chosen);
 }
 
 // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _prepare_lazy_store_specs,
 // _prepare_eager_store_specs (its second phase)
-void SimpleCPUOffload::add_to(Store& store, GpuBlockPool& gpu,
-                              const std::vector<BlockId>& gpu_blocks) {
+void SimpleCPUOffload::take_cpu_blocks(Store& store, GpuBlockPool& gpu,
+                                       const std::vector<BlockId>& gpu_blocks) {
   if (gpu_blocks.empty()) return;
   std::vector<BlockId> cpu_blocks(gpu_blocks.size());
   const ErrorCode taken = cpu().get_new_blocks(cpu_blocks);

@@ -116,7 +116,7 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
   void plan_lazy_stores(ConnectorHost& host, Store& store);
   std::size_t num_lazy_target_blocks() const;
   /// Takes CPU blocks for the GPU blocks, which are held from now on.
-  void add_to(Store& store, GpuBlockPool& gpu, const std::vector<BlockId>& gpu_blocks);
+  void take_cpu_blocks(Store& store, GpuBlockPool& gpu, const std::vector<BlockId>& gpu_blocks);
   void complete(ConnectorHost& host, const Store& store);
 
   SimpleCPUOffloadSpec spec_;
