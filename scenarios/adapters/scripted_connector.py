@@ -15,12 +15,16 @@ def block_ids_text(blocks: Sequence[Sequence[int]]) -> str:
     return f"[{' '.join(map(print_integers, blocks))}]"
 
 
-def matched_tokens(script: Script, request: Any, num_computed_tokens: int) -> Tuple[int, bool]:
-    """What a lookup finds, and whether it is loaded while the request waits."""
+def answer_lookup(script: Script, request: Any,
+                  num_computed_tokens: int) -> Tuple[Script, Tuple[Optional[int], bool], str]:
+    """What is left of the script; what the lookup finds, and whether it is loaded while the request waits; the text."""
+    if script.ask_again:
+        return script._replace(ask_again=script.ask_again - 1), (None, False), "again"
     can_be_whole = script.load_async and request.num_tokens > 1
     loadable = min(script.num_external_tokens, request.num_tokens - (not can_be_whole))
     num_matched = max(loadable - num_computed_tokens, 0)
-    return num_matched, script.load_async and num_matched > 0
+    load_async = script.load_async and num_matched > 0
+    return script, (num_matched, load_async), f"{num_matched} async" if load_async else str(num_matched)
 
 
 def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], name_texts: Dict[str, str]) -> Any:
@@ -69,17 +73,10 @@ def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], na
 
         def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Tuple[Optional[int], bool]:
             name = request.request_id
-            script = self._scripts[name]
-            if script.ask_again:
-                self._scripts[name] = script._replace(ask_again=script.ask_again - 1)
-                self.put_off = name
-                self._note("get_num_new_matched_tokens", request, num_computed_tokens, "again")
-                return None, False
-            self.put_off = None
-            num_matched, load_async = matched_tokens(script, request, num_computed_tokens)
-            self._note("get_num_new_matched_tokens", request, num_computed_tokens,
-                       f"{num_matched} async" if load_async else str(num_matched))
-            return num_matched, load_async
+            self._scripts[name], found, text = answer_lookup(self._scripts[name], request, num_computed_tokens)
+            self.put_off = name if found[0] is None else None
+            self._note("get_num_new_matched_tokens", request, num_computed_tokens, text)
+            return found
 
         def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
             self._note("update_state_after_alloc", request, num_external_tokens,
@@ -211,17 +208,13 @@ def make_child_class(base: Any, metrics: Any, make_cleared_event: Callable[[], A
             self._note("on_new_request", request)
 
         def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Tuple[Optional[int], bool]:
-            script = self._script(request)
-            if script.ask_again:
-                children.scripts[self._place, request.request_id] = script._replace(ask_again=script.ask_again - 1)
-                children.put_off = request.request_id
-                self._note("get_num_new_matched_tokens", request, num_computed_tokens, "again")
-                return None, False
-            children.put_off = None
-            num_matched, load_async = matched_tokens(script, request, num_computed_tokens)
-            self._note("get_num_new_matched_tokens", request, num_computed_tokens,
-                       f"{num_matched} async" if load_async else str(num_matched))
-            return num_matched, load_async
+            name = request.request_id
+            script, found, text = answer_lookup(self._script(request), request, num_computed_tokens)
+            if found[0] is None:
+                children.scripts[self._place, name] = script
+            children.put_off = name if found[0] is None else None
+            self._note("get_num_new_matched_tokens", request, num_computed_tokens, text)
+            return found
 
         def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
             self._note("update_state_after_alloc", request, num_external_tokens,
