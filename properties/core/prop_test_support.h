@@ -133,20 +133,27 @@ struct Wanderer {
   std::vector<Observation> shown;  ///< after each command of the history
 };
 
-inline Wanderer wander(const Side& side) {
-  const std::vector<std::uint8_t> bytes = draw_episode_bytes(1000);
-  Choices choices = Choices::from_bytes(bytes);
+/// has_more(wanderer): whether another command follows.
+template <class HasMore>
+Wanderer wander(const Side& side, Choices& choices, HasMore has_more) {
   Wanderer wanderer;
   wanderer.setup = prepared(side.target(), side.checks().draw_config(choices));
   wanderer.session = std::make_unique<Session>(side.make(), wanderer.setup);
   Session& session = *wanderer.session;
   const std::unique_ptr<Generator> generator =
       side.checks().make_generator(wanderer.setup, choices);
-  while (!choices.exhausted()) {
+  while (has_more(wanderer)) {
     wanderer.history.push_back(generator->next(choices, session.now(), session.world()));
     wanderer.shown.push_back(session.run(wanderer.history.back()));
   }
   return wanderer;
+}
+
+/// An episode that shrinks.
+inline Wanderer wander(const Side& side) {
+  const std::vector<std::uint8_t> bytes = draw_episode_bytes(1000);
+  Choices choices = Choices::from_bytes(bytes);
+  return wander(side, choices, [&](const Wanderer&) { return !choices.exhausted(); });
 }
 
 }  // namespace kvfence

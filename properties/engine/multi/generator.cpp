@@ -1,7 +1,6 @@
 #include "properties/engine/multi/generator.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -51,10 +50,6 @@ void rotate(ConnectorList& children, Choices& choices) {
 /// The OffloadingConnector and one or two others.
 Config draw_real(Choices& choices) {
   Config config = offloading::Generator::draw_config(choices);
-  // Tiers are drawn seldom: what happens to files happens in each of them.
-  auto& record = config.edit_connector<offloading::Record>();
-  record.file_tiers.resize(record.num_tiers);
-  std::iota(record.file_tiers.begin(), record.file_tiers.end(), 0U);
   MultiRecord multi;
   multi.children.push_back(config.connectors->front());
   const std::uint32_t kind = choices.below(3);
