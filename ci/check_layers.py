@@ -50,7 +50,6 @@ COMPONENT_EXCEPTIONS = {
     "contract/scripted/*": "scripted doubles follow the concepts of every component",
     "contract/tiering/secondary_tier_factory.cpp": "a tier is made from a connector's spec",
     "contract/connectors/test_connector_library.cpp": "what a test opens",
-    "optimized/base/instrumentation.h": "the planted bugs of every component",
 }
 
 # The exception: where the implementations are plugged together, once for all of L3.

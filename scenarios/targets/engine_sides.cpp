@@ -20,7 +20,6 @@
 #include "optimized/connectors/kv_output_aggregator.h"
 #include "optimized/connectors/multi/multi_connector.h"
 #include "optimized/connectors/multi/multi_connector_worker.h"
-#include "optimized/connectors/multi/planted_multi_connector_bugs.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 #include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "optimized/connectors/simple/simple_cpu_offload_worker.h"
@@ -30,6 +29,8 @@
 #include "planted/cuda/worker/engine_on_virtual_device.h"
 #include "planted/optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "planted/optimized/connectors/kv_output_aggregator.h"
+#include "planted/optimized/connectors/multi/multi_connector.h"
+#include "planted/optimized/connectors/multi/multi_connector_worker.h"
 #include "planted/optimized/connectors/offloading/offloading_connector.h"
 #include "planted/optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "planted/optimized/connectors/simple/simple_cpu_offload_worker.h"
@@ -95,24 +96,19 @@ void take_offloading_from(const std::shared_ptr<KVConnectorRegistry>& connectors
   };
 }
 
-/// Multi, MultiWorker: templates over the type of a child; bug: what they are constructed from
-/// besides.
-template <template <class> class Multi, template <class> class MultiWorker, class Stats,
-          class... Bug>
-void take_multi(EngineParts& parts, Bug... bug) {
-  parts.make_multi = [bug...](
-                         const Rules& rules,
-                         std::vector<KVConnectorChild> children) -> std::unique_ptr<KVConnector> {
-    return std::make_unique<MultiKVConnector<Multi<KVConnectorChild>>>(rules, std::move(children),
-                                                                       bug...);
+/// Multi, MultiWorker: templates over the type of a child.
+template <template <class> class Multi, template <class> class MultiWorker, class Stats>
+void take_multi(EngineParts& parts) {
+  parts.make_multi = [](const Rules& rules,
+                        std::vector<KVConnectorChild> children) -> std::unique_ptr<KVConnector> {
+    return std::make_unique<MultiKVConnector<Multi<KVConnectorChild>>>(rules, std::move(children));
   };
   parts.make_multi_worker =
-      [bug...](std::vector<NamedWorker> children) -> std::unique_ptr<KVConnectorWorker> {
+      [](std::vector<NamedWorker> children) -> std::unique_ptr<KVConnectorWorker> {
     using Child = KVConnectorWorkerChild<Stats>;
     std::vector<Child> made;
     for (NamedWorker& child : children) made.emplace_back(child.name, std::move(child.worker));
-    return std::make_unique<MultiKVConnectorWorker<MultiWorker<Child>, Stats>>(std::move(made),
-                                                                               bug...);
+    return std::make_unique<MultiKVConnectorWorker<MultiWorker<Child>, Stats>>(std::move(made));
   };
 }
 
@@ -214,6 +210,7 @@ EngineParts optimized_parts() {
 std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   std::vector<std::string_view> rooms = {"scheduler", "kv_cache", "pool"};
   const bool is_multi = assembly == engine::Assembly::kMulti;
+  if (is_multi) rooms.push_back("multi");
   if (assembly == engine::Assembly::kSimple || is_multi) rooms.push_back("simple");
   if (assembly == engine::Assembly::kSynchronous || is_multi) rooms.push_back("synchronous");
   if (assembly == engine::Assembly::kPrefillDecode) rooms.push_back("disaggregated");
@@ -229,16 +226,6 @@ int planted_bug_of(engine::Assembly assembly, std::string_view name) {
   }
   return planted::kSound;
 }
-
-/// The mistakes of one name: each assembly has those of its parts. A name may stand for several,
-/// of which an assembly has one.
-struct PlantedEngineBugs {
-  std::string name;
-  bool is_edit = false;  ///< some assembly has it in the copy
-  std::optional<optimized::PlantedMultiConnectorBug> multi;
-
-  bool has_any() const { return is_edit || multi; }
-};
 
 /// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
 /// target tiering.
@@ -264,20 +251,18 @@ constexpr std::string_view kWorkerBugs[] = {
     "first_block_not_skipped", "wait_returns_at_once",
 };
 
-std::optional<PlantedEngineBugs> planted_bugs_of(std::string_view name) {
-  PlantedEngineBugs bugs;
-  bugs.name = name;
-  bugs.is_edit = std::any_of(std::begin(engine::kAssemblies), std::end(engine::kAssemblies),
-                             [name](const engine::AssemblyInfo& info) {
-                               return planted_bug_of(info.assembly, name) != planted::kSound;
-                             });
-  bugs.multi = optimized::planted_multi_connector_bug_from_name(name);
-  return bugs.has_any() ? std::optional(bugs) : std::nullopt;
+/// Whether some assembly has a bug of that name. A name may stand for several, of which an assembly
+/// has one.
+bool is_planted_bug(std::string_view name) {
+  return std::any_of(std::begin(engine::kAssemblies), std::end(engine::kAssemblies),
+                     [name](const engine::AssemblyInfo& info) {
+                       return planted_bug_of(info.assembly, name) != planted::kSound;
+                     });
 }
 
 using OnDevice = std::function<void(planted::cuda::EngineOnVirtualDevice&)>;
 
-EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}) {
+EngineParts planted_parts(OnDevice on_device) {
   EngineParts parts = optimized_parts();
   parts.make_offloading = [](const ConnectorSetup& setup) {
     return planted::optimized::make_offloading_connector_scheduler(setup.spec,
@@ -292,10 +277,8 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
   parts.make_simple_worker = [](const SimpleCPUOffloadSpec& spec) {
     return planted::optimized::make_simple_cpu_offload_worker(spec);
   };
-  take_multi<optimized::PlantedMultiConnector, optimized::PlantedMultiConnectorWorker,
-             optimized::OffloadingConnectorStats>(
-      parts, optimized::PlantedInstrumentation(
-                 bugs.multi.value_or(optimized::PlantedMultiConnectorBug::kNone)));
+  take_multi<planted::optimized::MultiConnector, planted::optimized::MultiConnectorWorker,
+             optimized::OffloadingConnectorStats>(parts);
   parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
     return planted::optimized::make_shared_storage();
   };
@@ -333,15 +316,16 @@ EngineParts planted_parts(const PlantedEngineBugs& bugs, OnDevice on_device = {}
   return parts;
 }
 
-/// A scheduler without a mistake bears what a broken connector does to its pool.
-std::unique_ptr<Implementation> make_planted(std::string name, const PlantedEngineBugs& bugs,
+/// Each assembly has the mistake of that name in its parts; none: no mistake. A scheduler without
+/// one bears what a broken connector does to its pool.
+std::unique_ptr<Implementation> make_planted(std::string name, std::string_view bug,
                                              OnDevice on_device = {}) {
-  const auto bug_of = [bug = bugs.name](const Setup& setup) {
+  const auto bug_of = [bug = std::string(bug)](const Setup& setup) {
     return planted_bug_of(setup.as<EngineSetup>().assembly, bug);
   };
   return std::make_unique<PlantedSide>(bug_of, [&] {
     return make_driver<planted::optimized::Scheduler>(std::move(name),
-                                                      planted_parts(bugs, std::move(on_device)));
+                                                      planted_parts(std::move(on_device)));
   });
 }
 
@@ -365,7 +349,7 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   add_all(engine::Assembly::kSimple, planted::bugs_of("simple"));
   add_all(engine::Assembly::kSynchronous, planted::bugs_of("synchronous"));
   add_all(engine::Assembly::kPrefillDecode, planted::bugs_of("disaggregated"));
-  add_all(engine::Assembly::kMulti, optimized::kPlantedMultiConnectorBugs);
+  add_all(engine::Assembly::kMulti, planted::bugs_of("multi"));
   return infos;
 }
 
@@ -389,9 +373,8 @@ TargetSides make_sides() {
   };
   sides.make_optimized = &make_optimized;
   sides.make_planted = [](std::string_view name) -> std::unique_ptr<Implementation> {
-    const auto bugs =
-        name.empty() ? std::optional<PlantedEngineBugs>(std::in_place) : planted_bugs_of(name);
-    return bugs ? make_planted("optimized with " + std::string(name), *bugs) : nullptr;
+    if (!name.empty() && !is_planted_bug(name)) return nullptr;
+    return make_planted("optimized with " + std::string(name), name);
   };
   sides.planted_bugs = planted_bug_infos();
   return sides;
@@ -405,13 +388,9 @@ const TargetSides& engine_sides() {
 }
 
 std::unique_ptr<Implementation> make_told_engine(std::string_view planted_bug, OnDevice on_device) {
-  PlantedEngineBugs bugs;
-  if (!planted_bug.empty()) {
-    const auto found = planted_bugs_of(planted_bug);
-    KVFENCE_CHECK(found, "a planted bug that the engine does not have");
-    bugs = *found;
-  }
-  return make_planted("engine", bugs, std::move(on_device));
+  KVFENCE_CHECK(planted_bug.empty() || is_planted_bug(planted_bug),
+                "a planted bug that the engine does not have");
+  return make_planted("engine", planted_bug, std::move(on_device));
 }
 
 Parsed<std::unique_ptr<Implementation>> make_connector_from_library(const std::string& path) {

@@ -20,19 +20,14 @@ namespace kvfence {
 ///       -> std::unique_ptr of an implementation of that name
 ///   planted(name), kPlantedRoom
 ///       the same of the instrumented copy, and the room of properties/planted/ with its bugs
-///       (in its place planted_bugs(), if it has not just those of one room);
-///       or, of a component whose source has its planted bugs within,
-///   planted(name, bug), kPlantedBugs, planted_bug_from_name
-///       as optimized/ has them
+///       (in its place planted_bugs(), if it has not just those of one room)
 template <class Parts>
 std::vector<planted::Bug> planted_bugs_of() {
   if constexpr (requires { Parts::planted_bugs(); }) {
     return Parts::planted_bugs();
-  } else if constexpr (requires { Parts::kPlantedRoom; }) {
+  } else {
     const std::span<const planted::Bug> bugs = planted::bugs_of(Parts::kPlantedRoom);
     return {bugs.begin(), bugs.end()};
-  } else {
-    return {};
   }
 }
 
@@ -48,27 +43,16 @@ TargetSides sides_of(const Checks& checks) {
   };
   sides.make_planted = [](std::string_view bug_name) -> std::unique_ptr<Implementation> {
     const std::string name = "optimized with " + std::string(bug_name);
-    if constexpr (requires { Parts::planted(name); }) {
-      const auto bugs = planted_bugs_of<Parts>();
-      const auto bug = std::find_if(bugs.begin(), bugs.end(), [bug_name](const planted::Bug& one) {
-        return one.name == bug_name;
-      });
-      if (bug == bugs.end() && !bug_name.empty()) return nullptr;
-      return std::make_unique<PlantedSide>(bug != bugs.end() ? bug->number : planted::kSound,
-                                           [&name] { return Parts::planted(name); });
-    } else {
-      const auto bug = Parts::planted_bug_from_name(bug_name);
-      if (!bug) return nullptr;
-      return Parts::planted(name, *bug);
-    }
+    const auto bugs = planted_bugs_of<Parts>();
+    const auto bug = std::find_if(bugs.begin(), bugs.end(), [bug_name](const planted::Bug& one) {
+      return one.name == bug_name;
+    });
+    if (bug == bugs.end() && !bug_name.empty()) return nullptr;
+    return std::make_unique<PlantedSide>(bug != bugs.end() ? bug->number : planted::kSound,
+                                         [&name] { return Parts::planted(name); });
   };
   for (const planted::Bug& bug : planted_bugs_of<Parts>()) {
     sides.planted_bugs.push_back({bug.name, bug.doc, bug.thread});
-  }
-  if constexpr (requires { Parts::kPlantedBugs; }) {
-    for (const auto& info : Parts::kPlantedBugs) {
-      sides.planted_bugs.push_back({info.name, info.doc, info.thread});
-    }
   }
   return sides;
 }

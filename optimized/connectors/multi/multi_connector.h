@@ -17,22 +17,20 @@
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/core/check.h"
 #include "contract/core/state_digest.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/request_numbers.h"
 
 namespace kvfence::optimized {
 
-template <MultiConnectorChild Child, class Instrumentation>
-class BasicMultiConnector {
+template <MultiConnectorChild Child>
+class MultiConnector {
  public:
   using Metadata = MultiConnectorMetadata<typename Child::Metadata>;
   using WorkerMetadata = MultiConnectorWorkerMetadata<typename Child::WorkerMetadata>;
 
   /// What is allocated later is as much as the most requests had at once, names of requests beyond
   /// a string's own storage, and what the children and the caller take.
-  BasicMultiConnector(const Rules& rules, std::vector<Child> children,
-                      Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation), rules_(rules), children_(std::move(children)) {
+  MultiConnector(const Rules& rules, std::vector<Child> children)
+      : rules_(rules), children_(std::move(children)) {
     KVFENCE_CHECK(!children_.empty(), "a MultiConnector has children");
     all_groups_ = rules_.multi_connector_hma &&
                   std::all_of(children_.begin(), children_.end(),
@@ -53,22 +51,17 @@ class BasicMultiConnector {
     std::uint32_t chosen = num_children();
     bool again = false;
     for (std::uint32_t place = 0; place < num_children(); ++place) {
-      if (*first.num_tokens > 0 && planted(Bug::kSearchEndsAtHit)) break;
       const MatchedTokens answer =
           children_[place].get_num_new_matched_tokens(request, num_computed_tokens);
       if (!answer.num_tokens) {
-        if (planted(Bug::kAgainPassedOver)) continue;
         again = true;
-        if (planted(Bug::kAskedBehindAgain)) continue;
         break;
       }
-      if (!is_better(answer, first)) continue;
+      if (*first.num_tokens > 0 || *answer.num_tokens == 0) continue;
       first = answer;
       chosen = place;
     }
-    if (chosen < num_children() && !(again && planted(Bug::kChoiceLostAtAgain))) {
-      choose(request, chosen);
-    }
+    if (chosen < num_children()) chosen_.set(request, chosen);
     if (again) return {};
     return first;
   }
@@ -76,11 +69,11 @@ class BasicMultiConnector {
   void update_state_after_alloc(std::string_view request, const BlocksByGroup& blocks,
                                 std::uint32_t num_external_tokens) {
     const std::uint32_t* chosen = chosen_.find(request);
-    no_blocks_.resize(planted(Bug::kNoGroupsForLosers) ? 0 : blocks.size());
+    no_blocks_.resize(blocks.size());
     for (std::uint32_t place = 0; place < num_children(); ++place) {
-      if (chosen && (*chosen == place || planted(Bug::kTokensForAll))) {
+      if (chosen && *chosen == place) {
         children_[place].update_state_after_alloc(request, blocks, num_external_tokens);
-      } else if (!planted(Bug::kLosersNotTold)) {
+      } else {
         children_[place].update_state_after_alloc(request, no_blocks_, 0);
       }
     }
@@ -90,7 +83,7 @@ class BasicMultiConnector {
     out.metadata.clear();
     for (Child& child : children_) out.metadata.push_back(child.build_connector_meta());
     extra_async_saves(out.extra_async_saves);
-    if (!planted(Bug::kExtraSavesSentTwice)) extra_async_saves_.clear();
+    extra_async_saves_.clear();
   }
 
   void update_connector_output(const AggregatedOutput& output, const WorkerMetadata* metadata) {
@@ -108,35 +101,25 @@ class BasicMultiConnector {
     for (Child& child : children_) {
       FinishedAnswer answer = finish(child, request, blocks);
       num_saves += answer.hold_blocks;
-      out.hold_blocks = answer.hold_blocks || (num_saves > 0 && !planted(Bug::kHoldOfLastChild));
+      out.hold_blocks = num_saves > 0;
       if (answer.kv_transfer_params) {
-        if (out.kv_transfer_params && !planted(Bug::kParamsOfLastChild)) {
-          return ErrorCode::kSeveralParams;
-        }
+        if (out.kv_transfer_params) return ErrorCode::kSeveralParams;
         out.kv_transfer_params = std::move(answer.kv_transfer_params);
       }
-      if (num_saves > 0 && planted(Bug::kFinishEndsAtHold)) break;
     }
-    if (num_saves > 1 && !planted(Bug::kExtraSavesNotCounted)) {
-      extra_async_saves_.set(request,
-                             planted(Bug::kExtraCountsAllSavers) ? num_saves : num_saves - 1);
-    }
-    if (!planted(Bug::kChoiceKeptBehindFinish)) chosen_.erase(request);
+    if (num_saves > 1) extra_async_saves_.set(request, num_saves - 1);
+    chosen_.erase(request);
     return ErrorCode::kNone;
   }
 
   void take_events(std::vector<typename Child::Event>& out) {
-    for (Child& child : children_) {
-      child.take_events(out);
-      if (planted(Bug::kEventsOfFirstChild)) break;
-    }
+    for (Child& child : children_) child.take_events(out);
   }
 
   bool reset_cache() {
     bool all_done = true;
     for (Child& child : children_) {
-      all_done &= child.reset_cache().value_or(!planted(Bug::kUnsaidResetFails));
-      if (!all_done && planted(Bug::kResetEndsAtFailure)) break;
+      all_done &= child.reset_cache().value_or(true);
     }
     return all_done;
   }
@@ -162,43 +145,20 @@ class BasicMultiConnector {
   void add_to(StateHash& hash) const { hash.add_all(children_, chosen_, extra_async_saves_); }
 
  private:
-  using Bug = PlantedMultiConnectorBug;
-
-  bool planted(Bug bug) const { return instrumentation_.planted(bug); }
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(children_.size()); }
 
-  bool is_better(const MatchedTokens& answer, const MatchedTokens& first) const {
-    if (planted(Bug::kMostTokensChosen)) return *answer.num_tokens > *first.num_tokens;
-    if (planted(Bug::kLastHitChosen)) return *answer.num_tokens > 0;
-    return *first.num_tokens == 0 && *answer.num_tokens > 0;
-  }
-
-  void choose(std::string_view request, std::uint32_t place) {
-    if (planted(Bug::kFirstChoiceKept) && chosen_.find(request)) return;
-    chosen_.set(request, place);
-  }
-
   FinishedAnswer finish(Child& child, std::string_view request, const BlocksByGroup& blocks) const {
-    if (all_groups_ && !planted(Bug::kFirstGroupOnly)) {
-      return child.request_finished_all_groups(request, blocks);
-    }
-    KVFENCE_CHECK(blocks.size() == 1 || all_groups_,
-                  "children that do not support HMA are for one group");
+    if (all_groups_) return child.request_finished_all_groups(request, blocks);
+    KVFENCE_CHECK(blocks.size() == 1, "children that do not support HMA are for one group");
     return child.request_finished(request, blocks.front());
   }
 
   const typename Child::WorkerMetadata* part_of(const WorkerMetadata& metadata,
                                                 std::uint32_t place) const {
-    std::uint32_t at = place;
-    if (planted(Bug::kWorkerMetaShifted)) {
-      at += !metadata.metadata.front().has_value();
-      if (at == num_children()) return nullptr;
-    }
-    const auto& part = metadata.metadata[at];
+    const auto& part = metadata.metadata[place];
     return part ? &*part : nullptr;
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   Rules rules_;
   std::vector<Child> children_;
   bool all_groups_ = false;           ///< what request_finished hands on
@@ -206,12 +166,5 @@ class BasicMultiConnector {
   RequestNumbers extra_async_saves_;  ///< that no metadata carry yet
   BlocksByGroup no_blocks_;           ///< of the call that runs
 };
-
-template <MultiConnectorChild Child>
-using MultiConnector = BasicMultiConnector<Child, NoInstrumentation>;
-
-/// Constructed from (rules, children, PlantedMultiConnectorBug).
-template <MultiConnectorChild Child>
-using PlantedMultiConnector = BasicMultiConnector<Child, PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized

@@ -17,13 +17,12 @@
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/core/check.h"
 #include "contract/core/state_digest.h"
-#include "optimized/base/instrumentation.h"
 #include "optimized/base/request_numbers.h"
 
 namespace kvfence::optimized {
 
-template <MultiConnectorWorkerChild Child, class Instrumentation>
-class BasicMultiConnectorWorker {
+template <MultiConnectorWorkerChild Child>
+class MultiConnectorWorker {
  public:
   using Metadata = MultiConnectorMetadata<typename Child::Metadata>;
   using WorkerMetadata = MultiConnectorWorkerMetadata<typename Child::WorkerMetadata>;
@@ -31,9 +30,7 @@ class BasicMultiConnectorWorker {
 
   /// What is allocated later is as much as the most requests had at once, names of requests beyond
   /// a string's own storage, and what the children and the caller take.
-  explicit BasicMultiConnectorWorker(std::vector<Child> children,
-                                     Instrumentation instrumentation = {})
-      : instrumentation_(instrumentation), children_(std::move(children)) {
+  explicit MultiConnectorWorker(std::vector<Child> children) : children_(std::move(children)) {
     KVFENCE_CHECK(!children_.empty(), "a MultiConnector has children");
   }
 
@@ -42,21 +39,15 @@ class BasicMultiConnectorWorker {
   void handle_preemptions(const Metadata& metadata) {
     for (std::size_t place = 0; place < children_.size(); ++place) {
       children_[place].handle_preemptions(metadata.metadata[place]);
-      if (planted(Bug::kPreemptionsToFirstChild)) break;
     }
   }
 
   void bind_connector_metadata(const Metadata& metadata) {
-    const std::vector<ExtraAsyncSaves>& extras = metadata.extra_async_saves;
-    if (planted(Bug::kExtraSavesReplaced) && !extras.empty()) extra_async_saves_.clear();
-    std::uint32_t before = 0;
-    for (const ExtraAsyncSaves& extra : extras) {
-      extra_async_saves_.set(extra.request, extra.saves + before);
-      if (planted(Bug::kExtraSavesAdded)) before += extra.saves;
+    for (const ExtraAsyncSaves& extra : metadata.extra_async_saves) {
+      extra_async_saves_.set(extra.request, extra.saves);
     }
     for (std::size_t place = 0; place < children_.size(); ++place) {
-      const std::size_t from = planted(Bug::kMetadataOfFirstChild) ? first_of_class(place) : place;
-      children_[place].bind_connector_metadata(metadata.metadata[from]);
+      children_[place].bind_connector_metadata(metadata.metadata[place]);
     }
   }
 
@@ -85,7 +76,6 @@ class BasicMultiConnectorWorker {
         if (!swallow(request)) out.sending.push_back(std::move(request));
       }
       for (std::string& request : of_child_.recving) {
-        if (planted(Bug::kReceivedSwallowed)) swallow(request);
         out.recving.push_back(std::move(request));
       }
     }
@@ -97,7 +87,6 @@ class BasicMultiConnectorWorker {
     out.clear();
     for (Child& child : children_) {
       child.get_block_ids_with_load_errors(out);
-      if (!out.empty() && planted(Bug::kLoadErrorsOfOneChild)) break;
     }
     keep_each_once(out);
   }
@@ -106,7 +95,7 @@ class BasicMultiConnectorWorker {
     out.clear();
     for (Child& child : children_) {
       if (auto stats = child.get_kv_connector_stats()) {
-        add(out, child.connector_class(), std::move(*stats), planted(Bug::kStatsOverwritten));
+        add(out, child.connector_class(), std::move(*stats));
       }
     }
     return !out.empty();
@@ -128,7 +117,7 @@ class BasicMultiConnectorWorker {
       const auto& more = other.metadata[place];
       if (!more) continue;
       auto& present = into.metadata[place];
-      if (present && !planted(Bug::kRankMetaOverwritten)) {
+      if (present) {
         present->aggregate(*more);
       } else {
         present = more;
@@ -137,12 +126,7 @@ class BasicMultiConnectorWorker {
   }
 
   void aggregate(Stats& into, const Stats& other) const {
-    for (const auto& of_class : other) {
-      add(into, of_class.connector_class, of_class.stats, /*overwrites=*/false);
-      if (planted(Bug::kStatsCountedTwice)) {
-        add(into, of_class.connector_class, of_class.stats, /*overwrites=*/false);
-      }
-    }
+    for (const auto& of_class : other) add(into, of_class.connector_class, of_class.stats);
   }
 
   void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const {
@@ -157,24 +141,13 @@ class BasicMultiConnectorWorker {
   void add_to(StateHash& hash) const { hash.add_all(children_, extra_async_saves_); }
 
  private:
-  using Bug = PlantedMultiConnectorBug;
-
-  bool planted(Bug bug) const { return instrumentation_.planted(bug); }
-
-  /// The first child of the class of the one at that place.
-  std::size_t first_of_class(std::size_t place) const {
-    std::size_t first = 0;
-    while (children_[first].connector_class() != children_[place].connector_class()) ++first;
-    return first;
-  }
-
   /// Whether a notice that the request is sent is not the last one.
   bool swallow(std::string_view request) {
     std::uint32_t* extra = extra_async_saves_.find(request);
     if (!extra) return false;
     if (*extra > 1) {
       --*extra;
-    } else if (!planted(Bug::kExtraSavesStay)) {
+    } else {
       extra_async_saves_.erase(request);
     }
     return true;
@@ -187,15 +160,10 @@ class BasicMultiConnectorWorker {
     elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
   }
 
-  static void add(Stats& stats, std::string_view connector_class, typename Child::Stats more,
-                  bool overwrites) {
+  static void add(Stats& stats, std::string_view connector_class, typename Child::Stats more) {
     for (auto& of_class : stats) {
       if (of_class.connector_class != connector_class) continue;
-      if (overwrites) {
-        of_class.stats = std::move(more);
-      } else {
-        of_class.stats.aggregate(more);
-      }
+      of_class.stats.aggregate(more);
       return;
     }
     auto& added = stats.emplace_back();
@@ -203,17 +171,9 @@ class BasicMultiConnectorWorker {
     added.stats = std::move(more);
   }
 
-  [[no_unique_address]] Instrumentation instrumentation_;
   std::vector<Child> children_;
   RequestNumbers extra_async_saves_;
   FinishedTransfers of_child_;  ///< of the call that runs
 };
-
-template <MultiConnectorWorkerChild Child>
-using MultiConnectorWorker = BasicMultiConnectorWorker<Child, NoInstrumentation>;
-
-/// Constructed from (children, PlantedMultiConnectorBug).
-template <MultiConnectorWorkerChild Child>
-using PlantedMultiConnectorWorker = BasicMultiConnectorWorker<Child, PlantedInstrumentation>;
 
 }  // namespace kvfence::optimized
