@@ -1,6 +1,5 @@
 #include "contract/connectors/kv_connector_registry.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -12,110 +11,101 @@ namespace {
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "nothing, since none is registered" : "one of " + text;
+  return text;
+}
+
+template <class... Factories>
+std::size_t num_filled(const Factories&... factories) {
+  return (std::size_t{factories ? 1U : 0U} + ...);
 }
 
 }  // namespace
 
-std::optional<InputError> KVConnectorRegistry::add(const std::string& name, Entry entry) {
-  if (!entries_.try_emplace(name, std::move(entry)).second) {
-    return InputError{{}, {}, "connector " + name + " registered twice", "each name once"};
+std::vector<std::string> KVConnectorFactories::kinds_where(bool whole) const {
+  struct Kind {
+    const char* name;
+    std::size_t num_filled;
+    std::size_t num_halves;
+  };
+  const Kind kinds[] = {
+      {"offloading", num_filled(make_offloading, make_offloading_worker), 2},
+      {"simple", num_filled(make_simple, make_simple_worker), 2},
+      {"files", num_filled(make_files_connector, make_files_worker), 2},
+      {"nixl", num_filled(make_producer, make_consumer, make_producer_worker, make_consumer_worker),
+       4},
+  };
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds) {
+    const bool is_whole = kind.num_filled == kind.num_halves;
+    if (kind.num_filled > 0 && is_whole == whole) names.emplace_back(kind.name);
   }
-  return std::nullopt;
+  return names;
+}
+
+void KVConnectorFactories::take(const KVConnectorFactories& other) {
+  const auto take_one = [&](auto member) {
+    if (other.*member) this->*member = other.*member;
+  };
+  take_one(&KVConnectorFactories::make_offloading);
+  take_one(&KVConnectorFactories::make_offloading_worker);
+  take_one(&KVConnectorFactories::make_simple);
+  take_one(&KVConnectorFactories::make_simple_worker);
+  take_one(&KVConnectorFactories::make_files_connector);
+  take_one(&KVConnectorFactories::make_files_worker);
+  take_one(&KVConnectorFactories::make_producer);
+  take_one(&KVConnectorFactories::make_consumer);
+  take_one(&KVConnectorFactories::make_producer_worker);
+  take_one(&KVConnectorFactories::make_consumer_worker);
 }
 
 // Source: vLLM v0.19.0 kv_connector/factory.py register_connector
 std::optional<InputError> KVConnectorRegistry::register_connector(const std::string& name,
                                                                   Loader loader) {
-  return add(name, {std::move(loader), {}, std::nullopt});
-}
-
-std::optional<InputError> KVConnectorRegistry::register_combiner(const std::string& name,
-                                                                 Combiner combine) {
-  return add(name, {{}, std::move(combine), std::nullopt});
+  if (!entries_.try_emplace(name, Entry{std::move(loader), std::nullopt}).second) {
+    return InputError{{}, {}, "connector " + name + " registered twice", "each name once"};
+  }
+  return std::nullopt;
 }
 
 // Source: vLLM v0.19.0 kv_connector/factory.py get_connector_class (kv_connector_module_path)
 std::optional<InputError> KVConnectorRegistry::register_library(const std::string& name,
                                                                 const std::string& path,
                                                                 const std::string& symbol) {
-  return register_connector(name, [name, path, symbol]() -> Parsed<KVConnectorClass> {
+  return register_connector(name, [name, path, symbol]() -> Parsed<KVConnectorFactories> {
     const Parsed<KVConnectorEntry*> entry = open_function<KVConnectorEntry>(path, symbol);
     if (!entry) return entry.error();
-    KVConnectorClass connector;
-    (*entry)(connector);
-    if (!connector.make_scheduler || !connector.make_worker) {
-      return InputError{path, {}, "half a connector", symbol + " to fill in both members"};
+    KVConnectorFactories connectors;
+    (*entry)(connectors);
+    if (const auto half = connectors.half_kinds(); !half.empty()) {
+      return InputError{path,
+                        {},
+                        "half a connector (" + listed(half) + ")",
+                        symbol + " to fill in every half of a kind"};
     }
-    return connector;
+    if (connectors.kinds().empty()) {
+      return InputError{path, {}, "no connector", symbol + " to fill in a kind"};
+    }
+    return connectors;
   });
 }
 
-Parsed<KVConnectorClass> KVConnectorRegistry::get(const std::string& name) {
-  if (name.find('(') == std::string::npos) return get_single(name);
-  std::string_view text = name;
-  std::string first;
-  Parsed<KVConnectorClass> connector = take(text, first);
-  if (connector && !text.empty()) {
-    return InputError{
-        {}, {}, "\"" + std::string(text) + "\" behind connector " + first, "nothing there"};
-  }
-  return connector;
-}
-
 // Source: vLLM v0.19.0 kv_connector/factory.py get_connector_class_by_name
-Parsed<KVConnectorClass> KVConnectorRegistry::get_single(const std::string& name) {
+Parsed<KVConnectorFactories> KVConnectorRegistry::get(const std::string& name) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
-    return InputError{{}, {}, "connector " + name, listed(names())};
+    const std::string known = listed(names());
+    return InputError{{},
+                      {},
+                      "connector " + name,
+                      known.empty() ? "nothing, since none is registered" : "one of " + known};
   }
   Entry& entry = found->second;
-  if (entry.combine) {
-    return InputError{{}, {}, "connector " + name + " without children", name + "(CHILD ...)"};
-  }
   if (!entry.loaded) {
-    Parsed<KVConnectorClass> connector = entry.load();
+    Parsed<KVConnectorFactories> connector = entry.load();
     if (!connector) return connector.error();
     entry.loaded.emplace() = std::move(*connector);
   }
   return *entry.loaded;
-}
-
-// Source: vLLM v0.19.0 kv_connector/v1/multi_connector.py _get_connector_classes_and_configs
-Parsed<KVConnectorClass> KVConnectorRegistry::take(std::string_view& text, std::string& name) {
-  const std::size_t end = std::min(text.find_first_of("( )"), text.size());
-  name = text.substr(0, end);
-  text.remove_prefix(end);
-  if (text.empty() || text.front() != '(') return get_single(name);
-
-  std::vector<KVConnectorChildClass> children;
-  while (!text.empty() && text.front() != ')') {
-    if (!children.empty() && text.front() != ' ') {
-      return InputError{{},
-                        {},
-                        "\"" + std::string(text) + "\" behind connector " + children.back().name,
-                        "a space or a closing parenthesis"};
-    }
-    text.remove_prefix(1);  // an opening parenthesis, or the space behind a child
-    if (children.empty() && !text.empty() && text.front() == ')') break;
-    KVConnectorChildClass child;
-    Parsed<KVConnectorClass> connector = take(text, child.name);
-    if (!connector) return connector.error();
-    child.connector = std::move(*connector);
-    children.push_back(std::move(child));
-  }
-  if (text.empty()) {
-    return InputError{{}, {}, "no end of the children of connector " + name, "a parenthesis"};
-  }
-  text.remove_prefix(1);
-
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) return get_single(name);
-  if (!found->second.combine) {
-    return InputError{{}, {}, "connector " + name + " with children", name + " alone"};
-  }
-  if (children.empty()) return get_single(name);
-  return found->second.combine(std::move(children));
 }
 
 std::vector<std::string> KVConnectorRegistry::names() const {

@@ -3,10 +3,6 @@
 /// Connectors by name. What a name stands for is loaded when somebody first asks for it: by a
 /// function, or from a shared library, so that a connector need not be part of kvfence.
 ///
-/// The name of a connector over several others has theirs behind it, which may have some in turn:
-/// `multi_connector(offloading simple_cpu_offload)`. Upstream names them in its extra
-/// configuration.
-///
 /// Source: vLLM v0.19.0 and v0.23.0 distributed/kv_transfer/kv_connector/factory.py
 /// KVConnectorFactory.
 
@@ -16,7 +12,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
@@ -26,22 +21,58 @@
 namespace kvfence {
 
 struct ConnectorSetup;
+struct DisaggregatedSpec;
+struct SimpleCPUOffloadSpec;
+struct SynchronousConnectorSpec;
+class DisaggregatedConsumer;
+class DisaggregatedProducer;
+class DisaggregatedWorker;
+class SharedStorage;
+class SynchronousConnectorScheduler;
+class SynchronousConnectorWorker;
 
-/// Makes the halves of a connector, one for each of upstream's roles.
-struct KVConnectorClass {
-  std::function<std::unique_ptr<KVConnector>(const ConnectorSetup&)> make_scheduler;
-  std::function<std::unique_ptr<KVConnectorWorker>(const ConnectorSetup&, std::uint32_t rank)>
-      make_worker;
+/// Makes the halves of connectors, one for each of upstream's roles. Of a kind there are all of
+/// them, or none. They may give null, which is a failure of the implementation.
+struct KVConnectorFactories {
+  template <class Made, class... From>
+  using Make = std::function<std::unique_ptr<Made>(From...)>;
+
+  /// An OffloadingConnectorScheduler. The setup's tiers have their types, and its slots their
+  /// bytes.
+  Make<KVConnector, const ConnectorSetup&> make_offloading;
+  Make<KVConnectorWorker, const ConnectorSetup&, std::uint32_t /*rank*/> make_offloading_worker;
+
+  /// A SimpleCPUOffloadScheduler.
+  Make<KVConnector, const SimpleCPUOffloadSpec&> make_simple;
+  Make<KVConnectorWorker, const SimpleCPUOffloadSpec&> make_simple_worker;
+
+  /// A synchronous one, over a storage that was made first.
+  Make<SynchronousConnectorScheduler, const SynchronousConnectorSpec&, SharedStorage&>
+      make_files_connector;
+  Make<SynchronousConnectorWorker, const SynchronousConnectorSpec&, std::uint32_t /*rank*/,
+       SharedStorage&>
+      make_files_worker;
+
+  /// A pair's.
+  Make<DisaggregatedProducer, const DisaggregatedSpec&> make_producer;
+  Make<DisaggregatedConsumer, const DisaggregatedSpec&> make_consumer;
+  Make<DisaggregatedWorker, const DisaggregatedSpec&, std::uint32_t /*rank*/> make_producer_worker;
+  Make<DisaggregatedWorker, const DisaggregatedSpec&, std::uint32_t /*rank*/> make_consumer_worker;
+
+  /// Of "offloading", "simple", "files" and "nixl" those that are there.
+  std::vector<std::string> kinds() const { return kinds_where(/*whole=*/true); }
+  /// Those of which a half is missing.
+  std::vector<std::string> half_kinds() const { return kinds_where(/*whole=*/false); }
+
+  /// Replaces what the other one has.
+  void take(const KVConnectorFactories& other);
+
+ private:
+  std::vector<std::string> kinds_where(bool whole) const;
 };
 
-/// A child of a connector over several others.
-struct KVConnectorChildClass {
-  std::string name;
-  KVConnectorClass connector;
-};
-
-/// What a shared library has to have, as `extern "C"`: fills in both members.
-using KVConnectorEntry = void(KVConnectorClass& connector);
+/// What a shared library has to have, as `extern "C"`: fills in the kinds that it has.
+using KVConnectorEntry = void(KVConnectorFactories& connectors);
 
 /// The symbol that is looked for where nobody says another.
 inline constexpr const char* kKVConnectorSymbol = "kvfence_connector";
@@ -49,43 +80,29 @@ inline constexpr const char* kKVConnectorSymbol = "kvfence_connector";
 /// A value: copies load for themselves. Errors have the name in `found`.
 class KVConnectorRegistry {
  public:
-  using Loader = std::function<Parsed<KVConnectorClass>()>;
-  /// Makes one connector of several, of which there is at least one.
-  using Combiner = std::function<KVConnectorClass(std::vector<KVConnectorChildClass>)>;
+  using Loader = std::function<Parsed<KVConnectorFactories>()>;
 
   /// The loader runs when the name is first asked for; again, if it failed.
   /// Errors: the name is taken.
   std::optional<InputError> register_connector(const std::string& name, Loader loader);
 
   /// A KVConnectorEntry in a shared library.
-  /// Errors: the name is taken. That the library or the symbol is missing, or that a member was not
-  /// filled in, shows when the name is first asked for.
+  /// Errors: the name is taken. That the library or the symbol is missing, or a half of a kind,
+  /// or every kind, shows when the name is first asked for.
   std::optional<InputError> register_library(const std::string& name, const std::string& path,
                                              const std::string& symbol = kKVConnectorSymbol);
 
-  /// A connector over several others.
-  /// Errors: the name is taken.
-  std::optional<InputError> register_combiner(const std::string& name, Combiner combine);
+  /// Errors: no such name (`expected` lists the ones there are); the loader's.
+  Parsed<KVConnectorFactories> get(const std::string& name);
 
-  /// Errors: no such name (`expected` lists the ones there are), also of a child; children of a
-  /// connector that has none, no children of one that has some, or parentheses that do not close;
-  /// the loader's.
-  Parsed<KVConnectorClass> get(const std::string& name);
-
-  /// In alphabetical order, without children.
+  /// In alphabetical order.
   std::vector<std::string> names() const;
 
  private:
   struct Entry {
     Loader load;
-    Combiner combine;  ///< instead, of a connector over several others
-    std::optional<KVConnectorClass> loaded;
+    std::optional<KVConnectorFactories> loaded;
   };
-  std::optional<InputError> add(const std::string& name, Entry entry);
-  Parsed<KVConnectorClass> get_single(const std::string& name);
-  /// text: begins with a name, and loses it.
-  Parsed<KVConnectorClass> take(std::string_view& text, std::string& name);
-
   std::map<std::string, Entry> entries_;
 };
 

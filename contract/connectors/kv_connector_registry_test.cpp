@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/engine/engine_target.h"
 
 namespace kvfence {
@@ -20,7 +23,7 @@ constexpr const char* kLibrary = KVFENCE_TEST_CONNECTOR_LIBRARY;
 KVConnectorRegistry::Loader counting(int& num_loads) {
   return [&num_loads] {
     ++num_loads;
-    return Parsed<KVConnectorClass>(KVConnectorClass());
+    return Parsed<KVConnectorFactories>(KVConnectorFactories());
   };
 }
 
@@ -41,9 +44,9 @@ TEST(KVConnectorRegistry, ALoaderRunsOnceAndOnlyWhenAsked) {
 TEST(KVConnectorRegistry, ALoaderThatFailedRunsAgain) {
   int num_loads = 0;
   KVConnectorRegistry registry;
-  (void)registry.register_connector("a", [&]() -> Parsed<KVConnectorClass> {
+  (void)registry.register_connector("a", [&]() -> Parsed<KVConnectorFactories> {
     if (++num_loads == 1) return InputError{"somewhere", {}, "nothing", "something"};
-    return KVConnectorClass();
+    return KVConnectorFactories();
   });
   const auto failed = registry.get("a");
   ASSERT_FALSE(failed);
@@ -88,66 +91,18 @@ TEST(KVConnectorRegistry, ACopyLoadsForItself) {
   EXPECT_EQ(registry.names(), Names{"a"});
 }
 
-/// Notes what it was given.
-KVConnectorRegistry::Combiner noting(std::vector<Names>& children) {
-  return [&children](const std::vector<KVConnectorChildClass>& given) {
-    Names& names = children.emplace_back();
-    for (const KVConnectorChildClass& child : given) names.push_back(child.name);
-    return KVConnectorClass();
-  };
-}
-
-TEST(KVConnectorRegistry, AConnectorOverOthersIsNamedWithThem) {
-  int num_a = 0;
-  int num_b = 0;
-  std::vector<Names> children;
-  KVConnectorRegistry registry;
-  (void)registry.register_connector("a", counting(num_a));
-  (void)registry.register_connector("b", counting(num_b));
-  EXPECT_FALSE(registry.register_combiner("over", noting(children)));
-  EXPECT_TRUE(registry.register_combiner("over", noting(children)));
-  EXPECT_EQ(registry.names(), (Names{"a", "b", "over"}));
-  EXPECT_TRUE(registry.get("over(b a b)"));
-  EXPECT_EQ(children, (std::vector<Names>{{"b", "a", "b"}}));
-  EXPECT_EQ(num_a + num_b, 2);
-  children.clear();
-  EXPECT_TRUE(registry.get("over(a over(b) over(over(a b)))"));
-  EXPECT_EQ(children, (std::vector<Names>{{"b"}, {"a", "b"}, {"over"}, {"a", "over", "over"}}));
-}
-
-TEST(KVConnectorRegistry, WhatIsWrongWithChildrenIsSaid) {
-  int num_loads = 0;
-  std::vector<Names> children;
-  KVConnectorRegistry registry;
-  (void)registry.register_connector("a", counting(num_loads));
-  (void)registry.register_combiner("over", noting(children));
-  const auto text = [&](const char* name) { return registry.get(name).error().to_text(); };
-  EXPECT_EQ(text("over"), "found connector over without children, expected over(CHILD ...)");
-  EXPECT_EQ(text("over()"), "found connector over without children, expected over(CHILD ...)");
-  EXPECT_EQ(text("over(a over)"),
-            "found connector over without children, expected over(CHILD ...)");
-  EXPECT_EQ(text("a(a)"), "found connector a with children, expected a alone");
-  EXPECT_EQ(text("c(a)"), "found connector c, expected one of a, over");
-  EXPECT_EQ(text("over(a c)"), "found connector c, expected one of a, over");
-  EXPECT_EQ(text("over(a  a)"), "found connector , expected one of a, over");
-  EXPECT_EQ(text("over(a a"),
-            "found no end of the children of connector over, expected a parenthesis");
-  EXPECT_EQ(text("over("), "found connector , expected one of a, over");
-  EXPECT_EQ(text("over(a) a"), "found \" a\" behind connector over, expected nothing there");
-  EXPECT_EQ(text("over(a))"), "found \")\" behind connector over, expected nothing there");
-  EXPECT_EQ(text("over(over(a)(a))"),
-            "found \"(a))\" behind connector over, expected a space or a closing parenthesis");
-  EXPECT_EQ(text("a a"), "found connector a a, expected one of a, over");
-}
-
 TEST(KVConnectorRegistry, AConnectorComesOutOfALibrary) {
   KVConnectorRegistry registry;
   EXPECT_FALSE(registry.register_library("outside", kLibrary));
   const auto found = registry.get("outside");
   ASSERT_TRUE(found) << found.error().to_text();
+  EXPECT_EQ(found->kinds(), (Names{"offloading", "simple"}));
+  EXPECT_EQ(found->half_kinds(), Names());
   const ConnectorSetup setup;
-  EXPECT_TRUE(found->make_scheduler(setup)->clone()->reset_cache());
-  EXPECT_TRUE(found->make_worker(setup, 1)->clone());
+  EXPECT_TRUE(found->make_offloading(setup)->clone()->reset_cache());
+  EXPECT_TRUE(found->make_offloading_worker(setup, 1)->clone());
+  EXPECT_TRUE(found->make_simple({})->clone()->reset_cache());
+  EXPECT_TRUE(found->make_simple_worker({})->clone());
 }
 
 TEST(KVConnectorRegistry, WhatALibraryLacksIsSaidByPathAndSymbol) {
@@ -156,6 +111,7 @@ TEST(KVConnectorRegistry, WhatALibraryLacksIsSaidByPathAndSymbol) {
   EXPECT_FALSE(registry.register_library("no slash", "no_such_file.so"));
   EXPECT_FALSE(registry.register_library("no symbol", kLibrary, "no_such_symbol"));
   EXPECT_FALSE(registry.register_library("half", kLibrary, "half_a_connector"));
+  EXPECT_FALSE(registry.register_library("none", kLibrary, "no_connector"));
   const auto text = [&](const char* name) { return registry.get(name).error().to_text(); };
   const std::string library = kLibrary;
   EXPECT_EQ(text("no file").find("no/such/file.so: found "), 0U) << text("no file");
@@ -168,9 +124,41 @@ TEST(KVConnectorRegistry, WhatALibraryLacksIsSaidByPathAndSymbol) {
   EXPECT_NE(text("no symbol").find("expected a shared library with the symbol no_such_symbol"),
             std::string::npos)
       << text("no symbol");
-  EXPECT_EQ(
-      text("half"),
-      library + ": found half a connector, expected half_a_connector to fill in both members");
+  EXPECT_EQ(text("half"), library +
+                              ": found half a connector (simple), expected half_a_connector "
+                              "to fill in every half of a kind");
+  EXPECT_EQ(text("none"),
+            library + ": found no connector, expected no_connector to fill in a kind");
+}
+
+TEST(KVConnectorFactories, APairNeedsEveryHalf) {
+  KVConnectorFactories factories;
+  factories.make_producer = [](const DisaggregatedSpec&) { return nullptr; };
+  factories.make_consumer = [](const DisaggregatedSpec&) { return nullptr; };
+  factories.make_producer_worker = [](const DisaggregatedSpec&, std::uint32_t) { return nullptr; };
+  EXPECT_EQ(factories.kinds(), Names());
+  EXPECT_EQ(factories.half_kinds(), Names{"nixl"});
+  factories.make_consumer_worker = factories.make_producer_worker;
+  EXPECT_EQ(factories.kinds(), Names{"nixl"});
+}
+
+TEST(KVConnectorFactories, TakeReplacesWhatTheOtherOneHas) {
+  KVConnectorFactories own;
+  own.make_files_connector = [](const SynchronousConnectorSpec&, SharedStorage&) {
+    return nullptr;
+  };
+  own.make_files_worker = [](const SynchronousConnectorSpec&, std::uint32_t, SharedStorage&) {
+    return nullptr;
+  };
+  int num_calls = 0;
+  own.make_simple = [&](const SimpleCPUOffloadSpec&) { return ++num_calls, nullptr; };
+  KVConnectorFactories other;
+  other.make_simple = [](const SimpleCPUOffloadSpec&) { return nullptr; };
+  other.make_simple_worker = [](const SimpleCPUOffloadSpec&) { return nullptr; };
+  own.take(other);
+  EXPECT_EQ(own.kinds(), (Names{"simple", "files"}));
+  (void)own.make_simple({});
+  EXPECT_EQ(num_calls, 0);
 }
 
 }  // namespace

@@ -1,15 +1,16 @@
-// What kv_connector_registry_test.cpp and offloading_spec_factory_test.cpp open: a connector that
-// never knows anything, half a connector, and a spec.
+// What tests open: a connector that never knows anything and is for one group, of the kinds
+// offloading and simple; half a connector; none; and a spec.
 
 #include <memory>
 
 #include "contract/connectors/kv_connector_registry.h"
 #include "contract/connectors/offloading/offloading_spec_factory.h"
+#include "contract/connectors/simple/simple_cpu_offload.h"
 
 namespace kvfence {
 namespace {
 
-class KnowsNothing final : public KVConnector {
+class KnowsNothing final : public SimpleCPUOffloadScheduler {
  public:
   std::unique_ptr<KVConnector> clone() const override {
     return std::make_unique<KnowsNothing>(*this);
@@ -30,6 +31,13 @@ class KnowsNothing final : public KVConnector {
   }
   void take_events(std::vector<KVCacheEvent>&) override {}
   bool reset_cache() override { return true; }
+  bool supports_hma() const override { return false; }
+
+  BlockCounts cpu_block_counts() const override { return {}; }
+  void cpu_pool(CpuPoolState& out) const override { out = {}; }
+  bool has_pending_stores() const override { return false; }
+  std::optional<BlockId> lazy_cursor() const override { return std::nullopt; }
+  void pinned_hits(std::vector<PinnedHit>& out) const override { out.clear(); }
 };
 
 class DoesNothing final : public KVConnectorWorker {
@@ -47,20 +55,27 @@ class DoesNothing final : public KVConnectorWorker {
 }  // namespace
 }  // namespace kvfence
 
-extern "C" void kvfence_connector(kvfence::KVConnectorClass& connector) {
-  connector.make_scheduler = [](const kvfence::ConnectorSetup&) {
+extern "C" void kvfence_connector(kvfence::KVConnectorFactories& connectors) {
+  connectors.make_offloading = [](const kvfence::ConnectorSetup&) {
     return std::make_unique<kvfence::KnowsNothing>();
   };
-  connector.make_worker = [](const kvfence::ConnectorSetup&, std::uint32_t) {
+  connectors.make_offloading_worker = [](const kvfence::ConnectorSetup&, std::uint32_t) {
+    return std::make_unique<kvfence::DoesNothing>();
+  };
+  connectors.make_simple = [](const kvfence::SimpleCPUOffloadSpec&) {
+    return std::make_unique<kvfence::KnowsNothing>();
+  };
+  connectors.make_simple_worker = [](const kvfence::SimpleCPUOffloadSpec&) {
     return std::make_unique<kvfence::DoesNothing>();
   };
 }
 
-extern "C" void half_a_connector(kvfence::KVConnectorClass& connector) {
-  connector.make_scheduler = [](const kvfence::ConnectorSetup&) {
-    return std::make_unique<kvfence::KnowsNothing>();
-  };
+extern "C" void half_a_connector(kvfence::KVConnectorFactories& connectors) {
+  kvfence_connector(connectors);
+  connectors.make_simple_worker = nullptr;
 }
+
+extern "C" void no_connector(kvfence::KVConnectorFactories&) {}
 
 extern "C" void OneSlotSpec(kvfence::OffloadingSpecBuilder& builder) {
   builder = [](const std::vector<kvfence::Field>&, const kvfence::OffloadingSpecContext& context,

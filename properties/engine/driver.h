@@ -82,6 +82,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     // before their slots do; copies of a connector see the storage that they were made with.
     forget_engines();
     setup_ = setup;
+    if (auto refused = refuse_other_kinds()) return refused;
     if (setup_.offloading) {
       offloading_.start(config, *setup_.offloading, numbers_of(Kind::kOffloading),
                         parts_.make_tier_files);
@@ -156,6 +157,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine.role = static_cast<EngineRole>(number);
       KVConnectorHandle connector(make_connector(engine.role));
       if (setup_.has_connector() && !connector) {
+        if (lacks_hma_)
+          return refused(
+              "a connector with supports_hma() false, expected true, "
+              "since there are several groups of layers");
         return ImplementationFailure{"the scheduler's half is no connector of that kind"};
       }
       engine.scheduler.emplace(make_scheduler_(setup_.schedulers[number], std::move(connector)));
@@ -216,7 +221,41 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return parts_.make_multi(setup_.scheduler().kv_cache.pool.rules, std::move(children));
   }
 
+  std::optional<ImplementationFailure> refused(std::string why) {
+    if (parts_.refusal) *parts_.refusal = why;
+    return ImplementationFailure{std::move(why)};
+  }
+
+  /// Of an engine that would have no connector of a library that is to be judged. The other
+  /// children of a MultiConnector are kvfence's.
+  std::optional<ImplementationFailure> refuse_other_kinds() {
+    const std::vector<std::string>& judged = parts_.judged_kinds;
+    if (judged.empty() || is_multi()) return std::nullopt;
+    const std::string kind = setup_.has_workers() ? name_of(kinds().front()) : "";
+    std::string found;
+    for (const std::string& each : judged) {
+      if (each == kind) return std::nullopt;
+      found += (found.empty() ? "" : ", ") + each;
+    }
+    return refused("a connector of kind " + found + ", expected " +
+                   (kind.empty() ? "none" : "one of kind " + kind) + " for assembly " +
+                   std::string(engine::to_text(setup_.assembly)));
+  }
+
+  /// Null, too: of another kind, which shows less than is compared; or lacks_hma_.
   std::unique_ptr<KVConnector> make_connector(Kind kind, EngineRole role) {
+    std::unique_ptr<KVConnector> made = make_connector_of_any_kind(kind, role);
+    const KVConnector* const connector = made.get();
+    if (kind == Kind::kOffloading && !dynamic_cast<const OffloadingConnectorScheduler*>(connector))
+      return nullptr;
+    if (kind == Kind::kSimple && !dynamic_cast<const SimpleCPUOffloadScheduler*>(connector))
+      return nullptr;
+    lacks_hma_ =
+        connector && !connector->supports_hma() && setup_.scheduler().kv_cache.groups.size() > 1;
+    return lacks_hma_ ? nullptr : std::move(made);
+  }
+
+  std::unique_ptr<KVConnector> make_connector_of_any_kind(Kind kind, EngineRole role) {
     switch (kind) {
       case Kind::kOffloading:
         return parts_.make_offloading(*setup_.offloading);
@@ -301,7 +340,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       case Kind::kScripted:
         break;
     }
-    auto worker = parts_.make_nixl_worker(*setup_.nixl, role, number);
+    auto worker = role == EngineRole::kProducer ? parts_.make_producer_worker(*setup_.nixl, number)
+                                                : parts_.make_consumer_worker(*setup_.nixl, number);
     if (!worker) return nullptr;
     return std::make_unique<NixlWorkerHalf>(std::move(worker), nixl_.transport());
   }
@@ -1140,6 +1180,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   MakeScheduler make_scheduler_;
   EngineParts parts_;
   EngineSetup setup_;
+  bool lacks_hma_ = false;  ///< the connector that was made last, where there are several groups
   const World* world_ = nullptr;  ///< of the command that runs
 
   // Before the ranks, at whose end forwards may still run.

@@ -14,6 +14,7 @@
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/connectors/kv_connector.h"
+#include "contract/connectors/kv_connector_registry.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/kv_output_aggregator.h"
 #include "contract/connectors/multi/multi_kv_connector.h"
@@ -21,7 +22,6 @@
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/core/state_digest.h"
 #include "contract/engine/engine_device.h"
-#include "contract/engine/engine_role.h"
 #include "contract/engine/engine_target.h"
 #include "contract/tiering/tier_files.h"
 
@@ -117,35 +117,15 @@ struct NamedWorker {
   std::unique_ptr<KVConnectorWorker> worker;
 };
 
-/// Makes the parts of an engine. Null, which a connector from elsewhere may give, is a failure of
-/// the implementation. What a configuration does not name is not asked for.
-struct EngineParts {
-  /// The setup's tiers have their types, and its slots their bytes.
-  std::function<std::unique_ptr<KVConnector>(const ConnectorSetup& setup)> make_offloading;
-  std::function<std::unique_ptr<KVConnectorWorker>(const ConnectorSetup& setup, std::uint32_t rank)>
-      make_offloading_worker;
+/// Makes the parts of an engine. What a configuration does not name is not asked for.
+struct EngineParts : KVConnectorFactories {
+  /// Where a library's connectors are to be judged: the kinds that it has. An engine with none of
+  /// them is refused, unless it has a MultiConnector.
+  std::vector<std::string> judged_kinds;
+  std::shared_ptr<std::string> refusal;  ///< if not null: is told why an engine is refused
 
-  std::function<std::unique_ptr<KVConnector>(const SimpleCPUOffloadSpec& spec)> make_simple;
-  std::function<std::unique_ptr<KVConnectorWorker>(const SimpleCPUOffloadSpec& spec)>
-      make_simple_worker;
-
-  /// A synchronous one, over the storage that was made first.
+  /// Over which connectors of kind files are.
   std::function<std::unique_ptr<SharedStorage>(const SynchronousConnectorSpec& spec)> make_storage;
-  std::function<std::unique_ptr<SynchronousConnectorScheduler>(const SynchronousConnectorSpec& spec,
-                                                               SharedStorage& storage)>
-      make_files_connector;
-  std::function<std::unique_ptr<SynchronousConnectorWorker>(
-      const SynchronousConnectorSpec& spec, std::uint32_t rank, SharedStorage& storage)>
-      make_files_worker;
-
-  /// A pair's halves.
-  std::function<std::unique_ptr<DisaggregatedProducer>(const DisaggregatedSpec& spec)>
-      make_producer;
-  std::function<std::unique_ptr<DisaggregatedConsumer>(const DisaggregatedSpec& spec)>
-      make_consumer;
-  std::function<std::unique_ptr<DisaggregatedWorker>(const DisaggregatedSpec& spec, EngineRole role,
-                                                     std::uint32_t rank)>
-      make_nixl_worker;
 
   /// The MultiConnector over connectors that were made.
   std::function<std::unique_ptr<KVConnector>(const Rules& rules,

@@ -42,8 +42,8 @@ void add_subject(CLI::App* command, Subject& subject) {
   auto* library =
       command
           ->add_option("--connector-library", subject.connector_library,
-                       "with --target engine: test the connector of this shared library in the "
-                       "place of the OffloadingConnector, behind the optimized scheduler")
+                       "with --target engine: test the connectors of this shared library, of any "
+                       "kind, behind the optimized scheduler")
           ->type_name("FILE");
   planted->excludes(sut);
   planted->excludes(library);

@@ -130,9 +130,12 @@ class TargetTools::Pair {
     return std::nullopt;
   }
 
-  /// The outcome of a run that a child could not begin: it does not have this target or
-  /// configuration.
+  /// The outcome of a run that a child or a library could not begin: it does not have this target
+  /// or configuration.
   std::optional<Outcome> refusal() const {
+    if (library_refusal_ && !library_refusal_->empty()) {
+      return bad_input("--connector-library: " + library_ + ": found " + *library_refusal_);
+    }
     if (!outside || !outside->unsupported()) return std::nullopt;
     return Outcome{exit_code::kCannotRun,
                    {},
@@ -152,13 +155,17 @@ class TargetTools::Pair {
       return bad_input("--connector-library: not with --target " +
                        std::string(sides_.target().name));
     }
-    auto made = make_connector_from_library(path);
+    auto made = make_connectors_from_library(path);
     if (!made) return bad_input("--connector-library: " + made.error().to_text());
-    actual = std::move(*made);
+    actual = std::move(made->engine);
+    library_refusal_ = made->refusal;
+    library_ = path;
     return std::nullopt;
   }
 
   const TargetSides& sides_;
+  std::string library_;
+  std::shared_ptr<const std::string> library_refusal_;
 };
 
 // ---- What one target's commands mean ----
@@ -408,6 +415,7 @@ Outcome TargetTools::explain(const Document& document, const std::string& file,
   Outcome outcome;
   const Explanation explanation =
       explain_scenario(*scenario, *sides_.checks, *pair.expected, *pair.actual);
+  if (auto refused = pair.refusal()) return std::move(*refused);
   outcome.message = explanation.text;
   outcome.exit_code = explanation.diverged ? exit_code::kDisagreement : exit_code::kAgree;
   return outcome;

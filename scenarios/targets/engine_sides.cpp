@@ -48,6 +48,7 @@
 #include "reference/connectors/kv_output_aggregator.h"
 #include "reference/connectors/multi/multi_connector.h"
 #include "reference/connectors/multi/multi_connector_worker.h"
+#include "reference/connectors/offloading/offloading_connector.h"
 #include "reference/connectors/simple/simple_cpu_offload.h"
 #include "reference/connectors/simple/simple_cpu_offload_worker.h"
 #include "reference/connectors/synchronous/shared_storage.h"
@@ -56,7 +57,6 @@
 #include "reference/scheduler/scheduler.h"
 #include "reference/tiering/tier_files.h"
 #include "scenarios/story/told_engine.h"
-#include "scenarios/targets/built_in_connectors.h"
 #include "scenarios/targets/planted_side.h"
 #include "scenarios/targets/targets.h"
 
@@ -74,26 +74,6 @@ std::unique_ptr<Implementation> make_driver(std::string name, EngineParts parts)
             },
             parts);
       });
-}
-
-/// Makes the OffloadingConnector that a registry has. Of the scheduler's half null if it is of
-/// another kind, which shows less than the target compares.
-void take_offloading_from(const std::shared_ptr<KVConnectorRegistry>& connectors,
-                          EngineParts& parts) {
-  const auto class_of = [connectors](const ConnectorSetup& setup) {
-    Parsed<KVConnectorClass> connector = connectors->get(setup.kv_connector);
-    KVFENCE_CHECK(connector, "every side has the connectors that a configuration can name");
-    return std::move(*connector);
-  };
-  parts.make_offloading = [class_of](const ConnectorSetup& setup) -> std::unique_ptr<KVConnector> {
-    auto connector = class_of(setup).make_scheduler(setup);
-    const bool is_offloading =
-        dynamic_cast<OffloadingConnectorScheduler*>(connector.get()) != nullptr;
-    return is_offloading ? std::move(connector) : nullptr;
-  };
-  parts.make_offloading_worker = [class_of](const ConnectorSetup& setup, std::uint32_t rank) {
-    return class_of(setup).make_worker(setup, rank);
-  };
 }
 
 /// Multi, MultiWorker: templates over the type of a child.
@@ -122,8 +102,12 @@ EngineParts reference_parts() {
   };
   take_multi<reference::MultiConnector, reference::MultiConnectorWorker,
              reference::OffloadingConnectorStats>(parts);
-  take_offloading_from(std::make_shared<KVConnectorRegistry>(built_in_connectors_reference()),
-                       parts);
+  parts.make_offloading = [](const ConnectorSetup& setup) {
+    return reference::make_offloading_connector_scheduler(setup.spec, make_secondary_tiers(setup));
+  };
+  parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
+    return reference::make_offloading_connector_worker(setup.spec);
+  };
   parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
     return reference::make_shared_storage();
   };
@@ -140,12 +124,11 @@ EngineParts reference_parts() {
   parts.make_consumer = [](const DisaggregatedSpec& spec) {
     return std::make_unique<reference::DisaggregatedConsumer>(spec);
   };
-  parts.make_nixl_worker = [](const DisaggregatedSpec& spec, EngineRole role,
-                              std::uint32_t rank) -> std::unique_ptr<DisaggregatedWorker> {
-    if (role == EngineRole::kConsumer) {
-      return std::make_unique<reference::DisaggregatedConsumerWorker>(spec, rank);
-    }
+  parts.make_producer_worker = [](const DisaggregatedSpec& spec, std::uint32_t rank) {
     return std::make_unique<reference::DisaggregatedProducerWorker>(spec, rank);
+  };
+  parts.make_consumer_worker = [](const DisaggregatedSpec& spec, std::uint32_t rank) {
+    return std::make_unique<reference::DisaggregatedConsumerWorker>(spec, rank);
   };
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
     return AggregateReports(reference::KVOutputAggregator(num_ranks));
@@ -167,8 +150,12 @@ EngineParts optimized_parts() {
   };
   take_multi<optimized::MultiConnector, optimized::MultiConnectorWorker,
              optimized::OffloadingConnectorStats>(parts);
-  take_offloading_from(std::make_shared<KVConnectorRegistry>(built_in_connectors_optimized()),
-                       parts);
+  parts.make_offloading = [](const ConnectorSetup& setup) {
+    return optimized::make_offloading_connector_scheduler(setup.spec, make_secondary_tiers(setup));
+  };
+  parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
+    return optimized::make_offloading_connector_worker(setup.spec);
+  };
   parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
     return optimized::make_shared_storage();
   };
@@ -185,11 +172,8 @@ EngineParts optimized_parts() {
   parts.make_consumer = [](const DisaggregatedSpec& spec) {
     return optimized::make_disaggregated_consumer(spec);
   };
-  parts.make_nixl_worker = [](const DisaggregatedSpec& spec, EngineRole role, std::uint32_t rank) {
-    return role == EngineRole::kConsumer
-               ? optimized::make_disaggregated_consumer_worker(spec, rank)
-               : optimized::make_disaggregated_producer_worker(spec, rank);
-  };
+  parts.make_producer_worker = &optimized::make_disaggregated_producer_worker;
+  parts.make_consumer_worker = &optimized::make_disaggregated_consumer_worker;
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
     return AggregateReports(optimized::KVOutputAggregator(num_ranks));
   };
@@ -295,11 +279,8 @@ EngineParts planted_parts(OnDevice on_device) {
   parts.make_consumer = [](const DisaggregatedSpec& spec) {
     return planted::optimized::make_disaggregated_consumer(spec);
   };
-  parts.make_nixl_worker = [](const DisaggregatedSpec& spec, EngineRole role, std::uint32_t rank) {
-    return role == EngineRole::kConsumer
-               ? planted::optimized::make_disaggregated_consumer_worker(spec, rank)
-               : planted::optimized::make_disaggregated_producer_worker(spec, rank);
-  };
+  parts.make_producer_worker = &planted::optimized::make_disaggregated_producer_worker;
+  parts.make_consumer_worker = &planted::optimized::make_disaggregated_consumer_worker;
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
     return AggregateReports(planted::optimized::KVOutputAggregator(num_ranks));
   };
@@ -393,16 +374,19 @@ std::unique_ptr<Implementation> make_told_engine(std::string_view planted_bug, O
   return make_planted("engine", planted_bug, std::move(on_device));
 }
 
-Parsed<std::unique_ptr<Implementation>> make_connector_from_library(const std::string& path) {
-  const auto connectors = std::make_shared<KVConnectorRegistry>();
-  for (const std::string& name : built_in_connectors_optimized().names()) {
-    (void)connectors->register_library(name, path);
-    // A library that cannot be opened is an error here, not in the middle of a run.
-    if (const auto found = connectors->get(name); !found) return found.error();
-  }
+Parsed<LibraryConnectors> make_connectors_from_library(const std::string& path) {
+  KVConnectorRegistry registry;
+  (void)registry.register_library(path, path);
+  const Parsed<KVConnectorFactories> factories = registry.get(path);
+  if (!factories) return factories.error();
   EngineParts parts = optimized_parts();
-  take_offloading_from(connectors, parts);
-  return make_driver<optimized::Scheduler>("connector of " + path, std::move(parts));
+  parts.take(*factories);
+  parts.judged_kinds = factories->kinds();
+  parts.refusal = std::make_shared<std::string>();
+  LibraryConnectors made;
+  made.refusal = parts.refusal;
+  made.engine = make_driver<optimized::Scheduler>("connector of " + path, std::move(parts));
+  return made;
 }
 
 }  // namespace kvfence

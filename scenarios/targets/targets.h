@@ -66,9 +66,15 @@ const CheckedPart* find_part(std::string_view name);
 /// The assembly of target engine that replaced a target of that name.
 std::optional<std::string_view> assembly_of_old_target(std::string_view name);
 
-/// The optimized engine with the connector of a shared library
-/// (contract/connectors/kv_connector_registry.h) in the place of the OffloadingConnector.
-/// Errors: no such library, no such symbol.
-Parsed<std::unique_ptr<Implementation>> make_connector_from_library(const std::string& path);
+/// The optimized engine with the connectors of a shared library
+/// (contract/connectors/kv_connector_registry.h) in the place of kvfence's of these kinds.
+struct LibraryConnectors {
+  std::unique_ptr<Implementation> engine;
+  /// Why the engine could not be reset, if the library does not fit the configuration; or empty.
+  std::shared_ptr<const std::string> refusal;
+};
+
+/// Errors: no such library, no such symbol; no connector, or half a one.
+Parsed<LibraryConnectors> make_connectors_from_library(const std::string& path);
 
 }  // namespace kvfence

@@ -119,11 +119,11 @@ class MyConnectorWorker final : public KVConnectorWorker {
 
 }  // namespace
 
-extern "C" void kvfence_connector(kvfence::KVConnectorClass& connector) {
-  connector.make_scheduler = [](const ConnectorSetup& setup) {
+extern "C" void kvfence_connector(kvfence::KVConnectorFactories& connectors) {
+  connectors.make_offloading = [](const ConnectorSetup& setup) {
     return std::make_unique<MyConnectorScheduler>(setup);
   };
-  connector.make_worker = [](const ConnectorSetup& setup, std::uint32_t) {
+  connectors.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
     return std::make_unique<MyConnectorWorker>(setup);
   };
 }
