@@ -179,7 +179,6 @@ Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& re
   if (!policy) return error("eviction_policy=" + record.eviction_policy, "lru or arc");
 
   ConnectorSetup setup;
-  setup.kv_connector = record.kWord;
   setup.scheduler = scheduler;
   if (record.num_cpu_blocks == 0) return error("num_cpu_blocks=0", "at least one slot");
   if (record.block_size_factor == 0) return error("block_size_factor=0", "a positive number");

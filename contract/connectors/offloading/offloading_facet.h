@@ -373,7 +373,6 @@ inline constexpr const char* kScriptedFilesTier = "scripted_files";
 
 /// What both halves of the connector are built from.
 struct ConnectorSetup {
-  std::string kv_connector;  ///< its name
   SchedulerConfig scheduler;
   OffloadingSpec spec;              ///< its tiers are of the types of scripted_tier_types
   SecondaryTierFactory tier_types;  ///< what makes them; none until a side has put its own there
