@@ -246,12 +246,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::unique_ptr<KVConnector> make_connector(Kind kind, EngineRole role) {
     std::unique_ptr<KVConnector> made = make_connector_of_any_kind(kind, role);
     const KVConnector* const connector = made.get();
+    lacks_hma_ =
+        connector && !connector->supports_hma() && setup_.scheduler().kv_cache.groups.size() > 1;
     if (kind == Kind::kOffloading && !dynamic_cast<const OffloadingConnectorScheduler*>(connector))
       return nullptr;
     if (kind == Kind::kSimple && !dynamic_cast<const SimpleCPUOffloadScheduler*>(connector))
       return nullptr;
-    lacks_hma_ =
-        connector && !connector->supports_hma() && setup_.scheduler().kv_cache.groups.size() > 1;
     return lacks_hma_ ? nullptr : std::move(made);
   }
 
