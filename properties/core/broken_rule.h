@@ -29,11 +29,4 @@ Divergence broken_rule(const Invariant& invariant, std::string_view member, cons
   return broken_values(invariant, member, to_value(expected), to_value(actual));
 }
 
-/// An answer that is there and should not be, or the other way round.
-inline Divergence broken_presence(const Invariant& invariant, std::string_view member,
-                                  bool wanted) {
-  const Value answer{Value::Variant(std::string("an answer"))};
-  return broken_values(invariant, member, wanted ? answer : Value(), wanted ? Value() : answer);
-}
-
 }  // namespace kvfence

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "contract/core/implementation.h"
 #include "properties/planted/bugs.h"
@@ -23,14 +22,6 @@ inline const planted::Bug* find_planted_bug(std::string_view room, std::string_v
     if (bug.name == name) return &bug;
   }
   return nullptr;
-}
-
-inline std::vector<PlantedBugInfo> planted_bug_infos_of(std::string_view room) {
-  std::vector<PlantedBugInfo> infos;
-  for (const planted::Bug& bug : planted::bugs_of(room)) {
-    infos.push_back({bug.name, bug.doc, bug.thread});
-  }
-  return infos;
 }
 
 /// Switches its bug on before each call, so that several with different bugs can be used in turn.
