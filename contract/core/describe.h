@@ -16,7 +16,6 @@
 #include "contract/core/target.h"
 
 namespace kvfence {
-
 namespace detail {
 
 /// Used objects of one type. Trivial, so that reaching it costs no guard; what it still holds when

@@ -157,10 +157,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine.role = static_cast<EngineRole>(number);
       KVConnectorHandle connector(make_connector(engine.role));
       if (setup_.has_connector() && !connector) {
-        if (lacks_hma_)
+        if (lacks_hma_) {
           return refused(
               "a connector with supports_hma() false, expected true, "
               "since there are several groups of layers");
+        }
         return ImplementationFailure{"the scheduler's half is no connector of that kind"};
       }
       engine.scheduler.emplace(make_scheduler_(setup_.schedulers[number], std::move(connector)));
@@ -221,6 +222,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return parts_.make_multi(setup_.scheduler().kv_cache.pool.rules, std::move(children));
   }
 
+  /// why: "found" and "expected" of an error message.
   std::optional<ImplementationFailure> refused(std::string why) {
     if (parts_.refusal) *parts_.refusal = why;
     return ImplementationFailure{std::move(why)};
@@ -242,17 +244,23 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                    std::string(engine::to_text(setup_.assembly)));
   }
 
-  /// Null, too: of another kind, which shows less than is compared; or lacks_hma_.
+  /// Null where there is none, or where it cannot be used: its class shows less than is compared,
+  /// or it lacks_hma_.
   std::unique_ptr<KVConnector> make_connector(Kind kind, EngineRole role) {
     std::unique_ptr<KVConnector> made = make_connector_of_any_kind(kind, role);
-    const KVConnector* const connector = made.get();
-    lacks_hma_ =
-        connector && !connector->supports_hma() && setup_.scheduler().kv_cache.groups.size() > 1;
-    if (kind == Kind::kOffloading && !dynamic_cast<const OffloadingConnectorScheduler*>(connector))
-      return nullptr;
-    if (kind == Kind::kSimple && !dynamic_cast<const SimpleCPUOffloadScheduler*>(connector))
-      return nullptr;
-    return lacks_hma_ ? nullptr : std::move(made);
+    lacks_hma_ = made && !made->supports_hma() && setup_.scheduler().kv_cache.groups.size() > 1;
+    return lacks_hma_ || !shows_all(kind, made.get()) ? nullptr : std::move(made);
+  }
+
+  /// Whether a connector has the class that the observation of its kind asks. False for null.
+  static bool shows_all(Kind kind, const KVConnector* connector) {
+    if (kind == Kind::kOffloading) {
+      return dynamic_cast<const OffloadingConnectorScheduler*>(connector) != nullptr;
+    }
+    if (kind == Kind::kSimple) {
+      return dynamic_cast<const SimpleCPUOffloadScheduler*>(connector) != nullptr;
+    }
+    return connector != nullptr;
   }
 
   std::unique_ptr<KVConnector> make_connector_of_any_kind(Kind kind, EngineRole role) {
