@@ -1,44 +1,33 @@
 #include "contract/connectors/kv_connector_registry.h"
 
-#include <cstddef>
 #include <utility>
 
+#include "contract/core/joined.h"
 #include "contract/core/shared_library.h"
 
 namespace kvfence {
 namespace {
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-template <class... Factories>
-std::size_t num_filled(const Factories&... factories) {
-  return (std::size_t{factories ? 1U : 0U} + ...);
+/// visit(name, members...) for each kind, with its halves.
+template <class Visit>
+void for_each_kind(Visit visit) {
+  using F = KVConnectorFactories;
+  visit("offloading", &F::make_offloading, &F::make_offloading_worker);
+  visit("simple", &F::make_simple, &F::make_simple_worker);
+  visit("files", &F::make_files_connector, &F::make_files_worker);
+  visit("nixl", &F::make_producer, &F::make_consumer, &F::make_producer_worker,
+        &F::make_consumer_worker);
 }
 
 }  // namespace
 
 std::vector<std::string> KVConnectorFactories::kinds_where(bool whole) const {
-  struct Kind {
-    const char* name;
-    std::size_t num_filled;
-    std::size_t num_halves;
-  };
-  const Kind kinds[] = {
-      {"offloading", num_filled(make_offloading, make_offloading_worker), 2},
-      {"simple", num_filled(make_simple, make_simple_worker), 2},
-      {"files", num_filled(make_files_connector, make_files_worker), 2},
-      {"nixl", num_filled(make_producer, make_consumer, make_producer_worker, make_consumer_worker),
-       4},
-  };
   std::vector<std::string> names;
-  for (const Kind& kind : kinds) {
-    const bool is_whole = kind.num_filled == kind.num_halves;
-    if (kind.num_filled > 0 && is_whole == whole) names.emplace_back(kind.name);
-  }
+  for_each_kind([&](const char* name, auto... halves) {
+    const bool is_whole = (static_cast<bool>(this->*halves) && ...);
+    const bool has_any = (static_cast<bool>(this->*halves) || ...);
+    if (has_any && is_whole == whole) names.emplace_back(name);
+  });
   return names;
 }
 
@@ -46,16 +35,7 @@ void KVConnectorFactories::take(const KVConnectorFactories& other) {
   const auto take_one = [&](auto member) {
     if (other.*member) this->*member = other.*member;
   };
-  take_one(&KVConnectorFactories::make_offloading);
-  take_one(&KVConnectorFactories::make_offloading_worker);
-  take_one(&KVConnectorFactories::make_simple);
-  take_one(&KVConnectorFactories::make_simple_worker);
-  take_one(&KVConnectorFactories::make_files_connector);
-  take_one(&KVConnectorFactories::make_files_worker);
-  take_one(&KVConnectorFactories::make_producer);
-  take_one(&KVConnectorFactories::make_consumer);
-  take_one(&KVConnectorFactories::make_producer_worker);
-  take_one(&KVConnectorFactories::make_consumer_worker);
+  for_each_kind([&](const char*, auto... halves) { (take_one(halves), ...); });
 }
 
 // Source: vLLM v0.19.0 kv_connector/factory.py register_connector
@@ -79,7 +59,7 @@ std::optional<InputError> KVConnectorRegistry::register_library(const std::strin
     if (const auto half = connectors.half_kinds(); !half.empty()) {
       return InputError{path,
                         {},
-                        "half a connector (" + listed(half) + ")",
+                        "half a connector (" + joined(half) + ")",
                         symbol + " to fill in every half of a kind"};
     }
     if (connectors.kinds().empty()) {
@@ -93,7 +73,7 @@ std::optional<InputError> KVConnectorRegistry::register_library(const std::strin
 Parsed<KVConnectorFactories> KVConnectorRegistry::get(const std::string& name) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
-    const std::string known = listed(names());
+    const std::string known = joined(names());
     return InputError{{},
                       {},
                       "connector " + name,

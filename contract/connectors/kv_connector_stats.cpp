@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "contract/core/joined.h"
+
 namespace kvfence {
 namespace {
 
@@ -20,13 +22,10 @@ bool is_label_name(std::string_view name) {
 }  // namespace
 
 std::string to_log_text(std::span<const TransferTotals> totals) {
-  std::string text;
-  for (const TransferTotals& each : totals) {
-    text += (text.empty() ? "" : ", ") + each.transfer_type +
-            "_total_bytes=" + std::to_string(each.total_bytes) + ", " + each.transfer_type +
-            "_total_time=" + python_number(each.total_time);
-  }
-  return text;
+  return joined(totals, ", ", [](const TransferTotals& each) {
+    return each.transfer_type + "_total_bytes=" + std::to_string(each.total_bytes) + ", " +
+           each.transfer_type + "_total_time=" + python_number(each.total_time);
+  });
 }
 
 std::optional<std::string> check_config(const OffloadPromMetricsConfig& config) {

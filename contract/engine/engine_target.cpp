@@ -6,6 +6,7 @@
 
 #include "contract/core/check.h"
 #include "contract/core/describe.h"
+#include "contract/core/joined.h"
 
 namespace kvfence {
 namespace engine {
@@ -76,11 +77,8 @@ class Preparation {
     if (config_.assembly.empty()) return std::nullopt;
     const auto assembly = assembly_from_text(config_.assembly);
     if (!assembly) {
-      std::string names;
-      for (const AssemblyInfo& info : kAssemblies) {
-        names += (names.empty() ? "" : ", ") + std::string(info.name);
-      }
-      return error("assembly=" + config_.assembly, "one of " + names);
+      return error("assembly=" + config_.assembly,
+                   "one of " + joined(kAssemblies, ", ", &AssemblyInfo::name));
     }
     if (assembly_of(config_) == *assembly) return std::nullopt;
     return error("assembly=" + config_.assembly,

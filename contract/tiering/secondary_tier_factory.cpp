@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/joined.h"
 
 namespace kvfence {
 
@@ -49,9 +50,9 @@ Parsed<SecondaryTierHandle> SecondaryTierFactory::create_secondary_tier(
     const std::string& file) const {
   const auto found = builders_.find(config.type);
   if (found != builders_.end()) return found->second(config, primary, spec, file);
-  std::string types;
-  for (const auto& [type, builder] : builders_) types += (types.empty() ? "" : ", ") + type;
-  return InputError{file, {}, "a tier of type " + config.type, "one of " + types};
+  const auto type_of = [](const auto& entry) { return entry.first; };
+  return InputError{
+      file, {}, "a tier of type " + config.type, "one of " + joined(builders_, ", ", type_of)};
 }
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/spec.py get_manager

@@ -10,6 +10,7 @@
 
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/joined.h"
 #include "contract/tiering/example_tier.h"
 #include "contract/tiering/file_tier.h"
 #include "optimized/files/file_tier.h"
@@ -24,11 +25,9 @@ class Settings {
   Settings(const SecondaryTierConfig& config, const std::string& file,
            std::initializer_list<std::string_view> keys)
       : config_(config), file_(file) {
-    std::string known;
-    for (std::string_view key : keys) known += (known.empty() ? "" : ", ") + std::string(key);
     for (const Field& field : config.settings) {
       if (std::find(keys.begin(), keys.end(), field.key) != keys.end()) continue;
-      fail(field, known.empty() ? "no settings" : "one of " + known);
+      fail(field, keys.size() == 0 ? "no settings" : "one of " + joined(keys));
     }
   }
 

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "contract/core/joined.h"
+
 namespace kvfence {
 namespace {
 
@@ -29,9 +31,7 @@ std::string to_text(const StoryPage& page) {
 }
 
 std::string to_text(const std::vector<StoryPage>& pages) {
-  std::string text;
-  for (const StoryPage& page : pages) text += (text.empty() ? "" : ", ") + to_text(page);
-  return text;
+  return joined(pages, ", ", [](const StoryPage& page) { return to_text(page); });
 }
 
 std::string name_of(const DeviceStory& story, const StoryParty& party) {

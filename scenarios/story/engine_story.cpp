@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/joined.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
 #include "scenarios/story/observed_member.h"
@@ -204,12 +205,8 @@ class EngineTeller {
  private:
   /// "A, B": whose step it is.
   static std::string requests_of(const Observation& observation) {
-    std::string requests;
-    for (const auto& entry :
-         observed<std::vector<engine::ScheduledRequest>>(observation, "scheduled")) {
-      requests += (requests.empty() ? "" : ", ") + entry.request;
-    }
-    return requests;
+    return joined(observed<std::vector<engine::ScheduledRequest>>(observation, "scheduled"), ", ",
+                  &engine::ScheduledRequest::request);
   }
 
   /// Whose step the forwards are that were enqueued since.

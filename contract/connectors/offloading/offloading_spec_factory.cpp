@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/joined.h"
 #include "contract/core/shared_library.h"
 
 namespace kvfence {
@@ -171,10 +172,7 @@ EvictionPolicy read_eviction_policy(Settings& settings) {
 std::optional<InputError> find_unknown(const std::vector<Field>& fields, const std::string& file) {
   for (const Field& field : fields) {
     if (std::find(kSettings.begin(), kSettings.end(), field.key) != kSettings.end()) continue;
-    std::string names;
-    for (std::string_view name : kSettings)
-      names += (names.empty() ? "" : ", ") + std::string(name);
-    return error_at(file, field, "one of " + names);
+    return error_at(file, field, "one of " + joined(kSettings));
   }
   return std::nullopt;
 }
