@@ -4,6 +4,7 @@
 /// a pipe.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,10 +16,14 @@
 
 namespace kvfence {
 
-/// A problem with the implementation itself, not with what it answered: a child that exited, sent
-/// malformed output or timed out.
+/// A problem with the implementation itself, not with what it answered.
 struct ImplementationFailure {
+  enum class Kind : std::uint8_t {
+    kFailed,       ///< a child exited, sent malformed output or timed out
+    kUnsupported,  ///< reset: it does not have this target or configuration; nothing is wrong
+  };
   std::string message;
+  Kind kind = Kind::kFailed;
 };
 
 class Implementation {

@@ -12,7 +12,8 @@ namespace kvfence {
 struct Divergence {
   std::size_t step = 0;  ///< index of the command, from 0
   std::string
-      oracle;  ///< who saw it: "lockstep", "expectation", "implementation", or an invariant's name
+      oracle;  ///< who saw it: "lockstep", "expectation", "implementation", an invariant's name;
+               ///< "unsupported": nobody, since a side does not have the configuration
   std::string
       field;  ///< the observation's member, with an index where it is a list: "free_queue[2]"
   std::string expected;  ///< the reference's side, or what the rule demands; line-language text

@@ -102,6 +102,11 @@ Divergence divergence_of(const Implementation& implementation, const Implementat
                          std::size_t step) {
   Divergence divergence;
   divergence.step = step;
+  if (failure.kind == ImplementationFailure::Kind::kUnsupported) {
+    divergence.oracle = "unsupported";
+    divergence.message = failure.message;
+    return divergence;
+  }
   divergence.oracle = "implementation";
   divergence.expected = "an answer";
   divergence.actual = "none";

@@ -47,6 +47,7 @@
 #include "contract/connectors/multi/multi_kv_connector.h"
 #include "contract/connectors/synchronous/files_worker_half.h"
 #include "contract/core/check.h"
+#include "contract/core/joined.h"
 #include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
@@ -157,12 +158,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine.role = static_cast<EngineRole>(number);
       KVConnectorHandle connector(make_connector(engine.role));
       if (setup_.has_connector() && !connector) {
-        if (lacks_hma_) {
-          return refused(
-              "a connector with supports_hma() false, expected true, "
-              "since there are several groups of layers");
-        }
         return ImplementationFailure{"the scheduler's half is no connector of that kind"};
+      }
+      const bool has_groups = setup_.schedulers[number].kv_cache.groups.size() > 1;
+      if (connector && has_groups && !connector->supports_hma()) {
+        return unsupported("a connector with supports_hma() false",
+                           "true, since there are several groups of layers");
       }
       engine.scheduler.emplace(make_scheduler_(setup_.schedulers[number], std::move(connector)));
       find_connectors(engine);
@@ -222,10 +223,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return parts_.make_multi(setup_.scheduler().kv_cache.pool.rules, std::move(children));
   }
 
-  /// why: "found" and "expected" of an error message.
-  std::optional<ImplementationFailure> refused(std::string why) {
-    if (parts_.refusal) *parts_.refusal = why;
-    return ImplementationFailure{std::move(why)};
+  static ImplementationFailure unsupported(const std::string& found, const std::string& expected) {
+    return {"found " + found + ", expected " + expected, ImplementationFailure::Kind::kUnsupported};
   }
 
   /// Of an engine that would have no connector of a library that is to be judged. The other
@@ -234,22 +233,16 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const std::vector<std::string>& judged = parts_.judged_kinds;
     if (judged.empty() || is_multi()) return std::nullopt;
     const std::string kind = setup_.has_workers() ? name_of(kinds().front()) : "";
-    std::string found;
-    for (const std::string& each : judged) {
-      if (each == kind) return std::nullopt;
-      found += (found.empty() ? "" : ", ") + each;
-    }
-    return refused("a connector of kind " + found + ", expected " +
-                   (kind.empty() ? "none" : "one of kind " + kind) + " for assembly " +
-                   std::string(engine::to_text(setup_.assembly)));
+    if (std::find(judged.begin(), judged.end(), kind) != judged.end()) return std::nullopt;
+    return unsupported("a connector of kind " + joined(judged),
+                       (kind.empty() ? "none" : "one of kind " + kind) + " for assembly " +
+                           std::string(engine::to_text(setup_.assembly)));
   }
 
-  /// Null where there is none, or where it cannot be used: its class shows less than is compared,
-  /// or it lacks_hma_.
+  /// Null where there is none, or where its class shows less than is compared.
   std::unique_ptr<KVConnector> make_connector(Kind kind, EngineRole role) {
     std::unique_ptr<KVConnector> made = make_connector_of_any_kind(kind, role);
-    lacks_hma_ = made && !made->supports_hma() && setup_.scheduler().kv_cache.groups.size() > 1;
-    return lacks_hma_ || !shows_all(kind, made.get()) ? nullptr : std::move(made);
+    return shows_all(kind, made.get()) ? std::move(made) : nullptr;
   }
 
   /// Whether a connector has the class that the observation of its kind asks. False for null.
@@ -1188,7 +1181,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   MakeScheduler make_scheduler_;
   EngineParts parts_;
   EngineSetup setup_;
-  bool lacks_hma_ = false;  ///< the connector that was made last, where there are several groups
   const World* world_ = nullptr;  ///< of the command that runs
 
   // Before the ranks, at whose end forwards may still run.

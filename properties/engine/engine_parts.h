@@ -122,7 +122,6 @@ struct EngineParts : KVConnectorFactories {
   /// Where a library's connectors are to be judged: the kinds that it has. An engine with none of
   /// them is refused, unless it has a MultiConnector.
   std::vector<std::string> judged_kinds;
-  std::shared_ptr<std::string> refusal;  ///< if not null: gets why an engine is refused
 
   /// Over which connectors of kind files are.
   std::function<std::unique_ptr<SharedStorage>(const SynchronousConnectorSpec& spec)> make_storage;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "contract/core/joined.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/campaign.h"
 #include "properties/core/difference.h"
@@ -118,12 +119,8 @@ class TargetTools::Pair {
     if (!subject.planted_bug.empty()) {
       actual = sides_.make_planted(subject.planted_bug);
       if (actual) return std::nullopt;
-      std::string names;
-      for (const PlantedBugInfo& info : sides_.planted_bugs) {
-        names += (names.empty() ? "" : ", ") + std::string(info.name);
-      }
       return bad_input("--planted-bug: found '" + subject.planted_bug + "', expected one of " +
-                       names);
+                       joined(sides_.planted_bugs, ", ", &PlantedBugInfo::name));
     }
     if (!subject.connector_library.empty()) return open_library(subject.connector_library);
     actual = sides_.make_optimized();
@@ -132,15 +129,12 @@ class TargetTools::Pair {
 
   /// The outcome of a run that a child or a library could not begin: it does not have this target
   /// or configuration.
-  std::optional<Outcome> refusal() const {
-    if (library_refusal_ && !library_refusal_->empty()) {
-      return bad_input("--connector-library: " + library_ + ": found " + *library_refusal_);
-    }
-    if (!outside || !outside->unsupported()) return std::nullopt;
+  std::optional<Outcome> refusal(const std::optional<Divergence>& found) const {
+    if (!found || found->oracle != "unsupported") return std::nullopt;
+    if (!outside) return bad_input("--connector-library: " + library_ + ": " + found->message);
     return Outcome{exit_code::kCannotRun,
                    {},
-                   outside->name() +
-                       " does not have this configuration: " + *outside->unsupported() +
+                   outside->name() + " does not have this configuration: " + found->message +
                        " (a random run can pin what it has: --config profile=v0.19)",
                    {}};
   }
@@ -155,17 +149,15 @@ class TargetTools::Pair {
       return bad_input("--connector-library: not with --target " +
                        std::string(sides_.target().name));
     }
-    auto made = make_connectors_from_library(path);
+    auto made = make_engine_with_library(path);
     if (!made) return bad_input("--connector-library: " + made.error().to_text());
-    actual = std::move(made->engine);
-    library_refusal_ = made->refusal;
+    actual = std::move(*made);
     library_ = path;
     return std::nullopt;
   }
 
   const TargetSides& sides_;
   std::string library_;
-  std::shared_ptr<const std::string> library_refusal_;
 };
 
 // ---- What one target's commands mean ----
@@ -236,7 +228,7 @@ Outcome TargetTools::run(const Document& document, const std::string& file, cons
   Lockstep lockstep(*sides_.checks, *pair.expected, *pair.actual);
   const auto start = std::chrono::steady_clock::now();
   std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
-  if (auto refused = pair.refusal()) return std::move(*refused);
+  if (auto refused = pair.refusal(divergence)) return std::move(*refused);
   Outcome outcome = start_report(pair, file, lockstep.num_commands(), seconds_since(start));
   if (!divergence) return outcome;
   cut_after(*scenario, *divergence);
@@ -267,7 +259,9 @@ Outcome TargetTools::check(const CheckOptions& options, const ProgressCallback& 
                           options.commands_max == UINT64_MAX ? 0 : options.commands_max);
       });
   if (result.config_error) return bad_input(result.config_error->to_text());
-  if (auto refused = pair.refusal()) return std::move(*refused);
+  if (result.failure) {
+    if (auto refused = pair.refusal(result.failure->divergence)) return std::move(*refused);
+  }
   const std::string source = "random, seed " + std::to_string(options.seed);
   Outcome outcome = start_report(pair, source, result.progress.commands, seconds_since(start));
   outcome.report.seed = options.seed;
@@ -304,7 +298,7 @@ Outcome TargetTools::shrink(const Document& document, const std::string& file,
   Lockstep lockstep(*sides_.checks, *pair.expected, *pair.actual);
   const auto start = std::chrono::steady_clock::now();
   std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
-  if (auto refused = pair.refusal()) return std::move(*refused);
+  if (auto refused = pair.refusal(divergence)) return std::move(*refused);
   Outcome outcome = start_report(pair, file, lockstep.num_commands(), seconds_since(start));
   if (!divergence) return outcome;
   if (divergence->oracle == "expectation") {
@@ -349,8 +343,8 @@ class TargetTools::Recorder {
 
  private:
   std::optional<Outcome> refused(const std::optional<ImplementationFailure>& failure) const {
-    if (auto outcome = pair_.refusal()) return outcome;
     if (!failure) return std::nullopt;
+    if (auto outcome = pair_.refusal(divergence_of(*pair_.actual, *failure, 0))) return outcome;
     return bad_input(pair_.actual->name() + ": " + failure->message);
   }
 
@@ -415,9 +409,9 @@ Outcome TargetTools::explain(const Document& document, const std::string& file,
   Outcome outcome;
   const Explanation explanation =
       explain_scenario(*scenario, *sides_.checks, *pair.expected, *pair.actual);
-  if (auto refused = pair.refusal()) return std::move(*refused);
+  if (auto refused = pair.refusal(explanation.divergence)) return std::move(*refused);
   outcome.message = explanation.text;
-  outcome.exit_code = explanation.diverged ? exit_code::kDisagreement : exit_code::kAgree;
+  outcome.exit_code = explanation.divergence ? exit_code::kDisagreement : exit_code::kAgree;
   return outcome;
 }
 
@@ -515,8 +509,7 @@ TargetTools::Shrunk TargetTools::shrink_scenario(Scenario scenario, const Diverg
   const auto still_fails = [&](const Scenario& candidate, const Setup& setup) {
     if (seconds_since(start) > kShrinkSecondsMax) return false;
     std::optional<Divergence> found = run_scenario(lockstep, candidate, setup);
-    // A configuration that the child does not have is no failure of it.
-    const bool fails = found && found->oracle == divergence.oracle && !pair.refusal();
+    const bool fails = found && found->oracle == divergence.oracle;
     if (fails) of_smallest = std::move(found);
     return fails;
   };
@@ -541,14 +534,15 @@ const std::vector<TargetTools>& all_tools() {
 
 Parsed<const TargetTools*> tools_of(std::string_view name, std::string_view file,
                                     Position position) {
-  std::string names;
   for (const TargetTools& tools : all_tools()) {
     if (tools.name() == name) return &tools;
-    names += (names.empty() ? "" : ", ") + std::string(tools.name());
   }
   const std::string found = "target '" + std::string(name) + "'";
   const auto assembly = assembly_of_old_target(name);
-  if (!assembly) return InputError{std::string(file), position, found, "one of " + names};
+  if (!assembly) {
+    return InputError{std::string(file), position, found,
+                      "one of " + joined(all_tools(), ", ", &TargetTools::name)};
+  }
   return InputError{std::string(file), position, found + ", an old name",
                     std::string(EngineTarget::kName) + " (config " + kAssembly + "=" +
                         std::string(*assembly) + ")"};

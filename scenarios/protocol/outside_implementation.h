@@ -24,10 +24,6 @@ class OutsideImplementation final : public Implementation {
 
   std::string name() const override { return session_.name(); }
 
-  /// Set where the last reset() failed because the child cannot do the target or the configuration:
-  /// nothing is wrong with it, there is nothing to compare.
-  const std::optional<std::string>& unsupported() const { return session_.unsupported(); }
-
   std::optional<ImplementationFailure> reset(const Setup& setup) override;
   std::size_t window() const override { return 256; }
   std::optional<ImplementationFailure> submit(const Command& command, Observe observe) override;

@@ -26,7 +26,6 @@ class Outside {
 
   std::string name() const { return outside_.name(); }
   std::size_t window() const { return outside_.window(); }
-  const std::optional<std::string>& unsupported() const { return outside_.unsupported(); }
   std::optional<ImplementationFailure> reset(const Config& config) {
     return outside_.reset(prepared(BlockPoolTarget::description(), kvfence::Config(config)));
   }
@@ -69,7 +68,9 @@ std::string canned(const std::vector<std::string>& replies,
 }
 
 std::string message(const std::optional<ImplementationFailure>& failure) {
-  return failure ? failure->message : "no failure";
+  if (!failure) return "no failure";
+  const bool is_failed = failure->kind == ImplementationFailure::Kind::kFailed;
+  return (is_failed ? "" : "unsupported: ") + failure->message;
 }
 
 // The failure at the first answer to a command.
@@ -274,17 +275,13 @@ TEST(OutsideImplementation, LineThatItDoesNotUnderstand) {
 TEST(OutsideImplementation, UnsupportedIsToldFromFailure) {
   Outside target(canned({"-> unsupported=\"no such target\""}), quiet());
   EXPECT_EQ(message(target.reset(Config{})), "unsupported: no such target");
-  EXPECT_EQ(target.unsupported(), "no such target");
 
   Outside config(canned({kHello, "-> unsupported=\"needs 0.23.0\"", "->"}), quiet());
   EXPECT_EQ(message(config.reset(Config{})), "unsupported: needs 0.23.0");
-  EXPECT_EQ(config.unsupported(), "needs 0.23.0");
   EXPECT_EQ(message(config.reset(Config{})), "no failure");
-  EXPECT_EQ(config.unsupported(), std::nullopt);
 
   Outside dead("exit 1", quiet());
-  EXPECT_NE(message(dead.reset(Config{})), "no failure");
-  EXPECT_EQ(dead.unsupported(), std::nullopt);
+  EXPECT_EQ(dead.reset(Config{})->kind, ImplementationFailure::Kind::kFailed);
   EXPECT_EQ(failure_of_reply("-> unsupported=later").substr(0, 15), "babbled: found ");
 }
 

@@ -42,7 +42,6 @@ OutsideSession::OutsideSession(std::string command, OutsideOptions options)
 std::optional<ImplementationFailure> OutsideSession::start(
     std::string_view target, const std::vector<std::string_view>& members) {
   child_.reset();
-  unsupported_.reset();
   outgoing_.clear();
   child_ = std::make_unique<ChildProcess>(command_, options_.child);
   outgoing_.append("target ").append(target).append("\n");
@@ -91,7 +90,6 @@ std::optional<ImplementationFailure> OutsideSession::read_handshake(
 }
 
 std::optional<ImplementationFailure> OutsideSession::configure(const Line& config) {
-  unsupported_.reset();
   if (auto failure = check_nothing_unasked()) return failure;
   print_to(outgoing_, config);
   outgoing_ += '\n';
@@ -147,12 +145,12 @@ std::optional<ImplementationFailure> OutsideSession::read_parsed(
   return std::nullopt;
 }
 
-std::optional<ImplementationFailure> OutsideSession::read_unsupported() {
+std::optional<ImplementationFailure> OutsideSession::read_unsupported() const {
   const Field* field = find_field(*reply_.expectation, "unsupported");
   if (!field) return std::nullopt;
   const auto* why = field->value.get_if<std::string>();
-  unsupported_ = why ? *why : print(field->value);
-  return ImplementationFailure{"unsupported: " + *unsupported_};
+  return ImplementationFailure{why ? *why : print(field->value),
+                               ImplementationFailure::Kind::kUnsupported};
 }
 
 ImplementationFailure OutsideSession::babbled(std::string_view found, std::string_view expected) {

@@ -43,9 +43,6 @@ class OutsideSession {
 
   bool is_running() const { return child_ != nullptr; }
 
-  /// Why the child cannot do the target or the configuration it was last asked for.
-  const std::optional<std::string>& unsupported() const { return unsupported_; }
-
   /// Starts a child and says `target`. `members`: what an observation of the target has, in order.
   std::optional<ImplementationFailure> start(std::string_view target,
                                              const std::vector<std::string_view>& members);
@@ -75,7 +72,7 @@ class OutsideSession {
  private:
   std::optional<ImplementationFailure> read_parsed(std::chrono::milliseconds timeout);
   /// The failure that an answer to `target` or `config` stands for, if it is `unsupported`.
-  std::optional<ImplementationFailure> read_unsupported();
+  std::optional<ImplementationFailure> read_unsupported() const;
   std::optional<ImplementationFailure> read_handshake(const std::vector<std::string_view>& members);
   ImplementationFailure ended();
   ImplementationFailure fail(std::string message);
@@ -83,7 +80,6 @@ class OutsideSession {
   std::string command_;
   OutsideOptions options_;
   std::string name_;
-  std::optional<std::string> unsupported_;
   std::unique_ptr<ChildProcess> child_;
   std::vector<bool> reports_;
   std::string outgoing_;

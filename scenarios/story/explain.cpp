@@ -45,7 +45,7 @@ class Story {
     } else {
       text_ += "\nBoth sides agree on every step, and every invariant holds.\n";
     }
-    return {std::move(text_), divergence_.has_value()};
+    return {std::move(text_), std::move(divergence_)};
   }
 
  private:

@@ -4,17 +4,19 @@
 /// (scenarios/story/explain_picture.h), and at a divergence both pictures with the difference
 /// marked and the history of the blocks concerned.
 
+#include <optional>
 #include <string>
 
 #include "contract/core/implementation.h"
 #include "contract/core/scenario.h"
 #include "properties/core/checks.h"
+#include "properties/core/divergence.h"
 
 namespace kvfence {
 
 struct Explanation {
   std::string text;
-  bool diverged = false;
+  std::optional<Divergence> divergence;
 };
 
 /// Runs the scenario on both sides and tells what happened, up to the first divergence.

@@ -374,7 +374,7 @@ std::unique_ptr<Implementation> make_told_engine(std::string_view planted_bug, O
   return make_planted("engine", planted_bug, std::move(on_device));
 }
 
-Parsed<LibraryConnectors> make_connectors_from_library(const std::string& path) {
+Parsed<std::unique_ptr<Implementation>> make_engine_with_library(const std::string& path) {
   KVConnectorRegistry registry;
   (void)registry.register_library(path, path);
   const Parsed<KVConnectorFactories> factories = registry.get(path);
@@ -382,11 +382,7 @@ Parsed<LibraryConnectors> make_connectors_from_library(const std::string& path) 
   EngineParts parts = optimized_parts();
   parts.take(*factories);
   parts.judged_kinds = factories->kinds();
-  parts.refusal = std::make_shared<std::string>();
-  LibraryConnectors made;
-  made.refusal = parts.refusal;
-  made.engine = make_driver<optimized::Scheduler>("connector of " + path, std::move(parts));
-  return made;
+  return make_driver<optimized::Scheduler>("connector of " + path, std::move(parts));
 }
 
 }  // namespace kvfence

@@ -67,14 +67,10 @@ const CheckedPart* find_part(std::string_view name);
 std::optional<std::string_view> assembly_of_old_target(std::string_view name);
 
 /// The optimized engine with the connectors of a shared library
-/// (contract/connectors/kv_connector_registry.h) in the place of kvfence's of these kinds.
-struct LibraryConnectors {
-  std::unique_ptr<Implementation> engine;
-  /// Why the engine could not be reset, if the library does not fit the configuration; or empty.
-  std::shared_ptr<const std::string> refusal;
-};
-
+/// (contract/connectors/kv_connector_registry.h) in the place of kvfence's of these kinds. Its
+/// reset() fails as kUnsupported where they do not fit the configuration.
+///
 /// Errors: no such library, no such symbol; no connector, or half a one.
-Parsed<LibraryConnectors> make_connectors_from_library(const std::string& path);
+Parsed<std::unique_ptr<Implementation>> make_engine_with_library(const std::string& path);
 
 }  // namespace kvfence

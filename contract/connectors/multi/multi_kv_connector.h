@@ -152,6 +152,8 @@ class MultiKVConnector final : public MultiKVConnectorScheduler {
   template <class... More>
   MultiKVConnector(const Rules& rules, std::vector<KVConnectorChild> children, More... more)
       : num_children_(static_cast<std::uint32_t>(children.size())),
+        supports_hma_(std::all_of(children.begin(), children.end(),
+                                  [](const auto& child) { return child.supports_hma(); })),
         multi_(rules, std::move(children), more...) {}
 
   std::unique_ptr<KVConnector> clone() const override {
@@ -220,6 +222,7 @@ class MultiKVConnector final : public MultiKVConnectorScheduler {
 
   void take_events(std::vector<KVCacheEvent>& out) override { multi_.take_events(out); }
   bool reset_cache() override { return multi_.reset_cache(); }
+  bool supports_hma() const override { return supports_hma_; }
 
   KVConnector* child(std::size_t place) override {
     return place < num_children_ ? multi_.children()[place].connector() : nullptr;
@@ -256,6 +259,7 @@ class MultiKVConnector final : public MultiKVConnectorScheduler {
   }
 
   std::uint32_t num_children_;
+  bool supports_hma_;  ///< each child
   Multi multi_;
   bool would_load_async_ = false;  ///< the last lookup found
   std::map<RequestIndex, ChosenConnector> loading_;
