@@ -11,9 +11,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/kv_events.h"
@@ -136,12 +136,24 @@ struct KVConnectorOutput {
   }
 };
 
-/// Called by a scheduler, in the order in which the members stand. A connector is a value behind an
-/// interface: copying a scheduler copies its connector by clone().
+/// What the worker's half of one rank says of itself before the first request, for its scheduler's
+/// half and, over that, for other engines. Each connector has its own.
+struct KVConnectorHandshakeMetadata {
+  virtual ~KVConnectorHandshakeMetadata() = default;
+};
+
+/// By rank; null: that one has none.
+using HandshakesByRank = std::vector<std::shared_ptr<const KVConnectorHandshakeMetadata>>;
+
+/// Called by an engine and its scheduler, in the order in which the members stand. A connector is a
+/// value behind an interface: copying a scheduler copies its connector by clone().
 class KVConnector {
  public:
   virtual ~KVConnector() = default;
   virtual std::unique_ptr<KVConnector> clone() const = 0;
+
+  /// Once, before any request, with what the workers' halves answered get_handshake_metadata.
+  virtual void set_xfer_handshake_metadata(const HandshakesByRank&) {}
 
   /// A request was added (Rules::connector_learns_new_requests).
   virtual void on_new_request(const ConnectorRequest& request) = 0;
@@ -188,6 +200,9 @@ class KVConnector {
   /// Whether request_finished takes the blocks of several groups (upstream: SupportsHMA).
   virtual bool supports_hma() const { return true; }
 
+  /// The last call, after those of the workers' halves. False if it failed; all is over even so.
+  virtual bool shutdown() { return true; }
+
   /// For an observer: a child of a connector over several others; null where there is none.
   virtual KVConnector* child(std::size_t /*place*/) { return nullptr; }
   /// For an observer: the whole state (contract/core/state_digest.h). One that has none cannot be
@@ -195,29 +210,6 @@ class KVConnector {
   virtual void add_to(StateHash&) const { no_digest(); }
 };
 
-/// Owns a connector, or none, and copies it.
-class KVConnectorHandle {
- public:
-  KVConnectorHandle() = default;
-  explicit KVConnectorHandle(std::unique_ptr<KVConnector> connector)
-      : connector_(std::move(connector)) {}
-  KVConnectorHandle(const KVConnectorHandle& other)
-      : connector_(other.connector_ ? other.connector_->clone() : nullptr) {}
-  KVConnectorHandle& operator=(const KVConnectorHandle& other) {
-    if (this != &other) connector_ = other.connector_ ? other.connector_->clone() : nullptr;
-    return *this;
-  }
-  KVConnectorHandle(KVConnectorHandle&&) noexcept = default;
-  KVConnectorHandle& operator=(KVConnectorHandle&&) noexcept = default;
-  ~KVConnectorHandle() = default;
-
-  explicit operator bool() const { return connector_ != nullptr; }
-  KVConnector* operator->() const { return connector_.get(); }
-  KVConnector* get() const { return connector_.get(); }
-  void add_to(StateHash& hash) const { hash.add(connector_); }
-
- private:
-  std::unique_ptr<KVConnector> connector_;
-};
+using KVConnectorHandle = Cloned<KVConnector>;  ///< or none
 
 }  // namespace kvfence

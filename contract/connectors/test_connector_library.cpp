@@ -45,11 +45,10 @@ class DoesNothing final : public KVConnectorWorker {
   std::unique_ptr<KVConnectorWorker> clone() const override {
     return std::make_unique<DoesNothing>(*this);
   }
-  void handle_preemptions(const KVConnectorMetadata&, TransferEngine&) override {}
-  void start_load_kv(const KVConnectorMetadata&, TransferEngine&) override {}
-  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
-  void get_finished(const KVConnectorMetadata&, std::span<const std::string>, TransferEngine&,
-                    KVConnectorWorkerOutput&) override {}
+  void handle_preemptions(const KVConnectorMetadata&) override {}
+  void start_load_kv() override {}
+  void wait_for_save() override {}
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput&) override {}
 };
 
 }  // namespace

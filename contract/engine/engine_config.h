@@ -27,11 +27,24 @@ struct ScriptedRecord {
   static constexpr std::string_view kWord = "scripted";
   std::string connector_class = "a";
   bool hma = true;
+  bool cross_layers = false;
+  bool handshake = false;
+  bool shutdown_fails = false;
   static void declare(auto& fields) {
     using S = ScriptedRecord;
     fields.add("class", &S::connector_class, Domain::kSetting, "of a child: names its statistics")
         .optional();
     fields.add("hma", &S::hma, Domain::kSetting, "of a child: takes several groups").optional();
+    fields
+        .add("cross_layers", &S::cross_layers, Domain::kSetting,
+             "of a child: prefers the blocks of all layers together")
+        .optional();
+    fields
+        .add("handshake", &S::handshake, Domain::kSetting,
+             "of a child: its workers have something to tell before the first request")
+        .optional();
+    fields.add("shutdown_fails", &S::shutdown_fails, Domain::kSetting, "of a child: both halves'")
+        .optional();
   }
   friend bool operator==(const ScriptedRecord&, const ScriptedRecord&) = default;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "contract/core/joined.h"
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence {
@@ -29,6 +30,16 @@ ConnectorCall& ScriptedConnector::note(std::string_view method, std::string_view
   call.request = request;
   call.child = place_;
   return call;
+}
+
+void ScriptedConnector::set_xfer_handshake_metadata(const HandshakesByRank& handshakes) {
+  std::vector<std::string> texts;
+  for (const auto& handshake : handshakes) {
+    if (!handshake) continue;
+    const auto* const scripted = dynamic_cast<const ScriptedHandshake*>(handshake.get());
+    texts.push_back(scripted ? scripted->text : "of another kind");
+  }
+  note("set_xfer_handshake_metadata").metadata = joined(texts, " ");
 }
 
 void ScriptedConnector::on_new_request(const ConnectorRequest& request) {
@@ -108,34 +119,45 @@ bool ScriptedConnector::reset_cache() {
   return reset_ == Reset::kDone;
 }
 
-ConnectorCall& ScriptedConnectorWorker::note(std::string_view method,
-                                             const KVConnectorMetadata& metadata) {
-  const auto* const own = dynamic_cast<const ScriptedMetadata*>(&metadata);
+bool ScriptedConnector::shutdown() {
+  note("shutdown").answer = traits_.shutdown_fails ? "failed" : "done";
+  return !traits_.shutdown_fails;
+}
+
+ConnectorCall& ScriptedConnectorWorker::note(std::string_view method) {
   ConnectorCall& call = children_->calls.emplace_back();
   call.method = method;
   call.child = place_;
   call.rank = rank_;
+  return call;
+}
+
+ConnectorCall& ScriptedConnectorWorker::note(std::string_view method,
+                                             const KVConnectorMetadata& metadata) {
+  ConnectorCall& call = note(method);
+  const auto* const own = dynamic_cast<const ScriptedMetadata*>(&metadata);
   call.metadata = own ? own->text : "of another kind";
   return call;
 }
 
-void ScriptedConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata,
-                                                 TransferEngine&) {
-  note("handle_preemptions", metadata);
+std::shared_ptr<const KVConnectorHandshakeMetadata>
+ScriptedConnectorWorker::get_handshake_metadata() {
+  ConnectorCall& call = note("get_handshake_metadata");
+  if (!traits_.has_handshake) return nullptr;
+  auto handshake = std::make_shared<ScriptedHandshake>();
+  handshake->text = std::to_string(place_) + "." + std::to_string(rank_);
+  call.answer = handshake->text;
+  return handshake;
 }
 
-void ScriptedConnectorWorker::start_load_kv(const KVConnectorMetadata& metadata, TransferEngine&) {
-  note("start_load_kv", metadata);
+bool ScriptedConnectorWorker::shutdown() {
+  note("shutdown").answer = traits_.shutdown_fails ? "failed" : "done";
+  return !traits_.shutdown_fails;
 }
 
-void ScriptedConnectorWorker::wait_for_save(const KVConnectorMetadata& metadata, TransferEngine&) {
-  note("wait_for_save", metadata);
-}
-
-void ScriptedConnectorWorker::get_finished(const KVConnectorMetadata& metadata,
-                                           std::span<const std::string> finished_requests,
-                                           TransferEngine&, KVConnectorWorkerOutput& out) {
-  note("get_finished", metadata).finished =
+void ScriptedConnectorWorker::get_finished(std::span<const std::string> finished_requests,
+                                           KVConnectorWorkerOutput& out) {
+  note("get_finished", bound_metadata()).finished =
       each_once(std::vector<std::string>(finished_requests.begin(), finished_requests.end()));
   out = {};
   const auto found = children_->reports.find({place_, rank_});

@@ -34,7 +34,8 @@ struct ConnectorCall {
   // Of a child.
   std::optional<std::uint32_t> child = {};  ///< its place
   std::optional<std::uint32_t> rank = {};   ///< of its worker's half
-  std::string metadata = {};                ///< of a step: what it built, or is called with
+  std::string metadata = {};                ///< of a step: what it built, or is called with;
+                                            ///< set_xfer_handshake_metadata: of the ranks
   std::vector<std::string> finished = {};   ///< get_finished
   std::vector<std::string> sending = {};    ///< update_connector_output, as what follows
   std::vector<std::string> recving = {};
@@ -50,6 +51,19 @@ struct ScriptedReport {
   std::vector<BlockId> invalid;
   std::vector<std::uint32_t> stats;  ///< sizes of operations of type "scripted"
   std::vector<JobId> jobs;           ///< that are over, well
+};
+
+/// How a scripted child is configured.
+struct ScriptedTraits {
+  bool supports_hma = true;
+  bool prefers_cross_layers = false;
+  bool has_handshake = false;
+  bool shutdown_fails = false;  ///< of both halves
+};
+
+/// What a rank of a scripted child says of itself.
+struct ScriptedHandshake final : KVConnectorHandshakeMetadata {
+  std::string text;  ///< "2.0": child 2, rank 0
 };
 
 /// What the halves of all scripted children of an engine share.
@@ -85,9 +99,9 @@ class ScriptedConnector final : public KVConnector {
 
   ScriptedConnector() = default;
   /// A child of a MultiConnector: its calls are those of all children, which copies share.
-  ScriptedConnector(std::uint32_t place, bool supports_hma,
+  ScriptedConnector(std::uint32_t place, const ScriptedTraits& traits,
                     std::shared_ptr<ScriptedChildren> children)
-      : place_(place), supports_hma_(supports_hma), children_(std::move(children)) {}
+      : place_(place), traits_(traits), children_(std::move(children)) {}
 
   void set_script(const std::string& id, const Script& script) { scripts_[id] = script; }
   void set_reset(Reset reset) { reset_ = reset; }
@@ -101,6 +115,7 @@ class ScriptedConnector final : public KVConnector {
   std::unique_ptr<KVConnector> clone() const override {
     return std::make_unique<ScriptedConnector>(*this);
   }
+  void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override;
   void on_new_request(const ConnectorRequest& request) override;
   /// The part of num_external_tokens behind the local hit, as far as the call allows; async only if
   /// that is more than 0.
@@ -121,7 +136,8 @@ class ScriptedConnector final : public KVConnector {
   void take_events(std::vector<KVCacheEvent>& out) override;
   bool reset_cache() override;
   bool says_how_reset_went() const override { return reset_ != Reset::kSaysNothing; }
-  bool supports_hma() const override { return supports_hma_; }
+  bool supports_hma() const override { return traits_.supports_hma; }
+  bool shutdown() override;
   /// Calls that were not taken are none of it.
   void add_to(StateHash& hash) const override {
     hash.add_all(scripts_, reset_, client_params_, num_events_, num_steps_);
@@ -131,7 +147,7 @@ class ScriptedConnector final : public KVConnector {
   ConnectorCall& note(std::string_view method, std::string_view request = {});
 
   std::optional<std::uint32_t> place_;  ///< nothing: it is no child
-  bool supports_hma_ = true;
+  ScriptedTraits traits_;
   std::shared_ptr<ScriptedChildren> children_;  ///< null likewise
   std::unordered_map<std::string, Script> scripts_;
   Reset reset_ = Reset::kDone;
@@ -144,27 +160,45 @@ class ScriptedConnector final : public KVConnector {
 /// The worker's half of a scripted child. It reports what stands under its place and rank.
 class ScriptedConnectorWorker final : public KVConnectorWorker {
  public:
-  ScriptedConnectorWorker(std::uint32_t place, std::uint32_t rank,
+  ScriptedConnectorWorker(std::uint32_t place, std::uint32_t rank, const ScriptedTraits& traits,
                           std::shared_ptr<ScriptedChildren> children)
-      : place_(place), rank_(rank), children_(std::move(children)) {}
+      : place_(place), rank_(rank), traits_(traits), children_(std::move(children)) {}
 
   std::unique_ptr<KVConnectorWorker> clone() const override {
     return std::make_unique<ScriptedConnectorWorker>(*this);
   }
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  bool prefer_cross_layer_blocks() const override { return traits_.prefers_cross_layers; }
+  void register_kv_caches(TransferEngine&) override { note("register_kv_caches"); }
+  void register_cross_layers_kv_cache(TransferEngine&) override {
+    note("register_cross_layers_kv_cache");
+  }
+  std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override;
+  void handle_preemptions(const KVConnectorMetadata& metadata) override {
+    note("handle_preemptions", metadata);
+  }
+  void bind_connector_metadata(const KVConnectorMetadata& metadata) override {
+    KVConnectorWorker::bind_connector_metadata(metadata);
+    note("bind_connector_metadata", metadata);
+  }
+  void start_load_kv() override { note("start_load_kv", bound_metadata()); }
+  void wait_for_save() override { note("wait_for_save", bound_metadata()); }
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override;
+  void clear_connector_metadata() override {
+    note("clear_connector_metadata", bound_metadata());
+    KVConnectorWorker::clear_connector_metadata();
+  }
+  bool shutdown() override;
   /// It keeps nothing from one step to the next.
   void add_to(StateHash&) const override {}
 
  private:
+  ConnectorCall& note(std::string_view method);
   ConnectorCall& note(std::string_view method, const KVConnectorMetadata& metadata);
 
   std::uint32_t place_;
   std::uint32_t rank_;
+  ScriptedTraits traits_;
   std::shared_ptr<ScriptedChildren> children_;
 };
 

@@ -75,6 +75,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       : name_(std::move(name)),
         make_scheduler_(std::move(make_scheduler)),
         parts_(std::move(parts)) {}
+  ~EngineDriver() override { forget_engines(); }
 
   std::string name() const override { return name_; }
 
@@ -82,6 +83,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     // Forwards of devices run with the old configuration, at their end at the latest; tiers go
     // before their slots do; copies of a connector see the storage that they were made with.
     forget_engines();
+    scripted_children_->calls.clear();
     setup_ = setup;
     if (auto refused = refuse_other_kinds()) return refused;
     if (setup_.offloading) {
@@ -138,8 +140,16 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   // ---- Engines, which can end ----
 
+  /// Whether a half fails to shut down changes nothing any more.
   void forget_engines() {
-    for (Engine& engine : engines_) engine.ranks.clear();
+    for (Engine& engine : engines_) {
+      for (const EngineRank& rank : engine.ranks) {
+        if (rank.worker) static_cast<void>(rank.worker->shutdown());
+      }
+      KVConnector* const connector = engine.scheduler ? engine.scheduler->connector() : nullptr;
+      if (connector) static_cast<void>(connector->shutdown());
+      engine.ranks.clear();
+    }
     engines_.clear();
   }
 
@@ -156,6 +166,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     for (std::size_t number = 0; number < setup_.schedulers.size(); ++number) {
       Engine& engine = engines_.emplace_back();
       engine.role = static_cast<EngineRole>(number);
+      if (setup_.has_workers() && !add_ranks(engine, setup_.num_ranks[number])) {
+        return ImplementationFailure{"there is no worker's half"};
+      }
       KVConnectorHandle connector(make_connector(engine.role));
       if (setup_.has_connector() && !connector) {
         return ImplementationFailure{"the scheduler's half is no connector of that kind"};
@@ -166,12 +179,14 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                            "true, since there are several groups of layers");
       }
       engine.scheduler.emplace(make_scheduler_(setup_.schedulers[number], std::move(connector)));
-      find_connectors(engine);
       if (!setup_.has_workers()) continue;
+      find_connectors(engine);
       engine.aggregate = parts_.make_aggregate(setup_, setup_.num_ranks[number]);
-      for (std::uint32_t rank = 0; rank < setup_.num_ranks[number]; ++rank) {
-        if (!add_rank(engine, rank)) return ImplementationFailure{"there is no worker's half"};
+      HandshakesByRank handshakes;
+      for (EngineRank& rank : engine.ranks) {
+        handshakes.push_back(rank.worker->get_handshake_metadata());
       }
+      engine.scheduler->connector()->set_xfer_handshake_metadata(handshakes);
     }
     if (setup_.offloading) offloading_.watch(engines_.front().ranks);
     if (setup_.files) files_.count_engine_start();
@@ -213,7 +228,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       std::unique_ptr<KVConnector> child;
       if (setup.kind == Kind::kScripted) {
         child = std::make_unique<ScriptedConnector>(static_cast<std::uint32_t>(children.size()),
-                                                    setup.scripted.hma, scripted_children_);
+                                                    traits_of(setup), scripted_children_);
       } else {
         child = make_connector(setup.kind, role);
       }
@@ -237,6 +252,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return unsupported("a connector of kind " + joined(judged),
                        (kind.empty() ? "none" : "one of kind " + kind) + " for assembly " +
                            std::string(engine::to_text(setup_.assembly)));
+  }
+
+  static ScriptedTraits traits_of(const engine::ChildSetup& child) {
+    const engine::ScriptedRecord& record = child.scripted;
+    return {record.hma, record.cross_layers, record.handshake, record.shutdown_fails};
   }
 
   /// Null where there is none, or where its class shows less than is compared.
@@ -273,13 +293,30 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void find_connectors(Engine& engine) {
-    if (!setup_.has_workers()) return;
     KVConnector* const connector = engine.scheduler->connector();
     const std::vector<Kind> all = kinds();
     for (std::size_t place = 0; place < all.size(); ++place) {
       engine.connectors[static_cast<std::size_t>(all[place])] =
           is_multi() ? connector->child(place) : connector;
     }
+  }
+
+  /// With its KV caches. False: there is no half.
+  bool add_ranks(Engine& engine, std::uint32_t num_ranks) {
+    for (std::uint32_t number = 0; number < num_ranks; ++number) {
+      if (!add_rank(engine, number)) return false;
+    }
+    const std::vector<KVCacheSpec>& groups = setup_.scheduler().kv_cache.groups;
+    const bool can_cross_layers =
+        groups.size() == 1 && groups.front().kind != KVCacheSpecKind::kMamba;
+    for (EngineRank& rank : engine.ranks) {
+      if (can_cross_layers && rank.worker->prefer_cross_layer_blocks()) {
+        rank.worker->register_cross_layers_kv_cache(rank.transfer_engine());
+      } else {
+        rank.worker->register_kv_caches(rank.transfer_engine());
+      }
+    }
+    return true;
   }
 
   /// False: there is no half.
@@ -298,9 +335,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       for (const engine::ChildSetup& child : setup_.children) {
         if (child.kind == Kind::kScripted) {
           const auto place = static_cast<std::uint32_t>(children.size());
-          children.push_back(
-              {child.scripted.connector_class,
-               std::make_unique<ScriptedConnectorWorker>(place, number, scripted_children_)});
+          children.push_back({child.scripted.connector_class,
+                              std::make_unique<ScriptedConnectorWorker>(
+                                  place, number, traits_of(child), scripted_children_)});
           continue;
         }
         children.push_back(
@@ -692,25 +729,27 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     worker_outputs_.resize(engine.ranks.size());
     for (std::size_t number = 0; number < engine.ranks.size(); ++number) {
       EngineRank& rank = engine.ranks[number];
-      rank.worker->handle_preemptions(metadata, rank.copies);
-      rank.worker->start_load_kv(metadata, rank.copies);
+      rank.worker->handle_preemptions(metadata);
+      rank.worker->bind_connector_metadata(metadata);
+      rank.worker->start_load_kv();
       if (setup_.files && files_.has_failed()) return;
       if (step.output.total_num_scheduled_tokens > 0) {
-        if (setup_.files && !run_layers(metadata, step, rank)) return;
-        rank.worker->wait_for_save(metadata, rank.copies);
+        if (setup_.files && !run_layers(step, rank)) return;
+        rank.worker->wait_for_save();
       }
-      rank.worker->get_finished(metadata, step.finished, rank.copies, worker_outputs_[number]);
+      rank.worker->get_finished(step.finished, worker_outputs_[number]);
+      rank.worker->clear_connector_metadata();
     }
     aggregate(engine, step);
   }
 
   /// False: a file failed.
-  bool run_layers(const KVConnectorMetadata& metadata, const PlannedStep& step, EngineRank& rank) {
+  bool run_layers(const PlannedStep& step, EngineRank& rank) {
     for (std::uint32_t index = 0; index < rank.kv_cache->num_layers(); ++index) {
       const std::uint32_t layer = rank.kv_cache->first_layer() + index;
-      rank.worker->wait_for_layer_load(metadata, layer, rank.copies);
+      rank.worker->wait_for_layer_load(layer);
       engine::files::Facet::compute(step.computed, layer, *rank.kv_cache);
-      rank.worker->save_kv_layer(metadata, layer, rank.copies);
+      rank.worker->save_kv_layer(layer);
       if (files_.has_failed()) return false;
     }
     return true;
@@ -847,14 +886,15 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     const KVConnectorMetadata& metadata = metadata_of(*step);
     for (EngineRank& rank : first().ranks) {
-      rank.worker->handle_preemptions(metadata, *rank.device_copies);
-      rank.worker->start_load_kv(metadata, *rank.device_copies);
+      rank.worker->handle_preemptions(metadata);
+      rank.worker->bind_connector_metadata(metadata);
+      rank.worker->start_load_kv();
     }
     runner_.take_in_blocks(*step);
     if (step->output.total_num_scheduled_tokens > 0) {
       runner_.enqueue_forward(*step, first().ranks);
       for (EngineRank& rank : first().ranks) {
-        rank.worker->wait_for_save(metadata, *rank.device_copies);
+        rank.worker->wait_for_save();
       }
     }
     step->is_executed = true;
@@ -901,10 +941,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     ended.clear();
     worker_outputs_.resize(engine.ranks.size());
     for (std::size_t rank = 0; rank < engine.ranks.size(); ++rank) {
-      DeviceCopies& copies = *engine.ranks[rank].device_copies;
-      engine.ranks[rank].worker->get_finished(metadata_of(*step), step->finished, copies,
-                                              worker_outputs_[rank]);
-      copies.take_ended(ended);
+      KVConnectorWorker& worker = *engine.ranks[rank].worker;
+      worker.get_finished(step->finished, worker_outputs_[rank]);
+      worker.clear_connector_metadata();
+      engine.ranks[rank].device_copies->take_ended(ended);
     }
     aggregate(engine, *step);
     step->is_polled = true;

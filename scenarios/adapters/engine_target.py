@@ -56,6 +56,9 @@ class Scripted(NamedTuple):
 
     connector_class: str = "a"  # key: class
     hma: bool = True
+    cross_layers: bool = False
+    handshake: bool = False
+    shutdown_fails: bool = False
 
 
 class Offloading(NamedTuple):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from types import SimpleNamespace
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence
 
 from corrected_multi_connector import corrected_multi_connector
 from engine_target import AddRequest, ChildReport, Config, Script, Scripted, World, script_of
 from line_language import print_integers, print_text
 from scheduler_commands import UpstreamScheduler
-from scripted_connector import ScriptedChildren, make_child_class
+from scripted_connector import ScriptedChildren, ShutdownFailed, make_child_class
 from session import Unsupported
 from upstream_pool import Modules
 from upstream_scheduler import make_output
@@ -45,7 +45,7 @@ class _Connectors:
         connector_type = _telling(corrected_multi_connector(module, uncorrected), children)
 
         def make(role: Any, rank: Optional[int]) -> Any:
-            places = [{"place": place} for place in range(len(scripted))]
+            places = [{"place": place, "child": child} for place, child in enumerate(scripted)]
             vllm_config = SimpleNamespace(
                 kv_transfer_config=SimpleNamespace(engine_id="engine", kv_connector_extra_config={"connectors": places}),
                 scheduler_config=SimpleNamespace(
@@ -58,6 +58,30 @@ class _Connectors:
         type(self.scheduler).put_off = property(lambda connector: children.put_off)
         self.ranks = [make(base.KVConnectorRole.WORKER, rank) for rank in range(config.ranks)]
         self.workers = Workers(self.ranks)
+        self._start(can_cross_layers=len(config.groups) == 1 and config.groups[0].kind != "mamba")
+
+    def _start(self, can_cross_layers: bool) -> None:
+        """As upstream's GPUModelRunner.initialize_kv_cache and EngineCore.__init__."""
+        for rank in self.ranks:
+            if can_cross_layers and rank.prefer_cross_layer_blocks:
+                rank.register_cross_layers_kv_cache(None, None)
+            else:
+                rank.register_kv_caches({})
+        handshakes = {number: rank.get_handshake_metadata() for number, rank in enumerate(self.ranks)}
+        told = {number: handshake for number, handshake in handshakes.items() if handshake is not None}
+        if hasattr(self.scheduler, "set_xfer_handshake_metadata_pp_aware"):
+            self.scheduler.set_xfer_handshake_metadata_pp_aware(
+                {(0, number): handshake for number, handshake in told.items()})
+        else:
+            self.scheduler.set_xfer_handshake_metadata(told)
+
+    def shut_down(self) -> None:
+        """As upstream's EngineCore.shutdown, with each rank a process of its own."""
+        for half in [*self.ranks, self.scheduler]:
+            try:
+                half.shutdown()
+            except ShutdownFailed:
+                pass
 
 
 def _telling(connector_type: Any, children: ScriptedChildren) -> Any:
@@ -107,8 +131,8 @@ class UpstreamMulti(UpstreamScheduler):
         self._uncorrected = uncorrected
         self._start_engine(modules, config, world)
 
-    def _start_engine(self, modules: Modules, config: Config, world: World) -> None:
-        self._children = ScriptedChildren()
+    def _start_engine(self, modules: Modules, config: Config, world: World, calls: Sequence[str] = ()) -> None:
+        self._children = ScriptedChildren(calls)
         self._connectors = _Connectors(modules, config, self._children, self._uncorrected)
         super().__init__(modules, config, world, self._uncorrected)
         self._children.name_texts = self._name_texts
@@ -166,9 +190,9 @@ class UpstreamMulti(UpstreamScheduler):
             return self._end("several_params")
 
     def _end(self, code: str) -> str:
-        calls = self._children.take_calls()
-        self._start_engine(self._modules, self._config, self._world)
-        return f"error=none engine_ended={code}{calls}"
+        self._connectors.shut_down()
+        self._start_engine(self._modules, self._config, self._world, self._children.calls)
+        return f"error=none engine_ended={code}"
 
     # ---- Steps ----
 

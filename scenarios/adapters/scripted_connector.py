@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from engine_target import ChildReport, Script
+from engine_target import ChildReport, Script, Scripted
 from line_language import print_integers, print_text
 
 
@@ -106,10 +106,15 @@ def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], na
     return ScriptedConnector()
 
 
+class ShutdownFailed(Exception):
+    """Of a scripted child."""
+
+
 class ScriptedChildren:
     """What the halves of all scripted children of a MultiConnector share."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: Iterable[str] = ()) -> None:
+        """calls: of an engine that ended with this command."""
         self.scripts: Dict[Tuple[int, str], Script] = {}  # by place and request
         self.reports: Dict[Tuple[int, int], ChildReport] = {}  # by place and rank
         self.failing: set = set()  # places
@@ -117,15 +122,15 @@ class ScriptedChildren:
         self.name_texts: Dict[str, str] = {}
         # Whom the last lookup put off.
         self.put_off: Optional[str] = None
-        self._calls: List[str] = []
+        self.calls = list(calls)
         self._client_params: List[str] = []
 
     def take_calls(self) -> str:
         """As ScriptedConnector.take_calls."""
-        if not self._calls:
+        if not self.calls:
             return ""
-        text = f" connector_calls=[{' '.join(self._calls)}]"
-        self._calls.clear()
+        text = f" connector_calls=[{' '.join(self.calls)}]"
+        self.calls.clear()
         return text
 
     def take_client_params(self) -> str:
@@ -138,7 +143,7 @@ class ScriptedChildren:
 
     def note(self, method: str, child: int, rank: Optional[int], rest: str) -> None:
         of_rank = "" if rank is None else f" rank={rank}"
-        self._calls.append(f"(call method={method} child={child}{of_rank}{rest})")
+        self.calls.append(f"(call method={method} child={child}{of_rank}{rest})")
 
     def note_client_params(self, request: Any, answer: Tuple[bool, Any]) -> Tuple[bool, Any]:
         """Of an answer to request_finished."""
@@ -177,9 +182,14 @@ def make_child_class(base: Any, metrics: Any, make_cleared_event: Callable[[], A
         def is_empty(self) -> bool:
             return not self.data["sizes"]
 
+    class Handshake(base.KVConnectorHandshakeMetadata):
+        def __init__(self, text: str) -> None:
+            self.text = text
+
     class ScriptedChild(base.KVConnectorBase_V1):
         def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
             self._place: int = vllm_config.kv_transfer_config.place
+            self._traits: Scripted = vllm_config.kv_transfer_config.child
             self._rank: Optional[int] = vllm_config.rank
             self._num_steps = 0
             self._num_events = 0
@@ -199,10 +209,19 @@ def make_child_class(base: Any, metrics: Any, make_cleared_event: Callable[[], A
         def _script(self, request: Any) -> Script:
             return children.scripts.get((self._place, request.request_id), Script())
 
+        def shutdown(self) -> None:
+            self._note("shutdown", answer="failed" if self._traits.shutdown_fails else "done")
+            if self._traits.shutdown_fails:
+                raise ShutdownFailed
+
         # ---- The scheduler's half ----
 
         def bind_gpu_block_pool(self, block_pool: Any) -> None:
             pass
+
+        def set_xfer_handshake_metadata(self, metadata: Dict[int, Any]) -> None:
+            text = " ".join([handshake.text for _, handshake in sorted(metadata.items())])
+            self._note("set_xfer_handshake_metadata", rest=f" metadata={print_text(text)}" if text else "")
 
         def on_new_request(self, request: Any) -> None:
             self._note("on_new_request", request)
@@ -267,11 +286,27 @@ def make_child_class(base: Any, metrics: Any, make_cleared_event: Callable[[], A
         def _metadata_text(metadata: Any) -> str:
             return f" metadata={print_text(metadata.text)}"
 
+        @property
+        def prefer_cross_layer_blocks(self) -> bool:
+            return self._traits.cross_layers
+
+        def register_kv_caches(self, kv_caches: Dict[str, Any]) -> None:
+            self._note("register_kv_caches")
+
+        def register_cross_layers_kv_cache(self, kv_cache: Any, attn_backend: Any) -> None:
+            self._note("register_cross_layers_kv_cache")
+
+        def get_handshake_metadata(self) -> Optional[Handshake]:
+            text = f"{self._place}.{self._rank}" if self._traits.handshake else ""
+            self._note("get_handshake_metadata", answer=text)
+            return Handshake(text) if text else None
+
         def handle_preemptions(self, kv_connector_metadata: Any) -> None:
             self._note("handle_preemptions", rest=self._metadata_text(kv_connector_metadata))
 
         def bind_connector_metadata(self, connector_metadata: Any) -> None:
             self._bound = connector_metadata
+            self._note("bind_connector_metadata", rest=self._metadata_text(self._bound))
 
         def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
             self._note("start_load_kv", rest=self._metadata_text(self._bound))
@@ -306,6 +341,7 @@ def make_child_class(base: Any, metrics: Any, make_cleared_event: Callable[[], A
             return WorkerMetadata(list(jobs)) if jobs else None
 
         def clear_connector_metadata(self) -> None:
+            self._note("clear_connector_metadata", rest=self._metadata_text(self._bound))
             self._bound = Metadata("")
 
     class ScriptedHMAChild(ScriptedChild, base.SupportsHMA):

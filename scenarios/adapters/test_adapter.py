@@ -1526,7 +1526,7 @@ class Release023(Release):
     def test_multi_tells_of_new_requests(self):
         (reply,) = self.ask("target engine", "config profile=v0.23 connectors=[(multi children=[(scripted) (scripted)])]",
                             "add_request id=A tokens=[1]")[2:]
-        self.assertEqual([call.fields["method"] for call in reply["connector_calls"]], ["on_new_request"] * 2)
+        self.assertEqual([call.fields["method"] for call in reply["connector_calls"]][-2:], ["on_new_request"] * 2)
 
     def test_synchronous_connector_of_several_groups(self):
         """The layers are those of group 0."""

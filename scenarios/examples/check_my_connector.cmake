@@ -37,6 +37,8 @@ refuse_expecting("my_simple_connector.so: found a connector of kind simple, expe
   ${check} ${my_simple_connector} assembly=synchronous)
 refuse_expecting("my_connector.so: found a connector of kind offloading, expected none for assembly scheduler"
   ${check} ${my_connector} assembly=scheduler)
-refuse_expecting("found a connector with supports_hma\\(\\) false, expected true"
-  ${KVFENCE} run ${CMAKE_CURRENT_LIST_DIR}/../cases/engine/simple/bugs/stale_window_id_stored.kvs --no-shrink --quiet
-  --connector-library ${ONE_GROUP_LIBRARY})
+foreach(scenario IN ITEMS simple/bugs/stale_window_id_stored multi/profiles/several_groups_v0_23)
+  refuse_expecting("found a connector with supports_hma\\(\\) false, expected true"
+    ${KVFENCE} run ${CMAKE_CURRENT_LIST_DIR}/../cases/engine/${scenario}.kvs --no-shrink --quiet
+    --connector-library ${ONE_GROUP_LIBRARY})
+endforeach()

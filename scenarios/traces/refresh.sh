@@ -40,9 +40,9 @@ for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
   record "$release" "$profile" engine 9 4 60 assembly=offloading offloading.transfers_may_fail=false \
     "offloading.file_tiers=[]"
   record "$release" "$profile" engine 1 4 40 assembly=multi \
-    "connectors=[(multi children=[(scripted) (scripted class=b)])]"
+    "connectors=[(multi children=[(scripted cross_layers=true) (scripted class=b cross_layers=true handshake=true)])]"
   record "$release" "$profile" engine 2 4 40 assembly=multi \
-    "connectors=[(multi children=[(scripted) (scripted class=b) (scripted)])]" ranks=2
+    "connectors=[(multi children=[(scripted shutdown_fails=true) (scripted class=b handshake=true) (scripted)])]" ranks=2
   record "$release" "$profile" engine 9 4 60 assembly=prefill_decode
   is_v0_23=$([ "$profile" = v0.23 ] && echo true || echo false)
   record "$release" "$profile" engine 21 4 200 assembly=simple \

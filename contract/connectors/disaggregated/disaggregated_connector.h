@@ -13,12 +13,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "contract/connectors/disaggregated/transport.h"
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
+#include "contract/core/cloned.h"
 #include "contract/core/rules.h"
 #include "contract/core/state_digest.h"
 
@@ -186,26 +186,6 @@ class DisaggregatedWorker {
   virtual void add_to(StateHash&) const { no_digest(); }
 };
 
-/// Owns a worker's half, and copies it.
-class DisaggregatedWorkerHandle {
- public:
-  explicit DisaggregatedWorkerHandle(std::unique_ptr<DisaggregatedWorker> worker)
-      : worker_(std::move(worker)) {}
-  DisaggregatedWorkerHandle(const DisaggregatedWorkerHandle& other)
-      : worker_(other.worker_->clone()) {}
-  DisaggregatedWorkerHandle& operator=(const DisaggregatedWorkerHandle& other) {
-    if (this != &other) worker_ = other.worker_->clone();
-    return *this;
-  }
-  DisaggregatedWorkerHandle(DisaggregatedWorkerHandle&&) noexcept = default;
-  DisaggregatedWorkerHandle& operator=(DisaggregatedWorkerHandle&&) noexcept = default;
-  ~DisaggregatedWorkerHandle() = default;
-
-  DisaggregatedWorker* operator->() const { return worker_.get(); }
-  void add_to(StateHash& hash) const { hash.add(worker_); }
-
- private:
-  std::unique_ptr<DisaggregatedWorker> worker_;
-};
+using DisaggregatedWorkerHandle = Cloned<DisaggregatedWorker>;
 
 }  // namespace kvfence

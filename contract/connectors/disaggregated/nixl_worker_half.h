@@ -22,13 +22,11 @@ class NixlWorkerHalf final : public KVConnectorWorker {
   std::unique_ptr<KVConnectorWorker> clone() const override {
     return std::make_unique<NixlWorkerHalf>(*this);
   }
-  void handle_preemptions(const KVConnectorMetadata&, TransferEngine&) override {}
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine&) override {
-    worker_->start_load_kv(metadata, *transport_);
-  }
-  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
-  void get_finished(const KVConnectorMetadata&, std::span<const std::string>, TransferEngine&,
-                    KVConnectorWorkerOutput& out) override {
+  bool prefer_cross_layer_blocks() const override { return true; }
+  void handle_preemptions(const KVConnectorMetadata&) override {}
+  void start_load_kv() override { worker_->start_load_kv(bound_metadata(), *transport_); }
+  void wait_for_save() override {}
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     worker_->get_finished(*transport_, out);
   }
   void add_to(StateHash& hash) const override { hash.add(worker_); }

@@ -16,8 +16,7 @@
 ///     that it is sent are swallowed by the worker's half of each rank, so that the scheduler hears
 ///     of the last one alone (vllm#18246).
 ///
-/// What is left out: what happens at start and end alone (registration of caches, handshakes,
-/// layouts, bind_gpu_block_pool, shutdown).
+/// What is left out: layouts, bind_gpu_block_pool.
 ///
 /// Among KVConnectors (contract/connectors/kv_connector.h), whose workers report one list of jobs
 /// and share one copy engine a rank, jobs of a MultiConnector have numbers of its own:
@@ -118,18 +117,21 @@ struct StatsOfClass {
 
 /// The scheduler's half of a child.
 ///
-///   Metadata, WorkerMetadata, Event: its own; those of all children are of one type
+///   Metadata, WorkerMetadata, Event, Handshake: its own; those of all children are of one type. A
+///     Handshake is false where there is none.
 ///   supports_hma(): whether request_finished_all_groups may be called, instead of
 ///     request_finished, which is for one group
 ///   update_connector_output(output, metadata): metadata is the child's own, or null
 ///   take_events(out): appends
 ///   reset_cache(): false if it failed; nothing: done, or nothing to do
+///   shutdown(): false if it failed
 template <class C>
 concept MultiConnectorChild = std::copyable<C> && Aggregate<typename C::WorkerMetadata> &&
     requires(C child, const C& const_child, std::string_view request, std::uint32_t num_tokens,
              const BlocksByGroup& blocks, std::span<const BlockId> group,
              const AggregatedOutput& output, const typename C::WorkerMetadata* metadata,
-             std::vector<typename C::Event>& events) {
+             std::vector<typename C::Event>& events,
+             const std::vector<typename C::Handshake>& handshakes) {
   { const_child.supports_hma() } -> std::same_as<bool>;
   { child.on_new_request(request) } -> std::same_as<void>;
   { child.get_num_new_matched_tokens(request, num_tokens) } -> std::same_as<MatchedTokens>;
@@ -140,6 +142,8 @@ concept MultiConnectorChild = std::copyable<C> && Aggregate<typename C::WorkerMe
   { child.request_finished_all_groups(request, blocks) } -> std::same_as<FinishedAnswer>;
   { child.take_events(events) } -> std::same_as<void>;
   { child.reset_cache() } -> std::same_as<std::optional<bool>>;
+  { child.set_xfer_handshake_metadata(handshakes) } -> std::same_as<void>;
+  { child.shutdown() } -> std::same_as<bool>;
 };
 
 /// The worker's half of a child.
@@ -148,6 +152,7 @@ concept MultiConnectorChild = std::copyable<C> && Aggregate<typename C::WorkerMe
 ///   get_finished(finished_req_ids, out): replaces out
 ///   get_block_ids_with_load_errors(out): appends
 ///   get_kv_connector_stats(), build_connector_worker_meta(): nothing where there is nothing
+///   shutdown(): false if it failed
 template <class W>
 concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::WorkerMetadata> &&
     Aggregate<typename W::Stats> &&
@@ -155,6 +160,10 @@ concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::Wo
              std::string_view layer, std::span<const std::string> requests, FinishedTransfers& out,
              std::vector<BlockId>& blocks) {
   { const_child.connector_class() } -> std::convertible_to<std::string_view>;
+  { const_child.prefer_cross_layer_blocks() } -> std::same_as<bool>;
+  { child.register_kv_caches() } -> std::same_as<void>;
+  { child.register_cross_layers_kv_cache() } -> std::same_as<void>;
+  { child.get_handshake_metadata() } -> std::same_as<typename W::Handshake>;
   { child.handle_preemptions(metadata) } -> std::same_as<void>;
   { child.bind_connector_metadata(metadata) } -> std::same_as<void>;
   { child.start_load_kv() } -> std::same_as<void>;
@@ -168,9 +177,13 @@ concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::Wo
     child.build_connector_worker_meta()
     } -> std::same_as<std::optional<typename W::WorkerMetadata>>;
   { child.clear_connector_metadata() } -> std::same_as<void>;
+  { child.shutdown() } -> std::same_as<bool>;
 };
 
 /// MultiConnector(rules, children): the scheduler's half. Requires: at least one child.
+///
+/// set_xfer_handshake_metadata(handshakes)
+///     Each child, with those of all ranks, whichever child's they are.
 ///
 /// on_new_request(request)
 ///     Each child.
@@ -206,6 +219,9 @@ concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::Wo
 /// reset_cache()
 ///     Each child, also behind one that failed; false if one did.
 ///
+/// shutdown()
+///     Likewise.
+///
 /// chosen(out), extra_async_saves(out): for an observer; the extra saves are those that no metadata
 /// carries yet. Both replace out, in no particular order.
 ///
@@ -218,7 +234,8 @@ concept MultiConnector = std::copyable<M> &&
              MultiConnectorMetadata<typename Child::Metadata>& metadata,
              const MultiConnectorWorkerMetadata<typename Child::WorkerMetadata>* worker_metadata,
              FinishedAnswer& answer, std::vector<typename Child::Event>& events,
-             std::vector<ChosenConnector>& chosen, std::vector<ExtraAsyncSaves>& saves) {
+             std::vector<ChosenConnector>& chosen, std::vector<ExtraAsyncSaves>& saves,
+             const std::vector<typename Child::Handshake>& handshakes) {
   { connector.children() } -> std::same_as<std::span<Child>>;
   { connector.on_new_request(request) } -> std::same_as<ErrorCode>;
   { connector.get_num_new_matched_tokens(request, num_tokens) } -> std::same_as<MatchedTokens>;
@@ -228,11 +245,22 @@ concept MultiConnector = std::copyable<M> &&
   { connector.request_finished(request, blocks, answer) } -> std::same_as<ErrorCode>;
   { connector.take_events(events) } -> std::same_as<void>;
   { connector.reset_cache() } -> std::same_as<bool>;
+  { connector.set_xfer_handshake_metadata(handshakes) } -> std::same_as<void>;
+  { connector.shutdown() } -> std::same_as<bool>;
   { const_connector.chosen(chosen) } -> std::same_as<void>;
   { const_connector.extra_async_saves(saves) } -> std::same_as<void>;
 };
 
 /// MultiConnectorWorker(children): the worker's half, of one rank. Requires: at least one child.
+///
+/// prefer_cross_layer_blocks()
+///     Whether each child prefers them.
+///
+/// register_kv_caches(), register_cross_layers_kv_cache()
+///     Each child, in the same form.
+///
+/// get_handshake_metadata()
+///     That of the first child that has some; those behind it are not asked.
 ///
 /// handle_preemptions(metadata), bind_connector_metadata(metadata)
 ///     Each child, with its own metadata. What is bound brings its extra saves: they replace those
@@ -259,6 +287,9 @@ concept MultiConnector = std::copyable<M> &&
 /// aggregate(into, other), of worker metadata, and of statistics
 ///     Takes in those of a later rank: place by place; class by class, new ones last.
 ///
+/// shutdown()
+///     Each child, also behind one that failed; false if one did.
+///
 /// extra_async_saves(out): for an observer; replaces out, in no particular order.
 ///
 /// Cost of the optimized side: O(children), besides what these take and what is handed in and out;
@@ -274,6 +305,10 @@ concept MultiConnectorWorker = std::copyable<M> && std::constructible_from<M, st
              const MultiConnectorWorkerMetadata<typename Child::WorkerMetadata>& other_metadata,
              std::vector<ExtraAsyncSaves>& saves) {
   { connector.children() } -> std::same_as<std::span<Child>>;
+  { const_connector.prefer_cross_layer_blocks() } -> std::same_as<bool>;
+  { connector.register_kv_caches() } -> std::same_as<void>;
+  { connector.register_cross_layers_kv_cache() } -> std::same_as<void>;
+  { connector.get_handshake_metadata() } -> std::same_as<typename Child::Handshake>;
   { connector.handle_preemptions(metadata) } -> std::same_as<void>;
   { connector.bind_connector_metadata(metadata) } -> std::same_as<void>;
   { connector.start_load_kv() } -> std::same_as<void>;
@@ -285,6 +320,7 @@ concept MultiConnectorWorker = std::copyable<M> && std::constructible_from<M, st
   { connector.get_kv_connector_stats(stats) } -> std::same_as<bool>;
   { connector.build_connector_worker_meta(worker_metadata) } -> std::same_as<bool>;
   { connector.clear_connector_metadata() } -> std::same_as<void>;
+  { connector.shutdown() } -> std::same_as<bool>;
   { const_connector.aggregate(worker_metadata, other_metadata) } -> std::same_as<void>;
   { const_connector.aggregate(stats, other_stats) } -> std::same_as<void>;
   { const_connector.extra_async_saves(saves) } -> std::same_as<void>;

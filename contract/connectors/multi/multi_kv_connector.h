@@ -55,6 +55,7 @@ class KVConnectorChild {
   using Metadata = std::shared_ptr<const KVConnectorMetadata>;
   using WorkerMetadata = CompletedJobsOfChild;
   using Event = KVCacheEvent;
+  using Handshake = HandshakesByRank::value_type;
 
   /// What a KVConnector is called with; null where the call has none.
   struct Call {
@@ -101,6 +102,10 @@ class KVConnectorChild {
     const bool done = connector_->reset_cache();
     return connector_->says_how_reset_went() ? std::optional(done) : std::nullopt;
   }
+  void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) {
+    connector_->set_xfer_handshake_metadata(handshakes);
+  }
+  bool shutdown() { return connector_->shutdown(); }
   void add_to(StateHash& hash) const { hash.add(connector_); }
 
  private:
@@ -158,6 +163,10 @@ class MultiKVConnector final : public MultiKVConnectorScheduler {
 
   std::unique_ptr<KVConnector> clone() const override {
     return std::make_unique<MultiKVConnector>(*this);
+  }
+
+  void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override {
+    multi_.set_xfer_handshake_metadata(handshakes);
   }
 
   void on_new_request(const ConnectorRequest& request) override {
@@ -223,6 +232,7 @@ class MultiKVConnector final : public MultiKVConnectorScheduler {
   void take_events(std::vector<KVCacheEvent>& out) override { multi_.take_events(out); }
   bool reset_cache() override { return multi_.reset_cache(); }
   bool supports_hma() const override { return supports_hma_; }
+  bool shutdown() override { return multi_.shutdown(); }
 
   KVConnector* child(std::size_t place) override {
     return place < num_children_ ? multi_.children()[place].connector() : nullptr;
@@ -278,7 +288,7 @@ struct TransferResultsOfChild {
 /// child stays in that one's inbox.
 class EngineOfChild final : public TransferEngine {
  public:
-  /// inboxes: one a child; both are the caller's.
+  /// inboxes: one per child; both outlive it.
   EngineOfChild(TransferEngine& engine, std::vector<std::vector<TransferResult>>& inboxes,
                 std::uint32_t child)
       : engine_(engine), inboxes_(inboxes), child_(child) {}
@@ -340,28 +350,31 @@ class KVConnectorWorkerChild {
   using Metadata = std::shared_ptr<const KVConnectorMetadata>;
   using WorkerMetadata = TransferResultsOfChild;
   using Stats = StatsOfChild<StatsType>;
+  using Handshake = HandshakesByRank::value_type;
 
   KVConnectorWorkerChild(std::string connector_class, std::unique_ptr<KVConnectorWorker> worker)
       : connector_class_(std::move(connector_class)), worker_(std::move(worker)) {}
 
-  /// For the calls that follow; null: there are none.
-  void begin(TransferEngine* engine) { engine_ = engine; }
+  /// What it is registered with later. copies: outlives it.
+  void begin(TransferEngine& copies) { copies_ = &copies; }
 
   std::string_view connector_class() const { return connector_class_; }
-  void handle_preemptions(const Metadata& metadata) {
-    worker_->handle_preemptions(*metadata, *engine_);
+  bool prefer_cross_layer_blocks() const { return worker_->prefer_cross_layer_blocks(); }
+  void register_kv_caches() { worker_->register_kv_caches(*copies_); }
+  void register_cross_layers_kv_cache() { worker_->register_cross_layers_kv_cache(*copies_); }
+  Handshake get_handshake_metadata() { return worker_->get_handshake_metadata(); }
+  void handle_preemptions(const Metadata& metadata) { worker_->handle_preemptions(*metadata); }
+  void bind_connector_metadata(const Metadata& metadata) {
+    worker_->bind_connector_metadata(*metadata);
   }
-  void bind_connector_metadata(const Metadata& metadata) { metadata_ = metadata; }
-  void start_load_kv() { worker_->start_load_kv(*metadata_, *engine_); }
+  void start_load_kv() { worker_->start_load_kv(); }
   void wait_for_layer_load(std::string_view layer) {
-    worker_->wait_for_layer_load(*metadata_, number_of(layer), *engine_);
+    worker_->wait_for_layer_load(number_of(layer));
   }
-  void save_kv_layer(std::string_view layer) {
-    worker_->save_kv_layer(*metadata_, number_of(layer), *engine_);
-  }
-  void wait_for_save() { worker_->wait_for_save(*metadata_, *engine_); }
+  void save_kv_layer(std::string_view layer) { worker_->save_kv_layer(number_of(layer)); }
+  void wait_for_save() { worker_->wait_for_save(); }
   void get_finished(std::span<const std::string> finished_requests, FinishedTransfers& out) {
-    worker_->get_finished(*metadata_, finished_requests, *engine_, report_);
+    worker_->get_finished(finished_requests, report_);
     out.sending = report_.finished_sending;
     out.recving = report_.finished_recving;
   }
@@ -381,8 +394,9 @@ class KVConnectorWorkerChild {
     if (report_.completed_jobs.empty()) return std::nullopt;
     return TransferResultsOfChild{report_.completed_jobs};
   }
-  void clear_connector_metadata() { metadata_.reset(); }
-  void add_to(StateHash& hash) const { hash.add_all(worker_, metadata_, report_); }
+  void clear_connector_metadata() { worker_->clear_connector_metadata(); }
+  bool shutdown() { return worker_->shutdown(); }
+  void add_to(StateHash& hash) const { hash.add_all(worker_, report_); }
 
  private:
   static std::uint32_t number_of(std::string_view layer) {
@@ -393,8 +407,7 @@ class KVConnectorWorkerChild {
 
   std::string connector_class_;
   KVConnectorWorkerHandle worker_;
-  TransferEngine* engine_ = nullptr;
-  Metadata metadata_;
+  TransferEngine* copies_ = nullptr;
   KVConnectorWorkerOutput report_;
 };
 
@@ -407,51 +420,44 @@ class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
   /// As above. Requires: at least one child.
   template <class... More>
   explicit MultiKVConnectorWorker(std::vector<Child> children, More... more)
-      : inboxes_(children.size()), multi_(std::move(children), more...) {}
+      : engines_(std::make_shared<Engines>()), multi_(std::move(children), more...) {
+    engines_->inboxes.resize(multi_.children().size());
+  }
 
   std::unique_ptr<KVConnectorWorker> clone() const override {
     return std::make_unique<MultiKVConnectorWorker>(*this);
   }
 
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
-    const Engines engines = lend(engine);
+  bool prefer_cross_layer_blocks() const override { return multi_.prefer_cross_layer_blocks(); }
+  void register_kv_caches(TransferEngine& copies) override {
+    lend(copies);
+    multi_.register_kv_caches();
+  }
+  void register_cross_layers_kv_cache(TransferEngine& copies) override {
+    lend(copies);
+    multi_.register_cross_layers_kv_cache();
+  }
+  std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override {
+    return multi_.get_handshake_metadata();
+  }
+
+  void handle_preemptions(const KVConnectorMetadata& metadata) override {
     multi_.handle_preemptions(told_by(metadata));
-    take_back();
   }
-
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
-    const Engines engines = lend(engine);
+  void bind_connector_metadata(const KVConnectorMetadata& metadata) override {
     multi_.bind_connector_metadata(told_by(metadata));
-    multi_.start_load_kv();
-    take_back();
   }
-
-  void wait_for_layer_load(const KVConnectorMetadata&, std::uint32_t layer,
-                           TransferEngine& engine) override {
-    const Engines engines = lend(engine);
+  void start_load_kv() override { multi_.start_load_kv(); }
+  void wait_for_layer_load(std::uint32_t layer) override {
     multi_.wait_for_layer_load(std::to_string(layer));
-    take_back();
   }
+  void save_kv_layer(std::uint32_t layer) override { multi_.save_kv_layer(std::to_string(layer)); }
+  void wait_for_save() override { multi_.wait_for_save(); }
 
-  void save_kv_layer(const KVConnectorMetadata&, std::uint32_t layer,
-                     TransferEngine& engine) override {
-    const Engines engines = lend(engine);
-    multi_.save_kv_layer(std::to_string(layer));
-    take_back();
-  }
-
-  void wait_for_save(const KVConnectorMetadata&, TransferEngine& engine) override {
-    const Engines engines = lend(engine);
-    multi_.wait_for_save();
-    take_back();
-  }
-
-  void get_finished(const KVConnectorMetadata&, std::span<const std::string> finished_requests,
-                    TransferEngine& engine, KVConnectorWorkerOutput& out) override {
-    const Engines engines = lend(engine);
+  void get_finished(std::span<const std::string> finished_requests,
+                    KVConnectorWorkerOutput& out) override {
     FinishedTransfers finished;
     multi_.get_finished(finished_requests, finished);
-    take_back();
     out.finished_sending = std::move(finished.sending);
     out.finished_recving = std::move(finished.recving);
     multi_.get_block_ids_with_load_errors(out.invalid_block_ids);
@@ -477,8 +483,10 @@ class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
         out.completed_jobs.push_back(result);
       }
     }
-    multi_.clear_connector_metadata();
   }
+
+  void clear_connector_metadata() override { multi_.clear_connector_metadata(); }
+  bool shutdown() override { return multi_.shutdown(); }
 
   void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
     multi_.extra_async_saves(out);
@@ -511,7 +519,7 @@ class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
       out.stats_of_children.push_back({(*stats)[at].connector_class, {data.begin(), data.end()}});
     }
   }
-  void add_to(StateHash& hash) const override { hash.add_all(inboxes_, multi_); }
+  void add_to(StateHash& hash) const override { hash.add_all(engines_->inboxes, multi_); }
 
  private:
   using WorkerMetadata = MultiConnectorWorkerMetadata<TransferResultsOfChild>;
@@ -550,7 +558,11 @@ class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
     }
   }
 
-  using Engines = std::vector<std::unique_ptr<EngineOfChild>>;
+  /// The rank's copy engine as the children see it. Copies share it, as they share that.
+  struct Engines {
+    std::vector<std::vector<TransferResult>> inboxes;  ///< by child
+    std::vector<EngineOfChild> of_children;
+  };
 
   static const MultiConnectorMetadata<typename Child::Metadata>& told_by(
       const KVConnectorMetadata& metadata) {
@@ -566,23 +578,20 @@ class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
     out.stats_of_children.push_back({std::move(name), {stats.data().begin(), stats.data().end()}});
   }
 
-  std::uint32_t num_children() const { return static_cast<std::uint32_t>(inboxes_.size()); }
+  std::uint32_t num_children() const {
+    return static_cast<std::uint32_t>(engines_->inboxes.size());
+  }
 
-  /// The children have these engines until take_back().
-  Engines lend(TransferEngine& engine) {
-    Engines engines;
+  void lend(TransferEngine& copies) {
+    engines_->of_children.clear();
+    engines_->of_children.reserve(num_children());
     for (std::uint32_t child = 0; child < num_children(); ++child) {
-      engines.push_back(std::make_unique<EngineOfChild>(engine, inboxes_, child));
-      multi_.children()[child].begin(engines.back().get());
+      multi_.children()[child].begin(
+          engines_->of_children.emplace_back(copies, engines_->inboxes, child));
     }
-    return engines;
   }
 
-  void take_back() {
-    for (Child& child : multi_.children()) child.begin(nullptr);
-  }
-
-  std::vector<std::vector<TransferResult>> inboxes_;  ///< by child
+  std::shared_ptr<Engines> engines_;
   Multi multi_;
 };
 

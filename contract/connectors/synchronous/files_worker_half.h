@@ -26,17 +26,15 @@ class FilesWorkerHalf final : public KVConnectorWorker {
   std::unique_ptr<KVConnectorWorker> clone() const override {
     return std::make_unique<FilesWorkerHalf>(*this);
   }
-  void handle_preemptions(const KVConnectorMetadata&, TransferEngine&) override {}
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine&) override {
-    worker_->start_load_kv(own(metadata), *kv_cache_, *report_);
+  void handle_preemptions(const KVConnectorMetadata&) override {}
+  void start_load_kv() override {
+    worker_->start_load_kv(own(bound_metadata()), *kv_cache_, *report_);
   }
-  void save_kv_layer(const KVConnectorMetadata& metadata, std::uint32_t layer,
-                     TransferEngine&) override {
-    worker_->save_kv_layer(own(metadata), layer, *kv_cache_, *report_);
+  void save_kv_layer(std::uint32_t layer) override {
+    worker_->save_kv_layer(own(bound_metadata()), layer, *kv_cache_, *report_);
   }
-  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
-  void get_finished(const KVConnectorMetadata&, std::span<const std::string>, TransferEngine&,
-                    KVConnectorWorkerOutput& out) override {
+  void wait_for_save() override {}
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out = {};
   }
   /// The workers of such connectors keep nothing from one step to the next; storage and KV cache

@@ -39,6 +39,10 @@ class MultiConnector {
 
   std::span<Child> children() { return children_; }
 
+  void set_xfer_handshake_metadata(const std::vector<typename Child::Handshake>& handshakes) {
+    for (Child& child : children_) child.set_xfer_handshake_metadata(handshakes);
+  }
+
   ErrorCode on_new_request(std::string_view request) {
     if (!rules_.connector_learns_new_requests) return ErrorCode::kNotInProfile;
     for (Child& child : children_) child.on_new_request(request);
@@ -120,6 +124,14 @@ class MultiConnector {
     bool all_done = true;
     for (Child& child : children_) {
       all_done &= child.reset_cache().value_or(true);
+    }
+    return all_done;
+  }
+
+  bool shutdown() {
+    bool all_done = true;
+    for (Child& child : children_) {
+      all_done &= child.shutdown();
     }
     return all_done;
   }

@@ -28,7 +28,9 @@ class SteadyChild {
   using Metadata = int;
   using WorkerMetadata = Sum;
   using Event = int;
+  using Handshake = int;
   bool supports_hma() const { return true; }
+  void set_xfer_handshake_metadata(const std::vector<int>&) {}
   void on_new_request(std::string_view) {}
   MatchedTokens get_num_new_matched_tokens(std::string_view, std::uint32_t) {
     return {++num_lookups_ % 2 * 8, false};
@@ -42,6 +44,7 @@ class SteadyChild {
   }
   void take_events(std::vector<int>& out) { out.push_back(1); }
   std::optional<bool> reset_cache() { return true; }
+  bool shutdown() { return true; }
 
  private:
   std::uint32_t num_lookups_ = 0;
@@ -53,7 +56,12 @@ class SteadyWorkerChild {
   using Metadata = int;
   using WorkerMetadata = Sum;
   using Stats = Sum;
+  using Handshake = int;
   std::string_view connector_class() const { return "steady"; }
+  bool prefer_cross_layer_blocks() const { return true; }
+  void register_kv_caches() {}
+  void register_cross_layers_kv_cache() {}
+  int get_handshake_metadata() { return 1; }
   void handle_preemptions(int) {}
   void bind_connector_metadata(int) {}
   void start_load_kv() {}
@@ -68,6 +76,7 @@ class SteadyWorkerChild {
   std::optional<Sum> get_kv_connector_stats() { return Sum{1}; }
   std::optional<Sum> build_connector_worker_meta() { return Sum{1}; }
   void clear_connector_metadata() {}
+  bool shutdown() { return true; }
 };
 
 TEST(NoAllocation, AMultiConnectorInItsSteadyState) {

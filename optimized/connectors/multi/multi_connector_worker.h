@@ -36,6 +36,26 @@ class MultiConnectorWorker {
 
   std::span<Child> children() { return children_; }
 
+  bool prefer_cross_layer_blocks() const {
+    return std::all_of(children_.begin(), children_.end(),
+                       [](const Child& child) { return child.prefer_cross_layer_blocks(); });
+  }
+
+  void register_kv_caches() {
+    for (Child& child : children_) child.register_kv_caches();
+  }
+  void register_cross_layers_kv_cache() {
+    for (Child& child : children_) child.register_cross_layers_kv_cache();
+  }
+
+  typename Child::Handshake get_handshake_metadata() {
+    typename Child::Handshake handshake{};
+    for (std::size_t place = 0; place < children_.size() && !handshake; ++place) {
+      handshake = children_[place].get_handshake_metadata();
+    }
+    return handshake;
+  }
+
   void handle_preemptions(const Metadata& metadata) {
     for (std::size_t place = 0; place < children_.size(); ++place) {
       children_[place].handle_preemptions(metadata.metadata[place]);
@@ -65,6 +85,13 @@ class MultiConnectorWorker {
   }
   void clear_connector_metadata() {
     for (Child& child : children_) child.clear_connector_metadata();
+  }
+  bool shutdown() {
+    bool all_done = true;
+    for (Child& child : children_) {
+      all_done &= child.shutdown();
+    }
+    return all_done;
   }
 
   void get_finished(std::span<const std::string> finished_req_ids, FinishedTransfers& out) {

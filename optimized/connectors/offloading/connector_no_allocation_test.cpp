@@ -190,11 +190,12 @@ class World final : private ConnectorHost {
     output_.block_lists.clear();
     add(
         [&] {
-          worker_->handle_preemptions(*metadata_, engine_);
-          worker_->start_load_kv(*metadata_, engine_);
-          worker_->wait_for_save(*metadata_, engine_);
-          worker_->get_finished(*metadata_, std::span(&id_, is_finished_ ? 1 : 0), engine_,
-                                report_);
+          worker_->register_kv_caches(engine_);
+          worker_->handle_preemptions(*metadata_);
+          worker_->bind_connector_metadata(*metadata_);
+          worker_->start_load_kv();
+          worker_->wait_for_save();
+          worker_->get_finished(std::span(&id_, is_finished_ ? 1 : 0), report_);
           aggregator_.aggregate(std::span(&report_, 1), aggregated_);
         },
         cost.of_workers);

@@ -70,8 +70,7 @@ void HoldingConnectorWorker::disown(std::uint32_t at) {
   }
 }
 
-void HoldingConnectorWorker::flush(const OffloadingConnectorMetadata& metadata,
-                                   TransferEngine& engine) {
+void HoldingConnectorWorker::flush(const OffloadingConnectorMetadata& metadata) {
   for (const std::string& id : metadata.requests_to_flush) {
     const std::optional<std::uint32_t> at = find_storing(id);
     if (!at || storing_[*at].first_store == kNone) continue;
@@ -81,30 +80,28 @@ void HoldingConnectorWorker::flush(const OffloadingConnectorMetadata& metadata,
       to_flush_.push_back(transfers_[slot].job);
     }
     std::reverse(to_flush_.begin(), to_flush_.end());
-    engine.wait(to_flush_);
+    copies().wait(to_flush_);
   }
 }
 
-void HoldingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata,
-                                                TransferEngine& engine) {
-  queue_.submit_all(engine);
-  flush(of_offloading(metadata), engine);
+void HoldingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata) {
+  queue_.submit_all(copies());
+  flush(of_offloading(metadata));
 }
 
-void HoldingConnectorWorker::start_load_kv(const KVConnectorMetadata& metadata,
-                                           TransferEngine& engine) {
-  queue_.submit_all(engine);
-  for (const TransferJob& load : of_offloading(metadata).loads) {
+void HoldingConnectorWorker::start_load_kv() {
+  queue_.submit_all(copies());
+  for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
     numbered_ = load;
     numbered_.job = next_job_++;
     transfers_.insert(numbered_.job, load);
     forget_stores(load.request);
-    engine.transfer_async(numbered_);
+    copies().transfer_async(numbered_);
   }
 }
 
-void HoldingConnectorWorker::wait_for_save(const KVConnectorMetadata& metadata, TransferEngine&) {
-  for (const TransferJob& store : of_offloading(metadata).stores) {
+void HoldingConnectorWorker::wait_for_save() {
+  for (const TransferJob& store : of_offloading(bound_metadata()).stores) {
     queue_.push(store);
     queue_.back().job = next_job_;
     const std::uint32_t owner = find_or_add_storing(store.request);
@@ -133,11 +130,10 @@ void HoldingConnectorWorker::end_store(std::uint32_t slot, KVConnectorWorkerOutp
   erase_storing(store.owner);
 }
 
-void HoldingConnectorWorker::get_finished(const KVConnectorMetadata&,
-                                          std::span<const std::string> finished_requests,
-                                          TransferEngine& engine, KVConnectorWorkerOutput& out) {
+void HoldingConnectorWorker::get_finished(std::span<const std::string> finished_requests,
+                                          KVConnectorWorkerOutput& out) {
   clear(out);
-  engine.get_finished(results_);
+  copies().get_finished(results_);
   for (const TransferResult& result : results_) {
     const std::uint32_t slot = transfers_.find(result.job);
     if (slot == kNone) continue;
@@ -164,19 +160,17 @@ void HoldingConnectorWorker::get_finished(const KVConnectorMetadata&,
 
 // ---- Fence ----
 
-void FencingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata,
-                                                TransferEngine& engine) {
+void FencingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata) {
   const std::vector<JobId>& jobs_to_flush = of_offloading(metadata).jobs_to_flush;
-  queue_.submit_all(engine);
-  if (!jobs_to_flush.empty()) engine.wait(jobs_to_flush);
+  queue_.submit_all(copies());
+  if (!jobs_to_flush.empty()) copies().wait(jobs_to_flush);
 }
 
-void FencingConnectorWorker::start_load_kv(const KVConnectorMetadata& metadata,
-                                           TransferEngine& engine) {
-  queue_.submit_all(engine);
-  for (const TransferJob& load : of_offloading(metadata).loads) {
+void FencingConnectorWorker::start_load_kv() {
+  queue_.submit_all(copies());
+  for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
     transfers_.insert(load.job, load);
-    engine.transfer_async(load);
+    copies().transfer_async(load);
   }
 }
 
@@ -187,12 +181,11 @@ void FencingConnectorWorker::queue_stores(const OffloadingConnectorMetadata& met
   }
 }
 
-void FencingConnectorWorker::get_finished(const KVConnectorMetadata& metadata,
-                                          std::span<const std::string>, TransferEngine& engine,
+void FencingConnectorWorker::get_finished(std::span<const std::string>,
                                           KVConnectorWorkerOutput& out) {
   clear(out);
-  queue_stores(of_offloading(metadata));
-  engine.get_finished(results_);
+  queue_stores(of_offloading(bound_metadata()));
+  copies().get_finished(results_);
   for (const TransferResult& result : results_) {
     const std::uint32_t slot = transfers_.find(result.job);
     if (slot == TransfersUnderWay::kNone) continue;

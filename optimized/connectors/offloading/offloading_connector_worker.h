@@ -44,11 +44,11 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
   std::unique_ptr<KVConnectorWorker> clone() const override {
     return std::make_unique<HoldingConnectorWorker>(*this);
   }
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  bool prefer_cross_layer_blocks() const override { return true; }
+  void handle_preemptions(const KVConnectorMetadata& metadata) override;
+  void start_load_kv() override;
+  void wait_for_save() override;
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override;
 
   void add_to(StateHash& hash) const override {
@@ -71,7 +71,7 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
   void erase_storing(std::uint32_t at);
   void forget_stores(std::string_view id);
   void disown(std::uint32_t at);
-  void flush(const OffloadingConnectorMetadata& metadata, TransferEngine& engine);
+  void flush(const OffloadingConnectorMetadata& metadata);
   void end_store(std::uint32_t slot, KVConnectorWorkerOutput& out);
 
   MeasuredTransfers measured_;
@@ -94,11 +94,11 @@ class FencingConnectorWorker final : public KVConnectorWorker {
   std::unique_ptr<KVConnectorWorker> clone() const override {
     return std::make_unique<FencingConnectorWorker>(*this);
   }
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  bool prefer_cross_layer_blocks() const override { return true; }
+  void handle_preemptions(const KVConnectorMetadata& metadata) override;
+  void start_load_kv() override;
+  void wait_for_save() override {}
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override;
 
   void add_to(StateHash& hash) const override { hash.add_all(measured_, queue_, transfers_); }

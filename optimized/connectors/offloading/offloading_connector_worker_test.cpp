@@ -34,18 +34,20 @@ class Rank {
     spec.manager.rules = rules_of(profile);
     spec.kv_cache.groups = {{.block_size = 4}};
     worker_ = make_offloading_connector_worker(spec);
+    worker_->register_kv_caches(engine_);
   }
 
   /// The report of one step.
   KVConnectorWorkerOutput step(const OffloadingConnectorMetadata& metadata,
                                const std::vector<std::string>& finished = {},
                                bool has_tokens = true) {
-    worker_->handle_preemptions(metadata, engine_);
-    worker_->start_load_kv(metadata, engine_);
-    if (has_tokens) worker_->wait_for_save(metadata, engine_);
+    worker_->handle_preemptions(metadata);
+    worker_->bind_connector_metadata(metadata);
+    worker_->start_load_kv();
+    if (has_tokens) worker_->wait_for_save();
     KVConnectorWorkerOutput out;
     out.finished_sending = {"left over"};
-    worker_->get_finished(metadata, finished, engine_, out);
+    worker_->get_finished(finished, out);
     return out;
   }
 
@@ -204,7 +206,10 @@ TEST(OffloadingWorker, ACopyGoesItsOwnWay) {
     const std::unique_ptr<KVConnectorWorker> copy = rank.worker().clone();
     rank.step({});
     ScriptedTransferEngine other;
-    copy->start_load_kv(OffloadingConnectorMetadata(), other);
+    const OffloadingConnectorMetadata nothing;
+    copy->register_kv_caches(other);
+    copy->bind_connector_metadata(nothing);
+    copy->start_load_kv();
     EXPECT_EQ(other.transfers().size(), 1U);
     EXPECT_EQ(rank.under_way(), Names{"A0"});
   }

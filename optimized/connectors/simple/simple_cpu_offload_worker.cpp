@@ -11,8 +11,7 @@ const SimpleCPUOffloadMetadata& of_simple_offload(const KVConnectorMetadata& met
 
 }  // namespace
 
-void SimpleCPUOffloadWorker::handle_preemptions(const KVConnectorMetadata& metadata,
-                                                TransferEngine& engine) {
+void SimpleCPUOffloadWorker::handle_preemptions(const KVConnectorMetadata& metadata) {
   if (!of_simple_offload(metadata).need_flush) return;
   under_way_.clear();
   for (const bool is_store : {false, true}) {
@@ -21,23 +20,22 @@ void SimpleCPUOffloadWorker::handle_preemptions(const KVConnectorMetadata& metad
       under_way_.push_back(transfer_number(events[k].event, is_store));
     }
   }
-  if (!under_way_.empty()) engine.wait(under_way_);
+  if (!under_way_.empty()) copies().wait(under_way_);
 }
 
 /// The lists by group stay empty: block k goes to slot k.
 void SimpleCPUOffloadWorker::submit(JobId event, bool is_store,
                                     const std::vector<BlockId>& gpu_blocks,
-                                    const std::vector<BlockId>& cpu_blocks,
-                                    TransferEngine& engine) {
+                                    const std::vector<BlockId>& cpu_blocks) {
   job_.job = transfer_number(event, is_store);
   job_.spec.is_store = is_store;
   job_.spec.gpu_blocks = gpu_blocks;
   job_.spec.slots = cpu_blocks;
-  engine.transfer_async(job_);
+  copies().transfer_async(job_);
 }
 
-void SimpleCPUOffloadWorker::take_ended(TransferEngine& engine) {
-  engine.get_finished(results_);
+void SimpleCPUOffloadWorker::take_ended() {
+  copies().get_finished(results_);
   for (const TransferResult& result : results_) {
     const bool is_store = is_store_transfer(result.job);
     std::optional<JobId>& mark = directions_[is_store ? kStores : kLoads].mark;
@@ -45,8 +43,7 @@ void SimpleCPUOffloadWorker::take_ended(TransferEngine& engine) {
   }
 }
 
-void SimpleCPUOffloadWorker::get_finished(const KVConnectorMetadata& metadata,
-                                          std::span<const std::string>, TransferEngine& engine,
+void SimpleCPUOffloadWorker::get_finished(std::span<const std::string>,
                                           KVConnectorWorkerOutput& out) {
   out.finished_sending.clear();
   out.finished_recving.clear();
@@ -55,21 +52,19 @@ void SimpleCPUOffloadWorker::get_finished(const KVConnectorMetadata& metadata,
 
   Direction& loads = directions_[kLoads];
   Direction& stores = directions_[kStores];
-  const SimpleCPUOffloadMetadata& step = of_simple_offload(metadata);
+  const SimpleCPUOffloadMetadata& step = of_simple_offload(bound_metadata());
   if (step.load_event) {
-    submit(*step.load_event, /*is_store=*/false, step.load_gpu_blocks, step.load_cpu_blocks,
-           engine);
+    submit(*step.load_event, /*is_store=*/false, step.load_gpu_blocks, step.load_cpu_blocks);
     EventQueue::Event& load = loads.events.push();
     load.event = *step.load_event;
     load.requests = step.load_requests;
   }
   if (step.store_event) {
-    submit(*step.store_event, /*is_store=*/true, step.store_gpu_blocks, step.store_cpu_blocks,
-           engine);
+    submit(*step.store_event, /*is_store=*/true, step.store_gpu_blocks, step.store_cpu_blocks);
     stores.events.push().event = *step.store_event;
   }
 
-  take_ended(engine);
+  take_ended();
   for (; has_ended(loads); loads.events.pop()) {
     const std::vector<std::string>& requests = loads.events[0].requests;
     out.finished_recving.insert(out.finished_recving.end(), requests.begin(), requests.end());

@@ -70,11 +70,10 @@ class SimpleCPUOffloadWorker final : public KVConnectorWorker {
   std::unique_ptr<KVConnectorWorker> clone() const override {
     return std::make_unique<SimpleCPUOffloadWorker>(*this);
   }
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void start_load_kv(const KVConnectorMetadata&, TransferEngine&) override {}
-  void wait_for_save(const KVConnectorMetadata&, TransferEngine&) override {}
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  void handle_preemptions(const KVConnectorMetadata& metadata) override;
+  void start_load_kv() override {}
+  void wait_for_save() override {}
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override;
   void add_to(StateHash& hash) const override { hash.add(directions_); }
 
@@ -88,8 +87,8 @@ class SimpleCPUOffloadWorker final : public KVConnectorWorker {
   static constexpr std::size_t kStores = 1;
 
   void submit(JobId event, bool is_store, const std::vector<BlockId>& gpu_blocks,
-              const std::vector<BlockId>& cpu_blocks, TransferEngine& engine);
-  void take_ended(TransferEngine& engine);
+              const std::vector<BlockId>& cpu_blocks);
+  void take_ended();
   bool has_ended(const Direction& direction) const {
     return !direction.events.empty() && direction.mark &&
            direction.events[0].event <= *direction.mark;

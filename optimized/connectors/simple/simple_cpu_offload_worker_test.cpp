@@ -26,12 +26,15 @@ class SimpleCPUOffloadWorkerTest : public testing::Test {
     return spec;
   }
 
+  SimpleCPUOffloadWorkerTest() { worker->register_kv_caches(engine); }
+
   void step(const SimpleCPUOffloadMetadata& metadata) {
-    worker->handle_preemptions(metadata, engine);
-    worker->start_load_kv(metadata, engine);
-    worker->wait_for_save(metadata, engine);
+    worker->handle_preemptions(metadata);
+    worker->bind_connector_metadata(metadata);
+    worker->start_load_kv();
+    worker->wait_for_save();
     EXPECT_EQ(engine.transfers().size(), num_transfers_) << "nothing is submitted before";
-    worker->get_finished(metadata, {}, engine, report);
+    worker->get_finished({}, report);
     num_transfers_ = engine.transfers().size();
   }
 
@@ -150,7 +153,10 @@ TEST_F(SimpleCPUOffloadWorkerTest, ACopyGoesItsOwnWay) {
   end(0, /*is_store=*/false);
   ScriptedTransferEngine engine_of_copy = engine;
   step({});
-  copy->get_finished(SimpleCPUOffloadMetadata(), {}, engine_of_copy, report);
+  const SimpleCPUOffloadMetadata nothing;
+  copy->register_kv_caches(engine_of_copy);
+  copy->bind_connector_metadata(nothing);
+  copy->get_finished({}, report);
   EXPECT_EQ(report.finished_recving, Names({"a"}));
 }
 

@@ -137,10 +137,12 @@ class World final : private ConnectorHost, private GpuBlockPool {
     output_.block_lists.clear();
 
     before = num_allocations();
-    worker_->handle_preemptions(*metadata_, engine_);
-    worker_->start_load_kv(*metadata_, engine_);
-    worker_->wait_for_save(*metadata_, engine_);
-    worker_->get_finished(*metadata_, {}, engine_, report_);
+    worker_->register_kv_caches(engine_);
+    worker_->handle_preemptions(*metadata_);
+    worker_->bind_connector_metadata(*metadata_);
+    worker_->start_load_kv();
+    worker_->wait_for_save();
+    worker_->get_finished({}, report_);
     cost.of_workers += num_allocations() - before;
 
     update_.completed_jobs.clear();

@@ -38,7 +38,13 @@ void draw_files_record(Choices& choices, ConnectorList& children) {
 }
 
 ScriptedRecord draw_scripted(Choices& choices, bool any_hma) {
-  return {choices.once_in(2) ? "b" : "a", any_hma || choices.once_in(2)};
+  ScriptedRecord record;
+  record.connector_class = choices.once_in(2) ? "b" : "a";
+  record.hma = any_hma || choices.once_in(2);
+  record.cross_layers = !choices.once_in(3);
+  record.handshake = choices.once_in(2);
+  record.shutdown_fails = choices.once_in(3);
+  return record;
 }
 
 void rotate(ConnectorList& children, Choices& choices) {

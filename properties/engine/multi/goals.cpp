@@ -22,6 +22,12 @@ bool has_file_transfer(const Observation& shown, bool store) {
                      [&](const files::Transfer& each) { return each.store == store; });
 }
 
+template <class Is>
+bool has_call(const Observation& shown, Is is) {
+  return shown.connector_calls.has_value() &&
+         std::any_of(shown.connector_calls->begin(), shown.connector_calls->end(), is);
+}
+
 }  // namespace
 
 void Reach::start(const Config& config) {
@@ -77,8 +83,17 @@ void Reach::count(const Command& command, const Observation& before, const Obser
     add(Reached::kEndedByParams, by_params);
     add(Reached::kEndedByReport, update && !by_params);
     shared_.clear();
+    add(Reached::kShutdownFailed, has_call(after, [](const ConnectorCallRecord& call) {
+          return call.method == "shutdown" && call.answer == "failed";
+        }));
     return;
   }
+  add(Reached::kCrossLayers, has_call(after, [](const ConnectorCallRecord& call) {
+        return call.method == "register_cross_layers_kv_cache";
+      }));
+  add(Reached::kLaterHandshake, has_call(after, [](const ConnectorCallRecord& call) {
+        return call.method == "get_handshake_metadata" && *call.child > 0 && !call.answer.empty();
+      }));
   add(Reached::kClientParams, has_elements(after.client_params));
   if (reset && reset->reset_connector) {
     add(Reached::kResetFailed, !reset->failing_children.empty());

@@ -48,12 +48,15 @@ enum class Reached : std::uint8_t {
   kEndedByReport,
   kResetFailed,
   kResetUnsaid,
+  kCrossLayers,
+  kLaterHandshake,
+  kShutdownFailed,
 };
 
 using ReachGoal = kvfence::ReachGoal<Reached>;
 
 /// Every goal: what the command line and the documentation list.
-inline constexpr std::array<ReachGoal, 34> kReachGoals = {{
+inline constexpr std::array<ReachGoal, 37> kReachGoals = {{
     {Reached::kOffloadingLoads, "offloading_loads", "the offloading child was chosen to load"},
     {Reached::kSimpleLoads, "simple_loads", "the simple child was chosen to load"},
     {Reached::kFilesLoad, "files_load", "the child that keeps files was chosen to load"},
@@ -94,6 +97,9 @@ inline constexpr std::array<ReachGoal, 34> kReachGoals = {{
     {Reached::kEndedByReport, "ended_by_report", "a child reported what it did not have"},
     {Reached::kResetFailed, "reset_failed", "a scripted child could not be reset"},
     {Reached::kResetUnsaid, "reset_unsaid", "a child did not say how its reset went"},
+    {Reached::kCrossLayers, "cross_layers", "a child got KV caches with the layers together"},
+    {Reached::kLaterHandshake, "later_handshake", "not the first child had a handshake"},
+    {Reached::kShutdownFailed, "shutdown_failed", "a scripted child failed to shut down"},
 }};
 
 /// Counts of one suite.

@@ -167,6 +167,23 @@ TEST(MultiGoals, OfEnds) {
   EXPECT_EQ(counted(Update{}, ended), Situations{Reached::kEndedByParams});
   ended.engine_ended.emplace() = "not_loading";
   EXPECT_EQ(counted(Update{}, ended), Situations{Reached::kEndedByReport});
+  ended.connector_calls.emplace() = {call(0, "shutdown", {}, "done")};
+  EXPECT_EQ(counted(Update{}, ended), Situations{Reached::kEndedByReport});
+  ended.connector_calls.emplace() = {call(0, "shutdown", {}, "failed")};
+  EXPECT_EQ(counted(Update{}, ended),
+            (Situations{Reached::kEndedByReport, Reached::kShutdownFailed}));
+}
+
+TEST(MultiGoals, OfStarts) {
+  const auto start = [](const ConnectorCallRecord& first) {
+    return counted(AddRequest{}, shown({first}));
+  };
+  EXPECT_EQ(start(call(1, "register_kv_caches")), Situations{});
+  EXPECT_EQ(start(call(1, "register_cross_layers_kv_cache")), Situations{Reached::kCrossLayers});
+  EXPECT_EQ(start(call(0, "get_handshake_metadata", {}, "0.0")), Situations{});
+  EXPECT_EQ(start(call(1, "get_handshake_metadata")), Situations{});
+  EXPECT_EQ(start(call(1, "get_handshake_metadata", {}, "1.0")),
+            Situations{Reached::kLaterHandshake});
 }
 
 TEST(MultiGoals, OfResets) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -47,6 +48,8 @@ ConnectorCallRecord what_all_hear(const ConnectorCallRecord& call) {
   return common;
 }
 
+bool is_shutdown(const ConnectorCallRecord& call) { return call.method == "shutdown"; }
+
 bool is_unfinished(const Observation& shown, const std::string& request) {
   return std::any_of(shown.requests->begin(), shown.requests->end(), [&](const auto& state) {
     return state.id == request && !is_finished(state.status);
@@ -58,11 +61,12 @@ bool is_unfinished(const Observation& shown, const std::string& request) {
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
                                             const World&, std::size_t step) const {
   Found found = check_sums(observation);
-  const bool has_calls =
-      observation.connector_calls.has_value() && !observation.engine_ended.has_value();
-  if (has_calls) {
+  if (observation.connector_calls.has_value()) {
     const Calls& calls = *observation.connector_calls;
-    if (!found) found = check_told(calls);
+    const bool is_cut_off = observation.engine_ended.has_value();
+    const auto whole =
+        is_cut_off ? std::find_if(calls.begin(), calls.end(), is_shutdown) : calls.begin();
+    if (!found) found = check_told({whole, calls.end()});
     if (!found) found = check_lookups(calls);
     if (!found) found = check_loads(calls);
     if (!found) found = check_metadata(calls);
@@ -91,13 +95,15 @@ std::optional<Divergence> Invariants::check_sums(const Observation& observation)
   return found;
 }
 
-std::optional<Divergence> Invariants::check_told(const Calls& calls) const {
+std::optional<Divergence> Invariants::check_told(std::span<const ConnectorCallRecord> calls) const {
   std::map<std::uint32_t, Calls> told;  // by scripted child
   for (std::uint32_t place = 0; place < setup_.children.size(); ++place) {
     if (setup_.has_child(place, ConnectorKind::kScripted)) told[place];
   }
   for (const ConnectorCallRecord& call : calls) {
-    if (call.method == "get_num_new_matched_tokens") continue;
+    const bool may_end_early =
+        call.method == "get_num_new_matched_tokens" || call.method == "get_handshake_metadata";
+    if (may_end_early) continue;
     told[*call.child].push_back(what_all_hear(call));
   }
   const Calls& first = told.begin()->second;
@@ -159,7 +165,9 @@ std::optional<Divergence> Invariants::check_loads(const Calls& calls) const {
 std::optional<Divergence> Invariants::check_metadata(const Calls& calls) const {
   for (std::size_t at = 0; at < calls.size(); ++at) {
     const ConnectorCallRecord& call = calls[at];
-    if (!call.rank) continue;
+    const bool has_metadata = !call.method.starts_with("register_") &&
+                              call.method != "get_handshake_metadata" && !is_shutdown(call);
+    if (!call.rank || !has_metadata) continue;
     const std::string own = std::to_string(*call.child) + ".";
     if (call.metadata.starts_with(own)) continue;
     return broken(kMetadata, call_name(at) + ".metadata", own + "...", call.metadata);

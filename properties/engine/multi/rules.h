@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "contract/engine/engine_target.h"
@@ -19,7 +20,8 @@ inline constexpr std::array<Invariant, 8> kInvariants = {{
     {"multi.2", "cpu_blocks_add_up",
      "empty, cached and referenced CPU blocks are all blocks of the simple connector's pool"},
     {"multi.3", "every_child_is_told",
-     "apart from lookups, what one scripted child is told, all are, with the same arguments"},
+     "apart from lookups and the search for a handshake, what one scripted child is told, all are, "
+     "with the same arguments"},
     {"multi.4", "children_are_asked_in_order",
      "a lookup asks the children in order, up to one that wants to be asked again"},
     {"multi.5", "one_child_loads",
@@ -44,7 +46,7 @@ class Invariants {
   using Found = std::optional<Divergence>;
 
   Found check_sums(const Observation& observation) const;
-  Found check_told(const std::vector<ConnectorCallRecord>& calls) const;
+  Found check_told(std::span<const ConnectorCallRecord> calls) const;
   Found check_lookups(const std::vector<ConnectorCallRecord>& calls) const;
   Found check_loads(const std::vector<ConnectorCallRecord>& calls) const;
   Found check_metadata(const std::vector<ConnectorCallRecord>& calls) const;

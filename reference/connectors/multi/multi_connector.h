@@ -28,6 +28,11 @@ class MultiConnector {
 
   std::span<Child> children() { return children_; }
 
+  // Source: vLLM v0.19.0 multi_connector.py set_xfer_handshake_metadata.
+  void set_xfer_handshake_metadata(const std::vector<typename Child::Handshake>& handshakes) {
+    for (Child& child : children_) child.set_xfer_handshake_metadata(handshakes);
+  }
+
   // Source: vLLM v0.23.0 multi_connector.py on_new_request.
   ErrorCode on_new_request(std::string_view request) {
     if (!rules_.connector_learns_new_requests) return ErrorCode::kNotInProfile;
@@ -111,6 +116,15 @@ class MultiConnector {
     bool has_failed = false;
     for (Child& child : children_) {
       if (child.reset_cache() == false) has_failed = true;
+    }
+    return !has_failed;
+  }
+
+  // Source: vLLM v0.19.0 multi_connector.py shutdown.
+  bool shutdown() {
+    bool has_failed = false;
+    for (Child& child : children_) {
+      if (!child.shutdown()) has_failed = true;
     }
     return !has_failed;
   }

@@ -32,6 +32,30 @@ class MultiConnectorWorker {
 
   std::span<Child> children() { return children_; }
 
+  // Source: vLLM v0.19.0 multi_connector.py prefer_cross_layer_blocks.
+  bool prefer_cross_layer_blocks() const {
+    for (const Child& child : children_) {
+      if (!child.prefer_cross_layer_blocks()) return false;
+    }
+    return true;
+  }
+
+  // Source: vLLM v0.19.0 multi_connector.py, the functions of these names.
+  void register_kv_caches() {
+    for (Child& child : children_) child.register_kv_caches();
+  }
+  void register_cross_layers_kv_cache() {
+    for (Child& child : children_) child.register_cross_layers_kv_cache();
+  }
+
+  // Source: vLLM v0.19.0 multi_connector.py get_handshake_metadata.
+  typename Child::Handshake get_handshake_metadata() {
+    for (Child& child : children_) {
+      if (auto handshake = child.get_handshake_metadata()) return handshake;
+    }
+    return {};
+  }
+
   // Source: vLLM v0.19.0 multi_connector.py handle_preemptions.
   void handle_preemptions(const Metadata& metadata) {
     for (std::size_t place = 0; place < children_.size(); ++place) {
@@ -64,6 +88,15 @@ class MultiConnectorWorker {
   }
   void clear_connector_metadata() {
     for (Child& child : children_) child.clear_connector_metadata();
+  }
+
+  // Source: vLLM v0.19.0 multi_connector.py shutdown.
+  bool shutdown() {
+    bool has_failed = false;
+    for (Child& child : children_) {
+      if (!child.shutdown()) has_failed = true;
+    }
+    return !has_failed;
   }
 
   // Source: vLLM v0.19.0 multi_connector.py get_finished.

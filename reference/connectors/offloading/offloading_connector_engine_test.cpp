@@ -112,10 +112,12 @@ class Engine {
     std::vector<KVConnectorWorkerOutput> outputs(ranks.size());
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       auto& [worker, engine] = ranks[rank];
-      worker->handle_preemptions(told, engine);
-      worker->start_load_kv(told, engine);
-      if (planned.output.total_num_scheduled_tokens > 0) worker->wait_for_save(told, engine);
-      worker->get_finished(told, planned.finished, engine, outputs[rank]);
+      worker->register_kv_caches(engine);  // a copy has engines of its own
+      worker->handle_preemptions(told);
+      worker->bind_connector_metadata(told);
+      worker->start_load_kv();
+      if (planned.output.total_num_scheduled_tokens > 0) worker->wait_for_save();
+      worker->get_finished(planned.finished, outputs[rank]);
     }
     aggregator_.aggregate(outputs, report);
 

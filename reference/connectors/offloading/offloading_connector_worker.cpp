@@ -20,21 +20,20 @@ const OffloadingConnectorMetadata& of_offloading(const KVConnectorMetadata& meta
 
 // Queued stores are submitted already, unless nobody called handle_preemptions.
 // Source: vLLM v0.19.0 and v0.23.0 v1/.../offloading/worker.py start_kv_transfers
-void OffloadingConnectorWorkerBase::start_load_kv(const KVConnectorMetadata& metadata,
-                                                  TransferEngine& engine) {
-  submit_queued_stores(engine);
-  for (const TransferJob& told : of_offloading(metadata).loads) {
+void OffloadingConnectorWorkerBase::start_load_kv() {
+  submit_queued_stores();
+  for (const TransferJob& told : of_offloading(bound_metadata()).loads) {
     TransferJob load = told;
     load.job = number_of(told);
-    engine.transfer_async(load);
+    copies().transfer_async(load);
     under_way_.emplace(load.job, load);
   }
 }
 
 // Stores wait for the next step, so that what sampling copies goes first.
 // Source: vLLM v0.19.0 and v0.23.0 v1/.../offloading/worker.py prepare_store_kv
-void OffloadingConnectorWorkerBase::queue_stores(const OffloadingConnectorMetadata& metadata) {
-  for (const TransferJob& told : metadata.stores) {
+void OffloadingConnectorWorkerBase::queue_stores() {
+  for (const TransferJob& told : of_offloading(bound_metadata()).stores) {
     TransferJob store = told;
     store.job = number_of(told);
     queued_stores_.push_back(store.job);
@@ -42,17 +41,16 @@ void OffloadingConnectorWorkerBase::queue_stores(const OffloadingConnectorMetada
   }
 }
 
-void OffloadingConnectorWorkerBase::submit_queued_stores(TransferEngine& engine) {
-  for (const JobId store : queued_stores_) engine.transfer_async(under_way_.at(store));
+void OffloadingConnectorWorkerBase::submit_queued_stores() {
+  for (const JobId store : queued_stores_) copies().transfer_async(under_way_.at(store));
   queued_stores_.clear();
 }
 
 // A result that was reported before is passed over.
 // Source: vLLM v0.19.0 and v0.23.0 v1/.../offloading/worker.py get_finished; repeated results: ours
-std::vector<OffloadingConnectorWorkerBase::Ended> OffloadingConnectorWorkerBase::take_ended(
-    TransferEngine& engine) {
+std::vector<OffloadingConnectorWorkerBase::Ended> OffloadingConnectorWorkerBase::take_ended() {
   std::vector<TransferResult> results;
-  engine.get_finished(results);
+  copies().get_finished(results);
   std::vector<Ended> ended;
   for (const TransferResult& result : results) {
     const auto transfer = under_way_.find(result.job);
@@ -105,41 +103,36 @@ std::vector<JobId> HoldingOffloadingConnectorWorker::stores_of(const std::string
 }
 
 // Source: vLLM v0.19.0 v1/.../offloading/worker.py handle_preemptions
-void HoldingOffloadingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata,
-                                                          TransferEngine& engine) {
-  submit_queued_stores(engine);
+void HoldingOffloadingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata) {
+  submit_queued_stores();
   for (const std::string& request : of_offloading(metadata).requests_to_flush) {
     const std::vector<JobId> stores = stores_of(request);
-    if (!stores.empty()) engine.wait(stores);
+    if (!stores.empty()) copies().wait(stores);
   }
 }
 
 // Its stores ended when a request was preempted: from now on its load alone holds its blocks.
 // Source: vLLM v0.19.0 v1/.../offloading/worker.py start_kv_transfers; forgetting: ours
-void HoldingOffloadingConnectorWorker::start_load_kv(const KVConnectorMetadata& metadata,
-                                                     TransferEngine& engine) {
-  OffloadingConnectorWorkerBase::start_load_kv(metadata, engine);
-  for (const TransferJob& load : of_offloading(metadata).loads) {
+void HoldingOffloadingConnectorWorker::start_load_kv() {
+  OffloadingConnectorWorkerBase::start_load_kv();
+  for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
     storing_requests_.erase(load.request);
   }
 }
 
 // Source: vLLM v0.19.0 v1/offloading_connector.py wait_for_save
-void HoldingOffloadingConnectorWorker::wait_for_save(const KVConnectorMetadata& metadata,
-                                                     TransferEngine& /*engine*/) {
-  queue_stores(of_offloading(metadata));
-  for (const TransferJob& store : of_offloading(metadata).stores) {
+void HoldingOffloadingConnectorWorker::wait_for_save() {
+  queue_stores();
+  for (const TransferJob& store : of_offloading(bound_metadata()).stores) {
     storing_requests_.insert(store.request);
   }
 }
 
 // Source: vLLM v0.19.0 v1/.../offloading/worker.py get_finished
-void HoldingOffloadingConnectorWorker::get_finished(const KVConnectorMetadata& /*metadata*/,
-                                                    std::span<const std::string> finished_requests,
-                                                    TransferEngine& engine,
+void HoldingOffloadingConnectorWorker::get_finished(std::span<const std::string> finished_requests,
                                                     KVConnectorWorkerOutput& out) {
   out = {};
-  for (const Ended& ended : take_ended(engine)) {
+  for (const Ended& ended : take_ended()) {
     const std::string& request = ended.job.request;
     if (!ended.job.spec.is_store) {
       report_load(ended, out);
@@ -170,24 +163,21 @@ std::unique_ptr<KVConnectorWorker> FencingOffloadingConnectorWorker::clone() con
 JobId FencingOffloadingConnectorWorker::number_of(const TransferJob& job) { return job.job; }
 
 // Source: vLLM v0.23.0 v1/.../offloading/worker.py handle_preemptions
-void FencingOffloadingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata,
-                                                          TransferEngine& engine) {
-  submit_queued_stores(engine);
+void FencingOffloadingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata) {
+  submit_queued_stores();
   const std::vector<JobId>& jobs_to_flush = of_offloading(metadata).jobs_to_flush;
-  if (!jobs_to_flush.empty()) engine.wait(jobs_to_flush);
+  if (!jobs_to_flush.empty()) copies().wait(jobs_to_flush);
 }
 
-void FencingOffloadingConnectorWorker::wait_for_save(const KVConnectorMetadata& /*metadata*/,
-                                                     TransferEngine& /*engine*/) {}
+void FencingOffloadingConnectorWorker::wait_for_save() {}
 
 // Source: vLLM v0.23.0 v1/offloading_connector.py get_finished; v1/.../offloading/worker.py
 // get_finished, build_connector_worker_meta
 void FencingOffloadingConnectorWorker::get_finished(
-    const KVConnectorMetadata& metadata, std::span<const std::string> /*finished_requests*/,
-    TransferEngine& engine, KVConnectorWorkerOutput& out) {
+    std::span<const std::string> /*finished_requests*/, KVConnectorWorkerOutput& out) {
   out = {};
-  queue_stores(of_offloading(metadata));
-  for (const Ended& ended : take_ended(engine)) {
+  queue_stores();
+  for (const Ended& ended : take_ended()) {
     out.completed_jobs.push_back({ended.job.job, ended.success});
     if (!ended.job.spec.is_store) report_load(ended, out);
   }

@@ -19,7 +19,8 @@ namespace kvfence::reference {
 /// What both forms share: which transfers are under way, and which wait to be submitted.
 class OffloadingConnectorWorkerBase : public KVConnectorWorker {
  public:
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
+  bool prefer_cross_layer_blocks() const override { return true; }
+  void start_load_kv() override;
   void add_to(StateHash& hash) const override {
     hash.add_all(under_way_, queued_stores_, stats_.data());
   }
@@ -28,15 +29,15 @@ class OffloadingConnectorWorkerBase : public KVConnectorWorker {
   /// The number under which this worker runs a job that the metadata tells of.
   virtual JobId number_of(const TransferJob& job) = 0;
 
-  void queue_stores(const OffloadingConnectorMetadata& metadata);
-  void submit_queued_stores(TransferEngine& engine);
+  void queue_stores();
+  void submit_queued_stores();
 
   /// A transfer that ended, and is not under way any more.
   struct Ended {
     TransferJob job;
     bool success = true;
   };
-  std::vector<Ended> take_ended(TransferEngine& engine);
+  std::vector<Ended> take_ended();
 
   /// A load that ended, well or badly.
   static void report_load(const Ended& load, KVConnectorWorkerOutput& out);
@@ -57,11 +58,10 @@ class OffloadingConnectorWorkerBase : public KVConnectorWorker {
 class HoldingOffloadingConnectorWorker final : public OffloadingConnectorWorkerBase {
  public:
   std::unique_ptr<KVConnectorWorker> clone() const override;
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  void handle_preemptions(const KVConnectorMetadata& metadata) override;
+  void start_load_kv() override;
+  void wait_for_save() override;
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override;
   void add_to(StateHash& hash) const override {
     OffloadingConnectorWorkerBase::add_to(hash);
@@ -85,10 +85,9 @@ class HoldingOffloadingConnectorWorker final : public OffloadingConnectorWorkerB
 class FencingOffloadingConnectorWorker final : public OffloadingConnectorWorkerBase {
  public:
   std::unique_ptr<KVConnectorWorker> clone() const override;
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  void handle_preemptions(const KVConnectorMetadata& metadata) override;
+  void wait_for_save() override;
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override;
 
  protected:

@@ -31,7 +31,10 @@ OffloadingSpec spec_of(Profile profile) {
 /// A rank: a worker's half and its copy engine. A step's metadata is filled before `step`.
 class Rank {
  public:
-  explicit Rank(Profile profile) : worker_(make_offloading_connector_worker(spec_of(profile))) {}
+  explicit Rank(Profile profile) : worker_(make_offloading_connector_worker(spec_of(profile))) {
+    worker_->register_kv_caches(engine);
+    worker_->bind_connector_metadata(metadata);
+  }
 
   void load(const std::string& request, Ids gpu_blocks, JobId job = 0) {
     add(metadata.loads, request, std::move(gpu_blocks), job);
@@ -43,7 +46,7 @@ class Rank {
   /// All of a step, then an empty metadata.
   KVConnectorWorkerOutput step(const Names& finished = {}) {
     before_forward();
-    worker_->wait_for_save(metadata, engine);
+    worker_->wait_for_save();
     return get_finished(finished);
   }
   /// A step without tokens.
@@ -52,13 +55,14 @@ class Rank {
     return get_finished(finished);
   }
   void before_forward() {
-    worker_->handle_preemptions(metadata, engine);
-    worker_->start_load_kv(metadata, engine);
+    worker_->handle_preemptions(metadata);
+    worker_->start_load_kv();
   }
   KVConnectorWorkerOutput get_finished(const Names& finished = {}) {
     KVConnectorWorkerOutput out;
     out.finished_sending = {"before"};
-    worker_->get_finished(std::exchange(metadata, {}), finished, engine, out);
+    worker_->get_finished(finished, out);
+    metadata = {};
     return out;
   }
   KVConnectorWorkerHandle& worker() { return worker_; }
@@ -120,7 +124,7 @@ TEST_P(EachWorker, QueuedStoresGoBeforeLoads) {
   rank.store("A", {1}, 0);
   rank.step();
   rank.load("B", {2}, 1);
-  rank.worker()->start_load_kv(rank.metadata, rank.engine);
+  rank.worker()->start_load_kv();
   EXPECT_EQ(rank.transfers(), Names({"store 0 A submitted", "load 1 B submitted"}))
       << "also where nobody called handle_preemptions";
 }
@@ -223,7 +227,7 @@ TEST(HoldingOffloadingConnectorWorker, APreemptedRequestsStoresAreAwaited) {
   rank.load("C", {4});
   rank.step();
   rank.metadata.requests_to_flush = {"A", "unknown"};
-  rank.worker()->handle_preemptions(rank.metadata, rank.engine);
+  rank.worker()->handle_preemptions(rank.metadata);
   EXPECT_EQ(rank.transfers(), Names({"store 0 A finished", "store 1 B submitted",
                                      "load 2 C submitted", "store 3 A finished"}))
       << "the queued one, too, and nobody else's";

@@ -31,43 +31,39 @@ std::unique_ptr<KVConnectorWorker> SimpleCPUOffloadWorker::clone() const {
 
 // Source: vLLM v0.19.0 v1/simple_kv_offload/worker.py handle_preemptions, _flush_and_sync_all; what
 // the copying thread has not started yet: ours
-void SimpleCPUOffloadWorker::handle_preemptions(const KVConnectorMetadata& metadata,
-                                                TransferEngine& engine) {
+void SimpleCPUOffloadWorker::handle_preemptions(const KVConnectorMetadata& metadata) {
   if (!of_simple_offload(metadata).need_flush) return;
   std::vector<JobId> under_way;
   for (const auto& [event, requests] : loads_) {
     under_way.push_back(transfer_number(event, /*is_store=*/false));
   }
   for (const JobId event : stores_) under_way.push_back(transfer_number(event, /*is_store=*/true));
-  if (!under_way.empty()) engine.wait(under_way);
+  if (!under_way.empty()) copies().wait(under_way);
 }
 
-void SimpleCPUOffloadWorker::start_load_kv(const KVConnectorMetadata& /*metadata*/,
-                                           TransferEngine& /*engine*/) {}
+void SimpleCPUOffloadWorker::start_load_kv() {}
 
-void SimpleCPUOffloadWorker::wait_for_save(const KVConnectorMetadata& /*metadata*/,
-                                           TransferEngine& /*engine*/) {}
+void SimpleCPUOffloadWorker::wait_for_save() {}
 
 // Source: vLLM v0.19.0 v1/simple_kv_offload/worker.py bind_connector_metadata, get_finished,
 // _poll_stream_events, build_connector_worker_meta
-void SimpleCPUOffloadWorker::get_finished(const KVConnectorMetadata& metadata,
-                                          std::span<const std::string> /*finished_requests*/,
-                                          TransferEngine& engine, KVConnectorWorkerOutput& out) {
+void SimpleCPUOffloadWorker::get_finished(std::span<const std::string> /*finished_requests*/,
+                                          KVConnectorWorkerOutput& out) {
   out = {};
-  const SimpleCPUOffloadMetadata& told = of_simple_offload(metadata);
+  const SimpleCPUOffloadMetadata& told = of_simple_offload(bound_metadata());
   if (told.load_event) {
-    engine.transfer_async(transfer_of(*told.load_event, /*is_store=*/false, told.load_gpu_blocks,
-                                      told.load_cpu_blocks));
+    copies().transfer_async(transfer_of(*told.load_event, /*is_store=*/false, told.load_gpu_blocks,
+                                        told.load_cpu_blocks));
     loads_.emplace(*told.load_event, told.load_requests);
   }
   if (told.store_event) {
-    engine.transfer_async(transfer_of(*told.store_event, /*is_store=*/true, told.store_gpu_blocks,
-                                      told.store_cpu_blocks));
+    copies().transfer_async(transfer_of(*told.store_event, /*is_store=*/true, told.store_gpu_blocks,
+                                        told.store_cpu_blocks));
     stores_.insert(*told.store_event);
   }
 
   std::vector<TransferResult> results;
-  engine.get_finished(results);
+  copies().get_finished(results);
   for (const TransferResult& result : results) {
     KVFENCE_CHECK(result.success, "these copies do not fail");
     std::optional<JobId>& mark = is_store_transfer(result.job) ? store_mark_ : load_mark_;

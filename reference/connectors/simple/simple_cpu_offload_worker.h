@@ -20,11 +20,10 @@ namespace kvfence::reference {
 class SimpleCPUOffloadWorker final : public KVConnectorWorker {
  public:
   std::unique_ptr<KVConnectorWorker> clone() const override;
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override;
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  void handle_preemptions(const KVConnectorMetadata& metadata) override;
+  void start_load_kv() override;
+  void wait_for_save() override;
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override;
   void add_to(StateHash& hash) const override {
     hash.add_all(loads_, stores_, load_mark_, store_mark_);

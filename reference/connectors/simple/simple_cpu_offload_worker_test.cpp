@@ -18,12 +18,17 @@ class Rank {
  public:
   SimpleCPUOffloadMetadata metadata;
 
+  Rank() {
+    worker_.register_kv_caches(engine);
+    worker_.bind_connector_metadata(metadata);
+  }
+
   /// A step of which the metadata is told; it is empty again behind it.
   const KVConnectorWorkerOutput& step() {
-    worker_.handle_preemptions(metadata, engine);
-    worker_.start_load_kv(metadata, engine);
-    worker_.wait_for_save(metadata, engine);
-    worker_.get_finished(metadata, {}, engine, out_);
+    worker_.handle_preemptions(metadata);
+    worker_.start_load_kv();
+    worker_.wait_for_save();
+    worker_.get_finished({}, out_);
     metadata = {};
     return out_;
   }

@@ -28,6 +28,10 @@ class MyConnectorScheduler final : public OffloadingConnectorScheduler {
     return std::make_unique<MyConnectorScheduler>(*this);
   }
 
+  void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override {
+    inner_->set_xfer_handshake_metadata(handshakes);
+  }
+
   void on_new_request(const ConnectorRequest& request) override { inner_->on_new_request(request); }
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
@@ -65,6 +69,7 @@ class MyConnectorScheduler final : public OffloadingConnectorScheduler {
 
   void take_events(std::vector<KVCacheEvent>& out) override { inner_->take_events(out); }
   bool reset_cache() override { return inner_->reset_cache(); }
+  bool shutdown() override { return inner_->shutdown(); }
 
   void policy_lists(PolicyLists& out) const override { inner().policy_lists(out); }
   std::uint32_t num_free_slots() const override { return inner().num_free_slots(); }
@@ -95,23 +100,35 @@ class MyConnectorWorker final : public KVConnectorWorker {
     return std::make_unique<MyConnectorWorker>(*this);
   }
 
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
-    inner_->handle_preemptions(metadata, engine);
+  bool prefer_cross_layer_blocks() const override { return inner_->prefer_cross_layer_blocks(); }
+  void register_kv_caches(TransferEngine& copies) override { inner_->register_kv_caches(copies); }
+  void register_cross_layers_kv_cache(TransferEngine& copies) override {
+    inner_->register_cross_layers_kv_cache(copies);
+  }
+  std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override {
+    return inner_->get_handshake_metadata();
   }
 
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
-    inner_->start_load_kv(metadata, engine);
+  void handle_preemptions(const KVConnectorMetadata& metadata) override {
+    inner_->handle_preemptions(metadata);
   }
 
-  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
-    inner_->wait_for_save(metadata, engine);
+  void bind_connector_metadata(const KVConnectorMetadata& metadata) override {
+    inner_->bind_connector_metadata(metadata);
   }
 
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  void start_load_kv() override { inner_->start_load_kv(); }
+  void wait_for_layer_load(std::uint32_t layer) override { inner_->wait_for_layer_load(layer); }
+  void save_kv_layer(std::uint32_t layer) override { inner_->save_kv_layer(layer); }
+  void wait_for_save() override { inner_->wait_for_save(); }
+
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override {
-    inner_->get_finished(metadata, finished_requests, engine, out);
+    inner_->get_finished(finished_requests, out);
   }
+
+  void clear_connector_metadata() override { inner_->clear_connector_metadata(); }
+  bool shutdown() override { return inner_->shutdown(); }
 
  private:
   KVConnectorWorkerHandle inner_;

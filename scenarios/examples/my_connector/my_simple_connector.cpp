@@ -2,6 +2,7 @@
 // --connector-library FILE`: the scheduler's half is kvfence's, the worker's half is yours. The
 // rules stand in contract/connectors/simple/simple_cpu_offload.h.
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,25 +25,37 @@ class MySimpleWorker final : public KVConnectorWorker {
     return std::make_unique<MySimpleWorker>(*this);
   }
 
-  void handle_preemptions(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
+  bool prefer_cross_layer_blocks() const override { return inner_->prefer_cross_layer_blocks(); }
+  void register_kv_caches(TransferEngine& copies) override { inner_->register_kv_caches(copies); }
+  void register_cross_layers_kv_cache(TransferEngine& copies) override {
+    inner_->register_cross_layers_kv_cache(copies);
+  }
+  std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override {
+    return inner_->get_handshake_metadata();
+  }
+
+  void handle_preemptions(const KVConnectorMetadata& metadata) override {
 #ifndef MY_CONNECTOR_FORGETS_FLUSHES
-    inner_->handle_preemptions(metadata, engine);
+    inner_->handle_preemptions(metadata);
 #endif
   }
 
-  void start_load_kv(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
-    inner_->start_load_kv(metadata, engine);
+  void bind_connector_metadata(const KVConnectorMetadata& metadata) override {
+    inner_->bind_connector_metadata(metadata);
   }
 
-  void wait_for_save(const KVConnectorMetadata& metadata, TransferEngine& engine) override {
-    inner_->wait_for_save(metadata, engine);
-  }
+  void start_load_kv() override { inner_->start_load_kv(); }
+  void wait_for_layer_load(std::uint32_t layer) override { inner_->wait_for_layer_load(layer); }
+  void save_kv_layer(std::uint32_t layer) override { inner_->save_kv_layer(layer); }
+  void wait_for_save() override { inner_->wait_for_save(); }
 
-  void get_finished(const KVConnectorMetadata& metadata,
-                    std::span<const std::string> finished_requests, TransferEngine& engine,
+  void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override {
-    inner_->get_finished(metadata, finished_requests, engine, out);
+    inner_->get_finished(finished_requests, out);
   }
+
+  void clear_connector_metadata() override { inner_->clear_connector_metadata(); }
+  bool shutdown() override { return inner_->shutdown(); }
 
  private:
   KVConnectorWorkerHandle inner_;

@@ -1,0 +1,35 @@
+#pragma once
+
+/// Owns a value behind an interface that has clone(), or none, and copies it with itself.
+
+#include <memory>
+#include <utility>
+
+#include "contract/core/state_digest.h"
+
+namespace kvfence {
+
+template <class T>
+class Cloned {
+ public:
+  Cloned() = default;
+  explicit Cloned(std::unique_ptr<T> value) : value_(std::move(value)) {}
+  Cloned(const Cloned& other) : value_(other.value_ ? other.value_->clone() : nullptr) {}
+  Cloned& operator=(const Cloned& other) {
+    if (this != &other) value_ = other.value_ ? other.value_->clone() : nullptr;
+    return *this;
+  }
+  Cloned(Cloned&&) noexcept = default;
+  Cloned& operator=(Cloned&&) noexcept = default;
+  ~Cloned() = default;
+
+  explicit operator bool() const { return value_ != nullptr; }
+  T* operator->() const { return value_.get(); }
+  T* get() const { return value_.get(); }
+  void add_to(StateHash& hash) const { hash.add(value_); }
+
+ private:
+  std::unique_ptr<T> value_;
+};
+
+}  // namespace kvfence
