@@ -22,7 +22,9 @@ ReadId ScriptedTransport::read(const ReadSpec& spec) {
   Read& read = reads_.emplace_back();
   read.read = number;
   read.spec = spec;
-  if (closed_.count({spec.remote_rank, spec.remote_request}) > 0) end(read, /*success=*/false);
+  const bool is_open = listening_.count(spec.remote_rank) > 0 &&
+                       closed_.count({spec.remote_rank, spec.remote_request}) == 0;
+  if (!is_open) end(read, /*success=*/false);
   return number;
 }
 

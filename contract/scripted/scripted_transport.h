@@ -37,6 +37,7 @@ class ScriptedTransport final : public Transport {
   };
 
   Seconds now() const override { return now_; }
+  void listen(std::uint32_t remote_rank) override { listening_.insert(remote_rank); }
   ReadId read(const ReadSpec& spec) override;
   void get_finished_reads(std::uint32_t rank, std::vector<ReadResult>& out) override;
   void send_notice(const Notice& notice) override;
@@ -65,14 +66,15 @@ class ScriptedTransport final : public Transport {
   const std::vector<SentNotice>& notices() const { return notices_; }
 
   void add_to(StateHash& hash) const {
-    hash.add_all(now_, num_reads_, num_notices_, reads_, ended_, notices_, delivered_, seen_,
-                 closed_);
+    hash.add_all(now_, listening_, num_reads_, num_notices_, reads_, ended_, notices_, delivered_,
+                 seen_, closed_);
   }
 
  private:
   void end(Read& read, bool success);
 
   Seconds now_ = 0;
+  std::set<std::uint32_t> listening_;  ///< the producer's ranks
   ReadId num_reads_ = 0;
   NoticeId num_notices_ = 0;
   std::vector<Read> reads_;

@@ -11,6 +11,13 @@ ReadSpec read_of(std::uint32_t rank, std::uint32_t remote_rank = 0) {
   return {rank, remote_rank, "B", "A", {1, 2}, {3, 4}};
 }
 
+/// All ranks of the producer can be read from.
+ScriptedTransport listening() {
+  ScriptedTransport transport;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) transport.listen(rank);
+  return transport;
+}
+
 std::vector<ReadResult> finished_reads(ScriptedTransport& transport, std::uint32_t rank) {
   std::vector<ReadResult> results;
   transport.get_finished_reads(rank, results);
@@ -24,7 +31,7 @@ std::vector<Notice> new_notices(ScriptedTransport& transport, std::uint32_t remo
 }
 
 TEST(ScriptedTransport, ReadsEndInTheOrderOfTheirEndsAndRankByRank) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   for (std::uint32_t read = 0; read < 3; ++read) EXPECT_EQ(transport.read(read_of(read % 2)), read);
   EXPECT_TRUE(transport.advance(1, TransferProgress::kPart));
   EXPECT_TRUE(finished_reads(transport, 1).empty());
@@ -38,7 +45,7 @@ TEST(ScriptedTransport, ReadsEndInTheOrderOfTheirEndsAndRankByRank) {
 }
 
 TEST(ScriptedTransport, OnlyASuccessfulReadSendsANotice) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   transport.read(read_of(1, 2));
   transport.read(read_of(1, 2));
   transport.advance(0, TransferProgress::kFailed);
@@ -55,7 +62,7 @@ TEST(ScriptedTransport, OnlyASuccessfulReadSendsANotice) {
 }
 
 TEST(ScriptedTransport, NoticesCanBeLostAndComeTwice) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   const Notice notice{0, 0, /*is_heartbeat=*/true, {"A", "C"}};
   transport.send_notice(notice);
   transport.send_notice(notice);
@@ -71,8 +78,16 @@ TEST(ScriptedTransport, NoticesCanBeLostAndComeTwice) {
   EXPECT_EQ(new_notices(transport, 0), (std::vector<Notice>{notice, notice}));
 }
 
-TEST(ScriptedTransport, WhatIsClosedIsNotRead) {
+TEST(ScriptedTransport, ARankThatDoesNotListenIsNotRead) {
   ScriptedTransport transport;
+  transport.listen(1);
+  EXPECT_EQ(transport.read({0, 0, "B", "A", {1}, {2}}), 0U);
+  EXPECT_EQ(transport.read({0, 1, "B", "A", {1}, {2}}), 1U);
+  EXPECT_EQ(finished_reads(transport, 0), (std::vector<ReadResult>{{0, false}}));
+}
+
+TEST(ScriptedTransport, WhatIsClosedIsNotRead) {
+  ScriptedTransport transport = listening();
   transport.read(read_of(0, 0));
   transport.read(read_of(0, 1));
   transport.advance(1, TransferProgress::kPart);
@@ -85,7 +100,7 @@ TEST(ScriptedTransport, WhatIsClosedIsNotRead) {
 }
 
 TEST(ScriptedTransport, AReadThatEndedBeforeTheCloseSucceeded) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   transport.read(read_of(0));
   transport.advance(0, TransferProgress::kFinished);
   transport.close(0, "A");
@@ -94,7 +109,7 @@ TEST(ScriptedTransport, AReadThatEndedBeforeTheCloseSucceeded) {
 }
 
 TEST(ScriptedTransport, TheClockStopsAtItsEnd) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   EXPECT_TRUE(transport.advance_clock(kSecondsMax - 1));
   EXPECT_FALSE(transport.advance_clock(2));
   EXPECT_EQ(transport.now(), kSecondsMax - 1);

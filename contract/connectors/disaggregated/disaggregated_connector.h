@@ -7,7 +7,7 @@
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py; v0.23.0
 /// v1/nixl/{scheduler,worker}.py where a rule says so. Upstream has one class for both roles; here
 /// each has its own. Not modelled: both roles in one engine (bidirectional_kv_xfer), host buffers,
-/// handshakes, MLA, several groups, Mamba, engines with unequal block sizes.
+/// MLA, several groups, Mamba, engines with unequal block sizes.
 
 #include <cstdint>
 #include <memory>
@@ -37,6 +37,12 @@ struct DisaggregatedSpec {
 /// What is wrong with a spec; nothing if halves can be built from it: both world sizes are positive
 /// and one divides the other, a deadline is positive and at most kSecondsMax.
 std::optional<std::string> check_spec(const DisaggregatedSpec& spec);
+
+/// What a rank says of itself: over which transport its agent can be reached.
+struct NixlHandshake final : KVConnectorHandshakeMetadata {
+  explicit NixlHandshake(Transport& of_pair) : transport(of_pair) {}
+  Transport& transport;
+};
 
 /// What a producer tells a router of a request that finished: what a consumer has to be given.
 struct RemotePrefill {
@@ -85,6 +91,8 @@ struct ConsumerMetadata final : KVConnectorMetadata {
 /// The producer's scheduler's half, as KVConnector. A request is *for a consumer* if its params say
 /// do_remote_decode; of others nothing is known.
 ///
+/// set_xfer_handshake_metadata     each rank that has some listens on its transport from now on; of
+///                                 others nothing can be read
 /// get_num_new_matched_tokens      0
 /// update_state_after_alloc        for a consumer: in the next reqs_in_batch. Again for a request
 ///                                 that was preempted.

@@ -23,6 +23,9 @@ class NixlWorkerHalf final : public KVConnectorWorker {
     return std::make_unique<NixlWorkerHalf>(*this);
   }
   bool prefer_cross_layer_blocks() const override { return true; }
+  std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override {
+    return std::make_shared<NixlHandshake>(*transport_);
+  }
   void handle_preemptions(const KVConnectorMetadata&) override {}
   void start_load_kv() override { worker_->start_load_kv(bound_metadata(), *transport_); }
   void wait_for_save() override {}

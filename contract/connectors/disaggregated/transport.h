@@ -3,7 +3,8 @@
 /// What carries KV from one engine to another, as the workers of both see it: a consumer's rank
 /// reads blocks of a producer's rank, and tells it when it needs them no more.
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py, what
-/// NixlConnectorWorker asks of its nixl_wrapper and of the clock; close: ours.
+/// NixlConnectorWorker asks of its nixl_wrapper and of the clock; listen: NixlConnectorScheduler
+/// _nixl_handshake_listener; close: ours.
 
 #include <cstdint>
 #include <string>
@@ -59,6 +60,9 @@ class Transport {
  public:
   /// Never earlier than before.
   virtual Seconds now() const = 0;
+
+  /// Whoever wants to read from that producer's rank can from now on; earlier reads fail at once.
+  virtual void listen(std::uint32_t remote_rank) = 0;
 
   /// Starts a read. When it succeeded, and only then, a notice that its blocks are not needed any
   /// more is under way to the producer's rank.

@@ -22,6 +22,7 @@ namespace {
 /// A world in which nothing happens but what is put here.
 class StillTransport final : public Transport {
  public:
+  void listen(std::uint32_t) override {}
   Seconds now() const override { return now_; }
   ReadId read(const ReadSpec&) override { return next_read_++; }
   void get_finished_reads(std::uint32_t, std::vector<ReadResult>& out) override {

@@ -15,6 +15,14 @@ DisaggregatedProducer::DisaggregatedProducer(const DisaggregatedSpec& spec)
       stopped_requests_are_sent_(spec.rules.stopped_requests_are_sent),
       nothing_to_tell_(std::make_shared<ProducerMetadata>()) {}
 
+void DisaggregatedProducer::set_xfer_handshake_metadata(const HandshakesByRank& handshakes) {
+  std::uint32_t rank = 0;
+  for (const auto& handshake : handshakes) {
+    if (handshake) static_cast<const NixlHandshake&>(*handshake).transport.listen(rank);
+    ++rank;
+  }
+}
+
 void DisaggregatedProducer::update_state_after_alloc(ConnectorHost&,
                                                      const ConnectorRequest& request,
                                                      const BlocksByGroup&, std::uint32_t) {

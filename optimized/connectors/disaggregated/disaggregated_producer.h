@@ -23,6 +23,7 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
   std::unique_ptr<KVConnector> clone() const override {
     return std::make_unique<DisaggregatedProducer>(*this);
   }
+  void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override;
   void on_new_request(const ConnectorRequest&) override {}
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest&, std::uint32_t) override {
     return {0, false};

@@ -236,7 +236,9 @@ TEST(DisaggregatedProducerWorker, ACloneGoesItsOwnWay) {
 class ConsumerRank {
  public:
   explicit ConsumerRank(const DisaggregatedSpec& spec, std::uint32_t rank = 0)
-      : worker_(make_disaggregated_consumer_worker(spec, rank)) {}
+      : worker_(make_disaggregated_consumer_worker(spec, rank)) {
+    for (std::uint32_t source = 0; source < 4; ++source) transport_.listen(source);
+  }
 
   KVConnectorWorkerOutput step(const ConsumerMetadata& metadata = {}) {
     const KVConnectorWorkerOutput out = run(*worker_, metadata, transport_);

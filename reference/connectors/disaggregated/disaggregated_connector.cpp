@@ -18,6 +18,17 @@ std::unique_ptr<KVConnector> DisaggregatedProducer::clone() const {
   return std::make_unique<DisaggregatedProducer>(*this);
 }
 
+// Source: vLLM v0.19.0 nixl_connector.py NixlConnectorScheduler.set_xfer_handshake_metadata,
+// _nixl_handshake_listener
+void DisaggregatedProducer::set_xfer_handshake_metadata(const HandshakesByRank& handshakes) {
+  for (std::uint32_t rank = 0; rank < handshakes.size(); ++rank) {
+    if (!handshakes[rank]) continue;
+    const auto* const nixl = dynamic_cast<const NixlHandshake*>(handshakes[rank].get());
+    KVFENCE_CHECK(nixl != nullptr, "the handshake of another connector");
+    nixl->transport.listen(rank);
+  }
+}
+
 void DisaggregatedProducer::on_new_request(const ConnectorRequest& /*request*/) {}
 
 MatchedTokens DisaggregatedProducer::get_num_new_matched_tokens(const ConnectorRequest& /*request*/,

@@ -25,6 +25,7 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
   explicit DisaggregatedProducer(const DisaggregatedSpec& spec);
 
   std::unique_ptr<KVConnector> clone() const override;
+  void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override;
   void on_new_request(const ConnectorRequest& request) override;
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override;

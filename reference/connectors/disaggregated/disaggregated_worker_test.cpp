@@ -27,6 +27,13 @@ KVConnectorWorkerOutput finished(DisaggregatedWorker& worker, Transport& transpo
   return out;
 }
 
+/// All ranks of the producer can be read from.
+ScriptedTransport listening() {
+  ScriptedTransport transport;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) transport.listen(rank);
+  return transport;
+}
+
 /// From a consumer's rank to rank 0 of the producer.
 void tell(ScriptedTransport& transport, std::uint32_t rank, const Names& requests,
           bool is_heartbeat = false) {
@@ -42,7 +49,7 @@ ProducerMetadata sends(const std::vector<ProducerMetadata::Send>& all) {
 }
 
 TEST(DisaggregatedProducerWorker, WaitsForEachRankThatReads) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedProducerWorker worker(spec_of(1, 2), 0);
   worker.start_load_kv(sends({{"A", 30}}), transport);
   tell(transport, 1, {"A"});
@@ -56,7 +63,7 @@ TEST(DisaggregatedProducerWorker, WaitsForEachRankThatReads) {
 }
 
 TEST(DisaggregatedProducerWorker, OneReaderIsEnoughWithFewerConsumers) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedProducerWorker worker(spec_of(4, 2), 0);
   worker.start_load_kv(sends({{"A", 30}}), transport);
   tell(transport, 0, {"A"});
@@ -64,7 +71,7 @@ TEST(DisaggregatedProducerWorker, OneReaderIsEnoughWithFewerConsumers) {
 }
 
 TEST(DisaggregatedProducerWorker, GivesBackWhatExpiredWhereverItStands) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedProducerWorker worker(spec_of(1, 1), 0);
   worker.start_load_kv(sends({{"A", 40}, {"B", 30}, {"C", std::nullopt}}), transport);
   transport.advance_clock(29);
@@ -76,7 +83,7 @@ TEST(DisaggregatedProducerWorker, GivesBackWhatExpiredWhereverItStands) {
 }
 
 TEST(DisaggregatedProducerWorker, AHeartbeatExtendsALeaseAndNeverShortensIt) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedProducerWorker worker(spec_of(1, 1), 0);
   worker.start_load_kv(sends({{"A", 30}, {"B", std::nullopt}}), transport);
   tell(transport, 0, {"A", "B", "unknown"}, /*is_heartbeat=*/true);
@@ -92,7 +99,7 @@ TEST(DisaggregatedProducerWorker, AHeartbeatExtendsALeaseAndNeverShortensIt) {
 }
 
 TEST(DisaggregatedProducerWorker, ForgetsWhatIsNotProcessed) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedProducerWorker worker(spec_of(1, 1), 0);
   ProducerMetadata metadata;
   metadata.reqs_in_batch = {"A"};
@@ -105,7 +112,7 @@ TEST(DisaggregatedProducerWorker, ForgetsWhatIsNotProcessed) {
 }
 
 TEST(DisaggregatedProducerWorker, ANoticeMayComeBeforeTheDeadlineIsTold) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedProducerWorker worker(spec_of(1, 1), 0);
   ProducerMetadata metadata;
   metadata.reqs_in_batch = {"A"};
@@ -128,7 +135,7 @@ ConsumerMetadata receives(std::vector<BlockId> local, std::vector<BlockId> remot
 /// Whom a rank reads from.
 std::vector<std::uint32_t> remote_ranks(std::uint32_t producers, std::uint32_t consumers,
                                         std::uint32_t rank) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedConsumerWorker worker(spec_of(producers, consumers), rank);
   worker.start_load_kv(receives({1}, {2}), transport);
   std::vector<std::uint32_t> ranks;
@@ -150,7 +157,7 @@ TEST(DisaggregatedConsumerWorker, ReadsFromItsShareOfTheProducer) {
 }
 
 TEST(DisaggregatedConsumerWorker, OnlyTellsWhereThereIsNothingToRead) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedConsumerWorker worker(spec_of(2, 1), 0);
   worker.start_load_kv(receives({}, {}), transport);
   EXPECT_TRUE(transport.reads().empty());
@@ -161,7 +168,7 @@ TEST(DisaggregatedConsumerWorker, OnlyTellsWhereThereIsNothingToRead) {
 }
 
 TEST(DisaggregatedConsumerWorker, ReportsARequestWhenItsLastReadEnded) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedConsumerWorker worker(spec_of(2, 1), 0);
   worker.start_load_kv(receives({1, 2}, {5, 6}), transport);
   transport.advance(0, TransferProgress::kFailed);
@@ -176,7 +183,7 @@ TEST(DisaggregatedConsumerWorker, ReportsARequestWhenItsLastReadEnded) {
 }
 
 TEST(DisaggregatedConsumerWorker, ListsABlockOnce) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedConsumerWorker worker(spec_of(2, 1), 0);
   worker.start_load_kv(receives({1, 2}, {5, 6}), transport);
   for (const ReadId read : {0u, 1u}) transport.advance(read, TransferProgress::kFailed);
@@ -186,7 +193,7 @@ TEST(DisaggregatedConsumerWorker, ListsABlockOnce) {
 }
 
 TEST(DisaggregatedConsumerWorker, PassesHeartbeatsOn) {
-  ScriptedTransport transport;
+  ScriptedTransport transport = listening();
   DisaggregatedConsumerWorker worker(spec_of(2, 1), 0);
   ConsumerMetadata metadata;
   metadata.heartbeats = {"A", "C"};
