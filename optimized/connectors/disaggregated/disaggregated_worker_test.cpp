@@ -159,6 +159,7 @@ TEST(DisaggregatedProducerWorker, WhatIsOverIsClosed) {
   ProducerRank rank(spec_of(1, 1));
   rank.send("A", 10);
   rank.send("B", 40);
+  rank.transport().listen(0);
   rank.transport().advance_clock(10);
   for (const char* const request : {"A", "B"}) {
     rank.transport().read({0, 0, "R", request, {1}, {2}});

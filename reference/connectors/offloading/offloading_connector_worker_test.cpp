@@ -32,6 +32,10 @@ OffloadingSpec spec_of(Profile profile) {
 class Rank {
  public:
   explicit Rank(Profile profile) : worker_(make_offloading_connector_worker(spec_of(profile))) {
+    bind();
+  }
+  /// A copy has an engine and metadata of its own.
+  void bind() {
     worker_->register_kv_caches(engine);
     worker_->bind_connector_metadata(metadata);
   }
@@ -55,6 +59,7 @@ class Rank {
     return get_finished(finished);
   }
   void before_forward() {
+    bind();
     worker_->handle_preemptions(metadata);
     worker_->start_load_kv();
   }
