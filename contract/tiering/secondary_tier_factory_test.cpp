@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
-#include "contract/tiering/example_tier.h"
+#include "contract/tiering/secondary_tier.h"
 
 namespace kvfence {
 namespace {
@@ -19,7 +21,21 @@ using Names = std::vector<std::string>;
 
 Field field_of(const std::string& text) { return {"secondary_tiers", *parse_value(text), {1, 3}}; }
 
-/// Makes example tiers, and keeps what it was called with.
+/// Holds nothing.
+struct EmptyTier {
+  LookupResult lookup(OffloadKeyView, const RequestContext&) const { return LookupResult::kMiss; }
+  void submit_store(const TierJob&) {}
+  void submit_load(const TierJob&) {}
+  void get_finished_jobs(std::vector<JobResult>&) {}
+  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
+  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kBlockLevel; }
+  void on_request_finished(const RequestContext&) {}
+  void on_schedule_end() {}
+  void shutdown() {}
+  std::string_view tier_type() const { return "empty"; }
+};
+
+/// Makes empty tiers, and keeps what it was called with.
 SecondaryTierBuilder telling(Names& told) {
   return [&told](const SecondaryTierConfig& config, const PrimaryKvView& primary,
                  const OffloadingSpec& spec, const std::string& file) {
@@ -30,7 +46,7 @@ SecondaryTierBuilder telling(Names& told) {
       return Parsed<SecondaryTierHandle>(
           InputError{file, config.settings.front().position, "bad", "good"});
     }
-    return Parsed<SecondaryTierHandle>(SecondaryTierHandle(ExampleTier(primary)));
+    return Parsed<SecondaryTierHandle>(SecondaryTierHandle(EmptyTier()));
   };
 }
 
@@ -51,7 +67,7 @@ TEST(SecondaryTierFactory, MakesWhatASpecLists) {
   const auto tiers = factory.create_secondary_tiers(primary, spec_of("[(b) (a x=1 y=2) (b)]"));
   ASSERT_TRUE(tiers) << tiers.error().to_text();
   EXPECT_EQ(tiers->size(), 3U);
-  EXPECT_EQ(tiers->front().tier_type(), "example");
+  EXPECT_EQ(tiers->front().tier_type(), "empty");
   EXPECT_EQ(told, (Names{"b 0 7 2", "a 2 7 2", "b 0 7 2"}));
   EXPECT_TRUE(factory.create_secondary_tiers(primary, spec_of("[]"))->empty());
 }
