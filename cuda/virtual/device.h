@@ -1,6 +1,6 @@
 #pragma once
 
-/// A GPU that looks for trouble: the state behind the functions of the CUDA runtime in runtime.cpp.
+/// A GPU that looks for trouble: the state behind the functions of the CUDA runtime.
 ///
 /// A test makes a Device, installs it, and runs code that calls the runtime. One thread; what
 /// happens is decided by the program and the options. It is not copied: the program holds its
@@ -131,56 +131,8 @@ class Device {
   std::size_t num_streams() const;
   std::size_t num_events() const;
 
-  // The functions of the runtime, as runtime.cpp calls them.
+  // For the functions of the runtime, which are defined in device_*.cpp, and for nobody else.
 
-  cudaError_t get_device_count(int* count);
-  cudaError_t set_device(int device);
-  cudaError_t get_device(int* device);
-  cudaError_t device_get_attribute(int* value, cudaDeviceAttr attribute, int device);
-  cudaError_t runtime_get_version(int* version);
-  cudaError_t driver_get_version(int* version);
-  cudaError_t device_synchronize();
-  cudaError_t get_last_error();
-  cudaError_t peek_at_last_error();
-  cudaError_t mem_get_info(std::size_t* free, std::size_t* total);
-  cudaError_t device_get_stream_priority_range(int* least, int* greatest);
-
-  cudaError_t malloc(void** address, std::size_t size);
-  cudaError_t free(void* address);
-  cudaError_t host_alloc(Function function, void** address, std::size_t size, unsigned int flags);
-  cudaError_t free_host(void* address);
-  cudaError_t host_register(void* address, std::size_t size, unsigned int flags);
-  cudaError_t host_unregister(void* address);
-  cudaError_t host_get_device_pointer(void** device_address, void* address, unsigned int flags);
-  cudaError_t pointer_get_attributes(cudaPointerAttributes* attributes, const void* address);
-
-  cudaError_t stream_create(Function function, cudaStream_t* stream, unsigned int flags);
-  cudaError_t stream_destroy(cudaStream_t stream);
-  cudaError_t stream_query(cudaStream_t stream);
-  cudaError_t stream_synchronize(cudaStream_t stream);
-  cudaError_t stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
-  cudaError_t event_create(cudaEvent_t* event, unsigned int flags);
-  cudaError_t event_destroy(cudaEvent_t event);
-  cudaError_t event_record(cudaEvent_t event, cudaStream_t stream);
-  cudaError_t event_query(cudaEvent_t event);
-  cudaError_t event_synchronize(cudaEvent_t event);
-  cudaError_t event_elapsed_time(float* ms, cudaEvent_t start, cudaEvent_t end);
-
-  cudaError_t memcpy(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind);
-  cudaError_t memcpy_async(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind,
-                           cudaStream_t stream);
-  cudaError_t memcpy_batch_async(void* const* dsts, const void* const* srcs,
-                                 const std::size_t* sizes, std::size_t count,
-                                 const cudaMemcpyAttributes* attributes,
-                                 const std::size_t* attribute_starts, std::size_t num_attributes,
-                                 cudaStream_t stream);
-  cudaError_t memcpy_2d_async(void* dst, std::size_t dst_pitch, const void* src,
-                              std::size_t src_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream);
-  cudaError_t memset_async(void* address, int value, std::size_t size, cudaStream_t stream);
-  cudaError_t launch_host_func(cudaStream_t stream, cudaHostFn_t function, void* user_data);
-
- private:
   struct StreamState {
     std::uint32_t generation = 0;
     bool is_live = false;

@@ -167,137 +167,6 @@ cudaError_t Device::enqueue_copies(const Copy* copies, std::size_t num_copies, A
   return wait_for({stream, queue_.enqueued(stream)}, clock);
 }
 
-cudaError_t Device::memcpy_async(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind,
-                                 cudaStream_t stream) {
-  if (const auto code = enter(Function::kMemcpyAsync)) return *code;
-  if (find_stream(stream) == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  const std::optional<Copy> copy = check_copy(dst, src, size, kind);
-  if (!copy) return last_error_;
-  return enqueue_copies(&*copy, 1, stream_number(stream));
-}
-
-cudaError_t Device::memcpy_2d_async(void* dst, std::size_t dst_pitch, const void* src,
-                                    std::size_t src_pitch, std::size_t width, std::size_t height,
-                                    cudaMemcpyKind kind, cudaStream_t stream) {
-  if (const auto code = enter(Function::kMemcpy2DAsync)) return *code;
-  if (find_stream(stream) == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  if (width > dst_pitch || width > src_pitch) return fail(cudaErrorInvalidPitchValue);
-  copies_.clear();
-  for (std::size_t row = 0; row < height; ++row) {
-    const std::optional<Copy> copy =
-        check_copy(static_cast<std::byte*>(dst) + row * dst_pitch,
-                   static_cast<const std::byte*>(src) + row * src_pitch, width, kind);
-    if (!copy) return last_error_;
-    copies_.push_back(*copy);
-  }
-  if (copies_.empty()) return cudaSuccess;
-  return enqueue_copies(copies_.data(), copies_.size(), stream_number(stream));
-}
-
-cudaError_t Device::memcpy_batch_async(void* const* dsts, const void* const* srcs,
-                                       const std::size_t* sizes, std::size_t count,
-                                       const cudaMemcpyAttributes* attributes,
-                                       const std::size_t* attribute_starts,
-                                       std::size_t num_attributes, cudaStream_t stream) {
-  if (const auto code = enter(Function::kMemcpyBatchAsync)) return *code;
-  if (is_default_stream(stream)) {
-    misuse(Misuse::Kind::kLegacyStream);
-    return fail(cudaErrorInvalidValue);
-  }
-  if (find_stream(stream) == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || attributes == nullptr ||
-      attribute_starts == nullptr || count == 0 || num_attributes == 0 || num_attributes > count) {
-    return fail(cudaErrorInvalidValue);
-  }
-  if (options_.batch_entries_max != 0 && count > options_.batch_entries_max) {
-    return fail(cudaErrorInvalidValue);
-  }
-  for (std::size_t index = 0; index < num_attributes; ++index) {
-    const std::size_t start = attribute_starts[index];
-    const bool is_in_order = index == 0 ? start == 0 : start > attribute_starts[index - 1];
-    const int order = attributes[index].srcAccessOrder;
-    const bool is_order =
-        order >= cudaMemcpySrcAccessOrderStream && order <= cudaMemcpySrcAccessOrderAny;
-    if (!is_in_order || start >= count || !is_order) return fail(cudaErrorInvalidValue);
-  }
-  copies_.clear();
-  bool has_host_address = false;
-  bool is_pageable = false;
-  for (std::size_t index = 0; index < count; ++index) {
-    // An empty entry is not documented: it is refused here, so that nobody relies on it.
-    const std::optional<Copy> copy =
-        sizes[index] == 0 ? std::nullopt
-                          : check_copy(dsts[index], srcs[index], sizes[index], cudaMemcpyDefault);
-    if (!copy) return fail(cudaErrorInvalidValue);
-    has_host_address |= copy->has_host_address;
-    is_pageable |= copy->is_pageable;
-    copies_.push_back(*copy);
-  }
-  if (is_partial() && fault_->count < copies_.size()) copies_.resize(fault_->count);
-
-  const Actor actor = stream_number(stream);
-  if (!is_partial()) enqueue_undefined(actor);
-  Work& work = start_work(actor, Work::Kind::kCopy);
-  std::size_t attribute = 0;
-  for (std::size_t index = 0; index < copies_.size(); ++index) {
-    while (attribute + 1 < num_attributes && attribute_starts[attribute + 1] <= index) ++attribute;
-    add_entry(work, copies_[index], attributes[attribute].srcAccessOrder,
-              static_cast<std::uint32_t>(index));
-  }
-  if (has_host_address) {
-    misuse(Misuse::Kind::kHostAddressOnDevice);
-    work.fails_with = cudaErrorIllegalAddress;
-    for (Entry& entry : work.entries) entry.is_orphan = true;
-  }
-  enqueue(work);
-  if (is_partial()) {
-    enqueue_undefined(actor);
-    return fail(fault_->code);
-  }
-  if (!is_pageable || options_.pageable == Pageable::kAsynchronous) return cudaSuccess;
-  const Clock clock = streams_[actor].clock;
-  return wait_for({actor, queue_.enqueued(actor)}, clock);
-}
-
-cudaError_t Device::memcpy(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind) {
-  if (const auto code = enter(Function::kMemcpy)) return *code;
-  const std::optional<Copy> copy = check_copy(dst, src, size, kind);
-  if (!copy) return last_error_;
-  // The legacy stream: after everything in blocking streams, before everything after it there.
-  if (legacy_stream_ == kHost) legacy_stream_ = open_stream(false);
-  for (Actor other = 1; other < streams_.size(); ++other) {
-    if (!streams_[other].is_blocking) continue;
-    const Clock clock = streams_[other].clock;
-    enqueue_wait(legacy_stream_, {other, queue_.enqueued(other)}, clock);
-  }
-  // From pageable memory the call returns when the source is staged, and between two places of the
-  // device at once; else when all is done.
-  const bool is_staged = copy->is_pageable && is_device(copy->dst);
-  Work& work = start_work(legacy_stream_, Work::Kind::kCopy);
-  add_entry(work, *copy,
-            is_staged ? cudaMemcpySrcAccessOrderDuringApiCall : cudaMemcpySrcAccessOrderStream, 0);
-  enqueue(work);
-  const Moment end{legacy_stream_, queue_.enqueued(legacy_stream_)};
-  const Clock clock = streams_[legacy_stream_].clock;
-  for (Actor other = 1; other < streams_.size(); ++other) {
-    if (streams_[other].is_blocking && streams_[other].is_live) enqueue_wait(other, end, clock);
-  }
-  if (is_staged || (is_device(copy->dst) && is_device(copy->src))) return cudaSuccess;
-  return wait_for(end, clock);
-}
-
-cudaError_t Device::memset_async(void* address, int value, std::size_t size, cudaStream_t stream) {
-  if (const auto code = enter(Function::kMemsetAsync)) return *code;
-  if (find_stream(stream) == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  Copy copy{.dst = memory_.place(address, size), .src = {}, .size = size};
-  if (copy.dst.kind != Place::Kind::kInside) return fail(cudaErrorInvalidValue);
-  Work& work = start_work(stream_number(stream), Work::Kind::kCopy);
-  add_entry(work, copy, cudaMemcpySrcAccessOrderStream, 0);
-  work.entries.back().value = static_cast<std::uint8_t>(value);
-  enqueue(work);
-  return cudaSuccess;
-}
-
 cudaError_t Device::launch(cudaStream_t stream, const std::vector<MemoryRange>& reads,
                            const std::vector<MemoryRange>& writes, std::function<void()> function) {
   if (const auto code = enter(Function::kLaunch)) return *code;
@@ -328,16 +197,162 @@ cudaError_t Device::launch(cudaStream_t stream, const std::vector<MemoryRange>& 
   return cudaSuccess;
 }
 
-cudaError_t Device::launch_host_func(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
-  if (const auto code = enter(Function::kLaunchHostFunc)) return *code;
-  if (find_stream(stream) == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  if (function == nullptr) return fail(cudaErrorInvalidValue);
-  Work& work = start_work(stream_number(stream), Work::Kind::kAction);
-  work.action = [function, user_data] { function(user_data); };
-  if (fault_ != nullptr && fault_->kind == Fault::Kind::kDropped) work.num_runs = 0;
-  if (fault_ != nullptr && fault_->kind == Fault::Kind::kDuplicated) work.num_runs = 2;
-  enqueue(work);
+extern "C" {
+
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kMemcpyAsync)) return *code;
+  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  const std::optional<Device::Copy> copy = device.check_copy(dst, src, size, kind);
+  if (!copy) return device.last_error_;
+  return device.enqueue_copies(&*copy, 1, device.stream_number(stream));
+}
+
+cudaError_t cudaMemcpy2DAsync(void* dst, std::size_t dst_pitch, const void* src,
+                              std::size_t src_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kMemcpy2DAsync)) return *code;
+  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (width > dst_pitch || width > src_pitch) return device.fail(cudaErrorInvalidPitchValue);
+  device.copies_.clear();
+  for (std::size_t row = 0; row < height; ++row) {
+    const std::optional<Device::Copy> copy =
+        device.check_copy(static_cast<std::byte*>(dst) + row * dst_pitch,
+                          static_cast<const std::byte*>(src) + row * src_pitch, width, kind);
+    if (!copy) return device.last_error_;
+    device.copies_.push_back(*copy);
+  }
+  if (device.copies_.empty()) return cudaSuccess;
+  return device.enqueue_copies(device.copies_.data(), device.copies_.size(),
+                               device.stream_number(stream));
+}
+
+cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs,
+                                 const std::size_t* sizes, std::size_t count,
+                                 cudaMemcpyAttributes* attributes, std::size_t* attribute_starts,
+                                 std::size_t num_attributes, cudaStream_t stream) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kMemcpyBatchAsync)) return *code;
+  if (is_default_stream(stream)) {
+    device.misuse(Misuse::Kind::kLegacyStream);
+    return device.fail(cudaErrorInvalidValue);
+  }
+  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || attributes == nullptr ||
+      attribute_starts == nullptr || count == 0 || num_attributes == 0 || num_attributes > count) {
+    return device.fail(cudaErrorInvalidValue);
+  }
+  if (device.options_.batch_entries_max != 0 && count > device.options_.batch_entries_max) {
+    return device.fail(cudaErrorInvalidValue);
+  }
+  for (std::size_t index = 0; index < num_attributes; ++index) {
+    const std::size_t start = attribute_starts[index];
+    const bool is_in_order = index == 0 ? start == 0 : start > attribute_starts[index - 1];
+    const int order = attributes[index].srcAccessOrder;
+    const bool is_order =
+        order >= cudaMemcpySrcAccessOrderStream && order <= cudaMemcpySrcAccessOrderAny;
+    if (!is_in_order || start >= count || !is_order) return device.fail(cudaErrorInvalidValue);
+  }
+  device.copies_.clear();
+  bool has_host_address = false;
+  bool is_pageable = false;
+  for (std::size_t index = 0; index < count; ++index) {
+    // An empty entry is not documented: it is refused here, so that nobody relies on it.
+    const std::optional<Device::Copy> copy =
+        sizes[index] == 0
+            ? std::nullopt
+            : device.check_copy(dsts[index], srcs[index], sizes[index], cudaMemcpyDefault);
+    if (!copy) return device.fail(cudaErrorInvalidValue);
+    has_host_address |= copy->has_host_address;
+    is_pageable |= copy->is_pageable;
+    device.copies_.push_back(*copy);
+  }
+  if (device.is_partial() && device.fault_->count < device.copies_.size())
+    device.copies_.resize(device.fault_->count);
+
+  const Actor actor = device.stream_number(stream);
+  if (!device.is_partial()) device.enqueue_undefined(actor);
+  Work& work = device.start_work(actor, Work::Kind::kCopy);
+  std::size_t attribute = 0;
+  for (std::size_t index = 0; index < device.copies_.size(); ++index) {
+    while (attribute + 1 < num_attributes && attribute_starts[attribute + 1] <= index) ++attribute;
+    device.add_entry(work, device.copies_[index], attributes[attribute].srcAccessOrder,
+                     static_cast<std::uint32_t>(index));
+  }
+  if (has_host_address) {
+    device.misuse(Misuse::Kind::kHostAddressOnDevice);
+    work.fails_with = cudaErrorIllegalAddress;
+    for (Entry& entry : work.entries) entry.is_orphan = true;
+  }
+  device.enqueue(work);
+  if (device.is_partial()) {
+    device.enqueue_undefined(actor);
+    return device.fail(device.fault_->code);
+  }
+  if (!is_pageable || device.options_.pageable == Pageable::kAsynchronous) return cudaSuccess;
+  const Clock clock = device.streams_[actor].clock;
+  return device.wait_for({actor, device.queue_.enqueued(actor)}, clock);
+}
+
+cudaError_t cudaMemcpy(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kMemcpy)) return *code;
+  const std::optional<Device::Copy> copy = device.check_copy(dst, src, size, kind);
+  if (!copy) return device.last_error_;
+  // The legacy stream: after everything in blocking streams, before everything after it there.
+  if (device.legacy_stream_ == kHost) device.legacy_stream_ = device.open_stream(false);
+  for (Actor other = 1; other < device.streams_.size(); ++other) {
+    if (!device.streams_[other].is_blocking) continue;
+    const Clock clock = device.streams_[other].clock;
+    device.enqueue_wait(device.legacy_stream_, {other, device.queue_.enqueued(other)}, clock);
+  }
+  // From pageable memory the call returns when the source is staged, and between two places of the
+  // device at once; else when all is done.
+  const bool is_staged = copy->is_pageable && is_device(copy->dst);
+  Work& work = device.start_work(device.legacy_stream_, Work::Kind::kCopy);
+  device.add_entry(
+      work, *copy,
+      is_staged ? cudaMemcpySrcAccessOrderDuringApiCall : cudaMemcpySrcAccessOrderStream, 0);
+  device.enqueue(work);
+  const Moment end{device.legacy_stream_, device.queue_.enqueued(device.legacy_stream_)};
+  const Clock clock = device.streams_[device.legacy_stream_].clock;
+  for (Actor other = 1; other < device.streams_.size(); ++other) {
+    if (device.streams_[other].is_blocking && device.streams_[other].is_live)
+      device.enqueue_wait(other, end, clock);
+  }
+  if (is_staged || (is_device(copy->dst) && is_device(copy->src))) return cudaSuccess;
+  return device.wait_for(end, clock);
+}
+
+cudaError_t cudaMemsetAsync(void* address, int value, std::size_t size, cudaStream_t stream) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kMemsetAsync)) return *code;
+  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  Device::Copy copy{.dst = device.memory_.place(address, size), .src = {}, .size = size};
+  if (copy.dst.kind != Place::Kind::kInside) return device.fail(cudaErrorInvalidValue);
+  Work& work = device.start_work(device.stream_number(stream), Work::Kind::kCopy);
+  device.add_entry(work, copy, cudaMemcpySrcAccessOrderStream, 0);
+  work.entries.back().value = static_cast<std::uint8_t>(value);
+  device.enqueue(work);
   return cudaSuccess;
 }
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kLaunchHostFunc)) return *code;
+  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (function == nullptr) return device.fail(cudaErrorInvalidValue);
+  Work& work = device.start_work(device.stream_number(stream), Work::Kind::kAction);
+  work.action = [function, user_data] { function(user_data); };
+  if (device.fault_ != nullptr && device.fault_->kind == Fault::Kind::kDropped) work.num_runs = 0;
+  if (device.fault_ != nullptr && device.fault_->kind == Fault::Kind::kDuplicated)
+    work.num_runs = 2;
+  device.enqueue(work);
+  return cudaSuccess;
+}
+
+}  // extern "C"
 
 }  // namespace kvfence::virtual_device

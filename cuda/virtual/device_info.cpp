@@ -4,115 +4,155 @@
 
 #include "cuda/virtual/device.h"
 
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+#error "with the per-thread default stream the runtime's functions have other names (*_ptsz)"
+#endif
+
 namespace kvfence::virtual_device {
+namespace {
 
-cudaError_t Device::get_device_count(int* count) {
-  if (const auto code = enter(Function::kGetDeviceCount)) return *code;
-  if (count == nullptr) return fail(cudaErrorInvalidValue);
-  *count = 1;
-  return cudaSuccess;
-}
+struct ErrorText {
+  cudaError_t code;
+  const char* name;
+  const char* text;
+};
 
-cudaError_t Device::set_device(int device) {
-  if (const auto code = enter(Function::kSetDevice)) return *code;
-  return fail(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
-}
+// The names are the runtime's own, the texts ours.
+constexpr ErrorText kErrorTexts[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization failed"},
+    {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue", "invalid pitch"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver", "driver missing or too old"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA device"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device number"},
+    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable memory error"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "illegal address"},
+    {cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "timed out"},
+    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
+     "memory already registered"},
+    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered", "memory not registered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "launch failed"},
+    {cudaErrorNotPermitted, "cudaErrorNotPermitted", "not permitted"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "not supported"},
+    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+};
 
-cudaError_t Device::get_device(int* device) {
-  if (const auto code = enter(Function::kGetDevice)) return *code;
-  if (device == nullptr) return fail(cudaErrorInvalidValue);
-  *device = 0;
-  return cudaSuccess;
-}
-
-cudaError_t Device::device_get_attribute(int* value, cudaDeviceAttr attribute, int device) {
-  if (const auto code = enter(Function::kDeviceGetAttribute)) return *code;
-  if (value == nullptr) return fail(cudaErrorInvalidValue);
-  if (device != 0) return fail(cudaErrorInvalidDevice);
-  const bool has_own_address = options_.registered_memory_has_own_device_address;
-  switch (attribute) {
-    case cudaDevAttrMultiProcessorCount:
-      *value = 132;
-      return cudaSuccess;
-    case cudaDevAttrCanMapHostMemory:
-      *value = 1;
-      return cudaSuccess;
-    case cudaDevAttrAsyncEngineCount:
-      *value = 3;
-      return cudaSuccess;
-    case cudaDevAttrUnifiedAddressing:
-      *value = 1;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = 9;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = 0;
-      return cudaSuccess;
-    case cudaDevAttrPageableMemoryAccess:
-      *value = 0;
-      return cudaSuccess;
-    case cudaDevAttrCanUseHostPointerForRegisteredMem:
-      *value = has_own_address ? 0 : 1;
-      return cudaSuccess;
-    case cudaDevAttrHostRegisterSupported:
-      *value = 1;
-      return cudaSuccess;
-    case cudaDevAttrHostNumaId:
-      *value = -1;
-      return cudaSuccess;
-    default:
-      return fail(cudaErrorInvalidValue);
+const ErrorText* find_text(cudaError_t code) {
+  for (const ErrorText& text : kErrorTexts) {
+    if (text.code == code) return &text;
   }
+  return nullptr;
 }
 
-cudaError_t Device::runtime_get_version(int* version) {
-  if (const auto code = enter(Function::kRuntimeGetVersion)) return *code;
-  if (version == nullptr) return fail(cudaErrorInvalidValue);
-  *version = 13000;
+/// A call that does nothing but answer with a number.
+cudaError_t answer(Function function, int* out, int value) {
+  Device& device = current();
+  if (const auto code = device.enter(function)) return *code;
+  if (out == nullptr) return device.fail(cudaErrorInvalidValue);
+  *out = value;
   return cudaSuccess;
 }
 
-cudaError_t Device::driver_get_version(int* version) {
-  if (const auto code = enter(Function::kDriverGetVersion)) return *code;
-  if (version == nullptr) return fail(cudaErrorInvalidValue);
-  *version = 13000;
-  return cudaSuccess;
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) { return answer(Function::kGetDeviceCount, count, 1); }
+cudaError_t cudaGetDevice(int* device) { return answer(Function::kGetDevice, device, 0); }
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  return answer(Function::kRuntimeGetVersion, version, 13000);
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  return answer(Function::kDriverGetVersion, version, 13000);
 }
 
-cudaError_t Device::device_synchronize() {
-  if (const auto code = enter(Function::kDeviceSynchronize)) return *code;
-  for (Actor stream = 1; stream < streams_.size(); ++stream) {
-    const Clock clock = streams_[stream].clock;
-    const cudaError_t code = wait_for({stream, queue_.enqueued(stream)}, clock);
+cudaError_t cudaSetDevice(int number) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kSetDevice)) return *code;
+  return device.fail(number == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int number) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kDeviceGetAttribute)) return *code;
+  if (value == nullptr) return device.fail(cudaErrorInvalidValue);
+  if (number != 0) return device.fail(cudaErrorInvalidDevice);
+  const int host_pointer_can_be_used =
+      device.options_.registered_memory_has_own_device_address ? 0 : 1;
+  const std::pair<cudaDeviceAttr, int> attributes[] = {
+      {cudaDevAttrMultiProcessorCount, 132},
+      {cudaDevAttrCanMapHostMemory, 1},
+      {cudaDevAttrAsyncEngineCount, 3},
+      {cudaDevAttrUnifiedAddressing, 1},
+      {cudaDevAttrComputeCapabilityMajor, 9},
+      {cudaDevAttrComputeCapabilityMinor, 0},
+      {cudaDevAttrPageableMemoryAccess, 0},
+      {cudaDevAttrCanUseHostPointerForRegisteredMem, host_pointer_can_be_used},
+      {cudaDevAttrHostRegisterSupported, 1},
+      {cudaDevAttrHostNumaId, -1},
+  };
+  for (const auto& [known, answer] : attributes) {
+    if (known != attribute) continue;
+    *value = answer;
+    return cudaSuccess;
+  }
+  return device.fail(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kDeviceSynchronize)) return *code;
+  for (Actor stream = 1; stream < device.streams_.size(); ++stream) {
+    const Clock clock = device.streams_[stream].clock;
+    const cudaError_t code = device.wait_for({stream, device.queue_.enqueued(stream)}, clock);
     if (code != cudaSuccess) return code;
   }
   return cudaSuccess;
 }
 
-cudaError_t Device::get_last_error() {
-  if (const auto code = enter(Function::kGetLastError)) return *code;
-  return std::exchange(last_error_, cudaSuccess);
+cudaError_t cudaGetLastError() {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kGetLastError)) return *code;
+  return std::exchange(device.last_error_, cudaSuccess);
 }
 
-cudaError_t Device::peek_at_last_error() {
-  if (const auto code = enter(Function::kPeekAtLastError)) return *code;
-  return last_error_;
+cudaError_t cudaPeekAtLastError() {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kPeekAtLastError)) return *code;
+  return device.last_error_;
 }
 
-cudaError_t Device::mem_get_info(std::size_t* free, std::size_t* total) {
-  if (const auto code = enter(Function::kMemGetInfo)) return *code;
-  if (free == nullptr || total == nullptr) return fail(cudaErrorInvalidValue);
-  *free = memory_.device_bytes_free();
-  *total = memory_.device_bytes();
+const char* cudaGetErrorName(cudaError_t error) {
+  const ErrorText* found = find_text(error);
+  return found != nullptr ? found->name : "unrecognized error code";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  const ErrorText* found = find_text(error);
+  return found != nullptr ? found->text : "unrecognized error code";
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kMemGetInfo)) return *code;
+  if (free == nullptr || total == nullptr) return device.fail(cudaErrorInvalidValue);
+  *free = device.memory_.device_bytes_free();
+  *total = device.memory_.device_bytes();
   return cudaSuccess;
 }
 
-cudaError_t Device::device_get_stream_priority_range(int* least, int* greatest) {
-  if (const auto code = enter(Function::kDeviceGetStreamPriorityRange)) return *code;
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kDeviceGetStreamPriorityRange)) return *code;
   if (least != nullptr) *least = 0;
   if (greatest != nullptr) *greatest = -5;
   return cudaSuccess;
 }
+
+}  // extern "C"
 
 }  // namespace kvfence::virtual_device

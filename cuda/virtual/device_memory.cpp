@@ -5,67 +5,6 @@
 
 namespace kvfence::virtual_device {
 
-cudaError_t Device::malloc(void** address, std::size_t size) {
-  if (const auto code = enter(Function::kMalloc)) return *code;
-  if (address == nullptr) return fail(cudaErrorInvalidValue);
-  *address = nullptr;
-  if (size == 0) return cudaSuccess;
-  const Allocation* allocation = memory_.allocate_device(size);
-  if (allocation == nullptr) return fail(cudaErrorMemoryAllocation);
-  *address = reinterpret_cast<void*>(allocation->address);
-  return cudaSuccess;
-}
-
-cudaError_t Device::free(void* address) {
-  if (const auto code = enter(Function::kFree)) return *code;
-  if (address == nullptr) return cudaSuccess;
-  const Allocation* allocation = memory_.starting_at(address, MemoryKind::kDevice);
-  if (allocation == nullptr) return fail(cudaErrorInvalidValue);
-  give_back(*allocation);
-  return cudaSuccess;
-}
-
-cudaError_t Device::host_alloc(Function function, void** address, std::size_t size,
-                               unsigned int flags) {
-  if (const auto code = enter(function)) return *code;
-  constexpr unsigned int kKnown =
-      cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
-  if (address == nullptr || (flags & ~kKnown) != 0) return fail(cudaErrorInvalidValue);
-  *address = nullptr;
-  if (size == 0) return cudaSuccess;
-  *address = memory_.allocate_pinned(size)->bytes;
-  return cudaSuccess;
-}
-
-cudaError_t Device::free_host(void* address) {
-  if (const auto code = enter(Function::kFreeHost)) return *code;
-  if (address == nullptr) return cudaSuccess;
-  const Allocation* allocation = memory_.starting_at(address, MemoryKind::kPinned);
-  if (allocation == nullptr) return fail(cudaErrorInvalidValue);
-  give_back(*allocation);
-  return cudaSuccess;
-}
-
-cudaError_t Device::host_register(void* address, std::size_t size, unsigned int flags) {
-  if (const auto code = enter(Function::kHostRegister)) return *code;
-  constexpr unsigned int kKnown = cudaHostRegisterPortable | cudaHostRegisterMapped;
-  if (address == nullptr || size == 0 || (flags & ~kKnown) != 0) {
-    return fail(cudaErrorInvalidValue);
-  }
-  if (memory_.register_host(address, size) == nullptr) {
-    return fail(cudaErrorHostMemoryAlreadyRegistered);
-  }
-  return cudaSuccess;
-}
-
-cudaError_t Device::host_unregister(void* address) {
-  if (const auto code = enter(Function::kHostUnregister)) return *code;
-  const Allocation* allocation = memory_.starting_at(address, MemoryKind::kRegistered);
-  if (allocation == nullptr) return fail(cudaErrorHostMemoryNotRegistered);
-  give_back(*allocation);
-  return cudaSuccess;
-}
-
 void Device::give_back(const Allocation& allocation) {
   Place place;
   place.canonical = allocation.address;
@@ -80,24 +19,105 @@ void Device::give_back(const Allocation& allocation) {
   memory_.release(allocation);
 }
 
-cudaError_t Device::host_get_device_pointer(void** device_address, void* address,
-                                            unsigned int flags) {
-  if (const auto code = enter(Function::kHostGetDevicePointer)) return *code;
-  if (device_address == nullptr || flags != 0) return fail(cudaErrorInvalidValue);
-  const Place place = memory_.place(address, 1);
+namespace {
+
+cudaError_t host_alloc(Function function, void** address, std::size_t size, unsigned int flags) {
+  Device& device = current();
+  if (const auto code = device.enter(function)) return *code;
+  constexpr unsigned int kKnown =
+      cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+  if (address == nullptr || (flags & ~kKnown) != 0) return device.fail(cudaErrorInvalidValue);
+  *address = nullptr;
+  if (size == 0) return cudaSuccess;
+  *address = device.memory_.allocate_pinned(size)->bytes;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** address, std::size_t size) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kMalloc)) return *code;
+  if (address == nullptr) return device.fail(cudaErrorInvalidValue);
+  *address = nullptr;
+  if (size == 0) return cudaSuccess;
+  const Allocation* allocation = device.memory_.allocate_device(size);
+  if (allocation == nullptr) return device.fail(cudaErrorMemoryAllocation);
+  *address = reinterpret_cast<void*>(allocation->address);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* address) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kFree)) return *code;
+  if (address == nullptr) return cudaSuccess;
+  const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kDevice);
+  if (allocation == nullptr) return device.fail(cudaErrorInvalidValue);
+  device.give_back(*allocation);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** pHost, std::size_t size, unsigned int flags) {
+  return host_alloc(Function::kHostAlloc, pHost, size, flags);
+}
+
+cudaError_t cudaMallocHost(void** ptr, std::size_t size) {
+  return host_alloc(Function::kMallocHost, ptr, size, 0);
+}
+
+cudaError_t cudaFreeHost(void* address) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kFreeHost)) return *code;
+  if (address == nullptr) return cudaSuccess;
+  const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kPinned);
+  if (allocation == nullptr) return device.fail(cudaErrorInvalidValue);
+  device.give_back(*allocation);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void* address, std::size_t size, unsigned int flags) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kHostRegister)) return *code;
+  constexpr unsigned int kKnown = cudaHostRegisterPortable | cudaHostRegisterMapped;
+  if (address == nullptr || size == 0 || (flags & ~kKnown) != 0) {
+    return device.fail(cudaErrorInvalidValue);
+  }
+  if (device.memory_.register_host(address, size) == nullptr) {
+    return device.fail(cudaErrorHostMemoryAlreadyRegistered);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* address) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kHostUnregister)) return *code;
+  const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kRegistered);
+  if (allocation == nullptr) return device.fail(cudaErrorHostMemoryNotRegistered);
+  device.give_back(*allocation);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device_address, void* address, unsigned int flags) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kHostGetDevicePointer)) return *code;
+  if (device_address == nullptr || flags != 0) return device.fail(cudaErrorInvalidValue);
+  const Place place = device.memory_.place(address, 1);
   if (place.kind != Place::Kind::kInside || place.allocation->kind == MemoryKind::kDevice) {
-    return fail(cudaErrorInvalidValue);
+    return device.fail(cudaErrorInvalidValue);
   }
   const std::uintptr_t offset = place.canonical - place.allocation->address;
   *device_address = reinterpret_cast<void*>(place.allocation->device_address + offset);
   return cudaSuccess;
 }
 
-cudaError_t Device::pointer_get_attributes(cudaPointerAttributes* attributes, const void* address) {
-  if (const auto code = enter(Function::kPointerGetAttributes)) return *code;
-  if (attributes == nullptr) return fail(cudaErrorInvalidValue);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kPointerGetAttributes)) return *code;
+  if (attributes == nullptr) return device.fail(cudaErrorInvalidValue);
   *attributes = {};
-  const Place place = memory_.place(address, 1);
+  const Place place = device.memory_.place(address, 1);
   if (place.kind != Place::Kind::kInside) {
     attributes->type = cudaMemoryTypeUnregistered;
     attributes->device = -2;  // what the runtime gives for memory that is not its own
@@ -113,5 +133,7 @@ cudaError_t Device::pointer_get_attributes(cudaPointerAttributes* attributes, co
   attributes->hostPointer = reinterpret_cast<void*>(allocation.address + offset);
   return cudaSuccess;
 }
+
+}  // extern "C"
 
 }  // namespace kvfence::virtual_device

@@ -5,25 +5,6 @@
 
 namespace kvfence::virtual_device {
 
-cudaError_t Device::stream_create(Function function, cudaStream_t* stream, unsigned int flags) {
-  if (const auto code = enter(function)) return *code;
-  if (stream == nullptr || (flags & ~cudaStreamNonBlocking) != 0) {
-    return fail(cudaErrorInvalidValue);
-  }
-  const Actor actor = open_stream(flags != cudaStreamNonBlocking);
-  *stream = to_pointer<cudaStream_t>({actor, streams_[actor].generation, true});
-  return cudaSuccess;
-}
-
-cudaError_t Device::stream_destroy(cudaStream_t stream) {
-  if (const auto code = enter(Function::kStreamDestroy)) return *code;
-  StreamState* state = find_stream(stream);
-  if (state == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  // Its work goes on.
-  state->is_live = false;
-  return cudaSuccess;
-}
-
 cudaError_t Device::query(const Moment& moment, const Clock& clock, std::uint32_t& num_polls,
                           std::uint32_t& num_spurious) {
   bool is_over = queue_.is_over(moment);
@@ -47,23 +28,6 @@ cudaError_t Device::query(const Moment& moment, const Clock& clock, std::uint32_
   return cudaSuccess;
 }
 
-cudaError_t Device::stream_query(cudaStream_t stream) {
-  if (const auto code = enter(Function::kStreamQuery)) return *code;
-  StreamState* state = find_stream(stream);
-  if (state == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  const Actor actor = stream_number(stream);
-  return query({actor, queue_.enqueued(actor)}, state->clock, state->num_polls,
-               state->num_spurious);
-}
-
-cudaError_t Device::stream_synchronize(cudaStream_t stream) {
-  if (const auto code = enter(Function::kStreamSynchronize)) return *code;
-  StreamState* state = find_stream(stream);
-  if (state == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  const Actor actor = stream_number(stream);
-  return wait_for({actor, queue_.enqueued(actor)}, state->clock);
-}
-
 void Device::enqueue_wait(Actor stream, Moment moment, const Clock& clock) {
   // Bound now: the moment is copied, so that a later record of the event does not matter.
   streams_[stream].clock.join(clock, queue_.num_actors());
@@ -73,30 +37,87 @@ void Device::enqueue_wait(Actor stream, Moment moment, const Clock& clock) {
   queue_.enqueue(work);
 }
 
-cudaError_t Device::stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
-  if (const auto code = enter(Function::kStreamWaitEvent)) return *code;
-  StreamState* state = find_stream(stream);
-  const EventState* waited_for = find_event(event);
-  if (state == nullptr || waited_for == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  if (flags != 0) return fail(cudaErrorInvalidValue);
-  // Never recorded: an empty set of work.
-  if (!waited_for->is_recorded) return cudaSuccess;
-  tell(StoryEntry::Kind::kWaits, stream_number(stream), handle_of(event).index, waited_for->moment);
-  enqueue_wait(stream_number(stream), waited_for->moment, waited_for->clock);
+namespace {
+
+cudaError_t stream_create(Function function, cudaStream_t* stream, unsigned int flags) {
+  Device& device = current();
+  if (const auto code = device.enter(function)) return *code;
+  if (stream == nullptr || (flags & ~cudaStreamNonBlocking) != 0) {
+    return device.fail(cudaErrorInvalidValue);
+  }
+  const Actor actor = device.open_stream(flags != cudaStreamNonBlocking);
+  *stream = to_pointer<cudaStream_t>({actor, device.streams_[actor].generation, true});
   return cudaSuccess;
 }
 
-cudaError_t Device::event_create(cudaEvent_t* event, unsigned int flags) {
-  if (const auto code = enter(Function::kEventCreateWithFlags)) return *code;
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags) {
+  return stream_create(Function::kStreamCreateWithFlags, pStream, flags);
+}
+// A priority promises nothing, and does not reach copies at all: it is accepted and ignored.
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int flags, int) {
+  return stream_create(Function::kStreamCreateWithPriority, pStream, flags);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kStreamDestroy)) return *code;
+  Device::StreamState* state = device.find_stream(stream);
+  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  // Its work goes on.
+  state->is_live = false;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kStreamQuery)) return *code;
+  Device::StreamState* state = device.find_stream(stream);
+  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  const Actor actor = device.stream_number(stream);
+  return device.query({actor, device.queue_.enqueued(actor)}, state->clock, state->num_polls,
+                      state->num_spurious);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kStreamSynchronize)) return *code;
+  Device::StreamState* state = device.find_stream(stream);
+  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  const Actor actor = device.stream_number(stream);
+  return device.wait_for({actor, device.queue_.enqueued(actor)}, state->clock);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kStreamWaitEvent)) return *code;
+  Device::StreamState* state = device.find_stream(stream);
+  const Device::EventState* waited_for = device.find_event(event);
+  if (state == nullptr || waited_for == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (flags != 0) return device.fail(cudaErrorInvalidValue);
+  // Never recorded: an empty set of work.
+  if (!waited_for->is_recorded) return cudaSuccess;
+  device.tell(StoryEntry::Kind::kWaits, device.stream_number(stream), handle_of(event).index,
+              waited_for->moment);
+  device.enqueue_wait(device.stream_number(stream), waited_for->moment, waited_for->clock);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kEventCreateWithFlags)) return *code;
   constexpr unsigned int kKnown = cudaEventBlockingSync | cudaEventDisableTiming;
-  if (event == nullptr || (flags & ~kKnown) != 0) return fail(cudaErrorInvalidValue);
-  if (unused_events_.empty()) {
-    unused_events_.push_back(static_cast<std::uint32_t>(events_.size()));
-    events_.emplace_back();
+  if (event == nullptr || (flags & ~kKnown) != 0) return device.fail(cudaErrorInvalidValue);
+  if (device.unused_events_.empty()) {
+    device.unused_events_.push_back(static_cast<std::uint32_t>(device.events_.size()));
+    device.events_.emplace_back();
   }
-  const std::uint32_t index = unused_events_.back();
-  unused_events_.pop_back();
-  EventState& state = events_[index];
+  const std::uint32_t index = device.unused_events_.back();
+  device.unused_events_.pop_back();
+  Device::EventState& state = device.events_[index];
   const std::uint32_t generation = state.generation + 1;
   state = {};
   state.generation = generation;
@@ -106,73 +127,83 @@ cudaError_t Device::event_create(cudaEvent_t* event, unsigned int flags) {
   return cudaSuccess;
 }
 
-cudaError_t Device::event_destroy(cudaEvent_t event) {
-  if (const auto code = enter(Function::kEventDestroy)) return *code;
-  EventState* state = find_event(event);
-  if (state == nullptr) return fail(cudaErrorInvalidResourceHandle);
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kEventDestroy)) return *code;
+  Device::EventState* state = device.find_event(event);
+  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
   state->is_live = false;
-  unused_events_.push_back(handle_of(event).index);
+  device.unused_events_.push_back(handle_of(event).index);
   return cudaSuccess;
 }
 
-cudaError_t Device::event_record(cudaEvent_t event, cudaStream_t stream) {
-  if (const auto code = enter(Function::kEventRecord)) return *code;
-  EventState* state = find_event(event);
-  const StreamState* recorded = find_stream(stream);
-  if (state == nullptr || recorded == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  const Actor actor = stream_number(stream);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kEventRecord)) return *code;
+  Device::EventState* state = device.find_event(event);
+  const Device::StreamState* recorded = device.find_stream(stream);
+  if (state == nullptr || recorded == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  const Actor actor = device.stream_number(stream);
   state->is_recorded = true;
-  state->recorded_at_call = call_;
-  state->moment = {actor, queue_.enqueued(actor)};
+  state->recorded_at_call = device.call_;
+  state->moment = {actor, device.queue_.enqueued(actor)};
   // Without what the host knows: whatever is enqueued to wait for it comes from the host too.
   state->clock = recorded->clock;
   state->num_polls = 0;
   state->num_spurious = 0;
   state->num_late = 0;
-  tell(StoryEntry::Kind::kRecorded, actor, handle_of(event).index, state->moment);
-  if (fault_ != nullptr && fault_->kind == Fault::Kind::kNeverReady) {
-    state->moment.hold = queue_.new_hold();
+  device.tell(StoryEntry::Kind::kRecorded, actor, handle_of(event).index, state->moment);
+  if (device.fault_ != nullptr && device.fault_->kind == Fault::Kind::kNeverReady) {
+    state->moment.hold = device.queue_.new_hold();
   }
-  if (fault_ != nullptr && fault_->kind == Fault::Kind::kReadyLate) state->num_late = fault_->count;
+  if (device.fault_ != nullptr && device.fault_->kind == Fault::Kind::kReadyLate)
+    state->num_late = device.fault_->count;
   return cudaSuccess;
 }
 
-cudaError_t Device::event_query(cudaEvent_t event) {
-  if (const auto code = enter(Function::kEventQuery)) return *code;
-  EventState* state = find_event(event);
-  if (state == nullptr) return fail(cudaErrorInvalidResourceHandle);
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kEventQuery)) return *code;
+  Device::EventState* state = device.find_event(event);
+  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
   if (!state->is_recorded) return cudaSuccess;
-  if (state->num_late > 0 && queue_.is_over(state->moment)) {
+  if (state->num_late > 0 && device.queue_.is_over(state->moment)) {
     --state->num_late;
-    ++counters_.num_not_ready;
-    return fail(cudaErrorNotReady);
+    ++device.counters_.num_not_ready;
+    return device.fail(cudaErrorNotReady);
   }
-  return query(state->moment, state->clock, state->num_polls, state->num_spurious);
+  return device.query(state->moment, state->clock, state->num_polls, state->num_spurious);
 }
 
-cudaError_t Device::event_synchronize(cudaEvent_t event) {
-  if (const auto code = enter(Function::kEventSynchronize)) return *code;
-  const EventState* state = find_event(event);
-  if (state == nullptr) return fail(cudaErrorInvalidResourceHandle);
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kEventSynchronize)) return *code;
+  const Device::EventState* state = device.find_event(event);
+  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
   if (!state->is_recorded) return cudaSuccess;
-  return wait_for(state->moment, state->clock);
+  return device.wait_for(state->moment, state->clock);
 }
 
-cudaError_t Device::event_elapsed_time(float* ms, cudaEvent_t start, cudaEvent_t end) {
-  if (const auto code = enter(Function::kEventElapsedTime)) return *code;
-  const EventState* from = find_event(start);
-  const EventState* to = find_event(end);
-  if (from == nullptr || to == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  if (ms == nullptr) return fail(cudaErrorInvalidValue);
-  for (const EventState* state : {from, to}) {
-    if (!state->is_recorded || !state->has_timing) return fail(cudaErrorInvalidResourceHandle);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kEventElapsedTime)) return *code;
+  const Device::EventState* from = device.find_event(start);
+  const Device::EventState* to = device.find_event(end);
+  if (from == nullptr || to == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (ms == nullptr) return device.fail(cudaErrorInvalidValue);
+  for (const Device::EventState* state : {from, to}) {
+    if (!state->is_recorded || !state->has_timing)
+      return device.fail(cudaErrorInvalidResourceHandle);
   }
   // No edge: this call must not be used to learn about completion.
-  if (!queue_.is_over(from->moment) || !queue_.is_over(to->moment)) return fail(cudaErrorNotReady);
+  if (!device.queue_.is_over(from->moment) || !device.queue_.is_over(to->moment))
+    return device.fail(cudaErrorNotReady);
   // There is no time here; a microsecond a call keeps figures positive and the same in every run.
   *ms = 1e-3F * static_cast<float>(static_cast<double>(to->recorded_at_call) -
                                    static_cast<double>(from->recorded_at_call));
   return cudaSuccess;
 }
+
+}  // extern "C"
 
 }  // namespace kvfence::virtual_device

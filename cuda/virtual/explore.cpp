@@ -112,7 +112,7 @@ Exploration explore(const ExploreOptions& options, const std::function<void(Devi
     Device device(device_options);
     const Installed installed(device);
     program(device);
-    device.device_synchronize();
+    static_cast<void>(cudaDeviceSynchronize());
     exploration.num_choices = chooser.num_choices();
     if (chooser.is_redundant()) {
       ++exploration.num_redundant;

@@ -97,12 +97,6 @@ TEST(MemoryDeathTest, OfTheDeviceIsNotForTheHost) {
   EXPECT_DEATH(*static_cast<volatile std::byte*>(rig.gpu(0)) = std::byte{0}, "");
 }
 
-TEST(RuntimeDeathTest, WhatIsNotModelledAbortsWithItsName) {
-  TestRig rig;
-  EXPECT_DEATH(cudaDeviceReset(), "cudaDeviceReset");
-  EXPECT_DEATH(cudaMallocAsync(nullptr, 1, rig.stream(0)), "cudaMallocAsync");
-}
-
 TEST(RuntimeDeathTest, ATwinTouchesWhatItDeclaresAlone) {
   TestRig rig;
   const auto launch_on = [&](std::size_t declared, std::size_t touched) {

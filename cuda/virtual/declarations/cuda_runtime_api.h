@@ -173,20 +173,6 @@ cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count,
                             cudaStream_t stream = nullptr);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData);
 
-// Nothing of kvfence may use these: the virtual device aborts with the name.
-cudaError_t cudaDeviceReset();
-cudaError_t cudaEventCreate(cudaEvent_t* event);
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags);
-cudaError_t cudaFreeAsync(void* devPtr, cudaStream_t hStream);
-cudaError_t cudaMallocAsync(void** devPtr, std::size_t size, cudaStream_t hStream);
-cudaError_t cudaMallocManaged(void** devPtr, std::size_t size, unsigned int flags);
-cudaError_t cudaMemcpy2D(void* dst, std::size_t dpitch, const void* src, std::size_t spitch,
-                         std::size_t width, std::size_t height, cudaMemcpyKind kind);
-cudaError_t cudaMemcpyPeerAsync(void* dst, int dstDevice, const void* src, int srcDevice,
-                                std::size_t count, cudaStream_t stream);
-cudaError_t cudaMemset(void* devPtr, int value, std::size_t count);
-cudaError_t cudaStreamCreate(cudaStream_t* pStream);
-
 }  // extern "C"
 
 // NOLINTEND(readability-identifier-naming)
