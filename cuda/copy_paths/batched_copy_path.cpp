@@ -15,13 +15,13 @@ class BatchedCopyPath : public CopyPath {
 
   cudaError_t enqueue(std::span<const CopyDescriptor> copies, cudaStream_t stream, PinnedPool&,
                       std::vector<PinnedMemory>&) override {
-    cudaError_t code = cudaSuccess;
-    while (!copies.empty() && (code == cudaSuccess || !options_.stops_at_error)) {
+    while (!copies.empty()) {
       const std::size_t count = std::min(copies.size(), options_.batch_entries_max);
-      code = enqueue_batch(copies.first(count), stream);
+      const cudaError_t code = enqueue_batch(copies.first(count), stream);
+      if (code != cudaSuccess) return code;
       copies = copies.subspan(count);
     }
-    return code;
+    return cudaSuccess;
   }
 
  private:

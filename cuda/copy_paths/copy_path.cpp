@@ -2,28 +2,12 @@
 
 namespace kvfence::cuda {
 
-const char* to_text(CopyPathKind kind) {
-  switch (kind) {
-    case CopyPathKind::kBatched:
-      return "batched";
-    case CopyPathKind::kLooped:
-      return "looped";
-    case CopyPathKind::kStrided:
-      return "strided";
-    case CopyPathKind::kKernel:
-      return "kernel";
-  }
-  return "?";
-}
-
-bool CopyPath::can_copy(std::span<const CopyDescriptor>) const { return true; }
-
 std::unique_ptr<CopyPath> make_copy_path(CopyPathKind kind, const CopyPathOptions& options) {
   switch (kind) {
     case CopyPathKind::kBatched:
       return make_batched_copy_path(options);
     case CopyPathKind::kLooped:
-      return make_looped_copy_path(options);
+      return make_looped_copy_path();
     case CopyPathKind::kStrided:
       return make_strided_copy_path();
     case CopyPathKind::kKernel:

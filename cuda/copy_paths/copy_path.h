@@ -6,25 +6,20 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "contract/worker/worker.h"
 #include "cuda/copy_paths/pinned_memory.h"
 #include "cuda/copy_paths/transfer_plan.h"
 
 namespace kvfence::cuda {
 
-enum class CopyPathKind : std::uint8_t {
-  kBatched,  ///< cudaMemcpyBatchAsync
-  kLooped,   ///< a cudaMemcpyAsync each
-  kStrided,  ///< cudaMemcpy2DAsync where pieces lie equally far apart
-  kKernel,   ///< the GPU's own threads read and write
-};
+/// Batched: cudaMemcpyBatchAsync; looped: a cudaMemcpyAsync each; strided: cudaMemcpy2DAsync where
+/// pieces lie equally far apart; kernel: the GPU's own threads read and write.
+using CopyPathKind = worker::Path;
 inline constexpr std::size_t kNumCopyPaths = 4;
-
-const char* to_text(CopyPathKind kind);
 
 struct CopyPathOptions {
   /// A batch of more entries is cut: other runtimes give up above this many, and CUDA 13.0 was
@@ -32,8 +27,6 @@ struct CopyPathOptions {
   std::size_t batch_entries_max = 4096;
   /// Anything but Stream reads sources before what the stream waits for: an experiment.
   cudaMemcpySrcAccessOrder source_order = cudaMemcpySrcAccessOrderStream;
-  /// Off, as a planted bug: what fails is followed by the rest, and the last code is returned.
-  bool stops_at_error = true;
 };
 
 class CopyPath {
@@ -41,7 +34,7 @@ class CopyPath {
   virtual ~CopyPath() = default;
   virtual CopyPathKind kind() const = 0;
   /// Whether alignment lets this path take them. Cost: O(copies).
-  virtual bool can_copy(std::span<const CopyDescriptor> copies) const;
+  virtual bool can_copy(std::span<const CopyDescriptor> /*copies*/) const { return true; }
   /// Enqueues all copies in the stream, never the NULL one; the copies have no order among
   /// themselves. `held` gets the host memory that has to stay as it is until they are over.
   /// Errors: the first code that is not cudaSuccess; part of the copies may have been enqueued, so
@@ -54,7 +47,7 @@ std::unique_ptr<CopyPath> make_copy_path(CopyPathKind kind, const CopyPathOption
 
 // One file each.
 std::unique_ptr<CopyPath> make_batched_copy_path(const CopyPathOptions& options);
-std::unique_ptr<CopyPath> make_looped_copy_path(const CopyPathOptions& options);
+std::unique_ptr<CopyPath> make_looped_copy_path();
 std::unique_ptr<CopyPath> make_strided_copy_path();
 std::unique_ptr<CopyPath> make_kernel_copy_path();
 

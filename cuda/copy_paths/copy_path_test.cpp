@@ -104,7 +104,7 @@ std::vector<Pieces> pieces_of_layouts() {
       spec.group_sizes[1] = 2;
     }
     const PlannedTransfer planned =
-        plan_transfer(found.layout, cpu, Direction::kStore, spec, {.block_size_factor = kFactor});
+        plan_transfer(found.layout, cpu, Direction::kStore, spec, kFactor);
     EXPECT_EQ(planned.refusal, "") << named.name;
     Pieces pieces{"layout " + named.name};
     for (const CopyDescriptor& copy : planned.plan.copies) {

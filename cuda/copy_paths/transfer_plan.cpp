@@ -1,6 +1,7 @@
 #include "cuda/copy_paths/transfer_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvfence::cuda {
 namespace {
@@ -40,34 +41,19 @@ std::string wrong_count(const char* what, std::size_t found, std::size_t expecte
          std::to_string(expected);
 }
 
-/// A group's copies. `pads`: whole pages, as v0.19 copies them.
 void add_group(const Side& src, const Side& dst, const KVLayout& gpu, std::size_t group,
-               std::size_t num_pages, bool pads, std::vector<CopyDescriptor>& copies) {
+               std::size_t num_pages, std::vector<CopyDescriptor>& copies) {
   for (const PageRef& ref : gpu.groups[group]) {
     const std::size_t page = gpu.tensors[ref.tensor_index].page_bytes;
-    const std::size_t size = pads ? page : ref.unpadded_page_bytes;
     for (std::size_t index = 0; index < num_pages; ++index) {
       copies.push_back({dst.address(ref.tensor_index, index, page),
-                        src.address(ref.tensor_index, index, page), size});
+                        src.address(ref.tensor_index, index, page), ref.unpadded_page_bytes});
     }
   }
 }
 
-std::string expand_by_count(Side src, Side dst, const KVLayout& gpu,
-                            std::vector<CopyDescriptor>& copies) {
-  if (gpu.groups.size() != 1) return wrong_count("groups", gpu.groups.size(), 1);
-  const std::size_t num_pages = dst.blocks.size() * dst.factor;
-  src.num_skipped = (src.factor - dst.blocks.size() % src.factor) % src.factor;
-  if (num_pages + src.num_skipped != src.blocks.size() * src.factor) {
-    return wrong_count("source blocks", src.blocks.size(),
-                       num_rows(num_pages + src.num_skipped, src.factor));
-  }
-  add_group(src, dst, gpu, 0, num_pages, true, copies);
-  return {};
-}
-
-std::string expand_by_index(Side src, Side dst, const KVLayout& gpu, const TransferSpec& spec,
-                            std::vector<CopyDescriptor>& copies) {
+std::string expand(const Side& src, const Side& dst, const KVLayout& gpu, const TransferSpec& spec,
+                   std::vector<CopyDescriptor>& copies) {
   const std::size_t num_groups = gpu.groups.size();
   if (spec.group_sizes.size() != num_groups) {
     return wrong_count("group sizes", spec.group_sizes.size(), num_groups);
@@ -91,7 +77,7 @@ std::string expand_by_index(Side src, Side dst, const KVLayout& gpu, const Trans
     const Side group_src = take(src, src_begin, num_pages, spec.block_indices[group]);
     const Side group_dst = take(dst, dst_begin, num_pages, spec.block_indices[group]);
     if (src_begin > src.blocks.size() || dst_begin > dst.blocks.size()) break;
-    add_group(group_src, group_dst, gpu, group, num_pages, false, copies);
+    add_group(group_src, group_dst, gpu, group, num_pages, copies);
   }
   if (src_begin != src.blocks.size()) {
     return wrong_count("source blocks", src.blocks.size(), src_begin);
@@ -151,10 +137,6 @@ bool is_before(const CopyDescriptor& a, const CopyDescriptor& b) {
 
 }  // namespace
 
-const char* to_text(Direction direction) {
-  return direction == Direction::kStore ? "store" : "load";
-}
-
 std::vector<CopyDescriptor> merge_copies(std::vector<CopyDescriptor> copies) {
   if (!std::is_sorted(copies.begin(), copies.end(), is_before)) {
     std::sort(copies.begin(), copies.end(), is_before);
@@ -174,17 +156,14 @@ std::vector<CopyDescriptor> merge_copies(std::vector<CopyDescriptor> copies) {
   return copies;
 }
 
-std::string find_overlap(std::span<const CopyDescriptor> copies) {
-  std::vector<ByteInterval> destinations = destinations_of(copies);
-  std::sort(destinations.begin(), destinations.end(),
-            [](const ByteInterval& a, const ByteInterval& b) { return a.begin < b.begin; });
+std::string find_overlap(const TransferPlan& plan) {
+  const std::vector<ByteInterval> destinations = destinations_of(plan.copies);
   for (std::size_t index = 1; index < destinations.size(); ++index) {
     if (destinations[index].begin < destinations[index - 1].end) {
       return "two copies have destinations that overlap";
     }
   }
-  if (share_bytes(destinations, sources_of(copies))) return "a destination overlaps a source";
-  return {};
+  return share_bytes(destinations, plan.sources) ? "a destination overlaps a source" : "";
 }
 
 bool conflict(const TransferPlan& a, const TransferPlan& b) {
@@ -195,35 +174,25 @@ bool conflict(const TransferPlan& a, const TransferPlan& b) {
 }
 
 PlannedTransfer plan_transfer(const KVLayout& gpu, const KVLayout& cpu, Direction direction,
-                              const TransferSpec& spec, const PlanOptions& options) {
-  PlannedTransfer planned;
+                              const TransferSpec& spec, std::size_t block_size_factor) {
+  const auto refuse = [](ErrorCode code, std::string reason) {
+    return PlannedTransfer{.plan = {}, .refusal = std::move(reason), .code = code};
+  };
+  std::string refusal = check_blocks(spec.gpu_blocks, gpu, "GPU");
+  if (refusal.empty()) refusal = check_blocks(spec.cpu_blocks, cpu, "CPU");
+  if (!refusal.empty()) return refuse(ErrorCode::kUnknownBlock, std::move(refusal));
   const Side on_gpu{.layout = &gpu, .blocks = spec.gpu_blocks};
-  const Side on_cpu{.layout = &cpu, .blocks = spec.cpu_blocks, .factor = options.block_size_factor};
+  const Side on_cpu{.layout = &cpu, .blocks = spec.cpu_blocks, .factor = block_size_factor};
   const bool is_store = direction == Direction::kStore;
-  const Side& src = is_store ? on_gpu : on_cpu;
-  const Side& dst = is_store ? on_cpu : on_gpu;
   std::vector<CopyDescriptor> copies;
-  for (std::string& refusal : std::vector<std::string>{check_blocks(spec.gpu_blocks, gpu, "GPU"),
-                                                       check_blocks(spec.cpu_blocks, cpu, "CPU")}) {
-    if (refusal.empty()) continue;
-    return {.plan = {}, .refusal = std::move(refusal), .code = ErrorCode::kUnknownBlock};
-  }
-  planned.refusal = options.first_block_rule == FirstBlockRule::kByCount
-                        ? expand_by_count(src, dst, gpu, copies)
-                        : expand_by_index(src, dst, gpu, spec, copies);
-  if (!planned.refusal.empty()) {
-    planned.code = ErrorCode::kCountsDiffer;
-    return planned;
-  }
-  if (options.refuses_overlap) planned.refusal = find_overlap(copies);
-  if (!planned.refusal.empty()) {
-    planned.code = ErrorCode::kListedTwice;
-    return planned;
-  }
-  planned.plan.num_pages = copies.size();
-  planned.plan.copies = merge_copies(std::move(copies));
-  planned.plan.sources = sources_of(planned.plan.copies);
-  for (const CopyDescriptor& copy : planned.plan.copies) planned.plan.num_bytes += copy.size;
+  refusal = expand(is_store ? on_gpu : on_cpu, is_store ? on_cpu : on_gpu, gpu, spec, copies);
+  if (!refusal.empty()) return refuse(ErrorCode::kCountsDiffer, std::move(refusal));
+  PlannedTransfer planned;
+  TransferPlan& plan = planned.plan;
+  plan.num_pages = copies.size();
+  plan.copies = merge_copies(std::move(copies));
+  plan.sources = sources_of(plan.copies);
+  for (const CopyDescriptor& copy : plan.copies) plan.num_bytes += copy.size;
   return planned;
 }
 

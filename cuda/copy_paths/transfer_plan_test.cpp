@@ -21,10 +21,9 @@ KVLayout layout(std::uintptr_t address, std::size_t num_blocks, std::size_t page
 struct Plan {
   KVLayout gpu = layout(kGpu, 32, 32);
   KVLayout cpu = layout(kCpu, 8, 96);
-  PlanOptions options = {.block_size_factor = 3};
 
   PlannedTransfer operator()(Direction direction, const TransferSpec& spec) const {
-    return plan_transfer(gpu, cpu, direction, spec, options);
+    return plan_transfer(gpu, cpu, direction, spec, 3);
   }
 };
 
@@ -48,26 +47,6 @@ TEST(TransferPlan, TheFirstBlockIsSkippedByItsIndex) {
     }
     EXPECT_EQ(planned.plan.copies, merge_copies(expected));
   }
-}
-
-TEST(TransferPlan, TheFirstBlockIsSkippedByCountInV19) {
-  Plan plan;
-  plan.options.first_block_rule = FirstBlockRule::kByCount;
-  // Four pages of two host blocks: two of the first are left out, whatever the index says.
-  const auto planned = plan(Direction::kLoad, {{4, 9, 5, 7}, {6, 2}, {4}, {0}});
-  ASSERT_EQ(planned.refusal, "");
-  EXPECT_EQ(planned.plan.num_bytes, 4 * 32U);  // whole pages
-  EXPECT_EQ(planned.plan.copies, merge_copies({{gpu_page(4), cpu_page(6, 2), 32},
-                                               {gpu_page(9), cpu_page(2, 0), 32},
-                                               {gpu_page(5), cpu_page(2, 1), 32},
-                                               {gpu_page(7), cpu_page(2, 2), 32}}));
-  EXPECT_EQ(plan(Direction::kLoad, {{4, 9, 5, 7}, {6}, {}, {}}).refusal,
-            "source blocks: 1, expected 2");
-  // A store has no block to skip in: it stores whole host blocks.
-  EXPECT_EQ(plan(Direction::kStore, {{1, 2, 3}, {6}, {}, {}}).refusal, "");
-  EXPECT_EQ(plan(Direction::kStore, {{1, 2}, {6}, {}, {}}).refusal, "source blocks: 2, expected 3");
-  plan.gpu = layout(kGpu, 32, 32, 2);
-  EXPECT_EQ(plan(Direction::kLoad, {{1}, {1}, {1, 0}, {0, 0}}).refusal, "groups: 2, expected 1");
 }
 
 TEST(TransferPlan, EachGroupSkipsForItself) {
@@ -112,21 +91,32 @@ TEST(TransferPlan, RunsAreMergedWhereBothSidesAreContiguous) {
   EXPECT_EQ(planned.plan.num_bytes, 128U);
 }
 
-TEST(TransferPlan, OverlapIsRefused) {
+TEST(TransferPlan, OverlapIsFound) {
   using Copies = std::vector<CopyDescriptor>;
-  EXPECT_EQ(find_overlap(Copies{{100, 200, 32}, {132, 200, 32}}), "");
-  EXPECT_EQ(find_overlap(Copies{{131, 300, 32}, {100, 200, 32}}),
+  const auto overlap_of = [](Copies copies, std::vector<ByteInterval> sources) {
+    return find_overlap({.copies = std::move(copies), .sources = std::move(sources)});
+  };
+  EXPECT_EQ(overlap_of({{100, 200, 32}, {132, 200, 32}}, {{200, 232}}), "");
+  EXPECT_EQ(overlap_of({{100, 200, 32}, {131, 300, 32}}, {{200, 232}, {300, 332}}),
             "two copies have destinations that overlap");
-  EXPECT_EQ(find_overlap(Copies{{100, 200, 32}, {231, 300, 32}}),
+  EXPECT_EQ(overlap_of({{100, 200, 32}, {231, 300, 32}}, {{200, 232}, {300, 332}}),
             "a destination overlaps a source");
-  EXPECT_EQ(find_overlap(Copies{{100, 200, 32}, {232, 300, 32}}), "");
-  EXPECT_EQ(find_overlap(Copies{{100, 116, 32}}), "a destination overlaps a source");
-  // With the longer of two sources that begin at one place.
-  EXPECT_EQ(find_overlap(Copies{{100, 200, 16}, {300, 200, 64}, {240, 900, 8}}),
-            "a destination overlaps a source");
+  EXPECT_EQ(overlap_of({{100, 200, 32}, {232, 300, 32}}, {{200, 232}, {300, 332}}), "");
+  EXPECT_EQ(overlap_of({{100, 116, 32}}, {{116, 148}}), "a destination overlaps a source");
   const Plan plan;
-  EXPECT_NE(plan(Direction::kLoad, {{1, 1}, {0}, {2}, {0}}).refusal, "");
-  EXPECT_EQ(plan(Direction::kStore, {{1, 1}, {0}, {2}, {0}}).refusal, "");  // reads twice
+  EXPECT_NE(find_overlap(plan(Direction::kLoad, {{1, 1}, {0}, {2}, {0}}).plan), "");
+  EXPECT_EQ(find_overlap(plan(Direction::kStore, {{1, 1}, {0}, {2}, {0}}).plan),
+            "");  // reads twice
+}
+
+TEST(TransferPlan, SourcesAreDisjointAndRise) {
+  Plan plan;
+  plan.gpu.groups = {{{0, 32}}};
+  const auto sources = plan(Direction::kStore, {{5, 4, 4, 9}, {1, 2}, {4}, {0}}).plan.sources;
+  ASSERT_EQ(sources.size(), 2U);
+  EXPECT_EQ(sources[0].begin, gpu_page(4));
+  EXPECT_EQ(sources[0].end, gpu_page(6));
+  EXPECT_EQ(sources[1].begin, gpu_page(9));
 }
 
 TEST(TransferPlan, TransfersConflictWhereOneWritesWhatTheOtherTouches) {

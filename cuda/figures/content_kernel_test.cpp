@@ -92,106 +92,100 @@ class Memory {
   PinnedMemory found_;
 };
 
-TEST(ContentKernels, WriteTheBytesOfTheHost) {
-  KVFENCE_NEEDS_DEVICE();
+/// Nothing is found beside what the check itself sees.
+template <class Check>
+void in_each_run(Check check) {
   for (std::size_t run = 0; run < kNumRuns; ++run) {
     DeviceUnderTest device(run);
     {
+      SCOPED_TRACE(device.name());
       Memory memory;
-      memory.fill(memory.slots());
-      std::vector<std::byte> expected(kSize);
-      content::fill_canary(expected, kRunSeed);
-      for (std::uint64_t slot = 0; slot < kNumSlots; ++slot) {
-        content::fill({expected.data() + Memory::place(slot, 0), kGranules * 16}, {7 + slot, 3},
-                      kRunSeed);
-      }
-      EXPECT_EQ(std::memcmp(memory.download(), expected.data(), kSize), 0) << device.name();
+      check(memory);
     }
     EXPECT_EQ(device.findings(), "");
   }
+}
+
+TEST(ContentKernels, WriteTheBytesOfTheHost) {
+  KVFENCE_NEEDS_DEVICE();
+  in_each_run([](Memory& memory) {
+    memory.fill(memory.slots());
+    std::vector<std::byte> expected(kSize);
+    content::fill_canary(expected, kRunSeed);
+    for (std::uint64_t slot = 0; slot < kNumSlots; ++slot) {
+      content::fill({expected.data() + Memory::place(slot, 0), kGranules * 16}, {7 + slot, 3},
+                    kRunSeed);
+    }
+    EXPECT_EQ(std::memcmp(memory.download(), expected.data(), kSize), 0);
+  });
 }
 
 TEST(ContentKernels, FindNothingWhereAllIsRight) {
   KVFENCE_NEEDS_DEVICE();
-  for (std::size_t run = 0; run < kNumRuns; ++run) {
-    DeviceUnderTest device(run);
-    {
-      Memory memory;
-      ContentSlots slots = memory.slots();
-      slots.block_step = 3;
-      memory.fill(slots);
-      for (const Mismatch& found : memory.check(slots)) {
-        EXPECT_EQ(found.num_wrong, 0U);
-        EXPECT_EQ(found.first_wrong_index, ~std::uint64_t{0});
-      }
+  in_each_run([](Memory& memory) {
+    ContentSlots slots = memory.slots();
+    slots.block_step = 3;
+    memory.fill(slots);
+    for (const Mismatch& found : memory.check(slots)) {
+      EXPECT_EQ(found.num_wrong, 0U);
+      EXPECT_EQ(found.first_wrong_index, ~std::uint64_t{0});
     }
-    EXPECT_EQ(device.findings(), "");
-  }
+  });
 }
 
 TEST(ContentKernels, FindWhatIsWrongAndWhere) {
   KVFENCE_NEEDS_DEVICE();
-  for (std::size_t run = 0; run < kNumRuns; ++run) {
-    DeviceUnderTest device(run);
-    {
-      Memory memory;
-      memory.fill(memory.slots());
-      std::byte* const bytes = memory.download();
-      const auto put = [bytes](std::uint64_t slot, std::uint64_t granule, const Granule& what) {
-        std::memcpy(bytes + Memory::place(slot, granule), &what, sizeof what);
-      };
-      // Stale, another block's and shifted; the last granule, in the rest; and between slots.
-      const Granule stale = content::encode(kRunSeed, {{8, 2}, kContentThreads + 1});
-      put(1, kContentThreads + 1, stale);
-      put(1, 2 * kContentThreads + 1, stale);
-      const Granule other = content::encode(kRunSeed, {{7, 3}, 0});
-      put(2, 0, other);
-      const Granule shifted = content::encode(kRunSeed, {{10, 3}, 0});
-      put(3, kGranules - 1, shifted);
-      put(4, kGranules, shifted);
-      memory.upload();
+  in_each_run([](Memory& memory) {
+    memory.fill(memory.slots());
+    std::byte* const bytes = memory.download();
+    const auto put = [bytes](std::uint64_t slot, std::uint64_t granule, const Granule& what) {
+      std::memcpy(bytes + Memory::place(slot, granule), &what, sizeof what);
+    };
+    // Stale, another block's and shifted; the last granule, in the rest; and between slots.
+    const Granule stale = content::encode(kRunSeed, {{8, 2}, kContentThreads + 1});
+    put(1, kContentThreads + 1, stale);
+    put(1, 2 * kContentThreads + 1, stale);
+    const Granule other = content::encode(kRunSeed, {{7, 3}, 0});
+    put(2, 0, other);
+    const Granule shifted = content::encode(kRunSeed, {{10, 3}, 0});
+    put(3, kGranules - 1, shifted);
+    put(4, kGranules, shifted);
+    memory.upload();
 
-      const std::vector<Mismatch> found = memory.check(memory.slots());
-      const auto expect = [&found](std::uint64_t slot, std::uint64_t num_wrong, std::uint64_t first,
-                                   const Granule& granule) {
-        EXPECT_EQ(found[slot].num_wrong, num_wrong) << slot;
-        EXPECT_EQ(found[slot].first_wrong_index, first) << slot;
-        EXPECT_TRUE(found[slot].first_wrong == granule) << slot;
-      };
-      expect(0, 0, ~std::uint64_t{0}, {});
-      expect(1, 2, kContentThreads + 1, stale);
-      expect(2, 1, 0, other);
-      expect(3, 1, kGranules - 1, shifted);
-      expect(4, 0, ~std::uint64_t{0}, {});
-      const content::Universe universe{kRunSeed, kNumSlots + 7, 4, kGranules};
-      EXPECT_EQ(content::classify(universe, {{8, 3}, kContentThreads + 1}, found[1].first_wrong),
-                content::Verdict::kStale);
-      EXPECT_EQ(content::classify(universe, {{9, 3}, 0}, found[2].first_wrong),
-                content::Verdict::kOtherBlock);
-      EXPECT_EQ(content::classify(universe, {{10, 3}, kGranules - 1}, found[3].first_wrong),
-                content::Verdict::kShifted);
-    }
-    EXPECT_EQ(device.findings(), "");
-  }
+    const std::vector<Mismatch> found = memory.check(memory.slots());
+    const auto expect = [&found](std::uint64_t slot, std::uint64_t num_wrong, std::uint64_t first,
+                                 const Granule& granule) {
+      EXPECT_EQ(found[slot].num_wrong, num_wrong) << slot;
+      EXPECT_EQ(found[slot].first_wrong_index, first) << slot;
+      EXPECT_TRUE(found[slot].first_wrong == granule) << slot;
+    };
+    expect(0, 0, ~std::uint64_t{0}, {});
+    expect(1, 2, kContentThreads + 1, stale);
+    expect(2, 1, 0, other);
+    expect(3, 1, kGranules - 1, shifted);
+    expect(4, 0, ~std::uint64_t{0}, {});
+    const content::Universe universe{kRunSeed, kNumSlots + 7, 4, kGranules};
+    EXPECT_EQ(content::classify(universe, {{8, 3}, kContentThreads + 1}, found[1].first_wrong),
+              content::Verdict::kStale);
+    EXPECT_EQ(content::classify(universe, {{9, 3}, 0}, found[2].first_wrong),
+              content::Verdict::kOtherBlock);
+    EXPECT_EQ(content::classify(universe, {{10, 3}, kGranules - 1}, found[3].first_wrong),
+              content::Verdict::kShifted);
+  });
 }
 
 TEST(ContentKernels, CountEveryWrongGranule) {
   KVFENCE_NEEDS_DEVICE();
-  for (std::size_t run = 0; run < kNumRuns; ++run) {
-    DeviceUnderTest device(run);
-    {
-      Memory memory;
-      memory.fill(memory.slots());
-      ContentSlots next = memory.slots();
-      next.first.generation += 1;
-      for (const Mismatch& found : memory.check(next)) {
-        EXPECT_EQ(found.num_wrong, kGranules);
-        EXPECT_EQ(found.first_wrong_index, 0U);
-        EXPECT_EQ(content::decode(kRunSeed, found.first_wrong).tag.generation, 3U);
-      }
+  in_each_run([](Memory& memory) {
+    memory.fill(memory.slots());
+    ContentSlots next = memory.slots();
+    next.first.generation += 1;
+    for (const Mismatch& found : memory.check(next)) {
+      EXPECT_EQ(found.num_wrong, kGranules);
+      EXPECT_EQ(found.first_wrong_index, 0U);
+      EXPECT_EQ(content::decode(kRunSeed, found.first_wrong).tag.generation, 3U);
     }
-    EXPECT_EQ(device.findings(), "");
-  }
+  });
 }
 
 TEST(ContentKernels, RefuseSlotsThatAreNone) {

@@ -110,7 +110,7 @@ class Bench {
   }
   /// Times a row, and counts the bytes that are not what they should be afterwards.
   CopyFigure measure(const Row& row, std::size_t num_repeats) {
-    CopyFigure figure{.path = to_text(row.path),
+    CopyFigure figure{.path = std::string(to_text(row.path)),
                       .direction = row.stores && row.loads ? "both"
                                    : row.stores            ? "store"
                                                            : "load",
@@ -420,7 +420,7 @@ cudaError_t measure_gpu(const FigureOptions& options, Figures& figures) {
         code = outcome.code;
         figures.races.push_back({.id = race.id,
                                  .name = race.name,
-                                 .path = to_text(path),
+                                 .path = std::string(to_text(path)),
                                  .has_barrier = has_barrier,
                                  .must_corrupt = !has_barrier && race.must_corrupt,
                                  .is_corrupt = !outcome.wrong.empty(),

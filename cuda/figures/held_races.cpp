@@ -240,64 +240,42 @@ class RaceStage {
 
 namespace {
 
+using Arm = HeldRace::Arm;
+
 constexpr JobId kJob = 1;
 constexpr JobId kNextJob = 2;
 constexpr JobId kJobs[] = {kJob, kNextJob};
 
-/// M1, M7: the store has to wait for the forward that writes its block.
-void store_behind_compute(RaceStage& stage, bool has_barrier) {
+/// M1, M7: the store has to wait for the forward that writes its block. M3: it waits, and its
+/// source may be read before all the same.
+void store_behind_compute(RaceStage& stage, const Arm& arm) {
   stage.put_gpu(0, kBefore);
   stage.put_cpu(0, kPoison);
   stage.hold_compute();
   stage.compute(0, kAfter);
   stage.store(kJob, 0, 0);
-  stage.end_early(kJob, !has_barrier);
+  stage.end_early(kJob, arm.is_early);
   stage.end_all(kJobs);
   stage.expect_cpu(0, kAfter);
 }
 
-/// M3: it waits, and its source may be read before all the same.
-void store_reads_behind_wait(RaceStage& stage, bool) {
-  stage.put_gpu(0, kBefore);
-  stage.put_cpu(0, kPoison);
-  stage.hold_compute();
-  stage.compute(0, kAfter);
-  stage.store(kJob, 0, 0);
-  stage.end_early(kJob, false);
-  stage.end_all(kJobs);
-  stage.expect_cpu(0, kAfter);
-}
-
-/// M2: the load has to wait for the forward that still reads its block.
-void load_behind_reader(RaceStage& stage, bool has_barrier) {
-  stage.put_gpu(0, kBefore);
-  stage.put_cpu(0, kOther);
-  stage.hold_compute();
-  stage.attend(0, kBefore);
-  const cudaEvent_t after[] = {stage.record_compute()};
-  stage.load(kJob, 0, 0, after);
-  stage.end_early(kJob, !has_barrier);
-  stage.end_all(kJobs);
-  stage.expect_gpu(0, kOther);
-  stage.expect_attended();
-}
-
-/// M6: of two events the second is the one that matters.
-void load_behind_second_event(RaceStage& stage, bool has_barrier) {
+/// M2: the load has to wait for the forward that still reads its block. M6: of two events the
+/// second is the one that matters.
+void load_behind_reader(RaceStage& stage, const Arm& arm) {
   stage.put_gpu(0, kBefore);
   stage.put_cpu(0, kOther);
   stage.hold_compute();
   stage.attend(0, kBefore);
   const cudaEvent_t after[] = {stage.record_loads(1), stage.record_compute()};
   stage.load(kJob, 0, 0, after);
-  stage.end_early(kJob, !has_barrier);
+  stage.end_early(kJob, arm.is_early);
   stage.end_all(kJobs);
   stage.expect_gpu(0, kOther);
   stage.expect_attended();
 }
 
 /// M4: a kernel's descriptors are its own until it has read them.
-void descriptors_kept(RaceStage& stage, bool) {
+void descriptors_kept(RaceStage& stage, const Arm& arm) {
   stage.put_gpu(0, kPoison);
   stage.put_gpu(1, kPoison);
   stage.put_cpu(0, kBefore);
@@ -306,7 +284,7 @@ void descriptors_kept(RaceStage& stage, bool) {
   const cudaEvent_t after[] = {stage.record_compute()};
   stage.load(kJob, 0, 0, after);
   stage.load(kNextJob, 1, 1, after);
-  stage.end_early(kJob, false);
+  stage.end_early(kJob, arm.is_early);
   stage.end_all(kJobs);
   stage.expect_gpu(0, kBefore);
   stage.expect_gpu(1, kOther);
@@ -314,14 +292,14 @@ void descriptors_kept(RaceStage& stage, bool) {
 }
 
 /// M4: staging is rewritten when its load is over.
-void staging_rewritten(RaceStage& stage, bool has_barrier) {
+void staging_rewritten(RaceStage& stage, const Arm& arm) {
   if (!stage.has_staging()) stage.take_staging();
   if (!stage.is_ok()) return;
   stage.put_gpu(0, kPoison);
   stage.put(stage.staging(), kBefore);
   stage.hold_loads();
   stage.load_from(stage.staging(), 0);
-  if (has_barrier) stage.end_loads();
+  if (arm.has_barrier) stage.end_loads();
   stage.put(stage.staging(), kAfter);
   stage.end_all({});
   stage.expect_gpu(0, kBefore);
@@ -329,7 +307,7 @@ void staging_rewritten(RaceStage& stage, bool has_barrier) {
 }
 
 /// M5: staging is given back, and another's, when its load is over.
-void staging_given_back(RaceStage& stage, bool has_barrier) {
+void staging_given_back(RaceStage& stage, const Arm& arm) {
   if (!stage.has_staging()) stage.take_staging();
   if (!stage.is_ok()) return;
   stage.put_gpu(0, kPoison);
@@ -337,7 +315,7 @@ void staging_given_back(RaceStage& stage, bool has_barrier) {
   stage.put(stage.staging(), kBefore);
   stage.hold_loads();
   stage.load_from(stage.staging(), 0);
-  if (has_barrier) stage.end_loads();
+  if (arm.has_barrier) stage.end_loads();
   stage.give_staging();
   stage.take_staging();
   stage.put(stage.staging(), kOther);
@@ -372,7 +350,7 @@ std::span<const HeldRace> held_races() {
        .bug = "store_reads_in_any_order",
        .paths = {Kind::kBatched},
        .must_corrupt = false,
-       .program = store_reads_behind_wait},
+       .program = store_behind_compute},
       {.id = "M4",
        .name = "descriptors rewritten before the kernel has read them",
        .bug = "descriptors_reused_in_flight",
@@ -391,7 +369,7 @@ std::span<const HeldRace> held_races() {
        .bug = "only_first_event_awaited",
        .paths = all,
        .is_early = true,
-       .program = load_behind_second_event},
+       .program = load_behind_reader},
       {.id = "M7",
        .name = "event recorded again before the wait",
        .bug = "event_recorded_again_before_wait",
@@ -410,7 +388,7 @@ RaceOutcome run_race(const HeldRace& race, CopyPathKind path, bool has_barrier,
   for (const bool is_rehearsal : {true, false}) {
     if (!stage.is_ok()) break;
     stage.begin(is_rehearsal);
-    race.program(stage, has_barrier);
+    race.program(stage, {has_barrier, !has_barrier && race.is_early});
   }
   return stage.end();
 }

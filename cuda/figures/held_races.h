@@ -44,7 +44,11 @@ struct HeldRace {
   bool must_corrupt = true;
   /// Without the barrier the transfer is over before the latch opens; with it, never.
   bool is_early = false;
-  void (*program)(RaceStage& stage, bool has_barrier) = nullptr;
+  struct Arm {
+    bool has_barrier = false;
+    bool is_early = false;  ///< the transfer is over before the latch opens
+  };
+  void (*program)(RaceStage& stage, const Arm& arm) = nullptr;
 };
 
 std::span<const HeldRace> held_races();

@@ -22,8 +22,8 @@ TEST(HeldRaces, WithTheBarrierBytesAreRight) {
       for (std::size_t run = 0; run < kNumRuns; ++run) {
         DeviceUnderTest device(run);
         const RaceOutcome outcome = run_race(race, path, true, kPageBytes);
-        SCOPED_TRACE(std::string(race.id) + " " + race.name + ", " + to_text(path) + ", " +
-                     device.name());
+        SCOPED_TRACE(std::string(race.id) + " " + race.name + ", " + std::string(to_text(path)) +
+                     ", " + device.name());
         EXPECT_EQ(outcome.code, cudaSuccess);
         EXPECT_EQ(outcome.refusal, "");
         EXPECT_FALSE(outcome.has_timed_out);
@@ -44,8 +44,8 @@ TEST(HeldRaces, WithoutItTheyAreWrong) {
       for (std::size_t run = 0; run < kNumRuns; ++run) {
         DeviceUnderTest device(run);
         const RaceOutcome outcome = run_race(race, path, false, kPageBytes);
-        SCOPED_TRACE(std::string(race.id) + " " + race.name + ", " + to_text(path) + ", " +
-                     device.name());
+        SCOPED_TRACE(std::string(race.id) + " " + race.name + ", " + std::string(to_text(path)) +
+                     ", " + device.name());
         ASSERT_TRUE(outcome.has_run()) << cudaGetErrorName(outcome.code) << " " << outcome.refusal;
         if (!outcome.wrong.empty()) ++num_wrong;
         if (kIsOnGpu) {

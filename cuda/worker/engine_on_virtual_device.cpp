@@ -23,8 +23,6 @@ std::size_t kv_cache_bytes(const engine::DeviceOptions& options) {
   return std::size_t{options.num_gpu_blocks} * options.block_size * kEngineTokenBytes;
 }
 
-void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
-
 /// The second half says whether the first is what was written, and in which layer.
 content::Granule granule_of(Symbol symbol, std::size_t layer) {
   return {symbol, content::fmix64(symbol + layer)};
@@ -82,53 +80,25 @@ KVLayout layout_of(const engine::DeviceOptions& options, std::uintptr_t address)
 }  // namespace
 
 EngineOnVirtualDevice::EngineOnVirtualDevice(const engine::DeviceOptions& options)
-    : options_(options),
-      device_({.schedule = virtual_device::Schedule::kCommanded,
-               .device_memory_bytes = kv_cache_bytes(options) + kSpareBytes,
-               .checks_happens_before = options.looks_for_races}) {
+    : RankDevice({.schedule = virtual_device::Schedule::kCommanded,
+                  .device_memory_bytes = kv_cache_bytes(options) + kSpareBytes,
+                  .checks_happens_before = options.looks_for_races}),
+      options_(options) {
   const virtual_device::Installed installed(device_);
   const std::size_t gpu_bytes = kv_cache_bytes(options);
-  void* memory = nullptr;
-  ok(cudaMalloc(&memory, gpu_bytes));
-  gpu_base_ = static_cast<std::byte*>(memory);
-  std::byte* const bytes = device_.bytes(gpu_base_, gpu_bytes);
-  std::memset(bytes, 0, gpu_bytes);
-  shown_ = bytes;
-  ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
-  first_worker_stream_ = device_.stream_number(compute_) + 1;
+  gpu_base_ = open_device(gpu_bytes);
+  std::memset(device_.bytes(gpu_base_, gpu_bytes), 0, gpu_bytes);
   KVLayout layout = layout_of(options, reinterpret_cast<std::uintptr_t>(gpu_base_));
   const std::size_t cpu_bytes =
       cpu_memory_bytes(layout, options.num_cpu_blocks, options.block_size_factor);
   host_.resize(cpu_bytes / sizeof(content::Granule));
   // Blocks that a step reuses are not fenced by their last transfer's report but by its end.
-  Worker::Opened opened = Worker::open({.gpu_layout = std::move(layout),
-                                        .num_cpu_blocks = options.num_cpu_blocks,
-                                        .compute_stream = compute_,
-                                        .plan = {.block_size_factor = options.block_size_factor},
-                                        .only_path = CopyPathKind::kBatched,
-                                        .cpu_memory = std::as_writable_bytes(std::span(host_)),
-                                        .refuses_conflicts = false});
-  KVFENCE_CHECK(opened.worker != nullptr, opened.refusal);
-  worker_ = std::move(opened.worker);
-}
-
-EngineOnVirtualDevice::~EngineOnVirtualDevice() {
-  const virtual_device::Installed installed(device_);
-  worker_.reset();
-}
-
-void EngineOnVirtualDevice::arm(worker::Fault fault, std::uint64_t num_records_before) {
-  using Kind = virtual_device::Fault::Kind;
-  using Function = virtual_device::Function;
-  if (fault == worker::Fault::kCopy) {
-    device_.inject_once({{.kind = Kind::kReturnCode, .function = Function::kMemcpyBatchAsync}});
-  } else if (fault == worker::Fault::kWait) {
-    device_.inject_once({{.kind = Kind::kReturnCode, .function = Function::kStreamWaitEvent}});
-  } else if (fault == worker::Fault::kRecord) {
-    device_.inject_once({{.kind = Kind::kReturnCode,
-                          .function = Function::kEventRecord,
-                          .nth = num_records_before + 1}});
-  }
+  open_worker({.gpu_layout = std::move(layout),
+               .num_cpu_blocks = options.num_cpu_blocks,
+               .block_size_factor = options.block_size_factor,
+               .only_path = CopyPathKind::kBatched,
+               .cpu_memory = std::as_writable_bytes(std::span(host_)),
+               .refuses_conflicts = false});
 }
 
 void EngineOnVirtualDevice::transfer_async(const engine::Copy& copy) {
@@ -146,30 +116,23 @@ void EngineOnVirtualDevice::transfer_async(const engine::Copy& copy) {
   if (copy.direction == worker::Direction::kStore) {
     static_cast<void>(worker_->store(copy.job_id, spec));
     // The connector's half has deferred it already. Of the records the first is for its wait.
-    arm(fault, 1);
+    device_.inject_once(faults_of(fault, 1, {}));
     worker_->begin_step();
   } else {
-    cudaEvent_t readers = nullptr;
-    ok(cudaEventCreateWithFlags(&readers, cudaEventDisableTiming));
-    ok(cudaEventRecord(readers, compute_));
-    arm(fault, 0);
+    const cudaEvent_t readers = record(compute_);
+    device_.inject_once(faults_of(fault, 0, {}));
     static_cast<void>(worker_->load(copy.job_id, spec, {&readers, 1}));
     ok(cudaEventDestroy(readers));
   }
   // What never called is not failed later.
-  if (fault != worker::Fault::kNone) device_.inject_once({});
+  device_.inject_once({});
 }
 
 void EngineOnVirtualDevice::get_finished(std::vector<worker::Ended>& ended) {
   const virtual_device::Installed installed(device_);
   std::vector<TransferResult> results;
   worker_->poll(results);
-  for (const TransferResult& result : results) {
-    ended.push_back({static_cast<std::uint32_t>(result.job_id),
-                     result.direction == Direction::kStore ? worker::Direction::kStore
-                                                           : worker::Direction::kLoad,
-                     result.succeeded()});
-  }
+  report(results, ended);
 }
 
 void EngineOnVirtualDevice::wait(std::span<const std::uint32_t> job_ids) {
@@ -212,22 +175,13 @@ void EngineOnVirtualDevice::forward(const std::vector<Place>& reads,
 bool EngineOnVirtualDevice::advance(worker::Stream stream) {
   const virtual_device::Installed installed(device_);
   if (stream == worker::Stream::kCompute) return device_.advance(compute_, 1) > 0;
-  const auto index = static_cast<virtual_device::Actor>(stream == worker::Stream::kLoad);
-  return device_.advance_to_event(static_cast<virtual_device::Actor>(first_worker_stream_ + index));
+  return device_.advance_to_event(actor_of(stream));
 }
 
-bool EngineOnVirtualDevice::gpu_page(std::uint32_t block, std::span<Symbol> symbols) const {
+bool EngineOnVirtualDevice::page(PageName name, std::span<Symbol> symbols) const {
   LayerBytes layers;
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
-    layers[layer] = shown_ + gpu_offset(layer, {block, 0});
-  }
-  return read_page(layers, symbols);
-}
-
-bool EngineOnVirtualDevice::cpu_page(std::uint32_t page, std::span<Symbol> symbols) const {
-  LayerBytes layers;
-  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
-    layers[layer] = cpu_address(layer, page);
+    layers[layer] = parts_of(name)[layer].bytes;
   }
   return read_page(layers, symbols);
 }
@@ -241,56 +195,11 @@ Symbol EngineOnVirtualDevice::read(Place place) const {
   return symbol_at(layers);
 }
 
-const std::byte* EngineOnVirtualDevice::cpu_address(std::size_t layer, std::uint32_t page) const {
-  const PageTensor& rows = worker_->cpu_layout().tensors[layer];
-  const std::uint32_t factor = options_.block_size_factor;
-  const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
-  return reinterpret_cast<const std::byte*>(rows.address + page / factor * rows.block_stride +
-                                            page % factor * page_bytes);
-}
-
-std::optional<worker::Stream> EngineOnVirtualDevice::stream_of(virtual_device::Actor actor) const {
-  if (actor == device_.stream_number(compute_)) return worker::Stream::kCompute;
-  if (actor == first_worker_stream_) return worker::Stream::kStore;
-  if (actor == first_worker_stream_ + 1) return worker::Stream::kLoad;
-  return std::nullopt;
-}
-
-std::vector<PageName> EngineOnVirtualDevice::pages_in(std::uintptr_t begin,
-                                                      std::uintptr_t end) const {
-  const std::size_t page_bytes = options_.block_size * sizeof(content::Granule);
-  std::vector<PageName> pages;
-  const auto add = [&](bool is_gpu, std::uint32_t number, const std::byte* bytes) {
-    const PageName page{is_gpu, number};
-    const auto address = reinterpret_cast<std::uintptr_t>(bytes);
-    if (address >= end || begin >= address + page_bytes) return;
-    if (std::find(pages.begin(), pages.end(), page) == pages.end()) pages.push_back(page);
-  };
-  const std::uint32_t num_cpu_pages = options_.num_cpu_blocks * options_.block_size_factor;
-  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
-    for (std::uint32_t block = 0; block < options_.num_gpu_blocks; ++block) {
-      add(true, block, gpu_address(layer, {block, 0}));
-    }
-    for (std::uint32_t page = 0; page < num_cpu_pages; ++page) {
-      add(false, page, cpu_address(layer, page));
-    }
-  }
-  return pages;
-}
-
 void EngineOnVirtualDevice::write(Place place, Symbol symbol) {
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
     const content::Granule granule = granule_of(symbol, layer);
     std::memcpy(device_.bytes(gpu_address(layer, place), sizeof granule), &granule, sizeof granule);
   }
-}
-
-worker::Counts EngineOnVirtualDevice::counts() const {
-  return {.num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
-          .num_in_flight = static_cast<std::uint32_t>(worker_->num_in_flight()),
-          .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
-          .num_misuses = static_cast<std::uint32_t>(device_.misuses().size()),
-          .next_fault = worker::Fault::kNone};
 }
 
 }  // namespace kvfence::cuda

@@ -28,13 +28,13 @@ KVLayout lay_out_cpu(const KVLayout& gpu, std::size_t num_cpu_blocks, std::size_
 std::string check(const WorkerOptions& options) {
   if (options.gpu_layout.tensors.empty()) return "a layout without tensors";
   if (options.num_cpu_blocks == 0) return "no host blocks";
-  if (options.plan.block_size_factor == 0) return "block_size_factor is 0";
+  if (options.block_size_factor == 0) return "block_size_factor is 0";
   if (options.copy.batch_entries_max == 0) return "batch_entries_max is 0";
   if (reinterpret_cast<std::uintptr_t>(options.compute_stream) <= 2) {
     return "the compute stream is a default stream: expected one of its own";
   }
   const std::size_t needed =
-      cpu_memory_bytes(options.gpu_layout, options.num_cpu_blocks, options.plan.block_size_factor);
+      cpu_memory_bytes(options.gpu_layout, options.num_cpu_blocks, options.block_size_factor);
   if (!options.cpu_memory.empty() && options.cpu_memory.size() < needed) {
     return "host memory of " + std::to_string(options.cpu_memory.size()) + " bytes, expected " +
            std::to_string(needed);
@@ -70,7 +70,7 @@ Worker::Opened Worker::open(WorkerOptions options) {
 }
 
 std::string Worker::open_memory() {
-  const std::size_t factor = options_.plan.block_size_factor;
+  const std::size_t factor = options_.block_size_factor;
   const std::size_t size = cpu_memory_bytes(options_.gpu_layout, options_.num_cpu_blocks, factor);
   const bool is_given = !options_.cpu_memory.empty();
   const cudaError_t code = is_given
@@ -109,9 +109,14 @@ std::string Worker::prepare(JobId job_id, Direction direction, const TransferSpe
   refusal_code_ = ErrorCode::kJobInFlight;
   if (job_ids_.contains(job_id)) return "job " + std::to_string(job_id) + " is in flight";
   PlannedTransfer planned =
-      plan_transfer(options_.gpu_layout, cpu_layout_, direction, spec, options_.plan);
+      plan_transfer(options_.gpu_layout, cpu_layout_, direction, spec, options_.block_size_factor);
   refusal_code_ = planned.code;
   if (!planned.refusal.empty()) return std::move(planned.refusal);
+  std::string overlap = find_overlap(planned.plan);
+  if (!overlap.empty()) {
+    refusal_code_ = ErrorCode::kListedTwice;
+    return overlap;
+  }
   transfer = {.job_id = job_id, .direction = direction, .plan = std::move(planned.plan)};
   if (options_.refuses_conflicts && has_conflict(transfer)) {
     refusal_code_ = ErrorCode::kBlockInFlight;

@@ -39,7 +39,7 @@ struct WorkerOptions {
   KVLayout gpu_layout = {};
   std::size_t num_cpu_blocks = 0;
   cudaStream_t compute_stream = nullptr;  ///< what stores wait for; not the NULL one
-  PlanOptions plan = {};
+  std::size_t block_size_factor = 1;      ///< GPU blocks in a host block
   CopyPathOptions copy = {};
   CopyCalibration calibration = {};
   std::optional<CopyPathKind> only_path = {};  ///< instead of what the calibration says

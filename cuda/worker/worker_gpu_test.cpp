@@ -47,7 +47,7 @@ void round_trip(CopyPathKind path) {
                                    .groups = {{{0, kPage - 64}}}},
                     .num_cpu_blocks = kNumCpuBlocks,
                     .compute_stream = compute,
-                    .plan = {.block_size_factor = 2},
+                    .block_size_factor = 2,
                     .only_path = path});
   ASSERT_EQ(opened.refusal, "");
   Worker& worker = *opened.worker;

@@ -24,8 +24,6 @@ constexpr std::size_t kTensorsMax = 2;
 constexpr int kPollsMax = 10'000;
 constexpr std::uint32_t kGenerationMax = (std::uint32_t{1} << content::kGenerationBits) - 1;
 
-void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
-
 /// Two layers, or one where a block's page holds more than one thing.
 std::vector<LayerTensors> layers_of(worker::Layout layout, std::uintptr_t address, std::size_t n) {
   const auto at = [&](std::size_t tensor) { return address + tensor * n * kBlockSpace; };
@@ -68,84 +66,18 @@ std::vector<LayerTensors> layers_of(worker::Layout layout, std::uintptr_t addres
   return {};
 }
 
-CopyPathKind kind_of(worker::Path path) {
-  switch (path) {
-    case worker::Path::kBatched:
-      return CopyPathKind::kBatched;
-    case worker::Path::kLooped:
-      return CopyPathKind::kLooped;
-    case worker::Path::kStrided:
-      return CopyPathKind::kStrided;
-    case worker::Path::kKernel:
-      return CopyPathKind::kKernel;
-  }
-  return CopyPathKind::kBatched;
-}
-
-virtual_device::Schedule schedule_of(worker::Schedule schedule) {
-  switch (schedule) {
-    case worker::Schedule::kCommanded:
-      return virtual_device::Schedule::kCommanded;
-    case worker::Schedule::kEager:
-      return virtual_device::Schedule::kEager;
-    case worker::Schedule::kLazy:
-      return virtual_device::Schedule::kLazy;
-    case worker::Schedule::kRandom:
-      return virtual_device::Schedule::kRandom;
-    case worker::Schedule::kPriority:
-      return virtual_device::Schedule::kPriority;
-  }
-  return virtual_device::Schedule::kCommanded;
-}
+/// By worker::Schedule.
+constexpr virtual_device::Schedule kSchedules[] = {
+    virtual_device::Schedule::kCommanded, virtual_device::Schedule::kEager,
+    virtual_device::Schedule::kLazy, virtual_device::Schedule::kRandom,
+    virtual_device::Schedule::kPriority};
 
 virtual_device::Options device_options(const worker::Options& options) {
-  return {.schedule = schedule_of(options.schedule),
+  return {.schedule = kSchedules[static_cast<std::size_t>(options.schedule)],
           .seed = options.seed,
           .device_memory_bytes = std::size_t{1} << 17,
           .registered_memory_has_own_device_address = options.host_address_differs,
           .batch_entries_max = options.batch_entries_max};
-}
-
-/// At the first call that copies. `undefined`: what the transfer writes.
-std::vector<virtual_device::Fault> faults_of_copies(
-    virtual_device::Fault::Kind kind, const std::vector<virtual_device::MemoryRange>& undefined) {
-  using Function = virtual_device::Function;
-  std::vector<virtual_device::Fault> faults;
-  for (const Function function : {Function::kMemcpyBatchAsync, Function::kMemcpyAsync,
-                                  Function::kMemcpy2DAsync, Function::kLaunch}) {
-    faults.push_back({.kind = kind, .function = function, .count = 1, .undefined = undefined});
-  }
-  return faults;
-}
-
-/// `num_records_before`: of the calls that record an event, those before a transfer's end.
-std::vector<virtual_device::Fault> faults_of(
-    worker::Fault fault, std::uint64_t num_records_before,
-    const std::vector<virtual_device::MemoryRange>& undefined) {
-  using Kind = virtual_device::Fault::Kind;
-  using Function = virtual_device::Function;
-  switch (fault) {
-    case worker::Fault::kNone:
-      return {};
-    case worker::Fault::kCopy:
-      return faults_of_copies(Kind::kReturnCode, {});
-    case worker::Fault::kWait:
-      return {{.kind = Kind::kReturnCode, .function = Function::kStreamWaitEvent}};
-    case worker::Fault::kRecord:
-      return {{.kind = Kind::kReturnCode,
-               .function = Function::kEventRecord,
-               .nth = num_records_before + 1}};
-    case worker::Fault::kLate:
-      return {{.kind = Kind::kReadyLate,
-               .function = Function::kEventRecord,
-               .nth = num_records_before + 1,
-               .count = worker::kNumLatePolls}};
-    case worker::Fault::kPartial:
-      return faults_of_copies(Kind::kPartialBatch, undefined);
-    case worker::Fault::kSticky:
-      return faults_of_copies(Kind::kAsynchronous, undefined);
-  }
-  return {};
 }
 
 bool contains(Numbers numbers, std::uint32_t number) {
@@ -154,6 +86,13 @@ bool contains(Numbers numbers, std::uint32_t number) {
 
 bool share(Numbers a, Numbers b) {
   return std::any_of(a.begin(), a.end(), [b](std::uint32_t number) { return contains(b, number); });
+}
+
+TransferSpec spec_of(const worker::Transfer& transfer) {
+  return {.gpu_blocks = transfer.gpu_blocks,
+          .cpu_blocks = transfer.cpu_blocks,
+          .group_sizes = {transfer.gpu_blocks.size()},
+          .block_indices = {transfer.block_index}};
 }
 
 content::Owner owner_at(const std::byte* bytes) {
@@ -172,8 +111,11 @@ class WorkerOnVirtualDevice::Armed {
       : self_(self), is_lost_(self.device_.is_lost()) {
     // On a lost device every call fails already.
     if (is_lost_) return;
-    const auto undefined = first != nullptr ? self_.destinations_of(*first)
-                                            : std::vector<virtual_device::MemoryRange>();
+    std::vector<virtual_device::MemoryRange> undefined;
+    if (first != nullptr) {
+      const bool is_load = first->direction == Direction::kLoad;
+      undefined = self_.ranges_of(is_load, is_load ? first->gpu_blocks : first->cpu_pages);
+    }
     self_.device_.inject_once(faults_of(self_.next_fault_, num_records_before, undefined));
   }
   ~Armed() {
@@ -189,154 +131,88 @@ class WorkerOnVirtualDevice::Armed {
 };
 
 WorkerOnVirtualDevice::WorkerOnVirtualDevice(const worker::Options& options)
-    : options_(options), device_(device_options(options)), random_(options.seed) {
+    : RankDevice(device_options(options)), options_(options), random_(options.seed) {
   const virtual_device::Installed installed(device_);
   open();
 }
 
-WorkerOnVirtualDevice::~WorkerOnVirtualDevice() {
-  const virtual_device::Installed installed(device_);
-  worker_.reset();
-}
-
 void WorkerOnVirtualDevice::open() {
   const std::size_t num_blocks = options_.num_gpu_blocks;
-  gpu_.size = kTensorsMax * num_blocks * kBlockSpace + 2 * kGuardBytes;
-  void* memory = nullptr;
-  ok(cudaMalloc(&memory, gpu_.size));
-  gpu_base_ = static_cast<std::byte*>(memory);
-  const auto gpu_address = reinterpret_cast<std::uintptr_t>(gpu_base_);
-  DiscoveredLayout found = discover_layout(
-      layers_of(options_.layout, gpu_address + kGuardBytes, num_blocks), num_blocks, 1);
-  KVFENCE_CHECK(found.refusal.empty(), found.refusal);
-  gpu_layout_ = std::move(found.layout);
-  ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
+  const std::size_t gpu_bytes = kTensorsMax * num_blocks * kBlockSpace + 2 * kGuardBytes;
+  std::byte* const gpu = open_device(gpu_bytes);
   ok(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
-  first_worker_stream_ = device_.stream_number(other_) + 1;
-
+  const auto first_tensor = reinterpret_cast<std::uintptr_t>(gpu + kGuardBytes);
+  DiscoveredLayout found =
+      discover_layout(layers_of(options_.layout, first_tensor, num_blocks), num_blocks, 1);
+  KVFENCE_CHECK(found.refusal.empty(), found.refusal);
   const std::size_t cpu_bytes =
-      cpu_memory_bytes(gpu_layout_, options_.num_cpu_blocks, options_.block_size_factor);
-  cpu_.size = (cpu_bytes + 15) / 16 * 16 + 2 * kGuardBytes;
-  host_.resize(cpu_.size / sizeof(content::Granule));
-  auto* const host = reinterpret_cast<std::byte*>(host_.data());
-  gpu_.at_first.resize(gpu_.size);
-  cpu_.at_first.resize(cpu_.size);
-  content::fill_canary(gpu_.at_first, kRunSeed, 1);
-  content::fill_canary(cpu_.at_first, kRunSeed, 2);
-  std::memcpy(device_.bytes(gpu_base_, gpu_.size), gpu_.at_first.data(), gpu_.size);
-  std::memcpy(host, cpu_.at_first.data(), cpu_.size);
-
-  Worker::Opened opened = Worker::open({.gpu_layout = gpu_layout_,
-                                        .num_cpu_blocks = options_.num_cpu_blocks,
-                                        .compute_stream = compute_,
-                                        .plan = {.block_size_factor = options_.block_size_factor},
-                                        .copy = {.batch_entries_max = options_.batch_entries_max},
-                                        .only_path = kind_of(options_.path),
-                                        .cpu_memory = {host + kGuardBytes, cpu_bytes}});
-  KVFENCE_CHECK(opened.worker != nullptr, opened.refusal);
-  worker_ = std::move(opened.worker);
-  note_pages(gpu_, gpu_address, gpu_layout_, 1);
-  note_pages(cpu_, reinterpret_cast<std::uintptr_t>(host), worker_->cpu_layout(),
-             options_.block_size_factor);
-}
-
-void WorkerOnVirtualDevice::note_pages(Memory& memory, std::uintptr_t address,
-                                       const KVLayout& layout, std::size_t pages_per_block) const {
-  std::vector<ByteSpan> pages;
-  for (const PageRef& ref : gpu_layout_.groups[0]) {
-    const PageTensor& tensor = layout.tensors[ref.tensor_index];
-    const std::size_t page_bytes = gpu_layout_.tensors[ref.tensor_index].page_bytes;
-    for (std::size_t block = 0; block < tensor.num_blocks; ++block) {
-      for (std::size_t page = 0; page < pages_per_block; ++page) {
-        const std::size_t begin =
-            tensor.address - address + block * tensor.block_stride + page * page_bytes;
-        pages.push_back({begin, begin + ref.unpadded_page_bytes});
-      }
+      cpu_memory_bytes(found.layout, options_.num_cpu_blocks, options_.block_size_factor);
+  host_.resize((cpu_bytes + 15) / 16 + 2 * kGuardBytes / sizeof(content::Granule));
+  gpu_.bytes = {device_.bytes(gpu, gpu_bytes), gpu_bytes};
+  cpu_.bytes = std::as_writable_bytes(std::span(host_));
+  content::fill_canary(gpu_.bytes, kRunSeed, 1);
+  content::fill_canary(cpu_.bytes, kRunSeed, 2);
+  open_worker({.gpu_layout = std::move(found.layout),
+               .num_cpu_blocks = options_.num_cpu_blocks,
+               .block_size_factor = options_.block_size_factor,
+               .copy = {.batch_entries_max = options_.batch_entries_max},
+               .only_path = options_.path,
+               .cpu_memory = cpu_.bytes.subspan(kGuardBytes, cpu_bytes)});
+  for (Memory* memory : {&gpu_, &cpu_}) {
+    memory->at_first.assign(memory->bytes.begin(), memory->bytes.end());
+    std::vector<bool> is_in_page(memory->bytes.size());
+    for (const PagePart& part : parts()) {
+      if (part.page.is_gpu != (memory == &gpu_)) continue;
+      const auto begin = is_in_page.begin() + (part.bytes - memory->bytes.data());
+      std::fill(begin, begin + static_cast<std::ptrdiff_t>(part.size), true);
+    }
+    for (std::size_t at = 0; at < is_in_page.size(); ++at) {
+      if (!is_in_page[at]) memory->outside.push_back(at);
     }
   }
-  std::sort(pages.begin(), pages.end(),
-            [](const ByteSpan& a, const ByteSpan& b) { return a.begin < b.begin; });
-  std::size_t end = 0;
-  for (const ByteSpan& page : pages) {
-    if (page.begin > end) memory.outside.push_back({end, page.begin});
-    end = page.end;
-  }
-  memory.outside.push_back({end, memory.size});
 }
 
-const std::byte* WorkerOnVirtualDevice::gpu_page(std::size_t ref, std::uint32_t block) const {
-  const PageRef& page = gpu_layout_.groups[0][ref];
-  const PageTensor& tensor = gpu_layout_.tensors[page.tensor_index];
-  const std::uintptr_t address = tensor.address + block * tensor.block_stride;
-  return device_.bytes(reinterpret_cast<const void*>(address), page.unpadded_page_bytes);
-}
-
-const std::byte* WorkerOnVirtualDevice::cpu_page(std::size_t ref, std::uint32_t page) const {
-  const std::size_t tensor = gpu_layout_.groups[0][ref].tensor_index;
-  const PageTensor& rows = worker_->cpu_layout().tensors[tensor];
-  const std::uint32_t factor = options_.block_size_factor;
-  return reinterpret_cast<const std::byte*>(rows.address + page / factor * rows.block_stride +
-                                            page % factor * gpu_layout_.tensors[tensor].page_bytes);
-}
-
-template <class PageOf>
-worker::Content WorkerOnVirtualDevice::content_of(PageOf page_of) const {
+worker::Content WorkerOnVirtualDevice::bytes_of(PageName page) const {
   using Kind = worker::Content::Kind;
-  const std::vector<PageRef>& refs = gpu_layout_.groups[0];
-  const content::Tag first = owner_at(page_of(0)).tag;
+  const std::span<const PagePart> parts = parts_of(page);
+  const content::Tag first = owner_at(parts[0].bytes).tag;
   if (first.block_id == content::kCanaryBlock) {
-    for (std::size_t ref = 0; ref < refs.size(); ++ref) {
-      const std::byte* bytes = page_of(ref);
-      for (std::size_t at = 0; at < refs[ref].unpadded_page_bytes; at += content::kGranuleBytes) {
-        if (owner_at(bytes + at).tag.block_id != content::kCanaryBlock)
+    for (const PagePart& part : parts) {
+      for (std::size_t at = 0; at < part.size; at += content::kGranuleBytes) {
+        if (owner_at(part.bytes + at).tag.block_id != content::kCanaryBlock) {
           return {.kind = Kind::kTorn};
+        }
       }
     }
     return {};
   }
   const std::uint64_t block = first.block_id / kPagesMax;
   if (block >= options_.num_gpu_blocks) return {.kind = Kind::kTorn};
-  for (std::size_t ref = 0; ref < refs.size(); ++ref) {
-    const content::Universe universe{.run_seed = kRunSeed,
-                                     .num_blocks = options_.num_gpu_blocks * kPagesMax,
-                                     .generation_max = kGenerationMax,
-                                     .granules_per_block = kBlockSpace / content::kGranuleBytes};
-    const content::Tag tag{block * kPagesMax + ref, first.generation};
-    const std::span<const std::byte> bytes(page_of(ref), refs[ref].unpadded_page_bytes);
-    if (!content::check_block(bytes, tag, universe).is_right()) return {.kind = Kind::kTorn};
+  const content::Universe universe{.run_seed = kRunSeed,
+                                   .num_blocks = options_.num_gpu_blocks * kPagesMax,
+                                   .generation_max = kGenerationMax,
+                                   .granules_per_block = kBlockSpace / content::kGranuleBytes};
+  for (std::size_t index = 0; index < parts.size(); ++index) {
+    const content::Tag tag{block * kPagesMax + index, first.generation};
+    if (!content::check_block({parts[index].bytes, parts[index].size}, tag, universe).is_right()) {
+      return {.kind = Kind::kTorn};
+    }
   }
   return {Kind::kWritten, static_cast<std::uint32_t>(block), first.generation};
 }
 
-worker::Content WorkerOnVirtualDevice::gpu_bytes_of(std::uint32_t block) const {
-  return content_of([&](std::size_t ref) { return gpu_page(ref, block); });
-}
-
-worker::Content WorkerOnVirtualDevice::gpu_content(std::uint32_t block) const {
-  const worker::Content undefined{.kind = worker::Content::Kind::kUndefined};
-  if (is_begun({true, block})) return undefined;
-  if (!options_.is_commanded()) {
-    const std::uint32_t blocks[] = {block};
-    for (const virtual_device::MemoryRange& range : ranges_of(blocks)) {
-      if (!device_.host_knows_writes(range.address, range.size)) return undefined;
-    }
+worker::Content WorkerOnVirtualDevice::content_of(PageName page) const {
+  const auto is_known = [this](const PagePart& part) {
+    return options_.is_commanded() || device_.host_knows_writes(part.address, part.size);
+  };
+  const std::span<const PagePart> parts = parts_of(page);
+  if (is_begun(page) || !std::all_of(parts.begin(), parts.end(), is_known)) {
+    return {.kind = worker::Content::Kind::kUndefined};
   }
-  return gpu_bytes_of(block);
+  return bytes_of(page);
 }
 
-worker::Content WorkerOnVirtualDevice::cpu_content(std::uint32_t page) const {
-  const worker::Content undefined{.kind = worker::Content::Kind::kUndefined};
-  if (is_begun({false, page})) return undefined;
-  if (!options_.is_commanded()) {
-    for (std::size_t ref = 0; ref < gpu_layout_.groups[0].size(); ++ref) {
-      const std::size_t size = gpu_layout_.groups[0][ref].unpadded_page_bytes;
-      if (!device_.host_knows_writes(cpu_page(ref, page), size)) return undefined;
-    }
-  }
-  return content_of([&](std::size_t ref) { return cpu_page(ref, page); });
-}
-
-bool WorkerOnVirtualDevice::is_begun(const PageName& page) const {
+bool WorkerOnVirtualDevice::is_begun(PageName page) const {
   return std::any_of(begun_.begin(), begun_.end(), [&](const Begun& begun) {
     return device_.queue().completed(begun.stream) < begun.last &&
            std::find(begun.pages.begin(), begun.pages.end(), page) != begun.pages.end();
@@ -354,151 +230,76 @@ void WorkerOnVirtualDevice::begin(virtual_device::Actor stream) {
   for (Begun& begun : begun_) {
     if (begun.stream == stream) begun.last = next.last;
   }
-  begun_.push_back({stream, next.last, pages_in(next.writes)});
-}
-
-std::vector<PageName> WorkerOnVirtualDevice::pages_in(
-    std::span<const virtual_device::ByteRange> ranges) const {
-  std::set<std::pair<bool, std::uint32_t>> found;
-  const auto add = [&](bool is_gpu, std::uint32_t number, const std::byte* begin,
-                       std::size_t size) {
-    const bool is_touched = std::any_of(ranges.begin(), ranges.end(), [&](const auto& range) {
-      return range.begin < begin + size && begin < range.end;
-    });
-    if (is_touched) found.insert({is_gpu, number});
-  };
-  const std::vector<PageRef>& refs = gpu_layout_.groups[0];
-  for (std::size_t ref = 0; ref < refs.size(); ++ref) {
-    const std::size_t size = refs[ref].unpadded_page_bytes;
-    for (std::uint32_t block = 0; block < options_.num_gpu_blocks; ++block) {
-      add(true, block, gpu_page(ref, block), size);
-    }
-    for (std::uint32_t page = 0; page < options_.num_cpu_blocks * options_.block_size_factor;
-         ++page) {
-      add(false, page, cpu_page(ref, page), size);
-    }
+  Begun begun{.stream = stream, .last = next.last};
+  for (const PagePart& part : parts()) {
+    const bool is_written =
+        std::any_of(next.writes.begin(), next.writes.end(), [&](const auto& range) {
+          return range.begin < part.bytes + part.size && part.bytes < range.end;
+        });
+    const bool is_new = begun.pages.empty() || begun.pages.back() != part.page;
+    if (is_written && is_new) begun.pages.push_back(part.page);
   }
-  std::vector<PageName> pages;
-  for (const auto& [is_gpu, number] : found) pages.push_back({is_gpu, number});
-  return pages;
+  begun_.push_back(std::move(begun));
 }
 
 std::uint32_t WorkerOnVirtualDevice::num_stray_bytes() const {
   std::uint32_t num_changed = 0;
-  const auto count = [&](const Memory& memory, const std::byte* bytes) {
-    for (const ByteSpan& span : memory.outside) {
-      for (std::size_t at = span.begin; at < span.end; ++at) {
-        num_changed += bytes[at] != memory.at_first[at];
-      }
+  for (const Memory* memory : {&gpu_, &cpu_}) {
+    for (const std::size_t at : memory->outside) {
+      num_changed += memory->bytes[at] != memory->at_first[at];
     }
-  };
-  count(gpu_, device_.bytes(gpu_base_, gpu_.size));
-  count(cpu_, reinterpret_cast<const std::byte*>(host_.data()));
+  }
   return num_changed;
 }
 
-std::optional<worker::Stream> WorkerOnVirtualDevice::stream_of(virtual_device::Actor actor) const {
-  if (actor == device_.stream_number(compute_)) return worker::Stream::kCompute;
-  if (actor == first_worker_stream_) return worker::Stream::kStore;
-  if (actor == first_worker_stream_ + 1) return worker::Stream::kLoad;
-  return std::nullopt;
-}
-
-std::vector<PageName> WorkerOnVirtualDevice::pages_in(std::uintptr_t begin,
-                                                      std::uintptr_t end) const {
-  std::vector<PageName> pages;
-  const auto add = [&](bool is_gpu, std::uint32_t number, std::uintptr_t address,
-                       std::size_t size) {
-    const PageName page{is_gpu, number};
-    if (address >= end || begin >= address + size) return;
-    if (std::find(pages.begin(), pages.end(), page) == pages.end()) pages.push_back(page);
-  };
-  const std::vector<PageRef>& refs = gpu_layout_.groups[0];
-  for (std::size_t ref = 0; ref < refs.size(); ++ref) {
-    const PageTensor& tensor = gpu_layout_.tensors[refs[ref].tensor_index];
-    const std::size_t size = refs[ref].unpadded_page_bytes;
-    for (std::uint32_t block = 0; block < options_.num_gpu_blocks; ++block) {
-      add(true, block, tensor.address + block * tensor.block_stride, size);
-    }
-    const std::uint32_t num_pages = options_.num_cpu_blocks * options_.block_size_factor;
-    for (std::uint32_t page = 0; page < num_pages; ++page) {
-      add(false, page, reinterpret_cast<std::uintptr_t>(cpu_page(ref, page)), size);
-    }
-  }
-  return pages;
-}
-
-std::vector<cudaEvent_t> WorkerOnVirtualDevice::record_readers() {
-  // A lost device makes no event, and fails before it looks at one: any handle will do.
-  if (device_.is_lost()) return std::vector<cudaEvent_t>(2, reinterpret_cast<cudaEvent_t>(this));
-  std::vector<cudaEvent_t> events;
-  for (const cudaStream_t stream : {other_, compute_}) {
-    events.push_back(nullptr);
-    ok(cudaEventCreateWithFlags(&events.back(), cudaEventDisableTiming));
-    ok(cudaEventRecord(events.back(), stream));
-  }
-  return events;
-}
-
-TransferSpec WorkerOnVirtualDevice::spec_of(const worker::Transfer& transfer) const {
-  return {.gpu_blocks = transfer.gpu_blocks,
-          .cpu_blocks = transfer.cpu_blocks,
-          .group_sizes = {transfer.gpu_blocks.size()},
-          .block_indices = {transfer.block_index}};
-}
-
-std::vector<virtual_device::MemoryRange> WorkerOnVirtualDevice::destinations_of(
-    const Unreported& transfer) const {
-  if (transfer.direction == worker::Direction::kLoad) return ranges_of(transfer.gpu_blocks);
-  std::vector<virtual_device::MemoryRange> ranges;
-  for (const std::uint32_t page : transfer.cpu_pages) {
-    for (std::size_t ref = 0; ref < gpu_layout_.groups[0].size(); ++ref) {
-      ranges.push_back({cpu_page(ref, page), gpu_layout_.groups[0][ref].unpadded_page_bytes});
-    }
-  }
-  return ranges;
-}
-
 ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) {
-  const bool is_store = transfer.direction == worker::Direction::kStore;
-  const ErrorCode error = worker_->refusal_of(
-      transfer.job_id, is_store ? Direction::kStore : Direction::kLoad, spec_of(transfer));
-  if (error != ErrorCode::kNone || is_store || transfer.has_event) return error;
+  const ErrorCode error =
+      worker_->refusal_of(transfer.job_id, transfer.direction, spec_of(transfer));
+  if (error != ErrorCode::kNone || transfer.direction == Direction::kStore || transfer.has_event) {
+    return error;
+  }
   return ErrorCode::kNotOrdered;
 }
 
 ErrorCode WorkerOnVirtualDevice::transfer_async(const worker::Transfer& transfer) {
   const virtual_device::Installed installed(device_);
-  const TransferSpec spec = spec_of(transfer);
-  const bool is_store = transfer.direction == worker::Direction::kStore;
+  const bool is_store = transfer.direction == Direction::kStore;
   Unreported taken{.job_id = transfer.job_id,
                    .direction = transfer.direction,
                    .gpu_blocks = transfer.gpu_blocks,
                    .is_deferred = is_store};
   if (is_store) {
-    static_cast<void>(worker_->store(transfer.job_id, spec));
-    if (worker_->refusal_code() == ErrorCode::kNone &&
-        worker::counts_fit(transfer, options_.block_size_factor)) {
-      taken.cpu_pages = worker::cpu_pages_of(transfer, options_.block_size_factor);
-    }
+    static_cast<void>(worker_->store(transfer.job_id, spec_of(transfer)));
   } else {
-    const bool is_lost = device_.is_lost();
-    std::vector<cudaEvent_t> events;
-    if (transfer.has_event) events = record_readers();
-    {
-      const bool is_known =
-          std::all_of(transfer.gpu_blocks.begin(), transfer.gpu_blocks.end(),
-                      [this](std::uint32_t block) { return block < options_.num_gpu_blocks; });
-      const Armed armed(*this, 0, is_known ? &taken : nullptr);
-      static_cast<void>(worker_->load(transfer.job_id, spec, events));
-    }
-    if (!is_lost) {
-      for (const cudaEvent_t event : events) ok(cudaEventDestroy(event));
-    }
+    load(transfer, taken);
   }
   const ErrorCode error = worker_->refusal_code();
-  if (error == ErrorCode::kNone) unreported_.push_back(std::move(taken));
+  if (error != ErrorCode::kNone) return error;
+  if (is_store && worker::counts_fit(transfer, options_.block_size_factor)) {
+    taken.cpu_pages = worker::cpu_pages_of(transfer, options_.block_size_factor);
+  }
+  unreported_.push_back(std::move(taken));
   return error;
+}
+
+void WorkerOnVirtualDevice::load(const worker::Transfer& transfer, const Unreported& taken) {
+  const bool is_lost = device_.is_lost();
+  std::vector<cudaEvent_t> events;
+  if (transfer.has_event) {
+    for (const cudaStream_t stream : {other_, compute_}) {
+      // A lost device makes no event, and fails before it looks at one: any handle will do.
+      events.push_back(is_lost ? reinterpret_cast<cudaEvent_t>(this) : record(stream));
+    }
+  }
+  {
+    const bool is_known =
+        std::all_of(taken.gpu_blocks.begin(), taken.gpu_blocks.end(),
+                    [this](std::uint32_t block) { return block < options_.num_gpu_blocks; });
+    const Armed armed(*this, 0, is_known ? &taken : nullptr);
+    static_cast<void>(worker_->load(transfer.job_id, spec_of(transfer), events));
+  }
+  if (is_lost) return;
+  for (const cudaEvent_t event : events) ok(cudaEventDestroy(event));
 }
 
 auto WorkerOnVirtualDevice::first_deferred() const -> const Unreported* {
@@ -520,15 +321,11 @@ void WorkerOnVirtualDevice::start_kv_transfers() {
   start_stores();
 }
 
-void WorkerOnVirtualDevice::report(std::span<const TransferResult> results,
-                                   std::vector<worker::Ended>& ended) {
+void WorkerOnVirtualDevice::take_results(std::span<const TransferResult> results,
+                                         std::vector<worker::Ended>& ended) {
+  report(results, ended);
   for (const TransferResult& result : results) {
-    const auto job_id = static_cast<std::uint32_t>(result.job_id);
-    ended.push_back({job_id,
-                     result.direction == Direction::kStore ? worker::Direction::kStore
-                                                           : worker::Direction::kLoad,
-                     result.succeeded()});
-    std::erase_if(unreported_, [&](const Unreported& other) { return other.job_id == job_id; });
+    std::erase_if(unreported_, [&](const auto& other) { return other.job_id == result.job_id; });
   }
 }
 
@@ -544,7 +341,7 @@ void WorkerOnVirtualDevice::get_finished(std::vector<worker::Ended>& ended) {
       return a.direction == Direction::kStore && b.direction == Direction::kLoad;
     });
   }
-  report(results, ended);
+  take_results(results, ended);
 }
 
 void WorkerOnVirtualDevice::wait(Numbers job_ids) {
@@ -558,28 +355,18 @@ void WorkerOnVirtualDevice::wait(Numbers job_ids) {
 void WorkerOnVirtualDevice::shutdown(std::vector<worker::Ended>& ended) {
   const virtual_device::Installed installed(device_);
   const Armed armed(*this, 1, first_deferred());
-  report(worker_->shutdown(), ended);
+  take_results(worker_->shutdown(), ended);
 }
 
-std::vector<virtual_device::MemoryRange> WorkerOnVirtualDevice::ranges_of(Numbers blocks) const {
+std::vector<virtual_device::MemoryRange> WorkerOnVirtualDevice::ranges_of(bool is_gpu,
+                                                                          Numbers numbers) const {
   std::vector<virtual_device::MemoryRange> ranges;
-  for (const std::uint32_t block : blocks) {
-    for (const PageRef& ref : gpu_layout_.groups[0]) {
-      const PageTensor& tensor = gpu_layout_.tensors[ref.tensor_index];
-      const std::uintptr_t address = tensor.address + block * tensor.block_stride;
-      ranges.push_back({reinterpret_cast<void*>(address), ref.unpadded_page_bytes});
+  for (const std::uint32_t number : numbers) {
+    for (const PagePart& part : parts_of({is_gpu, number})) {
+      ranges.push_back({part.address, part.size});
     }
   }
   return ranges;
-}
-
-void WorkerOnVirtualDevice::write(std::uint32_t block, std::uint32_t generation) {
-  const std::vector<PageRef>& refs = gpu_layout_.groups[0];
-  for (std::size_t ref = 0; ref < refs.size(); ++ref) {
-    auto* const bytes = const_cast<std::byte*>(gpu_page(ref, block));
-    content::fill({bytes, refs[ref].unpadded_page_bytes}, {block * kPagesMax + ref, generation},
-                  kRunSeed);
-  }
 }
 
 ErrorCode WorkerOnVirtualDevice::refusal_of_forward(Numbers reads, Numbers writes) const {
@@ -592,7 +379,7 @@ ErrorCode WorkerOnVirtualDevice::refusal_of_forward(Numbers reads, Numbers write
   }
   if (named.size() < reads.size() + writes.size()) return ErrorCode::kListedTwice;
   for (const Unreported& transfer : unreported_) {
-    const bool is_load = transfer.direction == worker::Direction::kLoad;
+    const bool is_load = transfer.direction == Direction::kLoad;
     if (share(writes, transfer.gpu_blocks) || (is_load && share(reads, transfer.gpu_blocks))) {
       return ErrorCode::kBlockInFlight;
     }
@@ -609,20 +396,22 @@ ErrorCode WorkerOnVirtualDevice::forward(Numbers reads, Numbers writes) {
   const virtual_device::Installed installed(device_);
   const virtual_device::Time time =
       device_.queue().enqueued(actor_of(worker::Stream::kCompute)) + 1;
-  ok(device_.launch(compute_, ranges_of(reads), ranges_of(writes),
+  ok(device_.launch(compute_, ranges_of(true, reads), ranges_of(true, writes),
                     [this, generation, time, reads = std::vector(reads.begin(), reads.end()),
                      writes = std::vector(writes.begin(), writes.end())] {
                       for (const std::uint32_t block : reads) {
-                        seen_.push_back({time, {block, gpu_bytes_of(block)}});
+                        seen_.push_back({time, {block, bytes_of({true, block})}});
                       }
                       for (const std::uint32_t block : writes) write(block, generation);
                     }));
   return ErrorCode::kNone;
 }
 
-virtual_device::Actor WorkerOnVirtualDevice::actor_of(worker::Stream stream) const {
-  if (stream == worker::Stream::kCompute) return device_.stream_number(compute_);
-  return first_worker_stream_ + (stream == worker::Stream::kLoad ? 1 : 0);
+void WorkerOnVirtualDevice::write(std::uint32_t block, std::uint32_t generation) {
+  std::uint64_t index = 0;
+  for (const PagePart& part : parts_of({true, block})) {
+    content::fill({part.bytes, part.size}, {block * kPagesMax + index++, generation}, kRunSeed);
+  }
 }
 
 bool WorkerOnVirtualDevice::advance(worker::Stream stream, std::uint32_t num_steps) {
@@ -651,11 +440,9 @@ void WorkerOnVirtualDevice::take_seen(std::vector<worker::Seen>& seen) {
 }
 
 worker::Counts WorkerOnVirtualDevice::counts() const {
-  return {.num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
-          .num_in_flight = static_cast<std::uint32_t>(worker_->num_in_flight()),
-          .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
-          .num_misuses = static_cast<std::uint32_t>(device_.misuses().size()),
-          .next_fault = next_fault_};
+  worker::Counts counts = counts_of_worker();
+  counts.next_fault = next_fault_;
+  return counts;
 }
 
 WorkersOnVirtualDevices::WorkersOnVirtualDevices(const worker::Options& options) {
@@ -720,7 +507,7 @@ void WorkersOnVirtualDevices::collect(std::span<const worker::Ended> reports,
     found->ended.succeeded &= report.succeeded;
   }
   const auto is_over = [&](const Pending& pending) { return pending.num_reports == ranks_.size(); };
-  for (const auto direction : {worker::Direction::kStore, worker::Direction::kLoad}) {
+  for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
     for (const Pending& pending : pending_) {
       if (is_over(pending) && pending.ended.direction == direction) ended.push_back(pending.ended);
     }

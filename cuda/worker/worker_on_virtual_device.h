@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,17 +20,14 @@
 #include "contract/worker/content_report.h"
 #include "contract/worker/worker.h"
 #include "cuda/virtual/device.h"
-#include "cuda/worker/page_name.h"
-#include "cuda/worker/worker.h"
+#include "cuda/worker/rank_device.h"
 
 namespace kvfence::cuda {
 
-class WorkerOnVirtualDevice {
+class WorkerOnVirtualDevice : public RankDevice {
  public:
   explicit WorkerOnVirtualDevice(const worker::Options& options);
-  ~WorkerOnVirtualDevice();
-  WorkerOnVirtualDevice(const WorkerOnVirtualDevice&) = delete;
-  WorkerOnVirtualDevice& operator=(const WorkerOnVirtualDevice&) = delete;
+  ~WorkerOnVirtualDevice() { close(); }
 
   /// What transfer_async would be refused with.
   ErrorCode refusal_of(const worker::Transfer& transfer);
@@ -48,33 +44,20 @@ class WorkerOnVirtualDevice {
   void take_seen(std::vector<worker::Seen>& seen);
 
   worker::Counts counts() const;
-  worker::Content gpu_content(std::uint32_t block) const;
-  worker::Content cpu_content(std::uint32_t page) const;
+  worker::Content gpu_content(std::uint32_t block) const { return content_of({true, block}); }
+  worker::Content cpu_content(std::uint32_t page) const { return content_of({false, page}); }
   std::uint32_t num_stray_bytes() const;
 
-  const virtual_device::Device& device() const { return device_; }
   void add_to(StateHash& hash) const {
     hash.add_all(device_, worker_, unreported_, begun_, random_, generation_, seen_, next_fault_);
   }
 
-  // For those who tell what happened.
-
-  void set_story(virtual_device::Story* story) { device_.set_story(story); }
-  /// The stream of that number; nothing of streams that are none of the worker's or the model's.
-  std::optional<worker::Stream> stream_of(virtual_device::Actor actor) const;
-  /// Those that share bytes with [begin, end), as accesses name them. Cost: O(pages).
-  std::vector<PageName> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
-
  private:
-  struct ByteSpan {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-  };
   /// Memory with what its bytes were at first, and which of them no page has.
   struct Memory {
-    std::size_t size = 0;
+    std::span<std::byte> bytes = {};
     std::vector<std::byte> at_first = {};
-    std::vector<ByteSpan> outside = {};
+    std::vector<std::size_t> outside = {};
   };
   /// The blocks of a transfer that is not reported.
   struct Unreported {
@@ -102,40 +85,24 @@ class WorkerOnVirtualDevice {
   class Armed;
 
   void open();
-  void note_pages(Memory& memory, std::uintptr_t address, const KVLayout& layout,
-                  std::size_t pages_per_block) const;
-  const std::byte* gpu_page(std::size_t ref, std::uint32_t block) const;
-  const std::byte* cpu_page(std::size_t ref, std::uint32_t page) const;
-  template <class PageOf>
-  worker::Content content_of(PageOf page_of) const;
-  worker::Content gpu_bytes_of(std::uint32_t block) const;
-  bool is_begun(const PageName& page) const;
+  worker::Content content_of(PageName page) const;
+  worker::Content bytes_of(PageName page) const;
+  bool is_begun(PageName page) const;
   void begin(virtual_device::Actor stream);
-  std::vector<PageName> pages_in(std::span<const virtual_device::ByteRange> ranges) const;
-  virtual_device::Actor actor_of(worker::Stream stream) const;
-  TransferSpec spec_of(const worker::Transfer& transfer) const;
-  /// What a transfer writes.
-  std::vector<virtual_device::MemoryRange> destinations_of(const Unreported& transfer) const;
+  void load(const worker::Transfer& transfer, const Unreported& taken);
   void start_stores();
   /// The deferred store that will copy first; nullptr: none copies.
   const Unreported* first_deferred() const;
-  std::vector<virtual_device::MemoryRange> ranges_of(std::span<const std::uint32_t> blocks) const;
+  std::vector<virtual_device::MemoryRange> ranges_of(bool is_gpu,
+                                                     std::span<const std::uint32_t> numbers) const;
   void write(std::uint32_t block, std::uint32_t generation);
-  void report(std::span<const TransferResult> results, std::vector<worker::Ended>& ended);
-  /// Behind the forwards enqueued so far, and behind another stream.
-  std::vector<cudaEvent_t> record_readers();
+  void take_results(std::span<const TransferResult> results, std::vector<worker::Ended>& ended);
 
   worker::Options options_;
-  virtual_device::Device device_;
-  KVLayout gpu_layout_;
-  std::byte* gpu_base_ = nullptr;
   std::vector<content::Granule> host_;
   Memory gpu_;
   Memory cpu_;
-  cudaStream_t compute_ = nullptr;
   cudaStream_t other_ = nullptr;
-  virtual_device::Actor first_worker_stream_ = 0;
-  std::unique_ptr<Worker> worker_;
   std::vector<Unreported> unreported_;
   std::vector<Begun> begun_;
   virtual_device::Random random_;

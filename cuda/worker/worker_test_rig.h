@@ -6,10 +6,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,15 +93,7 @@ struct RigOptions {
 class WorkerRig {
  public:
   explicit WorkerRig(RigOptions options)
-      : own_(std::in_place, options.device),
-        device_(*own_),
-        installed_(device_),
-        factor_(factor_of(options)) {
-    open(std::move(options));
-  }
-  /// On a device of another's; options.device is not looked at.
-  WorkerRig(virtual_device::Device& device, RigOptions options)
-      : device_(device), installed_(device_), factor_(factor_of(options)) {
+      : device_(options.device), installed_(device_), factor_(options.worker.block_size_factor) {
     open(std::move(options));
   }
 
@@ -119,10 +109,6 @@ class WorkerRig {
   cudaStream_t other_stream() const { return other_; }
   std::size_t num_checks() const { return num_checks_; }
   const std::vector<std::string>& wrong() const { return wrong_; }
-  /// What wrong granules were, by content::Verdict; kTorn: a page was right in part.
-  const std::array<std::size_t, content::kNumVerdicts>& num_by_verdict() const {
-    return num_by_verdict_;
-  }
 
   /// New contents of a group's block, there before the program, and by a kernel.
   void set_gpu(std::size_t group, std::size_t block) {
@@ -133,45 +119,16 @@ class WorkerRig {
   }
   void compute(std::size_t group, std::size_t block) {
     write_expected(group, block);
-    std::vector<virtual_device::MemoryRange> writes;
-    for (const auto& [begin, size] : pages_of(group, block)) {
-      writes.push_back({gpu_base_ + begin, size});
-    }
-    const auto contents = copy_expected(group, block);
-    ok(device_.launch(compute_, {}, writes, [this, group, block, contents] {
-      std::size_t next = 0;
-      for (const auto& [begin, size] : pages_of(group, block)) {
-        std::memcpy(device_.bytes(gpu_base_ + begin, size), contents.data() + next, size);
-        next += size;
-      }
-    }));
+    launch(group, block, true, [](std::byte* bytes, const std::byte* contents, std::size_t size) {
+      std::memcpy(bytes, contents, size);
+    });
   }
   /// A kernel reads a group's block, and finds what was expected when it was launched.
   void attend(std::size_t group, std::size_t block) {
-    std::vector<virtual_device::MemoryRange> reads;
-    for (const auto& [begin, size] : pages_of(group, block)) {
-      reads.push_back({gpu_base_ + begin, size});
-    }
-    const auto contents = copy_expected(group, block);
-    ok(device_.launch(compute_, reads, {}, [this, group, block, contents] {
-      std::size_t next = 0;
-      for (const auto& [begin, size] : pages_of(group, block)) {
-        compare("attended", device_.bytes(gpu_base_ + begin, size), contents.data() + next, size);
-        next += size;
-      }
-    }));
-  }
-  /// Another stream writes a row of the host, as another process would.
-  void write_cpu_elsewhere(std::size_t cpu_block) {
-    for (std::size_t tensor = 0; tensor < layout_.tensors.size(); ++tensor) {
-      const PageTensor& rows = worker_->cpu_layout().tensors[tensor];
-      std::byte* row = pointer_of(rows.address + cpu_block * rows.block_stride);
-      std::vector<std::byte> contents(rows.page_bytes);
-      content::fill(contents, {300 + cpu_block, ++generation_}, kRigSeed);
-      std::copy(contents.begin(), contents.end(), cpu_expected_.begin() + (row - cpu_base_));
-      ok(device_.launch(other_, {}, {{row, contents.size()}},
-                        [row, contents] { std::memcpy(row, contents.data(), contents.size()); }));
-    }
+    launch(group, block, false,
+           [this](std::byte* bytes, const std::byte* contents, std::size_t size) {
+             compare("attended", bytes, contents, size);
+           });
   }
   /// The host overwrites a row, and reads one.
   void write_cpu(std::size_t cpu_block) {
@@ -199,22 +156,20 @@ class WorkerRig {
     std::size_t gpu_begin = 0;
     std::size_t cpu_begin = 0;
     for (std::size_t group = 0; group < layout_.groups.size(); ++group) {
-      const std::size_t count = pads_ ? spec.gpu_blocks.size() : spec.group_sizes[group];
+      const std::size_t count = spec.group_sizes[group];
       if (count == 0) continue;
-      const std::size_t skipped =
-          pads_ ? (factor_ - count % factor_) % factor_ : spec.block_indices[group] % factor_;
+      const std::size_t skipped = spec.block_indices[group] % factor_;
       for (const PageRef& ref : layout_.groups[group]) {
         const PageTensor& gpu = layout_.tensors[ref.tensor_index];
         const PageTensor& cpu = worker_->cpu_layout().tensors[ref.tensor_index];
         for (std::size_t index = 0; index < count; ++index) {
           const std::size_t row = spec.cpu_blocks[cpu_begin + (skipped + index) / factor_];
-          std::byte* on_cpu = cpu_expected_.data() + (cpu.address - address_of(cpu_base_)) +
-                              row * cpu.block_stride + (skipped + index) % factor_ * gpu.page_bytes;
-          std::byte* on_gpu = gpu_expected_.data() + (gpu.address - address_of(gpu_base_)) +
-                              spec.gpu_blocks[gpu_begin + index] * gpu.block_stride;
-          const std::size_t size = pads_ ? gpu.page_bytes : ref.unpadded_page_bytes;
-          if (direction == Direction::kStore) std::memcpy(on_cpu, on_gpu, size);
-          if (direction == Direction::kLoad) std::memcpy(on_gpu, on_cpu, size);
+          std::byte* dst = cpu_expected_.data() + (cpu.address - address_of(cpu_base_)) +
+                           row * cpu.block_stride + (skipped + index) % factor_ * gpu.page_bytes;
+          std::byte* src = gpu_expected_.data() + (gpu.address - address_of(gpu_base_)) +
+                           spec.gpu_blocks[gpu_begin + index] * gpu.block_stride;
+          if (direction == Direction::kLoad) std::swap(dst, src);
+          std::memcpy(dst, src, ref.unpadded_page_bytes);
         }
       }
       gpu_begin += count;
@@ -272,7 +227,6 @@ class WorkerRig {
     ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
     ok(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
     is_commanded_ = options.device.schedule == virtual_device::Schedule::kCommanded;
-    pads_ = options.worker.plan.first_block_rule == FirstBlockRule::kByCount;
 
     options.worker.gpu_layout = layout_;
     options.worker.compute_stream = compute_;
@@ -287,11 +241,10 @@ class WorkerRig {
     if (worker_ == nullptr) return;
 
     std::byte* cpu = pointer_of(worker_->cpu_layout().tensors[0].address);
-    cpu_bytes_ = cpu_bytes;
-    cpu_guard_ = options.has_given_memory ? kRigGuard : 0;
-    cpu_base_ = cpu - cpu_guard_;
+    const std::size_t cpu_guard = options.has_given_memory ? kRigGuard : 0;
+    cpu_base_ = cpu - cpu_guard;
     gpu_expected_.resize(kRigTensorsMax * kRigTensorSpace + 2 * kRigGuard);
-    cpu_expected_.resize(cpu_bytes + 2 * cpu_guard_);
+    cpu_expected_.resize(cpu_bytes + 2 * cpu_guard);
     content::fill_canary(gpu_expected_, kRigSeed, 1);
     content::fill_canary(cpu_expected_, kRigSeed, 2);
     std::memcpy(gpu_bytes(), gpu_expected_.data(), gpu_expected_.size());
@@ -301,9 +254,6 @@ class WorkerRig {
         if (group == 0 || block >= kRigGpuBlocks / 2) set_gpu(group, block);
       }
     }
-  }
-  static std::size_t factor_of(const RigOptions& options) {
-    return options.worker.plan.block_size_factor;
   }
   static std::uintptr_t address_of(const std::byte* pointer) {
     return reinterpret_cast<std::uintptr_t>(pointer);
@@ -334,13 +284,24 @@ class WorkerRig {
                     kRigSeed);
     }
   }
-  std::vector<std::byte> copy_expected(std::size_t group, std::size_t block) const {
-    std::vector<std::byte> contents;
+  /// A kernel that does something with each page of a block and with what it should hold now.
+  template <class Function>
+  void launch(std::size_t group, std::size_t block, bool writes, Function function) {
+    std::vector<virtual_device::MemoryRange> ranges;
+    std::vector<std::vector<std::byte>> contents;
     for (const auto& [begin, size] : pages_of(group, block)) {
+      ranges.push_back({gpu_base_ + begin, size});
       const auto first = gpu_expected_.begin() + static_cast<std::ptrdiff_t>(begin);
-      contents.insert(contents.end(), first, first + static_cast<std::ptrdiff_t>(size));
+      contents.emplace_back(first, first + static_cast<std::ptrdiff_t>(size));
     }
-    return contents;
+    const std::vector<virtual_device::MemoryRange> none;
+    ok(device_.launch(compute_, writes ? none : ranges, writes ? ranges : none,
+                      [this, ranges, contents, function] {
+                        for (std::size_t page = 0; page < ranges.size(); ++page) {
+                          const auto& [address, size] = ranges[page];
+                          function(device_.bytes(address, size), contents[page].data(), size);
+                        }
+                      }));
   }
   template <class Function>
   void each_row(std::size_t cpu_block, Function function) {
@@ -356,45 +317,16 @@ class WorkerRig {
     content::Granule granule;
     std::memcpy(&granule, actual + at / 16 * 16, sizeof granule);
     const content::Owner owner = content::decode(kRigSeed, granule);
-    count_verdicts(where, actual, expected, size);
     wrong_.push_back(std::string(where) + ": byte " + std::to_string(at) + " of " +
                      std::to_string(size) + " is of " + content::to_text(owner.tag));
   }
 
-  /// Each wrong granule by its owner. All ranges begin where a granule does.
-  void count_verdicts(const std::string& where, const std::byte* actual, const std::byte* expected,
-                      std::size_t size) {
-    const content::Universe universe{kRigSeed, 1 << 10, 1 << 20, kRigTensorSpace / 16};
-    std::size_t num_right = 0;
-    for (std::size_t at = 0; at + sizeof(content::Granule) <= size; at += 16) {
-      content::Granule is;
-      content::Granule should_be;
-      std::memcpy(&is, actual + at, sizeof is);
-      std::memcpy(&should_be, expected + at, sizeof should_be);
-      const content::Owner owner = content::decode(kRigSeed, should_be);
-      const content::Verdict verdict = content::classify(universe, owner, is);
-      if (verdict == content::Verdict::kRight) {
-        ++num_right;
-      } else {
-        ++num_by_verdict_[static_cast<std::size_t>(verdict)];
-      }
-    }
-    const bool is_page = where != "GPU" && where != "CPU";
-    if (is_page && num_right > 0) {
-      ++num_by_verdict_[static_cast<std::size_t>(content::Verdict::kTorn)];
-    }
-  }
-
-  std::optional<virtual_device::Device> own_;
-  virtual_device::Device& device_;
+  virtual_device::Device device_;
   virtual_device::Installed installed_;
   std::size_t factor_;
-  bool pads_ = false;
   bool is_commanded_ = false;
   std::byte* gpu_base_ = nullptr;
   std::byte* cpu_base_ = nullptr;
-  std::size_t cpu_bytes_ = 0;
-  std::size_t cpu_guard_ = 0;
   KVLayout layout_;
   cudaStream_t compute_ = nullptr;
   cudaStream_t other_ = nullptr;
@@ -404,7 +336,6 @@ class WorkerRig {
   std::uint32_t generation_ = 0;
   std::size_t num_checks_ = 0;
   std::vector<std::string> wrong_;
-  std::array<std::size_t, content::kNumVerdicts> num_by_verdict_{};
   std::string refusal_;
   std::unique_ptr<Worker> worker_;
 };

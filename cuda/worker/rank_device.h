@@ -1,0 +1,84 @@
+#pragma once
+
+/// A copy worker on a virtual device, with the names of all pages: what the targets `worker` and
+/// `engine` have in common of a rank.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "contract/worker/worker.h"
+#include "cuda/virtual/device.h"
+#include "cuda/worker/page_name.h"
+#include "cuda/worker/worker.h"
+
+namespace kvfence::cuda {
+
+class RankDevice {
+ public:
+  RankDevice(const RankDevice&) = delete;
+  RankDevice& operator=(const RankDevice&) = delete;
+
+  // For those who tell what happened.
+
+  const virtual_device::Device& device() const { return device_; }
+  void set_story(virtual_device::Story* story) { device_.set_story(story); }
+  /// The stream of that number; nothing of streams that are none of the worker's or the model's.
+  std::optional<worker::Stream> stream_of(virtual_device::Actor actor) const;
+  /// Those that share bytes with [begin, end), as accesses name them. Cost: O(pages).
+  std::vector<PageName> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
+
+ protected:
+  /// What a page has in one tensor.
+  struct PagePart {
+    PageName page;
+    void* address = nullptr;  ///< as calls of the runtime name it
+    std::byte* bytes = nullptr;
+    std::size_t size = 0;  ///< of its contents
+  };
+
+  explicit RankDevice(virtual_device::Options options) : device_(std::move(options)) {}
+  ~RankDevice() = default;
+
+  /// Memory of the GPU, and the stream that computes.
+  std::byte* open_device(std::size_t size);
+  /// The worker, on the compute stream, and the pages of both sides.
+  void open_worker(WorkerOptions options);
+  /// Ends the worker, which runs what is in flight: what its copies and kernels touch must be there.
+  void close();
+
+  std::span<const PagePart> parts_of(PageName page) const {
+    const std::size_t index = page.is_gpu ? page.number : num_gpu_blocks_ + page.number;
+    return {parts_.data() + index * num_parts_, num_parts_};
+  }
+  std::span<const PagePart> parts() const { return parts_; }
+  virtual_device::Actor actor_of(worker::Stream stream) const;
+  /// Requires that the runtime does not fail.
+  static void ok(cudaError_t code);
+  /// The event that `stream` records now; it is the caller's.
+  cudaEvent_t record(cudaStream_t stream);
+  worker::Counts counts_of_worker() const;
+  /// What a transfer meets; `num_records_before`: of the calls that record an event, those before
+  /// its end; `undefined`: the memory that it writes.
+  static std::vector<virtual_device::Fault> faults_of(
+      worker::Fault fault, std::uint64_t num_records_before,
+      const std::vector<virtual_device::MemoryRange>& undefined);
+  static void report(std::span<const TransferResult> results, std::vector<worker::Ended>& ended);
+
+  virtual_device::Device device_;
+  cudaStream_t compute_ = nullptr;
+  std::unique_ptr<Worker> worker_;
+
+ private:
+  virtual_device::Actor first_worker_stream_ = 0;
+  std::size_t num_gpu_blocks_ = 0;
+  std::size_t num_parts_ = 0;    ///< of a page
+  std::vector<PagePart> parts_;  ///< of GPU blocks, then of CPU pages; those of a page together
+};
+
+}  // namespace kvfence::cuda
