@@ -99,6 +99,15 @@ void DisaggregatedProducer::take_remote_prefills(std::vector<RemotePrefill>& out
 
 // Consumer.
 
+namespace {
+
+bool has_blocks(const BlocksByGroup& groups) {
+  return std::any_of(groups.begin(), groups.end(),
+                     [](const auto& blocks) { return !blocks.empty(); });
+}
+
+}  // namespace
+
 DisaggregatedConsumer::DisaggregatedConsumer(const DisaggregatedSpec& spec) : spec_(spec) {
   KVFENCE_CHECK(!check_spec(spec), "a spec that check_spec refuses");
 }
@@ -112,7 +121,7 @@ std::unique_ptr<KVConnector> DisaggregatedConsumer::clone() const {
 bool DisaggregatedConsumer::wants_prompt(const ConnectorRequest& request) const {
   const KVTransferParams& params = request.params;
   return params.do_remote_prefill && !params.remote_request_id.empty() &&
-         !params.remote_block_ids.empty() && received_.count(request.id) == 0;
+         has_blocks(params.remote_block_ids) && received_.count(request.id) == 0;
 }
 
 // Source: vLLM v0.23.0 v1/nixl/scheduler.py on_new_request

@@ -45,6 +45,15 @@ std::size_t DisaggregatedProducerWorker::num_readers() const {
   return consumers > producers ? consumers / producers : 1;
 }
 
+// Whether a consumer's rank reads from this one: its remote_ranks(), seen from here.
+// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks
+bool DisaggregatedProducerWorker::is_reader(std::uint32_t rank) const {
+  const std::uint32_t producers = spec_.producer_world_size;
+  const std::uint32_t consumers = spec_.consumer_world_size;
+  if (consumers >= producers) return rank / (consumers / producers) == rank_;
+  return rank_ / (producers / consumers) == rank;
+}
+
 // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorWorker.start_load_kv
 void DisaggregatedProducerWorker::start_load_kv(const KVConnectorMetadata& metadata,
                                                 Transport& /*transport*/) {
@@ -94,7 +103,7 @@ void DisaggregatedProducerWorker::get_finished(Transport& transport, KVConnector
     }
     const std::string& request = notice.requests.front();
     Expected* const expected = find(request);
-    if (expected == nullptr) continue;
+    if (expected == nullptr || !is_reader(notice.rank)) continue;
     expected->done_ranks.insert(notice.rank);
     if (expected->done_ranks.size() == num_readers()) finish(request, transport, out);
   }

@@ -39,6 +39,7 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
 
   Expected* find(const std::string& request);
   std::size_t num_readers() const;
+  bool is_reader(std::uint32_t rank) const;
   void extend(const Notice& heartbeat, Seconds now);
   void finish(const std::string& request, Transport& transport, KVConnectorWorkerOutput& out);
 
