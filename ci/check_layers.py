@@ -24,7 +24,8 @@ BELOW_L3 = ("contract", "reference", "optimized", "cuda", "properties")
 
 # The files of properties/ that belong to L3. Only the first three name an implementation's own headers;
 # the other tests there reach implementations through PLUG, as their contract shows them.
-NAME_IMPLEMENTATIONS = ("properties/*_prop_test.cpp", "properties/*/prop_test.cpp", "properties/core/prop_test_support.h",
+NAME_IMPLEMENTATIONS = ("properties/*_prop_test.cpp", "properties/*/prop_test.cpp", "properties/*_unit_test.cpp",
+                        "properties/core/prop_test_support.h",
                         "properties/core/campaign_test_support.h", "properties/bench/*")
 L3 = NAME_IMPLEMENTATIONS + ("properties/*_test.cpp", "fuzz/*", "scenarios/*")
 

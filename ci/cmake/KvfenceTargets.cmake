@@ -184,7 +184,7 @@ endfunction()
 
 # kvfence_add_test(<name> LABEL <unit|property|scenario|gpu> SOURCES ... LINKS ... [TIMEOUT seconds] [APART <source>...])
 # A GoogleTest program and its ctest entry. Tests take longer to optimize than to run. With KVFENCE_UNITY its sources
-# are one translation unit, but for those that stand APART, whose helpers have the names of others.
+# of a room are one translation unit, but for those that stand APART, whose helpers have the names of others.
 function(kvfence_add_test name)
   if(NOT KVFENCE_BUILD_TESTS)
     return()
@@ -193,8 +193,13 @@ function(kvfence_add_test name)
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
   if(KVFENCE_UNITY)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-    set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    foreach(source IN LISTS ARG_SOURCES)
+      get_filename_component(room "${source}" DIRECTORY)
+      if(NOT source IN_LIST ARG_APART)
+        set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${room}/tests")
+      endif()
+    endforeach()
   endif()
   target_link_libraries(${name} PRIVATE
     kvfence_warnings kvfence_instrumentation ${ARG_LINKS} GTest::gtest_main)
@@ -212,31 +217,45 @@ function(kvfence_add_test name)
   endif()
 endfunction()
 
-# kvfence_add_room_tests(<layer> <room> [LABEL <label>] LINKS ... [COUNTED_WITH ...] [APART <source>...])
-# All tests of a room as the program <layer>_<room>_test. What counts operations, allocations and
-# planted bugs is <layer>_<room>_counted_test, with the sources COUNTED_WITH besides: it has nothing to
-# do with memory errors and stands in the optimized build alone.
-function(kvfence_add_room_tests layer room)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LINKS;COUNTED_WITH;WITHOUT;APART" ${ARGN})
+# kvfence_add_tests(<name> ROOMS <room>... [LABEL <label>] LINKS ... [UNIT_LINKS ...] [TIMEOUT seconds]
+#   [COUNTED_WITH <source>...] [WITHOUT <source>...] [APART <source>...])
+# All tests of these rooms, by the names of their files: *_unit_test.cpp, the suites that both sides run, as the program
+# <name>_unit_test, which needs UNIT_LINKS alone; what counts operations, allocations and planted bugs as <name>_counted_test, with the sources
+# COUNTED_WITH besides: it has nothing to do with memory errors and stands in the optimized build alone; the others as
+# <name>_test, under the label.
+function(kvfence_add_tests name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "ROOMS;LINKS;UNIT_LINKS;COUNTED_WITH;WITHOUT;APART" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
-  file(GLOB sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${room}/*_test.cpp)
+  set(sources "")
+  foreach(room IN LISTS ARG_ROOMS)
+    file(GLOB found RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${room}/*_test.cpp)
+    list(APPEND sources ${found})
+  endforeach()
   list(REMOVE_ITEM sources ${ARG_WITHOUT} "")
+  set(units ${sources})
+  list(FILTER units INCLUDE REGEX "_unit_test\\.cpp$")
   set(counted ${sources})
   list(FILTER counted INCLUDE REGEX "(planted_bugs|operation_count|no_allocation)_test\\.cpp$")
-  if(counted)
-    list(REMOVE_ITEM sources ${counted})
-  endif()
-  string(REPLACE "/" "_" name ${layer}_${room})
+  list(REMOVE_ITEM sources ${units} ${counted} "")
   if(sources)
     kvfence_add_test(${name}_test LABEL ${ARG_LABEL} SOURCES ${sources} LINKS ${ARG_LINKS} TIMEOUT ${ARG_TIMEOUT}
       APART ${ARG_APART})
+  endif()
+  if(units)
+    kvfence_add_test(${name}_unit_test LABEL unit SOURCES ${units} LINKS ${ARG_UNIT_LINKS} APART ${units})
   endif()
   if(counted AND NOT KVFENCE_SANITIZE)
     kvfence_add_test(${name}_counted_test LABEL property
       SOURCES ${counted} ${ARG_COUNTED_WITH} LINKS ${ARG_LINKS} TIMEOUT ${ARG_TIMEOUT} APART ${ARG_APART})
   endif()
+endfunction()
+
+# kvfence_add_room_tests(<layer> <room> ...): kvfence_add_tests of one room, under the name <layer>_<room>.
+function(kvfence_add_room_tests layer room)
+  string(REPLACE "/" "_" name ${layer}_${room})
+  kvfence_add_tests(${name} ROOMS ${room} ${ARGN})
 endfunction()
 
 # kvfence_not_sanitized(<name> FILTER)

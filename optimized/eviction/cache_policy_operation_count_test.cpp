@@ -18,7 +18,8 @@
 namespace kvfence::planted::optimized {
 namespace {
 
-class OperationCount : public testing::TestWithParam<std::tuple<EvictionPolicy, std::uint32_t>> {
+class CachePolicyOperationCount
+    : public testing::TestWithParam<std::tuple<EvictionPolicy, std::uint32_t>> {
  protected:
   static std::uint32_t capacity() { return std::get<1>(GetParam()); }
 
@@ -48,7 +49,7 @@ class OperationCount : public testing::TestWithParam<std::tuple<EvictionPolicy, 
 };
 
 // Hits, misses with eviction, ghosts that are hit and ghosts that are dropped.
-TEST_P(OperationCount, AnAccessCostsAConstantOnAverageAndAtMost) {
+TEST_P(CachePolicyOperationCount, AnAccessCostsAConstantOnAverageAndAtMost) {
   constexpr double kWordsPerAccessMax = 6;
   constexpr double kProbesPerAccessMax = 6;
   constexpr std::uint64_t kWordsMax = 200;  // both timelines tidy 64 places
@@ -78,7 +79,7 @@ TEST_P(OperationCount, AnAccessCostsAConstantOnAverageAndAtMost) {
   EXPECT_LE(most, kWordsMax);
 }
 
-TEST_P(OperationCount, ReadingAndReleasingCostAConstant) {
+TEST_P(CachePolicyOperationCount, ReadingAndReleasingCostAConstant) {
   constexpr std::uint64_t kWordsMax = 14;  // each time six levels of one list, one of the other
   CachePolicy policy = full_policy();
   for (std::uint32_t number = 0; number < capacity(); number += 97) {
@@ -93,7 +94,7 @@ TEST_P(OperationCount, ReadingAndReleasingCostAConstant) {
 }
 
 // Upstream walks over all that is busy, each time.
-TEST_P(OperationCount, WhatIsBusyIsNotSkippedButNotMet) {
+TEST_P(CachePolicyOperationCount, WhatIsBusyIsNotSkippedButNotMet) {
   constexpr std::uint64_t kWordsMax = 24;
   CachePolicy policy = full_policy();
   // The newest tenth is idle.
@@ -116,7 +117,7 @@ TEST_P(OperationCount, WhatIsBusyIsNotSkippedButNotMet) {
   }
 }
 
-TEST_P(OperationCount, ARefusalLooksAtWhatIsProtectedOnly) {
+TEST_P(CachePolicyOperationCount, ARefusalLooksAtWhatIsProtectedOnly) {
   constexpr std::uint32_t kNumProtected = 10;
   constexpr std::uint64_t kWordsMax = 5 * kNumProtected;
   constexpr std::uint64_t kProbesMax = 3 * kNumProtected;
@@ -132,7 +133,7 @@ TEST_P(OperationCount, ARefusalLooksAtWhatIsProtectedOnly) {
   EXPECT_LE(cost(operation_counts.probes, refuse), kProbesMax);
 }
 
-TEST_P(OperationCount, ALargeEvictionCostsAConstantABlock) {
+TEST_P(CachePolicyOperationCount, ALargeEvictionCostsAConstantABlock) {
   constexpr double kWordsPerBlockMax = 8;
   constexpr double kProbesPerBlockMax = 3;
   CachePolicy policy = full_policy();
@@ -147,7 +148,7 @@ TEST_P(OperationCount, ALargeEvictionCostsAConstantABlock) {
             kProbesPerBlockMax);
 }
 
-INSTANTIATE_TEST_SUITE_P(Capacities, OperationCount,
+INSTANTIATE_TEST_SUITE_P(Capacities, CachePolicyOperationCount,
                          testing::Combine(testing::Values(EvictionPolicy::kLRU,
                                                           EvictionPolicy::kARC),
                                           testing::Values(1'000, 10'000, 100'000, 1'000'000)),

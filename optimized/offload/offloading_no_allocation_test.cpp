@@ -30,7 +30,7 @@ std::vector<OffloadKeyView> views_of(const std::vector<OffloadKey>& keys) {
   return {keys.begin(), keys.end()};
 }
 
-class NoAllocation : public testing::TestWithParam<EvictionPolicy> {};
+class OffloadingNoAllocation : public testing::TestWithParam<EvictionPolicy> {};
 
 /// Every operation, with ghosts that are hit, dropped and taken in again, and long enough that
 /// places are used up many times.
@@ -60,7 +60,7 @@ void use_everything(CachePolicy& policy, const std::vector<OffloadKeyView>& keys
   }
 }
 
-TEST_P(NoAllocation, OfAPolicyButTheListOfTheLongestEviction) {
+TEST_P(OffloadingNoAllocation, OfAPolicyButTheListOfTheLongestEviction) {
   const std::vector<OffloadKey> keys = keys_of(36);
   const std::vector<OffloadKeyView> views = views_of(keys);
   const std::size_t before_construction = num_allocations();
@@ -94,7 +94,7 @@ void use_everything(OffloadingManager& manager, const std::vector<OffloadKeyView
   }
 }
 
-TEST_P(NoAllocation, OfAManagerThatHasSeenItsLongestCall) {
+TEST_P(OffloadingNoAllocation, OfAManagerThatHasSeenItsLongestCall) {
   const std::vector<OffloadKey> keys = keys_of(8);
   const std::vector<OffloadKeyView> views = views_of(keys);
   OffloadingManagerConfig config;
@@ -120,7 +120,7 @@ TEST_P(NoAllocation, OfAManagerThatHasSeenItsLongestCall) {
   EXPECT_EQ(num_allocations(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, NoAllocation,
+INSTANTIATE_TEST_SUITE_P(Policies, OffloadingNoAllocation,
                          testing::Values(EvictionPolicy::kLRU, EvictionPolicy::kARC),
                          [](const auto& param) { return std::string(to_text(param.param)); });
 

@@ -7,19 +7,21 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "planted/optimized/pool/block_hash_to_block_map.h"
 #include "planted/optimized/pool/block_pool.h"
 #include "properties/planted/switches.h"
 
 namespace kvfence::planted::optimized {
 namespace {
 
-class OperationCount : public testing::TestWithParam<std::uint32_t> {};
+class BlockPoolOperationCount : public testing::TestWithParam<std::uint32_t> {};
 
-TEST_P(OperationCount, LinksPerBlockAreConstant) {
+TEST_P(BlockPoolOperationCount, LinksPerBlockAreConstant) {
   const std::uint32_t num_blocks = GetParam();
   BlockPoolConfig config;
   config.num_gpu_blocks = num_blocks + 1;
@@ -42,7 +44,7 @@ TEST_P(OperationCount, LinksPerBlockAreConstant) {
   EXPECT_EQ(links_of([&] { return pool.touch(blocks); }), 0U);
 }
 
-TEST_P(OperationCount, ProbesPerBlockAreConstant) {
+TEST_P(BlockPoolOperationCount, ProbesPerBlockAreConstant) {
   constexpr std::uint32_t kSampleMax = 20'000;
   constexpr double kProbesPerHitMax = 2.0;
   constexpr double kProbesPerInsertMax = 2.5;
@@ -88,7 +90,7 @@ TEST_P(OperationCount, ProbesPerBlockAreConstant) {
 
 // Many blocks of one key: each insertion and removal touches its neighbours in the list, wherever
 // it stands.
-TEST_P(OperationCount, CopiesOfOneKeyCostNoWalk) {
+TEST_P(BlockPoolOperationCount, CopiesOfOneKeyCostNoWalk) {
   const std::uint32_t num_blocks = std::min(GetParam(), 100'000U);
   BlockHashToBlockMap map(num_blocks, 36);
   operation_counts = {};
@@ -103,8 +105,51 @@ TEST_P(OperationCount, CopiesOfOneKeyCostNoWalk) {
   EXPECT_LE(operation_counts.probes, 4ULL * num_blocks);
 }
 
-INSTANTIATE_TEST_SUITE_P(Blocks, OperationCount,
+INSTANTIATE_TEST_SUITE_P(Blocks, BlockPoolOperationCount,
                          testing::Values(1'000, 10'000, 100'000, 1'000'000, 10'000'000));
+
+// Keys that differ only in what the tag does not see: the tag takes the last 8 bytes of the hash.
+std::vector<std::string> keys_of_one_tag(std::size_t num_keys) {
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < num_keys; ++i) {
+    std::string hash(32, 'x');
+    hash[0] = static_cast<char>(i);
+    keys.push_back(make_block_hash_with_group_id(hash, 0));
+  }
+  return keys;
+}
+
+TEST(BlockHashToBlockMap, KeysOfOneTagAreToldApartByTheirBytes) {
+  const std::vector<std::string> keys = keys_of_one_tag(8);
+  BlockHashToBlockMap map(8, 36);
+  for (BlockId block = 0; block < 8; ++block) {
+    ASSERT_EQ(map.tag_of(PackedKeyView(keys[block])), map.tag_of(PackedKeyView(keys[0])));
+    ASSERT_EQ(map.insert(keys[block], block), ErrorCode::kNone);
+  }
+
+  for (BlockId block = 0; block < 8; ++block) {
+    const std::uint64_t before = operation_counts.probes;
+    EXPECT_EQ(map.get_one_block(keys[block]), std::optional<BlockId>(block));
+    EXPECT_EQ(operation_counts.probes - before, block + 1);
+  }
+}
+
+// No tombstones: after an erasure from the front of a cluster, the rest is one slot nearer to its
+// home.
+TEST(BlockHashToBlockMap, EraseShortensTheProbesOfTheKeysBehind) {
+  const std::vector<std::string> keys = keys_of_one_tag(6);
+  BlockHashToBlockMap map(6, 36);
+  for (BlockId block = 0; block < 6; ++block) {
+    ASSERT_EQ(map.insert(keys[block], block), ErrorCode::kNone);
+  }
+
+  ASSERT_TRUE(map.pop(keys[0], 0));
+  ASSERT_TRUE(map.pop(keys[3], 3));
+
+  const std::uint64_t before = operation_counts.probes;
+  EXPECT_EQ(map.get_one_block(keys[5]), std::optional<BlockId>(5));
+  EXPECT_EQ(operation_counts.probes - before, 4U);
+}
 
 }  // namespace
 }  // namespace kvfence::planted::optimized

@@ -1,6 +1,6 @@
-// Goal: storage keeps its rules on real files, whatever fails, and leaves nothing behind. Method:
-// each rule once over a temporary folder; each planned fault; and a file system that is slow to
-// answer.
+// Goal: on real files storage has upstream's names, knows half a file, and leaves nothing behind,
+// whatever fails. Method: a temporary folder, and a file system that is slow to answer. The rules
+// of storage are in properties/engine/files/.
 
 #include "optimized/connectors/synchronous/file_storage.h"
 
@@ -24,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Names = std::vector<std::string>;
 using Symbols = std::vector<KVSymbol>;
 
 const std::string kFolder = "9f66c130786a1a05e4731f71a3c5f172";
@@ -41,11 +40,6 @@ class FileStorageTest : public testing::Test {
     storage_.files(found);
     return found;
   }
-  Names folders() const {
-    Names names;
-    storage_.folders(names);
-    return names;
-  }
   fs::path path_of(std::uint32_t layer) const {
     return fs::path(folder_.path()) / kFolder / layer_file_name(layer);
   }
@@ -56,12 +50,6 @@ class FileStorageTest : public testing::Test {
   FileStorage storage_{folder_.path(), below_};
 };
 
-TEST_F(FileStorageTest, IsEmptyAtFirst) {
-  EXPECT_TRUE(folders().empty());
-  EXPECT_TRUE(files().empty());
-  EXPECT_FALSE(storage_.folder_exists(kFolder));
-}
-
 TEST_F(FileStorageTest, SavesUnderUpstreamsNamesAndLoadsThat) {
   EXPECT_TRUE(storage_.save(kFolder, 3, kSymbols));
   EXPECT_TRUE(storage_.folder_exists(kFolder));
@@ -71,33 +59,6 @@ TEST_F(FileStorageTest, SavesUnderUpstreamsNamesAndLoadsThat) {
   EXPECT_TRUE(load(symbols, 3));
   EXPECT_EQ(symbols, kSymbols);
   EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 3, true, kSymbols}}));
-}
-
-TEST_F(FileStorageTest, SavesInPlaceOfWhatWasThere) {
-  EXPECT_TRUE(storage_.save(kFolder, 0, Symbols{1, 2, 3, 4, 5, 6, 7, 8}));
-  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
-  EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 0, true, kSymbols}}));
-}
-
-TEST_F(FileStorageTest, KeepsNoSymbolToo) {
-  EXPECT_TRUE(storage_.save(kFolder, 0, Symbols{}));
-  Symbols none;
-  EXPECT_TRUE(storage_.load(kFolder, 0, none));
-  EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 0, true, {}}}));
-}
-
-TEST_F(FileStorageTest, LooksForAFileByMakingItsFolder) {
-  Symbols symbols;
-  EXPECT_FALSE(load(symbols));
-  EXPECT_EQ(symbols, Symbols(4, 99));
-  EXPECT_EQ(folders(), Names({kFolder}));
-}
-
-TEST_F(FileStorageTest, DoesNotLoadAnotherNumberOfSymbols) {
-  EXPECT_TRUE(storage_.save(kFolder, 0, Symbols{1, 2, 3, 4, 5}));
-  Symbols symbols;
-  EXPECT_FALSE(load(symbols));
-  EXPECT_EQ(symbols, Symbols(4, 99));
 }
 
 TEST_F(FileStorageTest, DoesNotLoadWhatIsNotWhole) {
@@ -113,26 +74,6 @@ TEST_F(FileStorageTest, DoesNotLoadWhatIsNotWhole) {
   EXPECT_EQ(fs::file_size(path_of(0)), 0U);
 }
 
-TEST_F(FileStorageTest, OthersWriteAndRemove) {
-  storage_.make_folder(kFolder);
-  storage_.make_folder(kFolder);
-  EXPECT_TRUE(files().empty());
-  storage_.put_file(kFolder, 10, kSymbols);
-  storage_.put_file(kFolder, 9, kSymbols);
-  storage_.put_file("0a", 0, kSymbols);
-  EXPECT_EQ(folders(), Names({"0a", kFolder}));
-  EXPECT_EQ(files(), std::vector({StoredFile{"0a", 0, true, kSymbols},
-                                  StoredFile{kFolder, 9, true, kSymbols},
-                                  StoredFile{kFolder, 10, true, kSymbols}}));
-  EXPECT_TRUE(storage_.remove_file(kFolder, 9));
-  EXPECT_FALSE(storage_.remove_file(kFolder, 9));
-  EXPECT_FALSE(storage_.truncate_file(kFolder, 9));
-  EXPECT_TRUE(storage_.remove_folder(kFolder));
-  EXPECT_FALSE(storage_.remove_folder(kFolder));
-  EXPECT_FALSE(storage_.remove_file(kFolder, 10));
-  EXPECT_EQ(folders(), Names({"0a"}));
-}
-
 TEST_F(FileStorageTest, PassesOverFilesOfOtherNames) {
   storage_.make_folder(kFolder);
   for (const char* name :
@@ -145,27 +86,6 @@ TEST_F(FileStorageTest, PassesOverFilesOfOtherNames) {
 
 // ---- What is planned to fail ----
 
-TEST_F(FileStorageTest, FailsToMakeTheFolder) {
-  storage_.fail_next(0, FileOperation::kMakeFolder);
-  EXPECT_FALSE(storage_.save(kFolder, 0, kSymbols));
-  EXPECT_TRUE(folders().empty());
-  storage_.fail_next(0, FileOperation::kMakeFolder);
-  Symbols symbols;
-  EXPECT_FALSE(load(symbols));
-  EXPECT_TRUE(folders().empty());
-  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols)) << "once";
-  storage_.fail_next(0, FileOperation::kMakeFolder);
-  EXPECT_FALSE(load(symbols)) << "also if it is there";
-}
-
-TEST_F(FileStorageTest, FailsToCreateAndLeavesNoFile) {
-  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
-  storage_.fail_next(0, FileOperation::kCreate);
-  EXPECT_FALSE(storage_.save(kFolder, 0, kSymbols));
-  EXPECT_TRUE(files().empty());
-  EXPECT_EQ(folders(), Names({kFolder}));
-}
-
 TEST_F(FileStorageTest, FailsToWriteAndLeavesHalfAFile) {
   EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
   const std::uintmax_t whole_bytes = fs::file_size(path_of(0));
@@ -173,19 +93,6 @@ TEST_F(FileStorageTest, FailsToWriteAndLeavesHalfAFile) {
   EXPECT_FALSE(storage_.save(kFolder, 0, kSymbols));
   EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 0, false, {}}}));
   EXPECT_EQ(fs::file_size(path_of(0)), whole_bytes / 2);
-}
-
-TEST_F(FileStorageTest, FailsToOpenOrToReadAndLeavesAWholeFile) {
-  for (const FileOperation operation : {FileOperation::kOpen, FileOperation::kRead}) {
-    SCOPED_TRACE(to_text(operation));
-    EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
-    storage_.fail_next(0, operation);
-    Symbols symbols;
-    EXPECT_FALSE(load(symbols));
-    EXPECT_EQ(symbols, Symbols(4, 99));
-    EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 0, true, kSymbols}}));
-    EXPECT_TRUE(load(symbols));
-  }
 }
 
 TEST_F(FileStorageTest, AnEmptyFileIsReadToo) {
@@ -196,37 +103,6 @@ TEST_F(FileStorageTest, AnEmptyFileIsReadToo) {
   EXPECT_FALSE(load(symbols));
   EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
   EXPECT_TRUE(load(symbols)) << "what was planned has happened";
-}
-
-TEST_F(FileStorageTest, FailsForThatLayerAndOperationAlone) {
-  storage_.fail_next(1, FileOperation::kWrite);
-  storage_.fail_next(1, FileOperation::kWrite);
-  storage_.fail_next(1, FileOperation::kRead);
-  Symbols symbols;
-  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
-  EXPECT_TRUE(load(symbols, 0));
-  EXPECT_FALSE(storage_.save("0a", 1, kSymbols));
-  EXPECT_TRUE(storage_.save("0a", 1, kSymbols)) << "told twice is told once";
-  storage_.put_file(kFolder, 1, kSymbols);
-  EXPECT_FALSE(load(symbols, 1));
-  EXPECT_TRUE(load(symbols, 1));
-}
-
-TEST_F(FileStorageTest, WhatComesBehindAFailureStaysPlanned) {
-  storage_.fail_next(0, FileOperation::kMakeFolder);
-  storage_.fail_next(0, FileOperation::kCreate);
-  storage_.fail_next(0, FileOperation::kWrite);
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(storage_.save(kFolder, 0, kSymbols));
-  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
-}
-
-TEST_F(FileStorageTest, NothingOfAnotherEngineIsMadeToFail) {
-  for (const FileOperation operation : kStorageOperations) storage_.fail_next(0, operation);
-  storage_.put_file(kFolder, 0, kSymbols);
-  EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 0, true, kSymbols}}));
-  EXPECT_TRUE(storage_.truncate_file(kFolder, 0));
-  EXPECT_TRUE(storage_.remove_file(kFolder, 0));
-  EXPECT_TRUE(storage_.remove_folder(kFolder));
 }
 
 // ---- What a file system does on its own ----

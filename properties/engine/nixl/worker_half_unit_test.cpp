@@ -1,21 +1,21 @@
-// Goal: the workers' halves of a pair read, tell, wait and report as
-// contract/connectors/disaggregated/disaggregated_connector.h says. Method: single ranks with a
-// scripted transport, step by step.
+// The rules of the workers' halves of a pair on both sides: single ranks with a scripted transport,
+// step by step.
 
-#include "optimized/connectors/disaggregated/disaggregated_worker.h"
-
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "contract/scripted/scripted_transport.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/connectors/disaggregated/disaggregated_worker.h"
 
-namespace kvfence::optimized {
+namespace kvfence {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -35,32 +35,44 @@ KVConnectorWorkerOutput run(DisaggregatedWorker& worker, const KVConnectorMetada
   out.finished_sending = {"left over"};
   out.invalid_block_ids = {9};
   worker.get_finished(transport, out);
+  std::sort(out.invalid_block_ids.begin(), out.invalid_block_ids.end());
   return out;
 }
 
-TEST(PeerRanks, AreARunOfTheOtherEngine) {
-  const auto peers = [](std::uint32_t rank, std::uint32_t own, std::uint32_t other) {
-    const PeerRanks ranks = peer_ranks(rank, own, other);
-    return std::pair(ranks.first, ranks.count);
-  };
-  EXPECT_EQ(peers(1, 2, 2), std::pair(1U, 1U));
-  EXPECT_EQ(peers(3, 4, 2), std::pair(1U, 1U));
-  EXPECT_EQ(peers(1, 2, 6), std::pair(3U, 3U));
+/// What a side makes the workers of both engines with.
+struct Makers {
+  using Make = std::unique_ptr<DisaggregatedWorker> (*)(const DisaggregatedSpec&, std::uint32_t);
+  Make producer;
+  Make consumer;
+};
+using Maker = BySide<Makers>;
+
+template <class Made>
+std::unique_ptr<DisaggregatedWorker> make(const DisaggregatedSpec& spec, std::uint32_t rank) {
+  return std::make_unique<Made>(spec, rank);
 }
+constexpr Maker kSides[] = {
+    {"reference",
+     {make<reference::DisaggregatedProducerWorker>, make<reference::DisaggregatedConsumerWorker>}},
+    {"optimized",
+     {optimized::make_disaggregated_producer_worker,
+      optimized::make_disaggregated_consumer_worker}},
+};
 
 // ---- Producer ----
 
 class ProducerRank {
  public:
-  explicit ProducerRank(const DisaggregatedSpec& spec, std::uint32_t rank = 0)
-      : worker_(make_disaggregated_producer_worker(spec, rank)) {}
+  explicit ProducerRank(std::unique_ptr<DisaggregatedWorker> worker) : worker_(std::move(worker)) {}
 
-  /// The requests that a step reports.
+  /// The requests that a step reports, sorted: their order means nothing.
   Names step(const ProducerMetadata& metadata = {}) {
     const KVConnectorWorkerOutput out = run(*worker_, metadata, transport_);
     EXPECT_TRUE(out.finished_recving.empty());
     EXPECT_TRUE(out.invalid_block_ids.empty());
-    return out.finished_sending;
+    Names sent = out.finished_sending;
+    std::sort(sent.begin(), sent.end());
+    return sent;
   }
 
   Names expect(const Names& requests) {
@@ -86,7 +98,6 @@ class ProducerRank {
   }
 
   ScriptedTransport& transport() { return transport_; }
-  DisaggregatedWorker& worker() { return *worker_; }
 
  private:
   std::unique_ptr<DisaggregatedWorker> worker_;
@@ -94,21 +105,29 @@ class ProducerRank {
   NoticeId num_notices_ = 0;
 };
 
-TEST(DisaggregatedProducerWorker, ANoticeEndsAnExpectedRequest) {
-  ProducerRank rank(spec_of(1, 1));
+class ProducerWorkerRules : public ::testing::TestWithParam<Maker> {
+ protected:
+  static ProducerRank rank_of(const DisaggregatedSpec& spec, std::uint32_t rank = 0) {
+    return ProducerRank(GetParam().make.producer(spec, rank));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Nixl, ProducerWorkerRules, ::testing::ValuesIn(kSides), SideNames());
+
+TEST_P(ProducerWorkerRules, ANoticeEndsAnExpectedRequest) {
+  ProducerRank rank = rank_of(spec_of(1, 1));
   EXPECT_TRUE(rank.send("A", 30).empty());
   EXPECT_TRUE(rank.expect({"B"}).empty());
   rank.notice("B");
   rank.notice("A");
   rank.notice("C");
-  EXPECT_EQ(rank.step(), (Names{"B", "A"}));
+  EXPECT_EQ(rank.step(), (Names{"A", "B"}));
   rank.notice("A");
   rank.transport().advance_clock(40);
   EXPECT_TRUE(rank.step().empty());
 }
 
-TEST(DisaggregatedProducerWorker, AllItsReadersHaveToSaySo) {
-  ProducerRank rank(spec_of(2, 6), 1);
+TEST_P(ProducerWorkerRules, AllItsReadersHaveToSaySo) {
+  ProducerRank rank = rank_of(spec_of(2, 6), 1);
   rank.expect({"A"});
   for (const std::uint32_t reader : {3U, 5U, 3U, 0U}) rank.tell({reader, 1, false, {"A"}});
   EXPECT_TRUE(rank.step().empty());
@@ -120,8 +139,8 @@ TEST(DisaggregatedProducerWorker, AllItsReadersHaveToSaySo) {
   EXPECT_TRUE(rank.step().empty());
 }
 
-TEST(DisaggregatedProducerWorker, KnowsMoreReadersThanAWordHasBits) {
-  ProducerRank rank(spec_of(1, 130));
+TEST_P(ProducerWorkerRules, KnowsMoreReadersThanAWordHasBits) {
+  ProducerRank rank = rank_of(spec_of(1, 130));
   rank.expect({"A", "B"});
   for (std::uint32_t reader = 0; reader < 129; ++reader) rank.notice("A", reader);
   EXPECT_TRUE(rank.step().empty());
@@ -129,8 +148,8 @@ TEST(DisaggregatedProducerWorker, KnowsMoreReadersThanAWordHasBits) {
   EXPECT_EQ(rank.step(), Names{"A"});
 }
 
-TEST(DisaggregatedProducerWorker, WhatWillNotBeReadIsForgotten) {
-  ProducerRank rank(spec_of(1, 1));
+TEST_P(ProducerWorkerRules, WhatWillNotBeReadIsForgotten) {
+  ProducerRank rank = rank_of(spec_of(1, 1));
   rank.expect({"A"});
   ProducerMetadata metadata;
   metadata.reqs_not_processed = {"A", "B"};
@@ -139,8 +158,8 @@ TEST(DisaggregatedProducerWorker, WhatWillNotBeReadIsForgotten) {
   EXPECT_TRUE(rank.step().empty());
 }
 
-TEST(DisaggregatedProducerWorker, WhatExpiresIsOverWhereverItStands) {
-  ProducerRank rank(spec_of(1, 1));
+TEST_P(ProducerWorkerRules, WhatExpiresIsOverWhereverItStands) {
+  ProducerRank rank = rank_of(spec_of(1, 1));
   rank.send("A", 40);
   rank.send("B", 20);
   rank.send("C", 30);
@@ -150,13 +169,13 @@ TEST(DisaggregatedProducerWorker, WhatExpiresIsOverWhereverItStands) {
   rank.transport().advance_clock(1);
   EXPECT_EQ(rank.step(), Names{"B"});
   rank.transport().advance_clock(100);
-  EXPECT_EQ(rank.step(), (Names{"C", "A"}));
+  EXPECT_EQ(rank.step(), (Names{"A", "C"}));
   rank.notice("D");
   EXPECT_EQ(rank.step(), Names{"D"});
 }
 
-TEST(DisaggregatedProducerWorker, WhatIsOverIsClosed) {
-  ProducerRank rank(spec_of(1, 1));
+TEST_P(ProducerWorkerRules, WhatIsOverIsClosed) {
+  ProducerRank rank = rank_of(spec_of(1, 1));
   rank.send("A", 10);
   rank.send("B", 40);
   rank.transport().listen(0);
@@ -172,8 +191,8 @@ TEST(DisaggregatedProducerWorker, WhatIsOverIsClosed) {
   EXPECT_EQ(rank.transport().reads().at(1).progress, TransferProgress::kFailed);
 }
 
-TEST(DisaggregatedProducerWorker, ANoticeAtTheDeadlineFinishesOnce) {
-  ProducerRank rank(spec_of(1, 1));
+TEST_P(ProducerWorkerRules, ANoticeAtTheDeadlineFinishesOnce) {
+  ProducerRank rank = rank_of(spec_of(1, 1));
   rank.send("A", 30);
   rank.notice("A");
   rank.transport().advance_clock(30);
@@ -181,8 +200,8 @@ TEST(DisaggregatedProducerWorker, ANoticeAtTheDeadlineFinishesOnce) {
   EXPECT_TRUE(rank.step().empty());
 }
 
-TEST(DisaggregatedProducerWorker, ReadersMayBeFasterThanTheProducer) {
-  ProducerRank rank(spec_of(1, 1));
+TEST_P(ProducerWorkerRules, ReadersMayBeFasterThanTheProducer) {
+  ProducerRank rank = rank_of(spec_of(1, 1));
   rank.expect({"A"});
   rank.notice("A");
   EXPECT_EQ(rank.step(), Names{"A"});
@@ -193,8 +212,8 @@ TEST(DisaggregatedProducerWorker, ReadersMayBeFasterThanTheProducer) {
   EXPECT_TRUE(rank.step().empty());
 }
 
-TEST(DisaggregatedProducerWorker, AHeartbeatProlongsALease) {
-  ProducerRank rank(spec_of(1, 1));  // by 20 seconds
+TEST_P(ProducerWorkerRules, AHeartbeatProlongsALease) {
+  ProducerRank rank = rank_of(spec_of(1, 1));  // by 20 seconds
   rank.send("A", 30);
   rank.send("B", 31);
   rank.send("C", 30);
@@ -211,8 +230,8 @@ TEST(DisaggregatedProducerWorker, AHeartbeatProlongsALease) {
   EXPECT_EQ(rank.step(), Names{"A"});
 }
 
-TEST(DisaggregatedProducerWorker, AHeartbeatGivesNoDeadline) {
-  ProducerRank rank(spec_of(1, 1));
+TEST_P(ProducerWorkerRules, AHeartbeatGivesNoDeadline) {
+  ProducerRank rank = rank_of(spec_of(1, 1));
   rank.expect({"A"});
   rank.heartbeat({"A"});
   rank.step();
@@ -220,24 +239,11 @@ TEST(DisaggregatedProducerWorker, AHeartbeatGivesNoDeadline) {
   EXPECT_TRUE(rank.step().empty());
 }
 
-TEST(DisaggregatedProducerWorker, ACloneGoesItsOwnWay) {
-  ProducerRank rank(spec_of(1, 1));
-  rank.send("A", 30);
-  const std::unique_ptr<DisaggregatedWorker> copy = rank.worker().clone();
-  ScriptedTransport transport = rank.transport();
-  rank.notice("A");
-  EXPECT_EQ(rank.step(), Names{"A"});
-  EXPECT_TRUE(run(*copy, ProducerMetadata(), transport).finished_sending.empty());
-  transport.advance_clock(30);
-  EXPECT_EQ(run(*copy, ProducerMetadata(), transport).finished_sending, Names{"A"});
-}
-
 // ---- Consumer ----
 
 class ConsumerRank {
  public:
-  explicit ConsumerRank(const DisaggregatedSpec& spec, std::uint32_t rank = 0)
-      : worker_(make_disaggregated_consumer_worker(spec, rank)) {
+  explicit ConsumerRank(std::unique_ptr<DisaggregatedWorker> worker) : worker_(std::move(worker)) {
     for (std::uint32_t source = 0; source < 4; ++source) transport_.listen(source);
   }
 
@@ -265,8 +271,35 @@ class ConsumerRank {
   ScriptedTransport transport_;
 };
 
-TEST(DisaggregatedConsumerWorker, ReadsFromEachOfItsProducersRanks) {
-  ConsumerRank rank(spec_of(4, 2), 1);
+class ConsumerWorkerRules : public ::testing::TestWithParam<Maker> {
+ protected:
+  static ConsumerRank rank_of(const DisaggregatedSpec& spec, std::uint32_t rank = 0) {
+    return ConsumerRank(GetParam().make.consumer(spec, rank));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Nixl, ConsumerWorkerRules, ::testing::ValuesIn(kSides), SideNames());
+
+TEST_P(ConsumerWorkerRules, ReadsFromItsShareOfTheProducer) {
+  using Ranks = std::vector<std::uint32_t>;
+  const auto remote_ranks = [](std::uint32_t producers, std::uint32_t consumers,
+                               std::uint32_t number) {
+    ConsumerRank rank = rank_of(spec_of(producers, consumers), number);
+    rank.receive({{"B", "A", {1}, {2}}});
+    Ranks ranks;
+    for (const ScriptedTransport::Read& read : rank.transport().reads())
+      ranks.push_back(read.spec.remote_rank);
+    return ranks;
+  };
+  EXPECT_EQ(remote_ranks(2, 2, 1), Ranks{1});
+  EXPECT_EQ(remote_ranks(1, 4, 3), Ranks{0});
+  EXPECT_EQ(remote_ranks(2, 4, 1), Ranks{0});
+  EXPECT_EQ(remote_ranks(2, 4, 2), Ranks{1});
+  EXPECT_EQ(remote_ranks(4, 2, 1), (Ranks{2, 3}));
+  EXPECT_EQ(remote_ranks(3, 1, 0), (Ranks{0, 1, 2}));
+}
+
+TEST_P(ConsumerWorkerRules, ReadsFromEachOfItsProducersRanks) {
+  ConsumerRank rank = rank_of(spec_of(4, 2), 1);
   rank.receive({{"B", "A", {1, 2}, {11, 12}}});
   ASSERT_EQ(rank.transport().reads().size(), 2U);
   EXPECT_EQ(rank.transport().reads()[0].spec, (ReadSpec{1, 2, "B", "A", {1, 2}, {11, 12}}));
@@ -278,8 +311,8 @@ TEST(DisaggregatedConsumerWorker, ReadsFromEachOfItsProducersRanks) {
   EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
 }
 
-TEST(DisaggregatedConsumerWorker, WithoutBlocksItTellsEachOfItsProducersRanks) {
-  ConsumerRank rank(spec_of(4, 2), 1);
+TEST_P(ConsumerWorkerRules, WithoutBlocksItTellsEachOfItsProducersRanks) {
+  ConsumerRank rank = rank_of(spec_of(4, 2), 1);
   EXPECT_EQ(rank.receive({{"B", "A", {}, {}}}), KVConnectorWorkerOutput());
   EXPECT_TRUE(rank.transport().reads().empty());
   ASSERT_EQ(rank.transport().notices().size(), 2U);
@@ -287,8 +320,8 @@ TEST(DisaggregatedConsumerWorker, WithoutBlocksItTellsEachOfItsProducersRanks) {
   EXPECT_EQ(rank.transport().notices()[1].notice, (Notice{1, 3, false, {"A"}}));
 }
 
-TEST(DisaggregatedConsumerWorker, HeartbeatsComeBehindWhatIsReceived) {
-  ConsumerRank rank(spec_of(2, 1));
+TEST_P(ConsumerWorkerRules, HeartbeatsComeBehindWhatIsReceived) {
+  ConsumerRank rank = rank_of(spec_of(2, 1));
   ConsumerMetadata metadata;
   metadata.reqs_to_recv = {{"B", "A", {}, {}}};
   metadata.heartbeats = {"X", "Y"};
@@ -300,8 +333,8 @@ TEST(DisaggregatedConsumerWorker, HeartbeatsComeBehindWhatIsReceived) {
   EXPECT_EQ(rank.transport().notices().at(4).notice, (Notice{0, 0, false, {"A"}}));
 }
 
-TEST(DisaggregatedConsumerWorker, AFailedReadMakesBlocksInvalidAndTheLastOneEndsTheRequest) {
-  ConsumerRank rank(spec_of(2, 1));
+TEST_P(ConsumerWorkerRules, AFailedReadMakesBlocksInvalidAndTheLastOneEndsTheRequest) {
+  ConsumerRank rank = rank_of(spec_of(2, 1));
   rank.receive({{"B", "A", {4, 3}, {11, 12}}, {"C", "A", {5}, {11}}});
   rank.end(0, /*success=*/false);
   KVConnectorWorkerOutput out = rank.step();
@@ -322,8 +355,8 @@ TEST(DisaggregatedConsumerWorker, AFailedReadMakesBlocksInvalidAndTheLastOneEnds
   EXPECT_TRUE(out.invalid_block_ids.empty());
 }
 
-TEST(DisaggregatedConsumerWorker, AReadThatFailsAtItsStartEndsInTheSameStep) {
-  ConsumerRank rank(spec_of(1, 1));
+TEST_P(ConsumerWorkerRules, AReadThatFailsAtItsStartEndsInTheSameStep) {
+  ConsumerRank rank = rank_of(spec_of(1, 1));
   rank.transport().close(0, "A");
   const KVConnectorWorkerOutput out = rank.receive({{"B", "A", {1}, {11}}});
   EXPECT_EQ(out.finished_recving, Names{"B"});
@@ -331,4 +364,4 @@ TEST(DisaggregatedConsumerWorker, AReadThatFailsAtItsStartEndsInTheSameStep) {
 }
 
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence

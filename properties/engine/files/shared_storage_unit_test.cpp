@@ -1,19 +1,28 @@
-// Each rule of the storage that engines share.
-#include "reference/connectors/synchronous/shared_storage.h"
+// The rules of the storage that engines share, on both sides: one keeps symbols in memory, the
+// other in files.
 
-#include <gtest/gtest.h>
-
+#include <memory>
 #include <string>
 #include <vector>
 
-namespace kvfence::reference {
+#include <gtest/gtest.h>
+
+#include "optimized/connectors/synchronous/synchronous_connector.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/connectors/synchronous/shared_storage.h"
+
+namespace kvfence {
 namespace {
 
 using Symbols = std::vector<KVSymbol>;
 using Names = std::vector<std::string>;
 using Files = std::vector<StoredFile>;
 
-class SharedStorageTest : public ::testing::Test {
+using Maker = BySide<decltype(&reference::make_shared_storage)>;
+constexpr Maker kSides[] = {{"reference", reference::make_shared_storage},
+                            {"optimized", optimized::make_shared_storage}};
+
+class SharedStorageRules : public ::testing::TestWithParam<Maker> {
  protected:
   Names folders() const {
     Names names;
@@ -29,10 +38,12 @@ class SharedStorageTest : public ::testing::Test {
     return storage.load(folder, layer, blocks);
   }
 
-  MapStorage storage;
+  std::unique_ptr<SharedStorage> kept = GetParam().make();
+  SharedStorage& storage = *kept;
 };
+INSTANTIATE_TEST_SUITE_P(Files, SharedStorageRules, ::testing::ValuesIn(kSides), SideNames());
 
-TEST_F(SharedStorageTest, WhatWasSavedIsLoaded) {
+TEST_P(SharedStorageRules, WhatWasSavedIsLoaded) {
   EXPECT_FALSE(storage.folder_exists("a"));
   EXPECT_TRUE(storage.save("a", 1, Symbols{7, 8}));
 
@@ -43,21 +54,21 @@ TEST_F(SharedStorageTest, WhatWasSavedIsLoaded) {
   EXPECT_EQ(files(), Files({{"a", 1, true, {7, 8}}}));
 }
 
-TEST_F(SharedStorageTest, TheLastOneToSaveWins) {
+TEST_P(SharedStorageRules, TheLastOneToSaveWins) {
   storage.save("a", 0, Symbols{7, 8});
   storage.save("a", 0, Symbols{9});
 
   EXPECT_EQ(files(), Files({{"a", 0, true, {9}}}));
 }
 
-TEST_F(SharedStorageTest, AFileMayHoldNothing) {
+TEST_P(SharedStorageRules, AFileMayHoldNothing) {
   EXPECT_TRUE(storage.save("a", 0, Symbols{}));
 
   Symbols none;
   EXPECT_TRUE(load("a", 0, none));
 }
 
-TEST_F(SharedStorageTest, LookingForAFileMakesItsFolder) {
+TEST_P(SharedStorageRules, LookingForAFileMakesItsFolder) {
   Symbols blocks = {5};
 
   EXPECT_FALSE(load("a", 0, blocks));
@@ -67,7 +78,7 @@ TEST_F(SharedStorageTest, LookingForAFileMakesItsFolder) {
   EXPECT_EQ(files(), Files());
 }
 
-TEST_F(SharedStorageTest, WhatIsTooShortOrTooLongIsNotLoaded) {
+TEST_P(SharedStorageRules, WhatIsTooShortOrTooLongIsNotLoaded) {
   storage.save("a", 0, Symbols{7, 8});
   Symbols one = {5};
   Symbols three = {5, 5, 5};
@@ -76,7 +87,7 @@ TEST_F(SharedStorageTest, WhatIsTooShortOrTooLongIsNotLoaded) {
   EXPECT_FALSE(load("a", 0, three));
 }
 
-TEST_F(SharedStorageTest, WhatLostItsEndIsNotLoaded) {
+TEST_P(SharedStorageRules, WhatLostItsEndIsNotLoaded) {
   storage.save("a", 0, Symbols{7});
   EXPECT_TRUE(storage.truncate_file("a", 0));
   Symbols blocks = {5};
@@ -88,7 +99,7 @@ TEST_F(SharedStorageTest, WhatLostItsEndIsNotLoaded) {
   EXPECT_FALSE(storage.truncate_file("b", 0));
 }
 
-TEST_F(SharedStorageTest, WhatIsRemovedIsGone) {
+TEST_P(SharedStorageRules, WhatIsRemovedIsGone) {
   storage.save("a", 0, Symbols{7});
   storage.save("a", 1, Symbols{8});
 
@@ -101,17 +112,22 @@ TEST_F(SharedStorageTest, WhatIsRemovedIsGone) {
   EXPECT_EQ(folders(), Names());
 }
 
-TEST_F(SharedStorageTest, OtherEnginesWriteToo) {
+TEST_P(SharedStorageRules, OtherEnginesWriteToo) {
   storage.make_folder("b");
   storage.put_file("a", 2, Symbols{7});
-  storage.fail_next(2, FileOperation::kWrite);
+  for (const FileOperation operation : kStorageOperations) storage.fail_next(2, operation);
   storage.put_file("a", 2, Symbols{8});
+  storage.put_file("a", 10, Symbols{9});
 
   EXPECT_EQ(folders(), Names({"a", "b"}));
-  EXPECT_EQ(files(), Files({{"a", 2, true, {8}}})) << "not what is made to fail";
+  EXPECT_EQ(files(), Files({{"a", 2, true, {8}}, {"a", 10, true, {9}}}))
+      << "not what is made to fail";
+  EXPECT_TRUE(storage.truncate_file("a", 2));
+  EXPECT_TRUE(storage.remove_file("a", 2));
+  EXPECT_TRUE(storage.remove_folder("a"));
 }
 
-TEST_F(SharedStorageTest, AFolderThatCannotBeMade) {
+TEST_P(SharedStorageRules, AFolderThatCannotBeMade) {
   storage.fail_next(0, FileOperation::kMakeFolder);
   EXPECT_FALSE(storage.save("a", 0, Symbols{7}));
   EXPECT_EQ(folders(), Names());
@@ -121,7 +137,7 @@ TEST_F(SharedStorageTest, AFolderThatCannotBeMade) {
   EXPECT_EQ(folders(), Names());
 }
 
-TEST_F(SharedStorageTest, AFileThatCannotBeCreated) {
+TEST_P(SharedStorageRules, AFileThatCannotBeCreated) {
   storage.save("a", 0, Symbols{7});
   storage.fail_next(0, FileOperation::kCreate);
 
@@ -131,7 +147,7 @@ TEST_F(SharedStorageTest, AFileThatCannotBeCreated) {
   EXPECT_EQ(files(), Files()) << "what had the name is gone";
 }
 
-TEST_F(SharedStorageTest, AFileThatCannotBeWritten) {
+TEST_P(SharedStorageRules, AFileThatCannotBeWritten) {
   storage.fail_next(0, FileOperation::kWrite);
 
   EXPECT_FALSE(storage.save("a", 0, Symbols{8}));
@@ -139,7 +155,7 @@ TEST_F(SharedStorageTest, AFileThatCannotBeWritten) {
   EXPECT_EQ(files(), Files({{"a", 0, false, {}}}));
 }
 
-TEST_F(SharedStorageTest, AFileThatCannotBeRead) {
+TEST_P(SharedStorageRules, AFileThatCannotBeRead) {
   storage.save("a", 0, Symbols{7});
   Symbols blocks = {5};
   for (const FileOperation operation : {FileOperation::kOpen, FileOperation::kRead}) {
@@ -151,7 +167,7 @@ TEST_F(SharedStorageTest, AFileThatCannotBeRead) {
   EXPECT_TRUE(load("a", 0, blocks)) << "each failed once";
 }
 
-TEST_F(SharedStorageTest, AFaultWaitsForItsLayerAndItsOperation) {
+TEST_P(SharedStorageRules, AFaultWaitsForItsLayerAndItsOperation) {
   storage.fail_next(1, FileOperation::kWrite);
   storage.fail_next(1, FileOperation::kWrite);
 
@@ -162,7 +178,7 @@ TEST_F(SharedStorageTest, AFaultWaitsForItsLayerAndItsOperation) {
   EXPECT_TRUE(storage.save("b", 1, Symbols{7})) << "told twice is told once";
 }
 
-TEST_F(SharedStorageTest, WhatFailsFirstLeavesLaterFaultsWaiting) {
+TEST_P(SharedStorageRules, WhatFailsFirstLeavesLaterFaultsWaiting) {
   storage.fail_next(0, FileOperation::kRead);
   Symbols blocks(1);
   EXPECT_FALSE(load("a", 0, blocks)) << "it is not there";
@@ -173,4 +189,4 @@ TEST_F(SharedStorageTest, WhatFailsFirstLeavesLaterFaultsWaiting) {
 }
 
 }  // namespace
-}  // namespace kvfence::reference
+}  // namespace kvfence

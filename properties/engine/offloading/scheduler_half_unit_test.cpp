@@ -1,9 +1,7 @@
-// Each rule of the scheduler's half, in both forms, with a host and steps that the test makes up.
-// GPU blocks and hashes have 4 tokens unless a test says so. A key is shown by the request that has
-// it and its place among the request's offloaded blocks, "A0"; with several groups "A0/1".
-#include "reference/connectors/offloading/offloading_connector.h"
-
-#include <gtest/gtest.h>
+// The rules of the scheduler's half on both sides, in both forms, with a host and steps that the
+// test makes up. GPU blocks and hashes have 4 tokens unless a test says so. A key is shown by the
+// request that has it and its place among the request's offloaded blocks, "A0"; with several groups
+// "A0/1". Lives of whole engines are in scenarios/cases/engine/offloading/.
 
 #include <map>
 #include <memory>
@@ -13,10 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "contract/pool/block_hash.h"
 #include "contract/scripted/scripted_tier.h"
+#include "optimized/connectors/offloading/offloading_connector.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/connectors/offloading/offloading_connector.h"
 
-namespace kvfence::reference {
+namespace kvfence {
 namespace {
 
 using Ids = std::vector<BlockId>;
@@ -49,6 +52,7 @@ OffloadingSpec spec_of(Profile profile, std::vector<KVCacheSpec> groups = {full(
   spec.manager.cache.capacity = capacity;
   spec.manager.enable_events = true;
   spec.manager.rules = rules_of(profile);
+  spec.kv_cache.pool.num_gpu_blocks = 128;
   spec.kv_cache.pool.hash.hash_block_size = 4;
   spec.kv_cache.pool.rules = rules_of(profile);
   spec.kv_cache.groups = std::move(groups);
@@ -100,11 +104,15 @@ Jobs numbers_of(const std::vector<TransferJob>& jobs) {
   return numbers;
 }
 
+using Maker = BySide<decltype(&reference::make_offloading_connector_scheduler)>;
+constexpr Maker kSides[] = {{"reference", reference::make_offloading_connector_scheduler},
+                            {"optimized", optimized::make_offloading_connector_scheduler}};
+
 /// A scheduler's half and the engine around it.
 class Half final : public ConnectorHost {
  public:
-  explicit Half(const OffloadingSpec& given, std::vector<SecondaryTierHandle> tiers = {})
-      : spec(given), connector(make_offloading_connector_scheduler(given, std::move(tiers))) {}
+  Half(const Maker& make, const OffloadingSpec& given, std::vector<SecondaryTierHandle> tiers)
+      : spec(given), connector(make.make(given, std::move(tiers))) {}
 
   /// What a step has of one request.
   struct Entry {
@@ -304,11 +312,64 @@ class Half final : public ConnectorHost {
   std::shared_ptr<const KVConnectorMetadata> metadata_;
 };
 
+/// `blocks` of a request with `num_tokens` tokens are stored, but for places with a null block.
+void store(Half& half, const std::string& id, std::uint32_t num_tokens, const BlocksByGroup& blocks,
+           bool complete = true) {
+  half.add(id, tokens_of(1, num_tokens));
+  const Jobs jobs = numbers_of(half.prefill(id, blocks).stores);
+  if (complete) half.completed(jobs);
+}
+
+class OffloadingConnectorRules : public ::testing::TestWithParam<Maker> {
+ protected:
+  static Half half_of(const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers = {}) {
+    return {GetParam(), spec, std::move(tiers)};
+  }
+
+  /// Keys of `pattern` as a lookup finds them, "h" hit, "m" miss, "?" being written; answers what
+  /// one group finds of them, in blocks.
+  static std::string found(const KVCacheSpec& group, const std::string& pattern) {
+    Half half = half_of(fence_spec({group}));
+    const auto num_tokens = static_cast<std::uint32_t>(4 * pattern.size() + 1);
+    const auto store_where = [&](const std::string& id, char wanted) {
+      half.add(id, tokens_of(1, num_tokens));
+      Ids blocks;
+      for (std::size_t i = 0; i < pattern.size(); ++i) {
+        blocks.push_back(pattern[i] == wanted ? static_cast<BlockId>(i + 1) : kNullBlockId);
+      }
+      blocks.push_back(99);
+      return half.prefill(id, {blocks}).stores.size();
+    };
+    if (store_where("hits", 'h') > 0) half.completed({0});
+    store_where("pending", '?');
+    half.add("A", tokens_of(1, num_tokens));
+    return half.match("A");
+  }
+
+  /// How often each key was looked up shows in which of them pass a filter of two lookups.
+  static std::string twice_looked_up(const KVCacheSpec& group) {
+    OffloadingSpec spec = fence_spec({group});
+    spec.manager.store_threshold = 2;
+    Half half = half_of(spec);
+    half.add("A", tokens_of(1, 13));
+    half.match("A");
+    half.match("A");
+    const auto& metadata = half.prefill("A", {{1, 2, 3, 4}});
+    return metadata.stores.empty() ? "" : text_of(metadata.stores.front().spec.gpu_blocks);
+  }
+};
+class HoldingConnector : public OffloadingConnectorRules {};
+class FencingConnector : public OffloadingConnectorRules {};
+class TieredConnector : public OffloadingConnectorRules {};
+INSTANTIATE_TEST_SUITE_P(Offloading, HoldingConnector, ::testing::ValuesIn(kSides), SideNames());
+INSTANTIATE_TEST_SUITE_P(Offloading, FencingConnector, ::testing::ValuesIn(kSides), SideNames());
+INSTANTIATE_TEST_SUITE_P(Offloading, TieredConnector, ::testing::ValuesIn(kSides), SideNames());
+
 // Hold.
 
 // Upstream: test_offloading_connector, its blocks of three.
-TEST(HoldingOffloadingConnector, StoresFullOffloadedBlocksUnderTheirLastHash) {
-  Half half(hold_spec(/*block_size_factor=*/3));
+TEST_P(HoldingConnector, StoresFullOffloadedBlocksUnderTheirLastHash) {
+  Half half = half_of(hold_spec(/*block_size_factor=*/3));
   half.add("A", tokens_of(1, 35));
   const auto& metadata = half.prefill("A", {{11, 12, 13, 14, 15, 16, 17, 18, 19}});
   EXPECT_EQ(text_of(metadata.stores), Names({"A [11 12 13 14 15 16] -> [0 1]"}))
@@ -316,8 +377,8 @@ TEST(HoldingOffloadingConnector, StoresFullOffloadedBlocksUnderTheirLastHash) {
   EXPECT_EQ(half.held(), "A1? A0?") << "touched behind the insertion: the first ends as the newest";
 }
 
-TEST(HoldingOffloadingConnector, OnlyWhatIsNotHeldIsStored) {
-  Half half(hold_spec(3));
+TEST_P(HoldingConnector, OnlyWhatIsNotHeldIsStored) {
+  Half half = half_of(hold_spec(3));
   half.add("A", tokens_of(1, 24));
   half.add("B", tokens_of(1, 36));
   half.prefill("A", {{11, 12, 13, 14, 15, 16}});
@@ -325,8 +386,8 @@ TEST(HoldingOffloadingConnector, OnlyWhatIsNotHeldIsStored) {
             Names({"B [27 28 29] -> [2]"}));
 }
 
-TEST(HoldingOffloadingConnector, StoresGoOnWhereTheyEnded) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, StoresGoOnWhereTheyEnded) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 12));
   half.alloc("A", {{1, 2, 3}}, 0);
   EXPECT_EQ(text_of(half.step({{"A", 6, {{1, 2}}}}).stores), Names({"A [1] -> [0]"}));
@@ -334,8 +395,8 @@ TEST(HoldingOffloadingConnector, StoresGoOnWhereTheyEnded) {
   EXPECT_EQ(text_of(half.step({{"A", 5, {{3}}}}).stores), Names({"A [2 3] -> [1 2]"}));
 }
 
-TEST(HoldingOffloadingConnector, TokensThatAreNotThereYetAreNotStored) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, TokensThatAreNotThereYetAreNotStored) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 7));
   half.alloc("A", {{1, 2}}, 0);
   half.step({{"A", 7, {{1, 2}}}});
@@ -345,20 +406,8 @@ TEST(HoldingOffloadingConnector, TokensThatAreNotThereYetAreNotStored) {
   EXPECT_EQ(text_of(half.step({{"A", 1, {}}}).stores), Names({"A [2] -> [1]"}));
 }
 
-TEST(HoldingOffloadingConnector, ARefusedStoreIsTriedAgain) {
-  Half half(hold_spec(1, /*capacity=*/2));
-  half.add("A", tokens_of(1, 8));
-  half.add("B", tokens_of(2, 8));
-  half.prefill("A", {{1, 2}});
-  half.alloc("B", {{3, 4}}, 0);
-  EXPECT_EQ(text_of(half.step({{"B", 4, {{3, 4}}}}).stores), Names())
-      << "what is being written cannot go";
-  half.sent({"A"});
-  EXPECT_EQ(text_of(half.step({{"B", 4, {}}}).stores), Names({"B [3 4] -> [0 1]"}));
-}
-
-TEST(HoldingOffloadingConnector, NothingToStoreMovesTheCursorAndTouchesNothing) {
-  Half half(hold_spec(1, /*capacity=*/2));
+TEST_P(HoldingConnector, NothingToStoreMovesTheCursorAndTouchesNothing) {
+  Half half = half_of(hold_spec(1, /*capacity=*/2));
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(1, 8));
   half.prefill("A", {{1, 2}});
@@ -373,8 +422,8 @@ TEST(HoldingOffloadingConnector, NothingToStoreMovesTheCursorAndTouchesNothing) 
       << "though nothing of B is held any more";
 }
 
-TEST(HoldingOffloadingConnector, AResumedRequestHasOtherBlocks) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, AResumedRequestHasOtherBlocks) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 12));
   half.alloc("A", {{1, 2}}, 0);
   half.step({{"A", 8, {{1, 2}}}});
@@ -384,8 +433,8 @@ TEST(HoldingOffloadingConnector, AResumedRequestHasOtherBlocks) {
       << "the cursor outlives the preemption";
 }
 
-TEST(HoldingOffloadingConnector, NewRequestsArePlannedBeforeCachedOnes) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, NewRequestsArePlannedBeforeCachedOnes) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(2, 4));
   half.alloc("A", {{1, 2}}, 0);
@@ -395,8 +444,8 @@ TEST(HoldingOffloadingConnector, NewRequestsArePlannedBeforeCachedOnes) {
             Names({"B [3] -> [1]", "A [2] -> [2]"}));
 }
 
-TEST(HoldingOffloadingConnector, ALookupTouchesEverythingFirst) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, ALookupTouchesEverythingFirst) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(2, 4));
   half.prefill("A", {{1, 2}});
@@ -408,8 +457,8 @@ TEST(HoldingOffloadingConnector, ALookupTouchesEverythingFirst) {
 }
 
 // Upstream: test_offloading_connector: one token short, a miss, a hit, a hit in the middle.
-TEST(HoldingOffloadingConnector, LessThanABlockIsNotLoaded) {
-  Half half(hold_spec(3));
+TEST_P(HoldingConnector, LessThanABlockIsNotLoaded) {
+  Half half = half_of(hold_spec(3));
   half.add("A", tokens_of(1, 24));
   half.add("B", tokens_of(1, 23));
   half.add("C", tokens_of(1, 24));
@@ -423,8 +472,8 @@ TEST(HoldingOffloadingConnector, LessThanABlockIsNotLoaded) {
   EXPECT_EQ(half.match("C", 16), "0") << "8 tokens are left";
 }
 
-TEST(HoldingOffloadingConnector, AHitOfLessThanABlockIsNone) {
-  Half half(hold_spec(3));
+TEST_P(HoldingConnector, AHitOfLessThanABlockIsNone) {
+  Half half = half_of(hold_spec(3));
   half.add("A", tokens_of(1, 12));
   half.add("B", tokens_of(1, 24));
   half.prefill("A", {{1, 2, 3}});
@@ -433,8 +482,8 @@ TEST(HoldingOffloadingConnector, AHitOfLessThanABlockIsNone) {
   EXPECT_EQ(half.match("B"), "12 async");
 }
 
-TEST(HoldingOffloadingConnector, ALoadGoesIntoTheBlocksWithoutAKey) {
-  Half half(hold_spec(3));
+TEST_P(HoldingConnector, ALoadGoesIntoTheBlocksWithoutAKey) {
+  Half half = half_of(hold_spec(3));
   half.add("A", tokens_of(1, 24));
   half.add("B", tokens_of(1, 25));
   half.prefill("A", {{1, 2, 3, 4, 5, 6}});
@@ -450,8 +499,8 @@ TEST(HoldingOffloadingConnector, ALoadGoesIntoTheBlocksWithoutAKey) {
   EXPECT_EQ(half.held(), "A1 A0");
 }
 
-TEST(HoldingOffloadingConnector, TheCursorStandsBehindWhatIsLoaded) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, TheCursorStandsBehindWhatIsLoaded) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 4));
   half.add("B", tokens_of(1, 12));
   half.prefill("A", {{1}});
@@ -478,8 +527,8 @@ TEST(HoldingOffloadingConnector, TheCursorStandsBehindWhatIsLoaded) {
 }
 
 // Upstream: test_concurrent_lookups_of_the_same_prefix.
-TEST(HoldingOffloadingConnector, WhatIsBeingLoadedIsWaitedFor) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, WhatIsBeingLoadedIsWaitedFor) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 8));
   half.prefill("A", {{1, 2}});
   half.sent({"A"});
@@ -493,10 +542,10 @@ TEST(HoldingOffloadingConnector, WhatIsBeingLoadedIsWaitedFor) {
   EXPECT_EQ(half.match("C"), "8 async");
 }
 
-TEST(HoldingOffloadingConnector, WithoutPrefixCachingNothingIsWaitedFor) {
+TEST_P(HoldingConnector, WithoutPrefixCachingNothingIsWaitedFor) {
   OffloadingSpec spec = hold_spec();
   spec.kv_cache.pool.enable_caching = false;
-  Half half(spec);
+  Half half = half_of(spec);
   half.add("A", tokens_of(1, 4));
   half.prefill("A", {{1}});
   half.sent({"A"});
@@ -509,23 +558,8 @@ TEST(HoldingOffloadingConnector, WithoutPrefixCachingNothingIsWaitedFor) {
   EXPECT_EQ(half.held(), "A0+2");
 }
 
-// Upstream: test_request_preemption.
-TEST(HoldingOffloadingConnector, APreemptedRequestsStoresAreFlushedAndReadyAtOnce) {
-  Half half(hold_spec());
-  half.add("A", tokens_of(1, 8));
-  half.add("B", tokens_of(2, 4));
-  half.prefill("A", {{1, 2}});
-  half.prefill("B", {{3}});
-  const auto& metadata = half.step({}, {"A"});
-  EXPECT_EQ(metadata.requests_to_flush, Names({"A"}));
-  EXPECT_EQ(metadata.jobs_to_flush, Jobs());
-  EXPECT_EQ(half.held(), "A1 A0 B0?");
-  half.add("C", tokens_of(1, 8));
-  EXPECT_EQ(half.match("C"), "8 async");
-}
-
-TEST(HoldingOffloadingConnector, ARequestThatEverStoredIsHeldUntilItIsSent) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, ARequestThatEverStoredIsHeldUntilItIsSent) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 4));
   half.add("B", tokens_of(2, 3));
   half.add("C", tokens_of(3, 4));
@@ -541,8 +575,8 @@ TEST(HoldingOffloadingConnector, ARequestThatEverStoredIsHeldUntilItIsSent) {
   EXPECT_EQ(half.held(), "A0 C0");
 }
 
-TEST(HoldingOffloadingConnector, ALoadForgetsEarlierStores) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, ALoadForgetsEarlierStores) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 4));
   half.prefill("A", {{1}});
   half.step({}, {"A"});
@@ -553,8 +587,8 @@ TEST(HoldingOffloadingConnector, ALoadForgetsEarlierStores) {
   EXPECT_EQ(half.held(), "A0");
 }
 
-TEST(HoldingOffloadingConnector, AFinishedRequestIsForgotten) {
-  Half half(hold_spec(1, /*capacity=*/1));
+TEST_P(HoldingConnector, AFinishedRequestIsForgotten) {
+  Half half = half_of(hold_spec(1, /*capacity=*/1));
   half.add("A", tokens_of(1, 4));
   half.add("B", tokens_of(2, 4));
   half.prefill("A", {{1}});
@@ -567,8 +601,8 @@ TEST(HoldingOffloadingConnector, AFinishedRequestIsForgotten) {
       << "another request of that id begins with its first block";
 }
 
-TEST(HoldingOffloadingConnector, PendingStoresAreCompletedInTheOrderOfPlanning) {
-  Half half(hold_spec());
+TEST_P(HoldingConnector, PendingStoresAreCompletedInTheOrderOfPlanning) {
+  Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 12));
   half.alloc("A", {{1, 2, 3}}, 0);
   half.step({{"A", 8, {{1, 2}}}});
@@ -587,8 +621,8 @@ TEST(HoldingOffloadingConnector, PendingStoresAreCompletedInTheOrderOfPlanning) 
   EXPECT_EQ(events.size(), 1u) << "told once, and appended to what there is";
 }
 
-TEST(HoldingOffloadingConnector, AnEvictionIsOneEventABlock) {
-  Half half(hold_spec(2, /*capacity=*/2));
+TEST_P(HoldingConnector, AnEvictionIsOneEventABlock) {
+  Half half = half_of(hold_spec(2, /*capacity=*/2));
   half.add("A", tokens_of(1, 16));
   half.add("B", tokens_of(2, 16));
   half.prefill("A", {{1, 2, 3, 4}});
@@ -610,48 +644,10 @@ TEST(HoldingOffloadingConnector, AnEvictionIsOneEventABlock) {
   EXPECT_EQ(std::get<BlockRemoved>(events[1]), expected);
 }
 
-TEST(HoldingOffloadingConnector, AResetChangesNothingAndSucceeds) {
-  Half half(hold_spec());
-  half.add("A", tokens_of(1, 4));
-  half.prefill("A", {{1}});
-  EXPECT_TRUE(half.connector->reset_cache());
-  EXPECT_EQ(half.held(), "A0?");
-}
-
-TEST(HoldingOffloadingConnectorDeathTest, ALoadFillsTheBlocksWithoutAKey) {
-  Half half(hold_spec());
-  half.add("A", tokens_of(1, 8));
-  half.prefill("A", {{1, 2}});
-  half.sent({"A"});
-  half.add("B", tokens_of(1, 8));
-  half.match("B");
-  EXPECT_DEATH(half.alloc("B", {{3, 4, 5}}, 8), "are those to load");
-}
-
 // Fence: lookups.
 
-/// Keys of `pattern` as a lookup finds them, "h" hit, "m" miss, "?" being written; answers what one
-/// group finds of them, in blocks.
-std::string found(const KVCacheSpec& group, const std::string& pattern) {
-  Half half(fence_spec({group}));
-  const auto num_tokens = static_cast<std::uint32_t>(4 * pattern.size() + 1);
-  const auto store_where = [&](const std::string& id, char wanted) {
-    half.add(id, tokens_of(1, num_tokens));
-    Ids blocks;
-    for (std::size_t i = 0; i < pattern.size(); ++i) {
-      blocks.push_back(pattern[i] == wanted ? static_cast<BlockId>(i + 1) : kNullBlockId);
-    }
-    blocks.push_back(99);
-    return half.prefill(id, {blocks}).stores.size();
-  };
-  if (store_where("hits", 'h') > 0) half.completed({0});
-  store_where("pending", '?');
-  half.add("A", tokens_of(1, num_tokens));
-  return half.match("A");
-}
-
 // Upstream: TestMaximalPrefixLookup, all cases.
-TEST(FencingOffloadingConnector, FullAttentionFindsAPrefix) {
+TEST_P(FencingConnector, FullAttentionFindsAPrefix) {
   EXPECT_EQ(found(full(), "hh"), "8 async");
   EXPECT_EQ(found(full(), "mm"), "0");
   EXPECT_EQ(found(full(), "hhm"), "8 async");
@@ -664,7 +660,7 @@ TEST(FencingOffloadingConnector, FullAttentionFindsAPrefix) {
 }
 
 // Upstream: TestSlidingWindowLookup, all cases.
-TEST(FencingOffloadingConnector, AWindowFindsTheLastRunThatFillsIt) {
+TEST_P(FencingConnector, AWindowFindsTheLastRunThatFillsIt) {
   EXPECT_EQ(found(sliding(8), "hh"), "8 async");
   EXPECT_EQ(found(sliding(8), "mm"), "0");
   EXPECT_EQ(found(sliding(8), "mhh"), "12 async");
@@ -680,33 +676,21 @@ TEST(FencingOffloadingConnector, AWindowFindsTheLastRunThatFillsIt) {
   EXPECT_EQ(found(sliding(8), "m?"), "again") << "a pending one is waited for even if all miss";
 }
 
-TEST(FencingOffloadingConnector, AWindowIsRoundedUpToOffloadedBlocksAndMambaNeedsOne) {
+TEST_P(FencingConnector, AWindowIsRoundedUpToOffloadedBlocksAndMambaNeedsOne) {
   EXPECT_EQ(found(sliding(5), "hm"), "4 async");
   EXPECT_EQ(found(sliding(5), "mhm"), "0") << "two blocks";
   EXPECT_EQ(found(sliding(4), "mhm"), "8 async") << "one block";
   EXPECT_EQ(found(mamba(), "mhm"), "8 async");
 }
 
-/// How often each key was looked up shows in which of them pass a filter of two lookups.
-std::string twice_looked_up(const KVCacheSpec& group) {
-  OffloadingSpec spec = fence_spec({group});
-  spec.manager.store_threshold = 2;
-  Half half(spec);
-  half.add("A", tokens_of(1, 13));
-  half.match("A");
-  half.match("A");
-  const auto& metadata = half.prefill("A", {{1, 2, 3, 4}});
-  return metadata.stores.empty() ? "" : text_of(metadata.stores.front().spec.gpu_blocks);
-}
-
-TEST(FencingOffloadingConnector, ALookupEndsWhereItsAnswerIsKnown) {
+TEST_P(FencingConnector, ALookupEndsWhereItsAnswerIsKnown) {
   EXPECT_EQ(twice_looked_up(full()), "[1]") << "the first is missing";
   EXPECT_EQ(twice_looked_up(sliding(8)), "[1 2 3]") << "no window is full";
 }
 
-TEST(FencingOffloadingConnector, TheLastTokenIsLeftOutWhereAGroupHasAWindow) {
+TEST_P(FencingConnector, TheLastTokenIsLeftOutWhereAGroupHasAWindow) {
   for (const bool windowed : {false, true}) {
-    Half half(fence_spec({windowed ? sliding(8) : full()}));
+    Half half = half_of(fence_spec({windowed ? sliding(8) : full()}));
     half.add("A", tokens_of(1, 12));
     half.prefill("A", {{1, 2, 3}});
     half.completed({0});
@@ -717,8 +701,8 @@ TEST(FencingOffloadingConnector, TheLastTokenIsLeftOutWhereAGroupHasAWindow) {
   }
 }
 
-TEST(FencingOffloadingConnector, LessThanABlockIsNotLoaded) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, LessThanABlockIsNotLoaded) {
+  Half half = half_of(fence_spec());
   half.add("A", tokens_of(1, 8));
   half.prefill("A", {{1, 2}});
   half.completed({0});
@@ -728,18 +712,10 @@ TEST(FencingOffloadingConnector, LessThanABlockIsNotLoaded) {
   EXPECT_EQ(half.match("B", 8), "0");
 }
 
-/// `blocks` of a request with `num_tokens` tokens are stored, but for places with a null block.
-void store(Half& half, const std::string& id, std::uint32_t num_tokens, const BlocksByGroup& blocks,
-           bool complete = true) {
-  half.add(id, tokens_of(1, num_tokens));
-  const Jobs jobs = numbers_of(half.prefill(id, blocks).stores);
-  if (complete) half.completed(jobs);
-}
-
-TEST(FencingOffloadingConnector, FullAttentionIsAskedFirstThenTheGreatestWindow) {
+TEST_P(FencingConnector, FullAttentionIsAskedFirstThenTheGreatestWindow) {
   OffloadingSpec spec = fence_spec({sliding(4), full(), sliding(8)});
   spec.manager.store_threshold = 2;
-  Half half(spec);
+  Half half = half_of(spec);
   half.add("A", tokens_of(1, 5));
   half.match("A");
   half.match("A");
@@ -753,8 +729,8 @@ TEST(FencingOffloadingConnector, FullAttentionIsAskedFirstThenTheGreatestWindow)
             Names({"B [21] of [0 0 1] at [0 0 0] -> [1]"}));
 }
 
-TEST(FencingOffloadingConnector, AShorterHitSendsWindowsIntoAnotherPass) {
-  Half half(fence_spec({full(), sliding(8), mamba()}));
+TEST_P(FencingConnector, AShorterHitSendsWindowsIntoAnotherPass) {
+  Half half = half_of(fence_spec({full(), sliding(8), mamba()}));
   store(half, "A", 17, {{1, 2, 3, 4, 5}, {1, 0, 3, 4, 5}, {1, 0, 3, 0, 5}});
   half.add("B", tokens_of(1, 17));
   EXPECT_EQ(half.match("B"), "4 async") << "12 tokens, and then the window has a gap";
@@ -762,24 +738,24 @@ TEST(FencingOffloadingConnector, AShorterHitSendsWindowsIntoAnotherPass) {
   EXPECT_EQ(half.match("C"), "4 async");
 }
 
-TEST(FencingOffloadingConnector, ADeferredLookupStartsAnewWithAShorterHit) {
-  Half half(fence_spec({full(), sliding(4)}));
+TEST_P(FencingConnector, ADeferredLookupStartsAnewWithAShorterHit) {
+  Half half = half_of(fence_spec({full(), sliding(4)}));
   store(half, "A", 17, {{1, 2, 0, 4, 5}, {0, 12, 0, 0, 15}});
   store(half, "B", 17, {{1, 2, 3, 4, 5}, {0, 0, 0, 0, 15}}, /*complete=*/false);
   half.add("C", tokens_of(1, 17));
   EXPECT_EQ(half.match("C"), "8 async") << "the pending one lies behind";
 }
 
-TEST(FencingOffloadingConnector, ADeferredLookupAsksAgain) {
-  Half half(fence_spec({full(), sliding(4)}));
+TEST_P(FencingConnector, ADeferredLookupAsksAgain) {
+  Half half = half_of(fence_spec({full(), sliding(4)}));
   store(half, "A", 9, {{1, 2, 3}, {11, 0, 13}});
   store(half, "B", 9, {{1, 2, 3}, {11, 12, 13}}, /*complete=*/false);
   half.add("C", tokens_of(1, 9));
   EXPECT_EQ(half.match("C"), "again");
 }
 
-TEST(FencingOffloadingConnector, WhatIsBeingLoadedIsWaitedFor) {
-  Half half(fence_spec({sliding(4)}));
+TEST_P(FencingConnector, WhatIsBeingLoadedIsWaitedFor) {
+  Half half = half_of(fence_spec({sliding(4)}));
   store(half, "A", 17, {{1, 2, 3, 4, 5}});
   half.add("B", tokens_of(1, 13));
   half.add("C", tokens_of(1, 17));
@@ -793,10 +769,10 @@ TEST(FencingOffloadingConnector, WhatIsBeingLoadedIsWaitedFor) {
   EXPECT_EQ(half.match("D"), "12 async");
 }
 
-TEST(FencingOffloadingConnector, WithoutPrefixCachingNothingIsWaitedFor) {
+TEST_P(FencingConnector, WithoutPrefixCachingNothingIsWaitedFor) {
   OffloadingSpec spec = fence_spec();
   spec.kv_cache.pool.enable_caching = false;
-  Half half(spec);
+  Half half = half_of(spec);
   store(half, "A", 4, {{1}});
   half.add("B", tokens_of(1, 4));
   half.add("C", tokens_of(1, 4));
@@ -806,8 +782,8 @@ TEST(FencingOffloadingConnector, WithoutPrefixCachingNothingIsWaitedFor) {
 }
 
 // The release after v0.23.0: test_pending_transfer_defers_prefix_lookup (vllm#46014).
-TEST(FencingOffloadingConnector, ARequestWithJobsUnderWayIsAskedForAgainAndTouchesNothing) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, ARequestWithJobsUnderWayIsAskedForAgainAndTouchesNothing) {
+  Half half = half_of(fence_spec());
   store(half, "A", 8, {{1, 2}}, /*complete=*/false);
   store(half, "B", 8, {{1, 2}});
   half.add("C", tokens_of(3, 4));
@@ -820,8 +796,8 @@ TEST(FencingOffloadingConnector, ARequestWithJobsUnderWayIsAskedForAgainAndTouch
   EXPECT_EQ(half.match("A"), "8 async");
 }
 
-TEST(FencingOffloadingConnector, OfAWindowedGroupOnlyWhatTheHitNeedsIsTouched) {
-  Half half(fence_spec({sliding(8)}));
+TEST_P(FencingConnector, OfAWindowedGroupOnlyWhatTheHitNeedsIsTouched) {
+  Half half = half_of(fence_spec({sliding(8)}));
   store(half, "A", 13, {{1, 2, 3, 4}});
   EXPECT_EQ(half.held(), "A2 A1 A0");
   half.add("B", tokens_of(1, 13));
@@ -829,8 +805,8 @@ TEST(FencingOffloadingConnector, OfAWindowedGroupOnlyWhatTheHitNeedsIsTouched) {
   EXPECT_EQ(half.held(), "A0 A2 A1");
 }
 
-TEST(FencingOffloadingConnector, GroupsAreTouchedByNumber) {
-  Half half(fence_spec({sliding(4), full()}));
+TEST_P(FencingConnector, GroupsAreTouchedByNumber) {
+  Half half = half_of(fence_spec({sliding(4), full()}));
   store(half, "A", 9, {{1, 2, 3}, {11, 12, 13}});
   EXPECT_EQ(half.held(), "A1/0 A0/0 A1/1 A0/1");
 }
@@ -838,8 +814,8 @@ TEST(FencingOffloadingConnector, GroupsAreTouchedByNumber) {
 // Fence: loads.
 
 // Upstream: test_two_groups_full_and_sliding_window.
-TEST(FencingOffloadingConnector, OneJobLoadsAllGroups) {
-  Half half(fence_spec({full(), sliding(8)}));
+TEST_P(FencingConnector, OneJobLoadsAllGroups) {
+  Half half = half_of(fence_spec({full(), sliding(8)}));
   store(half, "A", 12, {{1, 2, 3}, {11, 12, 13}});
   half.add("B", tokens_of(1, 17));
   EXPECT_EQ(half.match("B"), "12 async");
@@ -858,8 +834,8 @@ TEST(FencingOffloadingConnector, OneJobLoadsAllGroups) {
 }
 
 // Upstream: test_two_groups_different_block_sizes, with its numbers.
-TEST(FencingOffloadingConnector, ALoadIsRoundedUpToTheBlocksOfEachGroup) {
-  Half half(fence_spec({full(12), full(16)}));
+TEST_P(FencingConnector, ALoadIsRoundedUpToTheBlocksOfEachGroup) {
+  Half half = half_of(fence_spec({full(12), full(16)}));
   store(half, "A", 85, {{1, 2, 3, 4, 5, 6, 7, 8}, {11, 12, 13, 14, 15, 16}});
   half.add("B", tokens_of(1, 85));
   EXPECT_EQ(half.match("B", 48), "32 async");
@@ -869,8 +845,8 @@ TEST(FencingOffloadingConnector, ALoadIsRoundedUpToTheBlocksOfEachGroup) {
             Names({"B [25 26 27 34 35] of [3 2] at [4 3] <- [4 5 6 10 11]"}));
 }
 
-TEST(FencingOffloadingConnector, AGroupThatHasAllItNeedsLoadsNothing) {
-  Half half(fence_spec({full(), full(8)}));
+TEST_P(FencingConnector, AGroupThatHasAllItNeedsLoadsNothing) {
+  Half half = half_of(fence_spec({full(), full(8)}));
   store(half, "A", 8, {{1, 2}, {11}});
   half.add("B", tokens_of(1, 8));
   EXPECT_EQ(half.match("B"), "8 async");
@@ -878,10 +854,10 @@ TEST(FencingOffloadingConnector, AGroupThatHasAllItNeedsLoadsNothing) {
   EXPECT_EQ(text_of(half.step({}).loads), Names({"B [21 22] of [2 0] at [0 1] <- [0 1]"}));
 }
 
-TEST(FencingOffloadingConnector, ALoadMayBeginInTheMiddleOfAnOffloadedBlock) {
+TEST_P(FencingConnector, ALoadMayBeginInTheMiddleOfAnOffloadedBlock) {
   OffloadingSpec spec = fence_spec();
   spec.block_size_factor = 3;
-  Half half(spec);
+  Half half = half_of(spec);
   store(half, "A", 24, {{1, 2, 3, 4, 5, 6}});
   half.add("B", tokens_of(1, 24));
   EXPECT_EQ(half.match("B", 8), "16 async");
@@ -890,11 +866,11 @@ TEST(FencingOffloadingConnector, ALoadMayBeginInTheMiddleOfAnOffloadedBlock) {
 }
 
 // Upstream: test_request_level_policy_stores_all_blocks.
-TEST(FencingOffloadingConnector, TheRequestLevelPolicyStoresWhatWasLoaded) {
+TEST_P(FencingConnector, TheRequestLevelPolicyStoresWhatWasLoaded) {
   for (const bool request_level_policy : {false, true}) {
     OffloadingSpec spec = fence_spec({full()}, /*capacity=*/3);
     spec.request_level_policy = request_level_policy;
-    Half half(spec);
+    Half half = half_of(spec);
     store(half, "A", 8, {{1, 2}});
     half.add("B", tokens_of(1, 8));
     half.match("B");
@@ -910,59 +886,29 @@ TEST(FencingOffloadingConnector, TheRequestLevelPolicyStoresWhatWasLoaded) {
   }
 }
 
-TEST(FencingOffloadingConnectorDeathTest, AWindowedGroupLoadsNoMoreThanItsWindow) {
-  Half half(fence_spec({sliding(4)}));
-  store(half, "A", 9, {{1, 2, 3}});
-  half.add("B", tokens_of(1, 9));
-  half.match("B");
-  EXPECT_DEATH(half.alloc("B", {{21, 22}}, 8), "no more than its window");
-}
-
 // Fence: stores.
 
-TEST(FencingOffloadingConnector, StoresAreForThePromptAlone) {
-  for (const bool offload_prompt_only : {true, false}) {
-    OffloadingSpec spec = fence_spec();
-    spec.offload_prompt_only = offload_prompt_only;
-    Half half(spec);
-    half.add("A", tokens_of(1, 6));
-    EXPECT_EQ(text_of(half.prefill("A", {{1, 2}}).stores), Names({"A [1] at [0] -> [0]"}));
-    half.append("A", {5, 5, 5});
-    EXPECT_EQ(text_of(half.step({{"A", 3, {{3}}}}).stores),
-              offload_prompt_only ? Names() : Names({"A [2] at [1] -> [1]"}));
-  }
-}
-
-// Upstream: test_max_offload_tokens_validation, what is valid of it.
-TEST(FencingOffloadingConnector, ARequestMayBoundWhatIsStored) {
-  Half half(fence_spec());
-  half.add("A", tokens_of(1, 12), 9);
-  half.add("B", tokens_of(2, 12), 0);
-  EXPECT_EQ(text_of(half.prefill("A", {{1, 2, 3}}).stores), Names({"A [1 2] at [0] -> [0 1]"}));
-  EXPECT_EQ(text_of(half.prefill("B", {{4, 5, 6}}).stores), Names());
-}
-
-TEST(FencingOffloadingConnector, OfAWindowOnlyWholeBlocksAreStored) {
+TEST_P(FencingConnector, OfAWindowOnlyWholeBlocksAreStored) {
   OffloadingSpec spec = fence_spec({sliding(8)});
   spec.block_size_factor = 3;
-  Half half(spec);
+  Half half = half_of(spec);
   half.add("A", tokens_of(1, 36));
   EXPECT_EQ(text_of(half.prefill("A", {{0, 5, 6, 7, 8, 0, 1, 2, 3}}).stores),
             Names({"A [1 2 3] at [6] -> [0]"}));
 }
 
-TEST(FencingOffloadingConnector, OfMambaTheLastStateIsEnough) {
+TEST_P(FencingConnector, OfMambaTheLastStateIsEnough) {
   OffloadingSpec spec = fence_spec({mamba()});
   spec.block_size_factor = 3;
-  Half half(spec);
+  Half half = half_of(spec);
   half.add("A", tokens_of(1, 24));
   EXPECT_EQ(text_of(half.prefill("A", {{0, 0, 6, 7, 8, 0}}).stores),
             Names({"A [6] at [2] -> [0]"}));
 }
 
 // Upstream: test_swa_alignment_skip, with its numbers.
-TEST(FencingOffloadingConnector, WindowBlocksThatNoHitCanNeedAreNotStored) {
-  Half half(fence_spec({full(16), sliding(8)}));
+TEST_P(FencingConnector, WindowBlocksThatNoHitCanNeedAreNotStored) {
+  Half half = half_of(fence_spec({full(16), sliding(8)}));
   half.add("A", tokens_of(1, 32));
   EXPECT_EQ(text_of(half.prefill("A", {{1, 2}, {11, 12, 13, 14, 15, 16, 17, 18}}).stores),
             Names({"A [1 2 13 14 17 18] of [2 4] at [0 2] -> [0 1 2 3 4 5]"}));
@@ -974,28 +920,16 @@ TEST(FencingOffloadingConnector, WindowBlocksThatNoHitCanNeedAreNotStored) {
             Names({"B [21 22 37 38] of [2 2] at [0 6] <- [0 1 4 5]"}));
 }
 
-TEST(FencingOffloadingConnector, AWindowAsLargeAsTheDistanceOfHitsIsStoredWhole) {
-  Half half(fence_spec({full(8), sliding(8)}));
+TEST_P(FencingConnector, AWindowAsLargeAsTheDistanceOfHitsIsStoredWhole) {
+  Half half = half_of(fence_spec({full(8), sliding(8)}));
   half.add("A", tokens_of(1, 16));
   EXPECT_EQ(text_of(half.prefill("A", {{1, 2}, {11, 12, 13, 14}}).stores),
             Names({"A [1 2 11 12 13 14] of [2 4] at [0 0] -> [0 1 2 3 4 5]"}));
 }
 
-TEST(FencingOffloadingConnector, ARefusedStoreIsTriedAgain) {
-  Half half(fence_spec({full()}, /*capacity=*/2));
-  store(half, "A", 8, {{1, 2}}, /*complete=*/false);
-  half.add("B", tokens_of(2, 8));
-  half.alloc("B", {{3, 4}}, 0);
-  EXPECT_EQ(text_of(half.step({{"B", 4, {{3}}}}).stores), Names());
-  half.completed({0});
-  const OffloadingConnectorMetadata metadata = half.step({{"B", 4, {{4}}}});
-  EXPECT_EQ(text_of(metadata.stores), Names({"B [3 4] at [0] -> [0 1]"}));
-  EXPECT_EQ(numbers_of(metadata.stores), Jobs({1})) << "the refused one took no number";
-}
-
 // Upstream: test_stale_sliding_window_block_after_prepare_store_failure.
-TEST(FencingOffloadingConnector, AWindowBlockThatIsGivenOutAnewIsNotStored) {
-  Half half(fence_spec({sliding(8)}, /*capacity=*/2));
+TEST_P(FencingConnector, AWindowBlockThatIsGivenOutAnewIsNotStored) {
+  Half half = half_of(fence_spec({sliding(8)}, /*capacity=*/2));
   half.add("A", tokens_of(2, 8));
   half.prefill("A", {{8, 9}});
   half.add("B", tokens_of(1, 12));
@@ -1008,8 +942,8 @@ TEST(FencingOffloadingConnector, AWindowBlockThatIsGivenOutAnewIsNotStored) {
 }
 
 // v0.23.0 looks only behind the cursor, which a reset takes back.
-TEST(FencingOffloadingConnector, AlsoAfterAResetAWindowBlockThatWasGivenOutAnewIsNotStored) {
-  Half half(fence_spec({sliding(8)}));
+TEST_P(FencingConnector, AlsoAfterAResetAWindowBlockThatWasGivenOutAnewIsNotStored) {
+  Half half = half_of(fence_spec({sliding(8)}));
   half.add("A", tokens_of(1, 16));
   half.step({{"A", 8, {{1, 2}}}});
   half.step({{"A", 4, {{3}}}});
@@ -1018,8 +952,8 @@ TEST(FencingOffloadingConnector, AlsoAfterAResetAWindowBlockThatWasGivenOutAnewI
   EXPECT_EQ(text_of(half.step({{"A", 1, {}}}).stores), Names({"A [2 3 1] at [1] -> [0 1 2]"}));
 }
 
-TEST(FencingOffloadingConnector, CursorsFollowTheStepAlsoBack) {
-  Half half(fence_spec({full()}, /*capacity=*/3));
+TEST_P(FencingConnector, CursorsFollowTheStepAlsoBack) {
+  Half half = half_of(fence_spec({full()}, /*capacity=*/3));
   store(half, "A", 12, {{1, 2, 3}});
   half.step({}, {"A"});
   half.alloc("A", {{4, 5, 6}}, 0);
@@ -1032,8 +966,8 @@ TEST(FencingOffloadingConnector, CursorsFollowTheStepAlsoBack) {
   EXPECT_EQ(half.held(), "B0 A2? A1?");
 }
 
-TEST(FencingOffloadingConnector, StoresArePlannedInTheOrderOfTheStep) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, StoresArePlannedInTheOrderOfTheStep) {
+  Half half = half_of(fence_spec());
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(2, 4));
   half.step({{"A", 4, {{1}}}});
@@ -1043,20 +977,9 @@ TEST(FencingOffloadingConnector, StoresArePlannedInTheOrderOfTheStep) {
 
 // Fence: what is flushed.
 
-TEST(FencingOffloadingConnector, APreemptedRequestsJobsAreFlushed) {
-  Half half(fence_spec());
-  store(half, "A", 4, {{1}}, /*complete=*/false);
-  half.add("B", tokens_of(2, 4));
-  half.prefill("B", {{2}});
-  const auto& metadata = half.step({}, {"A"});
-  EXPECT_EQ(metadata.jobs_to_flush, Jobs({0}));
-  EXPECT_EQ(metadata.requests_to_flush, Names());
-  EXPECT_EQ(half.held(), "A0? B0?") << "it is completed when it is reported";
-}
-
 // Upstream: test_fence_at_build_store_jobs.
-TEST(FencingOffloadingConnector, AJobIsFlushedBeforeABlockOfItsFinishedRequestIsUsedAgain) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, AJobIsFlushedBeforeABlockOfItsFinishedRequestIsUsedAgain) {
+  Half half = half_of(fence_spec());
   store(half, "A", 8, {{1, 2}}, /*complete=*/false);
   half.add("B", tokens_of(2, 12));
   half.alloc("B", {{3, 2}}, 0);
@@ -1066,8 +989,8 @@ TEST(FencingOffloadingConnector, AJobIsFlushedBeforeABlockOfItsFinishedRequestIs
   EXPECT_EQ(half.step({{"B", 4, {{4}}}}).jobs_to_flush, Jobs()) << "told once";
 }
 
-TEST(FencingOffloadingConnector, ARunningRequestsBlocksOfFullAttentionAreItsOwn) {
-  Half half(fence_spec({full(), sliding(4)}));
+TEST_P(FencingConnector, ARunningRequestsBlocksOfFullAttentionAreItsOwn) {
+  Half half = half_of(fence_spec({full(), sliding(4)}));
   store(half, "A", 8, {{1, 2}, {11, 12}}, /*complete=*/false);
   half.add("B", tokens_of(2, 8));
   half.alloc("B", {{1, 3}, {11, 13}}, 0);
@@ -1077,8 +1000,8 @@ TEST(FencingOffloadingConnector, ARunningRequestsBlocksOfFullAttentionAreItsOwn)
 }
 
 // Upstream: test_fence_at_update_state_after_alloc.
-TEST(FencingOffloadingConnector, BlocksThatAreLoadedIntoCountAsUsedAgain) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, BlocksThatAreLoadedIntoCountAsUsedAgain) {
+  Half half = half_of(fence_spec());
   store(half, "A", 4, {{1}});
   half.add("B", tokens_of(2, 4));
   half.prefill("B", {{2}});
@@ -1090,8 +1013,8 @@ TEST(FencingOffloadingConnector, BlocksThatAreLoadedIntoCountAsUsedAgain) {
 }
 
 // Upstream: test_loads_do_not_populate_fence_index.
-TEST(FencingOffloadingConnector, LoadsWatchNothing) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, LoadsWatchNothing) {
+  Half half = half_of(fence_spec());
   store(half, "A", 4, {{1}});
   half.add("B", tokens_of(1, 4));
   half.add("C", tokens_of(2, 4));
@@ -1102,8 +1025,8 @@ TEST(FencingOffloadingConnector, LoadsWatchNothing) {
   EXPECT_EQ(half.prefill("C", {{2}}).jobs_to_flush, Jobs());
 }
 
-TEST(FencingOffloadingConnector, AJobThatIsDoneWatchesNothing) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, AJobThatIsDoneWatchesNothing) {
+  Half half = half_of(fence_spec());
   store(half, "A", 4, {{1}}, /*complete=*/false);
   half.add("B", tokens_of(2, 4));
   half.finish("A");
@@ -1111,31 +1034,13 @@ TEST(FencingOffloadingConnector, AJobThatIsDoneWatchesNothing) {
   EXPECT_EQ(half.prefill("B", {{1}}).jobs_to_flush, Jobs());
 }
 
-// Upstream: test_flush_all_jobs_when_no_requests_remain.
-TEST(FencingOffloadingConnector, EveryJobIsFlushedOnceAllRequestsAreFinished) {
-  Half half(fence_spec());
-  store(half, "A", 4, {{1}});
-  half.add("B", tokens_of(1, 4));
-  half.add("C", tokens_of(2, 4));
-  half.match("B");
-  half.alloc("B", {{2}}, 4);
-  half.prefill("C", {{3}});
-  half.finish("A");
-  half.finish("B");
-  EXPECT_EQ(half.step({}).jobs_to_flush, Jobs());
-  half.finish("C");
-  EXPECT_EQ(half.step({}).jobs_to_flush, Jobs({1, 2})) << "a load, too";
-  half.completed({1, 2});
-  EXPECT_EQ(half.step({}).jobs_to_flush, Jobs());
-}
-
 // Fence: completion.
 
 // Upstream: test_complete_store_waits_for_all_worker_acks, test_complete_store_called_per_job.
-TEST(FencingOffloadingConnector, AJobIsDoneWhenAllWorkersReportedIt) {
+TEST_P(FencingConnector, AJobIsDoneWhenAllWorkersReportedIt) {
   OffloadingSpec spec = fence_spec();
   spec.num_workers = 2;
-  Half half(spec);
+  Half half = half_of(spec);
   store(half, "A", 8, {{1, 2}}, /*complete=*/false);
   half.add("B", tokens_of(2, 4));
   half.prefill("B", {{3}});
@@ -1145,10 +1050,10 @@ TEST(FencingOffloadingConnector, AJobIsDoneWhenAllWorkersReportedIt) {
   EXPECT_EQ(half.held(), "A1 A0 B0?");
 }
 
-TEST(FencingOffloadingConnector, AStoreThatFailedOnAnyWorkerLeavesNothing) {
+TEST_P(FencingConnector, AStoreThatFailedOnAnyWorkerLeavesNothing) {
   OffloadingSpec spec = fence_spec();
   spec.num_workers = 2;
-  Half half(spec);
+  Half half = half_of(spec);
   store(half, "A", 8, {{1, 2}}, /*complete=*/false);
   half.completed({0}, /*success=*/false);
   EXPECT_EQ(half.held(), "A1? A0?");
@@ -1157,30 +1062,9 @@ TEST(FencingOffloadingConnector, AStoreThatFailedOnAnyWorkerLeavesNothing) {
   EXPECT_EQ(half.connector->num_free_slots(), 16u);
 }
 
-TEST(FencingOffloadingConnector, ALoadThatFailedReleasesItsBlocks) {
-  Half half(fence_spec());
-  store(half, "A", 4, {{1}});
-  half.add("B", tokens_of(1, 4));
-  half.match("B");
-  half.alloc("B", {{2}}, 4);
-  EXPECT_EQ(half.held(), "A0+1");
-  half.step({});
-  half.completed({1}, /*success=*/false);
-  EXPECT_EQ(half.held(), "A0");
-}
-
-TEST(FencingOffloadingConnector, AnIdIsFreeOnceTheJobsOfItsRequestAreDone) {
-  Half half(fence_spec());
-  store(half, "A", 4, {{1}}, /*complete=*/false);
-  half.finish("A");
-  EXPECT_DEATH(half.connector->on_new_request(half.request(0)), "of that id");
-  half.completed({0});
-  half.connector->on_new_request(half.request(0));
-}
-
 // Upstream: test_reset_cache.
-TEST(FencingOffloadingConnector, AResetFlushesEveryJobAndForgetsIt) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, AResetFlushesEveryJobAndForgetsIt) {
+  Half half = half_of(fence_spec());
   store(half, "A", 4, {{1}});
   store(half, "B", 8, {{2, 3}}, /*complete=*/false);
   half.add("C", tokens_of(1, 4));
@@ -1199,8 +1083,8 @@ TEST(FencingOffloadingConnector, AResetFlushesEveryJobAndForgetsIt) {
   EXPECT_EQ(half.match("D"), "0");
 }
 
-TEST(FencingOffloadingConnector, BehindAResetEverythingIsStoredAnew) {
-  Half half(fence_spec());
+TEST_P(FencingConnector, BehindAResetEverythingIsStoredAnew) {
+  Half half = half_of(fence_spec());
   half.add("A", tokens_of(1, 12));
   half.alloc("A", {{1, 2, 3}}, 0);
   half.step({{"A", 8, {{1, 2}}}});
@@ -1215,8 +1099,8 @@ TEST(FencingOffloadingConnector, BehindAResetEverythingIsStoredAnew) {
   EXPECT_EQ(half.held(), "A2 A1 A0");
 }
 
-TEST(FencingOffloadingConnector, EventsNameHashesWithoutTheGroup) {
-  Half half(fence_spec({full(), full(8)}));
+TEST_P(FencingConnector, EventsNameHashesWithoutTheGroup) {
+  Half half = half_of(fence_spec({full(), full(8)}));
   store(half, "A", 8, {{1, 2}, {11}});
   std::vector<KVCacheEvent> events;
   half.connector->take_events(events);
@@ -1227,13 +1111,6 @@ TEST(FencingOffloadingConnector, EventsNameHashesWithoutTheGroup) {
   expected.medium = "CPU";
   EXPECT_EQ(std::get<BlockStored>(events.front()), expected) << "and no block size";
 }
-
-TEST(FencingOffloadingConnectorDeathTest, AReportedJobIsUnderWay) {
-  Half half(fence_spec());
-  EXPECT_DEATH(half.completed({0}), "under way");
-}
-
-// Both.
 
 // Tiers.
 
@@ -1255,8 +1132,8 @@ std::vector<SecondaryTierHandle> tiers(std::uint32_t num_tiers,
   return all;
 }
 
-TEST(TieredOffloadingConnector, ARequestWaitsForWhatATierBringsUp) {
-  Half half(tiers_spec(), tiers(2));
+TEST_P(TieredConnector, ARequestWaitsForWhatATierBringsUp) {
+  Half half = half_of(tiers_spec(), tiers(2));
   half.add("A", tokens_of(1, 9));
   half.tier(1).add(half.key_of("A", 0));
   half.tier(1).add(half.key_of("A", 1));
@@ -1276,51 +1153,8 @@ TEST(TieredOffloadingConnector, ARequestWaitsForWhatATierBringsUp) {
   EXPECT_EQ(half.held(), "A1+1 A0+1");
 }
 
-TEST(TieredOffloadingConnector, WhatATierCouldNotBringUpIsNoHit) {
-  Half half(tiers_spec(), tiers(1));
-  half.add("A", tokens_of(1, 4));
-  half.tier(0).add(half.key_of("A", 0));
-  half.match("A");
-  half.step({});
-  half.tier(0).finish(0, false);
-  half.tier(0).drop(half.key_of("A", 0));
-  EXPECT_EQ(half.match("A"), "0");
-  EXPECT_EQ(half.held(), "");
-}
-
-TEST(TieredOffloadingConnector, WhatNothingCanMakeRoomForIsAMiss) {
-  Half half(tiers_spec(/*capacity=*/1), tiers(1));
-  half.add("A", tokens_of(1, 4));
-  half.add("B", tokens_of(2, 4));
-  half.tier(0).add(half.key_of("A", 0));
-  half.tier(0).add(half.key_of("B", 0));
-  EXPECT_EQ(half.match("A"), "again");
-  EXPECT_EQ(half.match("B"), "0");
-}
-
-TEST(TieredOffloadingConnector, AStoreGoesDownWhenAllWorkersAreDone) {
-  Half half(tiers_spec(), tiers(2));
-  half.add("A", tokens_of(1, 8));
-  half.prefill("A", {{1, 2}});
-  EXPECT_FALSE(half.finish("A"));
-  half.calls();
-  half.completed({0});
-  EXPECT_EQ(half.calls(), Names({"submit_store 0 A0 A1", "submit_store 1 A0 A1"}))
-      << "also for a request that has ended";
-  EXPECT_EQ(half.held(), "A1+2 A0+2");
-}
-
-TEST(TieredOffloadingConnector, AStoreThatFailedStaysAbove) {
-  Half half(tiers_spec(), tiers(1));
-  half.add("A", tokens_of(1, 4));
-  half.prefill("A", {{1}});
-  half.calls();
-  half.completed({0}, /*success=*/false);
-  EXPECT_EQ(half.calls(), Names());
-}
-
-TEST(TieredOffloadingConnector, ATierThatWantsRequestsGetsTheLoadedPrefix) {
-  Half half(tiers_spec(), tiers(1, OffloadPolicy::kRequestLevel));
+TEST_P(TieredConnector, ATierThatWantsRequestsGetsTheLoadedPrefix) {
+  Half half = half_of(tiers_spec(), tiers(1, OffloadPolicy::kRequestLevel));
   half.add("A", tokens_of(1, 5));
   half.tier(0).add(half.key_of("A", 0));
   half.match("A");
@@ -1337,8 +1171,8 @@ TEST(TieredOffloadingConnector, ATierThatWantsRequestsGetsTheLoadedPrefix) {
                                  "submit_store 0 A0"}));
 }
 
-TEST(TieredOffloadingConnector, TiersAreToldOfRequestsAndSteps) {
-  Half half(tiers_spec(), tiers(1));
+TEST_P(TieredConnector, TiersAreToldOfRequestsAndSteps) {
+  Half half = half_of(tiers_spec(), tiers(1));
   half.add("A", tokens_of(1, 4));
   EXPECT_EQ(half.calls(), Names({"on_new_request 0 block_level"}));
   half.prefill("A", {{1}});
@@ -1351,29 +1185,35 @@ TEST(TieredOffloadingConnector, TiersAreToldOfRequestsAndSteps) {
   EXPECT_EQ(half.calls(), Names({"on_request_finished 0"}));
 }
 
-// Upstream forgets the job, whose slot is never ready.
-TEST(TieredOffloadingConnector, AResetChangesNothing) {
-  Half half(tiers_spec(), tiers(1));
-  half.add("A", tokens_of(1, 4));
-  half.prefill("A", {{1}});
-  EXPECT_FALSE(half.connector->reset_cache());
-  EXPECT_EQ(half.step({}).jobs_to_flush, Jobs());
-  half.completed({0});
-  EXPECT_EQ(half.held(), "A0+1");
+// What the reference cannot be asked for.
+
+Half reference_half(const OffloadingSpec& spec) { return {kSides[0], spec, {}}; }
+
+TEST(ReferenceOffloadingConnectorDeathTest, ALoadFillsTheBlocksWithoutAKeyAndNoMoreThanItsWindow) {
+  Half holding = reference_half(hold_spec());
+  holding.add("A", tokens_of(1, 8));
+  holding.prefill("A", {{1, 2}});
+  holding.sent({"A"});
+  holding.add("B", tokens_of(1, 8));
+  holding.match("B");
+  EXPECT_DEATH(holding.alloc("B", {{3, 4, 5}}, 8), "are those to load");
+
+  Half fencing = reference_half(fence_spec({sliding(4)}));
+  store(fencing, "A", 9, {{1, 2, 3}});
+  fencing.add("B", tokens_of(1, 9));
+  fencing.match("B");
+  EXPECT_DEATH(fencing.alloc("B", {{21, 22}}, 8), "no more than its window");
 }
 
-TEST(OffloadingConnector, ACopyGoesItsOwnWay) {
-  for (const Profile profile : kProfiles) {
-    Half half(spec_of(profile));
-    store(half, "A", 8, {{1, 2}}, /*complete=*/false);
-    std::unique_ptr<KVConnector> copy = half.connector->clone();
-    half.step({}, {"A"});
-    half.completed(profile == Profile::kV019 ? Jobs() : Jobs({0}));
-    EXPECT_EQ(half.held(), "A1 A0");
-    half.connector.reset(dynamic_cast<OffloadingConnectorScheduler*>(copy.release()));
-    EXPECT_EQ(half.held(), "A1? A0?");
-  }
+TEST(ReferenceOffloadingConnectorDeathTest, AnIdIsFreeOnceTheJobsOfItsRequestAreDone) {
+  Half half = reference_half(fence_spec());
+  store(half, "A", 4, {{1}}, /*complete=*/false);
+  half.finish("A");
+  EXPECT_DEATH(half.connector->on_new_request(half.request(0)), "of that id");
+  half.completed({0});
+  half.connector->on_new_request(half.request(0));
+  EXPECT_DEATH(half.completed({0}), "under way");
 }
 
 }  // namespace
-}  // namespace kvfence::reference
+}  // namespace kvfence

@@ -1,17 +1,19 @@
-// Each rule of the worker's half, in both forms, with a copy engine whose progress the test
-// decides.
-#include "reference/connectors/offloading/offloading_connector_worker.h"
-
-#include <gtest/gtest.h>
+// The rules of the worker's half on both sides, in both forms, with a copy engine whose progress
+// the test decides.
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "contract/scripted/scripted_transfer_engine.h"
+#include "optimized/connectors/offloading/offloading_connector.h"
+#include "properties/core/both_sides_test_support.h"
 #include "reference/connectors/offloading/offloading_connector.h"
 
-namespace kvfence::reference {
+namespace kvfence {
 namespace {
 
 using Ids = std::vector<BlockId>;
@@ -28,12 +30,14 @@ OffloadingSpec spec_of(Profile profile) {
   return spec;
 }
 
+using Maker = BySide<decltype(&reference::make_offloading_connector_worker)>;
+constexpr Maker kSides[] = {{"reference", reference::make_offloading_connector_worker},
+                            {"optimized", optimized::make_offloading_connector_worker}};
+
 /// A rank: a worker's half and its copy engine. A step's metadata is filled before `step`.
 class Rank {
  public:
-  explicit Rank(Profile profile) : worker_(make_offloading_connector_worker(spec_of(profile))) {
-    bind();
-  }
+  Rank(const Maker& make, Profile profile) : worker_(make.make(spec_of(profile))) { bind(); }
   /// A copy has an engine and metadata of its own.
   void bind() {
     worker_->register_kv_caches(engine);
@@ -104,18 +108,28 @@ class Rank {
 
 // Both.
 
-class EachWorker : public testing::TestWithParam<Profile> {
+class EachWorker : public ::testing::TestWithParam<std::tuple<Maker, Profile>> {
  protected:
-  bool fences() const { return GetParam() == Profile::kV023; }
+  static Rank rank_of() { return {std::get<0>(GetParam()), std::get<1>(GetParam())}; }
+  static bool fences() { return std::get<1>(GetParam()) == Profile::kV023; }
 };
+INSTANTIATE_TEST_SUITE_P(Offloading, EachWorker,
+                         ::testing::Combine(::testing::ValuesIn(kSides),
+                                            ::testing::ValuesIn(kProfiles)),
+                         SideNames());
 
-INSTANTIATE_TEST_SUITE_P(Profiles, EachWorker, testing::ValuesIn(kProfiles),
-                         [](const auto& instance) {
-                           return instance.param == Profile::kV019 ? "hold" : "fence";
-                         });
+template <Profile kProfile>
+class OneWorker : public ::testing::TestWithParam<Maker> {
+ protected:
+  static Rank rank_of() { return {GetParam(), kProfile}; }
+};
+using HoldingWorker = OneWorker<Profile::kV019>;
+using FencingWorker = OneWorker<Profile::kV023>;
+INSTANTIATE_TEST_SUITE_P(Offloading, HoldingWorker, ::testing::ValuesIn(kSides), SideNames());
+INSTANTIATE_TEST_SUITE_P(Offloading, FencingWorker, ::testing::ValuesIn(kSides), SideNames());
 
 TEST_P(EachWorker, StoresAreSubmittedWithTheNextStep) {
-  Rank rank(GetParam());
+  Rank rank = rank_of();
   rank.store("A", {1}, 0);
   rank.store("B", {2}, 1);
   rank.step();
@@ -125,7 +139,7 @@ TEST_P(EachWorker, StoresAreSubmittedWithTheNextStep) {
 }
 
 TEST_P(EachWorker, QueuedStoresGoBeforeLoads) {
-  Rank rank(GetParam());
+  Rank rank = rank_of();
   rank.store("A", {1}, 0);
   rank.step();
   rank.load("B", {2}, 1);
@@ -135,7 +149,7 @@ TEST_P(EachWorker, QueuedStoresGoBeforeLoads) {
 }
 
 TEST_P(EachWorker, ALoadIsReportedOnceItEnded) {
-  Rank rank(GetParam());
+  Rank rank = rank_of();
   rank.load("A", {1, 2});
   EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
   rank.finish(0);
@@ -148,7 +162,7 @@ TEST_P(EachWorker, ALoadIsReportedOnceItEnded) {
 }
 
 TEST_P(EachWorker, AFailedLoadIsOverAndItsBlocksAreInvalid) {
-  Rank rank(GetParam());
+  Rank rank = rank_of();
   rank.load("A", {3, 2}, 0);
   rank.load("B", {5}, 1);
   rank.step();
@@ -161,7 +175,7 @@ TEST_P(EachWorker, AFailedLoadIsOverAndItsBlocksAreInvalid) {
 }
 
 TEST_P(EachWorker, AResultThatIsReportedAgainIsPassedOver) {
-  Rank rank(GetParam());
+  Rank rank = rank_of();
   rank.load("A", {1});
   rank.step();
   rank.finish(0);
@@ -172,7 +186,7 @@ TEST_P(EachWorker, AResultThatIsReportedAgainIsPassedOver) {
 
 // Upstream: test_metrics.py, what a worker records.
 TEST_P(EachWorker, StatisticsAreWhatEndedWellAndTookAKnownTime) {
-  Rank rank(GetParam());
+  Rank rank = rank_of();
   rank.store("A", {1, 2}, 0);
   rank.step();
   rank.load("B", {3}, 1);
@@ -190,22 +204,10 @@ TEST_P(EachWorker, StatisticsAreWhatEndedWellAndTookAKnownTime) {
   EXPECT_TRUE(rank.step().stats.empty());
 }
 
-TEST_P(EachWorker, ACopyGoesItsOwnWay) {
-  Rank rank(GetParam());
-  rank.store("A", {1}, 0);
-  rank.step();
-  Rank copy = rank;
-  copy.before_forward();
-  EXPECT_EQ(copy.transfers(), Names({"store 0 A submitted"}));
-  EXPECT_EQ(rank.transfers(), Names());
-  rank.before_forward();
-  EXPECT_EQ(rank.transfers(), Names({"store 0 A submitted"}));
-}
-
 // Hold.
 
-TEST(HoldingOffloadingConnectorWorker, NumbersTransfersItself) {
-  Rank rank(Profile::kV019);
+TEST_P(HoldingWorker, NumbersTransfersItself) {
+  Rank rank = rank_of();
   rank.store("A", {1}, 7);
   rank.load("B", {2}, 7);
   rank.step();
@@ -215,16 +217,16 @@ TEST(HoldingOffloadingConnectorWorker, NumbersTransfersItself) {
             Names({"load 0 B submitted", "store 1 A submitted", "load 2 C submitted"}));
 }
 
-TEST(HoldingOffloadingConnectorWorker, StoresAreQueuedBehindTheForwardPass) {
-  Rank rank(Profile::kV019);
+TEST_P(HoldingWorker, StoresAreQueuedBehindTheForwardPass) {
+  Rank rank = rank_of();
   rank.store("A", {1});
   rank.step_without_tokens();
   rank.before_forward();
   EXPECT_EQ(rank.transfers(), Names());
 }
 
-TEST(HoldingOffloadingConnectorWorker, APreemptedRequestsStoresAreAwaited) {
-  Rank rank(Profile::kV019);
+TEST_P(HoldingWorker, APreemptedRequestsStoresAreAwaited) {
+  Rank rank = rank_of();
   rank.store("A", {1});
   rank.store("B", {2});
   rank.step();
@@ -238,8 +240,8 @@ TEST(HoldingOffloadingConnectorWorker, APreemptedRequestsStoresAreAwaited) {
       << "the queued one, too, and nobody else's";
 }
 
-TEST(HoldingOffloadingConnectorWorker, AFinishedRequestIsSentWithItsLastStore) {
-  Rank rank(Profile::kV019);
+TEST_P(HoldingWorker, AFinishedRequestIsSentWithItsLastStore) {
+  Rank rank = rank_of();
   rank.store("A", {1});
   rank.step();
   rank.store("A", {2});
@@ -251,8 +253,8 @@ TEST(HoldingOffloadingConnectorWorker, AFinishedRequestIsSentWithItsLastStore) {
   EXPECT_EQ(rank.step({"A"}).finished_sending, Names()) << "once";
 }
 
-TEST(HoldingOffloadingConnectorWorker, AFinishedRequestIsSentAtOnceIfItsStoresAreDone) {
-  Rank rank(Profile::kV019);
+TEST_P(HoldingWorker, AFinishedRequestIsSentAtOnceIfItsStoresAreDone) {
+  Rank rank = rank_of();
   rank.store("A", {1});
   rank.step();
   rank.before_forward();
@@ -262,8 +264,8 @@ TEST(HoldingOffloadingConnectorWorker, AFinishedRequestIsSentAtOnceIfItsStoresAr
   EXPECT_EQ(rank.step({"A"}).finished_sending, Names()) << "once";
 }
 
-TEST(HoldingOffloadingConnectorWorker, AStoreThatEndsAsItsRequestFinishesIsEnough) {
-  Rank rank(Profile::kV019);
+TEST_P(HoldingWorker, AStoreThatEndsAsItsRequestFinishesIsEnough) {
+  Rank rank = rank_of();
   rank.store("A", {1});
   rank.step();
   rank.before_forward();
@@ -271,8 +273,8 @@ TEST(HoldingOffloadingConnectorWorker, AStoreThatEndsAsItsRequestFinishesIsEnoug
   EXPECT_EQ(rank.step({"A"}).finished_sending, Names({"A"}));
 }
 
-TEST(HoldingOffloadingConnectorWorker, AStoreIsStillQueuedWhenItsRequestFinishes) {
-  Rank rank(Profile::kV019);
+TEST_P(HoldingWorker, AStoreIsStillQueuedWhenItsRequestFinishes) {
+  Rank rank = rank_of();
   rank.store("A", {1});
   EXPECT_EQ(rank.step({"A"}).finished_sending, Names());
   rank.before_forward();
@@ -280,8 +282,8 @@ TEST(HoldingOffloadingConnectorWorker, AStoreIsStillQueuedWhenItsRequestFinishes
   EXPECT_EQ(rank.step_without_tokens().finished_sending, Names({"A"}));
 }
 
-TEST(HoldingOffloadingConnectorWorker, ARequestThatLoadsIsNotSentForEarlierStores) {
-  Rank rank(Profile::kV019);
+TEST_P(HoldingWorker, ARequestThatLoadsIsNotSentForEarlierStores) {
+  Rank rank = rank_of();
   rank.store("A", {1});
   rank.step();
   rank.before_forward();
@@ -293,8 +295,8 @@ TEST(HoldingOffloadingConnectorWorker, ARequestThatLoadsIsNotSentForEarlierStore
   EXPECT_EQ(rank.step().finished_recving, Names({"A"}));
 }
 
-TEST(HoldingOffloadingConnectorWorkerDeathTest, StoresDoNotFail) {
-  Rank rank(Profile::kV019);
+TEST(ReferenceOffloadingWorkerDeathTest, StoresDoNotFail) {
+  Rank rank(kSides[0], Profile::kV019);
   rank.store("A", {1});
   rank.step();
   rank.before_forward();
@@ -304,8 +306,8 @@ TEST(HoldingOffloadingConnectorWorkerDeathTest, StoresDoNotFail) {
 
 // Fence.
 
-TEST(FencingOffloadingConnectorWorker, TransfersHaveTheSchedulersNumbers) {
-  Rank rank(Profile::kV023);
+TEST_P(FencingWorker, TransfersHaveTheSchedulersNumbers) {
+  Rank rank = rank_of();
   rank.load("A", {1}, 4);
   rank.store("B", {2}, 5);
   rank.step();
@@ -313,16 +315,16 @@ TEST(FencingOffloadingConnectorWorker, TransfersHaveTheSchedulersNumbers) {
   EXPECT_EQ(rank.transfers(), Names({"load 4 A submitted", "store 5 B submitted"}));
 }
 
-TEST(FencingOffloadingConnectorWorker, StoresAreQueuedInAStepWithoutTokens) {
-  Rank rank(Profile::kV023);
+TEST_P(FencingWorker, StoresAreQueuedInAStepWithoutTokens) {
+  Rank rank = rank_of();
   rank.store("A", {1}, 0);
   rank.step_without_tokens();
   rank.before_forward();
   EXPECT_EQ(rank.transfers(), Names({"store 0 A submitted"}));
 }
 
-TEST(FencingOffloadingConnectorWorker, JobsToFlushAreAwaitedLoadsToo) {
-  Rank rank(Profile::kV023);
+TEST_P(FencingWorker, JobsToFlushAreAwaitedLoadsToo) {
+  Rank rank = rank_of();
   rank.load("A", {1}, 0);
   rank.store("B", {2}, 1);
   rank.store("C", {3}, 2);
@@ -334,8 +336,8 @@ TEST(FencingOffloadingConnectorWorker, JobsToFlushAreAwaitedLoadsToo) {
       << "the queued one was submitted before";
 }
 
-TEST(FencingOffloadingConnectorWorker, EveryJobIsReportedInTheOrderOfItsEnd) {
-  Rank rank(Profile::kV023);
+TEST_P(FencingWorker, EveryJobIsReportedInTheOrderOfItsEnd) {
+  Rank rank = rank_of();
   rank.store("A", {1}, 0);
   rank.store("B", {2}, 1);
   rank.step();
@@ -349,4 +351,4 @@ TEST(FencingOffloadingConnectorWorker, EveryJobIsReportedInTheOrderOfItsEnd) {
 }
 
 }  // namespace
-}  // namespace kvfence::reference
+}  // namespace kvfence

@@ -1,8 +1,5 @@
-// Each rule of the two synchronous connectors, both halves, with requests and steps that the test
-// makes up. Blocks have 4 tokens.
-#include "reference/connectors/synchronous/synchronous_connector.h"
-
-#include <gtest/gtest.h>
+// The rules of the two synchronous connectors on both sides, both halves, with requests and steps
+// that the test makes up. Blocks have 4 tokens.
 
 #include <algorithm>
 #include <map>
@@ -12,10 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "contract/scheduler/scheduler.h"
-#include "reference/connectors/synchronous/shared_storage.h"
+#include <gtest/gtest.h>
 
-namespace kvfence::reference {
+#include "contract/scheduler/scheduler.h"
+#include "optimized/connectors/synchronous/synchronous_connector.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/connectors/synchronous/shared_storage.h"
+#include "reference/connectors/synchronous/synchronous_connector.h"
+
+namespace kvfence {
 namespace {
 
 using Ids = std::vector<BlockId>;
@@ -41,11 +43,32 @@ Tokens counting(std::uint32_t num_tokens) {
   return tokens;
 }
 
+/// What a side makes both connectors with.
+struct Makers {
+  std::unique_ptr<SharedStorage> (*storage)();
+  std::unique_ptr<SynchronousConnectorScheduler> (*scheduler)(const SynchronousConnectorSpec&,
+                                                              SharedStorage&);
+  std::unique_ptr<SynchronousConnectorWorker> (*worker)(const SynchronousConnectorSpec&,
+                                                        SharedStorage&);
+};
+using Maker = BySide<Makers>;
+constexpr Maker kSides[] = {
+    {"reference",
+     {reference::make_shared_storage,
+      [](const SynchronousConnectorSpec& spec, SharedStorage& storage) {
+        return reference::make_synchronous_connector_scheduler(spec, storage);
+      },
+      reference::make_synchronous_connector_worker}},
+    {"optimized",
+     {optimized::make_shared_storage, optimized::make_synchronous_connector_scheduler,
+      optimized::make_synchronous_connector_worker}},
+};
+
 /// A scheduler's half with the requests around it.
 class Half final : public ConnectorHost {
  public:
-  explicit Half(const SynchronousConnectorSpec& spec)
-      : connector(make_synchronous_connector_scheduler(spec, storage)) {}
+  Half(const Makers& make, const SynchronousConnectorSpec& spec)
+      : storage(make.storage()), connector(make.scheduler(spec, *storage)) {}
 
   void add(RequestIndex index, Tokens prompt, std::vector<MmFeature> images = {}) {
     Known& known = known_[index];
@@ -95,7 +118,7 @@ class Half final : public ConnectorHost {
     return static_cast<const SynchronousConnectorMetadata&>(*built);
   }
 
-  MapStorage storage;
+  std::unique_ptr<SharedStorage> storage;
   std::unique_ptr<SynchronousConnectorScheduler> connector;
 
  private:
@@ -108,21 +131,21 @@ class Half final : public ConnectorHost {
   SchedulerOutput step_;
 };
 
-class ExampleConnectorTest : public ::testing::Test {
+class ExampleConnectorRules : public ::testing::TestWithParam<Maker> {
  protected:
-  Half half{spec_of(SynchronousConnectorKind::kExample)};
+  Half half{GetParam().make, spec_of(SynchronousConnectorKind::kExample)};
 };
 
-TEST_F(ExampleConnectorTest, FindsTheFolderOfTheBlocksBeforeTheLastTwoTokens) {
-  half.storage.make_folder(folder_name(counting(8)));
+TEST_P(ExampleConnectorRules, FindsTheFolderOfTheBlocksBeforeTheLastTwoTokens) {
+  half.storage->make_folder(folder_name(counting(8)));
   for (std::uint32_t n = 1; n <= 16; ++n) {
     half.add(n, counting(n));
     EXPECT_EQ(half.ask(n), n >= 10 && n <= 13 ? 8u : 0u) << n;
   }
 }
 
-TEST_F(ExampleConnectorTest, AnswersWhatIsBehindTheLocalHit) {
-  half.storage.make_folder(folder_name(counting(8)));
+TEST_P(ExampleConnectorRules, AnswersWhatIsBehindTheLocalHit) {
+  half.storage->make_folder(folder_name(counting(8)));
   half.add(0, counting(10));
 
   EXPECT_EQ(half.ask(0, 4), 4u);
@@ -130,22 +153,22 @@ TEST_F(ExampleConnectorTest, AnswersWhatIsBehindTheLocalHit) {
   EXPECT_EQ(half.ask(0, 12), 0u) << "upstream answers -4";
 }
 
-TEST_F(ExampleConnectorTest, AsksForThePromptAlone) {
-  half.storage.make_folder(folder_name(counting(8)));
+TEST_P(ExampleConnectorRules, AsksForThePromptAlone) {
+  half.storage->make_folder(folder_name(counting(8)));
   half.add(0, counting(10));
   half.sample(0, 9);
 
   EXPECT_EQ(half.ask(0), 8u);
 }
 
-TEST_F(ExampleConnectorTest, ImagesAreInTheName) {
-  half.storage.make_folder(folder_name(counting(8)));
+TEST_P(ExampleConnectorRules, ImagesAreInTheName) {
+  half.storage->make_folder(folder_name(counting(8)));
   half.add(0, counting(10), {{"cat", 0, 2}});
 
   EXPECT_EQ(half.ask(0), 0u);
 }
 
-TEST_F(ExampleConnectorTest, StoresThePromptThatIsNotFound) {
+TEST_P(ExampleConnectorRules, StoresThePromptThatIsNotFound) {
   half.add(3, counting(11));
   half.schedule(3, 0, 11, {5, 6, 7});
 
@@ -153,38 +176,38 @@ TEST_F(ExampleConnectorTest, StoresThePromptThatIsNotFound) {
             std::vector({Transfer{3, true, folder_name(counting(8)), 8, {5, 6}}}));
 }
 
-TEST_F(ExampleConnectorTest, StoresOneBlockMoreThanItLooksFor) {
+TEST_P(ExampleConnectorRules, StoresOneBlockMoreThanItLooksFor) {
   half.add(3, counting(9));
   half.schedule(3, 0, 9, {5, 6, 7});
 
   EXPECT_EQ(half.build().transfers,
             std::vector({Transfer{3, true, folder_name(counting(8)), 8, {5, 6}}}));
-  half.storage.make_folder(folder_name(counting(8)));
+  half.storage->make_folder(folder_name(counting(8)));
   EXPECT_EQ(half.ask(3), 0u) << "it looks for 4 tokens";
 }
 
-TEST_F(ExampleConnectorTest, StoresNothingThatIsFound) {
+TEST_P(ExampleConnectorRules, StoresNothingThatIsFound) {
   half.add(3, counting(11));
-  half.storage.make_folder(folder_name(counting(8)));
+  half.storage->make_folder(folder_name(counting(8)));
   half.schedule(3, 8, 3, {5, 6, 7});
 
   EXPECT_TRUE(half.build().transfers.empty());
 }
 
-TEST_F(ExampleConnectorTest, ShortPromptsStoreNoBlocksUnderOneName) {
+TEST_P(ExampleConnectorRules, ShortPromptsStoreNoBlocksUnderOneName) {
   half.add(3, counting(4));
   half.schedule(3, 0, 4, {5});
 
   EXPECT_EQ(half.build().transfers, std::vector({Transfer{3, true, folder_name(Tokens{}), 0, {}}}));
 
-  half.storage.make_folder(folder_name(Tokens{}));
+  half.storage->make_folder(folder_name(Tokens{}));
   half.add(4, Tokens{70, 71, 72, 73, 74});
   EXPECT_EQ(half.ask(4), 0u);
   half.schedule(4, 0, 5, {6, 7});
   EXPECT_TRUE(half.build().transfers.empty()) << "found";
 }
 
-TEST_F(ExampleConnectorTest, StoresNothingThatTheStepDoesNotCompute) {
+TEST_P(ExampleConnectorRules, StoresNothingThatTheStepDoesNotCompute) {
   half.add(3, counting(11));
   half.schedule(3, 0, 7, {5, 6});
   EXPECT_TRUE(half.build().transfers.empty());
@@ -194,7 +217,7 @@ TEST_F(ExampleConnectorTest, StoresNothingThatTheStepDoesNotCompute) {
   EXPECT_EQ(half.build().transfers.size(), 1u) << "with the local hit";
 }
 
-TEST_F(ExampleConnectorTest, LoadsWhatWasAllocated) {
+TEST_P(ExampleConnectorRules, LoadsWhatWasAllocated) {
   half.add(3, counting(10));
   half.add(4, counting(20));
   half.allocate(3, 8);
@@ -209,7 +232,7 @@ TEST_F(ExampleConnectorTest, LoadsWhatWasAllocated) {
   EXPECT_TRUE(half.build().transfers.front().is_store) << "needs no load any more";
 }
 
-TEST_F(ExampleConnectorTest, ALoadMayBeOfABlockThatNobodyLookedFor) {
+TEST_P(ExampleConnectorRules, ALoadMayBeOfABlockThatNobodyLookedFor) {
   half.add(3, counting(9));
   half.allocate(3, 4);
   half.schedule(3, 4, 5, {5, 6, 7});
@@ -218,7 +241,7 @@ TEST_F(ExampleConnectorTest, ALoadMayBeOfABlockThatNobodyLookedFor) {
             std::vector({Transfer{3, false, folder_name(counting(8)), 8, {5, 6}}}));
 }
 
-TEST_F(ExampleConnectorTest, AResumedRequestLoadsItsOutputsToo) {
+TEST_P(ExampleConnectorRules, AResumedRequestLoadsItsOutputsToo) {
   half.add(3, counting(10));
   half.sample(3, 4);
   half.allocate(3, 8);
@@ -230,7 +253,7 @@ TEST_F(ExampleConnectorTest, AResumedRequestLoadsItsOutputsToo) {
             std::vector({Transfer{3, false, folder_name(tokens), 12, {5, 6, 7}}}));
 }
 
-TEST_F(ExampleConnectorTest, AResumedRequestLoadsWhatTheStepComputes) {
+TEST_P(ExampleConnectorRules, AResumedRequestLoadsWhatTheStepComputes) {
   half.add(3, counting(10));
   half.sample(3, 4);
   half.allocate(3, 8);
@@ -240,7 +263,7 @@ TEST_F(ExampleConnectorTest, AResumedRequestLoadsWhatTheStepComputes) {
             std::vector({Transfer{3, false, folder_name(counting(8)), 8, {5, 6}}}));
 }
 
-TEST_F(ExampleConnectorTest, AResumedRequestStoresNothing) {
+TEST_P(ExampleConnectorRules, AResumedRequestStoresNothing) {
   half.add(3, counting(10));
   half.allocate(3, 0);
   half.schedule(3, 0, 10, {5, 6, 7}, /*resumed=*/true);
@@ -248,7 +271,7 @@ TEST_F(ExampleConnectorTest, AResumedRequestStoresNothing) {
   EXPECT_TRUE(half.build().transfers.empty());
 }
 
-TEST_F(ExampleConnectorTest, HoldsNothingAndTellsNothing) {
+TEST_P(ExampleConnectorRules, HoldsNothingAndTellsNothing) {
   half.add(3, counting(10));
   EXPECT_FALSE(half.connector->request_finished(half, half.request(3), {{5}}));
   EXPECT_TRUE(half.connector->reset_cache());
@@ -260,19 +283,32 @@ TEST_F(ExampleConnectorTest, HoldsNothingAndTellsNothing) {
   EXPECT_TRUE(events.empty());
 }
 
-TEST_F(ExampleConnectorTest, ACopySeesTheSameStorage) {
+TEST_P(ExampleConnectorRules, LooksForAMatchEachTimeAndForEachRequestOfAnIndex) {
+  half.storage->make_folder(folder_name(counting(8)));
+  half.add(0, counting(10));
+  EXPECT_EQ(half.ask(0), 8u);
+  half.storage->remove_folder(folder_name(counting(8)));
+  EXPECT_EQ(half.ask(0), 0u);
+  half.storage->make_folder(folder_name(counting(8)));
+  EXPECT_EQ(half.ask(0), 8u);
+  EXPECT_FALSE(half.connector->request_finished(half, half.request(0), {}));
+  half.add(0, counting(7));
+  EXPECT_EQ(half.ask(0), 0u);
+}
+
+TEST_P(ExampleConnectorRules, ACopySeesTheSameStorage) {
   half.add(3, counting(10));
   const std::unique_ptr<KVConnector> copy = half.connector->clone();
-  half.storage.make_folder(folder_name(counting(8)));
+  half.storage->make_folder(folder_name(counting(8)));
 
   EXPECT_EQ(copy->get_num_new_matched_tokens(half.request(3), 0).num_tokens, 8u);
 }
 
 /// Rank 1 of two: layers 2 and 3.
-class WorkerTest : public ::testing::Test {
+class WorkerRules : public ::testing::TestWithParam<Maker> {
  protected:
   void make(SynchronousConnectorKind kind) {
-    worker = make_synchronous_connector_worker(spec_of(kind), storage);
+    worker = GetParam().make.worker(spec_of(kind), *storage);
   }
   void store(RequestIndex request, const std::string& folder, Ids blocks) {
     metadata.transfers.push_back({request, true, folder, 0, std::move(blocks)});
@@ -282,7 +318,7 @@ class WorkerTest : public ::testing::Test {
   }
   Names folders() const {
     Names names;
-    storage.folders(names);
+    storage->folders(names);
     return names;
   }
   void hold(std::uint32_t layer, BlockId block, const Symbols& symbols) {
@@ -293,19 +329,19 @@ class WorkerTest : public ::testing::Test {
     return {symbols.begin(), symbols.end()};
   }
 
-  MapStorage storage;
+  std::unique_ptr<SharedStorage> storage = GetParam().make.storage();
   ScriptedKVCache kv_cache{2, 2, 16, /*block_size=*/2};
   SynchronousConnectorMetadata metadata;
   SynchronousWorkerReport report;
   std::unique_ptr<SynchronousConnectorWorker> worker;
 };
 
-class ExampleConnectorWorkerTest : public WorkerTest {
+class ExampleWorkerRules : public WorkerRules {
  protected:
-  ExampleConnectorWorkerTest() { make(SynchronousConnectorKind::kExample); }
+  ExampleWorkerRules() { make(SynchronousConnectorKind::kExample); }
 };
 
-TEST_F(ExampleConnectorWorkerTest, SavesALayerOfEachStore) {
+TEST_P(ExampleWorkerRules, SavesALayerOfEachStore) {
   hold(2, 5, {50, 52});
   hold(3, 5, {51, 53});
   hold(3, 6, {61, 63});
@@ -319,15 +355,15 @@ TEST_F(ExampleConnectorWorkerTest, SavesALayerOfEachStore) {
   EXPECT_EQ(report.saved, (std::vector<SynchronousWorkerReport::File>{
                               {7, 3, "a", {5, 6}, {51, 53, 61, 63}}, {9, 3, "b", {6}, {61, 63}}}));
   Symbols symbols(4);
-  EXPECT_TRUE(storage.load("a", 3, symbols));
+  EXPECT_TRUE(storage->load("a", 3, symbols));
   EXPECT_EQ(symbols, Symbols({51, 53, 61, 63}));
   EXPECT_EQ(folders(), Names({"a", "b"}));
 }
 
-TEST_F(ExampleConnectorWorkerTest, LoadsAllLayersOfEachLoad) {
+TEST_P(ExampleWorkerRules, LoadsAllLayersOfEachLoad) {
   for (const std::uint32_t layer : {1u, 2u, 3u}) {
-    storage.put_file("a", layer,
-                     Symbols{layer * 10, layer * 10 + 1, layer * 10 + 2, layer * 10 + 3});
+    storage->put_file("a", layer,
+                      Symbols{layer * 10, layer * 10 + 1, layer * 10 + 2, layer * 10 + 3});
   }
   hold(2, 7, {70, 71});
   store(6, "b", {7});
@@ -346,9 +382,9 @@ TEST_F(ExampleConnectorWorkerTest, LoadsAllLayersOfEachLoad) {
   EXPECT_EQ(folders(), Names({"a"}));
 }
 
-TEST_F(ExampleConnectorWorkerTest, EndsAtAFileThatIsNotThere) {
-  storage.put_file("a", 2, Symbols{20, 21});
-  storage.put_file("b", 2, Symbols{22, 23});
+TEST_P(ExampleWorkerRules, EndsAtAFileThatIsNotThere) {
+  storage->put_file("a", 2, Symbols{20, 21});
+  storage->put_file("b", 2, Symbols{22, 23});
   load(8, "a", {5});
   load(9, "b", {6});
 
@@ -361,7 +397,7 @@ TEST_F(ExampleConnectorWorkerTest, EndsAtAFileThatIsNotThere) {
   EXPECT_EQ(held(2, 6), Symbols(2, kNothingComputed));
 }
 
-TEST_F(ExampleConnectorWorkerTest, LookingForAFolderMakesIt) {
+TEST_P(ExampleWorkerRules, LookingForAFolderMakesIt) {
   load(8, "a", {5});
 
   worker->start_load_kv(metadata, kv_cache, report);
@@ -370,8 +406,8 @@ TEST_F(ExampleConnectorWorkerTest, LookingForAFolderMakesIt) {
   EXPECT_EQ(folders(), Names({"a"}));
 }
 
-TEST_F(ExampleConnectorWorkerTest, EndsAtAFileThatCannotBeWritten) {
-  storage.fail_next(2, FileOperation::kWrite);
+TEST_P(ExampleWorkerRules, EndsAtAFileThatCannotBeWritten) {
+  storage->fail_next(2, FileOperation::kWrite);
   store(8, "a", {5});
   store(9, "b", {6});
 
@@ -383,7 +419,7 @@ TEST_F(ExampleConnectorWorkerTest, EndsAtAFileThatCannotBeWritten) {
   EXPECT_EQ(folders(), Names({"a"}));
 }
 
-class DecodeBenchConnectorTest : public ::testing::Test {
+class DecodeBenchConnectorRules : public ::testing::TestWithParam<Maker> {
  protected:
   std::vector<RequestIndex> filled() const {
     std::vector<RequestIndex> filled;
@@ -392,10 +428,10 @@ class DecodeBenchConnectorTest : public ::testing::Test {
   }
   using Fill = SynchronousConnectorMetadata::Fill;
 
-  Half half{spec_of(SynchronousConnectorKind::kDecodeBench, 2)};
+  Half half{GetParam().make, spec_of(SynchronousConnectorKind::kDecodeBench, 2)};
 };
 
-TEST_F(DecodeBenchConnectorTest, FillsAllButTheLastToken) {
+TEST_P(DecodeBenchConnectorRules, FillsAllButTheLastToken) {
   half.add(3, counting(10));
   half.sample(3, 1);
 
@@ -406,7 +442,7 @@ TEST_F(DecodeBenchConnectorTest, FillsAllButTheLastToken) {
   EXPECT_EQ(half.ask(4), 0u);
 }
 
-TEST_F(DecodeBenchConnectorTest, FillsTheFirstBlocksOfEachGroup) {
+TEST_P(DecodeBenchConnectorRules, FillsTheFirstBlocksOfEachGroup) {
   half.add(3, counting(10));
   half.add(4, counting(6));
   half.allocate(4, 5, {{1, 2}, {0, 3}});
@@ -418,7 +454,7 @@ TEST_F(DecodeBenchConnectorTest, FillsTheFirstBlocksOfEachGroup) {
   EXPECT_TRUE(half.build().fills.empty());
 }
 
-TEST_F(DecodeBenchConnectorTest, FillsARequestOnce) {
+TEST_P(DecodeBenchConnectorRules, FillsARequestOnce) {
   half.add(3, counting(10));
   half.add(4, counting(10));
   half.allocate(4, 9, {{1, 2, 3}, {4, 5, 6}});
@@ -433,7 +469,7 @@ TEST_F(DecodeBenchConnectorTest, FillsARequestOnce) {
   EXPECT_EQ(half.ask(3), 9u) << "the index may name another one";
 }
 
-TEST_F(DecodeBenchConnectorTest, AskingFillsNothing) {
+TEST_P(DecodeBenchConnectorRules, AskingFillsNothing) {
   half.add(3, counting(10));
   half.ask(3);
 
@@ -441,14 +477,14 @@ TEST_F(DecodeBenchConnectorTest, AskingFillsNothing) {
   EXPECT_TRUE(filled().empty());
 }
 
-TEST_F(DecodeBenchConnectorTest, ResetsNothing) { EXPECT_TRUE(half.connector->reset_cache()); }
+TEST_P(DecodeBenchConnectorRules, ResetsNothing) { EXPECT_TRUE(half.connector->reset_cache()); }
 
-class DecodeBenchConnectorWorkerTest : public WorkerTest {
+class DecodeBenchWorkerRules : public WorkerRules {
  protected:
-  DecodeBenchConnectorWorkerTest() { make(SynchronousConnectorKind::kDecodeBench); }
+  DecodeBenchWorkerRules() { make(SynchronousConnectorKind::kDecodeBench); }
 };
 
-TEST_F(DecodeBenchConnectorWorkerTest, FillsGroup0InAllLayers) {
+TEST_P(DecodeBenchWorkerRules, FillsGroup0InAllLayers) {
   metadata.fills = {{3, 5, {{4, 0}, {7, 8}}}, {4, 1, {{9}, {10}}}};
 
   worker->start_load_kv(metadata, kv_cache, report);
@@ -466,7 +502,7 @@ TEST_F(DecodeBenchConnectorWorkerTest, FillsGroup0InAllLayers) {
   EXPECT_FALSE(report.failed.has_value());
 }
 
-TEST_F(DecodeBenchConnectorWorkerTest, SavesNothing) {
+TEST_P(DecodeBenchWorkerRules, SavesNothing) {
   metadata.fills = {{3, 5, {{4}}}};
 
   worker->save_kv_layer(metadata, 2, kv_cache, report);
@@ -475,5 +511,11 @@ TEST_F(DecodeBenchConnectorWorkerTest, SavesNothing) {
   EXPECT_TRUE(folders().empty());
 }
 
+INSTANTIATE_TEST_SUITE_P(Files, ExampleConnectorRules, ::testing::ValuesIn(kSides), SideNames());
+INSTANTIATE_TEST_SUITE_P(Files, ExampleWorkerRules, ::testing::ValuesIn(kSides), SideNames());
+INSTANTIATE_TEST_SUITE_P(Files, DecodeBenchConnectorRules, ::testing::ValuesIn(kSides),
+                         SideNames());
+INSTANTIATE_TEST_SUITE_P(Files, DecodeBenchWorkerRules, ::testing::ValuesIn(kSides), SideNames());
+
 }  // namespace
-}  // namespace kvfence::reference
+}  // namespace kvfence

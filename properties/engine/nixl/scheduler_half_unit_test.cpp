@@ -1,20 +1,20 @@
-// Goal: the schedulers' halves of a pair answer and tell what
-// contract/connectors/disaggregated/disaggregated_connector.h says. Method: each half alone, call
-// by call.
+// The rules of the schedulers' halves of a pair on both sides: each half alone, call by call.
 
-#include "optimized/connectors/disaggregated/disaggregated_connector.h"
-
-#include <gtest/gtest.h>
-
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "contract/scheduler/scheduler.h"
+#include <gtest/gtest.h>
 
-namespace kvfence::optimized {
+#include "contract/scheduler/scheduler.h"
+#include "optimized/connectors/disaggregated/disaggregated_connector.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/connectors/disaggregated/disaggregated_connector.h"
+
+namespace kvfence {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -62,7 +62,10 @@ class Caller final : private ConnectorHost {
 
   Half& half() { return *half_; }
 
-  void add(const Client& client) { half_->on_new_request(view(client)); }
+  void add(const Client& client) {
+    clients_[client.index] = client;
+    half_->on_new_request(view(client));
+  }
   std::pair<std::uint32_t, bool> match(const Client& client, std::uint32_t num_local_tokens) {
     const MatchedTokens matched = half_->get_num_new_matched_tokens(view(client), num_local_tokens);
     return {matched.num_tokens.value(), matched.load_async};
@@ -90,27 +93,53 @@ class Caller final : private ConnectorHost {
     return {client.index,  client.id,    request_, client.num_prompt_tokens, 0,
             client.params, client.status};
   }
-  ConnectorRequest request(RequestIndex) const override { return view(nobody_); }
+  ConnectorRequest request(RequestIndex index) const override { return view(clients_.at(index)); }
   bool is_cached(BlockId block) const override { return block == 7; }
 
   std::unique_ptr<Half> half_;
   Request request_{RequestSpec{}, HashConfig{}};
-  Client nobody_;
+  std::map<RequestIndex, Client> clients_;
 };
 
 using Producer = Caller<DisaggregatedProducer, ProducerMetadata>;
 using Consumer = Caller<DisaggregatedConsumer, ConsumerMetadata>;
 
-Producer producer_of(const DisaggregatedSpec& spec) {
-  return Producer(make_disaggregated_producer(spec));
+/// What a side makes both halves with.
+struct Makers {
+  std::unique_ptr<DisaggregatedProducer> (*producer)(const DisaggregatedSpec&);
+  std::unique_ptr<DisaggregatedConsumer> (*consumer)(const DisaggregatedSpec&);
+};
+using Maker = BySide<Makers>;
+
+template <class Half, class Made>
+std::unique_ptr<Half> make(const DisaggregatedSpec& spec) {
+  return std::make_unique<Made>(spec);
 }
-Consumer consumer_of(const DisaggregatedSpec& spec) {
-  return Consumer(make_disaggregated_consumer(spec));
-}
+constexpr Maker kSides[] = {
+    {"reference",
+     {make<DisaggregatedProducer, reference::DisaggregatedProducer>,
+      make<DisaggregatedConsumer, reference::DisaggregatedConsumer>}},
+    {"optimized", {optimized::make_disaggregated_producer, optimized::make_disaggregated_consumer}},
+};
+
+class ProducerRules : public ::testing::TestWithParam<Maker> {
+ protected:
+  static Producer producer_of(const DisaggregatedSpec& spec) {
+    return Producer(GetParam().make.producer(spec));
+  }
+};
+class ConsumerRules : public ::testing::TestWithParam<Maker> {
+ protected:
+  static Consumer consumer_of(const DisaggregatedSpec& spec) {
+    return Consumer(GetParam().make.consumer(spec));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Nixl, ProducerRules, ::testing::ValuesIn(kSides), SideNames());
+INSTANTIATE_TEST_SUITE_P(Nixl, ConsumerRules, ::testing::ValuesIn(kSides), SideNames());
 
 // ---- Producer ----
 
-TEST(DisaggregatedProducer, NamesWhatGotBlocksOnceAList) {
+TEST_P(ProducerRules, NamesWhatGotBlocksOnceAList) {
   Producer producer = producer_of(spec_of(Profile::kV019));
   producer.allocate(prefill_of("A", 0), {1});
   producer.allocate(prefill_of("B", 1), {2});
@@ -125,7 +154,7 @@ TEST(DisaggregatedProducer, NamesWhatGotBlocksOnceAList) {
   EXPECT_EQ(producer.match(prefill_of("A", 0), 0), std::pair(0U, false));
 }
 
-TEST(DisaggregatedProducer, TellsARequestOfAnIndexFromTheOneBefore) {
+TEST_P(ProducerRules, TellsARequestOfAnIndexFromTheOneBefore) {
   Producer producer = producer_of(spec_of(Profile::kV019));
   producer.allocate(prefill_of("A", 0), {1});
   producer.abort(prefill_of("A", 0));
@@ -135,7 +164,7 @@ TEST(DisaggregatedProducer, TellsARequestOfAnIndexFromTheOneBefore) {
   EXPECT_EQ(told.reqs_not_processed, Names{"A"});
 }
 
-TEST(DisaggregatedProducer, HoldsWhatAConsumerWillRead) {
+TEST_P(ProducerRules, HoldsWhatAConsumerWillRead) {
   Producer producer = producer_of(spec_of(Profile::kV019));
   producer.half().tell_time(5);
   EXPECT_TRUE(producer.finish(prefill_of("A", 0), RequestStatus::kFinishedLengthCapped, {4, 3}));
@@ -157,7 +186,7 @@ TEST(DisaggregatedProducer, HoldsWhatAConsumerWillRead) {
   EXPECT_TRUE(producer.build().reqs_to_send.empty());
 }
 
-TEST(DisaggregatedProducer, HoldsForEverWithoutADeadline) {
+TEST_P(ProducerRules, HoldsForEverWithoutADeadline) {
   DisaggregatedSpec spec = spec_of(Profile::kV019);
   spec.deadline.reset();
   Producer producer = producer_of(spec);
@@ -166,7 +195,7 @@ TEST(DisaggregatedProducer, HoldsForEverWithoutADeadline) {
             (std::vector<ProducerMetadata::Send>{{"A", std::nullopt}}));
 }
 
-TEST(DisaggregatedProducer, DoesNotHoldWhatNobodyWillRead) {
+TEST_P(ProducerRules, DoesNotHoldWhatNobodyWillRead) {
   Producer producer = producer_of(spec_of(Profile::kV023));
   EXPECT_FALSE(producer.abort(prefill_of("A", 0)));
   EXPECT_FALSE(producer.finish(prefill_of("B", 1), RequestStatus::kFinishedError, {1}));
@@ -179,27 +208,9 @@ TEST(DisaggregatedProducer, DoesNotHoldWhatNobodyWillRead) {
   EXPECT_TRUE(told.reqs_to_send.empty());
 }
 
-TEST(DisaggregatedProducer, OnlyTheNewerReleaseSendsWhatStopped) {
-  for (const Profile profile : kProfiles) {
-    Producer producer = producer_of(spec_of(profile));
-    EXPECT_EQ(producer.finish(prefill_of("A", 0), RequestStatus::kFinishedStopped, {1}),
-              profile == Profile::kV023);
-  }
-}
-
-TEST(DisaggregatedProducer, ACloneGoesItsOwnWay) {
-  Producer producer = producer_of(spec_of(Profile::kV019));
-  producer.allocate(prefill_of("A", 0), {1});
-  const std::unique_ptr<KVConnector> copy = producer.half().clone();
-  EXPECT_EQ(producer.build().reqs_in_batch, Names{"A"});
-  Producer clone(std::unique_ptr<DisaggregatedProducer>(
-      static_cast<DisaggregatedProducer*>(copy->clone().release())));
-  EXPECT_EQ(clone.build().reqs_in_batch, Names{"A"});
-}
-
 // ---- Consumer ----
 
-TEST(DisaggregatedConsumer, WantsTheWholePromptAsynchronously) {
+TEST_P(ConsumerRules, WantsTheWholePromptAsynchronously) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   const Client reader = reader_of("B", 0);
   EXPECT_EQ(consumer.match(reader, 0), std::pair(8U, true));
@@ -207,7 +218,7 @@ TEST(DisaggregatedConsumer, WantsTheWholePromptAsynchronously) {
   EXPECT_EQ(consumer.match(reader, 8), std::pair(0U, false));
 }
 
-TEST(DisaggregatedConsumer, APromptOfOneTokenIsNotLoaded) {
+TEST_P(ConsumerRules, APromptOfOneTokenIsNotLoaded) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   Client reader = reader_of("B", 0);
   reader.num_prompt_tokens = 1;
@@ -217,7 +228,7 @@ TEST(DisaggregatedConsumer, APromptOfOneTokenIsNotLoaded) {
             (std::vector<ConsumerMetadata::Receive>{{"B", "A", {}, {}}}));
 }
 
-TEST(DisaggregatedConsumer, IncompleteParamsWantNothing) {
+TEST_P(ConsumerRules, IncompleteParamsWantNothing) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   std::vector<Client> clients(4, reader_of("B", 0));
   clients[0].params.do_remote_prefill = false;
@@ -232,7 +243,7 @@ TEST(DisaggregatedConsumer, IncompleteParamsWantNothing) {
   EXPECT_TRUE(consumer.build().reqs_to_recv.empty());
 }
 
-TEST(DisaggregatedConsumer, ReadsWhatIsNotCachedFromTheSamePlaces) {
+TEST_P(ConsumerRules, ReadsWhatIsNotCachedFromTheSamePlaces) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   consumer.allocate(reader_of("B", 0), {7, 5}, 4);
   EXPECT_EQ(consumer.build().reqs_to_recv,
@@ -240,12 +251,7 @@ TEST(DisaggregatedConsumer, ReadsWhatIsNotCachedFromTheSamePlaces) {
   EXPECT_TRUE(consumer.build().reqs_to_recv.empty());
 }
 
-TEST(DisaggregatedConsumerDeathTest, TheRemoteRequestHasABlockAtEachPlace) {
-  Consumer consumer = consumer_of(spec_of(Profile::kV019));
-  EXPECT_DEATH(consumer.allocate(reader_of("B", 0), {1, 2, 3, 4}, 16), "no block at this place");
-}
-
-TEST(DisaggregatedConsumer, TransfersARequestOnce) {
+TEST_P(ConsumerRules, TransfersARequestOnce) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   const Client reader = reader_of("B", 0);
   consumer.allocate(reader, {1, 2}, 8);
@@ -259,14 +265,14 @@ TEST(DisaggregatedConsumer, TransfersARequestOnce) {
   EXPECT_EQ(consumer.match(reader_of("C", 0), 0), std::pair(8U, true));
 }
 
-TEST(DisaggregatedConsumer, TellsTheProducerOfWhatWasNeverAdmitted) {
+TEST_P(ConsumerRules, TellsTheProducerOfWhatWasNeverAdmitted) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   EXPECT_FALSE(consumer.abort(reader_of("B", 0)));
   EXPECT_EQ(consumer.build().reqs_to_recv,
             (std::vector<ConsumerMetadata::Receive>{{"B", "A", {}, {}}}));
 }
 
-TEST(DisaggregatedConsumer, RenewsLeasesAtIntervals) {
+TEST_P(ConsumerRules, RenewsLeasesAtIntervals) {
   Consumer consumer = consumer_of(spec_of(Profile::kV023));
   EXPECT_TRUE(consumer.build().heartbeats.empty());
   consumer.half().tell_time(2);
@@ -280,7 +286,7 @@ TEST(DisaggregatedConsumer, RenewsLeasesAtIntervals) {
   EXPECT_EQ(consumer.build().heartbeats, (Names{"X", "A"}));
 }
 
-TEST(DisaggregatedConsumer, RenewsUntilARequestIsReceivedOrFinished) {
+TEST_P(ConsumerRules, RenewsUntilARequestIsReceivedOrFinished) {
   DisaggregatedSpec spec = spec_of(Profile::kV023);
   spec.deadline = 5;  // at each step
   Consumer consumer = consumer_of(spec);
@@ -297,7 +303,7 @@ TEST(DisaggregatedConsumer, RenewsUntilARequestIsReceivedOrFinished) {
   EXPECT_EQ(consumer.build().heartbeats, Names{"A0"});
 }
 
-TEST(DisaggregatedConsumer, ALeaseThatTwoAskedForIsRenewedUntilBothAreDone) {
+TEST_P(ConsumerRules, ALeaseThatTwoAskedForIsRenewedUntilBothAreDone) {
   DisaggregatedSpec spec = spec_of(Profile::kV023);
   spec.deadline = 5;
   Consumer consumer = consumer_of(spec);
@@ -313,7 +319,7 @@ TEST(DisaggregatedConsumer, ALeaseThatTwoAskedForIsRenewedUntilBothAreDone) {
   EXPECT_TRUE(consumer.build().heartbeats.empty());
 }
 
-TEST(DisaggregatedConsumer, RenewsNothingWithoutTheRuleOrADeadline) {
+TEST_P(ConsumerRules, RenewsNothingWithoutTheRuleOrADeadline) {
   for (const Profile profile : kProfiles) {
     DisaggregatedSpec spec = spec_of(profile);
     if (profile == Profile::kV023) spec.deadline.reset();
@@ -323,5 +329,28 @@ TEST(DisaggregatedConsumer, RenewsNothingWithoutTheRuleOrADeadline) {
   }
 }
 
+TEST_P(ConsumerRules, TheRemoteRequestHasABlockAtEachPlace) {
+  Consumer consumer = consumer_of(spec_of(Profile::kV019));
+  EXPECT_DEATH(consumer.allocate(reader_of("B", 0), {1, 2, 3, 4}, 16),
+               "block at (each|this) place");
+}
+
+TEST(DisaggregatedSpec, OneWorldSizeDividesTheOther) {
+  DisaggregatedSpec spec;
+  EXPECT_FALSE(check_spec(spec));
+  spec.producer_world_size = 4;
+  spec.consumer_world_size = 2;
+  EXPECT_FALSE(check_spec(spec));
+  spec.consumer_world_size = 3;
+  EXPECT_TRUE(check_spec(spec));
+  spec.consumer_world_size = 0;
+  EXPECT_TRUE(check_spec(spec));
+  spec.consumer_world_size = 8;
+  spec.deadline = 0;
+  EXPECT_TRUE(check_spec(spec));
+  spec.deadline = kSecondsMax;
+  EXPECT_FALSE(check_spec(spec));
+}
+
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence

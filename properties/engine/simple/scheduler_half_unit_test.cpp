@@ -1,20 +1,23 @@
-// Each rule of the scheduler's half, with a host and steps that the test makes up. Blocks and
-// hashes have 4 tokens unless a test says so. A key is shown by the request that has it and its
-// place, "A0"; with several groups "A0/1".
-#include "reference/connectors/simple/simple_cpu_offload.h"
-
-#include <gtest/gtest.h>
+// The rules of the scheduler's half of a simple connector on both sides, with a host and steps that
+// the test makes up. Blocks and hashes have 4 tokens unless a test says so. A key is shown by the
+// request that has it and its place, "A0"; with several groups "A0/1".
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/connectors/simple/simple_cpu_offload.h"
 #include "reference/pool/block_pool.h"
 
-namespace kvfence::reference {
+namespace kvfence {
 namespace {
 
 using Ids = std::vector<BlockId>;
@@ -67,13 +70,15 @@ Tokens tokens_of(TokenId first, std::uint32_t num_tokens) {
   return tokens;
 }
 
+using Maker = BySide<decltype(&reference::make_simple_cpu_offload_scheduler)>;
+constexpr Maker kSides[] = {{"reference", reference::make_simple_cpu_offload_scheduler},
+                            {"optimized", optimized::make_simple_cpu_offload_scheduler}};
+
 /// A scheduler's half, and an engine around it with a real GPU pool.
 class Half final : public ConnectorHost, public GpuBlockPool {
  public:
-  explicit Half(const SimpleCPUOffloadSpec& given)
-      : spec(given),
-        gpu(given.kv_cache.pool),
-        connector(make_simple_cpu_offload_scheduler(given)) {}
+  Half(const Maker& make, const SimpleCPUOffloadSpec& given)
+      : spec(given), gpu(given.kv_cache.pool), connector(make.make(given)) {}
 
   /// What a step has of one request.
   struct Entry {
@@ -262,7 +267,7 @@ class Half final : public ConnectorHost, public GpuBlockPool {
   }
 
   SimpleCPUOffloadSpec spec;
-  BlockPool gpu;
+  reference::BlockPool gpu;
   std::unique_ptr<SimpleCPUOffloadScheduler> connector;
 
  private:
@@ -330,16 +335,26 @@ class Half final : public ConnectorHost, public GpuBlockPool {
   KVTransferParams params_;
 };
 
-class BothProfiles : public testing::TestWithParam<Profile> {};
-INSTANTIATE_TEST_SUITE_P(SimpleCPUOffload, BothProfiles,
-                         testing::Values(Profile::kV019, Profile::kV023), [](const auto& instance) {
-                           return std::string(instance.param == Profile::kV019 ? "v019" : "v023");
-                         });
+class BothProfiles : public ::testing::TestWithParam<std::tuple<Maker, Profile>> {
+ protected:
+  static Half half_of(const SimpleCPUOffloadSpec& spec) { return {std::get<0>(GetParam()), spec}; }
+  static Profile profile() { return std::get<1>(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Simple, BothProfiles,
+                         ::testing::Combine(::testing::ValuesIn(kSides),
+                                            ::testing::ValuesIn(kProfiles)),
+                         SideNames());
+
+class OneProfile : public ::testing::TestWithParam<Maker> {
+ protected:
+  static Half half_of(const SimpleCPUOffloadSpec& spec) { return {GetParam(), spec}; }
+};
+INSTANTIATE_TEST_SUITE_P(Simple, OneProfile, ::testing::ValuesIn(kSides), SideNames());
 
 // Eager stores.
 
 TEST_P(BothProfiles, WhatIsComputedIsStoredWithTheNextStep) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 10));
   EXPECT_EQ(half.compute("A", 2), "store 0: 1>1 2>2");
   EXPECT_EQ(half.cpu(), "1+1 2+1") << "not findable before the copies ended";
@@ -352,9 +367,9 @@ TEST_P(BothProfiles, WhatIsComputedIsStoredWithTheNextStep) {
 }
 
 TEST_P(BothProfiles, AStoreIsCompletedWhenAllWorkersReportedIt) {
-  SimpleCPUOffloadSpec spec = spec_of(GetParam());
+  SimpleCPUOffloadSpec spec = spec_of(profile());
   spec.num_workers = 3;
-  Half half(spec);
+  Half half = half_of(spec);
   half.add("A", tokens_of(1, 10));
   half.add("B", tokens_of(1, 10));
   half.compute("A", 2);
@@ -367,7 +382,7 @@ TEST_P(BothProfiles, AStoreIsCompletedWhenAllWorkersReportedIt) {
 }
 
 TEST_P(BothProfiles, PlannedOutputsAreNotComputed) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 8));
   const Ids blocks = half.take("A", 2);
   half.cache("A", 0, 2);
@@ -383,7 +398,7 @@ TEST_P(BothProfiles, PlannedOutputsAreNotComputed) {
 }
 
 TEST_P(BothProfiles, WhatTheCpuHasIsNotStored) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(1, 13));
   half.compute("A", 2);
@@ -392,7 +407,7 @@ TEST_P(BothProfiles, WhatTheCpuHasIsNotStored) {
 }
 
 TEST_P(BothProfiles, ABlockOfTwoRequestsIsStoredOnceAStep) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 4));
   half.add("B", tokens_of(1, 4));
   const Ids blocks = half.take("A", 1);
@@ -407,7 +422,7 @@ TEST_P(BothProfiles, ABlockOfTwoRequestsIsStoredOnceAStep) {
 
 // Upstream: eager_in_flight_store_dedup_across_steps.
 TEST_P(BothProfiles, ABlockWhoseStoreIsUnderWay) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 4));
   half.add("B", tokens_of(1, 4));
   const Ids blocks = half.take("A", 1);
@@ -427,7 +442,7 @@ TEST_P(BothProfiles, ABlockWhoseStoreIsUnderWay) {
 }
 
 TEST_P(BothProfiles, ABlockWithoutAKey) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 12));
   const Ids blocks = half.take("A", 3);
   half.cache("A", 0, 1);
@@ -442,7 +457,7 @@ TEST_P(BothProfiles, ABlockWithoutAKey) {
 }
 
 TEST_P(BothProfiles, WhereTheStoresOfSeveralGroupsEnd) {
-  Half half(spec_of(GetParam(), 9, {full(4), sliding(16, 8)}));
+  Half half = half_of(spec_of(profile(), 9, {full(4), sliding(16, 8)}));
   half.add("A", tokens_of(1, 16));
   const BlocksByGroup blocks = {half.take("A", 3, 0), half.take("A", 2, 1)};
   half.cache("A", 0, 3, 0);
@@ -456,7 +471,7 @@ TEST_P(BothProfiles, WhereTheStoresOfSeveralGroupsEnd) {
 
 // Upstream: multi_group_null_blocks_skipped.
 TEST_P(BothProfiles, NullBlocksArePassedOver) {
-  Half half(spec_of(GetParam(), 9, {full(), sliding(4)}));
+  Half half = half_of(spec_of(profile(), 9, {full(), sliding(4)}));
   half.add("A", tokens_of(1, 12));
   const Ids of_full = half.take("A", 2, 0);
   const Ids of_window = half.take("A", 1, 1);
@@ -470,7 +485,7 @@ TEST_P(BothProfiles, NullBlocksArePassedOver) {
 
 // Ours: a window's block that was given back has another owner when its turn comes.
 TEST_P(BothProfiles, ABlockThatWasGivenBackIsNotTheRequestsAnyMore) {
-  Half half(spec_of(GetParam(), /*num_cpu_blocks=*/2, {full(), sliding(8)}));
+  Half half = half_of(spec_of(profile(), /*num_cpu_blocks=*/2, {full(), sliding(8)}));
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(2, 4));
   const BlocksByGroup blocks = {half.take("A", 2, 0), half.take("A", 2, 1)};
@@ -500,7 +515,7 @@ TEST_P(BothProfiles, ABlockThatWasGivenBackIsNotTheRequestsAnyMore) {
 }
 
 TEST_P(BothProfiles, NoFreeCpuBlockEndsTheRequest) {
-  Half half(spec_of(GetParam(), /*num_cpu_blocks=*/3));
+  Half half = half_of(spec_of(profile(), /*num_cpu_blocks=*/3));
   half.add("A", tokens_of(1, 12));
   half.add("B", tokens_of(2, 4));
   EXPECT_EQ(half.compute("A", 3), "store 0: 1>1 2>2");
@@ -517,7 +532,7 @@ TEST_P(BothProfiles, NoFreeCpuBlockEndsTheRequest) {
 
 // Upstream: lru_eviction_order, touched_blocks_survive_eviction.
 TEST_P(BothProfiles, TheOldestCpuBlocksAreEvictedUnlessTheyAreLoaded) {
-  Half half(spec_of(GetParam(), /*num_cpu_blocks=*/5));
+  Half half = half_of(spec_of(profile(), /*num_cpu_blocks=*/5));
   half.add("A", tokens_of(1, 9));
   half.add("B", tokens_of(2, 8));
   half.add("C", tokens_of(3, 8));
@@ -537,7 +552,7 @@ TEST_P(BothProfiles, TheOldestCpuBlocksAreEvictedUnlessTheyAreLoaded) {
 
 // Upstream: chunked_prefill_reads_live_block_ids.
 TEST_P(BothProfiles, AResumedRequestBeginsAnew) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 8));
   half.compute("A", 2);
   half.stored(0);
@@ -557,7 +572,7 @@ TEST_P(BothProfiles, AResumedRequestBeginsAnew) {
 }
 
 TEST_P(BothProfiles, AResumedRequestForgetsItsOldBlocks) {
-  Half half(spec_of(GetParam(), /*num_cpu_blocks=*/3));
+  Half half = half_of(spec_of(profile(), /*num_cpu_blocks=*/3));
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(2, 8));
   const Ids old_blocks = half.take("A", 2);
@@ -577,7 +592,7 @@ TEST_P(BothProfiles, AResumedRequestForgetsItsOldBlocks) {
 
 // Upstream: max_hit_len_cap_drops_last_full_block.
 TEST_P(BothProfiles, OneTokenIsLeftToCompute) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(1, 9));
   half.compute("A", 2);
@@ -589,7 +604,7 @@ TEST_P(BothProfiles, OneTokenIsLeftToCompute) {
 
 // Upstream: partial_gpu_prefix_plus_cpu_load.
 TEST_P(BothProfiles, ALoadGoesBehindTheLocalHit) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 17));
   half.add("B", tokens_of(1, 17));
   half.compute("A", 4);
@@ -610,7 +625,7 @@ TEST_P(BothProfiles, ALoadGoesBehindTheLocalHit) {
 }
 
 TEST_P(BothProfiles, LoadsOfAStepAreOneEvent) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 5));
   half.add("B", tokens_of(1, 5));
   half.add("C", tokens_of(1, 5));
@@ -628,7 +643,7 @@ TEST_P(BothProfiles, LoadsOfAStepAreOneEvent) {
 }
 
 TEST_P(BothProfiles, AWindowLoadsItsEnd) {
-  Half half(spec_of(GetParam(), 9, {full(), sliding(5)}));
+  Half half = half_of(spec_of(profile(), 9, {full(), sliding(5)}));
   half.add("A", tokens_of(1, 13));
   half.add("B", tokens_of(1, 13));
   const BlocksByGroup blocks = {half.take("A", 3, 0), half.take("A", 3, 1)};
@@ -649,8 +664,8 @@ TEST_P(BothProfiles, AWindowLoadsItsEnd) {
 }
 
 // Between the lookup and the allocation.
-TEST(SimpleCPUOffload, APinnedHitOutlivesStoresThatEvict) {
-  Half half(spec_of(Profile::kV023, /*num_cpu_blocks=*/4));
+TEST_P(OneProfile, APinnedHitOutlivesStoresThatEvict) {
+  Half half = half_of(spec_of(Profile::kV023, /*num_cpu_blocks=*/4));
   half.add("A", tokens_of(1, 9));
   half.add("B", tokens_of(1, 9));
   half.add("C", tokens_of(3, 12));
@@ -666,8 +681,8 @@ TEST(SimpleCPUOffload, APinnedHitOutlivesStoresThatEvict) {
   EXPECT_EQ(half.step({}), "load 0 (B): 6<1 7<2");
 }
 
-TEST(SimpleCPUOffload, WithoutPinsAHitMayBeEvictedBeforeItIsAskedForAgain) {
-  Half half(spec_of(Profile::kV019, /*num_cpu_blocks=*/4));
+TEST_P(OneProfile, WithoutPinsAHitMayBeEvictedBeforeItIsAskedForAgain) {
+  Half half = half_of(spec_of(Profile::kV019, /*num_cpu_blocks=*/4));
   half.add("A", tokens_of(1, 9));
   half.add("B", tokens_of(1, 9));
   half.add("C", tokens_of(3, 12));
@@ -679,8 +694,8 @@ TEST(SimpleCPUOffload, WithoutPinsAHitMayBeEvictedBeforeItIsAskedForAgain) {
   EXPECT_EQ(half.match("B"), "0");
 }
 
-TEST(SimpleCPUOffload, APinEndsWithTheNextLookupTheAllocationOrTheRequest) {
-  Half half(spec_of(Profile::kV023));
+TEST_P(OneProfile, APinEndsWithTheNextLookupTheAllocationOrTheRequest) {
+  Half half = half_of(spec_of(Profile::kV023));
   half.add("A", tokens_of(1, 9));
   half.add("B", tokens_of(1, 9));
   half.compute("A", 2);
@@ -699,8 +714,8 @@ TEST(SimpleCPUOffload, APinEndsWithTheNextLookupTheAllocationOrTheRequest) {
   EXPECT_EQ(half.pins(), "");
 }
 
-TEST(SimpleCPUOffload, FewerTokensThanFoundTakeTheFirstBlocks) {
-  Half half(spec_of(Profile::kV023));
+TEST_P(OneProfile, FewerTokensThanFoundTakeTheFirstBlocks) {
+  Half half = half_of(spec_of(Profile::kV023));
   half.add("A", tokens_of(1, 17));
   half.add("B", tokens_of(1, 17));
   half.compute("A", 4);
@@ -716,7 +731,7 @@ TEST(SimpleCPUOffload, FewerTokensThanFoundTakeTheFirstBlocks) {
 
 // Upstream: eager_store_preemption_cleanup.
 TEST_P(BothProfiles, AbortedWhileItIsStored) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(1, 9));
   half.compute("A", 2);
@@ -731,7 +746,7 @@ TEST_P(BothProfiles, AbortedWhileItIsStored) {
 
 // Upstream: inflight_finish_deferred_cleanup, preemption_no_cpu_block_leak.
 TEST_P(BothProfiles, AbortedWhileItIsLoaded) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 9));
   half.add("B", tokens_of(1, 9));
   half.add("C", tokens_of(1, 9));
@@ -756,7 +771,7 @@ TEST_P(BothProfiles, AbortedWhileItIsLoaded) {
 }
 
 TEST_P(BothProfiles, AFinishedRequestIsNotStoredFurther) {
-  Half half(spec_of(GetParam()));
+  Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 8));
   const Ids blocks = half.take("A", 2);
   half.cache("A", 0, 2);
@@ -768,7 +783,7 @@ TEST_P(BothProfiles, AFinishedRequestIsNotStoredFurther) {
 }
 
 TEST_P(BothProfiles, NoEventsAndNoReset) {
-  Half half(spec_of(GetParam(), /*num_cpu_blocks=*/2));
+  Half half = half_of(spec_of(profile(), /*num_cpu_blocks=*/2));
   half.add("A", tokens_of(1, 8));
   half.compute("A", 1);
   half.stored(0);
@@ -780,20 +795,10 @@ TEST_P(BothProfiles, NoEventsAndNoReset) {
   EXPECT_EQ(half.cpu(), "1=A0");
 }
 
-TEST_P(BothProfiles, ACopyGoesItsOwnWay) {
-  Half half(spec_of(GetParam()));
-  half.add("A", tokens_of(1, 9));
-  half.compute("A", 2);
-  const auto copy = half.connector->clone();
-  half.stored(0);
-  EXPECT_EQ(half.match("A"), "8 async");
-  EXPECT_EQ(copy->get_num_new_matched_tokens(half.request(0), 0).num_tokens, 0u);
-}
-
 // Lazy stores. The pool's 16 free blocks are 1 to 16, in order, before anything is taken.
 
-TEST(LazySimpleCPUOffload, StoresWhatStandsNearTheHead) {
-  Half half(lazy_spec(/*max_num_batched_tokens=*/8));
+TEST_P(OneProfile, StoresWhatStandsNearTheHead) {
+  Half half = half_of(lazy_spec(/*max_num_batched_tokens=*/8));
   half.add("A", tokens_of(1, 12));
   Ids all = half.take("A", 16);
   half.cache("A", 0, 3);
@@ -814,8 +819,8 @@ TEST(LazySimpleCPUOffload, StoresWhatStandsNearTheHead) {
   EXPECT_EQ(half.step({}), "") << "nothing is behind the cursor";
 }
 
-TEST(LazySimpleCPUOffload, ACursorThatIsTakenIsForgotten) {
-  Half half(lazy_spec(/*max_num_batched_tokens=*/8));
+TEST_P(OneProfile, ACursorThatIsTakenIsForgotten) {
+  Half half = half_of(lazy_spec(/*max_num_batched_tokens=*/8));
   half.add("A", tokens_of(1, 12));
   half.add("B", tokens_of(2, 16));
   EXPECT_EQ(half.step({}), "");
@@ -828,8 +833,8 @@ TEST(LazySimpleCPUOffload, ACursorThatIsTakenIsForgotten) {
   EXPECT_EQ(half.connector->lazy_cursor(), 12u) << "from the head, which is 9";
 }
 
-TEST(LazySimpleCPUOffload, EndsWithTheFreeCpuBlocks) {
-  Half half(lazy_spec(/*max_num_batched_tokens=*/64, /*num_cpu_blocks=*/3));
+TEST_P(OneProfile, EndsWithTheFreeCpuBlocks) {
+  Half half = half_of(lazy_spec(/*max_num_batched_tokens=*/64, /*num_cpu_blocks=*/3));
   half.add("A", tokens_of(1, 16));
   half.take("A", 4);
   half.cache("A", 0, 4);
@@ -842,8 +847,8 @@ TEST(LazySimpleCPUOffload, EndsWithTheFreeCpuBlocks) {
   EXPECT_EQ(half.step({}), "store 1: 2>1 1>2");
 }
 
-TEST(LazySimpleCPUOffload, WhatTheCpuHasIsNotStoredButDuplicatesAre) {
-  Half half(lazy_spec(/*max_num_batched_tokens=*/64));
+TEST_P(OneProfile, WhatTheCpuHasIsNotStoredButDuplicatesAre) {
+  Half half = half_of(lazy_spec(/*max_num_batched_tokens=*/64));
   half.add("A", tokens_of(1, 4));
   half.add("B", tokens_of(1, 4));
   half.add("C", tokens_of(1, 4));
@@ -861,16 +866,16 @@ TEST(LazySimpleCPUOffload, WhatTheCpuHasIsNotStoredButDuplicatesAre) {
   EXPECT_EQ(half.step({}), "");
 }
 
-TEST(LazySimpleCPUOffload, HowManyBlocksAWalkLooksAt) {
+TEST_P(OneProfile, HowManyBlocksAWalkLooksAt) {
   SimpleCPUOffloadSpec spec = lazy_spec(/*max_num_batched_tokens=*/5);
   spec.kv_cache.groups.push_back(sliding(5));
-  Half half(spec);
+  Half half = half_of(spec);
   half.step({});
   EXPECT_EQ(half.connector->lazy_cursor(), 10u) << "2 * (2 + 3)";
   KVCacheSpec mamba = full();
   mamba.kind = KVCacheSpecKind::kMamba;
   spec.kv_cache.groups.back() = mamba;
-  Half other(spec);
+  Half other = half_of(spec);
   other.step({});
   EXPECT_EQ(other.connector->lazy_cursor(), 8u) << "2 * (2 + 2)";
 }
@@ -893,4 +898,4 @@ TEST(SimpleCPUOffloadSpec, WhatCanBeBuilt) {
 }
 
 }  // namespace
-}  // namespace kvfence::reference
+}  // namespace kvfence

@@ -1,12 +1,15 @@
-// Each rule of the aggregation over ranks.
-#include "reference/connectors/kv_output_aggregator.h"
-
-#include <gtest/gtest.h>
+// The rules of the aggregation over ranks, on both sides.
 
 #include <string>
 #include <vector>
 
-namespace kvfence::reference {
+#include <gtest/gtest.h>
+
+#include "optimized/connectors/kv_output_aggregator.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/connectors/kv_output_aggregator.h"
+
+namespace kvfence {
 namespace {
 
 using Ids = std::vector<BlockId>;
@@ -33,15 +36,21 @@ KVConnectorWorkerOutput completed(std::vector<TransferResult> jobs) {
   return output;
 }
 
+template <class KVOutputAggregator>
 AggregatedOutput aggregate(KVOutputAggregator& aggregator, const Outputs& outputs) {
   AggregatedOutput out = {{"before"}, {"before"}, {9}, {{9, 9, 9}}, {{"before", {}}}};
   aggregator.aggregate(outputs, out);
   return out;
 }
 
+template <class Aggregator>
+class KVOutputAggregatorRules : public ::testing::Test {};
+using Aggregators = ::testing::Types<reference::KVOutputAggregator, optimized::KVOutputAggregator>;
+TYPED_TEST_SUITE(KVOutputAggregatorRules, Aggregators, SideNames);
+
 // Upstream: test_aggregate_workers_output.
-TEST(KVOutputAggregator, ARequestIsFinishedWhenAllRanksReportedIt) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, ARequestIsFinishedWhenAllRanksReportedIt) {
+  TypeParam aggregator(2);
   EXPECT_EQ(aggregate(aggregator, {sent({"A"}), received({"B"})}), AggregatedOutput());
   EXPECT_EQ(aggregate(aggregator, {received({"B"}), received({})}),
             (AggregatedOutput{{}, {"B"}, {}, {}}));
@@ -49,43 +58,43 @@ TEST(KVOutputAggregator, ARequestIsFinishedWhenAllRanksReportedIt) {
             (AggregatedOutput{{"A"}, {}, {}, {}}));
 }
 
-TEST(KVOutputAggregator, SendingAndReceivingAreCountedApart) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, SendingAndReceivingAreCountedApart) {
+  TypeParam aggregator(2);
   EXPECT_EQ(aggregate(aggregator, {sent({"A"}), received({"A"})}), AggregatedOutput());
 }
 
-TEST(KVOutputAggregator, ARequestStandsWhereTheReportThatCompletesItDoes) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, ARequestStandsWhereTheReportThatCompletesItDoes) {
+  TypeParam aggregator(2);
   EXPECT_EQ(aggregate(aggregator, {sent({"A"}), sent({"B", "C"})}), AggregatedOutput());
   EXPECT_EQ(aggregate(aggregator, {sent({"C", "B"}), sent({"A"})}).finished_sending,
             Names({"C", "B", "A"}));
 }
 
-TEST(KVOutputAggregator, AFinishedRequestCanBeReportedAnew) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, AFinishedRequestCanBeReportedAnew) {
+  TypeParam aggregator(2);
   EXPECT_EQ(aggregate(aggregator, {received({"A"}), received({"A"})}).finished_recving,
             Names({"A"}));
   EXPECT_EQ(aggregate(aggregator, {received({"A"}), received({})}).finished_recving, Names());
   EXPECT_EQ(aggregate(aggregator, {received({}), received({"A"})}).finished_recving, Names({"A"}));
 }
 
-TEST(KVOutputAggregator, InvalidBlocksAreThoseOfAnyRank) {
-  KVOutputAggregator aggregator(3);
+TYPED_TEST(KVOutputAggregatorRules, InvalidBlocksAreThoseOfAnyRank) {
+  TypeParam aggregator(3);
   EXPECT_EQ(aggregate(aggregator, {received({"A"}, {7, 3}), received({}), received({"A"}, {5, 3})}),
             (AggregatedOutput{{}, {}, {3, 5, 7}, {}}));
 }
 
 // Upstream: test_worker_metadata.py, its sums.
-TEST(KVOutputAggregator, JobsAreSummedOverTheStepAlone) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, JobsAreSummedOverTheStepAlone) {
+  TypeParam aggregator(2);
   const Outputs outputs = {completed({{4, true}, {1, true}}), completed({{1, false}, {2, true}})};
   EXPECT_EQ(aggregate(aggregator, outputs).completed_jobs, Jobs({{1, 2, 1}, {2, 1, 0}, {4, 1, 0}}));
   EXPECT_EQ(aggregate(aggregator, {completed({}), completed({{4, true}})}).completed_jobs,
             Jobs({{4, 1, 0}}));
 }
 
-TEST(KVOutputAggregator, StatisticsAreAggregatedRankByRank) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, StatisticsAreAggregatedRankByRank) {
+  TypeParam aggregator(2);
   KVConnectorWorkerOutput stored;
   stored.stats = {{"GPU_to_CPU", {{4096, 1e-6}}}};
   KVConnectorWorkerOutput loaded_and_stored;
@@ -96,8 +105,8 @@ TEST(KVOutputAggregator, StatisticsAreAggregatedRankByRank) {
   EXPECT_EQ(aggregate(aggregator, {{}, stored}).stats, stored.stats);
 }
 
-TEST(KVOutputAggregator, StatisticsOfChildrenAreAggregatedClassByClass) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, StatisticsOfChildrenAreAggregatedClassByClass) {
+  TypeParam aggregator(2);
   KVConnectorWorkerOutput first;
   first.stats_of_children = {{"b", {{"GPU_to_CPU", {{8, 1.0}}}}}};
   KVConnectorWorkerOutput second;
@@ -110,19 +119,25 @@ TEST(KVOutputAggregator, StatisticsOfChildrenAreAggregatedClassByClass) {
   EXPECT_EQ(aggregate(aggregator, {{}, second}).stats_of_children, second.stats_of_children);
 }
 
-TEST(KVOutputAggregator, ACopyGoesItsOwnWay) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, ACopyGoesItsOwnWay) {
+  TypeParam aggregator(2);
   aggregate(aggregator, {sent({"A"}), sent({})});
-  KVOutputAggregator copy = aggregator;
+  TypeParam copy = aggregator;
   EXPECT_EQ(aggregate(copy, {sent({}), sent({"A"})}).finished_sending, Names({"A"}));
   EXPECT_EQ(aggregate(aggregator, {sent({}), sent({})}).finished_sending, Names());
   EXPECT_EQ(aggregate(aggregator, {sent({}), sent({"A"})}).finished_sending, Names({"A"}));
 }
 
-TEST(KVOutputAggregatorDeathTest, EachRankReports) {
-  KVOutputAggregator aggregator(2);
+TYPED_TEST(KVOutputAggregatorRules, OneRankIsAll) {
+  TypeParam aggregator(1);
+  EXPECT_EQ(aggregate(aggregator, {received({"A"})}).finished_recving, Names({"A"}));
+  EXPECT_EQ(aggregate(aggregator, {received({"A"})}).finished_recving, Names({"A"}));
+}
+
+TEST(ReferenceAggregatorDeathTest, EachRankReports) {
+  reference::KVOutputAggregator aggregator(2);
   EXPECT_DEATH(aggregate(aggregator, {sent({"A"})}), "each rank reports");
 }
 
 }  // namespace
-}  // namespace kvfence::reference
+}  // namespace kvfence

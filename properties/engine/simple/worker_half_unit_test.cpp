@@ -1,24 +1,29 @@
-// Goal: the worker's half of a simple CPU offload connector submits, waits and reports as its rules
-// say. Method: steps in front of a copy engine that the test moves.
-
-#include "optimized/connectors/simple/simple_cpu_offload_worker.h"
-
-#include <gtest/gtest.h>
+// The rules of the worker's half of a simple connector on both sides: steps in front of a copy
+// engine that the test moves.
 
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "contract/scripted/scripted_transfer_engine.h"
+#include <gtest/gtest.h>
 
-namespace kvfence::optimized {
+#include "contract/scripted/scripted_transfer_engine.h"
+#include "optimized/connectors/simple/simple_cpu_offload_worker.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/connectors/simple/simple_cpu_offload_worker.h"
+
+namespace kvfence {
 namespace {
 
 using Names = std::vector<std::string>;
 using Jobs = std::vector<TransferResult>;
 
-class SimpleCPUOffloadWorkerTest : public testing::Test {
+using Maker = BySide<decltype(&reference::make_simple_cpu_offload_worker)>;
+constexpr Maker kSides[] = {{"reference", reference::make_simple_cpu_offload_worker},
+                            {"optimized", optimized::make_simple_cpu_offload_worker}};
+
+class SimpleCPUOffloadWorkerRules : public ::testing::TestWithParam<Maker> {
  protected:
   static SimpleCPUOffloadSpec spec() {
     SimpleCPUOffloadSpec spec;
@@ -58,7 +63,7 @@ class SimpleCPUOffloadWorkerTest : public testing::Test {
     ASSERT_TRUE(engine.advance(transfer_number(event, is_store), TransferProgress::kFinished));
   }
 
-  std::unique_ptr<KVConnectorWorker> worker = make_simple_cpu_offload_worker(spec());
+  std::unique_ptr<KVConnectorWorker> worker = GetParam().make(spec());
   ScriptedTransferEngine engine;
   KVConnectorWorkerOutput report;
 
@@ -66,7 +71,10 @@ class SimpleCPUOffloadWorkerTest : public testing::Test {
   std::size_t num_transfers_ = 0;  ///< behind the last step
 };
 
-TEST_F(SimpleCPUOffloadWorkerTest, SubmitsLoadsThenStores) {
+INSTANTIATE_TEST_SUITE_P(Simple, SimpleCPUOffloadWorkerRules, ::testing::ValuesIn(kSides),
+                         SideNames());
+
+TEST_P(SimpleCPUOffloadWorkerRules, SubmitsLoadsThenStores) {
   SimpleCPUOffloadMetadata metadata = load(0, {"a"});
   metadata.store_event = 0;
   metadata.store_gpu_blocks = {5};
@@ -87,7 +95,7 @@ TEST_F(SimpleCPUOffloadWorkerTest, SubmitsLoadsThenStores) {
   EXPECT_EQ(report, KVConnectorWorkerOutput());
 }
 
-TEST_F(SimpleCPUOffloadWorkerTest, ReportsWhatEnded) {
+TEST_P(SimpleCPUOffloadWorkerRules, ReportsWhatEnded) {
   step(load(0, {"a", "b"}));
   step(store(0));
   end(0, /*is_store=*/true);
@@ -103,7 +111,7 @@ TEST_F(SimpleCPUOffloadWorkerTest, ReportsWhatEnded) {
 }
 
 // The marks of the two directions are apart; what is up to a mark has ended.
-TEST_F(SimpleCPUOffloadWorkerTest, AMarkSpeaksForWhatIsBeforeItInItsDirection) {
+TEST_P(SimpleCPUOffloadWorkerRules, AMarkSpeaksForWhatIsBeforeItInItsDirection) {
   step(load(0, {"a"}));
   step(load(1, {"b", "c"}));
   step(load(2, {"d"}));
@@ -120,7 +128,7 @@ TEST_F(SimpleCPUOffloadWorkerTest, AMarkSpeaksForWhatIsBeforeItInItsDirection) {
   EXPECT_EQ(report, KVConnectorWorkerOutput());
 }
 
-TEST_F(SimpleCPUOffloadWorkerTest, AFlushWaitsForAllThatIsUnderWay) {
+TEST_P(SimpleCPUOffloadWorkerRules, AFlushWaitsForAllThatIsUnderWay) {
   step(load(0, {"a"}));
   step(store(0));
   SimpleCPUOffloadMetadata metadata = store(1);
@@ -132,7 +140,7 @@ TEST_F(SimpleCPUOffloadWorkerTest, AFlushWaitsForAllThatIsUnderWay) {
   EXPECT_EQ(engine.transfers()[0].progress, TransferProgress::kSubmitted);
 }
 
-TEST_F(SimpleCPUOffloadWorkerTest, ManyEventsUnderWayKeepTheirOrder) {
+TEST_P(SimpleCPUOffloadWorkerRules, ManyEventsUnderWayKeepTheirOrder) {
   Names expected;
   for (JobId event = 0; event < 11; ++event) {
     step(load(event, {std::to_string(event)}));
@@ -147,18 +155,5 @@ TEST_F(SimpleCPUOffloadWorkerTest, ManyEventsUnderWayKeepTheirOrder) {
   EXPECT_EQ(report.finished_recving, expected);
 }
 
-TEST_F(SimpleCPUOffloadWorkerTest, ACopyGoesItsOwnWay) {
-  step(load(0, {"a"}));
-  const std::unique_ptr<KVConnectorWorker> copy = worker->clone();
-  end(0, /*is_store=*/false);
-  ScriptedTransferEngine engine_of_copy = engine;
-  step({});
-  const SimpleCPUOffloadMetadata nothing;
-  copy->register_kv_caches(engine_of_copy);
-  copy->bind_connector_metadata(nothing);
-  copy->get_finished({}, report);
-  EXPECT_EQ(report.finished_recving, Names({"a"}));
-}
-
 }  // namespace
-}  // namespace kvfence::optimized
+}  // namespace kvfence

@@ -1,17 +1,19 @@
-// Each rule and each refusal of the tiering manager, with a few slots above scripted tiers. What a
-// rule does to the tiers is read from the calls that they noted.
-#include "reference/tiering/tiering_manager.h"
-
-#include <gtest/gtest.h>
+// The rules and refusals of the tiering manager on both sides, with a few slots above scripted
+// tiers. What a rule does to the tiers is read from the calls that they noted.
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "contract/scripted/scripted_tier.h"
+#include <gtest/gtest.h>
 
-namespace kvfence::reference {
+#include "contract/scripted/scripted_tier.h"
+#include "optimized/tiering/tiering_manager.h"
+#include "properties/core/both_sides_test_support.h"
+#include "reference/tiering/tiering_manager.h"
+
+namespace kvfence {
 namespace {
 
 using Keys = std::vector<OffloadKeyView>;
@@ -25,6 +27,7 @@ OffloadingManagerConfig config_of(std::uint32_t capacity) {
 }
 
 /// A manager with scripted tiers below it, and short words for what it does.
+template <class TieringOffloadingManager>
 class Scene {
  public:
   Scene(std::uint32_t capacity, std::uint32_t num_tiers)
@@ -32,7 +35,7 @@ class Scene {
 
   TieringOffloadingManager& manager() { return manager_; }
   ScriptedTier& tier(std::uint32_t place) {
-    return *manager_.tiers()[place].get_if<ScriptedTier>();
+    return *manager_.tiers()[place].template get_if<ScriptedTier>();
   }
 
   /// "keys -> slots", or "no" if nothing can go.
@@ -131,7 +134,7 @@ class Scene {
   TieringOffloadingManager manager_;
 };
 
-TEST(TieringOffloadingManager, NeedsTheRuleAndNoFilter) {
+TEST(TieringConfig, NeedsTheRuleAndNoFilter) {
   EXPECT_FALSE(check_tiering_config(config_of(4)).has_value());
   OffloadingManagerConfig config = config_of(4);
   config.rules = rules_of(Profile::kV019);
@@ -142,9 +145,15 @@ TEST(TieringOffloadingManager, NeedsTheRuleAndNoFilter) {
   EXPECT_TRUE(check_tiering_config(config_of(0)).has_value());
 }
 
+template <class Manager>
+class TieringManagerRules : public ::testing::Test {};
+using Managers =
+    ::testing::Types<reference::TieringOffloadingManager, optimized::TieringOffloadingManager>;
+TYPED_TEST_SUITE(TieringManagerRules, Managers, SideNames);
+
 // Upstream: test_tiering_offloading.py, cascade to all tiers.
-TEST(TieringOffloadingManager, AStoreGoesDownToEveryTierInOrder) {
-  Scene scene(4, 2);
+TYPED_TEST(TieringManagerRules, AStoreGoesDownToEveryTierInOrder) {
+  Scene<TypeParam> scene(4, 2);
   EXPECT_EQ(scene.prepare({"1", "2"}), "1 2 -> 0 1");
   EXPECT_EQ(scene.transfers(), "") << "nothing is there to be copied yet";
   EXPECT_EQ(scene.complete({"1", "2"}), ErrorCode::kNone);
@@ -155,8 +164,8 @@ TEST(TieringOffloadingManager, AStoreGoesDownToEveryTierInOrder) {
 }
 
 // Upstream: the same file, reference counts protect blocks during a cascade.
-TEST(TieringOffloadingManager, ACascadeHoldsItsBlocksUntilThePollBehindItsEnd) {
-  Scene scene(2, 2);
+TYPED_TEST(TieringManagerRules, ACascadeHoldsItsBlocksUntilThePollBehindItsEnd) {
+  Scene<TypeParam> scene(2, 2);
   scene.store({"1", "2"});
   EXPECT_EQ(scene.show(), "1+2 2+2");
   scene.finish(0, 0);
@@ -171,8 +180,8 @@ TEST(TieringOffloadingManager, ACascadeHoldsItsBlocksUntilThePollBehindItsEnd) {
 }
 
 // Upstream: the same file, a failed store is not cascaded.
-TEST(TieringOffloadingManager, AFailedStoreGoesNowhere) {
-  Scene scene(4, 1);
+TYPED_TEST(TieringManagerRules, AFailedStoreGoesNowhere) {
+  Scene<TypeParam> scene(4, 1);
   scene.prepare({"1"});
   EXPECT_EQ(scene.complete({"1"}, /*success=*/false), ErrorCode::kNone);
   EXPECT_EQ(scene.transfers(), "");
@@ -181,8 +190,8 @@ TEST(TieringOffloadingManager, AFailedStoreGoesNowhere) {
   EXPECT_EQ(scene.complete({"1"}), ErrorCode::kUnknownKey);
 }
 
-TEST(TieringOffloadingManager, TiersAreAskedUpToTheFirstThatHasTheBlock) {
-  Scene scene(4, 3);
+TYPED_TEST(TieringManagerRules, TiersAreAskedUpToTheFirstThatHasTheBlock) {
+  Scene<TypeParam> scene(4, 3);
   scene.store({"1"});
   scene.methods();
   EXPECT_EQ(scene.look_up("1"), "hit");
@@ -198,8 +207,8 @@ TEST(TieringOffloadingManager, TiersAreAskedUpToTheFirstThatHasTheBlock) {
   EXPECT_EQ(scene.show(), "1+3 2?");
 }
 
-TEST(TieringOffloadingManager, ATierThatAsksToBeAskedAgainHidesNoOther) {
-  Scene scene(4, 2);
+TYPED_TEST(TieringManagerRules, ATierThatAsksToBeAskedAgainHidesNoOther) {
+  Scene<TypeParam> scene(4, 2);
   scene.tier(0).ask_again("1", 2);
   EXPECT_EQ(scene.look_up("1"), "pending") << "nobody has it, but one may";
   scene.tier(1).add("1");
@@ -209,8 +218,8 @@ TEST(TieringOffloadingManager, ATierThatAsksToBeAskedAgainHidesNoOther) {
 }
 
 // Upstream: the same file, one load per request; a shared block is promoted once.
-TEST(TieringOffloadingManager, TheEndOfAStepSubmitsOneLoadATierAndRequest) {
-  Scene scene(8, 2);
+TYPED_TEST(TieringManagerRules, TheEndOfAStepSubmitsOneLoadATierAndRequest) {
+  Scene<TypeParam> scene(8, 2);
   for (OffloadKeyView key : {"1", "2", "3", "4"}) scene.tier(1).add(key);
   for (OffloadKeyView key : {"5", "6"}) scene.tier(0).add(key);
   for (OffloadKeyView key : {"3", "1"}) EXPECT_EQ(scene.look_up(key, "A"), "pending");
@@ -228,8 +237,8 @@ TEST(TieringOffloadingManager, TheEndOfAStepSubmitsOneLoadATierAndRequest) {
 }
 
 // Upstream: the same file, successful and failed promotions are finalised.
-TEST(TieringOffloadingManager, APromotionEndsWithThePollBehindItsJob) {
-  Scene scene(4, 1);
+TYPED_TEST(TieringManagerRules, APromotionEndsWithThePollBehindItsJob) {
+  Scene<TypeParam> scene(4, 1);
   for (OffloadKeyView key : {"1", "2"}) scene.tier(0).add(key);
   scene.look_up("1", "A");
   scene.look_up("2", "B");
@@ -246,8 +255,8 @@ TEST(TieringOffloadingManager, APromotionEndsWithThePollBehindItsJob) {
 }
 
 // Upstream: vllm#40020, which this release has: a full primary tier is a miss.
-TEST(TieringOffloadingManager, WhatCannotBePromotedIsAMiss) {
-  Scene scene(1, 2);
+TYPED_TEST(TieringManagerRules, WhatCannotBePromotedIsAMiss) {
+  Scene<TypeParam> scene(1, 2);
   scene.store({"1"});
   scene.tier(0).ask_again("2", 1);
   scene.tier(1).add("2");
@@ -261,9 +270,9 @@ TEST(TieringOffloadingManager, WhatCannotBePromotedIsAMiss) {
   EXPECT_EQ(scene.events(), "+1 -1");
 }
 
-TEST(TieringOffloadingManager, APollIsMadeOnceAStepAtItsFirstQuestion) {
+TYPED_TEST(TieringManagerRules, APollIsMadeOnceAStepAtItsFirstQuestion) {
   const std::string poll = "get_finished_jobs 0, get_finished_jobs 1";
-  Scene scene(4, 2);
+  Scene<TypeParam> scene(4, 2);
   scene.manager().touch(Keys{"1"}, {"A"});
   scene.manager().on_new_request({"A"});
   EXPECT_EQ(scene.methods(), "touch 0, touch 1, on_new_request 0, on_new_request 1");
@@ -281,8 +290,8 @@ TEST(TieringOffloadingManager, APollIsMadeOnceAStepAtItsFirstQuestion) {
 }
 
 // Upstream: the same file, request-level cascade of blocks that are there.
-TEST(TieringOffloadingManager, ATierAtRequestLevelGetsWhatIsThereAndReady) {
-  Scene scene(4, 2);
+TYPED_TEST(TieringManagerRules, ATierAtRequestLevelGetsWhatIsThereAndReady) {
+  Scene<TypeParam> scene(4, 2);
   scene.tier(1).want(OffloadPolicy::kRequestLevel);
   EXPECT_EQ(scene.manager().on_new_request({"B"}), OffloadPolicy::kRequestLevel);
   scene.tier(1).want(OffloadPolicy::kBlockLevel);
@@ -302,8 +311,8 @@ TEST(TieringOffloadingManager, ATierAtRequestLevelGetsWhatIsThereAndReady) {
   EXPECT_EQ(scene.transfers(), "");
 }
 
-TEST(TieringOffloadingManager, WhatAnEndedRequestBeganGoesOn) {
-  Scene scene(4, 1);
+TYPED_TEST(TieringManagerRules, WhatAnEndedRequestBeganGoesOn) {
+  Scene<TypeParam> scene(4, 1);
   scene.tier(0).add("1");
   scene.prepare({"2"}, "A");
   scene.look_up("1", "A");
@@ -313,8 +322,8 @@ TEST(TieringOffloadingManager, WhatAnEndedRequestBeganGoesOn) {
   EXPECT_EQ(scene.transfers(), "store 0 of A at 0: 2@0; load 1 of A at 0: 1@1");
 }
 
-TEST(TieringOffloadingManager, APromotionIsNotTheCallersToEnd) {
-  Scene scene(4, 1);
+TYPED_TEST(TieringManagerRules, APromotionIsNotTheCallersToEnd) {
+  Scene<TypeParam> scene(4, 1);
   scene.tier(0).add("1");
   scene.look_up("1");
   EXPECT_EQ(scene.complete({"1"}), ErrorCode::kNotReady);
@@ -328,8 +337,8 @@ TEST(TieringOffloadingManager, APromotionIsNotTheCallersToEnd) {
   EXPECT_EQ(scene.complete({"1"}), ErrorCode::kNone);
 }
 
-TEST(TieringOffloadingManager, ALoadReleasesNothingThatACascadeHolds) {
-  Scene scene(4, 2);
+TYPED_TEST(TieringManagerRules, ALoadReleasesNothingThatACascadeHolds) {
+  Scene<TypeParam> scene(4, 2);
   scene.store({"1"});
   EXPECT_EQ(scene.manager().complete_load(Keys{"1"}), ErrorCode::kNotReading);
   EXPECT_EQ(scene.load({"1"}), ErrorCode::kNone);
@@ -340,8 +349,8 @@ TEST(TieringOffloadingManager, ALoadReleasesNothingThatACascadeHolds) {
   EXPECT_EQ(scene.show(), "1+2");
 }
 
-TEST(TieringOffloadingManager, AStrangeResultIsPassedOver) {
-  Scene scene(4, 2);
+TYPED_TEST(TieringManagerRules, AStrangeResultIsPassedOver) {
+  Scene<TypeParam> scene(4, 2);
   scene.store({"1"});
   scene.end_step();
   scene.finish(0, 1);
@@ -355,8 +364,8 @@ TEST(TieringOffloadingManager, AStrangeResultIsPassedOver) {
   EXPECT_EQ(scene.show(), "1");
 }
 
-TEST(TieringOffloadingManager, TheFirstErrorOfAStoreIsThePrimarys) {
-  Scene scene(4, 1);
+TYPED_TEST(TieringManagerRules, TheFirstErrorOfAStoreIsThePrimarys) {
+  Scene<TypeParam> scene(4, 1);
   bool stored = false;
   PrepareStoreOutput out;
   EXPECT_EQ(scene.manager().prepare_store(Keys{"1", "1"}, {"A"}, stored, out),
@@ -366,31 +375,20 @@ TEST(TieringOffloadingManager, TheFirstErrorOfAStoreIsThePrimarys) {
   EXPECT_EQ(scene.load({"1"}), ErrorCode::kNotReady);
 }
 
-TEST(TieringOffloadingManager, AResetDoesNothing) {
-  Scene scene(4, 1);
+TYPED_TEST(TieringManagerRules, AResetDoesNothing) {
+  Scene<TypeParam> scene(4, 1);
   scene.store({"1"});
   scene.manager().reset_cache();
   EXPECT_EQ(scene.show(), "1+1");
 }
 
-TEST(TieringOffloadingManager, WithoutTiersItIsItsPrimaryTier) {
-  Scene scene(2, 0);
+TYPED_TEST(TieringManagerRules, WithoutTiersItIsItsPrimaryTier) {
+  Scene<TypeParam> scene(2, 0);
   scene.store({"1", "2"});
   EXPECT_EQ(scene.manager().num_jobs(), 0u);
   EXPECT_EQ(scene.look_up("3"), "miss");
   EXPECT_EQ(scene.prepare({"3"}), "3 -> 0");
 }
 
-TEST(TieringOffloadingManager, ACopyGoesItsOwnWay) {
-  Scene scene(2, 1);
-  scene.store({"1"});
-  scene.end_step();
-  TieringOffloadingManager copy = scene.manager();
-  scene.finish(0, 0);
-  scene.end_step();
-  EXPECT_EQ(scene.manager().num_jobs(), 0u);
-  EXPECT_EQ(copy.num_jobs(), 1u);
-}
-
 }  // namespace
-}  // namespace kvfence::reference
+}  // namespace kvfence
