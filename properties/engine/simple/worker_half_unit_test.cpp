@@ -31,7 +31,7 @@ class SimpleCPUOffloadWorkerRules : public ::testing::TestWithParam<Maker> {
     return spec;
   }
 
-  SimpleCPUOffloadWorkerTest() { worker->register_kv_caches(engine); }
+  SimpleCPUOffloadWorkerRules() { worker->register_kv_caches(engine); }
 
   void step(const SimpleCPUOffloadMetadata& metadata) {
     worker->handle_preemptions(metadata);
