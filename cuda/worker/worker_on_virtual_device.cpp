@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -159,16 +160,21 @@ void WorkerOnVirtualDevice::open() {
                .only_path = options_.path,
                .cpu_memory = cpu_.bytes.subspan(kGuardBytes, cpu_bytes)});
   for (Memory* memory : {&gpu_, &cpu_}) {
+    const auto is_of_memory = [&](const PagePart& part) {
+      return part.page.is_gpu == (memory == &gpu_);
+    };
+    std::vector<PagePart> own;
+    std::copy_if(parts().begin(), parts().end(), std::back_inserter(own), is_of_memory);
+    std::sort(own.begin(), own.end(),
+              [](const PagePart& a, const PagePart& b) { return a.bytes < b.bytes; });
     memory->at_first.assign(memory->bytes.begin(), memory->bytes.end());
-    std::vector<bool> is_in_page(memory->bytes.size());
-    for (const PagePart& part : parts()) {
-      if (part.page.is_gpu != (memory == &gpu_)) continue;
-      const auto begin = is_in_page.begin() + (part.bytes - memory->bytes.data());
-      std::fill(begin, begin + static_cast<std::ptrdiff_t>(part.size), true);
+    std::size_t end = 0;
+    for (const PagePart& part : own) {
+      const auto begin = static_cast<std::size_t>(part.bytes - memory->bytes.data());
+      if (begin > end) memory->outside.push_back({end, begin});
+      end = begin + part.size;
     }
-    for (std::size_t at = 0; at < is_in_page.size(); ++at) {
-      if (!is_in_page[at]) memory->outside.push_back(at);
-    }
+    memory->outside.push_back({end, memory->bytes.size()});
   }
 }
 
@@ -245,8 +251,10 @@ void WorkerOnVirtualDevice::begin(virtual_device::Actor stream) {
 std::uint32_t WorkerOnVirtualDevice::num_stray_bytes() const {
   std::uint32_t num_changed = 0;
   for (const Memory* memory : {&gpu_, &cpu_}) {
-    for (const std::size_t at : memory->outside) {
-      num_changed += memory->bytes[at] != memory->at_first[at];
+    for (const auto& [begin, end] : memory->outside) {
+      for (std::size_t at = begin; at < end; ++at) {
+        num_changed += memory->bytes[at] != memory->at_first[at];
+      }
     }
   }
   return num_changed;

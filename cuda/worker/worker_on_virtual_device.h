@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "contract/core/state_digest.h"
@@ -57,7 +58,7 @@ class WorkerOnVirtualDevice : public RankDevice {
   struct Memory {
     std::span<std::byte> bytes = {};
     std::vector<std::byte> at_first = {};
-    std::vector<std::size_t> outside = {};
+    std::vector<std::pair<std::size_t, std::size_t>> outside = {};  ///< [begin, end)
   };
   /// The blocks of a transfer that is not reported.
   struct Unreported {
