@@ -1,5 +1,5 @@
-// Numbers, keys and digests of LRU and ARC, on both sides, with policies small enough to write every
-// list down. Each rule and each refusal by itself is in scenarios/cases/eviction/.
+// Numbers, keys and digests of LRU and ARC, on both sides, with policies small enough to write
+// every list down. Each rule and each refusal by itself is in scenarios/cases/eviction/.
 
 #include <algorithm>
 #include <cstdint>
