@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -83,9 +84,12 @@ CommandType command_type() {
   if constexpr (requires { typename Alternative::Reply; }) {
     reply = erased_type<typename Alternative::Reply>;
   }
-  return {&declared_struct<Alternative>(), reply, [](Erased& command) {
-            return object_of(command.reuse<Command>().template emplace<kIndex>());
-          }};
+  std::span<const ErrorCode> refusals;
+  if constexpr (requires { Alternative::kRefusals; }) refusals = Alternative::kRefusals;
+  const auto emplace = [](Erased& command) {
+    return object_of(command.reuse<Command>().template emplace<kIndex>());
+  };
+  return {&declared_struct<Alternative>(), reply, emplace, refusals};
 }
 
 }  // namespace detail
@@ -96,7 +100,7 @@ CommandType command_type() {
 ///   Setup     what a configuration stands for; static Parsed<Setup> prepare(config, file, place);
 ///             static void complete(config), where a configuration may leave things to a name
 ///   Command   a variant of declared structs; one that returns something names its Reply, a
-///             declared struct
+///             declared struct; one that can be refused has kRefusals, the codes
 ///   Numbers   a declared struct; State another one, where there is one
 ///   World     has apply(command); static World make_world(config, setup)
 ///   static const Target& description()

@@ -4,8 +4,10 @@
 /// for: one description object per target, from which everything that is compiled once derives the
 /// rest.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "contract/core/erased.h"
 #include "contract/core/line.h"
 #include "contract/core/observation.h"
+#include "contract/core/status.h"
 
 namespace kvfence {
 
@@ -111,6 +114,11 @@ struct CommandType {
   const DeclaredStruct* declared;       ///< its verb, doc and members
   const ErasedType* reply;              ///< null where it returns nothing
   DeclaredObject (*emplace)(Command&);  ///< makes it that command, its members at their defaults
+  std::span<const ErrorCode> refusals;  ///< all codes with which it can be refused
+
+  bool declares(ErrorCode code) const {
+    return std::find(refusals.begin(), refusals.end(), code) != refusals.end();
+  }
 };
 
 struct Target {

@@ -41,6 +41,7 @@ namespace engine {
 struct Execute {
   static constexpr std::string_view kVerb = "execute";
   static constexpr std::string_view kDoc = "the oldest planned step goes to the device";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
   static void declare(auto& /*fields*/) {}
   friend bool operator==(const Execute&, const Execute&) = default;
 };
@@ -49,6 +50,7 @@ struct Execute {
 struct Advance {
   static constexpr std::string_view kVerb = "advance";
   static constexpr std::string_view kDoc = "the device runs the next forward or transfer";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string stream = "compute";
   std::uint32_t rank = 0;
   static void declare(auto& fields) {
@@ -65,6 +67,7 @@ struct Advance {
 struct FailNext {
   static constexpr std::string_view kVerb = "fail_next";
   static constexpr std::string_view kDoc = "the next transfer that a stream is given fails";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNotInProfile};
   std::string stream = "load";
   std::uint32_t rank = 0;
   std::string fault = "copy";
@@ -85,6 +88,7 @@ struct FailNext {
 struct Poll {
   static constexpr std::string_view kVerb = "poll";
   static constexpr std::string_view kDoc = "the worker's half asks what is over, for its report";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
   static void declare(auto& /*fields*/) {}
   friend bool operator==(const Poll&, const Poll&) = default;
 };
@@ -94,6 +98,7 @@ struct Poll {
 struct Drain {
   static constexpr std::string_view kVerb = "drain";
   static constexpr std::string_view kDoc = "aborts every request and lets everything come to rest";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   static void declare(auto& /*fields*/) {}
   friend bool operator==(const Drain&, const Drain&) = default;
 };

@@ -67,6 +67,9 @@ void add_script_fields(auto& fields) {
 struct AddRequest {
   static constexpr std::string_view kVerb = "add_request";
   static constexpr std::string_view kDoc = "a new request; a name is used once";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared, ErrorCode::kNotInConfig,
+                                            ErrorCode::kNoTokens, ErrorCode::kBadRange,
+                                            ErrorCode::kBeyondModelLength};
   std::string id;
   std::vector<TokenId> tokens;
   std::uint32_t max_tokens = 16;
@@ -126,6 +129,7 @@ struct AddRequest {
 struct Schedule {
   static constexpr std::string_view kVerb = "schedule";
   static constexpr std::string_view kDoc = "plans a step";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kStepsInFlight};
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) { add_engine_field<Schedule>(fields); }
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -156,6 +160,11 @@ struct Sample {
 struct Update {
   static constexpr std::string_view kVerb = "update";
   static constexpr std::string_view kDoc = "the oldest planned step comes back from the workers";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig,
+                                            ErrorCode::kNoStepInFlight, ErrorCode::kWrongTokenCount,
+                                            ErrorCode::kBadRange,       ErrorCode::kSingleGroupOnly,
+                                            ErrorCode::kUnknownBlock,   ErrorCode::kListedTwice,
+                                            ErrorCode::kNotLoading,     ErrorCode::kNotFinished};
   TokenId token = 1;
   std::uint32_t accepted = 0;
   std::vector<Sample> samples;
@@ -187,6 +196,7 @@ struct Update {
 struct UpdateDraftTokenIds {
   static constexpr std::string_view kVerb = "update_draft_token_ids";
   static constexpr std::string_view kDoc = "drafts for a request's next step";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig};
   std::string request;
   std::vector<TokenId> tokens;
   static void declare(auto& fields) {
@@ -200,6 +210,7 @@ struct UpdateDraftTokenIds {
 struct GrammarCompiled {
   static constexpr std::string_view kVerb = "grammar_compiled";
   static constexpr std::string_view kDoc = "a request's grammar is ready";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   static void declare(auto& fields) {
     fields.add("request", &GrammarCompiled::request, Domain::kRequest, "whose");
@@ -210,6 +221,8 @@ struct GrammarCompiled {
 struct FinishRequests {
   static constexpr std::string_view kVerb = "finish_requests";
   static constexpr std::string_view kDoc = "ends requests from outside, e.g. aborts them";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
+                                            ErrorCode::kBadRange};
   std::vector<std::string> requests;
   RequestStatus status = RequestStatus::kFinishedAborted;
   EngineRole engine = EngineRole::kProducer;
@@ -225,6 +238,7 @@ struct FinishRequests {
 struct FinishAllRequests {
   static constexpr std::string_view kVerb = "finish_all_requests";
   static constexpr std::string_view kDoc = "ends every request from outside";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   RequestStatus status = RequestStatus::kFinishedAborted;
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
@@ -237,6 +251,7 @@ struct FinishAllRequests {
 struct SetPauseState {
   static constexpr std::string_view kVerb = "set_pause_state";
   static constexpr std::string_view kDoc = "stops admission, or everything, or neither";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   PauseState state = PauseState::kUnpaused;
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
@@ -255,6 +270,7 @@ struct SetPauseState {
 struct ResetPrefixCache {
   static constexpr std::string_view kVerb = "reset_prefix_cache";
   static constexpr std::string_view kDoc = "forgets what is cached";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   bool reset_running_requests = false;
   bool reset_connector = false;
   bool connector_fails = false;
@@ -292,6 +308,7 @@ struct ResetPrefixCache {
 struct ScriptConnector {
   static constexpr std::string_view kVerb = "script_connector";
   static constexpr std::string_view kDoc = "what the connector answers about a request from now on";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig};
   std::string request;
   std::uint32_t external_tokens = 0;
   bool load_async = false;
@@ -314,6 +331,9 @@ struct ScriptConnector {
 struct HandOver {
   static constexpr std::string_view kVerb = "hand_over";
   static constexpr std::string_view kDoc = "the router adds a finished request to the consumer";
+  static constexpr ErrorCode kRefusals[] = {
+      ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest, ErrorCode::kAlreadyDeclared,
+      ErrorCode::kNotFinished, ErrorCode::kNoTokens,       ErrorCode::kBeyondModelLength};
   std::string request;
   std::string id;
   std::uint32_t max_tokens = 16;

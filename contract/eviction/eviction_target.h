@@ -38,6 +38,7 @@ struct Get {
 struct Insert {
   static constexpr std::string_view kVerb = "insert";
   static constexpr std::string_view kDoc = "holds a block that is being written";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyStored, ErrorCode::kNoFreeBlocks};
   std::uint32_t key = 0;
   SlotId slot = 0;
   static void declare(auto& fields) {
@@ -50,6 +51,7 @@ struct Insert {
 struct Remove {
   static constexpr std::string_view kVerb = "remove";
   static constexpr std::string_view kDoc = "forgets a block";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey};
   std::uint32_t key = 0;
   static void declare(auto& fields) { add_key_field<Remove>(fields); }
   friend bool operator==(const Remove&, const Remove&) = default;
@@ -58,6 +60,7 @@ struct Remove {
 struct MakeReady {
   static constexpr std::string_view kVerb = "make_ready";
   static constexpr std::string_view kDoc = "a block has been written";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kAlreadyReady};
   std::uint32_t key = 0;
   static void declare(auto& fields) { add_key_field<MakeReady>(fields); }
   friend bool operator==(const MakeReady&, const MakeReady&) = default;
@@ -66,6 +69,7 @@ struct MakeReady {
 struct Acquire {
   static constexpr std::string_view kVerb = "acquire";
   static constexpr std::string_view kDoc = "a transfer begins to read a block";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReady};
   std::uint32_t key = 0;
   static void declare(auto& fields) { add_key_field<Acquire>(fields); }
   friend bool operator==(const Acquire&, const Acquire&) = default;
@@ -74,6 +78,8 @@ struct Acquire {
 struct Release {
   static constexpr std::string_view kVerb = "release";
   static constexpr std::string_view kDoc = "a transfer has read a block";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReady,
+                                            ErrorCode::kNotReading};
   std::uint32_t key = 0;
   static void declare(auto& fields) { add_key_field<Release>(fields); }
   friend bool operator==(const Release&, const Release&) = default;

@@ -56,6 +56,7 @@ bool from_value(const Value& value, GroupList& member, std::string& expected);
 struct DeclareRequest {
   static constexpr std::string_view kVerb = "request";
   static constexpr std::string_view kDoc = "declares a request: its tokens decide its hashes";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared};
   std::string id;
   std::vector<TokenId> tokens;
   std::optional<std::string> lora_name;
@@ -86,6 +87,7 @@ struct NewStepStarts {
 struct GetComputedBlocks {
   static constexpr std::string_view kVerb = "get_computed_blocks";
   static constexpr std::string_view kDoc = "looks for the longest cached prefix of a request";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   bool was_preempted = false;
   static void declare(auto& fields) {
@@ -104,6 +106,8 @@ struct CanFitFullSequence {
   static constexpr std::string_view kVerb = "can_fit_full_sequence";
   static constexpr std::string_view kDoc =
       "asks whether the whole sequence fits into the free blocks";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInProfile,
+                                            ErrorCode::kAlreadyAllocated};
   std::string request;
   std::uint32_t num_computed_tokens = 0;
   bool from_cache = false;
@@ -133,6 +137,9 @@ struct AllocateSlots {
   static constexpr std::string_view kVerb = "allocate_slots";
   static constexpr std::string_view kDoc =
       "slots for a request's next tokens; full blocks are cached";
+  static constexpr ErrorCode kRefusals[] = {
+      ErrorCode::kUnknownRequest,    ErrorCode::kNotInProfile,     ErrorCode::kNoTokens,
+      ErrorCode::kBeyondModelLength, ErrorCode::kAlreadyAllocated, ErrorCode::kTableShrinks};
   std::string request;
   std::uint32_t num_computed_tokens = 0;
   std::uint32_t num_new_tokens = 0;
@@ -184,6 +191,8 @@ struct AllocateSlots {
 struct CacheBlocks {
   static constexpr std::string_view kVerb = "cache_blocks";
   static constexpr std::string_view kDoc = "makes a request's full blocks findable (after a load)";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kMissingHash,
+                                            ErrorCode::kBadRange};
   std::string request;
   std::uint32_t num_computed_tokens = 0;
   static void declare(auto& fields) {
@@ -198,6 +207,7 @@ struct CacheBlocks {
 struct Free {
   static constexpr std::string_view kVerb = "free";
   static constexpr std::string_view kDoc = "gives all blocks of a request back, the last first";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   static void declare(auto& fields) {
     fields.add("request", &Free::request, Domain::kRequest, "whose blocks");
@@ -209,6 +219,7 @@ struct RemoveSkippedBlocks {
   static constexpr std::string_view kVerb = "remove_skipped_blocks";
   static constexpr std::string_view kDoc =
       "gives blocks back that no group of the request needs any more";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   std::uint32_t total_computed_tokens = 0;
   static void declare(auto& fields) {
@@ -228,6 +239,7 @@ struct GetNumCommonPrefixBlocks {
   static constexpr std::string_view kVerb = "get_num_common_prefix_blocks";
   static constexpr std::string_view kDoc =
       "leading blocks that every allocated request holds, by group";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotAllocated};
   std::string request;
   static void declare(auto& fields) {
     fields.add("request", &GetNumCommonPrefixBlocks::request, Domain::kRequest, "whose blocks");

@@ -34,6 +34,7 @@ void add_keys_field(auto& fields) {
 struct Lookup {
   static constexpr std::string_view kVerb = "lookup";
   static constexpr std::string_view kDoc = "how many leading blocks can be read";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile};
   std::vector<std::uint32_t> keys;
   static void declare(auto& fields) { add_keys_field<Lookup>(fields); }
   friend bool operator==(const Lookup&, const Lookup&) = default;
@@ -42,6 +43,7 @@ struct Lookup {
 struct LookupKey {
   static constexpr std::string_view kVerb = "lookup_key";
   static constexpr std::string_view kDoc = "whether a block can be read (rule lookup_by_key)";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile};
   std::uint32_t key = 0;
   static void declare(auto& fields) { eviction::add_key_field<LookupKey>(fields); }
   friend bool operator==(const LookupKey&, const LookupKey&) = default;
@@ -52,6 +54,7 @@ using eviction::Touch;
 struct PrepareLoad {
   static constexpr std::string_view kVerb = "prepare_load";
   static constexpr std::string_view kDoc = "blocks are about to be read";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReady};
   std::vector<std::uint32_t> keys;
   static void declare(auto& fields) { add_keys_field<PrepareLoad>(fields); }
   friend bool operator==(const PrepareLoad&, const PrepareLoad&) = default;
@@ -60,6 +63,7 @@ struct PrepareLoad {
 struct CompleteLoad {
   static constexpr std::string_view kVerb = "complete_load";
   static constexpr std::string_view kDoc = "blocks have been read";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReading};
   std::vector<std::uint32_t> keys;
   static void declare(auto& fields) { add_keys_field<CompleteLoad>(fields); }
   friend bool operator==(const CompleteLoad&, const CompleteLoad&) = default;
@@ -68,6 +72,7 @@ struct CompleteLoad {
 struct PrepareStore {
   static constexpr std::string_view kVerb = "prepare_store";
   static constexpr std::string_view kDoc = "slots for blocks that are not held; others may go";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kListedTwice};
   std::vector<std::uint32_t> keys;
   static void declare(auto& fields) { add_keys_field<PrepareStore>(fields); }
   friend bool operator==(const PrepareStore&, const PrepareStore&) = default;
@@ -88,6 +93,7 @@ struct CompleteStore {
 struct ResetCache {
   static constexpr std::string_view kVerb = "reset_cache";
   static constexpr std::string_view kDoc = "forgets everything (rule offload_reset)";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile};
   static void declare(auto& /*fields*/) {}
   friend bool operator==(const ResetCache&, const ResetCache&) = default;
 };

@@ -58,6 +58,7 @@ struct AppendTokens {
   static constexpr std::string_view kVerb = "append_tokens";
   static constexpr std::string_view kDoc =
       "appends generated tokens to a request; full blocks get hashes";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   std::vector<TokenId> tokens;
   static void declare(auto& fields) {
@@ -72,6 +73,7 @@ struct GetNewBlocks {
   static constexpr std::string_view kVerb = "get_new_blocks";
   static constexpr std::string_view kDoc =
       "allocates from the head of the free queue, evicting cached content";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNoFreeBlocks};
   std::uint32_t num_blocks = 0;
   static void declare(auto& fields) {
     fields.add("num_blocks", &GetNewBlocks::num_blocks, Domain::kCount, "how many");
@@ -82,6 +84,8 @@ struct GetNewBlocks {
 struct GetCachedBlock {
   static constexpr std::string_view kVerb = "get_cached_block";
   static constexpr std::string_view kDoc = "looks a block of a request up in the prefix cache";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kBadBlockSize,
+                                            ErrorCode::kMissingHash};
   std::string request;
   std::uint32_t index = 0;
   std::uint32_t block_size = 0;
@@ -100,6 +104,7 @@ struct Touch {
   static constexpr std::string_view kVerb = "touch";
   static constexpr std::string_view kDoc =
       "takes blocks into use again: ref_cnt rises, they leave the queue";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownBlock};
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     fields.add("blocks", &Touch::blocks, Domain::kBlocks, "in order");
@@ -111,6 +116,10 @@ struct CacheFullBlocks {
   static constexpr std::string_view kVerb = "cache_full_blocks";
   static constexpr std::string_view kDoc =
       "makes full blocks of a request findable by their hashes";
+  static constexpr ErrorCode kRefusals[] = {
+      ErrorCode::kUnknownRequest, ErrorCode::kNotInProfile, ErrorCode::kCachingDisabled,
+      ErrorCode::kBadBlockSize,   ErrorCode::kBadRange,     ErrorCode::kBadMask,
+      ErrorCode::kMissingHash,    ErrorCode::kUnknownBlock, ErrorCode::kAlreadyHashed};
   std::string request;
   std::vector<BlockId> blocks;
   std::uint32_t num_cached_blocks = 0;
@@ -139,6 +148,8 @@ struct FreeBlocks {
   static constexpr std::string_view kVerb = "free_blocks";
   static constexpr std::string_view kDoc =
       "releases one reference each; at 0 a block joins the free queue";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile, ErrorCode::kUnknownBlock,
+                                            ErrorCode::kDoubleFree};
   std::vector<BlockId> blocks;
   bool prepend = false;
   static void declare(auto& fields) {
@@ -154,6 +165,7 @@ struct EvictBlocks {
   static constexpr std::string_view kVerb = "evict_blocks";
   static constexpr std::string_view kDoc =
       "takes blocks out of the prefix cache; they stay where they are";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownBlock};
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     fields.add("blocks", &EvictBlocks::blocks, Domain::kBlocks, "in order");

@@ -109,6 +109,7 @@ struct Touch {
 struct PrepareStore {
   static constexpr std::string_view kVerb = "prepare_store";
   static constexpr std::string_view kDoc = "slots for blocks that are not held; others may go";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kListedTwice};
   std::vector<std::uint32_t> keys;
   std::string request;
   static void declare(auto& fields) {
@@ -121,6 +122,7 @@ struct PrepareStore {
 struct CompleteStore {
   static constexpr std::string_view kVerb = "complete_store";
   static constexpr std::string_view kDoc = "blocks have been written and go down, or could not be";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReady};
   std::vector<std::uint32_t> keys;
   std::string request;
   bool success = true;
@@ -136,6 +138,7 @@ struct CompleteStore {
 struct OnNewRequest {
   static constexpr std::string_view kVerb = "on_new_request";
   static constexpr std::string_view kDoc = "the tiers say what they want of a request";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string request;
   std::vector<std::uint32_t> request_level;
   static void declare(auto& fields) {
@@ -173,6 +176,7 @@ struct ResetCache {
 struct TierFinish {
   static constexpr std::string_view kVerb = "tier_finish";
   static constexpr std::string_view kDoc = "a job of a tier is over; it is reported at its poll";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t tier = 0;
   std::uint32_t job = 0;
   bool success = true;
@@ -189,6 +193,7 @@ struct TierFinish {
 struct TierAskAgain {
   static constexpr std::string_view kVerb = "tier_ask_again";
   static constexpr std::string_view kDoc = "the next lookups of a key at a tier are put off";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t tier = 0;
   std::uint32_t key = 0;
   std::uint32_t times = 1;
@@ -204,6 +209,7 @@ struct TierAskAgain {
 struct TierAdd {
   static constexpr std::string_view kVerb = "tier_add";
   static constexpr std::string_view kDoc = "a tier holds blocks that another engine stored there";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t tier = 0;
   std::vector<std::uint32_t> keys;
   static void declare(auto& fields) {
@@ -216,6 +222,7 @@ struct TierAdd {
 struct TierDrop {
   static constexpr std::string_view kVerb = "tier_drop";
   static constexpr std::string_view kDoc = "a tier holds blocks no longer";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t tier = 0;
   std::vector<std::uint32_t> keys;
   static void declare(auto& fields) {
@@ -248,6 +255,7 @@ struct Fault {
 struct TierFaults {
   static constexpr std::string_view kVerb = "tier_faults";
   static constexpr std::string_view kDoc = "what is to go wrong in a file tier's file system";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   std::uint32_t tier = 0;
   std::vector<Fault> faults;
   static void declare(auto& fields) {
@@ -266,6 +274,7 @@ std::optional<FileFault> file_fault_of(const Fault& fault);
 struct TierDamage {
   static constexpr std::string_view kVerb = "tier_damage";
   static constexpr std::string_view kDoc = "another process damages a block file";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t tier = 0;
   std::uint32_t key = 0;
   FileDamage damage = FileDamage::kFlip;

@@ -33,6 +33,10 @@ struct GetFinished {
 struct TransferAsync {
   static constexpr std::string_view kVerb = "transfer_async";
   static constexpr std::string_view kDoc = "submits a load, or a store, which is deferred";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig,   ErrorCode::kShutDown,
+                                            ErrorCode::kJobInFlight,   ErrorCode::kUnknownBlock,
+                                            ErrorCode::kCountsDiffer,  ErrorCode::kListedTwice,
+                                            ErrorCode::kBlockInFlight, ErrorCode::kNotOrdered};
   std::uint32_t job = 0;
   std::string direction = "store";
   std::vector<std::uint32_t> gpu_blocks;
@@ -85,6 +89,8 @@ struct Shutdown {
 struct Forward {
   static constexpr std::string_view kVerb = "forward";
   static constexpr std::string_view kDoc = "enqueues a model's step on the compute stream";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownBlock, ErrorCode::kListedTwice,
+                                            ErrorCode::kBlockInFlight};
   std::vector<std::uint32_t> reads;
   std::vector<std::uint32_t> writes;
   static void declare(auto& fields) {
@@ -98,6 +104,7 @@ struct Forward {
 struct Advance {
   static constexpr std::string_view kVerb = "advance";
   static constexpr std::string_view kDoc = "the device runs the next forward or transfer";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string stream = "compute";
   std::uint32_t steps = 0;
   std::uint32_t rank = 0;
@@ -116,6 +123,7 @@ struct Advance {
 struct FailNext {
   static constexpr std::string_view kVerb = "fail_next";
   static constexpr std::string_view kDoc = "the next transfer that is enqueued meets a fault";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string fault = "copy";
   std::uint32_t rank = 0;
   static void declare(auto& fields) {

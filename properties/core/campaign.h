@@ -45,7 +45,7 @@ struct CampaignFailure {
 struct GoalCount {
   Goal goal;
   std::uint64_t count = 0;
-  bool is_reached() const { return count >= goal.at_least; }
+  bool is_reached() const { return count > 0; }
 };
 
 struct CampaignResult {

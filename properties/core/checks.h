@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/core/observation.h"
+#include "contract/core/status.h"
 #include "contract/core/target.h"
 #include "properties/core/choices.h"
 #include "properties/core/divergence.h"
@@ -38,17 +39,17 @@ class RuleChecker {
 
 /// One situation that a suite of runs has to reach.
 struct Goal {
-  std::string_view name;  ///< error_<code> is reached by a refusal with that code
+  std::string_view name;
   std::string_view doc;
-  std::uint64_t at_least = 1;
-  bool needs_state = false;  ///< counted only where observations hold the state
+  bool needs_state = false;              ///< counted only where observations hold the state
+  ErrorCode refusal = ErrorCode::kNone;  ///< of error_<code>: reached by a refusal with that code
 };
 
 /// How often each goal of a target was reached, over several runs.
 class GoalCounts {
  public:
   virtual ~GoalCounts() = default;
-  /// Before a run: some goals depend on the configuration.
+  /// Before a run.
   virtual void start(const Setup& setup) = 0;
   /// Takes in one command, whatever it was answered. `before` is what was observed after the
   /// command before, its reply included; with default numbers for the first command of a run.
@@ -68,7 +69,10 @@ struct Checks {
   Config (*draw_config)(Choices& choices);
   std::unique_ptr<Generator> (*make_generator)(const Setup& setup, Choices& choices);
   std::unique_ptr<RuleChecker> (*make_rules)(const Setup& setup);
-  std::unique_ptr<GoalCounts> (*make_goal_counts)();
+  std::unique_ptr<GoalCounts> (*make_counts_of)(std::span<const Goal> goals);
+
+  /// Counts that all start at 0. Requires: these checks outlive them.
+  std::unique_ptr<GoalCounts> make_goal_counts() const { return make_counts_of(goals); }
 };
 
 }  // namespace kvfence

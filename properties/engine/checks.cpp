@@ -1,26 +1,45 @@
 #include "properties/engine/checks.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contract/core/check.h"
 #include "contract/engine/engine_target.h"
-#include "properties/engine/files/checks.h"
-#include "properties/engine/multi/checks.h"
-#include "properties/engine/nixl/checks.h"
-#include "properties/engine/offloading/checks.h"
-#include "properties/engine/on_device/checks.h"
+#include "properties/core/typed_checks.h"
+#include "properties/engine/files/generator.h"
+#include "properties/engine/files/goals.h"
+#include "properties/engine/files/rules.h"
+#include "properties/engine/multi/generator.h"
+#include "properties/engine/multi/goals.h"
+#include "properties/engine/multi/rules.h"
+#include "properties/engine/nixl/generator.h"
+#include "properties/engine/nixl/goals.h"
+#include "properties/engine/nixl/rules.h"
+#include "properties/engine/offloading/generator.h"
+#include "properties/engine/offloading/goals.h"
+#include "properties/engine/offloading/rules.h"
+#include "properties/engine/on_device/generator.h"
+#include "properties/engine/on_device/goals.h"
+#include "properties/engine/on_device/rules.h"
 #include "properties/engine/rules.h"
-#include "properties/engine/scheduler/checks.h"
-#include "properties/engine/simple/checks.h"
+#include "properties/engine/scheduler/generator.h"
+#include "properties/engine/scheduler/goals.h"
+#include "properties/engine/simple/generator.h"
+#include "properties/engine/simple/goals.h"
+#include "properties/engine/simple/rules.h"
 
 namespace kvfence {
 namespace {
+
+using engine::Assembly;
 
 constexpr std::size_t kNumAssemblies = std::size(engine::kAssemblies);
 
@@ -28,27 +47,73 @@ std::size_t assembly_of(const Setup& setup) {
   return static_cast<std::size_t>(setup.as<EngineSetup>().assembly);
 }
 
-const Checks& checks_at(std::size_t assembly) {
-  return checks_of(static_cast<engine::Assembly>(assembly));
+const Checks& checks_at(std::size_t assembly) { return checks_of(static_cast<Assembly>(assembly)); }
+
+/// Where commands can be refused with a code that other assemblies never see. A code that does not
+/// stand here can be met in each assembly whose commands are drawn badly, too.
+struct OnlyIn {
+  ErrorCode code;
+  std::initializer_list<Assembly> assemblies;
+};
+const OnlyIn kOnlyIn[] = {
+    // A report stands in the update, and is checked, where the connector is the scripted one.
+    {ErrorCode::kUnknownBlock, {Assembly::kScheduler}},
+    {ErrorCode::kSingleGroupOnly, {Assembly::kScheduler}},
+    {ErrorCode::kNotLoading, {Assembly::kScheduler}},
+    {ErrorCode::kListedTwice, {Assembly::kScheduler}},
+    {ErrorCode::kNotFinished, {Assembly::kScheduler, Assembly::kPrefillDecode}},
+    {ErrorCode::kNotInProfile, {Assembly::kOffloading, Assembly::kOffloadingOnDevice}},
+    {ErrorCode::kUnknownKey, {Assembly::kSynchronous}},
+    {ErrorCode::kUnknownJob, {Assembly::kOffloading, Assembly::kSimple, Assembly::kPrefillDecode}},
+    // Not on a device, where the model samples.
+    {ErrorCode::kWrongTokenCount,
+     {Assembly::kScheduler, Assembly::kOffloading, Assembly::kSimple, Assembly::kSynchronous,
+      Assembly::kPrefillDecode}},
+};
+
+/// Whether a suite of an assembly has to reach a refusal with the code.
+bool is_met(Assembly assembly, ErrorCode code) {
+  // Its generator draws no command that is refused: those of the children's rooms do.
+  if (assembly == Assembly::kMulti) return false;
+  for (const OnlyIn& only : kOnlyIn) {
+    if (only.code != code) continue;
+    return std::find(only.assemblies.begin(), only.assemblies.end(), assembly) !=
+           only.assemblies.end();
+  }
+  return true;
 }
 
-/// What the room of an assembly adds to the core rules, and its generator and goals.
-const Checks& room_of(std::size_t assembly) {
-  switch (static_cast<engine::Assembly>(assembly)) {
-    case engine::Assembly::kScheduler:
-      return scheduler_checks();
-    case engine::Assembly::kOffloading:
-      return offloading_checks();
-    case engine::Assembly::kOffloadingOnDevice:
-      return on_device_checks();
-    case engine::Assembly::kSimple:
-      return simple_checks();
-    case engine::Assembly::kSynchronous:
-      return files_checks();
-    case engine::Assembly::kPrefillDecode:
-      return nixl_checks();
-    case engine::Assembly::kMulti:
-      return multi_checks();
+template <class Generator, class Rules>
+Checks room(Assembly assembly, GoalSuite goals) {
+  Checks checks = checks_of<EngineTarget, Generator, Rules>(std::move(goals));
+  std::erase_if(checks.goals, [&](const Goal& goal) {
+    return goal.refusal != ErrorCode::kNone && !is_met(assembly, goal.refusal);
+  });
+  return checks;
+}
+
+Checks make_room(Assembly assembly) {
+  switch (assembly) {
+    case Assembly::kScheduler:  // the core rules are all that it needs
+      return room<engine::scheduler::Generator, void>(assembly, engine::scheduler::goals());
+    case Assembly::kOffloading:
+      return room<engine::offloading::Generator, engine::offloading::Invariants>(
+          assembly, engine::offloading::goals());
+    case Assembly::kOffloadingOnDevice:
+      return room<engine::on_device::Generator, engine::on_device::Invariants>(
+          assembly, engine::on_device::goals());
+    case Assembly::kSimple:
+      return room<engine::simple::Generator, engine::simple::Invariants>(assembly,
+                                                                         engine::simple::goals());
+    case Assembly::kSynchronous:
+      return room<engine::files::Generator, engine::files::Invariants>(assembly,
+                                                                       engine::files::goals());
+    case Assembly::kPrefillDecode:
+      return room<engine::nixl::Generator, engine::nixl::Invariants>(assembly,
+                                                                     engine::nixl::goals());
+    case Assembly::kMulti:
+      return room<engine::multi::Generator, engine::multi::Invariants>(assembly,
+                                                                       engine::multi::goals());
   }
   KVFENCE_CHECK(false, "an assembly outside its enumeration");
 }
@@ -57,7 +122,8 @@ const Checks& room_of(std::size_t assembly) {
 class RulesOfEngine final : public RuleChecker {
  public:
   explicit RulesOfEngine(const Setup& setup)
-      : core_(setup.as<EngineSetup>()), room_(room_of(assembly_of(setup)).make_rules(setup)) {}
+      : core_(setup.as<EngineSetup>()),
+        room_(room_checks(setup.as<EngineSetup>().assembly).make_rules(setup)) {}
   std::optional<Divergence> check(const Command& command, const Observation& observation,
                                   const World& world, std::size_t step) override {
     const auto found =
@@ -118,8 +184,7 @@ Checks make_checks() {
   add_core_rules(checks);
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     const std::string prefix = std::string(info.name) + ".";
-    const auto room = static_cast<std::size_t>(info.assembly);
-    for (const auto& [name, rule] : room_of(room).rules) {
+    for (const auto& [name, rule] : room_checks(info.assembly).rules) {
       checks.rules.emplace_back(prefix + name, rule);
     }
     for (Goal goal : checks_of(info.assembly).goals) {
@@ -134,7 +199,7 @@ Checks make_checks() {
     return checks_at(assembly_of(setup)).make_generator(setup, choices);
   };
   checks.make_rules = make_rules;
-  checks.make_goal_counts = []() -> std::unique_ptr<GoalCounts> {
+  checks.make_counts_of = [](std::span<const Goal>) -> std::unique_ptr<GoalCounts> {
     return std::make_unique<CountsOfAssemblies>();
   };
   return checks;
@@ -142,11 +207,22 @@ Checks make_checks() {
 
 }  // namespace
 
-const Checks& checks_of(engine::Assembly assembly) {
+const Checks& room_checks(Assembly assembly) {
+  static const std::array<Checks, kNumAssemblies> kRooms = [] {
+    std::array<Checks, kNumAssemblies> all{};
+    for (std::size_t number = 0; number < all.size(); ++number) {
+      all[number] = make_room(static_cast<Assembly>(number));
+    }
+    return all;
+  }();
+  return kRooms[static_cast<std::size_t>(assembly)];
+}
+
+const Checks& checks_of(Assembly assembly) {
   static const std::array<Checks, kNumAssemblies> kChecks = [] {
     std::array<Checks, kNumAssemblies> all{};
     for (std::size_t number = 0; number < all.size(); ++number) {
-      const Checks& room = room_of(number);
+      const Checks& room = room_checks(static_cast<Assembly>(number));
       all[number] = room;
       all[number].rules.clear();
       add_core_rules(all[number]);

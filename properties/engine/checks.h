@@ -16,4 +16,7 @@ const Checks& engine_checks();
 /// The checks of one assembly alone, whose goals have no prefix.
 const Checks& checks_of(engine::Assembly assembly);
 
+/// The same with no rules but those that its room adds to the core rules.
+const Checks& room_checks(engine::Assembly assembly);
+
 }  // namespace kvfence

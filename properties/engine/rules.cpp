@@ -11,6 +11,7 @@
 #include "contract/core/declare.h"
 #include "properties/core/difference.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/shown_requests.h"
 #include "properties/kv_cache/arithmetic.h"
 
 namespace kvfence::engine {
@@ -96,13 +97,6 @@ std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list
 
 std::string element(std::string_view list, std::size_t at) {
   return std::string(list) + "[" + std::to_string(at) + "]";
-}
-
-const RequestState* find_state(const SchedulerObservation& shown, std::string_view name) {
-  for (const RequestState& state : *shown.requests) {
-    if (state.id == name) return &state;
-  }
-  return nullptr;
 }
 
 EngineRole role_of(const Command& command) {

@@ -42,6 +42,8 @@ inline constexpr std::array<Invariant, 7> kInvariants = {{
 /// checked by its answer and its numbers, and the next one with them in full.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   /// For a fresh policy.
   explicit Invariants(const CachePolicyConfig& config) : held_(config.capacity) {}
 

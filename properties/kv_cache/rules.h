@@ -77,6 +77,8 @@ inline bool has_state(const Observation& shown) {
 /// itself, answers and numbers wherever they are observed.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   /// For a fresh manager.
   explicit Invariants(const KVCacheManagerConfig& config)
       : config_(config), block_tables_(config) {}

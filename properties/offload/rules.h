@@ -53,6 +53,8 @@ inline constexpr std::array<Invariant, 10> kInvariants = {{
 /// checked by its answer and its numbers, and the next one with them in full.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   /// For a fresh manager.
   explicit Invariants(const OffloadingManagerConfig& config)
       : config_(config), held_(config.cache.capacity) {}

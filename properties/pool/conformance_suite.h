@@ -18,7 +18,7 @@
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
 #include "properties/core/lockstep.h"
-#include "properties/pool/checks.h"
+#include "properties/targets/checks.h"
 
 namespace kvfence {
 

@@ -1,15 +1,45 @@
 #include "properties/pool/goals.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <variant>
 #include <vector>
 
+#include "contract/pool/block_pool_target.h"
 #include "properties/core/invariant_values.h"
 #include "properties/pool/rules.h"
 
 namespace kvfence::block_pool {
 namespace {
+
+constexpr Goal kGoals[] = {
+    {"eviction_on_allocation", "an allocated block lost its key"},
+    {"pool_exhausted", "an allocation took the last free block"},
+    {"lookup_hit_on_duplicate", "a lookup found a block whose key another block carries too",
+     kNeedsState},
+    {"multi_group_hit", "a lookup hit for two groups or more"},
+    {"multi_group_miss_by_one_group", "a lookup missed although some of its groups have the block",
+     kNeedsState},
+    {"hit_on_free_block_then_touch",
+     "a lookup found a queued block and the next command touched it", kNeedsState},
+    {"block_touched_twice", "one call touched a block twice"},
+    {"duplicate_key_cached", "a block got a key that another block carries already"},
+    {"merged_hash_cached", "a block larger than hash_block_size got its merged hash"},
+    {"block_masked_out", "cache_full_blocks passed over a masked block"},
+    {"null_block_in_list", "an accepted list held the null block"},
+    {"freed_block_stays_referenced", "a freed block had another holder"},
+    {"free_prepended", "freed blocks joined the head of the queue"},
+    {"referenced_block_evicted", "evict_blocks took the key of a referenced block", kNeedsState},
+    {"free_block_evicted", "evict_blocks took the key of a queued block"},
+    {"reset_done", "reset_prefix_cache took a key"},
+    {"reset_refused", "reset_prefix_cache answered false"},
+    {"stored_event_without_hashes", "a BlockStored for a range that was passed over whole"},
+    {"stored_event_with_extra_keys", "a BlockStored with extra keys"},
+    {"stored_event_with_parent", "a BlockStored with a parent"},
+    {"append_completes_hash", "appended tokens completed a block's hash"},
+};
 
 using detail::contains;
 
@@ -30,135 +60,143 @@ bool is_carried(const std::vector<BlockHash>& keys, BlockHashView hash, GroupId 
                      [&](const BlockHash& key) { return carries(key, hash, group); });
 }
 
+class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
+ public:
+  using GoalCounter::GoalCounter;
+
+  void count(const Command& command, const Observation& before, const Observation& after,
+             const World& world) {
+    std::visit([&](const auto& alternative) { count_accepted(alternative, before, after, world); },
+               command);
+  }
+
+ private:
+  void count_accepted(const AppendTokens& command, const Observation&, const Observation&,
+                      const World& world) {
+    const Request* request = world.requests().find(command.request);
+    if (!request) return;
+    const std::size_t in_last_block =
+        request->all_token_ids().size() % world.requests().config().hash_block_size;
+    add("append_completes_hash", command.tokens.size() > in_last_block);
+  }
+
+  void count_accepted(const GetNewBlocks& command, const Observation& before,
+                      const Observation& after, const World&) {
+    add("eviction_on_allocation", after.num_cached < before.num_cached);
+    add("pool_exhausted", command.num_blocks > 0 && after.num_free_blocks == 0);
+  }
+
+  void count_accepted(const GetCachedBlock& command, const Observation&, const Observation& after,
+                      const World& world) {
+    const bool is_hit = after.hit.has_value() && *after.hit;
+    const bool is_multi_group = command.groups.size() > 1;
+    add("multi_group_hit", is_hit && is_multi_group);
+    if (!after.keys.has_value()) return;
+    const std::vector<BlockHash>& keys = *after.keys;
+    if (is_hit) {
+      const std::vector<BlockId>& blocks = *after.blocks;
+      add("lookup_hit_on_duplicate", std::any_of(blocks.begin(), blocks.end(), [&](BlockId block) {
+            return block < keys.size() && std::count(keys.begin(), keys.end(), keys[block]) > 1;
+          }));
+    } else if (is_multi_group) {
+      const std::optional<BlockHashView> hash = hash_of(command, world);
+      add("multi_group_miss_by_one_group",
+          hash && std::any_of(command.groups.begin(), command.groups.end(),
+                              [&](GroupId group) { return is_carried(keys, *hash, group); }));
+    }
+  }
+
+  void count_accepted(const Touch& command, const Observation& before, const Observation&,
+                      const World&) {
+    const bool was_hit = before.hit.has_value() && *before.hit && before.ref_cnts.has_value();
+    bool hit_is_touched = false;
+    bool is_touched_twice = false;
+    for (auto at = command.blocks.begin(); at != command.blocks.end(); ++at) {
+      if (*at == kNullBlockId) continue;
+      is_touched_twice = is_touched_twice || std::find(command.blocks.begin(), at, *at) != at;
+      hit_is_touched =
+          hit_is_touched || (was_hit && *at < before.ref_cnts->size() &&
+                             (*before.ref_cnts)[*at] == 0 && contains(*before.blocks, *at));
+    }
+    add("hit_on_free_block_then_touch", hit_is_touched);
+    add("block_touched_twice", is_touched_twice);
+    add("null_block_in_list", contains(command.blocks, kNullBlockId));
+  }
+
+  void count_accepted(const CacheFullBlocks& command, const Observation& before,
+                      const Observation& after, const World& world) {
+    std::uint32_t num_keys = 0;
+    bool is_masked_out = false;
+    bool has_null = false;
+    const std::size_t end = std::min<std::size_t>(command.num_full_blocks, command.blocks.size());
+    for (std::size_t index = command.num_cached_blocks; index < end; ++index) {
+      const bool is_null = command.blocks[index] == kNullBlockId;
+      const std::size_t offset = index - command.num_cached_blocks;
+      const bool is_masked = command.block_mask && offset < command.block_mask->size() &&
+                             !(*command.block_mask)[offset];
+      has_null = has_null || is_null;
+      is_masked_out = is_masked_out || (is_masked && !is_null);
+      if (!is_null && !is_masked) ++num_keys;
+    }
+    add("null_block_in_list", has_null);
+    add("block_masked_out", is_masked_out);
+    add("merged_hash_cached",
+        num_keys > 0 && command.block_size > world.requests().config().hash_block_size);
+    add("duplicate_key_cached", after.num_cached_keys < before.num_cached_keys + num_keys);
+  }
+
+  void count_accepted(const FreeBlocks& command, const Observation& before,
+                      const Observation& after, const World&) {
+    const auto num_null = static_cast<std::size_t>(
+        std::count(command.blocks.begin(), command.blocks.end(), kNullBlockId));
+    const std::size_t num_freed = command.blocks.size() - num_null;
+    const std::size_t num_queued = after.num_free_blocks - before.num_free_blocks;
+    add("null_block_in_list", num_null > 0);
+    add("freed_block_stays_referenced", num_queued < num_freed);
+    add("free_prepended", command.prepend && num_queued > 0);
+  }
+
+  void count_accepted(const EvictBlocks& command, const Observation& before,
+                      const Observation& after, const World&) {
+    add("null_block_in_list", contains(command.blocks, kNullBlockId));
+    add("free_block_evicted", after.num_cached < before.num_cached);
+    if (!before.ref_cnts.has_value() || !before.keys.has_value()) return;
+    add("referenced_block_evicted",
+        std::any_of(command.blocks.begin(), command.blocks.end(), [&](BlockId block) {
+          return block < before.keys->size() && !(*before.keys)[block].empty() &&
+                 block < before.ref_cnts->size() && (*before.ref_cnts)[block] > 0;
+        }));
+  }
+
+  void count_accepted(const ResetPrefixCache&, const Observation& before, const Observation& after,
+                      const World&) {
+    if (!after.success.has_value()) return;
+    add("reset_done", *after.success && before.num_cached_keys > 0);
+    add("reset_refused", !*after.success);
+  }
+
+  void count_accepted(const TakeEvents&, const Observation&, const Observation& after,
+                      const World&) {
+    if (!after.events.has_value()) return;
+    for (const KVCacheEvent& event : *after.events) {
+      const auto* stored = std::get_if<BlockStored>(&event);
+      if (!stored) continue;
+      add("stored_event_without_hashes", stored->block_hashes.empty());
+      add("stored_event_with_parent", stored->parent_block_hash.has_value());
+      add("stored_event_with_extra_keys",
+          std::any_of(stored->extra_keys.begin(), stored->extra_keys.end(),
+                      [](const auto& keys) { return keys.has_value(); }));
+    }
+  }
+
+  // One overload a command with something to count; all of them are called for accepted commands
+  // only.
+  void count_accepted(const DeclareRequest&, const Observation&, const Observation&, const World&) {
+  }
+};
+
 }  // namespace
 
-void Reach::count(const Command& command, const Observation& before, const Observation& after,
-                  const World& world) {
-  if (after.error != ErrorCode::kNone) {
-    add_error(after.error);
-    return;
-  }
-  std::visit([&](const auto& alternative) { count_accepted(alternative, before, after, world); },
-             command);
-}
-
-void Reach::count_accepted(const AppendTokens& command, const Observation&, const Observation&,
-                           const World& world) {
-  const Request* request = world.requests().find(command.request);
-  if (!request) return;
-  const std::size_t in_last_block =
-      request->all_token_ids().size() % world.requests().config().hash_block_size;
-  add(Reached::kAppendCompletesHash, command.tokens.size() > in_last_block);
-}
-
-void Reach::count_accepted(const GetNewBlocks& command, const Observation& before,
-                           const Observation& after, const World&) {
-  add(Reached::kEvictionOnAllocation, after.num_cached < before.num_cached);
-  add(Reached::kPoolExhausted, command.num_blocks > 0 && after.num_free_blocks == 0);
-}
-
-void Reach::count_accepted(const GetCachedBlock& command, const Observation&,
-                           const Observation& after, const World& world) {
-  const bool is_hit = after.hit.has_value() && *after.hit;
-  const bool is_multi_group = command.groups.size() > 1;
-  add(Reached::kMultiGroupHit, is_hit && is_multi_group);
-  if (!after.keys.has_value()) return;
-  const std::vector<BlockHash>& keys = *after.keys;
-  if (is_hit) {
-    const std::vector<BlockId>& blocks = *after.blocks;
-    add(Reached::kLookupHitOnDuplicate,
-        std::any_of(blocks.begin(), blocks.end(), [&](BlockId block) {
-          return block < keys.size() && std::count(keys.begin(), keys.end(), keys[block]) > 1;
-        }));
-  } else if (is_multi_group) {
-    const std::optional<BlockHashView> hash = hash_of(command, world);
-    add(Reached::kMultiGroupMissByOneGroup,
-        hash && std::any_of(command.groups.begin(), command.groups.end(),
-                            [&](GroupId group) { return is_carried(keys, *hash, group); }));
-  }
-}
-
-void Reach::count_accepted(const Touch& command, const Observation& before, const Observation&,
-                           const World&) {
-  const bool was_hit = before.hit.has_value() && *before.hit && before.ref_cnts.has_value();
-  bool hit_is_touched = false;
-  bool is_touched_twice = false;
-  for (auto at = command.blocks.begin(); at != command.blocks.end(); ++at) {
-    if (*at == kNullBlockId) continue;
-    is_touched_twice = is_touched_twice || std::find(command.blocks.begin(), at, *at) != at;
-    hit_is_touched =
-        hit_is_touched || (was_hit && *at < before.ref_cnts->size() &&
-                           (*before.ref_cnts)[*at] == 0 && contains(*before.blocks, *at));
-  }
-  add(Reached::kHitOnFreeBlockThenTouch, hit_is_touched);
-  add(Reached::kBlockTouchedTwice, is_touched_twice);
-  add(Reached::kNullBlockInList, contains(command.blocks, kNullBlockId));
-}
-
-void Reach::count_accepted(const CacheFullBlocks& command, const Observation& before,
-                           const Observation& after, const World& world) {
-  std::uint32_t num_keys = 0;
-  bool is_masked_out = false;
-  bool has_null = false;
-  const std::size_t end = std::min<std::size_t>(command.num_full_blocks, command.blocks.size());
-  for (std::size_t index = command.num_cached_blocks; index < end; ++index) {
-    const bool is_null = command.blocks[index] == kNullBlockId;
-    const std::size_t offset = index - command.num_cached_blocks;
-    const bool is_masked =
-        command.block_mask && offset < command.block_mask->size() && !(*command.block_mask)[offset];
-    has_null = has_null || is_null;
-    is_masked_out = is_masked_out || (is_masked && !is_null);
-    if (!is_null && !is_masked) ++num_keys;
-  }
-  add(Reached::kNullBlockInList, has_null);
-  add(Reached::kBlockMaskedOut, is_masked_out);
-  add(Reached::kMergedHashCached,
-      num_keys > 0 && command.block_size > world.requests().config().hash_block_size);
-  add(Reached::kDuplicateKeyCached, after.num_cached_keys < before.num_cached_keys + num_keys);
-}
-
-void Reach::count_accepted(const FreeBlocks& command, const Observation& before,
-                           const Observation& after, const World&) {
-  const auto num_null = static_cast<std::size_t>(
-      std::count(command.blocks.begin(), command.blocks.end(), kNullBlockId));
-  const std::size_t num_freed = command.blocks.size() - num_null;
-  const std::size_t num_queued = after.num_free_blocks - before.num_free_blocks;
-  add(Reached::kNullBlockInList, num_null > 0);
-  add(Reached::kFreedBlockStaysReferenced, num_queued < num_freed);
-  add(Reached::kFreePrepended, command.prepend && num_queued > 0);
-}
-
-void Reach::count_accepted(const EvictBlocks& command, const Observation& before,
-                           const Observation& after, const World&) {
-  add(Reached::kNullBlockInList, contains(command.blocks, kNullBlockId));
-  add(Reached::kFreeBlockEvicted, after.num_cached < before.num_cached);
-  if (!before.ref_cnts.has_value() || !before.keys.has_value()) return;
-  add(Reached::kReferencedBlockEvicted,
-      std::any_of(command.blocks.begin(), command.blocks.end(), [&](BlockId block) {
-        return block < before.keys->size() && !(*before.keys)[block].empty() &&
-               block < before.ref_cnts->size() && (*before.ref_cnts)[block] > 0;
-      }));
-}
-
-void Reach::count_accepted(const ResetPrefixCache&, const Observation& before,
-                           const Observation& after, const World&) {
-  if (!after.success.has_value()) return;
-  add(Reached::kResetDone, *after.success && before.num_cached_keys > 0);
-  add(Reached::kResetRefused, !*after.success);
-}
-
-void Reach::count_accepted(const TakeEvents&, const Observation&, const Observation& after,
-                           const World&) {
-  if (!after.events.has_value()) return;
-  for (const KVCacheEvent& event : *after.events) {
-    const auto* stored = std::get_if<BlockStored>(&event);
-    if (!stored) continue;
-    add(Reached::kStoredEventWithoutHashes, stored->block_hashes.empty());
-    add(Reached::kStoredEventWithParent, stored->parent_block_hash.has_value());
-    add(Reached::kStoredEventWithExtraKeys,
-        std::any_of(stored->extra_keys.begin(), stored->extra_keys.end(),
-                    [](const auto& keys) { return keys.has_value(); }));
-  }
-}
+GoalSuite goals() { return goal_suite<BlockPoolTarget, kGoals, Counter>(); }
 
 }  // namespace kvfence::block_pool

@@ -56,6 +56,8 @@ inline bool carries(const BlockHash& key, BlockHashView hash, GroupId group) {
 /// checked by its numbers, and the next one with the state in full.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   /// For a fresh pool.
   explicit Invariants(const BlockPoolConfig& config);
 

@@ -2,16 +2,64 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
+#include "contract/tiering/tiering_target.h"
 #include "properties/core/invariant_values.h"
 #include "properties/eviction/policy_lists.h"
 
 namespace kvfence::tiering {
 namespace {
+
+constexpr Goal kGoals[] = {
+    {"hit", "a lookup found a block that can be read"},
+    {"miss_in_every_tier", "a lookup asked every tier in vain"},
+    {"promotion_begun", "a lookup began a promotion"},
+    {"promotion_of_a_lower_tier", "the first tier did not have what another had"},
+    {"promotion_evicted", "a block had to go for a promotion"},
+    {"promotion_had_no_room", "a block in a tier was missed because nothing could go for it"},
+    {"put_off_by_a_store", "a lookup found a store under way", kNeedsState},
+    {"put_off_by_a_promotion", "a lookup found a promotion under way", kNeedsState},
+    {"put_off_by_a_tier", "a tier asked to be asked again"},
+    {"tier_behind_the_one_that_asks_again",
+     "a tier behind one that asked to be asked again had the block"},
+    {"load_of_several_keys", "a load job had several keys"},
+    {"loads_of_two_requests", "the end of a step submitted two loads to one tier"},
+    {"promotion_done", "a promotion was reported as done", kNeedsState},
+    {"promotion_failed", "a promotion was reported as failed", kNeedsState},
+    {"promotion_outlived_its_request",
+     "a request was finished while a block was being promoted for it", kNeedsState},
+    {"cascade_done", "a cascade was reported as done", kNeedsState},
+    {"cascade_failed", "a cascade was reported as failed", kNeedsState},
+    {"cascade_to_two_tiers", "a store went down to several tiers"},
+    {"request_level_cascade", "a tier at request level got blocks that were there"},
+    {"pending_left_out", "a cascade at request level left out what is being written", kNeedsState},
+    {"failed_store_stayed", "a store failed and went to no tier"},
+    {"store_failed_for_cascades", "a store could not be while cascades held blocks", kNeedsState},
+    {"load_and_cascade", "a load read a block of a cascade", kNeedsState},
+    {"several_jobs_reported", "one tier reported several jobs at once"},
+    {"strange_result_passed_over", "a tier reported a job that it does not have", kNeedsState},
+    {"store_of_no_keys", "a cascade had no keys"},
+    {"stored_event", "an event told of stored blocks"},
+    {"removed_event", "an event told of removed blocks"},
+    {"promoted_from_file", "a load of a file tier was done", kNeedsState},
+    {"cascaded_to_file", "a store of a file tier was done", kNeedsState},
+    {"file_store_failed", "files kept a store from being done", kNeedsState},
+    {"file_load_failed", "files kept a load from being done", kNeedsState},
+    {"disk_full", "a store failed while the disk was to be full", kNeedsState},
+    {"permission_denied", "a job failed while permission was to be denied", kNeedsState},
+    {"short_transfer_went_on", "a job was done while a read or write was to be short", kNeedsState},
+    {"torn_file_missed", "a file of another size was missed", kNeedsState},
+    {"bad_file_removed", "a load removed the file", kNeedsState},
+    {"doubtful_file_missed", "a file was missed behind a load that failed", kNeedsState},
+    {"temporary_file_left", "a temporary file could not be removed", kNeedsState},
+};
 
 using Keys = std::vector<std::uint32_t>;
 using detail::contains;
@@ -46,209 +94,228 @@ std::size_t num_calls(const Observation& shown, std::string_view method) {
                     [&](const TierCallRecord& call) { return call.method == method; }));
 }
 
-}  // namespace
+class Counter : public GoalCounter<TieringTarget, kGoals> {
+ public:
+  using GoalCounter::GoalCounter;
 
-void Reach::start(const Config& config) {
-  file_tiers_.clear();
-  for (std::uint32_t place : config.file_tiers) file_tiers_[place];
-}
-
-void Reach::count(const Command& command, const Observation& before, const Observation& after,
-                  const World&) {
-  count_calls(command, before, after);
-  if (after.error != ErrorCode::kNone) {
-    add_error(after.error);
-    return;
-  }
-  std::visit([&](const auto& one) { count_accepted(one, before, after); }, command);
-}
-
-void Reach::count_calls(const Command& command, const Observation& before,
-                        const Observation& after) {
-  if (!after.tier_calls.has_value()) return;
-  const std::vector<TierCallRecord>& calls = *after.tier_calls;
-  for (const TierCallRecord& call : calls) {
-    if (call.method == "get_finished_jobs") count_results(call, before);
-    if (call.method == "submit_load") {
-      add(Reached::kLoadOfSeveralKeys, call.keys.size() > 1);
-      add(Reached::kLoadsOfTwoRequests,
-          std::any_of(calls.begin(), calls.end(), [&](const TierCallRecord& other) {
-            return other.method == call.method && other.tier == call.tier &&
-                   other.request != call.request;
-          }));
-    }
-    if (call.method == "submit_store") {
-      add(Reached::kCascadeToTwoTiers, call.tier > 0 && !call.keys.empty());
-      add(Reached::kRequestLevelCascade, std::holds_alternative<PrepareStore>(command));
-      add(Reached::kStoreOfNoKeys, call.keys.empty());
+  /// A refused command may have polled the tiers.
+  void count_any(const Command& command, const Observation& before, const Observation& after,
+                 const World&) {
+    if (!after.tier_calls.has_value()) return;
+    const std::vector<TierCallRecord>& calls = *after.tier_calls;
+    for (const TierCallRecord& call : calls) {
+      if (call.method == "get_finished_jobs") count_results(call, before);
+      if (call.method == "submit_load") {
+        add("load_of_several_keys", call.keys.size() > 1);
+        add("loads_of_two_requests",
+            std::any_of(calls.begin(), calls.end(), [&](const TierCallRecord& other) {
+              return other.method == call.method && other.tier == call.tier &&
+                     other.request != call.request;
+            }));
+      }
+      if (call.method == "submit_store") {
+        add("cascade_to_two_tiers", call.tier > 0 && !call.keys.empty());
+        add("request_level_cascade", std::holds_alternative<PrepareStore>(command));
+        add("store_of_no_keys", call.keys.empty());
+      }
     }
   }
-}
 
-void Reach::count_results(const TierCallRecord& poll, const Observation& before) {
-  std::istringstream words(poll.answer);
-  std::uint32_t number = 0;
-  std::size_t num_results = 0;
-  for (std::string end; words >> number >> end; ++num_results) {
-    count_tried(poll.tier, number, end == "done");
-    if (!before.jobs.has_value()) continue;
-    const auto job =
-        std::find_if(before.jobs->begin(), before.jobs->end(), [&](const Transfer& candidate) {
-          return candidate.job == number && candidate.tier == poll.tier;
-        });
-    const bool is_job = job != before.jobs->end();
-    const bool is_promotion = is_job && job->promotion;
-    add(Reached::kStrangeResultPassedOver, !is_job);
-    add(Reached::kPromotionDone, is_promotion && end == "done");
-    add(Reached::kPromotionFailed, is_promotion && end == "failed");
-    add(Reached::kCascadeDone, is_job && !is_promotion && end == "done");
-    add(Reached::kCascadeFailed, is_job && !is_promotion && end == "failed");
+  void count(const Command& command, const Observation& before, const Observation& after,
+             const World&) {
+    std::visit([&](const auto& one) { count_accepted(one, before, after); }, command);
   }
-  add(Reached::kSeveralJobsReported, num_results > 1);
-}
 
-void Reach::count_tried(std::uint32_t place, std::uint32_t number, bool done) {
-  const auto tier = file_tiers_.find(place);
-  if (tier == file_tiers_.end()) return;
-  std::vector<Tried>& all = tier->second.tried;
-  const auto tried =
-      std::find_if(all.begin(), all.end(), [&](const Tried& one) { return one.job.job == number; });
-  if (tried == all.end()) return;
-  const Transfer& job = tried->job;
-  const auto fails_with = [&](FileError error) {
-    return std::any_of(tried->faults.begin(), tried->faults.end(),
-                       [&](const Fault& fault) { return fault.fails_with == error; });
-  };
-  add(Reached::kPromotedFromFile, done && job.promotion);
-  add(Reached::kCascadedToFile, done && !job.promotion && !job.keys.empty());
-  add(Reached::kFileLoadFailed, !done && job.promotion);
-  add(Reached::kFileStoreFailed, !done && !job.promotion);
-  add(Reached::kDiskFull, !done && !job.promotion && fails_with(FileError::kENOSPC));
-  add(Reached::kPermissionDenied, !done && fails_with(FileError::kEACCES));
-  add(Reached::kShortTransferWentOn, done && fails_with(FileError::kNone));
-  if (!done && job.promotion) {
-    tier->second.lost.insert(tier->second.lost.end(), job.keys.begin(), job.keys.end());
+ private:
+  void count_results(const TierCallRecord& poll, const Observation& before) {
+    std::istringstream words(poll.answer);
+    std::uint32_t number = 0;
+    std::size_t num_results = 0;
+    for (std::string end; words >> number >> end; ++num_results) {
+      count_tried(poll.tier, number, end == "done");
+      if (!before.jobs.has_value()) continue;
+      const auto job =
+          std::find_if(before.jobs->begin(), before.jobs->end(), [&](const Transfer& candidate) {
+            return candidate.job == number && candidate.tier == poll.tier;
+          });
+      const bool is_job = job != before.jobs->end();
+      const bool is_promotion = is_job && job->promotion;
+      add("strange_result_passed_over", !is_job);
+      add("promotion_done", is_promotion && end == "done");
+      add("promotion_failed", is_promotion && end == "failed");
+      add("cascade_done", is_job && !is_promotion && end == "done");
+      add("cascade_failed", is_job && !is_promotion && end == "failed");
+    }
+    add("several_jobs_reported", num_results > 1);
   }
-  all.erase(tried);
-}
 
-/// Missed by a tier that has a file of the key.
-void Reach::count_missed_file(const Lookup& command, const Observation& before,
-                              const Observation& after) {
-  if (!after.tier_calls.has_value() || !before.tiers.has_value()) return;
-  for (const TierCallRecord& call : *after.tier_calls) {
-    const auto tier = file_tiers_.find(call.tier);
-    if (tier == file_tiers_.end() || call.method != "lookup" || call.answer != "miss") continue;
-    if (!contains((*before.tiers)[call.tier].held, command.key)) continue;
-    const bool is_torn = contains(tier->second.torn, command.key);
-    add(Reached::kTornFileMissed, is_torn);
-    add(Reached::kDoubtfulFileMissed, !is_torn && contains(tier->second.lost, command.key));
+  void count_tried(std::uint32_t place, std::uint32_t number, bool done) {
+    const auto tier = file_tiers_.find(place);
+    if (tier == file_tiers_.end()) return;
+    std::vector<Tried>& all = tier->second.tried;
+    const auto tried = std::find_if(all.begin(), all.end(),
+                                    [&](const Tried& one) { return one.job.job == number; });
+    if (tried == all.end()) return;
+    const Transfer& job = tried->job;
+    const auto fails_with = [&](FileError error) {
+      return std::any_of(tried->faults.begin(), tried->faults.end(),
+                         [&](const Fault& fault) { return fault.fails_with == error; });
+    };
+    add("promoted_from_file", done && job.promotion);
+    add("cascaded_to_file", done && !job.promotion && !job.keys.empty());
+    add("file_load_failed", !done && job.promotion);
+    add("file_store_failed", !done && !job.promotion);
+    add("disk_full", !done && !job.promotion && fails_with(FileError::kENOSPC));
+    add("permission_denied", !done && fails_with(FileError::kEACCES));
+    add("short_transfer_went_on", done && fails_with(FileError::kNone));
+    if (!done && job.promotion) {
+      tier->second.lost.insert(tier->second.lost.end(), job.keys.begin(), job.keys.end());
+    }
+    all.erase(tried);
   }
-}
 
-void Reach::count_accepted(const TierFinish& command, const Observation& before,
-                           const Observation& after) {
-  const auto tier = file_tiers_.find(command.tier);
-  if (tier == file_tiers_.end() || !command.success || !shows_state(before)) return;
-  const auto job = std::find_if(before.jobs->begin(), before.jobs->end(), [&](const Transfer& one) {
-    return one.job == command.job && one.tier == command.tier;
-  });
-  if (job == before.jobs->end()) return;
-  tier->second.tried.push_back({*job, tier->second.faults});
-  if (!job->promotion) {
-    std::erase_if(tier->second.torn, [&](std::uint32_t key) { return contains(job->keys, key); });
-    std::erase_if(tier->second.lost, [&](std::uint32_t key) { return contains(job->keys, key); });
+  /// Missed by a tier that has a file of the key.
+  void count_missed_file(const Lookup& command, const Observation& before,
+                         const Observation& after) {
+    if (!after.tier_calls.has_value() || !before.tiers.has_value()) return;
+    for (const TierCallRecord& call : *after.tier_calls) {
+      const auto tier = file_tiers_.find(call.tier);
+      if (tier == file_tiers_.end() || call.method != "lookup" || call.answer != "miss") continue;
+      if (!contains((*before.tiers)[call.tier].held, command.key)) continue;
+      const bool is_torn = contains(tier->second.torn, command.key);
+      add("torn_file_missed", is_torn);
+      add("doubtful_file_missed", !is_torn && contains(tier->second.lost, command.key));
+    }
   }
-  if (!before.tiers.has_value() || !after.tiers.has_value()) return;
-  const TierState& was = (*before.tiers)[command.tier];
-  const TierState& is = (*after.tiers)[command.tier];
-  add(Reached::kBadFileRemoved, is.held.size() < was.held.size());
-  add(Reached::kTemporaryFileLeft, is.num_temporary_files > was.num_temporary_files);
-}
 
-void Reach::count_accepted(const TierFaults& command, const Observation&, const Observation&) {
-  file_tiers_[command.tier].faults = command.faults;
-}
-
-void Reach::count_accepted(const TierDamage& command, const Observation&, const Observation&) {
-  const bool is_size =
-      command.damage == FileDamage::kTruncate || command.damage == FileDamage::kGrow;
-  if (is_size) file_tiers_[command.tier].torn.push_back(command.key);
-}
-
-void Reach::count_accepted(const Lookup& command, const Observation& before,
-                           const Observation& after) {
-  if (!after.result.has_value()) return;
-  count_missed_file(command, before, after);
-  const LookupResult result = *after.result;
-  add(Reached::kHit, result == LookupResult::kHit);
-  const std::size_t num_asked = num_calls(after, "lookup");
-  if (num_asked == 0) {
-    if (result != LookupResult::kPending || !shows_state(before)) return;
-    const bool is_promoted = has_transfer(before, /*promotion=*/true, command.key);
-    add(is_promoted ? Reached::kPutOffByAPromotion : Reached::kPutOffByAStore);
-    return;
+  void count_accepted(const TierFinish& command, const Observation& before,
+                      const Observation& after) {
+    const auto tier = file_tiers_.find(command.tier);
+    if (tier == file_tiers_.end() || !command.success || !shows_state(before)) return;
+    const auto job = std::find_if(
+        before.jobs->begin(), before.jobs->end(),
+        [&](const Transfer& one) { return one.job == command.job && one.tier == command.tier; });
+    if (job == before.jobs->end()) return;
+    tier->second.tried.push_back({*job, tier->second.faults});
+    if (!job->promotion) {
+      std::erase_if(tier->second.torn, [&](std::uint32_t key) { return contains(job->keys, key); });
+      std::erase_if(tier->second.lost, [&](std::uint32_t key) { return contains(job->keys, key); });
+    }
+    if (!before.tiers.has_value() || !after.tiers.has_value()) return;
+    const TierState& was = (*before.tiers)[command.tier];
+    const TierState& is = (*after.tiers)[command.tier];
+    add("bad_file_removed", is.held.size() < was.held.size());
+    add("temporary_file_left", is.num_temporary_files > was.num_temporary_files);
   }
-  const TierCallRecord& last = after.tier_calls->back();
-  const bool was_put_off =
-      std::any_of(after.tier_calls->begin(), after.tier_calls->end(),
-                  [](const TierCallRecord& call) { return call.answer == "pending"; });
-  const bool begun = last.answer == "hit" && result == LookupResult::kPending;
-  add(Reached::kMissInEveryTier, last.answer == "miss" && !was_put_off);
-  add(Reached::kPromotionBegun, begun);
-  add(Reached::kPromotionOfALowerTier, begun && last.tier > 0);
-  add(Reached::kPromotionEvicted, begun && after.size == before.size);
-  add(Reached::kPromotionHadNoRoom, last.answer == "hit" && !begun);
-  add(Reached::kPutOffByATier, was_put_off && !begun && result == LookupResult::kPending);
-  add(Reached::kTierBehindTheOneThatAsksAgain, was_put_off && last.answer == "hit");
-}
 
-void Reach::count_accepted(const PrepareLoad& command, const Observation&,
-                           const Observation& after) {
-  if (!shows_state(after)) return;
-  add(Reached::kLoadAndCascade,
-      std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
-        return has_transfer(after, /*promotion=*/false, key);
-      }));
-}
-
-void Reach::count_accepted(const PrepareStore& command, const Observation& before,
-                           const Observation& after) {
-  if (!after.stored.has_value() || !shows_state(before) || !shows_state(after)) return;
-  if (!*after.stored) {
-    add(Reached::kStoreFailedForCascades,
-        std::any_of(after.jobs->begin(), after.jobs->end(),
-                    [](const Transfer& job) { return !job.promotion && !job.keys.empty(); }));
-    return;
+  void count_accepted(const TierFaults& command, const Observation&, const Observation&) {
+    file_tiers_[command.tier].faults = command.faults;
   }
-  add(Reached::kPendingLeftOut,
-      num_calls(after, "submit_store") > 0 &&
-          std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
-            return is_writing(before, key) && is_writing(after, key);
-          }));
-}
 
-void Reach::count_accepted(const CompleteStore& command, const Observation& before,
-                           const Observation& after) {
-  add(Reached::kFailedStoreStayed, !command.success && after.size < before.size);
-}
+  void count_accepted(const TierDamage& command, const Observation&, const Observation&) {
+    const bool is_size =
+        command.damage == FileDamage::kTruncate || command.damage == FileDamage::kGrow;
+    if (is_size) file_tiers_[command.tier].torn.push_back(command.key);
+  }
 
-void Reach::count_accepted(const OnRequestFinished& command, const Observation&,
-                           const Observation& after) {
-  if (!shows_state(after)) return;
-  for (const auto* transfers : {&*after.jobs, &*after.pending}) {
-    add(Reached::kPromotionOutlivedItsRequest,
-        std::any_of(transfers->begin(), transfers->end(), [&](const Transfer& transfer) {
-          return transfer.promotion && transfer.request == command.request;
+  void count_accepted(const Lookup& command, const Observation& before, const Observation& after) {
+    if (!after.result.has_value()) return;
+    count_missed_file(command, before, after);
+    const LookupResult result = *after.result;
+    add("hit", result == LookupResult::kHit);
+    const std::size_t num_asked = num_calls(after, "lookup");
+    if (num_asked == 0) {
+      if (result != LookupResult::kPending || !shows_state(before)) return;
+      const bool is_promoted = has_transfer(before, /*promotion=*/true, command.key);
+      add(is_promoted ? Name("put_off_by_a_promotion") : Name("put_off_by_a_store"));
+      return;
+    }
+    const TierCallRecord& last = after.tier_calls->back();
+    const bool was_put_off =
+        std::any_of(after.tier_calls->begin(), after.tier_calls->end(),
+                    [](const TierCallRecord& call) { return call.answer == "pending"; });
+    const bool begun = last.answer == "hit" && result == LookupResult::kPending;
+    add("miss_in_every_tier", last.answer == "miss" && !was_put_off);
+    add("promotion_begun", begun);
+    add("promotion_of_a_lower_tier", begun && last.tier > 0);
+    add("promotion_evicted", begun && after.size == before.size);
+    add("promotion_had_no_room", last.answer == "hit" && !begun);
+    add("put_off_by_a_tier", was_put_off && !begun && result == LookupResult::kPending);
+    add("tier_behind_the_one_that_asks_again", was_put_off && last.answer == "hit");
+  }
+
+  void count_accepted(const PrepareLoad& command, const Observation&, const Observation& after) {
+    if (!shows_state(after)) return;
+    add("load_and_cascade",
+        std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
+          return has_transfer(after, /*promotion=*/false, key);
         }));
   }
-}
 
-void Reach::count_accepted(const TakeEvents&, const Observation&, const Observation& after) {
-  if (!after.events.has_value()) return;
-  for (const offload::Event& event : *after.events) {
-    add(event.removed ? Reached::kRemovedEvent : Reached::kStoredEvent);
+  void count_accepted(const PrepareStore& command, const Observation& before,
+                      const Observation& after) {
+    if (!after.stored.has_value() || !shows_state(before) || !shows_state(after)) return;
+    if (!*after.stored) {
+      add("store_failed_for_cascades",
+          std::any_of(after.jobs->begin(), after.jobs->end(),
+                      [](const Transfer& job) { return !job.promotion && !job.keys.empty(); }));
+      return;
+    }
+    add("pending_left_out",
+        num_calls(after, "submit_store") > 0 &&
+            std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
+              return is_writing(before, key) && is_writing(after, key);
+            }));
   }
-}
+
+  void count_accepted(const CompleteStore& command, const Observation& before,
+                      const Observation& after) {
+    add("failed_store_stayed", !command.success && after.size < before.size);
+  }
+
+  void count_accepted(const OnRequestFinished& command, const Observation&,
+                      const Observation& after) {
+    if (!shows_state(after)) return;
+    for (const auto* transfers : {&*after.jobs, &*after.pending}) {
+      add("promotion_outlived_its_request",
+          std::any_of(transfers->begin(), transfers->end(), [&](const Transfer& transfer) {
+            return transfer.promotion && transfer.request == command.request;
+          }));
+    }
+  }
+
+  void count_accepted(const TakeEvents&, const Observation&, const Observation& after) {
+    if (!after.events.has_value()) return;
+    for (const offload::Event& event : *after.events) {
+      add(event.removed ? Name("removed_event") : Name("stored_event"));
+    }
+  }
+
+  template <class Alternative>
+  void count_accepted(const Alternative&, const Observation&, const Observation&) {}
+
+  /// A job that a file tier tried to carry out, and what was to go wrong.
+  struct Tried {
+    Transfer job;
+    std::vector<Fault> faults;
+  };
+
+  struct FileTier {
+    std::vector<Fault> faults;        ///< planned last
+    std::vector<Tried> tried;         ///< not yet reported
+    std::vector<std::uint32_t> torn;  ///< keys whose file got another size
+    std::vector<std::uint32_t> lost;  ///< keys of loads that failed
+  };
+
+  std::map<std::uint32_t, FileTier> file_tiers_ = [this] {
+    std::map<std::uint32_t, FileTier> tiers;
+    for (std::uint32_t place : config().file_tiers) tiers[place];
+    return tiers;
+  }();  ///< by place
+};
+
+}  // namespace
+
+GoalSuite goals() { return goal_suite<TieringTarget, kGoals, Counter>(); }
 
 }  // namespace kvfence::tiering

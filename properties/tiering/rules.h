@@ -61,6 +61,10 @@ inline constexpr std::array<Invariant, 12> kInvariants = {{
 /// on the tiers. An observation without the lists is checked by these alone.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
+  Invariants(const Config& config, const OffloadingManagerConfig& primary)
+      : Invariants(primary, config.num_tiers, config.file_tiers) {}
   Invariants(const OffloadingManagerConfig& primary, std::uint32_t num_tiers,
              const std::vector<std::uint32_t>& file_tiers = {})
       : capacity_(primary.cache.capacity),

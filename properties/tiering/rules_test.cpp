@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/planted/told_lies.h"
-#include "properties/tiering/checks.h"
+#include "properties/targets/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::tiering {

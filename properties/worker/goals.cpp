@@ -1,88 +1,128 @@
 #include "properties/worker/goals.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 #include <variant>
+#include <vector>
+
+#include "contract/worker/worker_target.h"
 
 namespace kvfence::worker {
+namespace {
 
-void Reach::start(const Config& config) {
-  block_size_factor_ = config.block_size_factor;
-  num_ranks_ = config.num_ranks;
-  is_commanded_ = config.schedule == "commanded";
-  num_faults_ = 0;
-  num_failed_ = 0;
-  is_lost_ = false;
-  idle_streams_.clear();
-}
+constexpr Goal kGoals[] = {
+    {"store_reported", "a store was reported as a success"},
+    {"load_reported", "a load was reported as a success"},
+    {"failure_reported", "a transfer was reported as a failure"},
+    {"both_directions_in_flight", "an answer reports stores and loads"},
+    {"first_block_skipped", "a transfer began in the midst of a CPU block"},
+    {"transfer_of_nothing", "a transfer without blocks was taken"},
+    {"transfer_blocked", "a transfer ran that could not run before a forward had"},
+    {"report_held_back", "nothing was reported although transfers are in flight"},
+    {"flushed_by_wait", "a wait enqueued deferred stores"},
+    {"forwards_run_by_wait", "a wait made forwards run"},
+    {"loaded_block_seen", "a forward read a block that holds what another was written with"},
+    {"shut_down_in_flight", "a shutdown ended transfers"},
+    {"copy_failed", "a transfer could not be copied"},
+    {"wait_failed", "a transfer could not be made to wait"},
+    {"record_failed", "the end of a transfer could not be recorded"},
+    {"end_denied", "the end of a transfer was denied for a while"},
+    {"part_ran", "a part of a transfer ran"},
+    {"page_undefined", "what a page holds was undefined, for a write may have been under way",
+     kNeedsState},
+    {"copy_failed_in_part", "a transfer failed behind a part of it"},
+    {"device_lost", "a transfer ran into an error that ends all work"},
+    {"failed_by_the_loss", "a device is lost, and more transfers failed than have met a fault"},
+    {"free_device_reported", "transfers were reported that no command has made run"},
+    {"ranks_reported", "several ranks reported a transfer"},
+    {"failed_on_a_rank", "a transfer failed on one of several ranks"},
+};
 
-void Reach::count(const Command& command, const Observation& before, const Observation& after,
-                  const World&) {
-  if (after.error != ErrorCode::kNone) {
-    add_error(after.error);
-    return;
-  }
-  const bool is_met = before.next_fault != "none" && after.next_fault == "none" &&
-                      !std::holds_alternative<FailNext>(command);
-  add(Reached::kCopyFailed, is_met && before.next_fault == "copy");
-  add(Reached::kWaitFailed, is_met && before.next_fault == "wait");
-  add(Reached::kRecordFailed, is_met && before.next_fault == "record");
-  add(Reached::kEndDenied, is_met && before.next_fault == "late");
-  add(Reached::kCopyFailedInPart, is_met && before.next_fault == "partial");
-  add(Reached::kDeviceLost, is_met && before.next_fault == "sticky");
-  num_faults_ += is_met;
-  is_lost_ |= is_met && before.next_fault == "sticky";
-  const bool runs_nothing = std::holds_alternative<Advance>(command) ||
-                            std::holds_alternative<GetFinished>(command) ||
-                            std::holds_alternative<FailNext>(command);
-  if (!runs_nothing || !is_commanded_) idle_streams_.clear();
-  if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
-    add(Reached::kTransferOfNothing, submitted->gpu_blocks.empty());
-    add(Reached::kFirstBlockSkipped,
-        !submitted->gpu_blocks.empty() && submitted->block_index % block_size_factor_ != 0);
-  } else if (const auto* advance = std::get_if<Advance>(&command)) {
-    const std::string stream = advance->stream + std::to_string(advance->rank);
-    const bool was_idle =
-        std::find(idle_streams_.begin(), idle_streams_.end(), stream) != idle_streams_.end();
-    add(Reached::kTransferBlocked, advance->stream != "compute" && *after.advanced && was_idle);
-    add(Reached::kPartRan, advance->steps > 0 && *after.advanced);
-    if (!*after.advanced) idle_streams_.push_back(stream);
-  } else if (std::holds_alternative<Wait>(command)) {
-    add(Reached::kFlushedByWait, after.num_deferred < before.num_deferred);
-    add(Reached::kForwardsRunByWait, !after.seen.empty());
-  } else if (std::holds_alternative<Shutdown>(command)) {
-    add(Reached::kShutDownInFlight, !after.finished_jobs->empty());
-  } else if (std::holds_alternative<GetFinished>(command)) {
-    add(Reached::kReportHeldBack, after.finished_jobs->empty() && after.num_in_flight > 0);
-  }
-  if (after.finished_jobs.has_value()) count_reports(after);
-  if (after.gpu_pages.has_value()) {
-    const auto is_undefined = [](const Page& page) { return page.undefined; };
-    add(Reached::kPageUndefined,
-        std::any_of(after.gpu_pages->begin(), after.gpu_pages->end(), is_undefined) ||
-            std::any_of(after.cpu_pages->begin(), after.cpu_pages->end(), is_undefined));
-  }
-  add(Reached::kLoadedBlockSeen, std::any_of(after.seen.begin(), after.seen.end(), [](auto& page) {
-        return page.generation > 0 && page.of_block != page.number;
-      }));
-}
+class Counter : public GoalCounter<WorkerTarget, kGoals> {
+ public:
+  using GoalCounter::GoalCounter;
 
-void Reach::count_reports(const Observation& after) {
-  bool has_store = false;
-  bool has_load = false;
-  for (const FinishedJob& job : *after.finished_jobs) {
-    const bool is_load = job.direction == "load";
-    has_load |= is_load;
-    has_store |= !is_load;
-    add(Reached::kStoreReported, !is_load && job.succeeded);
-    add(Reached::kLoadReported, is_load && job.succeeded);
-    add(Reached::kFailureReported, !job.succeeded);
-    add(Reached::kFreeDeviceReported, !is_commanded_ && job.succeeded);
-    add(Reached::kRanksReported, num_ranks_ > 1 && job.succeeded);
-    add(Reached::kFailedOnARank, num_ranks_ > 1 && !job.succeeded);
-    num_failed_ += !job.succeeded;
+  void count(const Command& command, const Observation& before, const Observation& after,
+             const World&) {
+    const bool is_met = before.next_fault != "none" && after.next_fault == "none" &&
+                        !std::holds_alternative<FailNext>(command);
+    add("copy_failed", is_met && before.next_fault == "copy");
+    add("wait_failed", is_met && before.next_fault == "wait");
+    add("record_failed", is_met && before.next_fault == "record");
+    add("end_denied", is_met && before.next_fault == "late");
+    add("copy_failed_in_part", is_met && before.next_fault == "partial");
+    add("device_lost", is_met && before.next_fault == "sticky");
+    num_faults_ += is_met;
+    is_lost_ |= is_met && before.next_fault == "sticky";
+    const bool runs_nothing = std::holds_alternative<Advance>(command) ||
+                              std::holds_alternative<GetFinished>(command) ||
+                              std::holds_alternative<FailNext>(command);
+    if (!runs_nothing || !is_commanded_) idle_streams_.clear();
+    if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
+      add("transfer_of_nothing", submitted->gpu_blocks.empty());
+      add("first_block_skipped",
+          !submitted->gpu_blocks.empty() && submitted->block_index % block_size_factor_ != 0);
+    } else if (const auto* advance = std::get_if<Advance>(&command)) {
+      const std::string stream = advance->stream + std::to_string(advance->rank);
+      const bool was_idle =
+          std::find(idle_streams_.begin(), idle_streams_.end(), stream) != idle_streams_.end();
+      add("transfer_blocked", advance->stream != "compute" && *after.advanced && was_idle);
+      add("part_ran", advance->steps > 0 && *after.advanced);
+      if (!*after.advanced) idle_streams_.push_back(stream);
+    } else if (std::holds_alternative<Wait>(command)) {
+      add("flushed_by_wait", after.num_deferred < before.num_deferred);
+      add("forwards_run_by_wait", !after.seen.empty());
+    } else if (std::holds_alternative<Shutdown>(command)) {
+      add("shut_down_in_flight", !after.finished_jobs->empty());
+    } else if (std::holds_alternative<GetFinished>(command)) {
+      add("report_held_back", after.finished_jobs->empty() && after.num_in_flight > 0);
+    }
+    if (after.finished_jobs.has_value()) count_reports(after);
+    if (after.gpu_pages.has_value()) {
+      const auto is_undefined = [](const Page& page) { return page.undefined; };
+      add("page_undefined",
+          std::any_of(after.gpu_pages->begin(), after.gpu_pages->end(), is_undefined) ||
+              std::any_of(after.cpu_pages->begin(), after.cpu_pages->end(), is_undefined));
+    }
+    add("loaded_block_seen", std::any_of(after.seen.begin(), after.seen.end(), [](auto& page) {
+          return page.generation > 0 && page.of_block != page.number;
+        }));
   }
-  add(Reached::kFailedByTheLoss, is_lost_ && num_failed_ > num_faults_);
-  add(Reached::kBothDirectionsInFlight, has_store && has_load);
-}
+
+ private:
+  void count_reports(const Observation& after) {
+    bool has_store = false;
+    bool has_load = false;
+    for (const FinishedJob& job : *after.finished_jobs) {
+      const bool is_load = job.direction == "load";
+      has_load |= is_load;
+      has_store |= !is_load;
+      add("store_reported", !is_load && job.succeeded);
+      add("load_reported", is_load && job.succeeded);
+      add("failure_reported", !job.succeeded);
+      add("free_device_reported", !is_commanded_ && job.succeeded);
+      add("ranks_reported", num_ranks_ > 1 && job.succeeded);
+      add("failed_on_a_rank", num_ranks_ > 1 && !job.succeeded);
+      num_failed_ += !job.succeeded;
+    }
+    add("failed_by_the_loss", is_lost_ && num_failed_ > num_faults_);
+    add("both_directions_in_flight", has_store && has_load);
+  }
+
+  const std::uint32_t block_size_factor_ = config().block_size_factor;
+  const std::uint32_t num_ranks_ = config().num_ranks;
+  const bool is_commanded_ = config().schedule == "commanded";
+  std::uint32_t num_faults_ = 0;  ///< met
+  std::uint32_t num_failed_ = 0;
+  bool is_lost_ = false;  ///< a transfer has met the error that ends a device
+  /// The streams whose transfers could not run when they were last asked to; nothing but the device
+  /// has done anything since.
+  std::vector<std::string> idle_streams_;
+};
+
+}  // namespace
+
+GoalSuite goals() { return goal_suite<WorkerTarget, kGoals, Counter>(); }
 
 }  // namespace kvfence::worker

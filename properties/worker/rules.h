@@ -42,6 +42,8 @@ inline constexpr std::array<Invariant, 9> kInvariants = {{
 /// Watches one implementation. A value: copyable.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   explicit Invariants(const Options& options) : options_(options) {}
 
   /// Holds one observation against every invariant; the first that is broken, or nothing.

@@ -276,7 +276,7 @@ Outcome TargetTools::check(const CheckOptions& options, const ProgressCallback& 
                            result.progress.commands / num_parts >= options.goals_from_commands;
   for (const GoalCount& each : result.goals) {
     outcome.report.reach.push_back(
-        {std::string(each.goal.name), each.count, needs_goals ? each.goal.at_least : 0});
+        {std::string(each.goal.name), each.count, needs_goals ? 1u : 0u});
   }
   if (!outcome.report.passed()) outcome.exit_code = exit_code::kDisagreement;
   if (!result.failure) return outcome;

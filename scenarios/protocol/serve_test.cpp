@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "properties/core/campaign.h"
-#include "properties/pool/checks.h"
+#include "properties/targets/checks.h"
 #include "scenarios/protocol/outside_implementation.h"
 #include "scenarios/targets/targets.h"
 

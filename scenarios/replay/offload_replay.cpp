@@ -5,7 +5,7 @@
 
 #include "contract/core/check.h"
 #include "contract/core/rules.h"
-#include "properties/offload/checks.h"
+#include "properties/targets/checks.h"
 #include "scenarios/replay/offload_optimum.h"
 #include "scenarios/replay/ratio.h"
 #include "scenarios/replay/replay_sides.h"

@@ -16,7 +16,7 @@
 
 #include "optimized/offload/offloading_manager.h"
 #include "properties/core/lockstep.h"
-#include "properties/offload/checks.h"
+#include "properties/targets/checks.h"
 #include "properties/offload/driver.h"
 #include "scenarios/replay/offload_optimum.h"
 #include "scenarios/replay/unlisted_offloading_manager.h"

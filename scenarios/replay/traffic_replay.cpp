@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "contract/core/check.h"
-#include "properties/pool/checks.h"
+#include "properties/targets/checks.h"
 #include "scenarios/replay/ratio.h"
 #include "scenarios/replay/replay_sides.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "properties/core/lockstep.h"
-#include "properties/pool/checks.h"
+#include "properties/targets/checks.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {

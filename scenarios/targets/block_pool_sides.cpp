@@ -6,7 +6,7 @@
 #include "contract/pool/block_pool_target.h"
 #include "optimized/pool/block_pool.h"
 #include "planted/optimized/pool/block_pool.h"
-#include "properties/pool/checks.h"
+#include "properties/targets/checks.h"
 #include "properties/pool/driver.h"
 #include "reference/pool/block_pool.h"
 #include "scenarios/targets/sides_of.h"

@@ -6,7 +6,7 @@
 #include "contract/eviction/eviction_target.h"
 #include "optimized/eviction/cache_policy.h"
 #include "planted/optimized/eviction/cache_policy.h"
-#include "properties/eviction/checks.h"
+#include "properties/targets/checks.h"
 #include "properties/eviction/driver.h"
 #include "reference/eviction/cache_policy.h"
 #include "scenarios/targets/sides_of.h"

@@ -6,7 +6,7 @@
 #include "contract/kv_cache/kv_cache_target.h"
 #include "optimized/kv_cache/kv_cache_manager.h"
 #include "planted/optimized/kv_cache/kv_cache_manager.h"
-#include "properties/kv_cache/checks.h"
+#include "properties/targets/checks.h"
 #include "properties/kv_cache/driver.h"
 #include "reference/kv_cache/kv_cache_manager.h"
 #include "scenarios/targets/sides_of.h"

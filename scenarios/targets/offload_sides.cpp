@@ -6,7 +6,7 @@
 #include "contract/offload/offload_target.h"
 #include "optimized/offload/offloading_manager.h"
 #include "planted/optimized/offload/offloading_manager.h"
-#include "properties/offload/checks.h"
+#include "properties/targets/checks.h"
 #include "properties/offload/driver.h"
 #include "reference/offload/offloading_manager.h"
 #include "scenarios/targets/sides_of.h"

@@ -9,7 +9,7 @@
 #include "planted/optimized/tiering/tier_files.h"
 #include "planted/optimized/tiering/tiering_manager.h"
 #include "properties/core/replayed_implementation.h"
-#include "properties/tiering/checks.h"
+#include "properties/targets/checks.h"
 #include "properties/tiering/driver.h"
 #include "reference/tiering/tier_files.h"
 #include "reference/tiering/tiering_manager.h"

@@ -7,7 +7,7 @@
 #include "cuda/worker/worker_on_virtual_device.h"
 #include "planted/cuda/worker/worker_on_virtual_device.h"
 #include "properties/core/replayed_implementation.h"
-#include "properties/worker/checks.h"
+#include "properties/targets/checks.h"
 #include "properties/worker/driver.h"
 #include "reference/worker/copy_workers.h"
 #include "scenarios/targets/sides_of.h"

@@ -29,6 +29,8 @@ namespace engine::nixl {
 struct AdvanceRead {
   static constexpr std::string_view kVerb = "advance_read";
   static constexpr std::string_view kDoc = "a read comes further; one that finishes sends a notice";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
+                                            ErrorCode::kUnknownJob};
   ReadId read = 0;
   TransferProgress progress = TransferProgress::kFinished;
   static void declare(auto& fields) {
@@ -43,6 +45,7 @@ struct AdvanceRead {
 struct DeliverNotice {
   static constexpr std::string_view kVerb = "deliver_notice";
   static constexpr std::string_view kDoc = "a notice reaches the producer's rank";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
   NoticeId notice = 0;
   static void declare(auto& fields) {
     fields.add("notice", &DeliverNotice::notice, Domain::kNumber, "which");
@@ -54,6 +57,7 @@ struct DeliverNotice {
 struct LoseNotice {
   static constexpr std::string_view kVerb = "lose_notice";
   static constexpr std::string_view kDoc = "a notice never reaches the producer's rank";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
   NoticeId notice = 0;
   static void declare(auto& fields) {
     fields.add("notice", &LoseNotice::notice, Domain::kNumber, "which");
@@ -65,6 +69,7 @@ struct LoseNotice {
 struct RepeatNotice {
   static constexpr std::string_view kVerb = "repeat_notice";
   static constexpr std::string_view kDoc = "a notice that was delivered is under way once more";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
   NoticeId notice = 0;
   static void declare(auto& fields) {
     fields.add("notice", &RepeatNotice::notice, Domain::kNumber, "which");
@@ -76,6 +81,7 @@ struct RepeatNotice {
 struct AdvanceClock {
   static constexpr std::string_view kVerb = "advance_clock";
   static constexpr std::string_view kDoc = "time goes by";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   Seconds seconds = 0;
   static void declare(auto& fields) {
     fields.add("seconds", &AdvanceClock::seconds, Domain::kCount, "how much");

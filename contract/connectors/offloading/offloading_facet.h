@@ -50,6 +50,8 @@ namespace engine::offloading {
 struct AdvanceTransfer {
   static constexpr std::string_view kVerb = "advance_transfer";
   static constexpr std::string_view kDoc = "a rank's copy engine comes further with a transfer";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
+                                            ErrorCode::kNotInProfile, ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
   JobId job = 0;
   TransferProgress progress = TransferProgress::kFinished;
@@ -71,6 +73,7 @@ struct AdvanceTransfer {
 struct ReportTransferAgain {
   static constexpr std::string_view kVerb = "report_transfer_again";
   static constexpr std::string_view kDoc = "a rank's copy engine reports a transfer a second time";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
   JobId job = 0;
   static void declare(auto& fields) {
@@ -101,6 +104,8 @@ void add_group_field(auto& fields) {
 struct TierAskAgain {
   static constexpr std::string_view kVerb = "tier_ask_again";
   static constexpr std::string_view kDoc = "the next lookups of a block at a tier are put off";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
+                                            ErrorCode::kBadRange};
   std::uint32_t tier = 0;
   std::string request;
   std::uint32_t block = 0;
@@ -119,6 +124,8 @@ struct TierAskAgain {
 struct TierAdd {
   static constexpr std::string_view kVerb = "tier_add";
   static constexpr std::string_view kDoc = "a tier holds blocks that another engine stored there";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
+                                            ErrorCode::kBadRange};
   std::uint32_t tier = 0;
   std::string request;
   std::vector<std::uint32_t> blocks;
@@ -135,6 +142,8 @@ struct TierAdd {
 struct TierDrop {
   static constexpr std::string_view kVerb = "tier_drop";
   static constexpr std::string_view kDoc = "a tier holds blocks no longer";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
+                                            ErrorCode::kBadRange};
   std::uint32_t tier = 0;
   std::string request;
   std::vector<std::uint32_t> blocks;
@@ -156,6 +165,8 @@ using tiering::TierFaults;
 struct TierDamage {
   static constexpr std::string_view kVerb = "tier_damage";
   static constexpr std::string_view kDoc = "another process damages a block file";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
+                                            ErrorCode::kBadRange};
   std::uint32_t tier = 0;
   std::string request;
   std::uint32_t block = 0;

@@ -27,6 +27,8 @@ namespace engine::simple {
 struct AdvanceCopy {
   static constexpr std::string_view kVerb = "advance_copy";
   static constexpr std::string_view kDoc = "a rank's copy engine comes further in one direction";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
+                                            ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
   bool store = false;
   TransferProgress progress = TransferProgress::kFinished;

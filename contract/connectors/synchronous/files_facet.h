@@ -44,6 +44,7 @@ bool from_value(const Value& value, StorageOperation& member, std::string& expec
 struct WriteEntry {
   static constexpr std::string_view kVerb = "write_entry";
   static constexpr std::string_view kDoc = "another engine writes the files of the first layers";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   std::vector<TokenId> tokens;
   std::uint32_t num_files = 0;
   static void declare(auto& fields) {
@@ -58,6 +59,7 @@ struct WriteEntry {
 struct RemoveEntry {
   static constexpr std::string_view kVerb = "remove_entry";
   static constexpr std::string_view kDoc = "someone removes a folder with its files";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownKey};
   std::vector<TokenId> tokens;
   static void declare(auto& fields) {
     fields.add("tokens", &RemoveEntry::tokens, Domain::kTokens, "whose KV");
@@ -69,6 +71,7 @@ struct RemoveEntry {
 struct RemoveFile {
   static constexpr std::string_view kVerb = "remove_file";
   static constexpr std::string_view kDoc = "someone removes a layer's file; its folder stays";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownKey};
   std::vector<TokenId> tokens;
   std::uint32_t layer = 0;
   static void declare(auto& fields) {
@@ -83,6 +86,7 @@ struct RemoveFile {
 struct TruncateFile {
   static constexpr std::string_view kVerb = "truncate_file";
   static constexpr std::string_view kDoc = "a layer's file loses its end";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownKey};
   std::vector<TokenId> tokens;
   std::uint32_t layer = 0;
   static void declare(auto& fields) {
@@ -96,6 +100,7 @@ struct TruncateFile {
 struct FailNextFile {
   static constexpr std::string_view kVerb = "fail_next_file";
   static constexpr std::string_view kDoc = "an operation on a file of that layer will fail, once";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t layer = 0;
   StorageOperation operation;
   static void declare(auto& fields) {

@@ -1,15 +1,81 @@
 #include "properties/engine/files/goals.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
-#include "contract/core/check.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::files {
 namespace {
+
+constexpr Goal kGoals[] = {
+    {"store", "a prompt was written to files"},
+    {"load", "files were read for a request"},
+    {"load_behind_hit", "a load brought also what the GPU's cache had", kNeedsState},
+    {"load_of_foreign_file", "a file was read that another engine had written"},
+    {"load_of_own_file", "a file was read that a step had written"},
+    {"load_of_resumed", "files were read for a resumed request"},
+    {"load_of_outputs", "files were read that hold outputs"},
+    {"load_of_several", "a step loads for several requests"},
+    {"load_beside_store", "a step loads and stores"},
+    {"hit_beyond_match", "a match was found, and the GPU's cache had more than that"},
+    {"match_of_nothing", "a prompt without a whole block found the folder of no tokens"},
+    {"store_of_nothing", "files of no tokens were written"},
+    {"store_of_hit", "a store took what the GPU's cache had"},
+    {"store_of_several", "a step stores for several requests"},
+    {"folder_stored_twice", "a step stores twice into a folder"},
+    {"file_written_again", "a step wrote a file that was there before it", kNeedsState},
+    {"part_not_stored", "a prompt was not stored, since its first step did not compute all of it"},
+    {"own_folder_not_found",
+     "a prompt of whole blocks and one token did not find the folder that it is kept in",
+     kNeedsState},
+    {"store_of_gone", "a request was stored that had been ended", kNeedsState},
+    {"failed_load", "a file that could not be read ended the engine"},
+    {"failed_save", "a file that could not be written ended the engine"},
+    {"failed_behind_others", "a step ended at a file behind others that it had read or written"},
+    {"failed_on_later_rank", "a rank failed behind one that did not"},
+    {"failed_with_step_behind", "an engine ended with another step planned"},
+    {"failed_load_of_resumed",
+     "a resumed request ended the engine, since nobody wrote what it loads"},
+    {"folder_made_by_load", "looking for a file made its folder", kNeedsState},
+    {"half_file", "a file that is not whole ended the engine", kNeedsState},
+    {"started_again", "an engine ended behind one that had ended"},
+    {"load_by_new_engine", "a file was read that an engine before had written"},
+    {"partly_written_entry", "another engine wrote the files of some layers"},
+    {"entry_removed", "a folder was removed"},
+    {"file_removed", "a file was removed"},
+    {"file_truncated", "a file lost its end"},
+    {"fill", "blocks were filled with dummies"},
+    {"fill_behind_hit",
+     "a fill had fewer tokens than its request, which went into the blocks of the hit"},
+    {"fill_of_several", "a step fills for several requests"},
+    {"fill_of_several_groups", "a fill named blocks of two groups"},
+    {"fill_of_resumed", "a request was filled when it was resumed, since it had not been before"},
+    {"not_filled_again", "a filled request was resumed and computed what it had lost"},
+    {"nothing_to_fill",
+     "a request was not filled, since the GPU's cache had all but its last token"},
+    {"null_block_filled", "the null block was filled"},
+    {"shared_block_filled", "a fill went into a block that another request has, too", kNeedsState},
+    {"filled_ends", "a filled request ended", kNeedsState},
+    {"chunk", "a step computed a part of a prompt"},
+    {"preempted", "a step had a victim"},
+    {"two_steps_in_flight", "a step was planned before the one before it came back"},
+    {"aborted_in_flight", "a request was ended with its step planned", kNeedsState},
+    {"reset_done", "a reset took keys of the GPU's cache", kNeedsState},
+    {"reset_refused", "a reset did not succeed"},
+    {"reset_of_connector", "the connector was reset, too"},
+};
 
 using detail::contains;
 
@@ -18,11 +84,6 @@ bool has_state(const Observation& observation) {
          observation.keys.has_value() && observation.ref_cnts.has_value() &&
          observation.folders.has_value() && observation.files.has_value() &&
          observation.filled_requests.has_value();
-}
-
-bool has_request(const Observation& observation, std::string_view name) {
-  return std::any_of(observation.requests->begin(), observation.requests->end(),
-                     [&](const RequestState& state) { return state.id == name; });
 }
 
 const File* find_file(const Observation& observation, const std::string& folder,
@@ -45,230 +106,234 @@ std::uint32_t num_engine_starts(const Observation& observation) {
   return observation.num_engine_starts.has_value() ? *observation.num_engine_starts : 1;
 }
 
+class Counter : public GoalCounter<EngineTarget, kGoals> {
+ public:
+  using GoalCounter::GoalCounter;
+
+  void count(const Command& command, const Observation& before, const Observation& after,
+             const World& world) {
+    if (const auto* added = std::get_if<AddRequest>(&command)) {
+      num_prompt_tokens_[added->id] = static_cast<std::uint32_t>(added->tokens.size());
+    } else if (std::holds_alternative<Schedule>(command)) {
+      count_step(before, after, world);
+    } else if (std::holds_alternative<Update>(command)) {
+      count_update(before, after);
+    } else if (const auto ended = ended_from_outside(command, before)) {
+      count_finish(*ended, before);
+    } else if (const auto* entry = std::get_if<WriteEntry>(&command)) {
+      count_entry(*entry);
+    } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
+      count_reset(*reset, before, after);
+    }
+    add("entry_removed", std::holds_alternative<RemoveEntry>(command));
+    add("file_removed", std::holds_alternative<RemoveFile>(command));
+    add("file_truncated", std::holds_alternative<TruncateFile>(command));
+    if (has_state(before) && has_state(after)) {
+      for (const std::string& name : *before.filled_requests) {
+        add("filled_ends", !contains(*after.filled_requests, name));
+      }
+    }
+  }
+
+ private:
+  // ---- A step is planned ----
+
+  void count_step(const Observation& before, const Observation& after, const World& world) {
+    add("two_steps_in_flight", !in_flight_.empty());
+    add("preempted", !after.preempted->empty());
+    Step& step = in_flight_.emplace_back();
+    for (const ScheduledRequest& each : *after.scheduled) step.requests.insert(each.request);
+    for (const ScheduledNew& each : *after.new_reqs) {
+      const std::uint32_t end =
+          each.num_computed_tokens + num_scheduled_tokens(after, each.request);
+      add("chunk", end < num_prompt_tokens_[each.request]);
+    }
+    if (spec().kind == SynchronousConnectorKind::kExample) {
+      count_transfers(before, after);
+      count_unstored(before, after, world);
+    } else {
+      count_fills(after);
+    }
+  }
+
+  void count_transfers(const Observation& before, const Observation& after) {
+    std::size_t num_loads = 0;
+    std::size_t num_stores = 0;
+    std::set<std::string> folders;
+    for (const Transfer& transfer : *after.file_transfers) {
+      const auto is_it = [&](const auto& each) { return each.request == transfer.request; };
+      const auto cached = std::find_if(after.cached_reqs->begin(), after.cached_reqs->end(), is_it);
+      if (transfer.store) {
+        ++num_stores;
+        add("store_of_nothing", transfer.num_tokens == 0);
+        add("folder_stored_twice", !folders.insert(transfer.folder).second);
+        const auto added = std::find_if(after.new_reqs->begin(), after.new_reqs->end(), is_it);
+        add("store_of_hit", transfer.num_tokens > 0 && added != after.new_reqs->end() &&
+                                added->num_computed_tokens > 0);
+        continue;
+      }
+      ++num_loads;
+      const bool is_resumed = cached != after.cached_reqs->end();
+      add("load_of_resumed", is_resumed);
+      if (is_resumed) in_flight_.back().resumed_loads.insert(transfer.request);
+      if (!has_state(before) || !has_state(after) || transfer.blocks.empty()) continue;
+      // Its first block had a key, and somebody had it or it was in the queue: a hit.
+      const BlockId first = transfer.blocks.front();
+      add("load_behind_hit",
+          !(*before.keys)[first].empty() && (*before.keys)[first] == (*after.keys)[first]);
+    }
+    add("load_of_several", num_loads > 1);
+    add("store_of_several", num_stores > 1);
+    add("load_beside_store", num_loads > 0 && num_stores > 0);
+  }
+
+  /// New requests without a transfer.
+  void count_unstored(const Observation& before, const Observation& after, const World& world) {
+    const std::uint32_t size = spec().block_size();
+    for (const ScheduledNew& each : *after.new_reqs) {
+      const Request* request = world.requests().find(each.request);
+      if (!request) continue;
+      const std::uint32_t num_tokens = num_prompt_tokens_[each.request];
+      const std::uint32_t num_kept = align_to_block_size(num_tokens, size);
+      const std::uint32_t num_matched = align_to_block_size(num_tokens - 1, size);
+      const std::span<const TokenId> tokens = request->all_token_ids();
+      const auto transfer =
+          std::find_if(after.file_transfers->begin(), after.file_transfers->end(),
+                       [&](const Transfer& entry) { return entry.request == each.request; });
+      const bool has_none = transfer == after.file_transfers->end();
+      const std::uint32_t end =
+          each.num_computed_tokens + num_scheduled_tokens(after, each.request);
+      add("part_not_stored", has_none && end < num_kept);
+      if (!has_state(before)) continue;
+      const bool is_found = contains(*before.folders, folder_name(tokens.first(num_matched)));
+      add("hit_beyond_match", is_found && each.num_computed_tokens > num_matched);
+      add("match_of_nothing", is_found && num_matched == 0 && has_none);
+      add("own_folder_not_found",
+          num_kept != num_matched && !is_found &&
+              contains(*before.folders, folder_name(tokens.first(num_kept))));
+    }
+  }
+
+  void count_fills(const Observation& after) {
+    add("fill", !after.fills->empty());
+    add("fill_of_several", after.fills->size() > 1);
+    std::set<std::string> filled_now;
+    for (const Fill& fill : *after.fills) {
+      filled_now.insert(fill.request);
+      add("fill_of_several_groups", fill.blocks.size() > 1);
+      add("null_block_filled", contains(fill.blocks.front(), kNullBlockId));
+      for (const ScheduledNew& each : *after.new_reqs) {
+        if (each.request != fill.request) continue;
+        add("fill_behind_hit", fill.num_tokens < each.num_computed_tokens);
+      }
+      if (!has_state(after)) continue;
+      for (const kv_cache::RequestBlocks& table : *after.tables) {
+        if (table.request == fill.request) continue;
+        add("shared_block_filled",
+            std::any_of(fill.blocks.front().begin(), fill.blocks.front().end(), [&](BlockId block) {
+              return block != kNullBlockId && contains(table.blocks.front(), block);
+            }));
+      }
+    }
+    for (const ScheduledNew& each : *after.new_reqs) {
+      add("nothing_to_fill", each.num_computed_tokens > 0 && !filled_now.contains(each.request));
+    }
+    for (const ScheduledCached& each : *after.cached_reqs) {
+      if (!each.resumed) continue;
+      add("fill_of_resumed", filled_now.contains(each.request));
+      add("not_filled_again", filled_.contains(each.request));
+    }
+    filled_.insert(filled_now.begin(), filled_now.end());
+  }
+
+  // ---- A step comes back ----
+
+  void count_update(const Observation& before, const Observation& after) {
+    const std::uint32_t engine = num_engine_starts(before);
+    add("load", !after.loaded->empty());
+    add("store", !after.saved->empty());
+    for (const FileCopy& file : *after.loaded) {
+      const auto prompt = num_prompt_tokens_.find(file.request);
+      add("load_of_outputs",
+          prompt != num_prompt_tokens_.end() && file.symbols.size() > prompt->second);
+      const auto writer = writer_.find(file.folder);
+      if (writer == writer_.end()) continue;
+      add("load_of_foreign_file", writer->second == 0);
+      add("load_of_own_file", writer->second > 0);
+      add("load_by_new_engine", writer->second > 0 && writer->second < engine);
+    }
+    for (const FileCopy& file : *after.saved) {
+      writer_[file.folder] = engine;
+      if (!has_state(before)) continue;
+      add("store_of_gone", !find_state(before, file.request));
+      add("file_written_again", find_file(before, file.folder, file.layer) != nullptr);
+    }
+    if (!after.failed->empty()) count_failure(after.failed->front(), before, after);
+    if (!in_flight_.empty()) in_flight_.pop_front();
+    if (after.failed->empty()) return;
+    in_flight_.clear();
+    filled_.clear();
+  }
+
+  void count_failure(const FailedFile& failed, const Observation& before,
+                     const Observation& after) {
+    add(failed.store ? Name("failed_save") : Name("failed_load"));
+    add("failed_behind_others", !after.loaded->empty() || !after.saved->empty());
+    add("failed_on_later_rank", failed.layer >= spec().num_layers);
+    add("failed_with_step_behind", in_flight_.size() > 1);
+    add("failed_load_of_resumed", !failed.store && !in_flight_.empty() &&
+                                      in_flight_.front().resumed_loads.contains(failed.request));
+    add("started_again", num_engine_starts(before) > 1);
+    if (!has_state(before) || !has_state(after)) return;
+    add("folder_made_by_load", !failed.store && !contains(*before.folders, failed.folder) &&
+                                   contains(*after.folders, failed.folder));
+    const File* file = find_file(before, failed.folder, failed.layer);
+    add("half_file", !failed.store && file && !file->whole);
+  }
+
+  // ---- What comes from outside ----
+
+  void count_finish(const std::vector<std::string>& names, const Observation& before) {
+    if (!has_state(before)) return;
+    for (const std::string& name : names) {
+      add("aborted_in_flight",
+          find_state(before, name) &&
+              std::any_of(in_flight_.begin(), in_flight_.end(),
+                          [&](const Step& step) { return step.requests.contains(name); }));
+    }
+  }
+
+  void count_entry(const WriteEntry& entry) {
+    const bool is_part = entry.num_files > 0 && entry.num_files < spec().num_all_layers();
+    add("partly_written_entry", is_part);
+    if (entry.num_files > 0) writer_[folder_name(entry.tokens)] = 0;
+  }
+
+  void count_reset(const ResetPrefixCache& command, const Observation& before,
+                   const Observation& after) {
+    add("reset_refused", !*after.success);
+    add("reset_of_connector", command.reset_connector);
+    if (!has_state(before) || !has_state(after)) return;
+    add("reset_done", *after.success && *before.keys != *after.keys);
+  }
+
+  /// What is known of a planned step.
+  struct Step {
+    std::set<std::string> requests;
+    std::set<std::string> resumed_loads;
+  };
+
+  const SynchronousConnectorSpec& spec() const { return *setup().files; }
+
+  std::deque<Step> in_flight_;  ///< oldest first
+  std::map<std::string, std::uint32_t> num_prompt_tokens_;
+  std::set<std::string> filled_;
+  /// By folder: which engine wrote its files last, 1, 2, ...; 0: another one.
+  std::map<std::string, std::uint32_t> writer_;
+};
+
 }  // namespace
 
-void Reach::start(const Config& config) {
-  const Parsed<EngineSetup> parsed = EngineTarget::prepare(config, {}, {});
-  KVFENCE_CHECK(parsed, "a run under a configuration that was not validated");
-  setup_ = *parsed;
-  in_flight_.clear();
-  num_prompt_tokens_.clear();
-  filled_.clear();
-  writer_.clear();
-}
-
-void Reach::count(const Command& command, const Observation& before, const Observation& after,
-                  const World& world) {
-  if (after.error != ErrorCode::kNone) {
-    add_error(after.error);
-    return;
-  }
-  if (const auto* added = std::get_if<AddRequest>(&command)) {
-    num_prompt_tokens_[added->id] = static_cast<std::uint32_t>(added->tokens.size());
-  } else if (std::holds_alternative<Schedule>(command)) {
-    count_step(before, after, world);
-  } else if (std::holds_alternative<Update>(command)) {
-    count_update(before, after);
-  } else if (const auto* finish = std::get_if<FinishRequests>(&command)) {
-    count_finish(finish->requests, before);
-  } else if (std::holds_alternative<FinishAllRequests>(command) && before.requests.has_value()) {
-    std::vector<std::string> names;
-    for (const RequestState& state : *before.requests) names.push_back(state.id);
-    count_finish(names, before);
-  } else if (const auto* entry = std::get_if<WriteEntry>(&command)) {
-    count_entry(*entry);
-  } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-    count_reset(*reset, before, after);
-  }
-  add(Reached::kEntryRemoved, std::holds_alternative<RemoveEntry>(command));
-  add(Reached::kFileRemoved, std::holds_alternative<RemoveFile>(command));
-  add(Reached::kFileTruncated, std::holds_alternative<TruncateFile>(command));
-  if (has_state(before) && has_state(after)) {
-    for (const std::string& name : *before.filled_requests) {
-      add(Reached::kFilledEnds, !contains(*after.filled_requests, name));
-    }
-  }
-}
-
-// ---- A step is planned ----
-
-void Reach::count_step(const Observation& before, const Observation& after, const World& world) {
-  add(Reached::kTwoStepsInFlight, !in_flight_.empty());
-  add(Reached::kPreempted, !after.preempted->empty());
-  Step& step = in_flight_.emplace_back();
-  for (const ScheduledRequest& each : *after.scheduled) step.requests.insert(each.request);
-  for (const ScheduledNew& each : *after.new_reqs) {
-    const std::uint32_t end = each.num_computed_tokens + num_scheduled_tokens(after, each.request);
-    add(Reached::kChunk, end < num_prompt_tokens_[each.request]);
-  }
-  if (spec().kind == SynchronousConnectorKind::kExample) {
-    count_transfers(before, after);
-    count_unstored(before, after, world);
-  } else {
-    count_fills(after);
-  }
-}
-
-void Reach::count_transfers(const Observation& before, const Observation& after) {
-  std::size_t num_loads = 0;
-  std::size_t num_stores = 0;
-  std::set<std::string> folders;
-  for (const Transfer& transfer : *after.file_transfers) {
-    const auto is_it = [&](const auto& each) { return each.request == transfer.request; };
-    const auto cached = std::find_if(after.cached_reqs->begin(), after.cached_reqs->end(), is_it);
-    if (transfer.store) {
-      ++num_stores;
-      add(Reached::kStoreOfNothing, transfer.num_tokens == 0);
-      add(Reached::kFolderStoredTwice, !folders.insert(transfer.folder).second);
-      const auto added = std::find_if(after.new_reqs->begin(), after.new_reqs->end(), is_it);
-      add(Reached::kStoreOfHit, transfer.num_tokens > 0 && added != after.new_reqs->end() &&
-                                    added->num_computed_tokens > 0);
-      continue;
-    }
-    ++num_loads;
-    const bool is_resumed = cached != after.cached_reqs->end();
-    add(Reached::kLoadOfResumed, is_resumed);
-    if (is_resumed) in_flight_.back().resumed_loads.insert(transfer.request);
-    if (!has_state(before) || !has_state(after) || transfer.blocks.empty()) continue;
-    // Its first block had a key, and somebody had it or it was in the queue: a hit.
-    const BlockId first = transfer.blocks.front();
-    add(Reached::kLoadBehindHit,
-        !(*before.keys)[first].empty() && (*before.keys)[first] == (*after.keys)[first]);
-  }
-  add(Reached::kLoadOfSeveral, num_loads > 1);
-  add(Reached::kStoreOfSeveral, num_stores > 1);
-  add(Reached::kLoadBesideStore, num_loads > 0 && num_stores > 0);
-}
-
-/// New requests without a transfer.
-void Reach::count_unstored(const Observation& before, const Observation& after,
-                           const World& world) {
-  const std::uint32_t size = spec().block_size();
-  for (const ScheduledNew& each : *after.new_reqs) {
-    const Request* request = world.requests().find(each.request);
-    if (!request) continue;
-    const std::uint32_t num_tokens = num_prompt_tokens_[each.request];
-    const std::uint32_t num_kept = align_to_block_size(num_tokens, size);
-    const std::uint32_t num_matched = align_to_block_size(num_tokens - 1, size);
-    const std::span<const TokenId> tokens = request->all_token_ids();
-    const auto transfer =
-        std::find_if(after.file_transfers->begin(), after.file_transfers->end(),
-                     [&](const Transfer& entry) { return entry.request == each.request; });
-    const bool has_none = transfer == after.file_transfers->end();
-    const std::uint32_t end = each.num_computed_tokens + num_scheduled_tokens(after, each.request);
-    add(Reached::kPartNotStored, has_none && end < num_kept);
-    if (!has_state(before)) continue;
-    const bool is_found = contains(*before.folders, folder_name(tokens.first(num_matched)));
-    add(Reached::kHitBeyondMatch, is_found && each.num_computed_tokens > num_matched);
-    add(Reached::kMatchOfNothing, is_found && num_matched == 0 && has_none);
-    add(Reached::kOwnFolderNotFound,
-        num_kept != num_matched && !is_found &&
-            contains(*before.folders, folder_name(tokens.first(num_kept))));
-  }
-}
-
-void Reach::count_fills(const Observation& after) {
-  add(Reached::kFill, !after.fills->empty());
-  add(Reached::kFillOfSeveral, after.fills->size() > 1);
-  std::set<std::string> filled_now;
-  for (const Fill& fill : *after.fills) {
-    filled_now.insert(fill.request);
-    add(Reached::kFillOfSeveralGroups, fill.blocks.size() > 1);
-    add(Reached::kNullBlockFilled, contains(fill.blocks.front(), kNullBlockId));
-    for (const ScheduledNew& each : *after.new_reqs) {
-      if (each.request != fill.request) continue;
-      add(Reached::kFillBehindHit, fill.num_tokens < each.num_computed_tokens);
-    }
-    if (!has_state(after)) continue;
-    for (const kv_cache::RequestBlocks& table : *after.tables) {
-      if (table.request == fill.request) continue;
-      add(Reached::kSharedBlockFilled,
-          std::any_of(fill.blocks.front().begin(), fill.blocks.front().end(), [&](BlockId block) {
-            return block != kNullBlockId && contains(table.blocks.front(), block);
-          }));
-    }
-  }
-  for (const ScheduledNew& each : *after.new_reqs) {
-    add(Reached::kNothingToFill,
-        each.num_computed_tokens > 0 && !filled_now.contains(each.request));
-  }
-  for (const ScheduledCached& each : *after.cached_reqs) {
-    if (!each.resumed) continue;
-    add(Reached::kFillOfResumed, filled_now.contains(each.request));
-    add(Reached::kNotFilledAgain, filled_.contains(each.request));
-  }
-  filled_.insert(filled_now.begin(), filled_now.end());
-}
-
-// ---- A step comes back ----
-
-void Reach::count_update(const Observation& before, const Observation& after) {
-  const std::uint32_t engine = num_engine_starts(before);
-  add(Reached::kLoad, !after.loaded->empty());
-  add(Reached::kStore, !after.saved->empty());
-  for (const FileCopy& file : *after.loaded) {
-    const auto prompt = num_prompt_tokens_.find(file.request);
-    add(Reached::kLoadOfOutputs,
-        prompt != num_prompt_tokens_.end() && file.symbols.size() > prompt->second);
-    const auto writer = writer_.find(file.folder);
-    if (writer == writer_.end()) continue;
-    add(Reached::kLoadOfForeignFile, writer->second == 0);
-    add(Reached::kLoadOfOwnFile, writer->second > 0);
-    add(Reached::kLoadByNewEngine, writer->second > 0 && writer->second < engine);
-  }
-  for (const FileCopy& file : *after.saved) {
-    writer_[file.folder] = engine;
-    if (!has_state(before)) continue;
-    add(Reached::kStoreOfGone, !has_request(before, file.request));
-    add(Reached::kFileWrittenAgain, find_file(before, file.folder, file.layer) != nullptr);
-  }
-  if (!after.failed->empty()) count_failure(after.failed->front(), before, after);
-  if (!in_flight_.empty()) in_flight_.pop_front();
-  if (after.failed->empty()) return;
-  in_flight_.clear();
-  filled_.clear();
-}
-
-void Reach::count_failure(const FailedFile& failed, const Observation& before,
-                          const Observation& after) {
-  add(failed.store ? Reached::kFailedSave : Reached::kFailedLoad);
-  add(Reached::kFailedBehindOthers, !after.loaded->empty() || !after.saved->empty());
-  add(Reached::kFailedOnLaterRank, failed.layer >= spec().num_layers);
-  add(Reached::kFailedWithStepBehind, in_flight_.size() > 1);
-  add(Reached::kFailedLoadOfResumed, !failed.store && !in_flight_.empty() &&
-                                         in_flight_.front().resumed_loads.contains(failed.request));
-  add(Reached::kStartedAgain, num_engine_starts(before) > 1);
-  if (!has_state(before) || !has_state(after)) return;
-  add(Reached::kFolderMadeByLoad, !failed.store && !contains(*before.folders, failed.folder) &&
-                                      contains(*after.folders, failed.folder));
-  const File* file = find_file(before, failed.folder, failed.layer);
-  add(Reached::kHalfFile, !failed.store && file && !file->whole);
-}
-
-// ---- What comes from outside ----
-
-void Reach::count_finish(const std::vector<std::string>& names, const Observation& before) {
-  if (!has_state(before)) return;
-  for (const std::string& name : names) {
-    add(Reached::kAbortedInFlight,
-        has_request(before, name) &&
-            std::any_of(in_flight_.begin(), in_flight_.end(),
-                        [&](const Step& step) { return step.requests.contains(name); }));
-  }
-}
-
-void Reach::count_entry(const WriteEntry& entry) {
-  const bool is_part = entry.num_files > 0 && entry.num_files < spec().num_all_layers();
-  add(Reached::kPartlyWrittenEntry, is_part);
-  if (entry.num_files > 0) writer_[folder_name(entry.tokens)] = 0;
-}
-
-void Reach::count_reset(const ResetPrefixCache& command, const Observation& before,
-                        const Observation& after) {
-  add(Reached::kResetRefused, !*after.success);
-  add(Reached::kResetOfConnector, command.reset_connector);
-  if (!has_state(before) || !has_state(after)) return;
-  add(Reached::kResetDone, *after.success && *before.keys != *after.keys);
-}
+GoalSuite goals() { return goal_suite<EngineTarget, kGoals, Counter>(); }
 
 }  // namespace kvfence::engine::files

@@ -52,6 +52,8 @@ inline constexpr std::array<Invariant, 8> kInvariants = {{
 /// read where the state is observed; files.2 and files.5 compare it with that before the command.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   explicit Invariants(const EngineSetup& setup) : setup_(setup) {}
 
   /// For a fresh implementation of the same configuration.

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/rules_test_support.h"
-#include "properties/engine/files/checks.h"
+#include "properties/engine/checks.h"
 #include "properties/planted/told_lies.h"
 #include "scenarios/targets/targets.h"
 
@@ -22,8 +22,8 @@ namespace {
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(files_checks(), *side, kInvariants, id, /*commands_behind=*/40,
-                                  lie);
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSynchronous), *side, kInvariants, id,
+                                  /*commands_behind=*/40, lie);
 }
 
 bool plans(const Command& command, const Observation& shown) {

@@ -2,13 +2,61 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "contract/connectors/multi/multi_connector.h"
+#include "contract/engine/engine_target.h"
 
 namespace kvfence::engine::multi {
 namespace {
+
+constexpr Goal kGoals[] = {
+    {"offloading_loads", "the offloading child was chosen to load"},
+    {"simple_loads", "the simple child was chosen to load"},
+    {"files_load", "the child that keeps files was chosen to load"},
+    {"all_save", "one step had stores of two children"},
+    {"two_under_way", "transfers of two children were under way", kNeedsState},
+    {"report_of_two", "one report had jobs of two children"},
+    {"aborted_under_way",
+     "requests were ended from outside while transfers of two children were under way",
+     kNeedsState},
+    {"preempted_under_way",
+     "a request was preempted while transfers of two children were under way", kNeedsState},
+    {"load_failed", "a load failed"},
+    {"engine_ended", "a file ended the engine"},
+    {"three_children", "a run with three children"},
+    {"several_groups", "a run with several groups"},
+    {"several_ranks", "a run with several ranks"},
+    {"reset_all", "all children's caches were to be reset"},
+    {"scripted_alone", "a run with two or more scripted children alone"},
+    {"scripted_beside_real", "a run with scripted and real children"},
+    {"losing_hit", "two scripted children had tokens for one lookup"},
+    {"asked_again_after_hit", "a child after one with tokens wanted to be asked again"},
+    {"choice_changed", "another child was chosen than before", kNeedsState},
+    {"scripted_loads", "a scripted child was chosen to load"},
+    {"held_by_several", "several children held a finished request"},
+    {"notice_swallowed", "a notice was not the last one", kNeedsState},
+    {"sent_in_the_end", "the scheduler heard that a request is sent which several children held"},
+    {"received_while_held", "a request was received that had extra saves", kNeedsState},
+    {"ranks_apart", "one rank owed more notices than another", kNeedsState},
+    {"several_groups_told", "children heard of the end of a request with several groups"},
+    {"load_errors_of_two", "two children failed to load blocks at once"},
+    {"stats_of_one_class", "two children of a class had statistics"},
+    {"jobs_of_two_ranks", "a child heard of jobs of several ranks"},
+    {"client_params", "a client got parameters of a child"},
+    {"ended_by_params", "two children had parameters"},
+    {"ended_by_report", "a child reported what it did not have"},
+    {"reset_failed", "a scripted child could not be reset"},
+    {"reset_unsaid", "a child did not say how its reset went"},
+    {"cross_layers", "a child got KV caches with the layers together"},
+    {"later_handshake", "not the first child had a handshake"},
+    {"shutdown_failed", "a scripted child failed to shut down"},
+};
 
 bool has_elements(const auto& list) { return list.has_value() && !list->empty(); }
 
@@ -28,152 +76,160 @@ bool has_call(const Observation& shown, Is is) {
          std::any_of(shown.connector_calls->begin(), shown.connector_calls->end(), is);
 }
 
+class Counter : public GoalCounter<EngineTarget, kGoals> {
+ public:
+  Counter(const kvfence::Setup& run, std::span<std::uint64_t> counts) : GoalCounter(run, counts) {
+    std::size_t num_scripted = 0;
+    for (const ConnectorRecord& child : config().connector<MultiRecord>()->children) {
+      const auto* const scripted = std::get_if<ScriptedRecord>(&child.as_variant());
+      classes_.push_back(scripted ? scripted->connector_class : std::string());
+      num_scripted += scripted ? 1 : 0;
+    }
+    const std::size_t num_children = classes_.size();
+    add("scripted_alone", num_children > 1 && num_scripted == num_children);
+    add("scripted_beside_real", num_scripted > 0 && num_scripted < num_children);
+    add("three_children", num_children > 2);
+    add("several_groups", config().groups.size() > 1);
+    add("several_ranks", config().ranks > 1);
+  }
+
+  void count_any(const Command&, const Observation& before, const Observation& after,
+                 const World&) {
+    add("offloading_loads", has_elements(after.loads));
+    add("simple_loads", has_elements(after.load_requests));
+    add("files_load", has_file_transfer(after, /*store=*/false));
+    const int num_saving = static_cast<int>(has_elements(after.stores)) +
+                           static_cast<int>(has_elements(after.store_gpu_blocks)) +
+                           static_cast<int>(has_file_transfer(after, /*store=*/true));
+    add("all_save", num_saving > 1);
+    add("two_under_way", has_two_under_way(after));
+    if (has_elements(after.completed_jobs)) {
+      const auto child_of = [&](const Completed& each) {
+        return child_job(each.job, static_cast<std::uint32_t>(classes_.size())).child;
+      };
+      const std::uint32_t first = child_of(after.completed_jobs->front());
+      add("report_of_two",
+          std::any_of(after.completed_jobs->begin(), after.completed_jobs->end(),
+                      [&](const Completed& each) { return child_of(each) != first; }));
+    }
+    add("preempted_under_way", has_elements(after.preempted) && has_two_under_way(before));
+    add("load_failed", has_elements(after.invalid_blocks));
+    add("engine_ended", has_elements(after.failed));
+  }
+
+  void count(const Command& command, const Observation& before, const Observation& after,
+             const World&) {
+    const bool ends = std::holds_alternative<FinishRequests>(command) ||
+                      std::holds_alternative<FinishAllRequests>(command);
+    add("aborted_under_way", ends && has_two_under_way(before));
+    const auto* const reset = std::get_if<ResetPrefixCache>(&command);
+    add("reset_all", reset && reset->reset_connector);
+    const auto* const update = std::get_if<Update>(&command);
+    if (after.engine_ended.has_value()) {
+      const bool by_params = *after.engine_ended == to_text(ErrorCode::kSeveralParams);
+      add("ended_by_params", by_params);
+      add("ended_by_report", update && !by_params);
+      shared_.clear();
+      add("shutdown_failed", has_call(after, [](const ConnectorCallRecord& call) {
+            return call.method == "shutdown" && call.answer == "failed";
+          }));
+      return;
+    }
+    add("cross_layers", has_call(after, [](const ConnectorCallRecord& call) {
+          return call.method == "register_cross_layers_kv_cache";
+        }));
+    add("later_handshake", has_call(after, [](const ConnectorCallRecord& call) {
+          return call.method == "get_handshake_metadata" && *call.child > 0 && !call.answer.empty();
+        }));
+    add("client_params", has_elements(after.client_params));
+    if (reset && reset->reset_connector) {
+      add("reset_failed", !reset->failing_children.empty());
+      add("reset_unsaid", !reset->silent_children.empty());
+    }
+    if (before.chosen.has_value() && after.chosen.has_value()) {
+      for (const Chosen& then : *before.chosen) {
+        add("choice_changed",
+            std::any_of(after.chosen->begin(), after.chosen->end(), [&](const Chosen& now) {
+              return now.request == then.request && now.child != then.child;
+            }));
+      }
+    }
+    count_calls(after);
+    if (update) count_reports(*update, before, after);
+  }
+
+ private:
+  void count_calls(const Observation& after) {
+    if (!after.connector_calls.has_value()) return;
+    std::string request;
+    bool had_hit = false;
+    std::uint32_t num_holding = 0;
+    std::string ended;
+    for (const ConnectorCallRecord& call : *after.connector_calls) {
+      if (call.method == "get_num_new_matched_tokens") {
+        if (call.request != request || *call.child == 0) had_hit = false;
+        request = call.request;
+        const bool has_hit = call.answer != "0" && call.answer != "again";
+        add("losing_hit", had_hit && has_hit);
+        add("asked_again_after_hit", had_hit && call.answer == "again");
+        had_hit = had_hit || has_hit;
+      } else if (call.method == "update_state_after_alloc") {
+        add("scripted_loads", call.num_tokens > 0);
+      } else if (call.method == "request_finished") {
+        if (call.request != ended) num_holding = 0;
+        ended = call.request;
+        num_holding += call.answer.starts_with("hold") ? 1 : 0;
+        add("held_by_several", num_holding == 2);
+        if (num_holding == 2) shared_.insert(call.request);
+        add("several_groups_told", call.blocks.size() > 1);
+      } else if (call.method == "update_connector_output") {
+        add("jobs_of_two_ranks",
+            std::adjacent_find(call.jobs.begin(), call.jobs.end()) != call.jobs.end());
+      }
+    }
+  }
+
+  void count_reports(const Update& command, const Observation& before, const Observation& after) {
+    for (const ChildReport& report : command.reports) {
+      for (const ChildReport& other : command.reports) {
+        if (report.rank != other.rank || report.child >= other.child) continue;
+        add("load_errors_of_two", !report.invalid.empty() && !other.invalid.empty());
+        add("stats_of_one_class", !report.stats.empty() && !other.stats.empty() &&
+                                      classes_[report.child] == classes_[other.child]);
+      }
+    }
+    for (const std::string& name : *after.finished_sending) {
+      add("sent_in_the_end", shared_.contains(name));
+    }
+    if (!before.extra_saves.has_value() || !after.extra_saves.has_value()) return;
+    for (const Extra& then : *before.extra_saves) {
+      const auto now = std::find_if(after.extra_saves->begin(), after.extra_saves->end(),
+                                    [&](const Extra& each) {
+                                      return each.rank == then.rank && each.request == then.request;
+                                    });
+      add("notice_swallowed",
+          then.rank && (now == after.extra_saves->end() || now->saves < then.saves));
+      const auto receives = [&](const ChildReport& report) {
+        return report.rank == then.rank && std::find(report.recving.begin(), report.recving.end(),
+                                                     then.request) != report.recving.end();
+      };
+      add("received_while_held",
+          std::any_of(command.reports.begin(), command.reports.end(), receives));
+    }
+    for (const Extra& one : *after.extra_saves) {
+      for (const Extra& other : *after.extra_saves) {
+        add("ranks_apart",
+            one.rank && other.rank && one.request == other.request && one.saves < other.saves);
+      }
+    }
+  }
+
+  std::vector<std::string> classes_;  ///< by child; empty: it is not scripted
+  std::set<std::string> shared_;      ///< requests that several children held
+};
+
 }  // namespace
 
-void Reach::start(const Config& config) {
-  const ConnectorList& children = config.connector<MultiRecord>()->children;
-  num_children_ = static_cast<std::uint32_t>(children.size());
-  classes_.clear();
-  shared_.clear();
-  std::size_t num_scripted = 0;
-  for (const ConnectorRecord& child : children) {
-    const auto* const scripted = std::get_if<ScriptedRecord>(&child.as_variant());
-    classes_.push_back(scripted ? scripted->connector_class : std::string());
-    num_scripted += scripted ? 1 : 0;
-  }
-  add(Reached::kScriptedAlone, num_children_ > 1 && num_scripted == num_children_);
-  add(Reached::kScriptedBesideReal, num_scripted > 0 && num_scripted < num_children_);
-  add(Reached::kThreeChildren, num_children_ > 2);
-  add(Reached::kSeveralGroups, config.groups.size() > 1);
-  add(Reached::kSeveralRanks, config.ranks > 1);
-}
-
-void Reach::count(const Command& command, const Observation& before, const Observation& after,
-                  const World&) {
-  add(Reached::kOffloadingLoads, has_elements(after.loads));
-  add(Reached::kSimpleLoads, has_elements(after.load_requests));
-  add(Reached::kFilesLoad, has_file_transfer(after, /*store=*/false));
-  const int num_saving = static_cast<int>(has_elements(after.stores)) +
-                         static_cast<int>(has_elements(after.store_gpu_blocks)) +
-                         static_cast<int>(has_file_transfer(after, /*store=*/true));
-  add(Reached::kAllSave, num_saving > 1);
-  add(Reached::kTwoUnderWay, has_two_under_way(after));
-  if (has_elements(after.completed_jobs)) {
-    const auto child_of = [&](const Completed& each) {
-      return child_job(each.job, num_children_).child;
-    };
-    const std::uint32_t first = child_of(after.completed_jobs->front());
-    add(Reached::kReportOfTwo,
-        std::any_of(after.completed_jobs->begin(), after.completed_jobs->end(),
-                    [&](const Completed& each) { return child_of(each) != first; }));
-  }
-  const bool ends = std::holds_alternative<FinishRequests>(command) ||
-                    std::holds_alternative<FinishAllRequests>(command);
-  add(Reached::kAbortedUnderWay,
-      ends && after.error == ErrorCode::kNone && has_two_under_way(before));
-  add(Reached::kPreemptedUnderWay, has_elements(after.preempted) && has_two_under_way(before));
-  add(Reached::kLoadFailed, has_elements(after.invalid_blocks));
-  add(Reached::kEngineEnded, has_elements(after.failed));
-  const auto* const reset = std::get_if<ResetPrefixCache>(&command);
-  add(Reached::kResetAll, reset && reset->reset_connector && after.error == ErrorCode::kNone);
-  if (after.error != ErrorCode::kNone) return;
-  const auto* const update = std::get_if<Update>(&command);
-  if (after.engine_ended.has_value()) {
-    const bool by_params = *after.engine_ended == to_text(ErrorCode::kSeveralParams);
-    add(Reached::kEndedByParams, by_params);
-    add(Reached::kEndedByReport, update && !by_params);
-    shared_.clear();
-    add(Reached::kShutdownFailed, has_call(after, [](const ConnectorCallRecord& call) {
-          return call.method == "shutdown" && call.answer == "failed";
-        }));
-    return;
-  }
-  add(Reached::kCrossLayers, has_call(after, [](const ConnectorCallRecord& call) {
-        return call.method == "register_cross_layers_kv_cache";
-      }));
-  add(Reached::kLaterHandshake, has_call(after, [](const ConnectorCallRecord& call) {
-        return call.method == "get_handshake_metadata" && *call.child > 0 && !call.answer.empty();
-      }));
-  add(Reached::kClientParams, has_elements(after.client_params));
-  if (reset && reset->reset_connector) {
-    add(Reached::kResetFailed, !reset->failing_children.empty());
-    add(Reached::kResetUnsaid, !reset->silent_children.empty());
-  }
-  if (before.chosen.has_value() && after.chosen.has_value()) {
-    for (const Chosen& then : *before.chosen) {
-      add(Reached::kChoiceChanged,
-          std::any_of(after.chosen->begin(), after.chosen->end(), [&](const Chosen& now) {
-            return now.request == then.request && now.child != then.child;
-          }));
-    }
-  }
-  count_calls(after);
-  if (update) count_reports(*update, before, after);
-}
-
-void Reach::count_calls(const Observation& after) {
-  if (!after.connector_calls.has_value()) return;
-  std::string request;
-  bool had_hit = false;
-  std::uint32_t num_holding = 0;
-  std::string ended;
-  for (const ConnectorCallRecord& call : *after.connector_calls) {
-    if (call.method == "get_num_new_matched_tokens") {
-      if (call.request != request || *call.child == 0) had_hit = false;
-      request = call.request;
-      const bool has_hit = call.answer != "0" && call.answer != "again";
-      add(Reached::kLosingHit, had_hit && has_hit);
-      add(Reached::kAskedAgainAfterHit, had_hit && call.answer == "again");
-      had_hit = had_hit || has_hit;
-    } else if (call.method == "update_state_after_alloc") {
-      add(Reached::kScriptedLoads, call.num_tokens > 0);
-    } else if (call.method == "request_finished") {
-      if (call.request != ended) num_holding = 0;
-      ended = call.request;
-      num_holding += call.answer.starts_with("hold") ? 1 : 0;
-      add(Reached::kHeldBySeveral, num_holding == 2);
-      if (num_holding == 2) shared_.insert(call.request);
-      add(Reached::kSeveralGroupsTold, call.blocks.size() > 1);
-    } else if (call.method == "update_connector_output") {
-      add(Reached::kJobsOfTwoRanks,
-          std::adjacent_find(call.jobs.begin(), call.jobs.end()) != call.jobs.end());
-    }
-  }
-}
-
-void Reach::count_reports(const Update& command, const Observation& before,
-                          const Observation& after) {
-  for (const ChildReport& report : command.reports) {
-    for (const ChildReport& other : command.reports) {
-      if (report.rank != other.rank || report.child >= other.child) continue;
-      add(Reached::kLoadErrorsOfTwo, !report.invalid.empty() && !other.invalid.empty());
-      add(Reached::kStatsOfOneClass, !report.stats.empty() && !other.stats.empty() &&
-                                         classes_[report.child] == classes_[other.child]);
-    }
-  }
-  for (const std::string& name : *after.finished_sending) {
-    add(Reached::kSentInTheEnd, shared_.contains(name));
-  }
-  if (!before.extra_saves.has_value() || !after.extra_saves.has_value()) return;
-  for (const Extra& then : *before.extra_saves) {
-    const auto now = std::find_if(
-        after.extra_saves->begin(), after.extra_saves->end(),
-        [&](const Extra& each) { return each.rank == then.rank && each.request == then.request; });
-    add(Reached::kNoticeSwallowed,
-        then.rank && (now == after.extra_saves->end() || now->saves < then.saves));
-    const auto receives = [&](const ChildReport& report) {
-      return report.rank == then.rank && std::find(report.recving.begin(), report.recving.end(),
-                                                   then.request) != report.recving.end();
-    };
-    add(Reached::kReceivedWhileHeld,
-        std::any_of(command.reports.begin(), command.reports.end(), receives));
-  }
-  for (const Extra& one : *after.extra_saves) {
-    for (const Extra& other : *after.extra_saves) {
-      add(Reached::kRanksApart,
-          one.rank && other.rank && one.request == other.request && one.saves < other.saves);
-    }
-  }
-}
+GoalSuite goals() { return goal_suite<EngineTarget, kGoals, Counter>(); }
 
 }  // namespace kvfence::engine::multi

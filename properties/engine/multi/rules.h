@@ -36,6 +36,8 @@ inline constexpr std::array<Invariant, 8> kInvariants = {{
 /// Watches one implementation. A value: copyable.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   explicit Invariants(const EngineSetup& setup) : setup_(setup) {}
 
   /// Holds one observation against every invariant; the first that is broken, or nothing.

@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/engine/multi/checks.h"
+#include "properties/engine/checks.h"
 #include "properties/planted/told_lies.h"
 #include "scenarios/targets/targets.h"
 
@@ -25,8 +25,8 @@ using Calls = std::vector<ConnectorCallRecord>;
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(multi_checks(), *side, kInvariants, id, /*commands_behind=*/0,
-                                  lie);
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kMulti), *side, kInvariants, id,
+                                  /*commands_behind=*/0, lie);
 }
 
 void expect_caught(std::string_view id, Reusable<std::uint32_t> Observation::*number) {

@@ -68,6 +68,8 @@ inline constexpr std::array<Invariant, 12> kInvariants = {{
 /// state it checks nothing more.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   /// Requires: a setup with NIXL.
   explicit Invariants(const EngineSetup& setup);
 

@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/engine/nixl/checks.h"
+#include "properties/engine/checks.h"
 #include "properties/planted/told_lies.h"
 #include "scenarios/targets/targets.h"
 
@@ -28,7 +28,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
   const auto tell = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<EngineTarget>(nixl_checks(), *side, kInvariants, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kPrefillDecode), *side, kInvariants, id,
                                   /*commands_behind=*/12, tell);
 }
 

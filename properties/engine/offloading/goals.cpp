@@ -1,16 +1,86 @@
 #include "properties/engine/offloading/goals.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
 #include <sstream>
+#include <string>
 #include <string_view>
-#include <utility>
+#include <unordered_map>
 #include <variant>
+#include <vector>
 
-#include "contract/core/check.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::offloading {
 namespace {
+
+constexpr Goal kGoals[] = {
+    {"load", "a request waits while its blocks are copied back"},
+    {"store", "blocks were copied to CPU memory"},
+    {"load_of_preempted", "a preempted request was loaded", kNeedsState},
+    {"load_behind_hit", "a load began behind blocks that the GPU still held"},
+    {"load_within_slot", "a load began in the middle of a slot"},
+    {"several_groups_load", "a load brought blocks of several groups"},
+    {"windowed_group_loads_less", "a windowed group loaded fewer blocks than the longest"},
+    {"windowed_store_leaves_out",
+     "a slot was filled in part: what a window does not need was left out"},
+    {"unrounded_load", "a load ended within a block", kNeedsState},
+    {"decoded_stored", "what decoding added was stored", kNeedsState},
+    {"prompt_only_kept", "what decoding added was not stored, since only prompts are", kNeedsState},
+    {"max_offload_tokens", "a request's own bound kept blocks from being stored", kNeedsState},
+    {"store_refused", "a store was refused, since too little could go", kNeedsState},
+    {"store_evicts", "a store took the slot of another block", kNeedsState},
+    {"ghost_hit", "a ghost moved ARC's target"},
+    {"filter_stops", "a block was looked up too seldom to be stored", kNeedsState},
+    {"ask_again_loading", "a request was put off while another one loads its blocks", kNeedsState},
+    {"ask_again_writing", "a request was put off while its blocks are being written", kNeedsState},
+    {"preempted_while_storing", "a victim's store was under way", kNeedsState},
+    {"aborted_while_storing", "a request was ended from outside while its store was under way",
+     kNeedsState},
+    {"aborted_while_loading", "a request was ended from outside while it was loading", kNeedsState},
+    {"aborted_load_freed", "the load of a request that had ended was over", kNeedsState},
+    {"flush_of_preempted", "a step waits for the transfers of a victim"},
+    {"flush_of_reused", "a step waits for a transfer whose block it uses again"},
+    {"flush_of_idle", "a step waits for all transfers, since no request is left", kNeedsState},
+    {"flush_of_reset", "a step waits for all transfers, since the CPU cache was reset"},
+    {"held", "the blocks of a request that ended were held for its stores", kNeedsState},
+    {"held_freed", "held blocks were freed, since the stores were over"},
+    {"late_rank", "a rank had reported a transfer that another one still made", kNeedsState},
+    {"load_failed", "a load failed"},
+    {"load_failed_on_a_rank", "a load failed on one rank and not on another", kNeedsState},
+    {"load_recomputed", "a request whose load failed went on", kNeedsState},
+    {"load_failed_for_good", "a request ended, since its load failed", kNeedsState},
+    {"store_failed", "a store failed"},
+    {"store_failed_on_a_rank", "a store failed on one rank and not on another"},
+    {"reported_again", "an engine reported a transfer a second time"},
+    {"measured_load", "statistics had a load"},
+    {"measured_store", "statistics had a store"},
+    {"two_steps_in_flight", "a step was planned before the one before it came back"},
+    {"reset_done", "a reset took keys of the GPU's cache", kNeedsState},
+    {"reset_refused", "a reset did not succeed"},
+    {"cpu_cache_reset", "the CPU cache was reset"},
+    {"reset_with_jobs", "the CPU cache was reset while transfers were under way", kNeedsState},
+    {"reset_while_loading", "the CPU cache was reset while a request was loading", kNeedsState},
+    {"store_went_down", "a tier has kept what was stored", kNeedsState},
+    {"store_lost_below", "a tier could not keep what was stored", kNeedsState},
+    {"held_went_down", "blocks that were held went down to a tier that wants whole requests"},
+    {"promoted", "a tier has brought blocks up", kNeedsState},
+    {"promotion_loaded", "a request loaded what a tier had brought up", kNeedsState},
+    {"promotion_evicts", "a promotion took the slot of another block", kNeedsState},
+    {"promotion_failed", "a tier could not bring blocks up", kNeedsState},
+    {"no_room_to_promote", "a tier had a block for which nothing could go"},
+    {"ask_again_tier", "a tier wanted to be asked again"},
+    {"ended_while_promoting", "a request ended while blocks were brought up for it", kNeedsState},
+    {"promoted_from_file", "blocks were brought up from files", kNeedsState},
+    {"file_store_failed", "blocks could not be written to files", kNeedsState},
+    {"file_load_failed", "a file was not there, not whole, another one, or could not be read",
+     kNeedsState},
+};
 
 using detail::contains;
 
@@ -18,14 +88,6 @@ bool has_state(const Observation& observation) {
   return observation.requests.has_value() && observation.transfers.has_value() &&
          observation.t1.has_value() && observation.t2.has_value() &&
          observation.skipped_waiting.has_value() && observation.keys.has_value();
-}
-
-const RequestState* find_state(const Observation& observation, std::string_view name) {
-  if (!observation.requests.has_value()) return nullptr;
-  for (const RequestState& state : *observation.requests) {
-    if (state.id == name) return &state;
-  }
-  return nullptr;
 }
 
 bool is_under_way(const EngineTransfer& transfer) {
@@ -63,308 +125,300 @@ bool has_readers(const Observation& observation) {
   return false;
 }
 
+class Counter : public GoalCounter<EngineTarget, kGoals> {
+ public:
+  using GoalCounter::GoalCounter;
+
+  void count(const Command& command, const Observation& before, const Observation& after,
+             const World& world) {
+    add("ghost_hit", target_t1_size_of(before) != target_t1_size_of(after) &&
+                         std::holds_alternative<Schedule>(command));
+    if (after.tier_calls.has_value()) count_tier_calls(command, before, after);
+    if (const auto* added = std::get_if<AddRequest>(&command)) {
+      added_[added->id] = *added;
+    } else if (std::holds_alternative<Schedule>(command)) {
+      count_step(before, after, world);
+    } else if (std::holds_alternative<Update>(command)) {
+      count_update(before, after);
+    } else if (const auto ended = ended_from_outside(command, before)) {
+      count_finish(*ended, before);
+    } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
+      count_reset(*reset, before, after);
+    } else if (const auto* finish_job = std::get_if<TierFinish>(&command)) {
+      tried_.emplace(finish_job->job, finish_job->success);
+    } else if (std::holds_alternative<ReportTransferAgain>(command)) {
+      add("reported_again");
+    }
+  }
+
+ private:
+  // ---- A step is planned ----
+
+  void count_step(const Observation& before, const Observation& after, const World& world) {
+    add("two_steps_in_flight", num_in_flight_ > 0);
+    ++num_in_flight_;
+    for (const Transfer& load : *after.loads) count_load(load, before, after);
+    for (const Transfer& store : *after.stores) count_store(store);
+    count_not_stored(before, after, world);
+    count_flush(after);
+    for (const std::string& name : *after.preempted) {
+      add("preempted_while_storing", has_transfer(before, name, true));
+    }
+    was_reset_ = false;
+    if (!has_state(after)) return;
+    for (const std::string& name : *after.skipped_waiting) {
+      const RequestState* state = find_state(after, name);
+      if (state && state->status == RequestStatus::kWaitingForRemoteKVs) continue;
+      add(has_readers(after) ? Name("ask_again_loading") : Name("ask_again_writing"));
+    }
+    if (!has_state(before) || after.stores->empty()) return;
+    const std::vector<std::string> keys = keys_of(after);
+    for (const std::string& key : keys_of(before)) {
+      add("store_evicts", !contains(keys, key));
+    }
+  }
+
+  void count_load(const Transfer& load, const Observation& before, const Observation& after) {
+    add("load");
+    is_store_[load.job] = false;
+    add("promotion_loaded", std::any_of(load.slots.begin(), load.slots.end(),
+                                        [this](SlotId slot) { return promoted_.count(slot) > 0; }));
+    const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
+    std::size_t num_groups = 0;
+    std::uint32_t longest = 0;
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      if (load.group_sizes[group] == 0) continue;
+      ++num_groups;
+      longest = std::max(longest, load.group_sizes[group]);
+      if (!groups[group].is_full_attention()) continue;
+      const std::uint32_t first = load.block_indices[group];
+      add("load_behind_hit", first > 0);
+      add("load_within_slot", first % setup_.spec.block_size_factor != 0);
+    }
+    add("several_groups_load", num_groups > 1);
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      add("windowed_group_loads_less",
+          !groups[group].is_full_attention() && load.group_sizes[group] < longest);
+    }
+    const RequestState* state = find_state(after, load.request);
+    add("unrounded_load", state && state->num_computed_tokens % groups.front().block_size != 0);
+    const RequestState* state_before = find_state(before, load.request);
+    add("load_of_preempted", state_before && state_before->num_preemptions > 0);
+  }
+
+  void count_store(const Transfer& store) {
+    add("store");
+    is_store_[store.job] = true;
+    for (SlotId slot : store.slots) promoted_.erase(slot);
+    const std::size_t most = store.slots.size() * setup_.spec.block_size_factor;
+    add("windowed_store_leaves_out", store.gpu_blocks.size() < most);
+  }
+
+  /// Why full blocks of a prompt were not stored, where there is one group of full attention.
+  void count_not_stored(const Observation& before, const Observation& after, const World& world) {
+    const KVCacheSpec& group = setup_.scheduler.kv_cache.groups.front();
+    if (!has_state(before) || !has_state(after) || setup_.scheduler.kv_cache.groups.size() > 1 ||
+        !group.is_full_attention()) {
+      return;
+    }
+    const std::uint32_t size = group.block_size * setup_.spec.block_size_factor;
+    const std::uint32_t hash_block_size = setup_.scheduler.kv_cache.pool.hash.hash_block_size;
+    const std::vector<std::string> keys = keys_of(after);
+    const std::vector<std::string> keys_before = keys_of(before);
+    std::unordered_map<std::string, std::uint32_t> num_computed;
+    for (const ScheduledNew& each : *after.new_reqs) {
+      num_computed[each.request] = each.num_computed_tokens;
+    }
+    for (const ScheduledCached& each : *after.cached_reqs) {
+      num_computed[each.request] = each.num_computed_tokens;
+    }
+    for (const ScheduledRequest& each : *after.scheduled) {
+      const auto added = added_.find(each.request);
+      const Request* request = world.requests().find(each.request);
+      if (added == added_.end() || !request) continue;
+      const std::uint32_t end = num_computed[each.request] + each.num_tokens;
+      const auto num_prompt = static_cast<std::uint32_t>(added->second.tokens.size());
+      const std::uint32_t bound = fences_ ? added->second.max_offload_tokens.value_or(end) : end;
+      const bool has_store =
+          std::any_of(after.stores->begin(), after.stores->end(),
+                      [&](const Transfer& store) { return store.request == each.request; });
+      add("decoded_stored", has_store && num_computed[each.request] >= num_prompt);
+      add("prompt_only_kept", fences_ && setup_.spec.offload_prompt_only && !has_store &&
+                                  end / size > num_prompt / size);
+      add("max_offload_tokens", bound / size < std::min(end, num_prompt) / size);
+      const std::uint32_t num_blocks = std::min({end, bound, num_prompt}) / size;
+      if (num_blocks == 0 || has_store) continue;
+      const BlockHashListView hashes = request->block_hashes(hash_block_size);
+      const BlockHashView hash = hashes[num_blocks * (size / hash_block_size) - 1];
+      const std::string key = fences_ ? make_block_hash_with_group_id(hash, 0) : std::string(hash);
+      // Only what this step fills: what came before may have been stored and evicted.
+      const bool fills = num_blocks * size > num_computed[each.request];
+      if (!fills || contains(keys, key) || contains(keys_before, key)) continue;
+      const bool has_filter = setup_.spec.manager.store_threshold >= 2;
+      add(has_filter ? Name("filter_stops") : Name("store_refused"));
+    }
+  }
+
+  void count_flush(const Observation& after) {
+    add("flush_of_preempted", !after.requests_to_flush->empty());
+    if (after.jobs_to_flush->empty()) return;
+    const bool is_idle = after.scheduled->empty() && after.num_unfinished == 0;
+    add(was_reset_                  ? Name("flush_of_reset")
+        : !after.preempted->empty() ? Name("flush_of_preempted")
+        : is_idle                   ? Name("flush_of_idle")
+                                    : Name("flush_of_reused"));
+  }
+
+  // ---- A step comes back ----
+
+  void count_update(const Observation& before, const Observation& after) {
+    if (num_in_flight_ > 0) --num_in_flight_;
+    add("load_failed", !after.invalid_blocks->empty());
+    add("held_freed", !after.finished_sending->empty());
+    for (const Completed& completed : *after.completed_jobs) {
+      if (completed.num_failed == 0) continue;
+      const bool on_a_rank = completed.num_failed < completed.num_workers;
+      const auto store = is_store_.find(completed.job);
+      const bool is_store = store != is_store_.end() && store->second;
+      add("store_failed", is_store);
+      add(is_store ? Name("store_failed_on_a_rank") : Name("load_failed_on_a_rank"), on_a_rank);
+    }
+    for (const Operation& operation : *after.transfer_stats) {
+      add(operation.type == "GPU_to_CPU" ? Name("measured_store") : Name("measured_load"));
+    }
+    for (const std::string& name : *after.finished_recving) {
+      const RequestState* state = find_state(before, name);
+      add("aborted_load_freed", state && is_finished(state->status));
+    }
+    if (!has_state(before) || !has_state(after)) return;
+    // A rank still makes what another one has reported in this step.
+    for (const EngineTransfer& left : *after.transfers) {
+      const bool others_had = std::any_of(
+          before.transfers->begin(), before.transfers->end(), [&](const EngineTransfer& other) {
+            return other.rank != left.rank && other.job == left.job && other.store == left.store;
+          });
+      const bool others_have = std::any_of(
+          after.transfers->begin(), after.transfers->end(), [&](const EngineTransfer& other) {
+            return other.rank != left.rank && other.job == left.job && other.store == left.store;
+          });
+      add("late_rank", others_had && !others_have);
+    }
+    for (const RequestState& state : *after.requests) {
+      const RequestState* state_before = find_state(before, state.id);
+      if (!state_before) continue;
+      add("held", is_finished(state.status) && !is_finished(state_before->status) &&
+                      state_before->status == RequestStatus::kRunning);
+    }
+    for (const RequestOutput& output : *after.outputs) {
+      add("load_failed_for_good",
+          output.status == RequestStatus::kFinishedError && !after.invalid_blocks->empty());
+    }
+    if (after.invalid_blocks->empty()) return;
+    for (const RequestState& state : *after.requests) {
+      const RequestState* state_before = find_state(before, state.id);
+      add("load_recomputed", state_before && !is_finished(state.status) &&
+                                 state.num_computed_tokens < state_before->num_computed_tokens);
+    }
+  }
+
+  // ---- Tiers ----
+
+  void count_tier_calls(const Command& command, const Observation& before,
+                        const Observation& after) {
+    const bool plans = std::holds_alternative<Schedule>(command);
+    std::vector<std::string> promoted;
+    std::vector<std::string> found;
+    for (const TierCallRecord& call : *after.tier_calls) {
+      if (call.method == "get_finished_jobs") count_tier_results(call, before);
+      if (call.method == "submit_load") {
+        promoted.insert(promoted.end(), call.keys.begin(), call.keys.end());
+        for (SlotId slot : call.slots) promoted_.erase(slot);
+      } else if (call.method == "lookup") {
+        add("ask_again_tier", call.answer == "pending");
+        if (call.answer == "hit") found.push_back(call.keys.front());
+      }
+      add("held_went_down", plans && call.method == "submit_store");
+      const bool ends = call.method == "on_request_finished" && before.tier_jobs.has_value();
+      add("ended_while_promoting",
+          ends && std::any_of(before.tier_jobs->begin(), before.tier_jobs->end(),
+                              [&](const TierTransfer& job) {
+                                return job.promotion && job.request == call.request;
+                              }));
+    }
+    for (const std::string& key : found) add("no_room_to_promote", !contains(promoted, key));
+    if (promoted.empty() || !has_state(before) || !has_state(after)) return;
+    const std::vector<std::string> keys = keys_of(after);
+    for (const std::string& key : keys_of(before)) {
+      add("promotion_evicts", after.stores->empty() && !contains(keys, key));
+    }
+  }
+
+  void count_tier_results(const TierCallRecord& call, const Observation& before) {
+    if (!before.tier_jobs.has_value()) return;
+    std::istringstream results(call.answer);
+    std::uint32_t id = 0;
+    std::string word;
+    while (results >> id >> word) {
+      for (const TierTransfer& job : *before.tier_jobs) {
+        if (job.job != id || job.tier != call.tier) continue;
+        const bool success = word == "done";
+        add(job.promotion ? success ? Name("promoted") : Name("promotion_failed")
+            : success ? Name("store_went_down")
+                          : Name("store_lost_below"));
+        if (setup_.has_files(job.tier)) count_file_result(job.promotion, success, id);
+        if (job.promotion && success) promoted_.insert(job.slots.begin(), job.slots.end());
+      }
+    }
+  }
+
+  void count_file_result(bool promotion, bool success, std::uint32_t job) {
+    const auto tried = tried_.find(job);
+    const bool could_not = !success && tried != tried_.end() && tried->second;
+    add("promoted_from_file", promotion && success);
+    add("file_store_failed", !promotion && could_not);
+    add("file_load_failed", promotion && could_not);
+  }
+
+  // ---- What comes from outside ----
+
+  void count_finish(const std::vector<std::string>& names, const Observation& before) {
+    for (const std::string& name : names) {
+      const RequestState* state = find_state(before, name);
+      if (!state || is_finished(state->status)) continue;
+      const bool loads = state->status == RequestStatus::kWaitingForRemoteKVs;
+      add("aborted_while_storing", has_transfer(before, name, true));
+      add("aborted_while_loading", loads && has_transfer(before, name, false));
+    }
+  }
+
+  void count_reset(const ResetPrefixCache& command, const Observation& before,
+                   const Observation& after) {
+    add("reset_refused", !*after.success);
+    if (has_state(before) && has_state(after)) {
+      add("reset_done", *after.success && *before.keys != *after.keys);
+    }
+    if (!command.reset_connector || !fences_) return;
+    add("cpu_cache_reset");
+    was_reset_ = true;
+    if (!has_state(before)) return;
+    add("reset_with_jobs", !before.transfers->empty());
+    for (const RequestState& state : *before.requests) {
+      add("reset_while_loading", state.status == RequestStatus::kWaitingForRemoteKVs);
+    }
+  }
+
+  const ConnectorSetup& setup_ = *setup().offloading;
+  const bool fences_ = setup_.spec.manager.rules.offload_fences_reuse;
+  std::uint32_t num_in_flight_ = 0;
+  std::unordered_map<std::string, AddRequest> added_;  ///< by name
+  std::unordered_map<JobId, bool> is_store_;           ///< fence: by job
+  bool was_reset_ = false;                             ///< since the last step
+  std::map<std::uint32_t, bool> tried_;  ///< jobs of tiers that are over; not given up
+  std::set<SlotId> promoted_;  ///< slots that a tier has filled, until something else is written
+};
+
 }  // namespace
 
-void Reach::start(const Config& config) {
-  Parsed<EngineSetup> parsed = EngineTarget::prepare(config, {}, {});
-  KVFENCE_CHECK(parsed, "a run under a configuration that was not validated");
-  setup_ = std::move(*parsed->offloading);
-  fences_ = setup_.spec.manager.rules.offload_fences_reuse;
-  num_in_flight_ = 0;
-  added_.clear();
-  is_store_.clear();
-  was_reset_ = false;
-  promoted_.clear();
-  tried_.clear();
-}
-
-void Reach::count(const Command& command, const Observation& before, const Observation& after,
-                  const World& world) {
-  if (after.error != ErrorCode::kNone) {
-    add_error(after.error);
-    return;
-  }
-  add(Reached::kGhostHit, target_t1_size_of(before) != target_t1_size_of(after) &&
-                              std::holds_alternative<Schedule>(command));
-  if (after.tier_calls.has_value()) count_tier_calls(command, before, after);
-  if (const auto* added = std::get_if<AddRequest>(&command)) {
-    added_[added->id] = *added;
-  } else if (std::holds_alternative<Schedule>(command)) {
-    count_step(before, after, world);
-  } else if (std::holds_alternative<Update>(command)) {
-    count_update(before, after);
-  } else if (const auto* finish = std::get_if<FinishRequests>(&command)) {
-    count_finish(finish->requests, before);
-  } else if (std::holds_alternative<FinishAllRequests>(command) && before.requests.has_value()) {
-    std::vector<std::string> names;
-    for (const RequestState& state : *before.requests) names.push_back(state.id);
-    count_finish(names, before);
-  } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-    count_reset(*reset, before, after);
-  } else if (const auto* finish_job = std::get_if<TierFinish>(&command)) {
-    tried_.emplace(finish_job->job, finish_job->success);
-  } else if (std::holds_alternative<ReportTransferAgain>(command)) {
-    add(Reached::kReportedAgain);
-  }
-}
-
-// ---- A step is planned ----
-
-void Reach::count_step(const Observation& before, const Observation& after, const World& world) {
-  add(Reached::kTwoStepsInFlight, num_in_flight_ > 0);
-  ++num_in_flight_;
-  for (const Transfer& load : *after.loads) count_load(load, before, after);
-  for (const Transfer& store : *after.stores) count_store(store);
-  count_not_stored(before, after, world);
-  count_flush(after);
-  for (const std::string& name : *after.preempted) {
-    add(Reached::kPreemptedWhileStoring, has_transfer(before, name, true));
-  }
-  was_reset_ = false;
-  if (!has_state(after)) return;
-  for (const std::string& name : *after.skipped_waiting) {
-    const RequestState* state = find_state(after, name);
-    if (state && state->status == RequestStatus::kWaitingForRemoteKVs) continue;
-    add(has_readers(after) ? Reached::kAskAgainLoading : Reached::kAskAgainWriting);
-  }
-  if (!has_state(before) || after.stores->empty()) return;
-  const std::vector<std::string> keys = keys_of(after);
-  for (const std::string& key : keys_of(before)) {
-    add(Reached::kStoreEvicts, !contains(keys, key));
-  }
-}
-
-void Reach::count_load(const Transfer& load, const Observation& before, const Observation& after) {
-  add(Reached::kLoad);
-  is_store_[load.job] = false;
-  add(Reached::kPromotionLoaded,
-      std::any_of(load.slots.begin(), load.slots.end(),
-                  [this](SlotId slot) { return promoted_.count(slot) > 0; }));
-  const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
-  std::size_t num_groups = 0;
-  std::uint32_t longest = 0;
-  for (std::size_t group = 0; group < groups.size(); ++group) {
-    if (load.group_sizes[group] == 0) continue;
-    ++num_groups;
-    longest = std::max(longest, load.group_sizes[group]);
-    if (!groups[group].is_full_attention()) continue;
-    const std::uint32_t first = load.block_indices[group];
-    add(Reached::kLoadBehindHit, first > 0);
-    add(Reached::kLoadWithinSlot, first % setup_.spec.block_size_factor != 0);
-  }
-  add(Reached::kSeveralGroupsLoad, num_groups > 1);
-  for (std::size_t group = 0; group < groups.size(); ++group) {
-    add(Reached::kWindowedGroupLoadsLess,
-        !groups[group].is_full_attention() && load.group_sizes[group] < longest);
-  }
-  const RequestState* state = find_state(after, load.request);
-  add(Reached::kUnroundedLoad,
-      state && state->num_computed_tokens % groups.front().block_size != 0);
-  const RequestState* state_before = find_state(before, load.request);
-  add(Reached::kLoadOfPreempted, state_before && state_before->num_preemptions > 0);
-}
-
-void Reach::count_store(const Transfer& store) {
-  add(Reached::kStore);
-  is_store_[store.job] = true;
-  for (SlotId slot : store.slots) promoted_.erase(slot);
-  const std::size_t most = store.slots.size() * setup_.spec.block_size_factor;
-  add(Reached::kWindowedStoreLeavesOut, store.gpu_blocks.size() < most);
-}
-
-/// Why full blocks of a prompt were not stored, where there is one group of full attention.
-void Reach::count_not_stored(const Observation& before, const Observation& after,
-                             const World& world) {
-  const KVCacheSpec& group = setup_.scheduler.kv_cache.groups.front();
-  if (!has_state(before) || !has_state(after) || setup_.scheduler.kv_cache.groups.size() > 1 ||
-      !group.is_full_attention()) {
-    return;
-  }
-  const std::uint32_t size = group.block_size * setup_.spec.block_size_factor;
-  const std::uint32_t hash_block_size = setup_.scheduler.kv_cache.pool.hash.hash_block_size;
-  const std::vector<std::string> keys = keys_of(after);
-  const std::vector<std::string> keys_before = keys_of(before);
-  std::unordered_map<std::string, std::uint32_t> num_computed;
-  for (const ScheduledNew& each : *after.new_reqs) {
-    num_computed[each.request] = each.num_computed_tokens;
-  }
-  for (const ScheduledCached& each : *after.cached_reqs) {
-    num_computed[each.request] = each.num_computed_tokens;
-  }
-  for (const ScheduledRequest& each : *after.scheduled) {
-    const auto added = added_.find(each.request);
-    const Request* request = world.requests().find(each.request);
-    if (added == added_.end() || !request) continue;
-    const std::uint32_t end = num_computed[each.request] + each.num_tokens;
-    const auto num_prompt = static_cast<std::uint32_t>(added->second.tokens.size());
-    const std::uint32_t bound = fences_ ? added->second.max_offload_tokens.value_or(end) : end;
-    const bool has_store =
-        std::any_of(after.stores->begin(), after.stores->end(),
-                    [&](const Transfer& store) { return store.request == each.request; });
-    add(Reached::kDecodedStored, has_store && num_computed[each.request] >= num_prompt);
-    add(Reached::kPromptOnlyKept,
-        fences_ && setup_.spec.offload_prompt_only && !has_store && end / size > num_prompt / size);
-    add(Reached::kMaxOffloadTokens, bound / size < std::min(end, num_prompt) / size);
-    const std::uint32_t num_blocks = std::min({end, bound, num_prompt}) / size;
-    if (num_blocks == 0 || has_store) continue;
-    const BlockHashListView hashes = request->block_hashes(hash_block_size);
-    const BlockHashView hash = hashes[num_blocks * (size / hash_block_size) - 1];
-    const std::string key = fences_ ? make_block_hash_with_group_id(hash, 0) : std::string(hash);
-    // Only what this step fills: what came before may have been stored and evicted.
-    const bool fills = num_blocks * size > num_computed[each.request];
-    if (!fills || contains(keys, key) || contains(keys_before, key)) continue;
-    const bool has_filter = setup_.spec.manager.store_threshold >= 2;
-    add(has_filter ? Reached::kFilterStops : Reached::kStoreRefused);
-  }
-}
-
-void Reach::count_flush(const Observation& after) {
-  add(Reached::kFlushOfPreempted, !after.requests_to_flush->empty());
-  if (after.jobs_to_flush->empty()) return;
-  const bool is_idle = after.scheduled->empty() && after.num_unfinished == 0;
-  add(was_reset_                  ? Reached::kFlushOfReset
-      : !after.preempted->empty() ? Reached::kFlushOfPreempted
-      : is_idle                   ? Reached::kFlushOfIdle
-                                  : Reached::kFlushOfReused);
-}
-
-// ---- A step comes back ----
-
-void Reach::count_update(const Observation& before, const Observation& after) {
-  if (num_in_flight_ > 0) --num_in_flight_;
-  add(Reached::kLoadFailed, !after.invalid_blocks->empty());
-  add(Reached::kHeldFreed, !after.finished_sending->empty());
-  for (const Completed& completed : *after.completed_jobs) {
-    if (completed.num_failed == 0) continue;
-    const bool on_a_rank = completed.num_failed < completed.num_workers;
-    const auto store = is_store_.find(completed.job);
-    const bool is_store = store != is_store_.end() && store->second;
-    add(Reached::kStoreFailed, is_store);
-    add(is_store ? Reached::kStoreFailedOnARank : Reached::kLoadFailedOnARank, on_a_rank);
-  }
-  for (const Operation& operation : *after.transfer_stats) {
-    add(operation.type == "GPU_to_CPU" ? Reached::kMeasuredStore : Reached::kMeasuredLoad);
-  }
-  for (const std::string& name : *after.finished_recving) {
-    const RequestState* state = find_state(before, name);
-    add(Reached::kAbortedLoadFreed, state && is_finished(state->status));
-  }
-  if (!has_state(before) || !has_state(after)) return;
-  // A rank still makes what another one has reported in this step.
-  for (const EngineTransfer& left : *after.transfers) {
-    const bool others_had = std::any_of(
-        before.transfers->begin(), before.transfers->end(), [&](const EngineTransfer& other) {
-          return other.rank != left.rank && other.job == left.job && other.store == left.store;
-        });
-    const bool others_have = std::any_of(
-        after.transfers->begin(), after.transfers->end(), [&](const EngineTransfer& other) {
-          return other.rank != left.rank && other.job == left.job && other.store == left.store;
-        });
-    add(Reached::kLateRank, others_had && !others_have);
-  }
-  for (const RequestState& state : *after.requests) {
-    const RequestState* state_before = find_state(before, state.id);
-    if (!state_before) continue;
-    add(Reached::kHeld, is_finished(state.status) && !is_finished(state_before->status) &&
-                            state_before->status == RequestStatus::kRunning);
-  }
-  for (const RequestOutput& output : *after.outputs) {
-    add(Reached::kLoadFailedForGood,
-        output.status == RequestStatus::kFinishedError && !after.invalid_blocks->empty());
-  }
-  if (after.invalid_blocks->empty()) return;
-  for (const RequestState& state : *after.requests) {
-    const RequestState* state_before = find_state(before, state.id);
-    add(Reached::kLoadRecomputed,
-        state_before && !is_finished(state.status) &&
-            state.num_computed_tokens < state_before->num_computed_tokens);
-  }
-}
-
-// ---- Tiers ----
-
-void Reach::count_tier_calls(const Command& command, const Observation& before,
-                             const Observation& after) {
-  const bool plans = std::holds_alternative<Schedule>(command);
-  std::vector<std::string> promoted;
-  std::vector<std::string> found;
-  for (const TierCallRecord& call : *after.tier_calls) {
-    if (call.method == "get_finished_jobs") count_tier_results(call, before);
-    if (call.method == "submit_load") {
-      promoted.insert(promoted.end(), call.keys.begin(), call.keys.end());
-      for (SlotId slot : call.slots) promoted_.erase(slot);
-    } else if (call.method == "lookup") {
-      add(Reached::kAskAgainTier, call.answer == "pending");
-      if (call.answer == "hit") found.push_back(call.keys.front());
-    }
-    add(Reached::kHeldWentDown, plans && call.method == "submit_store");
-    const bool ends = call.method == "on_request_finished" && before.tier_jobs.has_value();
-    add(Reached::kEndedWhilePromoting,
-        ends && std::any_of(before.tier_jobs->begin(), before.tier_jobs->end(),
-                            [&](const TierTransfer& job) {
-                              return job.promotion && job.request == call.request;
-                            }));
-  }
-  for (const std::string& key : found) add(Reached::kNoRoomToPromote, !contains(promoted, key));
-  if (promoted.empty() || !has_state(before) || !has_state(after)) return;
-  const std::vector<std::string> keys = keys_of(after);
-  for (const std::string& key : keys_of(before)) {
-    add(Reached::kPromotionEvicts, after.stores->empty() && !contains(keys, key));
-  }
-}
-
-void Reach::count_tier_results(const TierCallRecord& call, const Observation& before) {
-  if (!before.tier_jobs.has_value()) return;
-  std::istringstream results(call.answer);
-  std::uint32_t id = 0;
-  std::string word;
-  while (results >> id >> word) {
-    for (const TierTransfer& job : *before.tier_jobs) {
-      if (job.job != id || job.tier != call.tier) continue;
-      const bool success = word == "done";
-      add(job.promotion ? success ? Reached::kPromoted : Reached::kPromotionFailed
-          : success     ? Reached::kStoreWentDown
-                        : Reached::kStoreLostBelow);
-      if (setup_.has_files(job.tier)) count_file_result(job.promotion, success, id);
-      if (job.promotion && success) promoted_.insert(job.slots.begin(), job.slots.end());
-    }
-  }
-}
-
-void Reach::count_file_result(bool promotion, bool success, std::uint32_t job) {
-  const auto tried = tried_.find(job);
-  const bool could_not = !success && tried != tried_.end() && tried->second;
-  add(Reached::kPromotedFromFile, promotion && success);
-  add(Reached::kFileStoreFailed, !promotion && could_not);
-  add(Reached::kFileLoadFailed, promotion && could_not);
-}
-
-// ---- What comes from outside ----
-
-void Reach::count_finish(const std::vector<std::string>& names, const Observation& before) {
-  for (const std::string& name : names) {
-    const RequestState* state = find_state(before, name);
-    if (!state || is_finished(state->status)) continue;
-    const bool loads = state->status == RequestStatus::kWaitingForRemoteKVs;
-    add(Reached::kAbortedWhileStoring, has_transfer(before, name, true));
-    add(Reached::kAbortedWhileLoading, loads && has_transfer(before, name, false));
-  }
-}
-
-void Reach::count_reset(const ResetPrefixCache& command, const Observation& before,
-                        const Observation& after) {
-  add(Reached::kResetRefused, !*after.success);
-  if (has_state(before) && has_state(after)) {
-    add(Reached::kResetDone, *after.success && *before.keys != *after.keys);
-  }
-  if (!command.reset_connector || !fences_) return;
-  add(Reached::kCPUCacheReset);
-  was_reset_ = true;
-  if (!has_state(before)) return;
-  add(Reached::kResetWithJobs, !before.transfers->empty());
-  for (const RequestState& state : *before.requests) {
-    add(Reached::kResetWhileLoading, state.status == RequestStatus::kWaitingForRemoteKVs);
-  }
-}
+GoalSuite goals() { return goal_suite<EngineTarget, kGoals, Counter>(); }
 
 }  // namespace kvfence::engine::offloading

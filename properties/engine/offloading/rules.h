@@ -65,6 +65,8 @@ static_assert(kInvariants.size() == kAllComesToAnEnd + 1);
 /// that has it.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   explicit Invariants(const EngineSetup& setup);
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called

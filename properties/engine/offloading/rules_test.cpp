@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/typed_test_support.h"
-#include "properties/engine/offloading/checks.h"
+#include "properties/engine/checks.h"
 #include "properties/engine/offloading/generator.h"
 #include "properties/planted/told_lies.h"
 #include "scenarios/targets/targets.h"
@@ -30,7 +30,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
   const auto tell = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<EngineTarget>(offloading_checks(), *side, kInvariants, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kOffloading), *side, kInvariants, id,
                                   /*commands_behind=*/6, tell);
 }
 

@@ -66,6 +66,8 @@ class TokenOracle {
 /// Watches one implementation. A value: copyable.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   explicit Invariants(const EngineSetup& setup) : setup_(setup), tokens_(setup.windows) {}
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called

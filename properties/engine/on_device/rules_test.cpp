@@ -20,7 +20,7 @@
 #include "contract/core/check.h"
 #include "properties/core/campaign.h"
 #include "properties/core/typed_test_support.h"
-#include "properties/engine/on_device/checks.h"
+#include "properties/engine/checks.h"
 #include "properties/engine/on_device/generator.h"
 #include "scenarios/targets/targets.h"
 
@@ -134,7 +134,7 @@ TEST(EngineInvariants, SeeUpstreamsVictimThatAStepHasServed) {
   for (const Command& command : commands) scenario.steps.push_back({kvfence::Command(command)});
   const auto expected = engine_sides().make_reference();
   const auto actual = engine_sides().make_optimized();
-  Lockstep lockstep(on_device_checks(), *expected, *actual);
+  Lockstep lockstep(room_checks(Assembly::kOffloadingOnDevice), *expected, *actual);
 
   const std::optional<Divergence> divergence = run_scenario(lockstep, scenario);
 

@@ -1,30 +1,113 @@
 #include "properties/engine/scheduler/goals.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <iterator>
+#include <set>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
+#include <vector>
 
-#include "contract/core/check.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/shown_requests.h"
 #include "properties/kv_cache/arithmetic.h"
 
 namespace kvfence::engine::scheduler {
 namespace {
 
+constexpr Goal kGoals[] = {
+    {"chunk", "a step computed a part of a prompt"},
+    {"threshold_cut", "a part was as long as long_prefill_token_threshold"},
+    {"two_steps_in_flight", "a step was planned before the one before it came back"},
+    {"paused_new", "a request waited because new ones are paused"},
+    {"paused_all", "a step was empty because all is paused"},
+    {"nothing_to_compute", "a running request was passed over: all it has is planned", kNeedsState},
+    {"outputs_planned", "a running request was passed over: its last output is planned",
+     kNeedsState},
+    {"model_length_cut", "max_model_len left a running request fewer tokens than it wanted",
+     kNeedsState},
+    {"drafts_sent", "a step had speculative tokens"},
+    {"drafts_cut", "a step had fewer drafts than the request", kNeedsState},
+    {"preempted_fcfs", "a request was preempted under fcfs"},
+    {"preempted_priority", "a request was preempted under priority"},
+    {"victim_scheduled", "a victim had tokens of the same step, which went back to the budget",
+     kNeedsState},
+    {"victim_shifts_loop", "a victim stood before the request at hand and had no tokens",
+     kNeedsState},
+    {"self_victim", "nobody was left to be preempted"},
+    {"preempted_in_flight", "a victim had a step in flight"},
+    {"resumed", "a preempted request ran again"},
+    {"all_token_ids", "a running request had not been in the step before"},
+    {"common_prefix", "several running requests share their first blocks"},
+    {"hit_at_admission", "a new request found blocks", kNeedsState},
+    {"hit_at_resume", "a resumed request found blocks", kNeedsState},
+    {"priority_overtakes", "a request was admitted before an earlier one, by priority",
+     kNeedsState},
+    {"no_room_to_run", "admission ended at max_num_seqs"},
+    {"blocks_stop_admission", "admission ended for want of blocks", kNeedsState},
+    {"gate_stops_admission", "admission ended although a first part would have fit", kNeedsState},
+    {"budget_stops_admission", "admission ended at a prompt that may not be cut", kNeedsState},
+    {"reserve_stops_admission", "a load waited for what prefills still need", kNeedsState},
+    {"never_fits", "a request ended because it does not fit into the empty pool"},
+    {"grammar_skipped", "a request was passed over until its grammar is there", kNeedsState},
+    {"grammar_promoted", "a request went on with its grammar", kNeedsState},
+    {"ask_again", "the connector wanted to be asked again"},
+    {"sync_load", "tokens were loaded within a step"},
+    {"async_load", "a request waits while it is loaded", kNeedsState},
+    {"load_promoted", "a loaded request went on", kNeedsState},
+    {"load_of_preempted", "a load of a request that was preempted before went on", kNeedsState},
+    {"last_token_recomputed", "everything was loaded, so the last token is computed again",
+     kNeedsState},
+    {"drafts_all_accepted", "every draft of a request was right"},
+    {"drafts_some_accepted", "some drafts of a request were right"},
+    {"drafts_rejected", "no draft of a request was right"},
+    {"stop_within_drafts", "a request stopped before its last accepted token"},
+    {"stopped_by_eos", "a request ended at its eos token"},
+    {"stopped_by_token", "a request ended at a stop token"},
+    {"kept_going", "min_tokens kept a request from stopping"},
+    {"stopped_by_max_tokens", "a request ended at max_tokens", kNeedsState},
+    {"stopped_by_model_length", "a request ended at max_model_len", kNeedsState},
+    {"stopped_while_preempted", "a request ended by a step from before its preemption",
+     kNeedsState},
+    {"output_while_preempted", "a preempted request took a token", kNeedsState},
+    {"stale_output", "what came back for a request was dropped", kNeedsState},
+    {"output_of_finished", "a step came back for a request that had ended", kNeedsState},
+    {"load_failed_partly", "some loaded blocks of a waiting request stayed valid", kNeedsState},
+    {"load_failed_wholly", "no loaded block of a waiting request stayed valid", kNeedsState},
+    {"load_failed_for_good", "a failed load ended a waiting request", kNeedsState},
+    {"running_cut_back", "an invalid block cut a running request back", kNeedsState},
+    {"running_failed_for_good", "an invalid block ended a running request", kNeedsState},
+    {"shared_block_kept", "an invalid block was an earlier request's to compute again",
+     kNeedsState},
+    {"invalid_blocks_evicted", "a key of an invalid block went", kNeedsState},
+    {"held", "the connector kept the blocks of a request that ended", kNeedsState},
+    {"held_freed", "held blocks were freed by finished_sending"},
+    {"aborted_load_freed", "the load of a request that had ended was over", kNeedsState},
+    {"aborted_waiting", "a waiting request was ended from outside", kNeedsState},
+    {"aborted_in_flight", "a running request with a step in flight was ended from outside",
+     kNeedsState},
+    {"aborted_preempted_in_flight",
+     "a preempted request with a step in flight was ended from outside", kNeedsState},
+    {"aborted_while_loading", "a request was ended from outside while it was loading", kNeedsState},
+    {"aborted_after_load", "a request was ended from outside between load and promotion",
+     kNeedsState},
+    {"aborted_while_held", "a held request was ended again", kNeedsState},
+    {"drafts_taken", "a request took drafts", kNeedsState},
+    {"drafts_ignored", "a request took no drafts, since its prompt is under way", kNeedsState},
+    {"reset_done", "a reset took keys", kNeedsState},
+    {"reset_refused", "a reset did not succeed"},
+    {"running_reset", "a reset preempted running requests"},
+    {"reset_in_flight", "a reset preempted a request with a step in flight", kNeedsState},
+    {"connector_reset", "the connector's cache was reset"},
+    {"connector_reset_failed", "the connector's cache could not be reset"},
+};
+
 using detail::contains;
-
-/// The record about a request, by the member that names it; null if there is none.
-template <class T>
-const T* find_by(const std::vector<T>& records, std::string T::*member, const std::string& name) {
-  const auto at = std::find_if(records.begin(), records.end(),
-                               [&](const T& record) { return record.*member == name; });
-  return at == records.end() ? nullptr : &*at;
-}
-
-const RequestState* find_state(const Observation& observation, const std::string& name) {
-  return find_by(*observation.requests, &RequestState::id, name);
-}
 
 bool has_state(const Observation& observation) {
   return observation.requests.has_value() && observation.running.has_value() &&
@@ -79,406 +162,408 @@ std::size_t num_sampled(const Update& update, const ScheduledRequest& scheduled)
   return 1 + std::min<std::size_t>(update.accepted, scheduled.spec_tokens.size());
 }
 
+class Counter : public GoalCounter<EngineTarget, kGoals> {
+ public:
+  using GoalCounter::GoalCounter;
+
+  void count(const Command& command, const Observation& before, const Observation& after,
+             const World& world) {
+    std::visit([&](const auto& each) { count_command(each, before, after, world); }, command);
+    if (!has_state(after)) return;
+    for (auto name = reported_.begin(); name != reported_.end();) {
+      const RequestState* state = find_state(after, *name);
+      name = state && loads(*state) ? std::next(name) : reported_.erase(name);
+    }
+  }
+
+ private:
+  bool is_in_flight(const std::string& name) const { return num_tokens_in_flight(name) > 0; }
+
+  std::uint32_t num_tokens_in_flight(const std::string& name) const {
+    std::uint32_t num_tokens = 0;
+    for (const Step& step : in_flight_) {
+      const auto* scheduled = find_by(step, &ScheduledRequest::request, name);
+      if (scheduled) num_tokens += scheduled->num_tokens;
+    }
+    return num_tokens;
+  }
+
+  void count_command(const AddRequest& command, const Observation&, const Observation&,
+                     const World&) {
+    added_[command.id] = command;
+  }
+
+  void count_command(const SetPauseState& command, const Observation&, const Observation&,
+                     const World&) {
+    pause_state_ = command.state;
+  }
+
+  // ---- schedule ----
+
+  void count_command(const Schedule&, const Observation& before, const Observation& after,
+                     const World& world) {
+    const Step& scheduled = *after.scheduled;
+    const std::vector<std::string>& preempted = *after.preempted;
+    for (const ScheduledRequest& each : scheduled) {
+      add("chunk", !each.samples);
+      add("threshold_cut",
+          !each.samples && each.num_tokens == config_.long_prefill_token_threshold);
+      add("drafts_sent", !each.spec_tokens.empty());
+      add("sync_load", num_external_tokens(after, each.request) > 0);
+    }
+    for (const ScheduledCached& cached : *after.cached_reqs) {
+      add("resumed", cached.resumed);
+      add("all_token_ids", cached.all_token_ids && !cached.resumed);
+    }
+    const std::vector<std::uint32_t>& common = *after.common_prefix;
+    add("common_prefix", after.num_running > 1 && std::any_of(common.begin(), common.end(),
+                                                              [](auto n) { return n > 0; }));
+    add("paused_new", pause_state_ == PauseState::kPausedNew && after.num_waiting > 0 &&
+                          after.num_running < config_.max_num_seqs);
+    add("paused_all", pause_state_ == PauseState::kPausedAll && after.num_running > 0);
+    const bool is_fcfs = config_.policy == SchedulingPolicy::kFCFS;
+    add(is_fcfs ? Name("preempted_fcfs") : Name("preempted_priority"), !preempted.empty());
+    add("self_victim", !preempted.empty() && after.num_running == 0);
+    for (const std::string& name : preempted) add("preempted_in_flight", is_in_flight(name));
+    add("never_fits", after.never_fits.has_value());
+    for (const ConnectorCallRecord& call : calls_of(after)) {
+      add("ask_again", call.answer == "again");
+    }
+    add("two_steps_in_flight", !in_flight_.empty());
+    const bool admits = preempted.empty() && pause_state_ == PauseState::kUnpaused;
+    if (has_state(after) && admits) count_end_of_admission(after, world);
+    if (has_state(before) && has_state(after)) {
+      if (pause_state_ != PauseState::kPausedAll) count_running(before, after);
+      count_first_victim(before, after);
+      count_admissions(before, after);
+      count_blocked(before, after);
+    }
+    in_flight_.push_back(scheduled);
+  }
+
+  /// Whether a running request gets nothing, whatever the budget.
+  bool is_passed_over(const RequestState& request) const {
+    const AddRequest& added = added_.at(request.id);
+    const std::uint64_t num_computed = request.num_computed_tokens;
+    const std::uint64_t num_placeholders = request.num_output_placeholders;
+    const bool is_planned =
+        num_placeholders > 0 && num_computed + 2 >= std::uint64_t{added.max_tokens} +
+                                                        added.tokens.size() + num_placeholders;
+    return is_planned ||
+           num_computed >= request.num_tokens + request.spec_tokens.size() + num_placeholders ||
+           num_computed + 1 >= config_.kv_cache.max_model_len;
+  }
+
+  void count_running(const Observation& before, const Observation& after) {
+    for (const std::string& name : *before.running) {
+      if (!contains(*after.running, name)) continue;
+      const RequestState& request = *find_state(before, name);
+      const auto* scheduled = find_by(*after.scheduled, &ScheduledRequest::request, name);
+      const std::uint64_t num_wanted = std::uint64_t{request.num_tokens} +
+                                       request.spec_tokens.size() + request.num_output_placeholders;
+      const std::uint64_t num_reached =
+          request.num_computed_tokens + (scheduled ? scheduled->num_tokens : 0);
+      if (!scheduled && is_passed_over(request)) {
+        const bool wants_more = num_wanted > request.num_computed_tokens;
+        const bool is_at_end = num_reached + 1 >= config_.kv_cache.max_model_len;
+        add("nothing_to_compute", !wants_more);
+        add("outputs_planned", wants_more && !is_at_end);
+      }
+      add("model_length_cut",
+          num_wanted > num_reached && num_reached + 1 == config_.kv_cache.max_model_len);
+      add("drafts_cut", scheduled && scheduled->spec_tokens.size() < request.spec_tokens.size());
+    }
+  }
+
+  /// Whether the first victim had been looked at when it was preempted: nobody before it took a block
+  /// or was preempted, so that nobody before it asked for a victim, and somebody behind it ran.
+  void count_first_victim(const Observation& before, const Observation& after) {
+    if (after.preempted->empty() || config_.mamba_split_block_size()) return;
+    const std::string& victim = after.preempted->front();
+    bool stands_before = true;
+    bool ran_behind = false;
+    for (const std::string& name : *before.running) {
+      if (name == victim) {
+        stands_before = false;
+        continue;
+      }
+      const auto* cached = find_by(*after.cached_reqs, &ScheduledCached::request, name);
+      if (stands_before &&
+          (contains(*after.preempted, name) || (cached && cached->blocks.has_value())))
+        return;
+      ran_behind = ran_behind || (!stands_before && cached);
+    }
+    if (!ran_behind) return;
+    const bool got_nothing = is_passed_over(*find_state(before, victim));
+    add(got_nothing ? Name("victim_shifts_loop") : Name("victim_scheduled"));
+  }
+
+  void count_admissions(const Observation& before, const Observation& after) {
+    const auto found_blocks = [&](const std::string& name, std::uint32_t num_computed) {
+      const RequestState* request = find_state(before, name);
+      return request && request->num_computed_tokens == 0 &&
+             num_computed > num_external_tokens(after, name);
+    };
+    for (const ScheduledNew& each : *after.new_reqs) {
+      add("hit_at_admission", found_blocks(each.request, each.num_computed_tokens));
+    }
+    for (const ScheduledCached& each : *after.cached_reqs) {
+      add("hit_at_resume", each.resumed && found_blocks(each.request, each.num_computed_tokens));
+    }
+    if (config_.policy != SchedulingPolicy::kPriority) return;
+    bool waits = false;
+    for (const RequestState& request : *after.requests) {
+      waits = waits || contains(*after.waiting, request.id);
+      const bool is_new = find_by(*after.new_reqs, &ScheduledNew::request, request.id) != nullptr;
+      add("priority_overtakes", waits && is_new);
+    }
+  }
+
+  /// Free blocks that are enough for so many tokens of a request that holds none.
+  std::uint64_t blocks_needed(std::uint64_t num_tokens) const {
+    std::uint64_t num_blocks = 0;
+    for (const KVCacheSpec& spec : config_.kv_cache.groups) {
+      num_blocks +=
+          kv_cache::blocks_for(num_tokens + config_.num_lookahead_tokens(), spec.block_size);
+      if (!spec.is_full_attention()) num_blocks += spec.num_speculative_blocks + 1;
+    }
+    return num_blocks;
+  }
+
+  /// Why the first of those that wait was not admitted, where that can be told: whoever was looked at
+  /// before it was passed over for a reason of its own.
+  void count_end_of_admission(const Observation& after, const World& world) {
+    std::uint32_t num_left = config_.token_budget();
+    for (const ScheduledRequest& each : *after.scheduled) num_left -= each.num_tokens;
+    if (num_left == 0 || after.waiting->empty() || after.never_fits.has_value()) return;
+    if (after.num_running == config_.max_num_seqs) {
+      add("no_room_to_run");
+      return;
+    }
+    for (const std::string& name : *after.skipped_waiting) {
+      const RequestStatus status = find_state(after, name)->status;
+      const auto* asked = find_call(after, "get_num_new_matched_tokens", name);
+      const bool is_blocked = status == RequestStatus::kWaitingForGrammar ||
+                              status == RequestStatus::kWaitingForRemoteKVs ||
+                              (asked && asked->answer == "again");
+      if (!is_blocked) return;
+    }
+    const RequestState& head = *find_state(after, after.waiting->front());
+    std::uint32_t chunk = std::min(head.num_tokens, num_left);
+    if (config_.long_prefill_token_threshold > 0) {
+      chunk = std::min(chunk, config_.long_prefill_token_threshold);
+    }
+    const std::uint64_t num_free = std::uint64_t{after.num_empty_blocks} + after.num_cached_blocks;
+    const bool fits_whole = num_free >= blocks_needed(head.num_tokens);
+    const auto* asked = find_call(after, "get_num_new_matched_tokens", head.id);
+    const bool would_load = asked && asked->answer.find("async") != std::string::npos;
+    if (!fits_whole) {
+      const bool fits_chunk = num_free >= blocks_needed(chunk) && !may_hit(after, world, head.id);
+      const bool is_gate = config_.scheduler_reserve_full_isl && fits_chunk && !would_load;
+      add(is_gate ? Name("gate_stops_admission") : Name("blocks_stop_admission"));
+    } else if (would_load) {
+      add("reserve_stops_admission");
+    } else {
+      add("budget_stops_admission",
+          !config_.enable_chunked_prefill && !config_.mamba_split_block_size());
+    }
+  }
+
+  /// Those that waited for something of their own.
+  void count_blocked(const Observation& before, const Observation& after) {
+    for (const RequestState& now : *after.requests) {
+      const RequestState* was = find_state(before, now.id);
+      if (!was) continue;
+      add("async_load", loads(now) && !loads(*was));
+      if (loads(*was) && !loads(now)) {
+        add("load_promoted");
+        add("load_of_preempted", was->num_preemptions > 0);
+        add("last_token_recomputed", was->num_computed_tokens == was->num_tokens);
+      }
+      if (was->status != RequestStatus::kWaitingForGrammar) continue;
+      const bool still_waits = now.status == RequestStatus::kWaitingForGrammar;
+      add("grammar_skipped", still_waits && !after.scheduled->empty());
+      add("grammar_promoted", !still_waits);
+    }
+  }
+
+  // ---- update ----
+
+  void count_command(const Update& command, const Observation& before, const Observation& after,
+                     const World&) {
+    if (in_flight_.empty()) return;
+    const bool has_states = has_state(before) && has_state(after);
+    // The step counts as in flight while its output is looked at.
+    for (const ScheduledRequest& scheduled : in_flight_.front()) {
+      const std::size_t num_tokens = num_sampled(command, scheduled);
+      if (!scheduled.spec_tokens.empty() && num_tokens > 0) count_drafts(scheduled, num_tokens);
+      const auto* output = find_by(*after.outputs, &RequestOutput::request, scheduled.request);
+      const RequestState* request = has_states ? find_state(before, scheduled.request) : nullptr;
+      if (output && !output->tokens.empty()) {
+        count_stop(added_.at(scheduled.request), request, *output, num_tokens);
+      }
+      if (!has_states) continue;
+      const bool is_gone = !request || is_finished(request->status);
+      add("output_of_finished", is_gone);
+      add("stale_output", !is_gone && num_tokens > 0 && !output && command.invalid_blocks.empty());
+    }
+    if (has_states && !command.invalid_blocks.empty()) count_invalid_blocks(command, before, after);
+    add("held_freed", !command.finished_sending.empty());
+    if (has_states) count_reports(command, before, after);
+    in_flight_.pop_front();
+  }
+
+  void count_drafts(const ScheduledRequest& scheduled, std::size_t num_sampled) {
+    const std::size_t num_accepted = num_sampled - 1;
+    if (num_accepted == 0) {
+      add("drafts_rejected");
+    } else {
+      add(num_accepted == scheduled.spec_tokens.size() ? Name("drafts_all_accepted")
+                                                       : Name("drafts_some_accepted"));
+    }
+  }
+
+  void count_stop(const AddRequest& added, const RequestState* before, const RequestOutput& output,
+                  std::size_t num_sampled) {
+    const bool is_over = is_finished(output.status);
+    add("stop_within_drafts", is_over && output.tokens.size() < num_sampled);
+    add("stopped_by_token", output.stop_reason.has_value());
+    add("stopped_by_eos", output.status == RequestStatus::kFinishedStopped && !output.stop_reason);
+    const bool has_stop =
+        std::any_of(output.tokens.begin(), output.tokens.end(), [&](TokenId token) {
+          return token == added.eos_token || contains(added.stop_tokens, token);
+        });
+    add("kept_going", has_stop && !is_over);
+    if (!before) return;
+    const bool was_preempted = before->status == RequestStatus::kPreempted;
+    add(is_over ? Name("stopped_while_preempted") : Name("output_while_preempted"), was_preempted);
+    if (output.status != RequestStatus::kFinishedLengthCapped) return;
+    const std::size_t num_tokens = before->num_tokens + output.tokens.size();
+    const bool has_all = num_tokens - added.tokens.size() == added.max_tokens;
+    add(has_all ? Name("stopped_by_max_tokens") : Name("stopped_by_model_length"));
+  }
+
+  void count_invalid_blocks(const Update& command, const Observation& before,
+                            const Observation& after) {
+    const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
+    for (const RequestState& was : *before.requests) {
+      const bool is_running = was.status == RequestStatus::kRunning;
+      const auto* table = find_by(*before.tables, &RequestBlocks::request, was.id);
+      if ((!is_running && !loads(was)) || !table) continue;
+      const std::uint32_t num_planned = num_tokens_in_flight(was.id);
+      // Steps from before a reset are not planned any more.
+      if (num_planned > was.num_computed_tokens) continue;
+      const std::uint32_t num_computed = was.num_computed_tokens - num_planned;
+      const std::uint32_t num_blocks = kv_cache::blocks_for(num_computed, block_size);
+      const std::vector<BlockId>& blocks = table->blocks.front();
+      bool is_affected = false;
+      for (std::size_t index = 0; index < std::min<std::size_t>(num_blocks, blocks.size());
+           ++index) {
+        is_affected = is_affected || contains(command.invalid_blocks, blocks[index]);
+      }
+      if (!is_affected) continue;
+      const auto* output = find_by(*after.outputs, &RequestOutput::request, was.id);
+      if (output && output->status == RequestStatus::kFinishedError) {
+        add(is_running ? Name("running_failed_for_good") : Name("load_failed_for_good"));
+      }
+      const RequestState* now = find_state(after, was.id);
+      if (!now || is_finished(now->status)) continue;
+      const std::uint32_t num_valid = now->num_computed_tokens;
+      if (is_running) {
+        add(num_valid == num_computed ? Name("shared_block_kept") : Name("running_cut_back"));
+      } else if (num_valid < num_computed) {
+        add(num_valid > 0 ? Name("load_failed_partly") : Name("load_failed_wholly"));
+      }
+    }
+    for (BlockId block : command.invalid_blocks) {
+      add("invalid_blocks_evicted", !(*before.keys)[block].empty() && (*after.keys)[block].empty());
+    }
+  }
+
+  void count_reports(const Update& command, const Observation& before, const Observation& after) {
+    for (const RequestState& was : *before.requests) {
+      const bool is_reported = contains(command.finished_recving, was.id);
+      if (is_reported && loads(was)) reported_.insert(was.id);
+      add("aborted_load_freed", is_reported && is_finished(was.status));
+      count_finished(was, after);
+    }
+  }
+
+  /// A request that ended and whose blocks stay.
+  void count_finished(const RequestState& before, const Observation& after) {
+    const RequestState* now = find_state(after, before.id);
+    add("held", now && is_finished(now->status) && !is_finished(before.status) && !loads(before));
+  }
+
+  // ---- everything else ----
+
+  void count_command(const FinishRequests& command, const Observation& before,
+                     const Observation& after, const World&) {
+    if (!has_state(before) || !has_state(after)) return;
+    for (const RequestState& was : *before.requests) {
+      if (!contains(command.requests, was.id)) continue;
+      const bool in_flight = is_in_flight(was.id);
+      const bool is_preempted = was.status == RequestStatus::kPreempted;
+      const bool is_reported = reported_.count(was.id) > 0;
+      add("aborted_waiting", was.status == RequestStatus::kWaiting);
+      add("aborted_in_flight", in_flight && was.status == RequestStatus::kRunning);
+      add("aborted_preempted_in_flight", in_flight && is_preempted);
+      add("aborted_while_loading", loads(was) && !is_reported);
+      add("aborted_after_load", loads(was) && is_reported);
+      add("aborted_while_held", is_finished(was.status));
+      count_finished(was, after);
+    }
+  }
+
+  void count_command(const FinishAllRequests& command, const Observation& before,
+                     const Observation& after, const World& world) {
+    if (!has_state(before)) return;
+    FinishRequests all{{}, command.status};
+    for (const RequestState& request : *before.requests) all.requests.push_back(request.id);
+    count_command(all, before, after, world);
+  }
+
+  void count_command(const UpdateDraftTokenIds& command, const Observation&,
+                     const Observation& after, const World&) {
+    if (!has_state(after) || command.tokens.empty()) return;
+    const RequestState* request = find_state(after, command.request);
+    if (!request || is_finished(request->status)) return;
+    add(request->spec_tokens.empty() ? Name("drafts_ignored") : Name("drafts_taken"));
+  }
+
+  void count_command(const ResetPrefixCache& command, const Observation& before,
+                     const Observation& after, const World&) {
+    add("reset_refused", !*after.success);
+    const bool resets_running = command.reset_running_requests && before.num_running > 0;
+    add("running_reset", resets_running);
+    for (const ConnectorCallRecord& call : calls_of(after)) {
+      if (call.method != "reset_cache") continue;
+      add(call.answer == "done" ? Name("connector_reset") : Name("connector_reset_failed"));
+    }
+    if (!has_state(before) || !has_state(after)) return;
+    const auto is_cached = [](const BlockHash& key) { return !key.empty(); };
+    add("reset_done", std::any_of(before.keys->begin(), before.keys->end(), is_cached) &&
+                          std::none_of(after.keys->begin(), after.keys->end(), is_cached));
+    add("reset_in_flight",
+        resets_running && std::any_of(before.running->begin(), before.running->end(),
+                                      [&](const std::string& name) { return is_in_flight(name); }));
+  }
+
+  using Step = std::vector<ScheduledRequest>;
+
+  /// Commands that lead nowhere by themselves.
+  template <class Other>
+  void count_command(const Other&, const Observation&, const Observation&, const World&) {}
+
+  const SchedulerConfig& config_ = setup().scheduler();
+  PauseState pause_state_ = PauseState::kUnpaused;
+  std::unordered_map<std::string, AddRequest> added_;
+  std::deque<Step> in_flight_;      ///< oldest first
+  std::set<std::string> reported_;  ///< loading, and the load was reported finished
+};
+
 }  // namespace
 
-void Reach::start(const Config& config) {
-  const Parsed<EngineSetup> parsed = EngineTarget::prepare(config, {}, {});
-  KVFENCE_CHECK(parsed, "a run under a configuration that was not validated");
-  config_ = parsed->scheduler();
-  pause_state_ = PauseState::kUnpaused;
-  added_.clear();
-  in_flight_.clear();
-  reported_.clear();
-}
-
-void Reach::count(const Command& command, const Observation& before, const Observation& after,
-                  const World& world) {
-  if (after.error != ErrorCode::kNone) {
-    add_error(after.error);
-    return;
-  }
-  std::visit([&](const auto& each) { count_command(each, before, after, world); }, command);
-  if (!has_state(after)) return;
-  for (auto name = reported_.begin(); name != reported_.end();) {
-    const RequestState* state = find_state(after, *name);
-    name = state && loads(*state) ? std::next(name) : reported_.erase(name);
-  }
-}
-
-bool Reach::is_in_flight(const std::string& name) const { return num_tokens_in_flight(name) > 0; }
-
-std::uint32_t Reach::num_tokens_in_flight(const std::string& name) const {
-  std::uint32_t num_tokens = 0;
-  for (const Step& step : in_flight_) {
-    const auto* scheduled = find_by(step, &ScheduledRequest::request, name);
-    if (scheduled) num_tokens += scheduled->num_tokens;
-  }
-  return num_tokens;
-}
-
-void Reach::count_command(const AddRequest& command, const Observation&, const Observation&,
-                          const World&) {
-  added_[command.id] = command;
-}
-
-void Reach::count_command(const SetPauseState& command, const Observation&, const Observation&,
-                          const World&) {
-  pause_state_ = command.state;
-}
-
-// ---- schedule ----
-
-void Reach::count_command(const Schedule&, const Observation& before, const Observation& after,
-                          const World& world) {
-  const Step& scheduled = *after.scheduled;
-  const std::vector<std::string>& preempted = *after.preempted;
-  for (const ScheduledRequest& each : scheduled) {
-    add(Reached::kChunk, !each.samples);
-    add(Reached::kThresholdCut,
-        !each.samples && each.num_tokens == config_.long_prefill_token_threshold);
-    add(Reached::kDraftsSent, !each.spec_tokens.empty());
-    add(Reached::kSyncLoad, num_external_tokens(after, each.request) > 0);
-  }
-  for (const ScheduledCached& cached : *after.cached_reqs) {
-    add(Reached::kResumed, cached.resumed);
-    add(Reached::kAllTokenIds, cached.all_token_ids && !cached.resumed);
-  }
-  const std::vector<std::uint32_t>& common = *after.common_prefix;
-  add(Reached::kCommonPrefix, after.num_running > 1 && std::any_of(common.begin(), common.end(),
-                                                                   [](auto n) { return n > 0; }));
-  add(Reached::kPausedNew, pause_state_ == PauseState::kPausedNew && after.num_waiting > 0 &&
-                               after.num_running < config_.max_num_seqs);
-  add(Reached::kPausedAll, pause_state_ == PauseState::kPausedAll && after.num_running > 0);
-  const bool is_fcfs = config_.policy == SchedulingPolicy::kFCFS;
-  add(is_fcfs ? Reached::kPreemptedFCFS : Reached::kPreemptedPriority, !preempted.empty());
-  add(Reached::kSelfVictim, !preempted.empty() && after.num_running == 0);
-  for (const std::string& name : preempted) add(Reached::kPreemptedInFlight, is_in_flight(name));
-  add(Reached::kNeverFits, after.never_fits.has_value());
-  for (const ConnectorCallRecord& call : calls_of(after)) {
-    add(Reached::kAskAgain, call.answer == "again");
-  }
-  add(Reached::kTwoStepsInFlight, !in_flight_.empty());
-  const bool admits = preempted.empty() && pause_state_ == PauseState::kUnpaused;
-  if (has_state(after) && admits) count_end_of_admission(after, world);
-  if (has_state(before) && has_state(after)) {
-    if (pause_state_ != PauseState::kPausedAll) count_running(before, after);
-    count_first_victim(before, after);
-    count_admissions(before, after);
-    count_blocked(before, after);
-  }
-  in_flight_.push_back(scheduled);
-}
-
-/// Whether a running request gets nothing, whatever the budget.
-bool Reach::is_passed_over(const RequestState& request) const {
-  const AddRequest& added = added_.at(request.id);
-  const std::uint64_t num_computed = request.num_computed_tokens;
-  const std::uint64_t num_placeholders = request.num_output_placeholders;
-  const bool is_planned =
-      num_placeholders > 0 &&
-      num_computed + 2 >= std::uint64_t{added.max_tokens} + added.tokens.size() + num_placeholders;
-  return is_planned ||
-         num_computed >= request.num_tokens + request.spec_tokens.size() + num_placeholders ||
-         num_computed + 1 >= config_.kv_cache.max_model_len;
-}
-
-void Reach::count_running(const Observation& before, const Observation& after) {
-  for (const std::string& name : *before.running) {
-    if (!contains(*after.running, name)) continue;
-    const RequestState& request = *find_state(before, name);
-    const auto* scheduled = find_by(*after.scheduled, &ScheduledRequest::request, name);
-    const std::uint64_t num_wanted = std::uint64_t{request.num_tokens} +
-                                     request.spec_tokens.size() + request.num_output_placeholders;
-    const std::uint64_t num_reached =
-        request.num_computed_tokens + (scheduled ? scheduled->num_tokens : 0);
-    if (!scheduled && is_passed_over(request)) {
-      const bool wants_more = num_wanted > request.num_computed_tokens;
-      const bool is_at_end = num_reached + 1 >= config_.kv_cache.max_model_len;
-      add(Reached::kNothingToCompute, !wants_more);
-      add(Reached::kOutputsPlanned, wants_more && !is_at_end);
-    }
-    add(Reached::kModelLengthCut,
-        num_wanted > num_reached && num_reached + 1 == config_.kv_cache.max_model_len);
-    add(Reached::kDraftsCut,
-        scheduled && scheduled->spec_tokens.size() < request.spec_tokens.size());
-  }
-}
-
-/// Whether the first victim had been looked at when it was preempted: nobody before it took a block
-/// or was preempted, so that nobody before it asked for a victim, and somebody behind it ran.
-void Reach::count_first_victim(const Observation& before, const Observation& after) {
-  if (after.preempted->empty() || config_.mamba_split_block_size()) return;
-  const std::string& victim = after.preempted->front();
-  bool stands_before = true;
-  bool ran_behind = false;
-  for (const std::string& name : *before.running) {
-    if (name == victim) {
-      stands_before = false;
-      continue;
-    }
-    const auto* cached = find_by(*after.cached_reqs, &ScheduledCached::request, name);
-    if (stands_before &&
-        (contains(*after.preempted, name) || (cached && cached->blocks.has_value())))
-      return;
-    ran_behind = ran_behind || (!stands_before && cached);
-  }
-  if (!ran_behind) return;
-  const bool got_nothing = is_passed_over(*find_state(before, victim));
-  add(got_nothing ? Reached::kVictimShiftsLoop : Reached::kVictimScheduled);
-}
-
-void Reach::count_admissions(const Observation& before, const Observation& after) {
-  const auto found_blocks = [&](const std::string& name, std::uint32_t num_computed) {
-    const RequestState* request = find_state(before, name);
-    return request && request->num_computed_tokens == 0 &&
-           num_computed > num_external_tokens(after, name);
-  };
-  for (const ScheduledNew& each : *after.new_reqs) {
-    add(Reached::kHitAtAdmission, found_blocks(each.request, each.num_computed_tokens));
-  }
-  for (const ScheduledCached& each : *after.cached_reqs) {
-    add(Reached::kHitAtResume,
-        each.resumed && found_blocks(each.request, each.num_computed_tokens));
-  }
-  if (config_.policy != SchedulingPolicy::kPriority) return;
-  bool waits = false;
-  for (const RequestState& request : *after.requests) {
-    waits = waits || contains(*after.waiting, request.id);
-    const bool is_new = find_by(*after.new_reqs, &ScheduledNew::request, request.id) != nullptr;
-    add(Reached::kPriorityOvertakes, waits && is_new);
-  }
-}
-
-std::uint64_t Reach::blocks_needed(std::uint64_t num_tokens) const {
-  std::uint64_t num_blocks = 0;
-  for (const KVCacheSpec& spec : config_.kv_cache.groups) {
-    num_blocks +=
-        kv_cache::blocks_for(num_tokens + config_.num_lookahead_tokens(), spec.block_size);
-    if (!spec.is_full_attention()) num_blocks += spec.num_speculative_blocks + 1;
-  }
-  return num_blocks;
-}
-
-/// Why the first of those that wait was not admitted, where that can be told: whoever was looked at
-/// before it was passed over for a reason of its own.
-void Reach::count_end_of_admission(const Observation& after, const World& world) {
-  std::uint32_t num_left = config_.token_budget();
-  for (const ScheduledRequest& each : *after.scheduled) num_left -= each.num_tokens;
-  if (num_left == 0 || after.waiting->empty() || after.never_fits.has_value()) return;
-  if (after.num_running == config_.max_num_seqs) {
-    add(Reached::kNoRoomToRun);
-    return;
-  }
-  for (const std::string& name : *after.skipped_waiting) {
-    const RequestStatus status = find_state(after, name)->status;
-    const auto* asked = find_call(after, "get_num_new_matched_tokens", name);
-    const bool is_blocked = status == RequestStatus::kWaitingForGrammar ||
-                            status == RequestStatus::kWaitingForRemoteKVs ||
-                            (asked && asked->answer == "again");
-    if (!is_blocked) return;
-  }
-  const RequestState& head = *find_state(after, after.waiting->front());
-  std::uint32_t chunk = std::min(head.num_tokens, num_left);
-  if (config_.long_prefill_token_threshold > 0) {
-    chunk = std::min(chunk, config_.long_prefill_token_threshold);
-  }
-  const std::uint64_t num_free = std::uint64_t{after.num_empty_blocks} + after.num_cached_blocks;
-  const bool fits_whole = num_free >= blocks_needed(head.num_tokens);
-  const auto* asked = find_call(after, "get_num_new_matched_tokens", head.id);
-  const bool would_load = asked && asked->answer.find("async") != std::string::npos;
-  if (!fits_whole) {
-    const bool fits_chunk = num_free >= blocks_needed(chunk) && !may_hit(after, world, head.id);
-    const bool is_gate = config_.scheduler_reserve_full_isl && fits_chunk && !would_load;
-    add(is_gate ? Reached::kGateStopsAdmission : Reached::kBlocksStopAdmission);
-  } else if (would_load) {
-    add(Reached::kReserveStopsAdmission);
-  } else {
-    add(Reached::kBudgetStopsAdmission,
-        !config_.enable_chunked_prefill && !config_.mamba_split_block_size());
-  }
-}
-
-/// Those that waited for something of their own.
-void Reach::count_blocked(const Observation& before, const Observation& after) {
-  for (const RequestState& now : *after.requests) {
-    const RequestState* was = find_state(before, now.id);
-    if (!was) continue;
-    add(Reached::kAsyncLoad, loads(now) && !loads(*was));
-    if (loads(*was) && !loads(now)) {
-      add(Reached::kLoadPromoted);
-      add(Reached::kLoadOfPreempted, was->num_preemptions > 0);
-      add(Reached::kLastTokenRecomputed, was->num_computed_tokens == was->num_tokens);
-    }
-    if (was->status != RequestStatus::kWaitingForGrammar) continue;
-    const bool still_waits = now.status == RequestStatus::kWaitingForGrammar;
-    add(Reached::kGrammarSkipped, still_waits && !after.scheduled->empty());
-    add(Reached::kGrammarPromoted, !still_waits);
-  }
-}
-
-// ---- update ----
-
-void Reach::count_command(const Update& command, const Observation& before,
-                          const Observation& after, const World&) {
-  if (in_flight_.empty()) return;
-  const bool has_states = has_state(before) && has_state(after);
-  // The step counts as in flight while its output is looked at.
-  for (const ScheduledRequest& scheduled : in_flight_.front()) {
-    const std::size_t num_tokens = num_sampled(command, scheduled);
-    if (!scheduled.spec_tokens.empty() && num_tokens > 0) count_drafts(scheduled, num_tokens);
-    const auto* output = find_by(*after.outputs, &RequestOutput::request, scheduled.request);
-    const RequestState* request = has_states ? find_state(before, scheduled.request) : nullptr;
-    if (output && !output->tokens.empty()) {
-      count_stop(added_.at(scheduled.request), request, *output, num_tokens);
-    }
-    if (!has_states) continue;
-    const bool is_gone = !request || is_finished(request->status);
-    add(Reached::kOutputOfFinished, is_gone);
-    add(Reached::kStaleOutput,
-        !is_gone && num_tokens > 0 && !output && command.invalid_blocks.empty());
-  }
-  if (has_states && !command.invalid_blocks.empty()) count_invalid_blocks(command, before, after);
-  add(Reached::kHeldFreed, !command.finished_sending.empty());
-  if (has_states) count_reports(command, before, after);
-  in_flight_.pop_front();
-}
-
-void Reach::count_drafts(const ScheduledRequest& scheduled, std::size_t num_sampled) {
-  const std::size_t num_accepted = num_sampled - 1;
-  if (num_accepted == 0) {
-    add(Reached::kDraftsRejected);
-  } else {
-    add(num_accepted == scheduled.spec_tokens.size() ? Reached::kDraftsAllAccepted
-                                                     : Reached::kDraftsSomeAccepted);
-  }
-}
-
-void Reach::count_stop(const AddRequest& added, const RequestState* before,
-                       const RequestOutput& output, std::size_t num_sampled) {
-  const bool is_over = is_finished(output.status);
-  add(Reached::kStopWithinDrafts, is_over && output.tokens.size() < num_sampled);
-  add(Reached::kStoppedByToken, output.stop_reason.has_value());
-  add(Reached::kStoppedByEos,
-      output.status == RequestStatus::kFinishedStopped && !output.stop_reason);
-  const bool has_stop = std::any_of(output.tokens.begin(), output.tokens.end(), [&](TokenId token) {
-    return token == added.eos_token || contains(added.stop_tokens, token);
-  });
-  add(Reached::kKeptGoing, has_stop && !is_over);
-  if (!before) return;
-  const bool was_preempted = before->status == RequestStatus::kPreempted;
-  add(is_over ? Reached::kStoppedWhilePreempted : Reached::kOutputWhilePreempted, was_preempted);
-  if (output.status != RequestStatus::kFinishedLengthCapped) return;
-  const std::size_t num_tokens = before->num_tokens + output.tokens.size();
-  const bool has_all = num_tokens - added.tokens.size() == added.max_tokens;
-  add(has_all ? Reached::kStoppedByMaxTokens : Reached::kStoppedByModelLength);
-}
-
-void Reach::count_invalid_blocks(const Update& command, const Observation& before,
-                                 const Observation& after) {
-  const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
-  for (const RequestState& was : *before.requests) {
-    const bool is_running = was.status == RequestStatus::kRunning;
-    const auto* table = find_by(*before.tables, &RequestBlocks::request, was.id);
-    if ((!is_running && !loads(was)) || !table) continue;
-    const std::uint32_t num_planned = num_tokens_in_flight(was.id);
-    // Steps from before a reset are not planned any more.
-    if (num_planned > was.num_computed_tokens) continue;
-    const std::uint32_t num_computed = was.num_computed_tokens - num_planned;
-    const std::uint32_t num_blocks = kv_cache::blocks_for(num_computed, block_size);
-    const std::vector<BlockId>& blocks = table->blocks.front();
-    bool is_affected = false;
-    for (std::size_t index = 0; index < std::min<std::size_t>(num_blocks, blocks.size()); ++index) {
-      is_affected = is_affected || contains(command.invalid_blocks, blocks[index]);
-    }
-    if (!is_affected) continue;
-    const auto* output = find_by(*after.outputs, &RequestOutput::request, was.id);
-    if (output && output->status == RequestStatus::kFinishedError) {
-      add(is_running ? Reached::kRunningFailedForGood : Reached::kLoadFailedForGood);
-    }
-    const RequestState* now = find_state(after, was.id);
-    if (!now || is_finished(now->status)) continue;
-    const std::uint32_t num_valid = now->num_computed_tokens;
-    if (is_running) {
-      add(num_valid == num_computed ? Reached::kSharedBlockKept : Reached::kRunningCutBack);
-    } else if (num_valid < num_computed) {
-      add(num_valid > 0 ? Reached::kLoadFailedPartly : Reached::kLoadFailedWholly);
-    }
-  }
-  for (BlockId block : command.invalid_blocks) {
-    add(Reached::kInvalidBlocksEvicted,
-        !(*before.keys)[block].empty() && (*after.keys)[block].empty());
-  }
-}
-
-void Reach::count_reports(const Update& command, const Observation& before,
-                          const Observation& after) {
-  for (const RequestState& was : *before.requests) {
-    const bool is_reported = contains(command.finished_recving, was.id);
-    if (is_reported && loads(was)) reported_.insert(was.id);
-    add(Reached::kAbortedLoadFreed, is_reported && is_finished(was.status));
-    count_finished(was, after);
-  }
-}
-
-/// A request that ended and whose blocks stay.
-void Reach::count_finished(const RequestState& before, const Observation& after) {
-  const RequestState* now = find_state(after, before.id);
-  add(Reached::kHeld,
-      now && is_finished(now->status) && !is_finished(before.status) && !loads(before));
-}
-
-// ---- everything else ----
-
-void Reach::count_command(const FinishRequests& command, const Observation& before,
-                          const Observation& after, const World&) {
-  if (!has_state(before) || !has_state(after)) return;
-  for (const RequestState& was : *before.requests) {
-    if (!contains(command.requests, was.id)) continue;
-    const bool in_flight = is_in_flight(was.id);
-    const bool is_preempted = was.status == RequestStatus::kPreempted;
-    const bool is_reported = reported_.count(was.id) > 0;
-    add(Reached::kAbortedWaiting, was.status == RequestStatus::kWaiting);
-    add(Reached::kAbortedInFlight, in_flight && was.status == RequestStatus::kRunning);
-    add(Reached::kAbortedPreemptedInFlight, in_flight && is_preempted);
-    add(Reached::kAbortedWhileLoading, loads(was) && !is_reported);
-    add(Reached::kAbortedAfterLoad, loads(was) && is_reported);
-    add(Reached::kAbortedWhileHeld, is_finished(was.status));
-    count_finished(was, after);
-  }
-}
-
-void Reach::count_command(const FinishAllRequests& command, const Observation& before,
-                          const Observation& after, const World& world) {
-  if (!has_state(before)) return;
-  FinishRequests all{{}, command.status};
-  for (const RequestState& request : *before.requests) all.requests.push_back(request.id);
-  count_command(all, before, after, world);
-}
-
-void Reach::count_command(const UpdateDraftTokenIds& command, const Observation&,
-                          const Observation& after, const World&) {
-  if (!has_state(after) || command.tokens.empty()) return;
-  const RequestState* request = find_state(after, command.request);
-  if (!request || is_finished(request->status)) return;
-  add(request->spec_tokens.empty() ? Reached::kDraftsIgnored : Reached::kDraftsTaken);
-}
-
-void Reach::count_command(const ResetPrefixCache& command, const Observation& before,
-                          const Observation& after, const World&) {
-  add(Reached::kResetRefused, !*after.success);
-  const bool resets_running = command.reset_running_requests && before.num_running > 0;
-  add(Reached::kRunningReset, resets_running);
-  for (const ConnectorCallRecord& call : calls_of(after)) {
-    if (call.method != "reset_cache") continue;
-    add(call.answer == "done" ? Reached::kConnectorReset : Reached::kConnectorResetFailed);
-  }
-  if (!has_state(before) || !has_state(after)) return;
-  const auto is_cached = [](const BlockHash& key) { return !key.empty(); };
-  add(Reached::kResetDone, std::any_of(before.keys->begin(), before.keys->end(), is_cached) &&
-                               std::none_of(after.keys->begin(), after.keys->end(), is_cached));
-  add(Reached::kResetInFlight,
-      resets_running && std::any_of(before.running->begin(), before.running->end(),
-                                    [&](const std::string& name) { return is_in_flight(name); }));
-}
+GoalSuite goals() { return goal_suite<EngineTarget, kGoals, Counter>(); }
 
 }  // namespace kvfence::engine::scheduler

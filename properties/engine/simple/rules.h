@@ -90,6 +90,8 @@ inline Divergence broken_phrase(Rule rule, std::string_view member, std::string_
 /// that has it; simple.5 compares with the command before.
 class Invariants {
  public:
+  static constexpr auto& kRules = kInvariants;
+
   explicit Invariants(const EngineSetup& setup);
 
   /// For a fresh implementation of the same configuration.

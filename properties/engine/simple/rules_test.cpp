@@ -17,7 +17,7 @@
 
 #include "properties/core/rules_test_support.h"
 #include "properties/core/typed_test_support.h"
-#include "properties/engine/simple/checks.h"
+#include "properties/engine/checks.h"
 #include "properties/planted/told_lies.h"
 #include "scenarios/targets/targets.h"
 
@@ -26,7 +26,7 @@ namespace {
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(simple_checks(), *side, kInvariants, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSimple), *side, kInvariants, id,
                                   /*commands_behind=*/40, lie);
 }
 

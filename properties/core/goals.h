@@ -1,0 +1,152 @@
+#pragma once
+
+/// How a room declares what a suite of runs has to reach, and counts it: each goal once, by its
+/// name.
+///
+///   constexpr Goal kGoals[] = {
+///       {"pool_exhausted", "an allocation took the last free block"},
+///       {"block_touched_twice", "one call touched a block twice", kNeedsState}};
+///
+///   class Counts : public GoalCounter<BlockPoolTarget, kGoals> {
+///     ... add("pool_exhausted", after.num_free_blocks == 0);
+///
+/// A name that kGoals does not have does not compile. Refusals are counted here: each code that a
+/// command of the target declares has its goal, error_<code>, which no room lists.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "contract/core/status.h"
+#include "contract/core/target.h"
+#include "properties/core/checks.h"
+
+namespace kvfence {
+
+/// Of a goal that is counted only where observations hold the state.
+inline constexpr bool kNeedsState = true;
+
+/// The place of a goal in kGoals, found when the program is compiled.
+template <const auto& kGoals>
+class GoalName {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is what is written
+  consteval GoalName(const char* name) {
+    while (place_ < std::size(kGoals) && kGoals[place_].name != name) ++place_;
+    if (place_ == std::size(kGoals)) no_goal_has_that_name();
+  }
+  constexpr std::size_t place() const { return place_; }
+
+ private:
+  static void no_goal_has_that_name() {}  // not constexpr: so the compiler stops here
+
+  std::size_t place_ = 0;
+};
+
+/// What the counter of a room derives from: an object per run. It has
+///   count(command, before, after, world)    for each accepted command
+///   count_any(command, before, after, world)  where there is something to count of refused ones,
+///                                           too; called first
+/// `before` is what was observed after the command before, its reply included; with default numbers
+/// for the first command of a run.
+template <class T, const auto& kGoals>
+class GoalCounter {
+ public:
+  using Command = typename T::Command;
+  using World = typename T::World;
+  using Config = typename T::Config;
+
+  GoalCounter(const Setup& setup, std::span<std::uint64_t> counts)
+      : setup_(setup), counts_(counts) {}
+
+ protected:
+  using Name = GoalName<kGoals>;
+
+  void add(Name goal, bool happened = true) { counts_[goal.place()] += happened; }
+
+  const Config& config() const { return setup_.config().template as<Config>(); }
+  const typename T::Setup& setup() const { return setup_.template as<typename T::Setup>(); }
+
+ private:
+  Setup setup_;
+  std::span<std::uint64_t> counts_;
+};
+
+/// What a room says about goals to code that knows no types.
+struct GoalSuite {
+  std::vector<Goal> goals;
+  std::unique_ptr<GoalCounts> (*make_counts)(std::span<const Goal> goals);
+};
+
+/// error_<code> of each code that a command of the target declares.
+std::vector<Goal> refusal_goals(const Target& target);
+
+namespace detail {
+
+/// What typed code looks at: the observation itself, or a struct that is all of it.
+template <class T>
+const auto& typed_observation(const Observation& observation) {
+  if constexpr (requires { typename T::Observation; }) {
+    return observation.numbers.as<typename T::Observation>();
+  } else {
+    return observation;
+  }
+}
+
+/// Counts of a suite: the goals of the room, which come first, and refusals.
+template <class T, const auto& kGoals, class Counter>
+class GoalCountsOf final : public GoalCounts {
+ public:
+  explicit GoalCountsOf(std::span<const Goal> goals) : goals_(goals) {}
+
+  void start(const Setup& setup) override { counter_.emplace(setup, std::span(counts_)); }
+
+  void count(const kvfence::Command& command, const Observation& before, const Observation& after,
+             const World& world) override {
+    const auto& typed = command.as<typename T::Command>();
+    const auto& typed_world = kvfence::typed_world<typename T::World>(world);
+    const auto& was = typed_observation<T>(before);
+    const auto& is = typed_observation<T>(after);
+    if constexpr (requires { counter_->count_any(typed, was, is, typed_world); }) {
+      counter_->count_any(typed, was, is, typed_world);
+    }
+    if (after.error == ErrorCode::kNone) {
+      counter_->count(typed, was, is, typed_world);
+      return;
+    }
+    KVFENCE_CHECK(T::description().commands[typed.index()].declares(after.error),
+                  "a refusal with a code that the command does not declare");
+    ++num_refused_[static_cast<std::size_t>(after.error)];
+  }
+
+  std::uint64_t count_of(std::size_t goal) const override {
+    const ErrorCode refusal = goals_[goal].refusal;
+    return refusal == ErrorCode::kNone ? counts_[goal]
+                                       : num_refused_[static_cast<std::size_t>(refusal)];
+  }
+
+ private:
+  std::span<const Goal> goals_;
+  std::array<std::uint64_t, std::size(kGoals)> counts_{};
+  std::array<std::uint64_t, kNumErrorCodes> num_refused_{};
+  std::optional<Counter> counter_;  ///< of the run
+};
+
+}  // namespace detail
+
+template <class T, const auto& kGoals, class Counter>
+GoalSuite goal_suite() {
+  return {{std::begin(kGoals), std::end(kGoals)},
+          [](std::span<const Goal> goals) -> std::unique_ptr<GoalCounts> {
+            return std::make_unique<detail::GoalCountsOf<T, kGoals, Counter>>(goals);
+          }};
+}
+
+}  // namespace kvfence

@@ -1,0 +1,42 @@
+#pragma once
+
+/// What an observation shows of requests, by their names.
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "contract/engine/engine_target.h"
+
+namespace kvfence::engine {
+
+/// The record about a request, by the member that names it; null if there is none.
+template <class T>
+const T* find_by(const std::vector<T>& records, std::string T::*member, std::string_view name) {
+  const auto at = std::find_if(records.begin(), records.end(),
+                               [&](const T& record) { return record.*member == name; });
+  return at == records.end() ? nullptr : &*at;
+}
+
+/// Null as well where the state is not shown.
+inline const RequestState* find_state(const SchedulerObservation& shown, std::string_view name) {
+  return shown.requests.has_value() ? find_by(*shown.requests, &RequestState::id, name) : nullptr;
+}
+
+/// The requests that a command ends from outside, in their order; nothing of other commands, and
+/// where nobody saw which requests there were.
+inline std::optional<std::vector<std::string>> ended_from_outside(
+    const Command& command, const SchedulerObservation& before) {
+  if (const auto* finish = std::get_if<FinishRequests>(&command)) return finish->requests;
+  if (!std::holds_alternative<FinishAllRequests>(command) || !before.requests.has_value()) {
+    return std::nullopt;
+  }
+  std::vector<std::string> names;
+  for (const RequestState& state : *before.requests) names.push_back(state.id);
+  return names;
+}
+
+}  // namespace kvfence::engine

@@ -1,0 +1,16 @@
+#pragma once
+
+/// The checks of each target, for whoever runs it. Those of engine: properties/engine/checks.h.
+
+#include "properties/core/checks.h"
+
+namespace kvfence {
+
+const Checks& block_pool_checks();
+const Checks& kv_cache_checks();
+const Checks& eviction_checks();
+const Checks& offload_checks();
+const Checks& tiering_checks();
+const Checks& worker_checks();
+
+}  // namespace kvfence
