@@ -7,7 +7,7 @@
 #include "contract/core/scenario.h"
 #include "contract/pool/block_pool_target.h"
 #include "properties/core/prop_test_support.h"
-#include "properties/pool/checks.h"
+#include "properties/targets/checks.h"
 
 namespace kvfence {
 namespace {

@@ -24,13 +24,14 @@ namespace {
 
 constexpr std::size_t kCommandsMax = 200;
 
-/// Commands in which a campaign reaches every goal; a sanitized one need not. Some goals of the
-/// last two belong to one kind of layout, and most of their configurations have others.
+/// Commands in which a campaign reaches every goal; a sanitized one need not. Some goals of the two
+/// offloading assemblies belong to one kind of layout, and most configurations have others.
 std::size_t campaign_commands(const CheckedPart& part) {
   if (kIsSanitized) return 10'000;
   if (part.checks == &checks_of(engine::Assembly::kOffloading)) return 150'000;
   if (part.checks == &checks_of(engine::Assembly::kOffloadingOnDevice)) return 300'000;
-  return 50'000;
+  if (part.checks == &checks_of(engine::Assembly::kMulti)) return 60'000;
+  return 120'000;
 }
 
 /// All goals, or those that are counted without the state in every observation.
@@ -39,16 +40,16 @@ void expect_reached(const std::vector<GoalCount>& goals, bool with_state) {
   for (const GoalCount& each : goals) {
     if (each.goal.needs_state && !with_state) continue;
     EXPECT_TRUE(each.is_reached())
-        << each.goal.name << " was reached " << each.count << " times of " << each.goal.at_least
-        << " (with the cases of RC_PARAMS in ctest)";
+        << each.goal.name << " was not reached (with the cases of RC_PARAMS in ctest)";
   }
 }
 
 class LockstepProp : public ::testing::TestWithParam<const CheckedPart*> {
  protected:
   /// A campaign in which nothing may go wrong.
-  CampaignResult run_seeded(std::uint32_t state_every) {
+  CampaignResult run_seeded(std::uint64_t seed, std::uint32_t state_every) {
     CampaignOptions options;
+    options.seed = seed;
     options.commands_max = campaign_commands(*GetParam());
     options.lockstep.state_every = state_every;
     CampaignResult result = run_agreeing_campaign(*GetParam()->sides, *GetParam()->checks, options);
@@ -84,11 +85,11 @@ TEST_P(LockstepProp, ReferenceAndOptimizedAgreeOnEveryEpisode) {
 }
 
 TEST_P(LockstepProp, ASeededCampaignAgreesAndReachesEveryGoal) {
-  expect_reached(run_seeded(1).goals, /*with_state=*/true);
+  expect_reached(run_seeded(1, 1).goals, /*with_state=*/true);
 }
 
 TEST_P(LockstepProp, AStateThatIsSeldomObservedShowsTheSameInTheEnd) {
-  expect_reached(run_seeded(16).goals, /*with_state=*/false);
+  expect_reached(run_seeded(2, 7).goals, /*with_state=*/false);
 }
 
 }  // namespace
