@@ -63,6 +63,9 @@ COPY_USERS = ("scenarios/targets/*", "scenarios/story/*", "cuda/figures/held_rac
 # Their switch, what they count, and the list of their bugs, for the same.
 SWITCHES = ("properties/planted/switches.h", "properties/planted/bugs.h")
 
+# Projects for themselves, to be copied out: their own headers lie beside them.
+EXAMPLES = "scenarios/examples/"
+
 # Files that need a compiler and nothing else: the standard library is all they may include besides.
 STD_ONLY = ("contract/*.h", "reference/*", "optimized/*")
 # But for those that make system calls: the file tier's, and the one that asks for huge pages.
@@ -98,6 +101,8 @@ def check_include(root, path, quoted, angled):
         quoted = quoted.removeprefix(COPY)
         if not test and not matches(path, COPY_USERS):
             return "layer", f'"{COPY}{quoted}" is a copy for tests'
+    if path.startswith(EXAMPLES) and ((root / path).parent / quoted).is_file():
+        return None
     if not (root / quoted).is_file():
         return "include-root", f'"{quoted}" is not a path from the root of the repository'
     if quoted == PLUG and matches(path, L3):

@@ -71,6 +71,12 @@ ccache_argument() {
   if command -v ccache >/dev/null; then printf '%s' -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
 }
 
+# configure_for_use BUILD: the command and the libraries, no tests, quick to compile.
+configure_for_use() {
+  cmake --preset release -B "$1" -DKVFENCE_BUILD_TESTS=OFF -DKVFENCE_BUILD_BENCHMARKS=OFF \
+    -DKVFENCE_CUDA=OFF -DKVFENCE_WERROR=OFF -DKVFENCE_UNITY=ON -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" $(ccache_argument)
+}
+
 # listed_packages WHEN...: the names in ci/packages.txt that are needed at one of these times.
 listed_packages() {
   awk -v when=" $* " '!/^#/ && NF && index(when, " " $2 " ") {print $1}' ci/packages.txt

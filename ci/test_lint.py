@@ -87,7 +87,8 @@ LAYER_SAMPLES = {
         ("properties/b.cpp", '"scenarios/targets/targets.h"', '"properties/core/lockstep.h"'),
         ("scenarios/a.cpp", '"fuzz/decoder.h"', '"properties/core/lockstep.h"'),
     ],
-    "include-root": [("optimized/a.cpp", '"pool.h"', '"optimized/pool.h"')],
+    "include-root": [("optimized/a.cpp", '"pool.h"', '"optimized/pool.h"'),
+                     ("scenarios/examples/mine/a.cpp", '"pool.h"', '"a.cpp"')],
     "foreign-header-in-quotes": [("fuzz/a_test.cpp", '"gtest/gtest.h"', "<gtest/gtest.h>")],
     "own-header-in-angle-brackets": [("fuzz/a.cpp", "<contract/core/types.h>", '"contract/core/types.h"')],
     "standard-library-only": [

@@ -8,9 +8,21 @@
 #include <variant>
 
 #include "contract/core/implementation.h"
+#include "contract/core/state_digest.h"
 #include "contract/core/target.h"
 
 namespace kvfence {
+
+/// Takes in the state of a component; of one that has no add_to no digest can be made, which only
+/// an explorer of states asks for.
+template <class Component>
+void add_state(StateHash& hash, const Component& component) {
+  if constexpr (requires { component.add_to(hash); }) {
+    hash.add(component);
+  } else {
+    no_digest();
+  }
+}
 
 /// A driver has
 ///   start(config, setup)                builds the component afresh

@@ -32,6 +32,7 @@ struct Report {
   std::string expected_name;  ///< "reference"
   std::string actual_name;    ///< "optimized"; empty where only one side ran
   std::uint64_t seed = 0;
+  std::uint64_t episode = 0;  ///< of the seed, where a random one failed
   std::uint64_t commands = 0;
   double seconds = 0;
   std::size_t disagreements = 0;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -56,7 +57,7 @@ class EvictionDriver final : public DriverOf<EvictionTarget> {
   void assign(const Implementation& other) override {
     policy_ = static_cast<const EvictionDriver&>(other).policy_;
   }
-  void add_to(StateHash& hash) const override { hash.add(*policy_); }
+  void add_to(StateHash& hash) const override { add_state(hash, *policy_); }
 
   const Policy& policy() const { return *policy_; }
 
@@ -119,5 +120,20 @@ class EvictionDriver final : public DriverOf<EvictionTarget> {
   std::vector<EvictedBlock> evicted_;
   PolicyLists lists_;
 };
+
+/// A driver of policies that make_policy(config) makes.
+template <class MakePolicy>
+std::unique_ptr<Implementation> make_eviction_driver(std::string name, MakePolicy make_policy) {
+  using Policy = std::invoke_result_t<MakePolicy&, const CachePolicyConfig&>;
+  return std::make_unique<EvictionDriver<Policy, MakePolicy>>(std::move(name),
+                                                              std::move(make_policy));
+}
+
+/// A driver of policies that are made from their configuration alone.
+template <CachePolicy Policy>
+std::unique_ptr<Implementation> make_eviction_driver(std::string name) {
+  return make_eviction_driver(std::move(name),
+                              [](const CachePolicyConfig& config) { return Policy(config); });
+}
 
 }  // namespace kvfence

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -60,7 +61,7 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
   void assign(const Implementation& other) override {
     manager_ = static_cast<const KVCacheDriver&>(other).manager_;
   }
-  void add_to(StateHash& hash) const override { hash.add(*manager_); }
+  void add_to(StateHash& hash) const override { add_state(hash, *manager_); }
 
  private:
   using Entry = kv_cache::World::Entry;
@@ -242,5 +243,20 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
   ComputedBlocks hit_;
   BlocksByGroup table_;
 };
+
+/// A driver of managers that make_manager(config) makes.
+template <class MakeManager>
+std::unique_ptr<Implementation> make_kv_cache_driver(std::string name, MakeManager make_manager) {
+  using Manager = std::invoke_result_t<MakeManager&, const KVCacheManagerConfig&>;
+  return std::make_unique<KVCacheDriver<Manager, MakeManager>>(std::move(name),
+                                                               std::move(make_manager));
+}
+
+/// A driver of managers that are made from their configuration alone.
+template <KVCacheManager Manager>
+std::unique_ptr<Implementation> make_kv_cache_driver(std::string name) {
+  return make_kv_cache_driver(std::move(name),
+                              [](const KVCacheManagerConfig& config) { return Manager(config); });
+}
 
 }  // namespace kvfence

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -62,7 +63,7 @@ class OffloadDriver final : public DriverOf<OffloadTarget> {
   void assign(const Implementation& other) override {
     manager_ = static_cast<const OffloadDriver&>(other).manager_;
   }
-  void add_to(StateHash& hash) const override { hash.add(*manager_); }
+  void add_to(StateHash& hash) const override { add_state(hash, *manager_); }
 
   const Manager& manager() const { return *manager_; }
 
@@ -140,5 +141,20 @@ class OffloadDriver final : public DriverOf<OffloadTarget> {
   std::vector<OffloadingEvent> taken_;
   PolicyLists lists_;
 };
+
+/// A driver of managers that make_manager(config) makes.
+template <class MakeManager>
+std::unique_ptr<Implementation> make_offload_driver(std::string name, MakeManager make_manager) {
+  using Manager = std::invoke_result_t<MakeManager&, const OffloadingManagerConfig&>;
+  return std::make_unique<OffloadDriver<Manager, MakeManager>>(std::move(name),
+                                                               std::move(make_manager));
+}
+
+/// A driver of managers that are made from their configuration alone.
+template <OffloadingManager Manager>
+std::unique_ptr<Implementation> make_offload_driver(std::string name) {
+  return make_offload_driver(std::move(name),
+                             [](const OffloadingManagerConfig& config) { return Manager(config); });
+}
 
 }  // namespace kvfence

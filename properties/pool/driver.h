@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -59,7 +60,7 @@ class BlockPoolDriver final : public DriverOf<BlockPoolTarget> {
   void assign(const Implementation& other) override {
     pool_ = static_cast<const BlockPoolDriver&>(other).pool_;
   }
-  void add_to(StateHash& hash) const override { hash.add(*pool_); }
+  void add_to(StateHash& hash) const override { add_state(hash, *pool_); }
 
   const Pool& pool() const { return *pool_; }
 
@@ -166,5 +167,19 @@ class BlockPoolDriver final : public DriverOf<BlockPoolTarget> {
   Observation observation_;
   std::vector<std::uint8_t> mask_;
 };
+
+/// A driver of pools that make_pool(config) makes.
+template <class MakePool>
+std::unique_ptr<Implementation> make_block_pool_driver(std::string name, MakePool make_pool) {
+  using Pool = std::invoke_result_t<MakePool&, const BlockPoolConfig&>;
+  return std::make_unique<BlockPoolDriver<Pool, MakePool>>(std::move(name), std::move(make_pool));
+}
+
+/// A driver of pools that are made from their configuration alone.
+template <BlockPool Pool>
+std::unique_ptr<Implementation> make_block_pool_driver(std::string name) {
+  return make_block_pool_driver(std::move(name),
+                                [](const BlockPoolConfig& config) { return Pool(config); });
+}
 
 }  // namespace kvfence

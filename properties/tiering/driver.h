@@ -27,6 +27,7 @@
 #include "contract/tiering/tiering_manager.h"
 #include "contract/tiering/tiering_target.h"
 #include "properties/core/driver.h"
+#include "properties/core/replayed_implementation.h"
 #include "properties/eviction/key_list.h"
 #include "properties/tiering/tier_observations.h"
 
@@ -282,5 +283,19 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   std::vector<TierJobState> job_states_;
   std::vector<PendingPromotionState> pending_states_;
 };
+
+/// A driver of managers that are made from their primary tier's configuration and the tiers below.
+template <TieringOffloadingManager Manager>
+std::unique_ptr<Implementation> make_tiering_driver(std::string name, MakeTierFiles make_files) {
+  auto make_manager = [](const OffloadingManagerConfig& primary,
+                         std::vector<SecondaryTierHandle> tiers) {
+    return Manager(primary, std::move(tiers));
+  };
+  return std::make_unique<ReplayedImplementation>(
+      [name = std::move(name), make_manager, make_files = std::move(make_files)] {
+        return std::make_unique<TieringDriver<Manager, decltype(make_manager)>>(name, make_manager,
+                                                                                make_files);
+      });
+}
 
 }  // namespace kvfence

@@ -15,6 +15,7 @@
 #include "contract/worker/worker.h"
 #include "contract/worker/worker_target.h"
 #include "properties/core/driver.h"
+#include "properties/core/replayed_implementation.h"
 
 namespace kvfence {
 
@@ -170,5 +171,16 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   std::vector<worker::Ended> ended_;
   std::vector<worker::Seen> seen_;
 };
+
+/// A driver of workers that are made from their options.
+template <worker::CopyWorkers Worker>
+std::unique_ptr<Implementation> make_worker_driver(std::string name) {
+  auto make_worker = [](const worker::Options& options) {
+    return std::make_unique<Worker>(options);
+  };
+  return std::make_unique<ReplayedImplementation>([name = std::move(name), make_worker] {
+    return std::make_unique<WorkerDriver<Worker, decltype(make_worker)>>(name, make_worker);
+  });
+}
 
 }  // namespace kvfence

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "scenarios/command/commands.h"
 #include "scenarios/command/exit_code.h"
@@ -19,17 +20,19 @@ int check_command(const CheckCommandOptions& options) {
   if (error) return bad_input("--out: " + options.out_folder + ": " + error.message());
 
   Progress progress("commands", options.output.quiet);
-  Outcome outcome = target.check(options.check, [&](std::uint64_t done, std::uint64_t total) {
+  CheckOptions check = options.check;
+  check.keep_going = [&](std::uint64_t done, std::uint64_t total) {
     progress.show(done, total, options.seconds_max.value_or(0));
     return !options.seconds_max || progress.seconds() < *options.seconds_max;
-  });
+  };
+  Outcome outcome = target.check(options.subject, std::move(check));
   progress.clear();
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, options.output);
   Report& report = outcome.report;
   if (report.divergence) {
     const auto path =
         std::filesystem::path(options.out_folder) / ("kvfence-" + outcome.case_name + ".kvs");
-    save_failure(report, path.lexically_normal().string(), options.check.subject);
+    save_failure(report, path.lexically_normal().string(), options.subject);
   }
   if (options.output.json) {
     std::printf("%s\n", to_json(report).c_str());

@@ -33,6 +33,7 @@ int run_command(const RunCommandOptions& options);
 
 struct CheckCommandOptions {
   std::string target;
+  Subject subject;
   CheckOptions check;
   std::optional<double> seconds_max;
   std::string out_folder = ".";  ///< where a failing episode is written, shrunk
@@ -95,7 +96,7 @@ struct ShrinkCommandOptions {
 int shrink_command(const ShrinkCommandOptions& options);
 
 struct RecordCommandOptions {
-  std::string target;
+  std::string target = "block_pool";
   std::string scenario_file;  ///< record the answers to these commands; empty: random episodes
   std::string out;            ///< a file for a scenario, a folder for random episodes
   RecordOptions record;

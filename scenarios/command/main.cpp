@@ -4,15 +4,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "contract/core/line.h"
+#include "properties/core/run_check.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/exit_code.h"
+#include "scenarios/command/help_pages.h"
 #include "scenarios/command/output.h"
+#include "scenarios/command/shell_word.h"
 
 namespace {
 
@@ -21,50 +26,105 @@ using namespace kvfence;
 constexpr const char* kExitCodes =
     "exit codes: 0 agree, 1 disagreement, 2 bad input, 77 cannot run here";
 
-void add_output(CLI::App* command, OutputOptions& output, bool junit) {
-  command->add_flag("--json", output.json, "print one JSON object as the last line");
-  command->add_flag("--quiet", output.quiet, "no progress on stderr");
-  if (junit)
-    command->add_option("--junit", output.junit_file, "write a JUnit XML file")->type_name("FILE");
-}
+using Targets = std::vector<std::string>;
 
-void add_subject(CLI::App* command, Subject& subject) {
-  auto* planted = command
-                      ->add_option("--planted-bug", subject.planted_bug,
-                                   "test the optimized implementation with this mistake in it")
-                      ->type_name("NAME");
-  auto* sut =
-      command
-          ->add_option("--sut", subject.sut_command,
-                       "test a child process that speaks the line protocol, started with this "
-                       "shell command")
-          ->type_name("CMD");
-  auto* library =
-      command
-          ->add_option("--connector-library", subject.connector_library,
-                       "with --target engine: test the connectors of this shared library, of any "
-                       "kind, behind the optimized scheduler")
-          ->type_name("FILE");
-  planted->excludes(sut);
-  planted->excludes(library);
-  sut->excludes(library);
-  command
-      ->add_option("--timeout", subject.timeout_seconds,
-                   "seconds of silence that count as a dead child")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-}
+/// Adds options to a subcommand.
+class Options {
+ public:
+  /// Those of a target alone, with the targets that they are for.
+  using Restricted = std::vector<std::pair<CLI::Option*, Targets>>;
+
+  explicit Options(CLI::App* app) : app_(app) {}
+  /// The same where options are for some targets alone; `all` receives them.
+  Options(CLI::App* app, Targets targets, Restricted& all)
+      : app_(app), targets_(std::move(targets)), all_(&all) {}
+
+  template <class Member>
+  CLI::Option* value(const char* name, Member& member, const char* doc,
+                     const char* type = nullptr) const {
+    CLI::Option* const option = added(app_->add_option(name, member, doc));
+    return type != nullptr ? option->type_name(type) : option;
+  }
+  /// Shown with its default.
+  template <class Member>
+  CLI::Option* with_default(const char* name, Member& member, const char* doc,
+                            const char* type = nullptr) const {
+    return value(name, member, doc, type)->capture_default_str();
+  }
+  template <class Member>
+  CLI::Option* positive(const char* name, Member& member, const char* doc) const {
+    return with_default(name, member, doc)->check(CLI::PositiveNumber);
+  }
+  /// N,N,...
+  template <class Member>
+  CLI::Option* list(const char* name, Member& member, const char* doc, const char* type) const {
+    return value(name, member, doc, type)->delimiter(',');
+  }
+  template <class Member>
+  CLI::Option* one_of(const char* name, Member& member, const char* doc,
+                      const std::vector<std::string>& names) const {
+    return with_default(name, member, doc)->check(CLI::IsMember(names));
+  }
+  CLI::Option* flag(const char* name, bool& member, const char* doc) const {
+    return added(app_->add_flag(name, member, doc));
+  }
+  void flag_off(const char* name, bool& member, const char* doc) const {
+    app_->add_flag_callback(
+        name, [&member] { member = false; }, doc);
+  }
+
+  void output(OutputOptions& output, bool junit) const {
+    flag("--json", output.json, "print one JSON object as the last line");
+    flag("--quiet", output.quiet, "no progress on stderr");
+    if (junit) value("--junit", output.junit_file, "write a JUnit XML file", "FILE");
+  }
+
+  CLI::Option* planted_bug(std::string& name) const {
+    return value("--planted-bug", name, "test the optimized implementation with this mistake in it",
+                 "NAME");
+  }
+
+  void subject(Subject& subject) const {
+    auto* planted = planted_bug(subject.planted_bug);
+    auto* sut =
+        value("--sut", subject.sut_command,
+              "test a child process that speaks the line protocol, started with this shell command",
+              "CMD");
+    auto* library = value("--connector-library", subject.connector_library,
+                          "with --target engine: test the connectors of this shared library, of "
+                          "any kind, behind the optimized scheduler",
+                          "FILE");
+    planted->excludes(sut);
+    planted->excludes(library);
+    sut->excludes(library);
+    positive("--timeout", subject.timeout_seconds, "seconds of silence that count as a dead child");
+  }
+
+ private:
+  CLI::Option* added(CLI::Option* option) const {
+    if (all_ == nullptr) return option;
+    all_->emplace_back(option, targets_);
+    std::string group = "With --target";
+    for (const std::string& target : targets_) {
+      group += (&target == &targets_.front() ? " " : " or ") + target;
+    }
+    return option->group(group);
+  }
+
+  CLI::App* app_;
+  Targets targets_;
+  Restricted* all_ = nullptr;
+};
 
 /// `key=value ...` as it would stand on a config line; false (said on stderr) if it is malformed.
 bool parse_overrides(const std::vector<std::string>& texts, std::vector<Field>& overrides) {
   for (const std::string& text : texts) {
-    const Parsed<Line> line = parse_line("config " + text, "--config");
-    if (!line || !line->subject.empty() || line->expectation || line->fields.empty()) {
-      bad_input(line ? "--config: found '" + text + "', expected key=value"
-                     : line.error().to_text());
+    const Parsed<std::vector<Field>> fields = fields_of(text, "--config");
+    if (!fields) {
+      bad_input(fields.error());
       return false;
     }
-    overrides.insert(overrides.end(), line->fields.begin(), line->fields.end());
+    overrides.insert(overrides.end(), fields->begin(), fields->end());
   }
   return true;
 }
@@ -74,52 +134,39 @@ class ReplayCommandLine {
  public:
   ReplayCommandLine(CLI::App* command, ReplayCommandOptions& options)
       : command_(command), options_(options) {
-    command->add_option("FILE", options.file, "a request trace")->required();
-    command->add_option("--format", options.format, "of the trace")
-        ->check(CLI::IsMember({"mooncake"}))
-        ->capture_default_str();
-    command->add_option("--target", options.target, "what the traffic goes through")
-        ->check(CLI::IsMember({kBlockPool, kScheduler, kOffload, kEngine}))
-        ->capture_default_str();
-    gpu_blocks_ = command
-                      ->add_option("--gpu-blocks", options.gpu_blocks,
-                                   "blocks of the pool, with the null block")
-                      ->check(CLI::PositiveNumber)
-                      ->default_str("10000; 65536 for scheduler, 2048 for offload, 512 for engine");
-    auto* only = command->add_option("--only", options.only, "one side alone, for figures")
+    const Options all(command);
+    all.value("FILE", options.file, "a request trace")->required();
+    all.one_of("--format", options.format, "of the trace", {"mooncake"});
+    all.one_of("--target", options.target, "what the traffic goes through",
+               {kBlockPool, kScheduler, kOffload, kEngine});
+    gpu_blocks_ =
+        all.value("--gpu-blocks", options.gpu_blocks, "blocks of the pool, with the null block")
+            ->check(CLI::PositiveNumber)
+            ->default_str("10000; 65536 for scheduler, 2048 for offload, 512 for engine");
+    auto* only = all.value("--only", options.only, "one side alone, for figures")
                      ->check(CLI::IsMember({"reference", "optimized"}));
-    command
-        ->add_flag(
-            "--lockstep", options.lockstep,
-            "reference and optimized side by side (block_pool: unless --only; else optimized "
-            "alone is the default)")
+    all.flag("--lockstep", options.lockstep,
+             "reference and optimized side by side (block_pool: unless --only; else optimized "
+             "alone is the default)")
         ->excludes(only);
-    command
-        ->add_option("--state-every", options.state_every,
-                     "compare the whole state after every n-th command or step (numbers and "
-                     "answers always)")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+    all.positive("--state-every", options.state_every,
+                 "compare the whole state after every n-th command or step (numbers and answers "
+                 "always)");
     // The last one counts, so that a line that reproduces a failure can be a line with an addition.
-    command->add_option("--requests", options.requests_max, "replay the first ones only")
+    all.value("--requests", options.requests_max, "replay the first ones only")
         ->check(CLI::PositiveNumber)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    command
-        ->add_option("--csv", options.csv_file,
-                     "write the figures over time (or the curve; of engine: of each request)")
-        ->type_name("FILE");
-    of_some_targets_.emplace_back(
-        command->add_option("--svg", options.svg_file, "draw them")->type_name("FILE"),
-        Targets{kBlockPool, kScheduler, kOffload});
-    command
-        ->add_option("--planted-bug", options.subject.planted_bug,
-                     "test the optimized implementation with this mistake in it")
-        ->type_name("NAME");
-    add_output(command, options.output, /*junit=*/true);
+    all.value("--csv", options.csv_file,
+              "write the figures over time (or the curve; of engine: of each request)", "FILE");
+    of_some_targets_.emplace_back(all.value("--svg", options.svg_file, "draw them", "FILE"),
+                                  Targets{kBlockPool, kScheduler, kOffload});
+    all.planted_bug(options.subject.planted_bug);
+    all.output(options.output, /*junit=*/true);
     add_pool_options();
     add_scheduler_options();
     add_offload_options();
-    add_engine_options();
+    with({kEngine}).positive("--transfers-a-step", options.engine.transfers_a_step,
+                             "that the device runs in each direction, at most");
   }
 
   /// To be called when the line was read. False (said on stderr): an option of another target.
@@ -161,110 +208,72 @@ class ReplayCommandLine {
   static constexpr const char* kScheduler = kReplayScheduler;
   static constexpr const char* kOffload = kReplayOffload;
   static constexpr const char* kEngine = kReplayEngine;
-  using Targets = std::vector<std::string>;
 
-  CLI::Option* only_with(const Targets& targets, CLI::Option* option) {
-    std::string group = "With --target";
-    for (const std::string& target : targets) {
-      group += (&target == &targets.front() ? " " : " or ") + target;
-    }
-    of_some_targets_.emplace_back(option, targets);
-    return option->group(group);
-  }
-
-  template <class Member>
-  CLI::Option* add(const Targets& targets, const char* name, Member& member, const char* doc) {
-    return only_with(targets, command_->add_option(name, member, doc));
-  }
+  Options with(Targets targets) { return {command_, std::move(targets), of_some_targets_}; }
 
   void add_pool_options() {
-    add({kBlockPool, kOffload, kEngine}, "--concurrency", options_.concurrency,
-        "requests that hold their blocks at a time; of engine: that are unfinished")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    add({kBlockPool}, "--curve", options_.curve, "the hit rate at each of these pool sizes instead")
-        ->delimiter(',')
-        ->check(CLI::PositiveNumber)
-        ->type_name("N,N,...");
-    add({kBlockPool, kOffload, kEngine}, "--out", options_.out_folder,
-        "where the scenario of a failure is written")
-        ->type_name("FOLDER")
-        ->capture_default_str();
+    const Options some = with({kBlockPool, kOffload, kEngine});
+    some.positive("--concurrency", options_.concurrency,
+                  "requests that hold their blocks at a time; of engine: that are unfinished");
+    with({kBlockPool})
+        .list("--curve", options_.curve, "the hit rate at each of these pool sizes instead",
+              "N,N,...")
+        ->check(CLI::PositiveNumber);
+    some.with_default("--out", options_.out_folder, "where the scenario of a failure is written",
+                      "FOLDER");
   }
 
   void add_scheduler_options() {
-    SchedulerReplayOptions& scheduler = options_.scheduler;
-    const auto number = [&](const char* name, std::uint32_t& member, const char* doc) {
-      return add({kScheduler}, name, member, doc)->capture_default_str();
-    };
-    const auto positive = [&](const char* name, std::uint32_t& member, const char* doc) {
-      return number(name, member, doc)->check(CLI::PositiveNumber);
-    };
-    add({kScheduler, kEngine}, "--block-size", scheduler.block_size,
-        "tokens of a block; of engine: that a hash id stands for, 32 at most")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    positive("--max-num-seqs", scheduler.max_num_seqs, "requests that run at once");
-    max_num_batched_tokens_ = add({kScheduler, kEngine}, "--max-num-batched-tokens",
-                                  scheduler.max_num_batched_tokens, "tokens a step")
-                                  ->check(CLI::PositiveNumber)
-                                  ->default_str("8192; 512 for engine");
-    number("--max-model-len", scheduler.max_model_len,
-           "tokens of a request; 0: of the longest one");
-    number("--long-prefill-token-threshold", scheduler.long_prefill_token_threshold,
-           "tokens of a request a step; 0: no bound");
-    add({kScheduler}, "--policy", policy_, "who goes first")
-        ->check(CLI::IsMember({"fcfs", "priority"}))
-        ->capture_default_str()
-        ->each([&](const std::string& text) {
-          scheduler.policy = *scheduling_policy_from_text(text);
-        });
-    positive("--priorities", scheduler.num_priorities,
-             "with priority: the n-th request of the trace, from 0, has priority n modulo this");
-    only_with({kScheduler, kEngine},
-              command_->add_flag("--async", scheduler.async_scheduling, "plan a step ahead"));
-    number("--spec", scheduler.num_speculative_tokens, "drafts a request and step");
-    add({kScheduler}, "--accept", scheduler.accepted,
-        "how many are accepted of the first list of drafts, of the second, ..., and from the start "
-        "again; all without it")
-        ->delimiter(',')
-        ->type_name("N,N,...");
-    positive("--trace-block-tokens", scheduler.block_tokens, "prompt tokens of a hash id");
-    number("--step-us", scheduler.step_us, "simulated microseconds of a step");
-    number("--token-ns", scheduler.token_ns, "and nanoseconds of each of its tokens");
-    number("--interval-ms", scheduler.interval_ms,
-           "of the figures over time; 0: a 200th of the trace, at least 100");
-    add({kScheduler}, "--hash-algorithm", scheduler.hash_algorithm, "of block hashes")
-        ->check(CLI::IsMember({"sha256_cbor", "xxhash_cbor"}))
-        ->capture_default_str();
-    add({kScheduler, kOffload, kEngine}, "--profile", profile_, "whose rules")
-        ->check(CLI::IsMember({"v0.19", "v0.23"}))
-        ->capture_default_str();
+    SchedulerReplayOptions& options = options_.scheduler;
+    const Options scheduler = with({kScheduler});
+    const Options both = with({kScheduler, kEngine});
+    both.positive("--block-size", options.block_size,
+                  "tokens of a block; of engine: that a hash id stands for, 32 at most");
+    scheduler.positive("--max-num-seqs", options.max_num_seqs, "requests that run at once");
+    max_num_batched_tokens_ =
+        both.value("--max-num-batched-tokens", options.max_num_batched_tokens, "tokens a step")
+            ->check(CLI::PositiveNumber)
+            ->default_str("8192; 512 for engine");
+    scheduler.with_default("--max-model-len", options.max_model_len,
+                           "tokens of a request; 0: of the longest one");
+    scheduler.with_default("--long-prefill-token-threshold", options.long_prefill_token_threshold,
+                           "tokens of a request a step; 0: no bound");
+    scheduler.one_of("--policy", policy_, "who goes first", {"fcfs", "priority"})
+        ->each(
+            [&](const std::string& text) { options.policy = *scheduling_policy_from_text(text); });
+    scheduler.positive("--priorities", options.num_priorities,
+                       "with priority: the n-th request of the trace, from 0, has priority n "
+                       "modulo this");
+    both.flag("--async", options.async_scheduling, "plan a step ahead");
+    scheduler.with_default("--spec", options.num_speculative_tokens, "drafts a request and step");
+    scheduler.list("--accept", options.accepted,
+                   "how many are accepted of the first list of drafts, of the second, ..., and "
+                   "from the start again; all without it",
+                   "N,N,...");
+    scheduler.positive("--trace-block-tokens", options.block_tokens, "prompt tokens of a hash id");
+    scheduler.with_default("--step-us", options.step_us, "simulated microseconds of a step");
+    scheduler.with_default("--token-ns", options.token_ns, "and nanoseconds of each of its tokens");
+    scheduler.with_default("--interval-ms", options.interval_ms,
+                           "of the figures over time; 0: a 200th of the trace, at least 100");
+    scheduler.one_of("--hash-algorithm", options.hash_algorithm, "of block hashes",
+                     {"sha256_cbor", "xxhash_cbor"});
+    with({kScheduler, kOffload, kEngine})
+        .one_of("--profile", profile_, "whose rules", {"v0.19", "v0.23"});
   }
 
   void add_offload_options() {
-    OffloadReplayOptions& offload = options_.offload;
-    cpu_blocks_ = add({kOffload, kEngine}, "--cpu-blocks", offload.cpu_blocks,
-                      "capacities of the CPU tier; of engine: the one")
-                      ->delimiter(',')
+    cpu_blocks_ = with({kOffload, kEngine})
+                      .list("--cpu-blocks", options_.offload.cpu_blocks,
+                            "capacities of the CPU tier; of engine: the one", "N,N,...")
                       ->check(CLI::PositiveNumber)
-                      ->type_name("N,N,...")
                       ->default_str("1000,2000,5000,...,200000; 4096 for engine");
-    add({kOffload}, "--policies", offload.policies, "what the CPU tier evicts by")
-        ->delimiter(',')
+    const Options offload = with({kOffload});
+    offload
+        .list("--policies", options_.offload.policies, "what the CPU tier evicts by", "NAME,NAME")
         ->check(CLI::IsMember({"lru", "arc"}))
-        ->type_name("NAME,NAME")
         ->default_str("lru,arc");
-    add({kOffload}, "--store-threshold", offload.store_threshold,
-        "lookups of a block before it may be stored; below 2: no filter")
-        ->capture_default_str();
-  }
-
-  void add_engine_options() {
-    add({kEngine}, "--transfers-a-step", options_.engine.transfers_a_step,
-        "that the device runs in each direction, at most")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+    offload.with_default("--store-threshold", options_.offload.store_threshold,
+                         "lookups of a block before it may be stored; below 2: no filter");
   }
 
   CLI::App* command_;
@@ -272,10 +281,48 @@ class ReplayCommandLine {
   CLI::Option* gpu_blocks_ = nullptr;
   CLI::Option* cpu_blocks_ = nullptr;
   CLI::Option* max_num_batched_tokens_ = nullptr;
-  std::vector<std::pair<CLI::Option*, Targets>> of_some_targets_;
+  Options::Restricted of_some_targets_;
   std::string policy_ = "fcfs";
   std::string profile_ = "v0.19";
 };
+
+/// What the man page and the completions say of an option.
+OptionHelp help_of(const CLI::Option& option) {
+  OptionHelp help;
+  const std::string type = option.get_type_name();
+  if (!option.nonpositional()) {
+    help.value = option.get_name();
+  } else if (option.get_items_expected_max() > 0) {
+    help.value = type.substr(0, type.find(':'));
+    help.default_value = option.get_default_str();
+  }
+  for (const std::string& name : option.get_snames()) help.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) help.names.push_back("--" + name);
+  help.doc = option.get_description();
+  // IsMember shows the values as TEXT:{a,b}.
+  const std::size_t begin = type.find('{');
+  if (begin != type.npos) {
+    help.choices = CLI::detail::split(type.substr(begin + 1, type.find('}') - begin - 1), ',');
+  } else if (option.get_name() == "--target") {
+    for (const TargetTools& target : all_tools()) help.choices.emplace_back(target.name());
+  }
+  return help;
+}
+
+CommandHelp help_of(const CLI::App& app) {
+  CommandHelp help{app.get_name(), app.get_description(), {}};
+  for (const CLI::Option* option : app.get_options()) help.options.push_back(help_of(*option));
+  return help;
+}
+
+ProgramHelp help_of_all(const CLI::App& app) {
+  ProgramHelp help{help_of(app), {}, KVFENCE_VERSION, kExitCodes};
+  const auto all = [](const CLI::App*) { return true; };
+  for (const CLI::App* command : app.get_subcommands(all)) {
+    help.commands.push_back(help_of(*command));
+  }
+  return help;
+}
 
 /// The command line behind the subcommand, ready to be typed again.
 std::string arguments_behind_subcommand(int argc, char** argv) {
@@ -284,206 +331,222 @@ std::string arguments_behind_subcommand(int argc, char** argv) {
     const std::string_view argument = argv[k];
     const bool is_plain = argument.find_first_of(" \t'\"\\$*?&|;<>()`") == argument.npos;
     if (k > 2) text += ' ';
-    text += is_plain ? std::string(argument) : "'" + std::string(argument) + "'";
+    text += is_plain ? std::string(argument) : shell_word(argument);
   }
   return text;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{
-      "kvfence checks KV-cache managers, command by command: a simple reference against an "
-      "optimized "
-      "implementation, against a planted bug, or against yours.",
-      "kvfence"};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "kvfence " KVFENCE_VERSION);
-  app.footer(kExitCodes);
-  int exit_code = exit_code::kAgree;
-
-  RunCommandOptions run_options;
-  CLI::App* run_app =
-      app.add_subcommand("run", "run scenarios and traces (.kvs) against the reference");
-  run_app->add_option("FILE", run_options.paths, "scenario files, or folders of them")->required();
-  std::size_t until = 0;
-  auto* until_option = run_app->add_option("--until", until, "stop behind that many commands");
-  run_app->add_flag_callback(
-      "--no-shrink", [&] { run_options.shrink = false; }, "report a failure as it was found");
-  add_subject(run_app, run_options.subject);
-  add_output(run_app, run_options.output, /*junit=*/true);
-  run_app->callback([&] {
-    if (until_option->count() > 0) run_options.until = until;
-    exit_code = run_command(run_options);
-  });
-
-  CheckCommandOptions check_options;
-  PlantedBugsCommandOptions bugs_options;
-  std::vector<std::string> check_config;
-  double seconds = 10;
-  std::uint64_t episode = 0;
-  bool all_planted_bugs = false;
-  CLI::App* check_app = app.add_subcommand("check", "random interleavings against the reference");
-  check_app->add_option("--target", check_options.target, "what to check; see kvfence list")
-      ->required();
-  auto* seconds_option =
-      check_app->add_option("--seconds", seconds, "stop after that long (10 if no bound is given)")
-          ->check(CLI::PositiveNumber);
-  auto* commands_option = check_app
-                              ->add_option("--commands", check_options.check.commands_max,
-                                           "stop after that many commands")
-                              ->check(CLI::PositiveNumber);
-  check_app
-      ->add_option("--seed", check_options.check.seed, "decides every configuration and command")
-      ->capture_default_str();
-  auto* episode_option =
-      check_app->add_option("--episode", episode, "run this episode of the seed alone");
-  check_app
-      ->add_option("--episode-commands", check_options.check.episode_commands,
-                   "commands on one pool before a fresh one")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  check_app
-      ->add_option("--config", check_config,
-                   "what every configuration has to have, e.g. profile=v0.19; of target engine "
-                   "e.g. assembly=offloading offloading.eviction_policy=arc")
-      ->type_name("KEY=VALUE");
-  check_app->add_flag_callback(
-      "--no-shrink", [&] { check_options.check.shrink = false; },
-      "report a failure as it was found");
-  check_app->add_option("--out", check_options.out_folder, "where a failing episode is written")
-      ->type_name("FOLDER")
-      ->capture_default_str();
-  check_app->add_flag("--planted-bugs", all_planted_bugs,
-                      "run every planted bug, or those of a pinned assembly, and print by whom "
-                      "and how fast it is caught");
-  check_app->add_option("--seeds", bugs_options.num_seeds, "with --planted-bugs: seeds a bug")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  check_app->add_flag("--markdown", bugs_options.markdown,
-                      "with --planted-bugs: the table as Markdown");
-  add_subject(check_app, check_options.check.subject);
-  add_output(check_app, check_options.output, /*junit=*/true);
-  check_app->callback([&] {
-    if (!parse_overrides(check_config, check_options.check.config_overrides)) {
-      exit_code = exit_code::kBadInput;
-      return;
-    }
-    if (all_planted_bugs) {
-      bugs_options.target = check_options.target;
-      bugs_options.config_overrides = check_options.check.config_overrides;
-      bugs_options.seed = check_options.check.seed;
-      bugs_options.output = check_options.output;
-      if (commands_option->count() > 0)
-        bugs_options.commands_max = check_options.check.commands_max;
-      exit_code = planted_bugs_command(bugs_options);
-      return;
-    }
-    if (episode_option->count() > 0) check_options.check.episode = episode;
-    const bool bounded = commands_option->count() > 0 || episode_option->count() > 0;
-    if (seconds_option->count() > 0 || !bounded) check_options.seconds_max = seconds;
-    exit_code = check_command(check_options);
-  });
-
-  ReplayCommandOptions replay_options;
-  CLI::App* replay_app = app.add_subcommand(
-      "replay",
-      "recorded production traffic through the pool, the scheduler, two tiers or an engine");
-  ReplayCommandLine replay_line(replay_app, replay_options);
-  replay_app->callback([&] {
-    replay_options.arguments = arguments_behind_subcommand(argc, argv);
-    exit_code = replay_line.finish() ? replay_command(replay_options) : exit_code::kBadInput;
-  });
-
-  ShrinkCommandOptions shrink_options;
-  CLI::App* shrink_app = app.add_subcommand("shrink", "make a failing scenario small");
-  shrink_app->add_option("FILE", shrink_options.file, "a scenario that fails")->required();
-  shrink_app
-      ->add_option("--out", shrink_options.out_file, "where to write it (FILE with .shrunk.kvs)")
-      ->type_name("FILE");
-  add_subject(shrink_app, shrink_options.subject);
-  add_output(shrink_app, shrink_options.output, /*junit=*/false);
-  shrink_app->callback([&] { exit_code = shrink_command(shrink_options); });
-
-  RecordCommandOptions record_options;
-  std::vector<std::string> record_config;
-  CLI::App* record_app =
-      app.add_subcommand("record", "write down what an implementation answers, as traces");
-  record_app->add_option("FILE", record_options.scenario_file,
-                         "answer these commands (random episodes without it)");
-  record_app->add_option("--target", record_options.target, "of random episodes")
-      ->default_str("block_pool");
-  record_options.target = "block_pool";
-  record_app->add_option("--out", record_options.out, "a file; for random episodes a folder");
-  record_app->add_option("--seed", record_options.record.seed, "of random episodes")
-      ->capture_default_str();
-  record_app->add_option("--episodes", record_options.record.episodes, "how many")
-      ->capture_default_str();
-  record_app
-      ->add_option("--episode-commands", record_options.record.episode_commands, "commands each")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  record_app->add_option("--config", record_config, "what every configuration has to have")
-      ->type_name("KEY=VALUE");
-  add_subject(record_app, record_options.record.subject);
-  add_output(record_app, record_options.output, /*junit=*/false);
-  record_app->callback([&] {
-    exit_code = parse_overrides(record_config, record_options.record.config_overrides)
-                    ? record_command(record_options)
-                    : exit_code::kBadInput;
-  });
-
-  ListCommandOptions list_options;
-  CLI::App* list_app = app.add_subcommand("list", "what there is, by name");
-  list_app
-      ->add_option("WHAT", list_options.what,
-                   "targets, commands, invariants, goals, planted-bugs, rules, devices")
-      ->check(CLI::IsMember(
-          {"targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"}))
-      ->capture_default_str();
-  list_app->add_option("--target", list_options.target, "of this target alone");
-  add_output(list_app, list_options.output, /*junit=*/false);
-  list_app->callback([&] { exit_code = list_command(list_options); });
-
-  ExplainCommandOptions explain_options;
-  CLI::App* explain_app =
-      app.add_subcommand("explain", "tell the story of a scenario, step by step");
-  explain_app->add_option("FILE", explain_options.file, "a scenario")->required();
-  explain_app
-      ->add_option("--html", explain_options.html_file, "write what the device did as a page")
-      ->type_name("OUT");
-  explain_app
-      ->add_option("--trace", explain_options.trace_file,
-                   "write what the device did for chrome://tracing or Perfetto")
-      ->type_name("OUT");
-  add_subject(explain_app, explain_options.subject);
-  explain_app->callback([&] { exit_code = explain_command(explain_options); });
-
-  std::string serve_target;
-  std::string serve_bug;
-  bool serve_reference = false;
-  CLI::App* serve_app = app.add_subcommand(
-      "serve", "be the child of the line protocol: answer commands from stdin on stdout");
-  serve_app->add_option("--target", serve_target, "what to serve")->required();
-  serve_app->add_option("--planted-bug", serve_bug, "with this mistake")->type_name("NAME");
-  serve_app->add_flag("--reference", serve_reference, "the reference instead of the optimized one");
-  serve_app->callback([&] {
-    const auto target = tools_of(serve_target, "--target");
-    exit_code = target ? (*target)->serve(serve_bug, serve_reference) : bad_input(target.error());
-  });
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    // CLI11 has a code of its own for each mistake; --help and --version are none.
-    return app.exit(error) == 0 ? exit_code::kAgree : exit_code::kBadInput;
+/// All subcommands, and what each is told.
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version", "kvfence " KVFENCE_VERSION);
+    app_.footer(kExitCodes);
+    add_run();
+    add_check();
+    add_replay();
+    add_shrink();
+    add_record();
+    add_list();
+    add_explain();
+    add_serve();
+    add_generate();
   }
-  return exit_code;
-}
+
+  int run(int argc, char** argv) {
+    replay_.arguments = arguments_behind_subcommand(argc, argv);
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      // CLI11 has a code of its own for each mistake; --help and --version are none.
+      return app_.exit(error) == 0 ? exit_code::kAgree : exit_code::kBadInput;
+    }
+    return exit_code_;
+  }
+
+ private:
+  void add_run() {
+    CLI::App* const app =
+        app_.add_subcommand("run", "run scenarios and traces (.kvs) against the reference");
+    const Options options(app);
+    options.value("FILE", run_.paths, "scenario files, or folders of them")->required();
+    options.value("--until", run_.until, "stop behind that many commands");
+    options.flag_off("--no-shrink", run_.shrink, "report a failure as it was found");
+    options.subject(run_.subject);
+    options.output(run_.output, /*junit=*/true);
+    app->callback([&] { exit_code_ = run_command(run_); });
+  }
+
+  void add_check() {
+    CLI::App* const app =
+        app_.add_subcommand("check", "random interleavings against the reference");
+    const Options options(app);
+    CheckOptions& check = check_.check;
+    options.value("--target", check_.target, "what to check; see kvfence list")->required();
+    options
+        .value("--seconds", check_.seconds_max, "stop after that long (10 if no bound is given)")
+        ->check(CLI::PositiveNumber);
+    options.value("--commands", check.commands_max, "stop after that many commands")
+        ->check(CLI::PositiveNumber);
+    options.with_default("--seed", check.seed, "decides every configuration and command");
+    options.value("--episode", check.episode, "run this episode of the seed alone");
+    options.positive("--episode-commands", check.episode_commands,
+                     "commands on one pool before a fresh one");
+    options.value("--config", config_,
+                  "what every configuration has to have, e.g. profile=v0.19; of target engine e.g. "
+                  "assembly=offloading offloading.eviction_policy=arc",
+                  "KEY=VALUE");
+    options.flag_off("--no-shrink", check.shrink, "report a failure as it was found");
+    options.with_default("--out", check_.out_folder, "where a failing episode is written",
+                         "FOLDER");
+    options.flag("--planted-bugs", runs_planted_bugs_,
+                 "run every planted bug, or those of a pinned assembly, and print by whom and how "
+                 "fast it is caught");
+    options.positive("--seeds", bugs_.num_seeds, "with --planted-bugs: seeds a bug");
+    options.flag("--markdown", bugs_.markdown, "with --planted-bugs: the table as Markdown");
+    options.subject(check_.subject);
+    options.output(check_.output, /*junit=*/true);
+    app->callback([&] { exit_code_ = run_check(); });
+  }
+
+  int run_check() {
+    CheckOptions& check = check_.check;
+    if (!parse_overrides(config_, check.config_overrides)) return exit_code::kBadInput;
+    if (runs_planted_bugs_) {
+      bugs_.target = check_.target;
+      bugs_.config_overrides = check.config_overrides;
+      bugs_.seed = check.seed;
+      bugs_.output = check_.output;
+      bugs_.commands_max = check.commands_max.value_or(bugs_.commands_max);
+      return planted_bugs_command(bugs_);
+    }
+    constexpr double kSeconds = 10;
+    if (!check.commands_max && !check.episode && !check_.seconds_max) check_.seconds_max = kSeconds;
+    if (!check.commands_max) check.commands_max = UINT64_MAX;
+    return check_command(check_);
+  }
+
+  void add_replay() {
+    CLI::App* const app = app_.add_subcommand(
+        "replay",
+        "recorded production traffic through the pool, the scheduler, two tiers or an engine");
+    replay_line_.emplace(app, replay_);
+    app->callback([&] {
+      exit_code_ = replay_line_->finish() ? replay_command(replay_) : exit_code::kBadInput;
+    });
+  }
+
+  void add_shrink() {
+    CLI::App* const app = app_.add_subcommand("shrink", "make a failing scenario small");
+    const Options options(app);
+    options.value("FILE", shrink_.file, "a scenario that fails")->required();
+    options.value("--out", shrink_.out_file, "where to write it (FILE with .shrunk.kvs)", "FILE");
+    options.subject(shrink_.subject);
+    options.output(shrink_.output, /*junit=*/false);
+    app->callback([&] { exit_code_ = shrink_command(shrink_); });
+  }
+
+  void add_record() {
+    CLI::App* const app =
+        app_.add_subcommand("record", "write down what an implementation answers, as traces");
+    const Options options(app);
+    options.value("FILE", record_.scenario_file,
+                  "answer these commands (random episodes without it)");
+    options.with_default("--target", record_.target, "of random episodes");
+    options.value("--out", record_.out, "a file; for random episodes a folder");
+    options.with_default("--seed", record_.record.seed, "of random episodes");
+    options.with_default("--episodes", record_.record.episodes, "how many");
+    options.positive("--episode-commands", record_.record.episode_commands, "commands each");
+    options.value("--config", config_, "what every configuration has to have", "KEY=VALUE");
+    options.subject(record_.record.subject);
+    options.output(record_.output, /*junit=*/false);
+    app->callback([&] {
+      exit_code_ = parse_overrides(config_, record_.record.config_overrides)
+                       ? record_command(record_)
+                       : exit_code::kBadInput;
+    });
+  }
+
+  void add_list() {
+    CLI::App* const app = app_.add_subcommand("list", "what there is, by name");
+    const Options options(app);
+    options.one_of(
+        "WHAT", list_.what, "targets, commands, invariants, goals, planted-bugs, rules, devices",
+        {"targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"});
+    options.value("--target", list_.target, "of this target alone");
+    options.output(list_.output, /*junit=*/false);
+    app->callback([&] { exit_code_ = list_command(list_); });
+  }
+
+  void add_explain() {
+    CLI::App* const app =
+        app_.add_subcommand("explain", "tell the story of a scenario, step by step");
+    const Options options(app);
+    options.value("FILE", explain_.file, "a scenario")->required();
+    options.value("--html", explain_.html_file, "write what the device did as a page", "OUT");
+    options.value("--trace", explain_.trace_file,
+                  "write what the device did for chrome://tracing or Perfetto", "OUT");
+    options.subject(explain_.subject);
+    app->callback([&] { exit_code_ = explain_command(explain_); });
+  }
+
+  void add_serve() {
+    CLI::App* const app = app_.add_subcommand(
+        "serve", "be the child of the line protocol: answer commands from stdin on stdout");
+    const Options options(app);
+    options.value("--target", serve_target_, "what to serve")->required();
+    options.value("--planted-bug", serve_bug_, "with this mistake", "NAME");
+    options.flag("--reference", serves_reference_, "the reference instead of the optimized one");
+    app->callback([&] {
+      const auto target = tools_of(serve_target_, "--target");
+      exit_code_ =
+          target ? (*target)->serve(serve_bug_, serves_reference_) : bad_input(target.error());
+    });
+  }
+
+  void add_generate() {
+    static const std::map<std::string, std::string (*)(const ProgramHelp&)> kPages = {
+        {"man", man_page},
+        {"bash", bash_completions},
+        {"zsh", zsh_completions},
+        {"fish", fish_completions}};
+    CLI::App* const app =
+        app_.add_subcommand("generate", "print the man page, or the completions of a shell");
+    Options(app)
+        .value("WHAT", page_, "man, bash, zsh, fish")
+        ->required()
+        ->check(CLI::IsMember({"man", "bash", "zsh", "fish"}));
+    app->callback([&] { std::printf("%s", kPages.at(page_)(help_of_all(app_)).c_str()); });
+  }
+
+  CLI::App app_{
+      "kvfence checks KV-cache managers, command by command: a simple reference against an "
+      "optimized implementation, against a planted bug, or against yours.",
+      "kvfence"};
+  int exit_code_ = exit_code::kAgree;
+  std::vector<std::string> config_;  ///< --config of the subcommand
+  RunCommandOptions run_;
+  CheckCommandOptions check_;
+  PlantedBugsCommandOptions bugs_;
+  bool runs_planted_bugs_ = false;
+  ReplayCommandOptions replay_;
+  std::optional<ReplayCommandLine> replay_line_;
+  ShrinkCommandOptions shrink_;
+  RecordCommandOptions record_;
+  ListCommandOptions list_;
+  ExplainCommandOptions explain_;
+  std::string serve_target_;
+  std::string serve_bug_;
+  bool serves_reference_ = false;
+  std::string page_;
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    return CommandLine().run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "kvfence: %s\n", error.what());
     return kvfence::exit_code::kBadInput;

@@ -4,30 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "properties/core/run_check.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/files.h"
 
 namespace kvfence {
-namespace {
-
-/// Comments at the top of a saved scenario: what it shows, for whoever opens it later.
-std::vector<std::string> story_of(const Report& report) {
-  const Divergence& divergence = *report.divergence;
-  std::vector<std::string> lines;
-  lines.push_back(" " + report.actual_name + " against " + report.expected_name + ", " +
-                  report.source + ".");
-  lines.push_back(" Step " + std::to_string(divergence.step) + ", " + divergence.oracle + ", " +
-                  divergence.field + ": expected " + divergence.expected + ", actual " +
-                  divergence.actual + ".");
-  for (std::string& line : lines) {
-    for (char& character : line) {
-      if (character == '\n') character = ' ';
-    }
-  }
-  return lines;
-}
-
-}  // namespace
 
 int bad_input(const std::string& message) {
   std::fprintf(stderr, "kvfence: %s\n", message.c_str());
@@ -48,11 +29,7 @@ int without_report(const Outcome& outcome, const OutputOptions& output) {
 }
 
 void save_failure(Report& report, const std::string& path, const Subject& subject) {
-  Document document;
-  for (std::string& comment : story_of(report))
-    document.emplace_back().comment = std::move(comment);
-  document.insert(document.end(), report.scenario.begin(), report.scenario.end());
-  if (const std::optional<std::string> problem = write_file(path, print(document))) {
+  if (const auto problem = write_file(path, print(failing_document(report)))) {
     std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
     return;
   }

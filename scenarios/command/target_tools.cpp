@@ -11,8 +11,8 @@
 #include "properties/core/campaign.h"
 #include "properties/core/difference.h"
 #include "properties/core/lockstep.h"
-#include "properties/core/shrink.h"
 #include "scenarios/command/exit_code.h"
+#include "scenarios/command/shell_word.h"
 #include "scenarios/protocol/outside_implementation.h"
 #include "scenarios/protocol/serve.h"
 #include "scenarios/story/explain.h"
@@ -20,19 +20,14 @@
 namespace kvfence {
 namespace {
 
-/// Tries of the shrinker: a run in this process takes microseconds, one over a pipe milliseconds.
-constexpr std::size_t kShrinkTriesMax = 20'000;
+/// Tries of the shrinker over a pipe, where a run takes milliseconds and not microseconds.
 constexpr std::size_t kShrinkTriesOutsideMax = 1'000;
-/// A child that falls silent costs its whole timeout a try, and an hour of traffic its whole
-/// replay.
-constexpr double kShrinkSecondsMax = 60;
+/// A run of at least this many commands a part (TargetTools::parts) fails if it left a goal
+/// unreached.
+constexpr std::uint64_t kGoalsFromCommands = 500'000;
 
 Outcome bad_input(std::string message) {
   return {exit_code::kBadInput, {}, std::move(message), {}};
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 template <class Value>
@@ -80,20 +75,11 @@ std::string part_name(std::string_view target, std::string_view assembly) {
   return std::string(target) + "." + std::string(assembly);
 }
 
-/// As one word of a shell's line.
-std::string quoted(std::string_view text) {
-  std::string word = "'";
-  for (char character : text) {
-    word += character == '\'' ? std::string("'\\''") : std::string(1, character);
-  }
-  return word + "'";
-}
-
 }  // namespace
 
 std::string Subject::arguments() const {
-  if (!sut_command.empty()) return "--sut " + quoted(sut_command);
-  if (!connector_library.empty()) return "--connector-library " + quoted(connector_library);
+  if (!sut_command.empty()) return "--sut " + shell_word(sut_command);
+  if (!connector_library.empty()) return "--connector-library " + shell_word(connector_library);
   return planted_bug.empty() ? "" : "--planted-bug " + planted_bug;
 }
 
@@ -212,104 +198,59 @@ const Checks& TargetTools::checks_under(const std::vector<Field>& overrides) con
 
 // ---- Runs ----
 
-struct TargetTools::Shrunk {
-  Scenario scenario;
-  std::optional<Divergence>
-      divergence;  ///< of the shrunk scenario; nothing if it did not fail again
-};
-
 Outcome TargetTools::run(const Document& document, const std::string& file, const Subject& subject,
-                         std::optional<std::size_t> until, bool shrink) const {
-  Parsed<Scenario> scenario = this->scenario(document, file);
-  if (!scenario) return bad_input(scenario.error().to_text());
-  if (until && *until < scenario->steps.size()) scenario->steps.resize(*until);
-  Pair pair(sides_);
-  if (auto refused = pair.open(subject)) return std::move(*refused);
-  Lockstep lockstep(*sides_.checks, *pair.expected, *pair.actual);
-  const auto start = std::chrono::steady_clock::now();
-  std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
-  if (auto refused = pair.refusal(divergence)) return std::move(*refused);
-  Outcome outcome = start_report(pair, file, lockstep.num_commands(), seconds_since(start));
-  if (!divergence) return outcome;
-  cut_after(*scenario, *divergence);
-  // An expectation is about this very list of commands: a shorter one would miss it for no
-  // reason.
-  const bool may_shrink = shrink && divergence->oracle != "expectation";
-  fail(outcome, std::move(*divergence), std::move(*scenario), subject, may_shrink, {});
+                         std::optional<std::size_t> until, bool shrink,
+                         const ProgressCallback& keep_going) const {
+  CheckOptions options;
+  options.scenario = document;
+  options.scenario_file = file;
+  options.commands_max = until;
+  options.shrink = shrink;
+  options.keep_going = keep_going;
+  return checked(*sides_.checks, subject, std::move(options));
+}
+
+Outcome TargetTools::check(const Subject& subject, CheckOptions options) const {
+  const std::vector<Field>& overrides = options.config_overrides;
+  // Some situations belong to one profile or setting, so a pinned configuration cannot reach them
+  // all; an assembly reaches its own.
+  const bool is_pinned = std::any_of(overrides.begin(), overrides.end(),
+                                     [](const Field& field) { return field.key != kAssembly; });
+  if (!options.episode && !is_pinned) {
+    options.goals_from_commands =
+        kGoalsFromCommands * (pinned_part(overrides) ? 1 : parts().size());
+  }
+  const std::string name(name_under(overrides));
+  const Checks& checks = checks_under(overrides);
+  options.shrink_checks = sides_.checks;
+  Outcome outcome = checked(checks, subject, std::move(options));
+  outcome.case_name = name + "-seed" + std::to_string(outcome.report.seed) + "-episode" +
+                      std::to_string(outcome.report.episode);
   return outcome;
 }
 
-Outcome TargetTools::check(const CheckOptions& options, const ProgressCallback& keep_going) const {
+Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
+                             CheckOptions options) const {
   Pair pair(sides_);
-  if (auto refused = pair.open(options.subject)) return std::move(*refused);
-  CampaignOptions campaign;
-  campaign.seed = options.seed;
-  campaign.commands_max = options.commands_max;
-  campaign.episode_commands = options.episode_commands;
-  campaign.config_overrides = options.config_overrides;
-  if (options.episode) {
-    campaign.first_episode = *options.episode;
-    campaign.episodes_max = 1;
-  }
-  const auto start = std::chrono::steady_clock::now();
-  CampaignResult result = run_campaign(
-      checks_under(options.config_overrides), *pair.expected, *pair.actual, campaign,
-      [&](const CampaignProgress& progress) {
-        return keep_going(progress.commands,
-                          options.commands_max == UINT64_MAX ? 0 : options.commands_max);
-      });
-  if (result.config_error) return bad_input(result.config_error->to_text());
-  if (result.failure) {
-    if (auto refused = pair.refusal(result.failure->divergence)) return std::move(*refused);
-  }
-  const std::string source = "random, seed " + std::to_string(options.seed);
-  Outcome outcome = start_report(pair, source, result.progress.commands, seconds_since(start));
-  outcome.report.seed = options.seed;
-  outcome.report.numbers.emplace_back("episodes", static_cast<double>(result.progress.episodes));
-  // Some situations belong to one profile or setting, so a pinned configuration cannot reach them
-  // all; an assembly reaches its own.
-  const bool is_pinned =
-      std::any_of(options.config_overrides.begin(), options.config_overrides.end(),
-                  [](const Field& field) { return field.key != kAssembly; });
-  const std::size_t num_parts = pinned_part(options.config_overrides) ? 1 : parts().size();
-  const bool needs_goals = !options.episode && !is_pinned &&
-                           result.progress.commands / num_parts >= options.goals_from_commands;
-  for (const GoalCount& each : result.goals) {
-    outcome.report.reach.push_back(
-        {std::string(each.goal.name), each.count, needs_goals ? 1u : 0u});
-  }
+  if (auto refused = pair.open(subject)) return std::move(*refused);
+  if (pair.outside) options.shrink_tries_max = kShrinkTriesOutsideMax;
+  Parsed<Report> report = kvfence::check(checks, *pair.expected, *pair.actual, options);
+  if (!report) return bad_input(report.error().to_text());
+  if (auto refused = pair.refusal(report->divergence)) return std::move(*refused);
+  Outcome outcome;
+  outcome.report = std::move(*report);
   if (!outcome.report.passed()) outcome.exit_code = exit_code::kDisagreement;
-  if (!result.failure) return outcome;
-  const std::string episode = std::to_string(result.failure->episode);
-  outcome.report.source = source + ", episode " + episode;
-  outcome.case_name = std::string(name_under(options.config_overrides)) + "-seed" +
-                      std::to_string(options.seed) + "-episode" + episode;
-  fail(outcome, std::move(result.failure->divergence), std::move(result.failure->scenario),
-       options.subject, options.shrink, keep_going);
   return outcome;
 }
 
 Outcome TargetTools::shrink(const Document& document, const std::string& file,
                             const Subject& subject, const ProgressCallback& keep_going) const {
-  Parsed<Scenario> scenario = this->scenario(document, file);
-  if (!scenario) return bad_input(scenario.error().to_text());
-  Pair pair(sides_);
-  if (auto refused = pair.open(subject)) return std::move(*refused);
-  Lockstep lockstep(*sides_.checks, *pair.expected, *pair.actual);
-  const auto start = std::chrono::steady_clock::now();
-  std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
-  if (auto refused = pair.refusal(divergence)) return std::move(*refused);
-  Outcome outcome = start_report(pair, file, lockstep.num_commands(), seconds_since(start));
-  if (!divergence) return outcome;
-  if (divergence->oracle == "expectation") {
-    return bad_input(
-        file + ": step " + std::to_string(divergence->step) +
-        " misses its expectation; there is nothing to shrink, expected scenarios in which the "
-        "two sides disagree");
-  }
-  cut_after(*scenario, *divergence);
-  fail(outcome, std::move(*divergence), std::move(*scenario), subject, /*shrink=*/true, keep_going);
-  return outcome;
+  Outcome outcome = run(document, file, subject, std::nullopt, /*shrink=*/true, keep_going);
+  const std::optional<Divergence>& divergence = outcome.report.divergence;
+  if (!divergence || divergence->oracle != "expectation") return outcome;
+  return bad_input(file + ": step " + std::to_string(divergence->step) +
+                   " misses its expectation; there is nothing to shrink, expected scenarios in "
+                   "which the two sides disagree");
 }
 
 // ---- Recording ----
@@ -450,13 +391,13 @@ PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::
   std::map<std::string, int> fields;
   run_all({.compare = true, .rules = false}, row.lockstep_commands, [&](CampaignFailure failure) {
     ++fields[member_of(failure.divergence.field)];
-    Subject subject;
-    subject.planted_bug = info.name;
-    auto shrunk = shrink_scenario(std::move(failure.scenario), failure.divergence, subject, {});
-    const std::size_t size = shrunk.scenario.steps.size();
+    const auto expected = sides_.make_reference();
+    const auto actual = sides_.make_planted(info.name);
+    shrink_failure(*sides_.checks, *expected, *actual, failure.scenario, failure.divergence, {});
+    const std::size_t size = failure.scenario.steps.size();
     if (row.shrunk_commands != 0 && size >= row.shrunk_commands) return;
     row.shrunk_commands = size;
-    row.shrunk = to_document(shrunk.scenario);
+    row.shrunk = to_document(failure.scenario);
   });
   row.lockstep_field = most_frequent(fields);
   std::map<std::string, int> invariants_seen;
@@ -464,63 +405,6 @@ PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::
           [&](const CampaignFailure& failure) { ++invariants_seen[failure.divergence.oracle]; });
   row.invariant = most_frequent(invariants_seen);
   return row;
-}
-
-Outcome TargetTools::start_report(const Pair& pair, const std::string& source,
-                                  std::uint64_t commands, double seconds) const {
-  Outcome outcome;
-  outcome.report.target = name();
-  outcome.report.source = source;
-  outcome.report.expected_name = pair.expected->name();
-  outcome.report.actual_name = pair.actual->name();
-  outcome.report.commands = commands;
-  outcome.report.seconds = seconds;
-  return outcome;
-}
-
-/// Fills in what went wrong, shrunk if asked for.
-void TargetTools::fail(Outcome& outcome, Divergence divergence, Scenario scenario,
-                       const Subject& subject, bool shrink,
-                       const ProgressCallback& keep_going) const {
-  outcome.exit_code = exit_code::kDisagreement;
-  outcome.report.disagreements = 1;
-  if (shrink) {
-    const std::size_t before = scenario.steps.size();
-    auto shrunk = shrink_scenario(std::move(scenario), divergence, subject, keep_going);
-    scenario = std::move(shrunk.scenario);
-    if (shrunk.divergence) {
-      divergence = std::move(*shrunk.divergence);
-      outcome.report.commands_before_shrinking = before;
-    }
-  }
-  outcome.report.divergence = std::move(divergence);
-  outcome.report.scenario = to_document(scenario);
-}
-
-/// The smallest scenario that the same oracle objects to.
-TargetTools::Shrunk TargetTools::shrink_scenario(Scenario scenario, const Divergence& divergence,
-                                                 const Subject& subject,
-                                                 const ProgressCallback& keep_going) const {
-  Pair pair(sides_);
-  if (pair.open(subject)) return {std::move(scenario), std::nullopt};
-  Lockstep lockstep(*sides_.checks, *pair.expected, *pair.actual);
-  std::optional<Divergence> of_smallest;
-  const auto start = std::chrono::steady_clock::now();
-  const auto still_fails = [&](const Scenario& candidate, const Setup& setup) {
-    if (seconds_since(start) > kShrinkSecondsMax) return false;
-    std::optional<Divergence> found = run_scenario(lockstep, candidate, setup);
-    const bool fails = found && found->oracle == divergence.oracle;
-    if (fails) of_smallest = std::move(found);
-    return fails;
-  };
-  ShrinkOptions options;
-  if (divergence.oracle != "implementation") options.failing_step = divergence.step;
-  options.tries_max = pair.outside ? kShrinkTriesOutsideMax : kShrinkTriesMax;
-  options.progress = [&](std::size_t tries, std::size_t) {
-    if (keep_going) (void)keep_going(tries, options.tries_max);
-  };
-  auto result = kvfence::shrink(std::move(scenario), still_fails, options);
-  return {std::move(result.scenario), std::move(of_smallest)};
 }
 
 const std::vector<TargetTools>& all_tools() {

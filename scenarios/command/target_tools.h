@@ -13,6 +13,7 @@
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
 #include "properties/core/report.h"
+#include "properties/core/run_check.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
@@ -29,28 +30,12 @@ struct Subject {
   std::string arguments() const;
 };
 
-/// Told how far a run is; returns false to stop it.
-using ProgressCallback = std::function<bool(std::uint64_t done, std::uint64_t total)>;
-
 /// How a run ended. A report is there for exit codes 0 and 1, a message for the others.
 struct Outcome {
   int exit_code = 0;
   Report report;
   std::string message;
   std::string case_name;  ///< of a random failure: "block_pool-seed1-episode7"
-};
-
-struct CheckOptions {
-  Subject subject;
-  std::uint64_t seed = 1;
-  std::uint64_t commands_max = UINT64_MAX;
-  std::optional<std::uint64_t> episode;  ///< this one alone
-  std::vector<Field> config_overrides;   ///< what every drawn configuration has to have
-  std::uint32_t episode_commands = 200;
-  bool shrink = true;
-  /// A run of at least this many commands a part (TargetTools::parts) fails if it left a goal
-  /// unreached, unless configurations are pinned. An assembly may be: then it is the one part.
-  std::uint64_t goals_from_commands = 500'000;
 };
 
 struct RecordOptions {
@@ -103,10 +88,12 @@ class TargetTools {
 
   /// Runs a scenario or trace. until: stop behind that many commands.
   Outcome run(const Document& document, const std::string& file, const Subject& subject,
-              std::optional<std::size_t> until, bool shrink) const;
+              std::optional<std::size_t> until, bool shrink,
+              const ProgressCallback& keep_going = {}) const;
 
-  /// A random campaign against the reference.
-  Outcome check(const CheckOptions& options, const ProgressCallback& keep_going) const;
+  /// A random campaign against the reference. If it is long enough it fails where it left a goal
+  /// unreached, unless configurations are pinned. An assembly may be: then it is the one part.
+  Outcome check(const Subject& subject, CheckOptions options) const;
 
   /// Makes a failing scenario small; the report's scenario is the result.
   Outcome shrink(const Document& document, const std::string& file, const Subject& subject,
@@ -134,18 +121,10 @@ class TargetTools {
   class Pair;
   /// Runs commands on the actual side alone and writes its answers down as expectations.
   class Recorder;
-  struct Shrunk;
 
   /// Those of the pinned assembly, which draws nothing else, or of the whole target.
   const Checks& checks_under(const std::vector<Field>& overrides) const;
-  Outcome start_report(const Pair& pair, const std::string& source, std::uint64_t commands,
-                       double seconds) const;
-  /// Fills in what went wrong, shrunk if asked for.
-  void fail(Outcome& outcome, Divergence divergence, Scenario scenario, const Subject& subject,
-            bool shrink, const ProgressCallback& keep_going) const;
-  /// The smallest scenario that the same oracle objects to.
-  Shrunk shrink_scenario(Scenario scenario, const Divergence& divergence, const Subject& subject,
-                         const ProgressCallback& keep_going) const;
+  Outcome checked(const Checks& checks, const Subject& subject, CheckOptions options) const;
 
   const TargetSides& sides_;
 };

@@ -5,7 +5,10 @@ Usage: test_command.py KVFENCE [unittest arguments]
 """
 
 import json
+import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -565,6 +568,56 @@ class ReplayOverTwoTiers(Command):
         name = self.write("a.jsonl", '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [4, 5, 4]}')
         self.assertIn("a.jsonl: found hash id 4 twice in request 1",
                       self.expect(BAD_INPUT, "replay", name, "--target", "offload").stderr)
+
+
+class Pages(Command):
+    """The man page and the completions stand on what --help says, and the tools that read them take them."""
+
+    CHECKS = {"man": ("man", "--warnings", "-l"), "bash": ("bash", "-n"), "zsh": ("zsh", "-n"), "fish": ("fish", "-n")}
+
+    def test_each_subcommand_and_option_of_the_help_stands_in_them(self):
+        pages = {what: self.expect(AGREE, "generate", what).stdout for what in self.CHECKS}
+        man = pages["man"].replace("\\-", "-")
+        commands = re.findall(r"^  ([a-z]+) ", self.expect(AGREE, "--help").stdout.split("Subcommands:")[1], re.MULTILINE)
+        self.assertIn("replay", commands)
+        for command in commands:
+            options = set(re.findall(r"^ +(?:-[a-z],)?--([a-z-]+)", self.expect(AGREE, command, "--help").stdout,
+                                     re.MULTILINE))
+            self.assertIn("help", options)
+            zsh = pages["zsh"].split(f"    {command})\n", 1)[1].split(";;", 1)[0]
+            bash = re.search(rf"^ +{command}\) words='([^']*)'", pages["bash"], re.MULTILINE).group(1).split()
+            section = man.split(f".SS kvfence {command}\n", 1)[1].split("\n.S", 1)[0]
+            self.assertIn(f" -a {command} ", pages["fish"])
+            for option in options:
+                self.assertRegex(section, rf"--{option}\\fR", (command, option))
+                self.assertIn(f"--{option}", bash, command)
+                self.assertIn(f"'--{option}[", zsh, command)
+                self.assertRegex(pages["fish"], rf"__fish_seen_subcommand_from {command}'.* -l {option}\b")
+
+    def test_their_readers_take_them(self):
+        for what, check in self.CHECKS.items():
+            page = self.write(f"kvfence.{what}", self.expect(AGREE, "generate", what).stdout.rstrip("\n"))
+            if shutil.which(check[0]) is None:
+                continue
+            done = subprocess.run([*check, page], cwd=self.folder, text=True, capture_output=True, timeout=60,
+                                  env={**os.environ, "MANPAGER": "cat", "LC_ALL": "C"})
+            self.assertEqual((done.returncode, done.stderr), (0, ""), what)
+
+    def test_bash_completes_commands_options_and_values(self):
+        self.write("kvfence", self.expect(AGREE, "generate", "bash").stdout)
+        for words, expected in ((["kvfence", "sh"], "shrink"), (["kvfence", "check", "--sho"], ""),
+                                (["kvfence", "check", "--episode-"], "--episode-commands"),
+                                (["kvfence", "check", "--target", "kv"], "kv_cache"),
+                                (["kvfence", "replay", "x", "--policy", "p"], "priority"),
+                                (["kvfence", "run", "kvf"], "kvfence")):
+            script = (f"source ./kvfence; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _kvfence; "
+                      "echo ${COMPREPLY[*]}")
+            done = subprocess.run(["bash", "-c", script], cwd=self.folder, text=True, capture_output=True, timeout=60)
+            self.assertEqual((done.stdout.strip(), done.stderr), (expected, ""), words)
+
+    def test_bad_input(self):
+        self.expect(BAD_INPUT, "generate")
+        self.expect(BAD_INPUT, "generate", "tcsh")
 
 
 class List(Command):

@@ -8,28 +8,19 @@
 #include "planted/optimized/kv_cache/kv_cache_manager.h"
 #include "properties/targets/checks.h"
 #include "properties/kv_cache/driver.h"
-#include "reference/kv_cache/kv_cache_manager.h"
+#include "scenarios/check/references.h"
 #include "scenarios/targets/sides_of.h"
 
 namespace kvfence {
 namespace {
 
-template <class Manager>
-auto make_driver(std::string name) {
-  auto make_manager = [](const KVCacheManagerConfig& config) { return Manager(config); };
-  return std::make_unique<KVCacheDriver<Manager, decltype(make_manager)>>(std::move(name),
-                                                                          make_manager);
-}
-
 struct Parts {
-  static auto reference(std::string name) {
-    return make_driver<reference::KVCacheManager>(std::move(name));
-  }
+  static constexpr auto reference = make_kv_cache_reference;
   static auto optimized(std::string name) {
-    return make_driver<optimized::KVCacheManager>(std::move(name));
+    return make_kv_cache_driver<optimized::KVCacheManager>(std::move(name));
   }
   static auto planted(std::string name) {
-    return make_driver<planted::optimized::KVCacheManager>(std::move(name));
+    return make_kv_cache_driver<planted::optimized::KVCacheManager>(std::move(name));
   }
   static constexpr std::string_view kPlantedRoom = "kv_cache";
 };

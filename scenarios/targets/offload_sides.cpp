@@ -8,28 +8,19 @@
 #include "planted/optimized/offload/offloading_manager.h"
 #include "properties/targets/checks.h"
 #include "properties/offload/driver.h"
-#include "reference/offload/offloading_manager.h"
+#include "scenarios/check/references.h"
 #include "scenarios/targets/sides_of.h"
 
 namespace kvfence {
 namespace {
 
-template <class Manager>
-auto make_driver(std::string name) {
-  auto make_manager = [](const OffloadingManagerConfig& config) { return Manager(config); };
-  return std::make_unique<OffloadDriver<Manager, decltype(make_manager)>>(std::move(name),
-                                                                          make_manager);
-}
-
 struct Parts {
-  static auto reference(std::string name) {
-    return make_driver<reference::OffloadingManager>(std::move(name));
-  }
+  static constexpr auto reference = make_offload_reference;
   static auto optimized(std::string name) {
-    return make_driver<optimized::OffloadingManager>(std::move(name));
+    return make_offload_driver<optimized::OffloadingManager>(std::move(name));
   }
   static auto planted(std::string name) {
-    return make_driver<planted::optimized::OffloadingManager>(std::move(name));
+    return make_offload_driver<planted::optimized::OffloadingManager>(std::move(name));
   }
   static constexpr std::string_view kPlantedRoom = "offload";
 };

@@ -16,8 +16,9 @@
 namespace kvfence {
 
 /// Parts has
-///   reference(name), optimized(name)
-///       -> std::unique_ptr of an implementation of that name
+///   reference() -> std::unique_ptr<Implementation>
+///   optimized(name)
+///       the same of an implementation of that name
 ///   planted(name), kPlantedRoom
 ///       the same of the instrumented copy, and the room of properties/planted/ with its bugs
 ///       (in its place planted_bugs(), if it has not just those of one room)
@@ -35,9 +36,7 @@ template <class Parts>
 TargetSides sides_of(const Checks& checks) {
   TargetSides sides{};
   sides.checks = &checks;
-  sides.make_reference = []() -> std::unique_ptr<Implementation> {
-    return Parts::reference("reference");
-  };
+  sides.make_reference = Parts::reference;
   sides.make_optimized = []() -> std::unique_ptr<Implementation> {
     return Parts::optimized("optimized");
   };

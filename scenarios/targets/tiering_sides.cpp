@@ -8,40 +8,22 @@
 #include "optimized/tiering/tiering_manager.h"
 #include "planted/optimized/tiering/tier_files.h"
 #include "planted/optimized/tiering/tiering_manager.h"
-#include "properties/core/replayed_implementation.h"
 #include "properties/targets/checks.h"
 #include "properties/tiering/driver.h"
-#include "reference/tiering/tier_files.h"
-#include "reference/tiering/tiering_manager.h"
+#include "scenarios/check/references.h"
 #include "scenarios/targets/sides_of.h"
 
 namespace kvfence {
 namespace {
 
-template <class Manager>
-auto make_driver(std::string name, MakeTierFiles make_files) {
-  auto make_manager = [](const OffloadingManagerConfig& primary,
-                         std::vector<SecondaryTierHandle> tiers) {
-    return Manager(primary, std::move(tiers));
-  };
-  return std::make_unique<ReplayedImplementation>(
-      [name = std::move(name), make_manager, make_files = std::move(make_files)] {
-        return std::make_unique<TieringDriver<Manager, decltype(make_manager)>>(name, make_manager,
-                                                                                make_files);
-      });
-}
-
 struct Parts {
-  static auto reference(std::string name) {
-    return make_driver<reference::TieringOffloadingManager>(std::move(name),
-                                                            reference::make_tier_files);
-  }
+  static constexpr auto reference = make_tiering_reference;
   static auto optimized(std::string name) {
-    return make_driver<optimized::TieringOffloadingManager>(std::move(name),
-                                                            optimized::make_tier_files);
+    return make_tiering_driver<optimized::TieringOffloadingManager>(std::move(name),
+                                                                    optimized::make_tier_files);
   }
   static auto planted(std::string name) {
-    return make_driver<planted::optimized::TieringOffloadingManager>(
+    return make_tiering_driver<planted::optimized::TieringOffloadingManager>(
         std::move(name), planted::optimized::make_tier_files);
   }
 

@@ -6,34 +6,21 @@
 #include "contract/worker/worker_target.h"
 #include "cuda/worker/worker_on_virtual_device.h"
 #include "planted/cuda/worker/worker_on_virtual_device.h"
-#include "properties/core/replayed_implementation.h"
 #include "properties/targets/checks.h"
 #include "properties/worker/driver.h"
-#include "reference/worker/copy_workers.h"
+#include "scenarios/check/references.h"
 #include "scenarios/targets/sides_of.h"
 
 namespace kvfence {
 namespace {
 
-template <class Worker>
-auto make_driver(std::string name) {
-  auto make_worker = [](const worker::Options& options) {
-    return std::make_unique<Worker>(options);
-  };
-  return std::make_unique<ReplayedImplementation>([name = std::move(name), make_worker] {
-    return std::make_unique<WorkerDriver<Worker, decltype(make_worker)>>(name, make_worker);
-  });
-}
-
 struct Parts {
-  static auto reference(std::string name) {
-    return make_driver<reference::CopyWorkers>(std::move(name));
-  }
+  static constexpr auto reference = make_worker_reference;
   static auto optimized(std::string name) {
-    return make_driver<cuda::WorkersOnVirtualDevices>(std::move(name));
+    return make_worker_driver<cuda::WorkersOnVirtualDevices>(std::move(name));
   }
   static auto planted(std::string name) {
-    return make_driver<planted::cuda::WorkersOnVirtualDevices>(std::move(name));
+    return make_worker_driver<planted::cuda::WorkersOnVirtualDevices>(std::move(name));
   }
 
   /// All but that of memory that cannot be pinned: then there is no worker.

@@ -1,0 +1,32 @@
+# What `cmake --install` puts where. Libraries and headers make the package that find_package(kvfence) finds; the
+# headers keep their paths, so that "contract/pool/block_pool.h" is what it is in the repository.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kvfence)
+set(header_dir ${CMAKE_INSTALL_INCLUDEDIR}/kvfence)
+set(layers contract reference file_tier optimized properties check outside)
+list(TRANSFORM layers PREPEND kvfence_ OUTPUT_VARIABLE libraries)
+foreach(layer IN LISTS layers ITEMS instrumentation)
+  set_target_properties(kvfence_${layer} PROPERTIES EXPORT_NAME ${layer})
+endforeach()
+install(TARGETS ${libraries} kvfence_instrumentation EXPORT kvfence
+  FILE_SET HEADERS DESTINATION ${header_dir}
+  FILE_SET headers_with_source DESTINATION ${header_dir})
+install(TARGETS kvfence EXPORT kvfence)
+install(EXPORT kvfence NAMESPACE kvfence:: FILE kvfenceTargets.cmake DESTINATION ${package_dir})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/kvfenceConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/kvfenceConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/kvfenceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/kvfenceConfig.cmake ${PROJECT_BINARY_DIR}/kvfenceConfigVersion.cmake
+  DESTINATION ${package_dir})
+
+set(pages ${PROJECT_BINARY_DIR}/pages)
+install(FILES ${pages}/kvfence.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${pages}/kvfence DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${pages}/_kvfence DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${pages}/kvfence.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+install(FILES LICENSE README.md CHANGELOG.md contract/line_language.md scenarios/writing_scenarios.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY scenarios/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING
+  PATTERN "*.cpp" PATTERN "*.h" PATTERN "CMakeLists.txt" PATTERN "README.md")

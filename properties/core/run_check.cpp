@@ -1,0 +1,180 @@
+#include "properties/core/run_check.h"
+
+#include <chrono>
+#include <utility>
+
+#include "properties/core/campaign.h"
+#include "properties/core/lockstep.h"
+#include "properties/core/shrink.h"
+
+namespace kvfence {
+namespace {
+
+constexpr std::uint64_t kCampaignCommands = 100'000;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What the overrides pin, as a configuration has it: a shrunk scenario keeps it, since the
+/// component under test may have nothing else.
+std::vector<std::pair<std::size_t, Value>> pinned_members(const Config& config,
+                                                          const CheckOptions& options) {
+  std::vector<std::pair<std::size_t, Value>> pinned;
+  const DeclaredObject members = config.declared();
+  for (std::size_t index = 0; index < members.size(); ++index) {
+    for (const Field& field : options.config_overrides) {
+      if (members[index].declaration().name != field.key) continue;
+      pinned.emplace_back(index, members[index].value());
+    }
+  }
+  return pinned;
+}
+
+/// Enters what went wrong into the report.
+void add_failure(Report& report, const Checks& checks, Implementation& expected,
+                 Implementation& actual, Divergence divergence, Scenario scenario,
+                 const CheckOptions& options) {
+  report.disagreements = 1;
+  const std::size_t before = scenario.steps.size();
+  // An expectation is about this very list of commands: a shorter one would miss it for no reason. A
+  // configuration that one side does not have is no failure.
+  const bool may_shrink =
+      options.shrink && divergence.oracle != "expectation" && divergence.oracle != "unsupported";
+  if (may_shrink && shrink_failure(checks, expected, actual, scenario, divergence, options)) {
+    report.commands_before_shrinking = before;
+  }
+  report.divergence = std::move(divergence);
+  report.scenario = to_document(scenario);
+}
+
+Parsed<Report> run_document(const Checks& checks, Implementation& expected, Implementation& actual,
+                            const CheckOptions& options, Report report) {
+  Parsed<Scenario> scenario =
+      scenario_from_document(*checks.target, *options.scenario, options.scenario_file);
+  if (!scenario) return scenario.error();
+  if (options.commands_max && *options.commands_max < scenario->steps.size()) {
+    scenario->steps.resize(static_cast<std::size_t>(*options.commands_max));
+  }
+  Lockstep lockstep(checks, expected, actual);
+  const auto start = Clock::now();
+  std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
+  report.source = options.scenario_file;
+  report.commands = lockstep.num_commands();
+  report.seconds = seconds_since(start);
+  if (!divergence) return report;
+  cut_after(*scenario, *divergence);
+  add_failure(report, checks, expected, actual, std::move(*divergence), std::move(*scenario),
+              options);
+  return report;
+}
+
+Parsed<Report> run_random(const Checks& checks, Implementation& expected, Implementation& actual,
+                          const CheckOptions& options, Report report) {
+  CampaignOptions campaign;
+  campaign.seed = options.seed;
+  campaign.commands_max = options.commands_max.value_or(kCampaignCommands);
+  campaign.episode_commands = options.episode_commands;
+  campaign.config_overrides = options.config_overrides;
+  if (options.episode) {
+    campaign.first_episode = *options.episode;
+    campaign.episodes_max = 1;
+  }
+  const std::uint64_t total = campaign.commands_max == UINT64_MAX ? 0 : campaign.commands_max;
+  const auto start = Clock::now();
+  CampaignResult result =
+      run_campaign(checks, expected, actual, campaign, [&](const CampaignProgress& progress) {
+        return !options.keep_going || options.keep_going(progress.commands, total);
+      });
+  if (result.config_error) return *result.config_error;
+  report.source = "random, seed " + std::to_string(options.seed);
+  report.seed = options.seed;
+  report.commands = result.progress.commands;
+  report.seconds = seconds_since(start);
+  report.numbers.emplace_back("episodes", static_cast<double>(result.progress.episodes));
+  const bool needs_goals = report.commands >= options.goals_from_commands;
+  for (const GoalCount& each : result.goals) {
+    report.reach.push_back(
+        {std::string(each.goal.name), each.count, needs_goals ? 1u : 0u});
+  }
+  if (!result.failure) return report;
+  report.episode = result.failure->episode;
+  report.source += ", episode " + std::to_string(report.episode);
+  add_failure(report, options.shrink_checks ? *options.shrink_checks : checks, expected, actual,
+              std::move(result.failure->divergence), std::move(result.failure->scenario), options);
+  return report;
+}
+
+}  // namespace
+
+Parsed<std::vector<Field>> fields_of(std::string_view text, std::string_view file) {
+  Parsed<Line> line = parse_line("config " + std::string(text), file);
+  if (!line) return line.error();
+  if (!line->subject.empty() || line->expectation || line->fields.empty()) {
+    return InputError{std::string(file), {}, "'" + std::string(text) + "'", "key=value"};
+  }
+  return std::move(line->fields);
+}
+
+Parsed<Report> check(const Checks& checks, Implementation& expected, Implementation& actual,
+                     const CheckOptions& options) {
+  Report report;
+  report.target = checks.target->name;
+  report.expected_name = expected.name();
+  report.actual_name = actual.name();
+  const auto run = options.scenario ? run_document : run_random;
+  Parsed<Report> result = run(checks, expected, actual, options, std::move(report));
+  // A child has its own name only once it runs.
+  if (result) result->actual_name = actual.name();
+  return result;
+}
+
+bool shrink_failure(const Checks& checks, Implementation& expected, Implementation& actual,
+                    Scenario& scenario, Divergence& divergence, const CheckOptions& options) {
+  Lockstep lockstep(checks, expected, actual);
+  std::optional<Divergence> of_smallest;
+  const auto start = Clock::now();
+  const auto pinned = pinned_members(scenario.config, options);
+  const auto still_fails = [&](const Scenario& candidate, const Setup& setup) {
+    if (seconds_since(start) > options.shrink_seconds_max) return false;
+    for (const auto& [index, value] : pinned) {
+      if (candidate.config.declared()[index].value() != value) return false;
+    }
+    std::optional<Divergence> found = run_scenario(lockstep, candidate, setup);
+    const bool fails = found && found->oracle == divergence.oracle;
+    if (fails) of_smallest = std::move(found);
+    return fails;
+  };
+  ShrinkOptions bounds;
+  if (divergence.oracle != "implementation") bounds.failing_step = divergence.step;
+  bounds.tries_max = options.shrink_tries_max;
+  bounds.progress = [&](std::size_t tries, std::size_t) {
+    if (options.keep_going) static_cast<void>(options.keep_going(tries, bounds.tries_max));
+  };
+  scenario = shrink(std::move(scenario), still_fails, bounds).scenario;
+  if (!of_smallest) return false;
+  divergence = std::move(*of_smallest);
+  return true;
+}
+
+Document failing_document(const Report& report) {
+  const Divergence& divergence = *report.divergence;
+  const std::string who =
+      " " + report.actual_name + " against " + report.expected_name + ", " + report.source + ".";
+  const std::string what = " Step " + std::to_string(divergence.step) + ", " + divergence.oracle +
+                           ", " + divergence.field + ": expected " + divergence.expected +
+                           ", actual " + divergence.actual + ".";
+  Document document;
+  for (std::string comment : {who, what}) {
+    for (char& character : comment) {
+      if (character == '\n') character = ' ';
+    }
+    document.emplace_back().comment = std::move(comment);
+  }
+  document.insert(document.end(), report.scenario.begin(), report.scenario.end());
+  return document;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,69 @@
+#pragma once
+
+/// One check of an implementation against another, from the first command to the report: a random
+/// campaign, or a scenario, and what fails shrunk.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/implementation.h"
+#include "contract/core/line.h"
+#include "contract/core/scenario.h"
+#include "properties/core/checks.h"
+#include "properties/core/report.h"
+
+namespace kvfence {
+
+/// Asked how far a run is, after every episode of a campaign and every try of the shrinker; a
+/// campaign ends where it returns false. total is 0 where no bound is known.
+using ProgressCallback = std::function<bool(std::uint64_t done, std::uint64_t total)>;
+
+struct CheckOptions {
+  std::uint64_t seed = 1;  ///< decides every configuration and command
+  /// Of a campaign 100,000 unless set; of a scenario all.
+  std::optional<std::uint64_t> commands_max;
+  std::optional<std::uint64_t> episode;  ///< this one alone
+  std::uint32_t episode_commands = 200;
+  /// What every drawn configuration has to have (fields_of reads them); `word.member` is a member
+  /// of its (word ...) records.
+  std::vector<Field> config_overrides;
+  /// A campaign of at least this many commands fails if it left a coverage goal unreached.
+  std::uint64_t goals_from_commands = UINT64_MAX;
+
+  /// These commands instead of random ones; parse_document reads them.
+  std::optional<Document> scenario;
+  std::string scenario_file;  ///< its name, for messages
+
+  bool shrink = true;
+  std::size_t shrink_tries_max = 20'000;
+  double shrink_seconds_max = 60;
+  /// What judges shrunk scenarios, where they may leave what the campaign is held to, such as an
+  /// assembly of target engine; null: the checks of the campaign.
+  const Checks* shrink_checks = nullptr;
+
+  ProgressCallback keep_going;  ///< may be empty
+};
+
+/// `key=value ...`, as on the config line of a scenario.
+Parsed<std::vector<Field>> fields_of(std::string_view text, std::string_view file = {});
+
+/// Runs the check; both sides start afresh in each episode and each try.
+///
+/// Errors: an override or a scenario that does not fit the target, with its place.
+Parsed<Report> check(const Checks& checks, Implementation& expected, Implementation& actual,
+                     const CheckOptions& options);
+
+/// Makes a failing scenario as small as the options allow, while the same oracle still objects.
+/// `divergence` becomes that of the result; false if it did not fail when run again.
+bool shrink_failure(const Checks& checks, Implementation& expected, Implementation& actual,
+                    Scenario& scenario, Divergence& divergence, const CheckOptions& options);
+
+/// The scenario of a failing report with what it shows at its top: what a file of it should hold.
+Document failing_document(const Report& report);
+
+}  // namespace kvfence

@@ -1,0 +1,148 @@
+// Goal: what a user of the package calls finds what there is to find, and says so.
+// Method: the optimized side and its planted bugs in the place of a component of their own.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "optimized/eviction/cache_policy.h"
+#include "optimized/kv_cache/kv_cache_manager.h"
+#include "optimized/offload/offloading_manager.h"
+#include "optimized/pool/block_pool.h"
+#include "properties/targets/checks.h"
+#include "scenarios/check/check_block_pool.h"
+#include "scenarios/check/check_eviction.h"
+#include "scenarios/check/check_kv_cache.h"
+#include "scenarios/check/check_offload.h"
+#include "scenarios/targets/targets.h"
+
+namespace kvfence {
+namespace {
+
+CheckOptions short_run() {
+  CheckOptions options;
+  options.commands_max = 5'000;
+  return options;
+}
+
+void expect_agreement(const Parsed<Report>& report, const char* target) {
+  ASSERT_TRUE(report) << report.error().to_text();
+  EXPECT_TRUE(report->passed()) << to_text(*report);
+  EXPECT_EQ(report->target, target);
+  EXPECT_EQ(report->actual_name, "mine");
+  EXPECT_EQ(report->commands, 5'000U);
+}
+
+const auto kMakePool = [](const BlockPoolConfig& config) { return optimized::BlockPool(config); };
+
+TEST(Check, TakesAnyComponentOfTheConcepts) {
+  expect_agreement(check(kMakePool, short_run()), "block_pool");
+  expect_agreement(
+      check([](const KVCacheManagerConfig& config) { return optimized::KVCacheManager(config); },
+            short_run()),
+      "kv_cache");
+  expect_agreement(
+      check([](const CachePolicyConfig& config) { return optimized::CachePolicy(config); },
+            short_run()),
+      "eviction");
+  expect_agreement(check(
+                       [](const OffloadingManagerConfig& config) {
+                         return optimized::OffloadingManager(config);
+                       },
+                       short_run()),
+                   "offload");
+}
+
+TEST(Check, TakesAnyImplementationBesideAReference) {
+  for (const TargetSides* sides : {&tiering_sides(), &worker_sides()}) {
+    const auto expected =
+        sides == &tiering_sides() ? make_tiering_reference() : make_worker_reference();
+    const auto actual = sides->make_optimized();
+    const auto report = check(*sides->checks, *expected, *actual, short_run());
+    ASSERT_TRUE(report);
+    EXPECT_TRUE(report->passed()) << to_text(*report);
+  }
+}
+
+/// The report on a planted bug of the pool.
+Parsed<Report> check_planted(const CheckOptions& options) {
+  const auto expected = make_block_pool_reference();
+  const auto actual = block_pool_sides().make_planted("hash_kept_on_reuse");
+  return check(block_pool_checks(), *expected, *actual, options);
+}
+
+TEST(Check, ShrinksWhatItFinds) {
+  const auto report = check_planted({});
+  ASSERT_TRUE(report);
+  EXPECT_FALSE(report->passed());
+  EXPECT_GT(report->commands_before_shrinking, 3U);
+  EXPECT_LE(report->scenario.size(), 2 + 3U) << print(report->scenario);
+
+  CheckOptions unshrunk;
+  unshrunk.shrink = false;
+  const auto whole = check_planted(unshrunk);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->commands_before_shrinking, 0U);
+  EXPECT_GT(whole->scenario.size(), report->scenario.size());
+}
+
+TEST(Check, ShrinksWithinThePinnedConfiguration) {
+  CheckOptions options;
+  options.config_overrides = *fields_of("num_gpu_blocks=6 enable_kv_cache_events=false");
+  const auto report = check_planted(options);
+  ASSERT_TRUE(report && report->divergence);
+  const std::string scenario = print(report->scenario);
+  EXPECT_NE(scenario.find(" num_gpu_blocks=6 "), scenario.npos) << scenario;
+  EXPECT_NE(scenario.find(" enable_kv_cache_events=false "), scenario.npos) << scenario;
+}
+
+TEST(Check, RunsTheScenarioOfAFailureAgain) {
+  const auto found = check_planted({});
+  ASSERT_TRUE(found && found->divergence);
+  CheckOptions options;
+  options.scenario = failing_document(*found);
+  options.scenario_file = "found.kvs";
+  const auto again = check_planted(options);
+  ASSERT_TRUE(again && again->divergence);
+  EXPECT_EQ(again->divergence->field, found->divergence->field);
+  EXPECT_EQ(again->source, "found.kvs");
+  const auto sound = check(kMakePool, options);
+  ASSERT_TRUE(sound);
+  EXPECT_TRUE(sound->passed());
+  options.commands_max = 1;
+  EXPECT_EQ(check(kMakePool, options)->commands, 1U);
+}
+
+TEST(Check, RefusesWhatDoesNotFit) {
+  CheckOptions options;
+  const auto fields = fields_of("no_such_setting=1");
+  ASSERT_TRUE(fields);
+  options.config_overrides = *fields;
+  EXPECT_FALSE(check(kMakePool, options));
+  EXPECT_FALSE(fields_of("not a setting"));
+
+  CheckOptions of_scenario;
+  of_scenario.scenario = *parse_document("target block_pool\nno_such_command\n");
+  EXPECT_FALSE(check(kMakePool, of_scenario));
+}
+
+TEST(Check, EndsWhereItsCallerSaysSo) {
+  CheckOptions options;
+  options.keep_going = [](std::uint64_t, std::uint64_t) { return false; };
+  const auto report = check(kMakePool, options);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->commands, options.episode_commands);
+}
+
+TEST(Check, FailsWhereAGoalIsNotReached) {
+  CheckOptions options = short_run();
+  options.commands_max = 10;
+  options.goals_from_commands = 10;
+  const auto report = check(kMakePool, options);
+  ASSERT_TRUE(report);
+  EXPECT_FALSE(report->passed());
+  EXPECT_FALSE(report->divergence);
+}
+
+}  // namespace
+}  // namespace kvfence
