@@ -21,13 +21,6 @@ namespace {
 
 using Sides = ReplayImplementations;
 
-Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
-  const TargetSides& target = block_pool_sides();
-  if (options.only == "optimized") return Sides{target.make_optimized(), nullptr};
-  if (options.only == "reference") return Sides{target.make_reference(), nullptr};
-  return make_both_sides(target, options);
-}
-
 Report report_of(const ReplayCommandOptions& options, const Sides& sides,
                  const TrafficReplayResult& result, double seconds) {
   Report report =
@@ -60,9 +53,9 @@ std::string json_of(const TrafficReplayResult& result, const Report& report) {
 int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions& replay,
                  const Sides& sides, const std::vector<MooncakeRequest>& requests) {
   Progress progress("requests", options.output.quiet);
-  const auto curve = hit_rate_curve(
-      requests, options.curve, replay, *sides.expected, sides.actual.get(),
-      [&](const TrafficProgress& done) { progress.show(done.requests_done, done.requests_total); });
+  const auto curve =
+      hit_rate_curve(requests, options.curve, replay, *sides.expected, sides.actual.get(),
+                     [&](std::size_t done, std::size_t total) { progress.show(done, total); });
   progress.clear();
   const MooncakeTotals totals = totals_of(requests);
   nlohmann::ordered_json object = {{"requests", totals.num_requests},
@@ -110,14 +103,15 @@ int replay_command(const ReplayCommandOptions& options) {
   }
   const Parsed<std::vector<MooncakeRequest>> requests = read_mooncake_trace_file(options.file);
   if (!requests) return bad_input(requests.error());
-  Parsed<Sides> sides = make_sides(options);
+  const Parsed<Sides> sides =
+      make_sides(block_pool_sides(), options, /*in_lockstep=*/options.only.empty());
   if (!sides) return bad_input(sides.error());
   if (!options.curve.empty()) return replay_curve(options, replay, *sides, *requests);
 
   Progress progress("requests", options.output.quiet);
-  const TrafficReplayResult result = replay_traffic(
-      *requests, replay, *sides->expected, sides->actual.get(),
-      [&](const TrafficProgress& done) { progress.show(done.requests_done, done.requests_total); });
+  const TrafficReplayResult result =
+      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(),
+                     [&](std::size_t done, std::size_t total) { progress.show(done, total); });
   progress.clear();
   Report report = report_of(options, *sides, result, progress.seconds());
   if (result.divergence) save_divergence(options, to_document(*result.scenario), report);

@@ -1,6 +1,5 @@
 /// `kvfence replay --target engine`: recorded production traffic through a whole engine.
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -14,32 +13,18 @@
 #include "scenarios/replay/engine_replay_report.h"
 
 namespace kvfence {
-namespace {
-
-using Sides = ReplayImplementations;
-
-Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
-  const TargetSides& target = engine_sides();
-  if (options.only == "reference") return Sides{target.make_reference(), nullptr};
-  if (!options.lockstep) return Sides{target.make_optimized(), nullptr};
-  return make_both_sides(target, options);
-}
-
-}  // namespace
-
 int replay_engine_command(const ReplayCommandOptions& options) {
   const EngineReplayOptions& replay = options.engine;
   const auto requests = read_mooncake_trace_file(options.file, kMooncakeBlockTokens);
   if (!requests) return bad_input(requests.error());
   if (auto error = validate(replay, *requests)) return bad_input(*error);
-  const Parsed<Sides> sides = make_sides(options);
+  const auto sides = make_sides(engine_sides(), options, options.lockstep);
   if (!sides) return bad_input(sides.error());
 
   Progress progress("requests", options.output.quiet);
-  const std::size_t num_requests = std::min<std::size_t>(requests->size(), replay.requests_max);
   const EngineReplayResult result =
       replay_traffic(*requests, replay, *sides->expected, sides->actual.get(),
-                     [&](std::size_t done) { progress.show(done, num_requests); });
+                     [&](std::size_t done, std::size_t total) { progress.show(done, total); });
   progress.clear();
   Report report = make_report(engine_sides(), options, *sides, result.commands, result.divergence,
                               progress.seconds());

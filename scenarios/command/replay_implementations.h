@@ -33,6 +33,15 @@ inline Parsed<ReplayImplementations> make_both_sides(const TargetSides& target,
   return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
 }
 
+/// The side that the options ask for alone, or both.
+inline Parsed<ReplayImplementations> make_sides(const TargetSides& target,
+                                                const ReplayCommandOptions& options,
+                                                bool in_lockstep) {
+  if (options.only == "reference") return ReplayImplementations{target.make_reference(), nullptr};
+  if (!in_lockstep) return ReplayImplementations{target.make_optimized(), nullptr};
+  return make_both_sides(target, options);
+}
+
 inline Report make_report(const TargetSides& target, const ReplayCommandOptions& options,
                           const ReplayImplementations& sides, std::uint64_t commands,
                           const std::optional<Divergence>& divergence, double seconds) {

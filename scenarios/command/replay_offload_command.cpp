@@ -22,24 +22,13 @@ namespace {
 
 using Sides = ReplayImplementations;
 
-template <class Unlisted>
-std::unique_ptr<Implementation> make_alone(const std::string& name) {
-  const auto make = [](const OffloadingManagerConfig& config) { return Unlisted(config); };
-  return std::make_unique<OffloadDriver<Unlisted, decltype(make)>>(name, make);
-}
-
-Parsed<Sides> make_sides(const ReplayCommandOptions& options) {
-  Sides sides;
-  if (options.only == "reference") {
-    sides.expected =
-        make_alone<UnlistedOffloadingManager<reference::OffloadingManager>>(options.only);
-    return sides;
-  }
-  if (!options.lockstep) {
-    sides.expected =
-        make_alone<UnlistedOffloadingManager<optimized::OffloadingManager>>("optimized");
-    return sides;
-  }
+/// A side alone shows no lists, which cost the whole capacity at each command.
+Parsed<Sides> make_sides_of_tier(const ReplayCommandOptions& options) {
+  using Reference = UnlistedOffloadingManager<reference::OffloadingManager>;
+  using Optimized = UnlistedOffloadingManager<optimized::OffloadingManager>;
+  if (options.only == "reference")
+    return Sides{make_offload_driver<Reference>(options.only), nullptr};
+  if (!options.lockstep) return Sides{make_offload_driver<Optimized>("optimized"), nullptr};
   return make_both_sides(offload_sides(), options);
 }
 
@@ -52,19 +41,20 @@ int replay_offload_command(const ReplayCommandOptions& options) {
   const auto requests = read_mooncake_trace_file(options.file);
   if (!requests) return bad_input(requests.error());
   if (auto error = find_repeated_id(*requests, options.file)) return bad_input(*error);
-  const Parsed<Sides> sides = make_sides(options);
+  const Parsed<Sides> sides = make_sides_of_tier(options);
   if (!sides) return bad_input(sides.error());
 
   Progress progress("requests", options.output.quiet);
+  // The run through the GPU tier, then those through the CPU tier, which count what it left of them.
   const std::size_t num_requests = std::min<std::size_t>(requests->size(), replay.requests_max);
   const std::size_t num_runs = 1 + replay.cpu_blocks.size() * replay.policies.size();
+  const auto show = [&](std::size_t done) { progress.show(done, num_runs * num_requests); };
   const auto gpu_tier = block_pool_sides().make_optimized();
-  OffloadRequests traffic = behind_gpu_tier(
-      *requests, gpu_options_of(replay), *gpu_tier,
-      [&](const auto& done) { progress.show(done.requests_done, num_runs * num_requests); });
-  const OffloadReplayResult result = replay_offload_tiers(
-      std::move(traffic), replay, *sides->expected, sides->actual.get(),
-      [&](std::size_t done) { progress.show(num_requests + done, num_runs * num_requests); });
+  OffloadRequests traffic = behind_gpu_tier(*requests, gpu_options_of(replay), *gpu_tier,
+                                            [&](std::size_t done, std::size_t) { show(done); });
+  const OffloadReplayResult result =
+      replay_offload_tiers(std::move(traffic), replay, *sides->expected, sides->actual.get(),
+                           [&](std::size_t done, std::size_t) { show(num_requests + done); });
   progress.clear();
   const OffloadTierResult* diverged = result.diverged();
   Report report = make_report(offload_sides(), options, *sides, result.commands(),

@@ -82,10 +82,9 @@ int replay_scheduler_command(const ReplayCommandOptions& options) {
   if (!sides) return bad_input(sides.error());
 
   Progress progress("requests", options.output.quiet);
-  const SchedulerReplayResult result = replay_traffic(
-      *requests, replay, *config, *sides->side, [&](const SchedulerReplayProgress& done) {
-        progress.show(done.requests_done, done.requests_total);
-      });
+  const SchedulerReplayResult result =
+      replay_traffic(*requests, replay, *config, *sides->side,
+                     [&](std::size_t done, std::size_t total) { progress.show(done, total); });
   progress.clear();
   const Report report = report_of(options, *sides, result, progress.seconds());
   return show_replay(options, report,

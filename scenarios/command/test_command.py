@@ -282,6 +282,47 @@ class Explain(Command):
         events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
         self.assertEqual({event["ph"] for event in events if event.get("cat") == "race"}, {"s", "f"})
 
+    def test_pages_and_traces_of_each_race_show_what_the_text_tells(self):
+        files = [file for folder in ("worker/races", "engine/offloading_on_device/races")
+                 for file in sorted((HERE / "cases" / folder).glob("*.kvs"))]
+        self.assertGreaterEqual(len(files), 24)
+        for file in files:
+            bug = re.search("^# Planted bug: (.+)$", file.read_text(), re.MULTILINE).group(1)
+            for code, planted in ((AGREE, ()), (DISAGREEMENT, ("--planted-bug", bug))):
+                told = self.expect(code, "explain", str(file), *planted, "--html", "a.html", "--trace", "a.json").stdout
+                told = told[told.index("\nThe device"):]
+                page = ElementTree.fromstring((self.folder / "a.html").read_text().split("\n", 1)[1])
+                shown = [div.get("class") for div in page.iter() if div.tag.endswith("div")]
+                races = re.findall(r"^! race (\d+)  ", told, re.MULTILINE)
+                misuses = re.findall("^! misuse ", told, re.MULTILINE)
+                self.assertEqual(shown.count("race"), len(races) + len(misuses), (file, planted))
+                self.assertEqual(shown.count("token"), told.count("    ! token "), (file, planted))
+                rows = {row.get("data-step") for row in page.iter() if row.tag.endswith("tr")}
+                commands = re.findall(r"^(\d+) +[a-z]", told, re.MULTILINE)
+                self.assertEqual(rows, set(commands), (file, planted))
+                self.check_trace(races, json.loads((self.folder / "a.json").read_text())["traceEvents"], file)
+
+    def check_trace(self, races, events, file):
+        """Each race is a flow between the slices of the two that race, and each thread has a name."""
+        thread_of = lambda event: (event["pid"], event["tid"])
+        named = {thread_of(event) for event in events if event["ph"] == "M"}
+        self.assertLessEqual({thread_of(event) for event in events}, named, file)
+        starts = {event["id"]: event for event in events if event["ph"] == "s"}
+        ends = {event["id"]: event for event in events if event["ph"] == "f"}
+        self.assertEqual([*starts], [int(race) for race in races], file)
+        self.assertEqual(starts.keys(), ends.keys(), file)
+        for number, start in starts.items():
+            self.assertLessEqual(start["ts"], ends[number]["ts"], file)
+            joined = [slice for end in (start, ends[number]) for slice in events if slice["ph"] == "X"
+                      and thread_of(slice) == thread_of(end) and slice["ts"] <= end["ts"] < slice["ts"] + slice["dur"]
+                      and slice["args"].get("is_racing")]
+            # "store 7 (store stream) reads GPU 0", "the host (memcpy) writes GPU 0"
+            for deed in (start["args"]["first"], start["args"]["second"]):
+                who, function = re.match(r"(.*?) \((.*?)\)", deed).groups()
+                self.assertTrue(any(slice["name"].removesuffix(" (never ran)") == who or
+                                    who == "the host" and f"({function})" in slice["name"] for slice in joined),
+                                (file, deed, joined))
+
     def test_bad_input(self):
         name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
         done = self.expect(BAD_INPUT, "explain", name, "--html", "a.html")
@@ -329,6 +370,48 @@ class Replay(Command):
                       self.expect(BAD_INPUT, "replay", name).stderr)
         self.expect(BAD_INPUT, "replay", str(EXCERPT), "--format", "other")
         self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
+
+
+class ReplayGolden(Command):
+    """Whole outputs of the replays of a trace of eleven requests, but for what a clock says.
+
+    Written anew by KVFENCE_WRITE_GOLDEN=1; look at the difference before it is committed."""
+
+    GOLDEN = HERE / "replay" / "golden"
+    CASES = {
+        "block_pool": (AGREE, "--gpu-blocks", "9"),
+        "curve": (AGREE, "--curve", "40,5,9"),
+        "curve_of_a_bug": (DISAGREEMENT, "--curve", "40,9,5", "--planted-bug", BUG),
+        "scheduler": (AGREE, "--target", "scheduler", "--block-size", "256", "--gpu-blocks", "12", "--max-num-seqs", "3",
+                      "--max-num-batched-tokens", "1024", "--spec", "2", "--accept", "1,0,2", "--step-us", "9000"),
+        "offload": (AGREE, "--target", "offload", "--gpu-blocks", "8", "--cpu-blocks", "2,4,16"),
+        "engine": (AGREE, "--target", "engine", "--gpu-blocks", "20", "--cpu-blocks", "8", "--block-size", "4"),
+    }
+    CLOCK = {"seconds", "commands_per_second", "scheduler_seconds", "steps_per_second"}
+
+    def outputs_of(self, code, *arguments):
+        trace = str(self.GOLDEN / "trace.jsonl")
+        svg = () if "engine" in arguments else ("--svg", "out.svg")
+        text = self.expect(code, "replay", trace, *arguments, "--quiet", "--csv", "out.csv", *svg).stdout
+        figures = {name: value for name, value in self.json_of(code, "replay", trace, *arguments).items()
+                   if name not in self.CLOCK}
+        text = re.sub(r"^  (wall time|ran) .*", lambda line: re.sub(r"[\d.,]+(?= (s\b|us |steps |a second))", "#", line[0]),
+                      text, flags=re.MULTILINE)
+        outputs = {"txt": text.replace(str(self.GOLDEN), "GOLDEN"),
+                   "json": json.dumps(figures, indent=1).replace(str(self.GOLDEN), "GOLDEN") + "\n",
+                   "csv": (self.folder / "out.csv").read_text()}
+        if svg:
+            outputs["svg"] = (self.folder / "out.svg").read_text()
+            ElementTree.fromstring(outputs["svg"])
+        return outputs
+
+    def test_outputs_are_as_they_were(self):
+        for name, arguments in self.CASES.items():
+            for kind, output in self.outputs_of(*arguments).items():
+                file = self.GOLDEN / f"{name}.{kind}"
+                if os.environ.get("KVFENCE_WRITE_GOLDEN"):
+                    file.write_text(output)
+                self.assertEqual(output.splitlines(), file.read_text().splitlines(), file.name)
 
 
 class ReplayThroughTheScheduler(Command):

@@ -8,7 +8,6 @@
 #include "contract/core/check.h"
 #include "contract/engine/toy_model.h"
 #include "properties/engine/checks.h"
-#include "scenarios/replay/replay_sides.h"
 #include "scenarios/replay/scheduler_replay.h"
 
 namespace kvfence {
@@ -24,7 +23,7 @@ constexpr std::uint32_t kReferencedAtRest = 1;
 class Replay {
  public:
   Replay(std::span<const MooncakeRequest> requests, const EngineReplayOptions& options,
-         ReplaySides& sides, const EngineReplayCallback& progress)
+         ReplaySides& sides, const ReplayProgress& progress)
       : config_(config_of(options, requests)),
         options_(options),
         sides_(sides),
@@ -42,7 +41,7 @@ class Replay {
     while (!is_over() && (next_ < requests_.size() || !is_at_rest())) {
       add_arrivals();
       if (!is_over()) make_step();
-      if (progress_) progress_(num_ended_);
+      if (progress_) progress_(num_ended_, requests_.size());
     }
     while (!is_over() && *seen().num_steps_in_flight > 0) update();
     if (!is_over() && send(engine::Drain{}, /*want_state=*/true)) check_end();
@@ -63,13 +62,9 @@ class Replay {
   }
 
   bool diverge(std::string field, std::string expected, std::string actual, std::string message) {
-    Divergence& divergence = result_.divergence.emplace();
-    divergence.step = sides_.num_commands() - 1;
-    divergence.oracle = "traffic";
-    divergence.field = std::move(field);
-    divergence.expected = std::move(expected);
-    divergence.actual = std::move(actual);
-    divergence.message = std::move(message);
+    result_.divergence =
+        traffic_divergence(sides_.num_commands() - 1, std::move(field), std::move(expected),
+                           std::move(actual), std::move(message));
     return false;
   }
 
@@ -257,7 +252,7 @@ class Replay {
   engine::Config config_;
   const EngineReplayOptions& options_;
   ReplaySides& sides_;
-  const EngineReplayCallback& progress_;
+  const ReplayProgress& progress_;
   std::vector<MooncakeRequest> requests_;  ///< in toy tokens
   std::vector<Sequence> sequences_;        ///< by number of the request
   std::size_t next_ = 0;                   ///< to arrive
@@ -304,11 +299,8 @@ engine::Config config_of(const EngineReplayOptions& options,
 
 std::optional<InputError> validate(const EngineReplayOptions& options,
                                    std::span<const MooncakeRequest> requests) {
-  const auto at_least_one = [](std::string_view name) {
-    return InputError{{}, {}, std::string(name) + "=0", "at least 1"};
-  };
-  if (options.state_every == 0) return at_least_one("state_every");
-  if (options.transfers_a_step == 0) return at_least_one("transfers_a_step");
+  if (options.state_every == 0) return option_error("state_every=0", "at least 1");
+  if (options.transfers_a_step == 0) return option_error("transfers_a_step=0", "at least 1");
   const auto setup = EngineTarget::prepare(config_of(options, requests), {}, {});
   if (!setup) return setup.error();
   return std::nullopt;
@@ -316,7 +308,7 @@ std::optional<InputError> validate(const EngineReplayOptions& options,
 
 EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                   const EngineReplayOptions& options, Implementation& expected,
-                                  Implementation* actual, const EngineReplayCallback& progress) {
+                                  Implementation* actual, const ReplayProgress& progress) {
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
   ReplaySides sides(checks_of(engine::Assembly::kOffloadingOnDevice), expected, actual,
                     options.state_every);

@@ -16,7 +16,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +26,7 @@
 #include "contract/engine/engine_target.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
+#include "scenarios/replay/replay_sides.h"
 
 namespace kvfence {
 
@@ -99,9 +99,6 @@ struct EngineReplayResult {
   std::optional<Scenario> scenario;
 };
 
-/// Called with the number of requests that ended, after every step; never to be slow.
-using EngineReplayCallback = std::function<void(std::size_t)>;
-
 /// Replays a trace until everything is at rest, or until the first divergence.
 ///
 /// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
@@ -112,7 +109,6 @@ using EngineReplayCallback = std::function<void(std::size_t)>;
 /// Requires: valid options.
 EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                   const EngineReplayOptions& options, Implementation& expected,
-                                  Implementation* actual,
-                                  const EngineReplayCallback& progress = {});
+                                  Implementation* actual, const ReplayProgress& progress = {});
 
 }  // namespace kvfence

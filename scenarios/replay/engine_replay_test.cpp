@@ -10,12 +10,11 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "scenarios/replay/engine_replay_report.h"
+#include "scenarios/replay/replay_test_rig.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
@@ -36,13 +35,8 @@ EngineReplayOptions tiny(std::uint32_t gpu_blocks) {
 }
 
 /// Whole blocks as prompts, and one token of the toy model to say.
-std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
-  std::vector<MooncakeRequest> requests;
-  for (const std::vector<std::uint32_t>& ids : hash_ids) {
-    const auto num_blocks = static_cast<std::uint32_t>(ids.size());
-    requests.push_back({requests.size(), num_blocks * kMooncakeBlockTokens, 128, ids});
-  }
-  return requests;
+std::vector<MooncakeRequest> prompts_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
+  return trace_of(hash_ids, 128);
 }
 
 /// Through the reference and the engine on the virtual device; the test fails where they part.
@@ -64,7 +58,7 @@ EngineReplayResult alone(Implementation& engine, const std::vector<MooncakeReque
 }
 
 TEST(EngineReplay, FindsAPrefixInGPUMemory) {
-  const EngineReplayResult result = in_lockstep(trace_of({{1, 2}, {1, 2, 3}}), tiny(9));
+  const EngineReplayResult result = in_lockstep(prompts_of({{1, 2}, {1, 2, 3}}), tiny(9));
 
   EXPECT_EQ(result.completed, 2U);
   const std::vector<ReplayedRequest> expected = {{8, 1, 0, 0, 0}, {12, 1, 8, 0, 0}};
@@ -80,7 +74,7 @@ TEST(EngineReplay, FindsAPrefixInGPUMemory) {
 TEST(EngineReplay, LoadsAPrefixThatTheGPUHasForgotten) {
   // The second request takes all four blocks.
   const EngineReplayResult result =
-      in_lockstep(trace_of({{1, 2, 3}, {11, 12, 13, 14}, {1, 2, 3, 4}}), tiny(5));
+      in_lockstep(prompts_of({{1, 2, 3}, {11, 12, 13, 14}, {1, 2, 3, 4}}), tiny(5));
 
   EXPECT_EQ(result.completed, 3U);
   const std::vector<ReplayedRequest> expected = {
@@ -99,7 +93,7 @@ TEST(EngineReplay, ScalesWhatIsBegunUp) {
 }
 
 TEST(EngineReplay, CountsWhatIsRefusedAndWhatNeverFits) {
-  std::vector<MooncakeRequest> requests = trace_of({{1}, {1, 2, 3, 4, 5}, {1}});
+  std::vector<MooncakeRequest> requests = prompts_of({{1}, {1, 2, 3, 4, 5}, {1}});
   requests[0].input_length = 0;
   requests[0].hash_ids.clear();
 
@@ -116,8 +110,8 @@ TEST(EngineReplay, ReplaysTheFirstRequestsOnlyAndTellsItsProgress) {
   const auto optimized = engine_sides().make_optimized();
   std::size_t done = 0;
 
-  const EngineReplayResult result = replay_traffic(trace_of({{1}, {2}, {3}}), options, *optimized,
-                                                   nullptr, [&](std::size_t number) {
+  const EngineReplayResult result = replay_traffic(prompts_of({{1}, {2}, {3}}), options, *optimized,
+                                                   nullptr, [&](std::size_t number, std::size_t) {
                                                      EXPECT_GE(number, done);
                                                      done = number;
                                                    });
@@ -128,53 +122,26 @@ TEST(EngineReplay, ReplaysTheFirstRequestsOnlyAndTellsItsProgress) {
 }
 
 TEST(EngineReplay, ValidatesItsOptions) {
-  const auto requests = trace_of({{1}});
+  const auto requests = prompts_of({{1}});
   EXPECT_FALSE(validate(EngineReplayOptions{}, requests));
-  for (auto spoil : {+[](EngineReplayOptions& o) { o.gpu_blocks = 0; },
-                     +[](EngineReplayOptions& o) { o.gpu_blocks = 4097; },
-                     +[](EngineReplayOptions& o) { o.cpu_blocks = 0; },
-                     +[](EngineReplayOptions& o) { o.block_size = 33; },
-                     +[](EngineReplayOptions& o) { o.concurrency = 0; },
-                     +[](EngineReplayOptions& o) { o.max_num_batched_tokens = 0; },
-                     +[](EngineReplayOptions& o) { o.transfers_a_step = 0; },
-                     +[](EngineReplayOptions& o) { o.state_every = 0; },
-                     +[](EngineReplayOptions& o) { o.profile = "v9"; }}) {
-    EngineReplayOptions options;
-    spoil(options);
-    EXPECT_TRUE(validate(options, requests));
-  }
+  const std::vector<EngineReplayOptions> wrong = {
+      {.gpu_blocks = 0},       {.gpu_blocks = 4097}, {.cpu_blocks = 0},
+      {.block_size = 33},      {.concurrency = 0},   {.max_num_batched_tokens = 0},
+      {.transfers_a_step = 0}, {.profile = "v9"},    {.state_every = 0}};
+  for (const EngineReplayOptions& options : wrong) EXPECT_TRUE(validate(options, requests));
 }
 
-/// An engine whose answers can be spoilt.
-class Spoilt final : public Implementation {
- public:
-  using Spoil = std::function<void(const engine::Command&, Observation&)>;
-
-  explicit Spoilt(Spoil spoil) : spoil_(std::move(spoil)) {}
-
-  std::string name() const override { return "spoilt"; }
-  std::optional<ImplementationFailure> reset(const Setup& setup) override {
-    return engine_->reset(setup);
-  }
-  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
-                                             Observe observe,
-                                             kvfence::Observation& observation) override {
-    auto failure = engine_->apply(command, world, observe, observation);
-    Observation& numbers = observation.numbers.as<Observation>();
-    spoil_(command.as<engine::Command>(), numbers);
-    observation.error = numbers.error;
-    return failure;
-  }
-
- private:
-  std::unique_ptr<Implementation> engine_ = engine_sides().make_reference();
-  Spoil spoil_;
-};
+using Spoil = std::function<void(const engine::Command&, Observation&)>;
 
 /// The field of what a replay finds in an engine that runs alone and is spoilt; "none" for nothing.
-std::string found_in(Spoilt::Spoil spoil) {
-  Spoilt engine(std::move(spoil));
-  const EngineReplayResult result = alone(engine, trace_of({{1, 2}, {1, 2, 3}}), tiny(9));
+std::string found_in(const Spoil& spoil) {
+  Spy engine(engine_sides().make_reference(),
+             [&](const Command& command, kvfence::Observation& observation) {
+               Observation& numbers = observation.numbers.as<Observation>();
+               spoil(command.as<engine::Command>(), numbers);
+               observation.error = numbers.error;
+             });
+  const EngineReplayResult result = alone(engine, prompts_of({{1, 2}, {1, 2, 3}}), tiny(9));
   EXPECT_FALSE(result.scenario);
   if (!result.divergence) return "none";
   EXPECT_EQ(result.divergence->oracle, "traffic");
@@ -182,7 +149,7 @@ std::string found_in(Spoilt::Spoil spoil) {
 }
 
 /// Changes what the requests of an update are told.
-Spoilt::Spoil in_outputs(std::function<void(engine::RequestOutput&)> change) {
+Spoil in_outputs(std::function<void(engine::RequestOutput&)> change) {
   return [change = std::move(change)](const engine::Command&, Observation& seen) {
     if (!seen.outputs.has_value()) return;
     std::vector<engine::RequestOutput> outputs = *seen.outputs;
@@ -216,40 +183,15 @@ TEST(EngineReplay, KeepsTheCommandsThatLeadToADivergence) {
   const auto planted = engine_sides().make_planted("store_ignores_compute");
 
   const EngineReplayResult result =
-      replay_traffic(trace_of({{1, 2}}), tiny(9), *reference, planted.get());
+      replay_traffic(prompts_of({{1, 2}}), tiny(9), *reference, planted.get());
 
   ASSERT_TRUE(result.divergence);
   ASSERT_TRUE(result.scenario);
   EXPECT_EQ(result.scenario->steps.size(), result.divergence->step + 1);
 }
 
-TEST(EngineReplay, IsReportedAsTableJsonAndCsv) {
-  const EngineReplayResult result =
-      in_lockstep(trace_of({{1, 2, 3}, {11, 12, 13, 14}, {1, 2, 3, 4}}), tiny(5));
-
-  const std::string summary = to_summary(result, 128);
-  EXPECT_NE(summary.find("as without a cache 3 of them, 3 tokens said\n"), std::string::npos);
-  EXPECT_NE(summary.find("  in CPU memory    12 tokens, 27.27 %\n"), std::string::npos) << summary;
-  EXPECT_NE(summary.find("loaded             1 transfers, 3 blocks, 384 bytes\n"),
-            std::string::npos);
-  EXPECT_EQ(to_summary(result, 0).find("bytes"), std::string::npos);
-  const auto json = nlohmann::json::parse(to_json(result, 128));
-  EXPECT_EQ(json["computed_tokens"], 32);
-  EXPECT_EQ(json["stored_bytes"], 1024);
-  EXPECT_EQ(to_csv(result),
-            "request,prompt_tokens,output_tokens,gpu_hit_tokens,cpu_hit_tokens,preemptions\n"
-            "0,12,1,0,0,0\n1,16,1,0,0,0\n2,16,1,0,12,0\n");
-}
-
-std::vector<MooncakeRequest> excerpt() {
-  auto requests = read_mooncake_trace_file(
-      KVFENCE_TRAFFIC_DIR "/mooncake_conversation_excerpt.jsonl", kMooncakeBlockTokens);
-  EXPECT_TRUE(requests);
-  return *requests;
-}
-
 TEST(EngineReplayOfTheExcerpt, SaysWhatARunWithoutACacheSays) {
-  const EngineReplayResult result = in_lockstep(excerpt(), {});
+  const EngineReplayResult result = in_lockstep(excerpt(kMooncakeBlockTokens), {});
 
   EXPECT_EQ(result.completed, 600U);
   EXPECT_EQ(result.prompt_tokens, 259'465U);
@@ -269,7 +211,7 @@ TEST(EngineReplayOfTheExcerpt, RunsAheadAndFlushesUnderTheLaterRules) {
   options.gpu_blocks = 300;
   options.requests_max = 200;
 
-  const EngineReplayResult result = in_lockstep(excerpt(), options);
+  const EngineReplayResult result = in_lockstep(excerpt(kMooncakeBlockTokens), options);
 
   EXPECT_EQ(result.completed, 200U);
   EXPECT_GT(result.gpu_hit_tokens, 0U);

@@ -7,6 +7,7 @@
 
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvfence {
@@ -82,69 +83,41 @@ TEST(MooncakeTrace, TakesTheLargestIntegers) {
             (std::vector<MooncakeRequest>{{UINT64_MAX, UINT32_MAX, UINT32_MAX, {UINT32_MAX}}}));
 }
 
-TEST(MooncakeTrace, RefusesAnEmptyFile) {
-  EXPECT_EQ(error_of(""), "t.jsonl:1:1: found the end of the file, expected at least one request");
-  EXPECT_EQ(error_of("\n\n"),
-            "t.jsonl:3:1: found the end of the file, expected at least one request");
+/// A request whose members are these.
+std::string line_of(const char* timestamp, const char* input, const char* output, const char* ids) {
+  return std::string("{\"timestamp\": ") + timestamp + ", \"input_length\": " + input +
+         ", \"output_length\": " + output + ", \"hash_ids\": " + ids + "}";
 }
 
-TEST(MooncakeTrace, RefusesMalformedJsonAtItsCharacter) {
-  EXPECT_EQ(error_of(std::string(kGoodLine) + R"({"timestamp": 0,, })"),
-            "t.jsonl:2:17: found ',', expected valid JSON");
-  EXPECT_EQ(error_of(R"({"timestamp": 0)"),
-            "t.jsonl:1:16: found the end of the line, expected valid JSON");
-  EXPECT_EQ(error_of("{\"timestamp\": \x01}"),
-            "t.jsonl:1:15: found a byte that is not text, expected valid JSON");
-  EXPECT_EQ(error_of("requests go here"), "t.jsonl:1:1: found 'r', expected valid JSON");
-}
-
-TEST(MooncakeTrace, RefusesTwoObjectsOnALine) {
-  EXPECT_EQ(error_of("{} {}"), "t.jsonl:1:4: found '{', expected valid JSON");
-}
-
-TEST(MooncakeTrace, RefusesWhatIsNoObject) {
-  EXPECT_EQ(error_of("[1, 2]"),
-            "t.jsonl:1:1: found array, expected an object with timestamp, input_length, ...");
-}
-
-class MooncakeTraceKey : public testing::TestWithParam<std::string> {};
-
-TEST_P(MooncakeTraceKey, IsMissed) {
-  std::string line = kGoodLine;
-  line.replace(line.find(GetParam()), GetParam().size(), "x");
-
-  EXPECT_EQ(error_of(line), "t.jsonl:1:1: found an object without " + GetParam() +
-                                ", expected the key " + GetParam());
-}
-
-INSTANTIATE_TEST_SUITE_P(All, MooncakeTraceKey,
-                         testing::Values("timestamp", "input_length", "output_length", "hash_ids"),
-                         [](const auto& test) { return test.param; });
-
-TEST(MooncakeTrace, RefusesNegativeNumbers) {
-  EXPECT_EQ(error_of(R"({"timestamp": -1, "input_length": 1, "output_length": 1, "hash_ids": []})"),
-            "t.jsonl:1:2: found timestamp: -1, expected an integer from 0 to 18446744073709551615");
-}
-
-TEST(MooncakeTrace, RefusesFractions) {
-  EXPECT_EQ(
-      error_of(R"({"timestamp": 1, "input_length": 1.5, "output_length": 1, "hash_ids": []})"),
-      "t.jsonl:1:18: found input_length: 1.5, expected an integer from 0 to 4294967295");
-}
-
-TEST(MooncakeTrace, RefusesWrongTypes) {
-  EXPECT_EQ(
-      error_of(R"({"timestamp": 1, "input_length": 1, "output_length": "1", "hash_ids": []})"),
-      "t.jsonl:1:37: found output_length: \"1\", expected an integer from 0 to 4294967295");
-  EXPECT_EQ(error_of(R"({"timestamp": 1, "input_length": 1, "output_length": 1, "hash_ids": 5})"),
-            "t.jsonl:1:57: found hash_ids: 5, expected a list of integers");
-}
-
-TEST(MooncakeTrace, NamesTheHashIdThatIsWrong) {
-  EXPECT_EQ(
-      error_of(
-          R"({"timestamp": 1, "input_length": 1, "output_length": 1, "hash_ids": [0, 4294967296]})"),
-      "t.jsonl:1:57: found hash_ids[1]: 4294967296, expected an integer from 0 to 4294967295");
+TEST(MooncakeTrace, NamesWhatIsWrongWithItsPlace) {
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {"", "1:1: found the end of the file, expected at least one request"},
+      {"\n\n", "3:1: found the end of the file, expected at least one request"},
+      {std::string(kGoodLine) + R"({"timestamp": 0,, })", "2:17: found ',', expected valid JSON"},
+      {R"({"timestamp": 0)", "1:16: found the end of the line, expected valid JSON"},
+      {"{\"timestamp\": \x01}", "1:15: found a byte that is not text, expected valid JSON"},
+      {"requests go here", "1:1: found 'r', expected valid JSON"},
+      {"{} {}", "1:4: found '{', expected valid JSON"},
+      {"[1, 2]", "1:1: found array, expected an object with timestamp, input_length, ..."},
+      {line_of("-1", "1", "1", "[]"),
+       "1:2: found timestamp: -1, expected an integer from 0 to 18446744073709551615"},
+      {line_of("1", "1.5", "1", "[]"),
+       "1:18: found input_length: 1.5, expected an integer from 0 to 4294967295"},
+      {line_of("1", "1", "\"1\"", "[]"),
+       "1:37: found output_length: \"1\", expected an integer from 0 to 4294967295"},
+      {line_of("1", "1", "1", "5"), "1:57: found hash_ids: 5, expected a list of integers"},
+      {line_of("1", "1", "1", "[0, 4294967296]"),
+       "1:57: found hash_ids[1]: 4294967296, expected an integer from 0 to 4294967295"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_EQ(error_of(text), std::string("t.jsonl:") + expected);
+  }
+  for (const std::string key : {"timestamp", "input_length", "output_length", "hash_ids"}) {
+    std::string line = kGoodLine;
+    line.replace(line.find(key), key.size(), "x");
+    EXPECT_EQ(error_of(line),
+              "t.jsonl:1:1: found an object without " + key + ", expected the key " + key);
+  }
 }
 
 TEST(MooncakeTrace, CutsLongValuesInMessages) {

@@ -24,12 +24,11 @@ class Replay {
         rules_(rules_of(*profile_from_text(config_.profile))),
         managers_(managers) {}
 
-  OffloadTierResult run(std::span<const OffloadRequest> requests,
-                        const OffloadProgressCallback& progress) {
+  OffloadTierResult run(std::span<const OffloadRequest> requests, const ReplayProgress& progress) {
     result_.divergence = managers_.start(setup_);
     for (std::size_t index = 0; index < requests.size() && !result_.divergence; ++index) {
       serve(requests[index]);
-      if (progress) progress(index + 1);
+      if (progress) progress(index + 1, requests.size());
     }
     // A command that changes nothing, so that the state behind the last request is compared.
     if (!result_.divergence) send(offload::TakeEvents{}, /*want_state=*/true);
@@ -50,17 +49,10 @@ class Replay {
     return error == ErrorCode::kNone || refuse("error", "none", std::string(to_text(error)));
   }
 
-  /// An answer that no manager may give to well-formed traffic. Only an implementation that runs
-  /// alone gets here: in lockstep the invariants are there before.
   bool refuse(std::string field, std::string expected, std::string actual) {
-    Divergence divergence;
-    divergence.step = result_.commands - 1;
-    divergence.oracle = "traffic";
-    divergence.field = std::move(field);
-    divergence.expected = std::move(expected);
-    divergence.actual = std::move(actual);
-    divergence.message = "the traffic asks only for what a manager has to answer";
-    result_.divergence = std::move(divergence);
+    result_.divergence = traffic_divergence(
+        result_.commands - 1, std::move(field), std::move(expected), std::move(actual),
+        "the traffic asks only for what a manager has to answer");
     return false;
   }
 
@@ -163,23 +155,20 @@ offload::Config config_of(const OffloadReplayOptions& options, const std::string
 }
 
 std::optional<InputError> validate(const OffloadReplayOptions& options) {
-  const auto error = [](std::string found, std::string expected) {
-    return InputError{{}, {}, std::move(found), std::move(expected)};
-  };
   if (auto wrong = validate(gpu_options_of(options))) return wrong;
-  if (options.state_every == 0) return error("state_every=0", "at least 1");
-  if (options.policies.empty()) return error("no policy", "lru, arc or both");
-  if (options.cpu_blocks.empty()) return error("no capacity", "at least one");
+  if (options.state_every == 0) return option_error("state_every=0", "at least 1");
+  if (options.policies.empty()) return option_error("no policy", "lru, arc or both");
+  if (options.cpu_blocks.empty()) return option_error("no capacity", "at least one");
   if (const auto policy = repeated(options.policies)) {
-    return error("policy " + *policy + " twice", "each once");
+    return option_error("policy " + *policy + " twice", "each once");
   }
   if (const auto size = repeated(options.cpu_blocks)) {
-    return error("cpu_blocks=" + std::to_string(*size) + " twice", "each once");
+    return option_error("cpu_blocks=" + std::to_string(*size) + " twice", "each once");
   }
   for (const std::uint32_t cpu_blocks : options.cpu_blocks) {
     if (cpu_blocks > kCpuBlocksMax) {
-      return error("cpu_blocks=" + std::to_string(cpu_blocks),
-                   "at most " + std::to_string(kCpuBlocksMax));
+      return option_error("cpu_blocks=" + std::to_string(cpu_blocks),
+                          "at most " + std::to_string(kCpuBlocksMax));
     }
     for (const std::string& policy : options.policies) {
       const auto setup = OffloadTarget::prepare(config_of(options, policy, cpu_blocks), {}, {});
@@ -192,7 +181,7 @@ std::optional<InputError> validate(const OffloadReplayOptions& options) {
 OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
                                       const offload::Config& config, std::uint32_t state_every,
                                       Implementation& expected, Implementation* actual,
-                                      const OffloadProgressCallback& progress) {
+                                      const ReplayProgress& progress) {
   const Setup setup = prepared(OffloadTarget::description(), Config(config));
   ReplaySides managers(offload_checks(), expected, actual, state_every);
   if (actual != nullptr) managers.keep_commands(SIZE_MAX);
@@ -226,15 +215,16 @@ const OffloadTierResult* OffloadReplayResult::diverged() const {
 OffloadReplayResult replay_offload_tiers(OffloadRequests traffic,
                                          const OffloadReplayOptions& options,
                                          Implementation& expected, Implementation* actual,
-                                         const OffloadProgressCallback& progress) {
+                                         const ReplayProgress& progress) {
   OffloadReplayResult result;
   result.traffic = std::move(traffic);
   result.policies = options.policies;
   const std::span<const OffloadRequest> requests = result.traffic.requests;
   result.found_max = optimal_hits(requests, UINT64_MAX);
   std::size_t requests_done = 0;
-  const auto count = [&](std::size_t here) {
-    if (progress) progress(requests_done + here);
+  const std::size_t num_runs = options.cpu_blocks.size() * options.policies.size();
+  const auto count = [&](std::size_t here, std::size_t total) {
+    if (progress) progress(requests_done + here, num_runs * total);
   };
   for (const std::uint32_t cpu_blocks : options.cpu_blocks) {
     OffloadPoint& point = result.points.emplace_back();

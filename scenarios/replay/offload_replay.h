@@ -22,7 +22,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,9 +78,6 @@ struct OffloadTierResult {
   std::optional<Scenario> scenario;
 };
 
-/// Called with the number of requests done; never to be slow.
-using OffloadProgressCallback = std::function<void(std::size_t)>;
-
 /// Drives one manager, until the end or the first divergence.
 ///
 /// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
@@ -92,7 +88,7 @@ using OffloadProgressCallback = std::function<void(std::size_t)>;
 OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
                                       const offload::Config& config, std::uint32_t state_every,
                                       Implementation& expected, Implementation* actual,
-                                      const OffloadProgressCallback& progress = {});
+                                      const ReplayProgress& progress = {});
 
 /// A capacity of the CPU tier, with what each policy found in it.
 struct OffloadPoint {
@@ -124,6 +120,6 @@ struct OffloadReplayResult {
 OffloadReplayResult replay_offload_tiers(OffloadRequests traffic,
                                          const OffloadReplayOptions& options,
                                          Implementation& expected, Implementation* actual,
-                                         const OffloadProgressCallback& progress = {});
+                                         const ReplayProgress& progress = {});
 
 }  // namespace kvfence

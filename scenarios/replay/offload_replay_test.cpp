@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,17 +18,12 @@
 #include "properties/targets/checks.h"
 #include "properties/offload/driver.h"
 #include "scenarios/replay/offload_optimum.h"
+#include "scenarios/replay/replay_test_rig.h"
 #include "scenarios/replay/unlisted_offloading_manager.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
-
-std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
-  std::vector<MooncakeRequest> requests;
-  for (const std::vector<std::uint32_t>& ids : hash_ids) requests.push_back({0, 0, 0, ids});
-  return requests;
-}
 
 OffloadRequests behind_gpu(const std::vector<MooncakeRequest>& requests,
                            const OffloadReplayOptions& options) {
@@ -37,39 +31,22 @@ OffloadRequests behind_gpu(const std::vector<MooncakeRequest>& requests,
   return behind_gpu_tier(requests, gpu_options_of(options), *pool);
 }
 
-/// Hands everything on, keeps the commands as text, and misbehaves where it is told to.
-class Spy final : public Implementation {
- public:
-  std::string name() const override { return "spy"; }
-  std::optional<ImplementationFailure> reset(const Setup& setup) override {
-    lines.clear();
-    return manager_->reset(setup);
-  }
-  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
-                                             Observe observe, Observation& observation) override {
-    if (lines.size() == dies_at) return ImplementationFailure{"gone"};
-    lines.push_back(print(to_line(command)));
-    auto failure = manager_->apply(command, world, observe, observation);
-    if (lines.size() == refuses_at + 1) observation.error = ErrorCode::kNotReady;
-    if (lines.size() == boasts_at + 1) {
-      observation.numbers.as<offload::Observation>().num_hits.emplace() = 1'000;
-    }
-    return failure;
-  }
+Spy spy_on_reference() { return Spy(offload_sides().make_reference()); }
 
-  std::vector<std::string> lines;
-  std::size_t dies_at = SIZE_MAX - 1;
-  std::size_t refuses_at = SIZE_MAX - 1;
-  std::size_t boasts_at = SIZE_MAX - 1;
-
- private:
-  std::unique_ptr<Implementation> manager_ = offload_sides().make_reference();
-};
+/// Refuses the command of that number, or says to have found a thousand blocks.
+Spy::Change refuse_at(std::size_t step) {
+  return [step, count = std::size_t{0}](const Command&, Observation& observation) mutable {
+    if (count++ == step) observation.error = ErrorCode::kNotReady;
+  };
+}
+Spy::Change boast_at(std::size_t step) {
+  return [step, count = std::size_t{0}](const Command&, Observation& observation) mutable {
+    if (count++ == step) observation.numbers.as<offload::Observation>().num_hits.emplace() = 1'000;
+  };
+}
 
 std::unique_ptr<Implementation> make_unlisted() {
-  using Manager = UnlistedOffloadingManager<optimized::OffloadingManager>;
-  const auto make = [](const OffloadingManagerConfig& config) { return Manager(config); };
-  return std::make_unique<OffloadDriver<Manager, decltype(make)>>("unlisted", make);
+  return make_offload_driver<UnlistedOffloadingManager<optimized::OffloadingManager>>("unlisted");
 }
 
 OffloadTierResult alone(const std::vector<OffloadRequest>& requests,
@@ -121,7 +98,7 @@ const std::vector<std::uint32_t> kABC = {1, 2, 3};
 TEST(OffloadReplay, SendsTheCommandsOfTheConnector) {
   // All new; found behind a GPU hit; found in full; nothing asked, all of it held.
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 1}, {kABC, 0}, {kABC, 3}};
-  Spy spy;
+  Spy spy = spy_on_reference();
 
   const OffloadTierResult result = alone(requests, {}, 8, spy);
 
@@ -160,7 +137,7 @@ TEST(OffloadReplay, AsksKeyByKeyWithTheOtherRelease) {
   OffloadReplayOptions options;
   options.profile = "v0.23";
   options.enable_events = true;
-  Spy spy;
+  Spy spy = spy_on_reference();
 
   const OffloadTierResult result = alone(requests, options, 8, spy);
 
@@ -212,51 +189,43 @@ TEST(OffloadReplay, StoresBehindTheThresholdAlone) {
   EXPECT_EQ(alone(requests, options, 8, *manager).stored, 0U);
 }
 
-TEST(OffloadReplay, ReportsAManagerThatRefusesWellFormedTraffic) {
+TEST(OffloadReplay, ReportsAManagerThatMisbehaves) {
+  struct Case {
+    Spy::Change change;
+    std::size_t dies_at;
+    Divergence expected;
+  };
+  const std::vector<Case> cases = {
+      {refuse_at(2), SIZE_MAX, {2, "traffic", "error", "none", "not_ready", {}}},
+      {boast_at(1), SIZE_MAX, {1, "traffic", "num_hits", "at most 2", "1000", {}}},
+      {{}, 1, {1, "implementation", {}, {}, {}, "spy: gone"}},
+  };
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kAB, 0}};
-  Spy spy;
-  spy.refuses_at = 2;
+  for (const Case& c : cases) {
+    Spy spy(offload_sides().make_reference(), c.change);
+    spy.dies_at = c.dies_at;
 
-  const OffloadTierResult result = alone(requests, {}, 8, spy);
+    const OffloadTierResult result = alone(requests, {}, 8, spy);
 
-  ASSERT_TRUE(result.divergence);
-  EXPECT_EQ(result.divergence->oracle, "traffic");
-  EXPECT_EQ(result.divergence->step, 2U);
-  EXPECT_EQ(result.divergence->actual, "not_ready");
-  EXPECT_FALSE(result.scenario);
-  EXPECT_EQ(spy.lines.size(), 3U);
-}
-
-TEST(OffloadReplay, ReportsAManagerThatFindsMoreThanWasAsked) {
-  const std::vector<OffloadRequest> requests = {{kAB, 0}};
-  Spy spy;
-  spy.boasts_at = 1;
-
-  const OffloadTierResult result = alone(requests, {}, 8, spy);
-
-  ASSERT_TRUE(result.divergence);
-  EXPECT_EQ(result.divergence->field, "num_hits");
-  EXPECT_EQ(result.divergence->expected, "at most 2");
-  EXPECT_EQ(result.divergence->actual, "1000");
-}
-
-TEST(OffloadReplay, ReportsAManagerThatFails) {
-  const std::vector<OffloadRequest> requests = {{kAB, 0}};
-  Spy spy;
-  spy.dies_at = 1;
-
-  const OffloadTierResult result = alone(requests, {}, 8, spy);
-
-  ASSERT_TRUE(result.divergence);
-  EXPECT_EQ(result.divergence->message, "spy: gone");
-  EXPECT_EQ(result.divergence->step, 1U);
+    ASSERT_TRUE(result.divergence);
+    EXPECT_EQ(result.divergence->oracle, c.expected.oracle);
+    EXPECT_EQ(result.divergence->step, c.expected.step);
+    if (c.expected.oracle == "traffic") {
+      EXPECT_EQ(result.divergence->field, c.expected.field);
+      EXPECT_EQ(result.divergence->expected, c.expected.expected);
+      EXPECT_EQ(result.divergence->actual, c.expected.actual);
+    } else {
+      EXPECT_EQ(result.divergence->message, c.expected.message);
+    }
+    EXPECT_FALSE(result.scenario);
+    EXPECT_EQ(result.commands, c.expected.step + 1);
+  }
 }
 
 TEST(OffloadReplay, KeepsTheScenarioOfADivergence) {
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 0}, {kABC, 0}};
   const auto reference = offload_sides().make_reference();
-  Spy spy;
-  spy.boasts_at = 6;
+  Spy spy(offload_sides().make_reference(), boast_at(6));
 
   const OffloadTierResult result =
       replay_offload_tier(requests, config_of({}, "arc", 2), 1, *reference, &spy);
@@ -267,7 +236,8 @@ TEST(OffloadReplay, KeepsTheScenarioOfADivergence) {
   ASSERT_TRUE(result.scenario);
   EXPECT_EQ(result.scenario->steps.size(), 7U);
   EXPECT_EQ(result.scenario->config.as<offload::Config>().policy, "arc");
-  Lockstep lockstep(offload_checks(), *reference, spy);
+  Spy same(offload_sides().make_reference(), boast_at(6));
+  Lockstep lockstep(offload_checks(), *reference, same);
   const std::optional<Divergence> again = run_scenario(lockstep, *result.scenario);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->step, 6U);
@@ -278,8 +248,7 @@ TEST(OffloadReplay, StopsBehindADivergenceOfASweep) {
   OffloadReplayOptions options;
   options.cpu_blocks = {4, 8};
   const auto reference = offload_sides().make_reference();
-  Spy spy;
-  spy.boasts_at = 1;
+  Spy spy(offload_sides().make_reference(), boast_at(1));
 
   const OffloadReplayResult result =
       replay_offload_tiers(behind_gpu(requests, options), options, *reference, &spy);
@@ -298,63 +267,50 @@ TEST(OffloadReplay, TellsItsProgress) {
   std::vector<std::size_t> told;
 
   replay_offload_tiers(behind_gpu(requests, options), options, *manager, nullptr,
-                       [&](std::size_t done) { told.push_back(done); });
+                       [&](std::size_t done, std::size_t total) {
+                         EXPECT_EQ(total, 8U);
+                         told.push_back(done);
+                       });
 
   EXPECT_EQ(told, (std::vector<std::size_t>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
 TEST(OffloadReplay, ValidatesItsOptions) {
   EXPECT_FALSE(validate(OffloadReplayOptions{}));
-  const auto wrong = [](auto&& change) {
-    OffloadReplayOptions options;
-    change(options);
-    const auto error = validate(options);
-    return error ? error->to_text() : "";
+  const std::vector<std::pair<OffloadReplayOptions, const char*>> cases = {
+      {{.state_every = 0}, "found state_every=0, expected at least 1"},
+      {{.policies = {}}, "found no policy, expected lru, arc or both"},
+      {{.policies = {"arc", "arc"}}, "found policy arc twice, expected each once"},
+      {{.cpu_blocks = {}}, "found no capacity, expected at least one"},
+      {{.cpu_blocks = {8, 4, 8}}, "found cpu_blocks=8 twice, expected each once"},
+      {{.cpu_blocks = {kCpuBlocksMax + 1}},
+       "found cpu_blocks=268435457, expected at most 268435456"},
+      {{.cpu_blocks = {0}}, nullptr},
+      {{.policies = {"fifo"}}, nullptr},
+      {{.profile = "v9"}, nullptr},
+      {{.gpu_blocks = 0}, nullptr},
+      {{.concurrency = 0}, nullptr},
   };
-  EXPECT_EQ(wrong([](auto& options) { options.state_every = 0; }),
-            "found state_every=0, expected at least 1");
-  EXPECT_EQ(wrong([](auto& options) { options.policies = {}; }),
-            "found no policy, expected lru, arc or both");
-  EXPECT_EQ(wrong([](auto& options) {
-              options.policies = {"arc", "arc"};
-            }),
-            "found policy arc twice, expected each once");
-  EXPECT_EQ(wrong([](auto& options) { options.cpu_blocks = {}; }),
-            "found no capacity, expected at least one");
-  EXPECT_EQ(wrong([](auto& options) {
-              options.cpu_blocks = {8, 4, 8};
-            }),
-            "found cpu_blocks=8 twice, expected each once");
-  EXPECT_EQ(wrong([](auto& options) { options.cpu_blocks = {kCpuBlocksMax + 1}; }),
-            "found cpu_blocks=268435457, expected at most 268435456");
-  EXPECT_NE(wrong([](auto& options) { options.cpu_blocks = {0}; }), "");
-  EXPECT_NE(wrong([](auto& options) { options.policies = {"fifo"}; }), "");
-  EXPECT_NE(wrong([](auto& options) { options.profile = "v9"; }), "");
-  EXPECT_NE(wrong([](auto& options) { options.gpu_blocks = 0; }), "");
-  EXPECT_NE(wrong([](auto& options) { options.concurrency = 0; }), "");
+  for (const auto& [options, expected] : cases) {
+    const auto error = validate(options);
+    ASSERT_TRUE(error) << (expected ? expected : "");
+    if (expected) {
+      EXPECT_EQ(error->to_text(), expected);
+    }
+  }
 }
 
-class ConversationExcerpt : public testing::Test {
- protected:
-  void SetUp() override {
-    auto read =
-        read_mooncake_trace_file(KVFENCE_TRAFFIC_DIR "/mooncake_conversation_excerpt.jsonl");
-    ASSERT_TRUE(read) << read.error().to_text();
-    requests_ = std::move(*read);
-  }
-
-  OffloadReplayResult in_lockstep(OffloadReplayOptions options) const {
-    options.enable_events = true;
-    const auto reference = offload_sides().make_reference();
-    const auto optimized = offload_sides().make_optimized();
-    OffloadReplayResult result =
-        replay_offload_tiers(behind_gpu(requests_, options), options, *reference, optimized.get());
-    if (result.diverged() != nullptr) ADD_FAILURE() << result.diverged()->divergence->message;
-    return result;
-  }
-
-  std::vector<MooncakeRequest> requests_;
-};
+OffloadReplayResult excerpt_in_lockstep(OffloadReplayOptions options) {
+  options.enable_events = true;
+  const auto requests = excerpt();
+  const auto reference = offload_sides().make_reference();
+  const auto optimized = offload_sides().make_optimized();
+  OffloadReplayResult result =
+      replay_offload_tiers(behind_gpu(requests, options), options, *reference, optimized.get());
+  if (result.diverged() != nullptr) ADD_FAILURE() << result.diverged()->divergence->message;
+  result.traffic.requests.clear();  // views of what is gone
+  return result;
+}
 
 /// What was found at each capacity: by LRU, by ARC, by the optimum.
 using Found = std::vector<std::vector<std::uint64_t>>;
@@ -369,12 +325,12 @@ Found found_of(const OffloadReplayResult& result) {
   return rows;
 }
 
-TEST_F(ConversationExcerpt, IsPinnedInLockstep) {
+TEST(ConversationExcerpt, IsPinnedInLockstep) {
   OffloadReplayOptions options;
   options.gpu_blocks = 500;
   options.cpu_blocks = {50, 200, 500, 1'000, 2'000, 5'000};
 
-  const OffloadReplayResult result = in_lockstep(options);
+  const OffloadReplayResult result = excerpt_in_lockstep(options);
 
   EXPECT_EQ(result.traffic.num_blocks, 16'495U);
   EXPECT_EQ(result.found_max + result.traffic.num_gpu_hits, 2'783U);
@@ -393,25 +349,26 @@ TEST_F(ConversationExcerpt, IsPinnedInLockstep) {
   }
 }
 
-TEST_F(ConversationExcerpt, AgreesWithAThresholdAndTheOtherRelease) {
+TEST(ConversationExcerpt, AgreesWithAThresholdAndTheOtherRelease) {
   OffloadReplayOptions options;
   options.gpu_blocks = 500;
   options.cpu_blocks = {300};
   options.profile = "v0.23";
   options.store_threshold = 2;
 
-  const OffloadReplayResult result = in_lockstep(options);
+  const OffloadReplayResult result = excerpt_in_lockstep(options);
 
   EXPECT_EQ(found_of(result), (Found{{16, 16, 889}}));
 }
 
-TEST_F(ConversationExcerpt, HasTheSameFiguresWithoutItsLists) {
+TEST(ConversationExcerpt, HasTheSameFiguresWithoutItsLists) {
   OffloadReplayOptions options;
   options.cpu_blocks = {300, 1'000};
   const auto listed = offload_sides().make_optimized();
   const auto unlisted = make_unlisted();
 
-  const OffloadRequests traffic = behind_gpu(requests_, options);
+  const auto requests = excerpt();
+  const OffloadRequests traffic = behind_gpu(requests, options);
   const OffloadReplayResult expected = replay_offload_tiers(traffic, options, *listed, nullptr);
   const OffloadReplayResult actual = replay_offload_tiers(traffic, options, *unlisted, nullptr);
 
@@ -428,15 +385,16 @@ TEST_F(ConversationExcerpt, HasTheSameFiguresWithoutItsLists) {
   }
 }
 
-TEST_F(ConversationExcerpt, FindsWhatTheTwoTiersTogetherCanHold) {
+TEST(ConversationExcerpt, FindsWhatTheTwoTiersTogetherCanHold) {
   // A CPU tier that never evicts, behind any GPU tier.
+  const auto requests = excerpt();
   for (const std::uint32_t gpu_blocks : {500U, 5'000U}) {
     OffloadReplayOptions options;
     options.gpu_blocks = gpu_blocks;
     options.cpu_blocks = {20'000};
     const auto manager = make_unlisted();
     const OffloadReplayResult result =
-        replay_offload_tiers(behind_gpu(requests_, options), options, *manager, nullptr);
+        replay_offload_tiers(behind_gpu(requests, options), options, *manager, nullptr);
 
     EXPECT_EQ(result.traffic.too_large, 0U);
     for (const OffloadTierResult& tier : result.points.at(0).results) {
@@ -447,15 +405,9 @@ TEST_F(ConversationExcerpt, FindsWhatTheTwoTiersTogetherCanHold) {
   }
 }
 
-// The published trace is not part of the repository: scenarios/traffic/README.md says where it is.
 TEST(OffloadReplay, HasTheFiguresOfTheWholeTrace) {
-  const char* folder = std::getenv("KVFENCE_TRACES");
-  if (folder == nullptr) {
-    GTEST_SKIP() << "KVFENCE_TRACES names no folder with mooncake_conversation_trace.jsonl";
-  }
-  const auto requests =
-      read_mooncake_trace_file(std::string(folder) + "/mooncake_conversation_trace.jsonl");
-  ASSERT_TRUE(requests) << requests.error().to_text();
+  const auto requests = whole_trace();
+  if (!requests) GTEST_SKIP() << kNoWholeTrace;
   OffloadReplayOptions options;
 
   const OffloadRequests traffic = behind_gpu(*requests, options);

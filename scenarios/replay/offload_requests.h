@@ -48,6 +48,6 @@ std::optional<InputError> find_repeated_id(std::span<const MooncakeRequest> requ
 /// the trace outlives the result.
 OffloadRequests behind_gpu_tier(std::span<const MooncakeRequest> requests,
                                 TrafficReplayOptions options, Implementation& pool,
-                                const TrafficProgressCallback& progress = {});
+                                const ReplayProgress& progress = {});
 
 }  // namespace kvfence

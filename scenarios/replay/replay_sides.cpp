@@ -2,6 +2,16 @@
 
 namespace kvfence {
 
+Divergence traffic_divergence(std::size_t step, std::string field, std::string expected,
+                              std::string actual, std::string message) {
+  return {step,
+          "traffic",
+          std::move(field),
+          std::move(expected),
+          std::move(actual),
+          std::move(message)};
+}
+
 ReplaySides::ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,
                          std::uint32_t state_every)
     : expected_(expected), scenario_(*checks.target) {

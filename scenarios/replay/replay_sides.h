@@ -1,12 +1,14 @@
 #pragma once
 
-/// Where the commands of a replay go: to two implementations in lockstep, or to one alone, for the
-/// figures.
+/// What the replays share: where their commands go (to two implementations in lockstep, or to one
+/// alone, for the figures), how far they are, and what traffic finds wrong.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "contract/core/implementation.h"
 #include "contract/core/scenario.h"
@@ -15,6 +17,19 @@
 #include "properties/core/lockstep.h"
 
 namespace kvfence {
+
+/// Called with the number of requests that are done, and of all, after each or after every step;
+/// never to be slow.
+using ReplayProgress = std::function<void(std::size_t done, std::size_t total)>;
+
+/// An answer that nobody may give to well-formed traffic. In lockstep the rules are there before.
+Divergence traffic_divergence(std::size_t step, std::string field, std::string expected,
+                              std::string actual, std::string message);
+
+/// What is wrong with an option, which has no place in a file.
+inline InputError option_error(std::string found, std::string expected) {
+  return {{}, {}, std::move(found), std::move(expected)};
+}
 
 class ReplaySides {
  public:

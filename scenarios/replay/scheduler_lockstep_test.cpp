@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "reference/scheduler/scheduler.h"
+#include "scenarios/replay/replay_test_rig.h"
 #include "scenarios/replay/scheduler_replay.h"
 #include "scenarios/replay/scheduler_replay_report.h"
 #include "scenarios/targets/targets.h"
@@ -54,29 +55,6 @@ SchedulerReplayResult replay(Side actual, const SchedulerReplayOptions& options,
   return replay_traffic(traffic(), options, *config_of(options, traffic()), sides);
 }
 
-/// Passes everything on; lies where it is told to.
-class Liar final : public Implementation {
- public:
-  using Lie = std::function<void(const engine::Command&, Observation&)>;
-
-  explicit Liar(Lie lie) : lie_(std::move(lie)) {}
-
-  std::string name() const override { return "liar"; }
-  std::optional<ImplementationFailure> reset(const Setup& setup) override {
-    return scheduler_->reset(setup);
-  }
-  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
-                                             Observe observe, Observation& observation) override {
-    auto failure = scheduler_->apply(command, world, observe, observation);
-    lie_(command.as<engine::Command>(), observation);
-    return failure;
-  }
-
- private:
-  Side scheduler_ = engine_sides().make_reference();
-  Lie lie_;
-};
-
 /// Where a liar was caught.
 struct Caught {
   std::string oracle;
@@ -92,11 +70,12 @@ std::ostream& operator<<(std::ostream& out, const Caught& caught) {
 /// Whoever lies in the answers to one kind of command.
 template <class Asked>
 Caught caught_in(std::function<void(Observation&, engine::Observation&)> lie) {
-  const auto lies = [&](const engine::Command& command, Observation& observation) {
-    if (!std::holds_alternative<Asked>(command)) return;
+  const auto lies = [&](const Command& command, Observation& observation) {
+    if (!std::holds_alternative<Asked>(command.as<engine::Command>())) return;
     lie(observation, observation.numbers.as<engine::Observation>());
   };
-  const SchedulerReplayResult result = replay(std::make_unique<Liar>(lies), options());
+  const SchedulerReplayResult result =
+      replay(std::make_unique<Spy>(engine_sides().make_reference(), lies), options());
   if (!result.divergence) return {};
   EXPECT_NE(result.divergence->expected, result.divergence->actual);
   return {std::string(result.divergence->oracle), result.divergence->field,
@@ -168,12 +147,12 @@ TEST(SchedulersInLockstep, CompareTheStateAfterEveryNthCommand) {
   for (const std::uint32_t state_every : {1U, 3U}) {
     std::size_t num_commands = 0;
     std::size_t num_states = 0;
-    const auto count = [&](const engine::Command&, Observation& observation) {
+    const auto count = [&](const Command&, Observation& observation) {
       ++num_commands;
       num_states += observation.numbers.as<engine::Observation>().ref_cnts.has_value() ? 1 : 0;
     };
-    const SchedulerReplayResult result =
-        replay(std::make_unique<Liar>(count), options(), state_every);
+    const SchedulerReplayResult result = replay(
+        std::make_unique<Spy>(engine_sides().make_reference(), count), options(), state_every);
 
     EXPECT_FALSE(result.divergence) << result.divergence->message;
     EXPECT_GT(num_commands, 30U);

@@ -88,8 +88,7 @@ class TimeSeries {
 class Replay {
  public:
   Replay(std::span<const MooncakeRequest> requests, const SchedulerReplayOptions& options,
-         const SchedulerConfig& config, SchedulerSide& side,
-         const SchedulerReplayCallback& progress)
+         const SchedulerConfig& config, SchedulerSide& side, const ReplayProgress& progress)
       : requests_(requests.first(std::min(requests.size(), options.requests_max))),
         options_(options),
         config_(config),
@@ -144,13 +143,8 @@ class Replay {
 
   void diverge(std::string field, std::string expected, std::string actual, std::string message) {
     if (is_over()) return;
-    Divergence& divergence = result_.divergence.emplace();
-    divergence.step = num_planned_;
-    divergence.oracle = "traffic";
-    divergence.field = std::move(field);
-    divergence.expected = std::move(expected);
-    divergence.actual = std::move(actual);
-    divergence.message = std::move(message);
+    result_.divergence = traffic_divergence(num_planned_, std::move(field), std::move(expected),
+                                            std::move(actual), std::move(message));
   }
 
   /// False ends the replay: two sides parted, or the operation was refused.
@@ -266,7 +260,7 @@ class Replay {
     take_outputs(step.output);
     if (!is_over()) propose_drafts(step.output);
     take_numbers();
-    if (progress_) progress_({num_ended_ + result_.refused, requests_.size(), result_.steps});
+    if (progress_) progress_(num_ended_ + result_.refused, requests_.size());
 
     const bool has_changed_nothing = step.output.total_num_scheduled_tokens == 0 &&
                                      step.output.preempted.empty() &&
@@ -452,7 +446,7 @@ class Replay {
   const SchedulerReplayOptions& options_;
   const SchedulerConfig& config_;
   SchedulerSide& side_;
-  const SchedulerReplayCallback& progress_;
+  const ReplayProgress& progress_;
 
   std::size_t next_ = 0;  ///< to arrive
   std::vector<RequestProgress> progress_of_;
@@ -529,13 +523,10 @@ engine::Config target_config_of(const SchedulerReplayOptions& options,
 }
 
 std::optional<InputError> validate(const SchedulerReplayOptions& options) {
-  const auto at_least_one = [](std::string_view name) {
-    return InputError{{}, {}, std::string(name) + "=0", "at least 1"};
-  };
-  if (options.num_priorities == 0) return at_least_one("num_priorities");
-  if (options.block_tokens == 0) return at_least_one("block_tokens");
+  if (options.num_priorities == 0) return option_error("num_priorities=0", "at least 1");
+  if (options.block_tokens == 0) return option_error("block_tokens=0", "at least 1");
   if (options.step_us == 0 && options.token_ns == 0) {
-    return InputError{{}, {}, "step_us=0 token_ns=0", "a step that takes time"};
+    return option_error("step_us=0 token_ns=0", "a step that takes time");
   }
   return std::nullopt;
 }
@@ -579,7 +570,7 @@ double SchedulerReplayResult::lookup_hit_rate() const {
 SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                      const SchedulerReplayOptions& options,
                                      const SchedulerConfig& config, SchedulerSide& side,
-                                     const SchedulerReplayCallback& progress) {
+                                     const ReplayProgress& progress) {
   KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
   return Replay(requests, options, config, side, progress).run();
 }

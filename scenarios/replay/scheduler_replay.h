@@ -14,7 +14,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +24,7 @@
 #include "contract/scheduler/scheduler.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
+#include "scenarios/replay/replay_sides.h"
 #include "scenarios/replay/scheduler_side.h"
 
 namespace kvfence {
@@ -42,7 +42,7 @@ struct SchedulerReplayOptions {
   std::uint32_t num_speculative_tokens = 0;
   /// How many drafts are accepted of the first list of drafts, of the second, ..., and from the
   /// start again. Empty: all.
-  std::vector<std::uint32_t> accepted;
+  std::vector<std::uint32_t> accepted = {};
   std::string hash_algorithm = "xxhash_cbor";  ///< sha256_cbor costs more and changes no figure
   std::string profile = "v0.19";
   bool enable_kv_cache_events = false;  ///< costs time, changes no figure
@@ -156,14 +156,6 @@ struct SchedulerReplayResult {
   double lookup_hit_rate() const;
 };
 
-struct SchedulerReplayProgress {
-  std::size_t requests_done = 0;
-  std::size_t requests_total = 0;
-  std::uint64_t steps = 0;
-};
-/// Called after every step; never to be slow.
-using SchedulerReplayCallback = std::function<void(const SchedulerReplayProgress&)>;
-
 /// Replays a trace until its last request ended, or until the first divergence: two schedulers
 /// that parted, or one that did what no scheduler may do to well-formed traffic (refuses it, plans
 /// more than the token budget or runs more than max_num_seqs requests, loses blocks, ends a request
@@ -173,6 +165,6 @@ using SchedulerReplayCallback = std::function<void(const SchedulerReplayProgress
 SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                      const SchedulerReplayOptions& options,
                                      const SchedulerConfig& config, SchedulerSide& side,
-                                     const SchedulerReplayCallback& progress = {});
+                                     const ReplayProgress& progress = {});
 
 }  // namespace kvfence

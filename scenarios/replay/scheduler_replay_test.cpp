@@ -8,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -18,6 +17,7 @@
 
 #include "optimized/scheduler/scheduler.h"
 #include "reference/scheduler/scheduler.h"
+#include "scenarios/replay/replay_test_rig.h"
 #include "scenarios/replay/scheduler_lockstep.h"
 #include "scenarios/targets/targets.h"
 
@@ -293,11 +293,11 @@ TEST(SchedulerReplay, ReplaysTheFirstRequestsOnlyAndTellsItsProgress) {
   const Side side = one<optimized::Scheduler>(*config);
   std::vector<std::size_t> done;
 
-  const SchedulerReplayResult result = replay_traffic(requests, options, *config, *side,
-                                                      [&](const SchedulerReplayProgress& progress) {
-                                                        EXPECT_EQ(progress.requests_total, 2U);
-                                                        done.push_back(progress.requests_done);
-                                                      });
+  const SchedulerReplayResult result =
+      replay_traffic(requests, options, *config, *side, [&](std::size_t number, std::size_t total) {
+        EXPECT_EQ(total, 2U);
+        done.push_back(number);
+      });
 
   EXPECT_EQ(result.requests, 2U);
   EXPECT_EQ(done, (std::vector<std::size_t>{1, 2, 2}));
@@ -328,26 +328,16 @@ TEST(SchedulerReplay, ValidatesItsOptions) {
   const std::vector<MooncakeRequest> requests = {request(0, 4, 3, 1)};
   EXPECT_FALSE(validate(SchedulerReplayOptions{}));
   EXPECT_EQ(config_of({}, requests)->kv_cache.max_model_len, 7U);
-  SchedulerReplayOptions options;
-  options.num_priorities = 0;
-  EXPECT_EQ(validate(options)->to_text(), "found num_priorities=0, expected at least 1");
-  options = {};
-  options.block_tokens = 0;
-  EXPECT_TRUE(validate(options));
-  options = {};
-  options.step_us = options.token_ns = 0;
-  EXPECT_EQ(validate(options)->to_text(),
+  EXPECT_EQ(validate({.num_priorities = 0})->to_text(),
+            "found num_priorities=0, expected at least 1");
+  EXPECT_TRUE(validate({.block_tokens = 0}));
+  EXPECT_EQ(validate({.step_us = 0, .token_ns = 0})->to_text(),
             "found step_us=0 token_ns=0, expected a step that takes time");
-  for (auto spoil : {+[](SchedulerReplayOptions& o) { o.gpu_blocks = 0; },
-                     +[](SchedulerReplayOptions& o) { o.block_size = 0; },
-                     +[](SchedulerReplayOptions& o) { o.max_num_seqs = 0; },
-                     +[](SchedulerReplayOptions& o) { o.max_num_batched_tokens = 0; },
-                     +[](SchedulerReplayOptions& o) { o.hash_algorithm = "md5"; },
-                     +[](SchedulerReplayOptions& o) { o.profile = "v9"; }}) {
-    options = {};
-    spoil(options);
-    EXPECT_FALSE(config_of(options, requests));
-  }
+  const std::vector<SchedulerReplayOptions> wrong = {
+      {.gpu_blocks = 0},         {.block_size = 0},
+      {.max_num_seqs = 0},       {.max_num_batched_tokens = 0},
+      {.hash_algorithm = "md5"}, {.profile = "v9"}};
+  for (const SchedulerReplayOptions& options : wrong) EXPECT_FALSE(config_of(options, requests));
 }
 
 /// A scheduler whose answers can be spoilt.
@@ -403,61 +393,42 @@ std::string found_in(const std::function<void(Spoilt&)>& spoil) {
 }
 
 TEST(SchedulerReplay, ReportsWhatNoSchedulerMayDo) {
+  const auto plan = [](std::function<void(SchedulerOutput&)> change) {
+    return found_in([&](Spoilt& side) { side.plan = change; });
+  };
+  const auto status = [](RequestStatus status) {
+    return found_in([&](Spoilt& side) {
+      side.update = [status](EngineCoreOutputs& outputs) {
+        for (auto& output : outputs.outputs) output.status = status;
+      };
+    });
+  };
+  const auto count = [](std::function<void(SchedulerNumbers&)> change) {
+    return found_in([&](Spoilt& side) { side.count = change; });
+  };
   EXPECT_EQ(found_in([](Spoilt&) {}), "none");
   EXPECT_EQ(found_in([](Spoilt& side) {
               side.add = [](ErrorCode) { return ErrorCode::kAlreadyDeclared; };
             }),
             "error");
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.plan = [](SchedulerOutput& output) { output.scheduled.front().num_tokens += 9; };
+  EXPECT_EQ(plan([](auto& output) { output.scheduled.front().num_tokens += 9; }),
+            "total_num_scheduled_tokens");
+  EXPECT_EQ(plan([](auto& output) {
+              output.scheduled.front().num_tokens += 9;
+              output.total_num_scheduled_tokens += 9;
             }),
             "total_num_scheduled_tokens");
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.plan = [](SchedulerOutput& output) {
-                output.scheduled.front().num_tokens += 9;
-                output.total_num_scheduled_tokens += 9;
-              };
-            }),
-            "total_num_scheduled_tokens");
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.count = [](SchedulerNumbers& numbers) { numbers.num_running += 8; };
-            }),
-            "running");
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.count = [](SchedulerNumbers& numbers) { ++numbers.counts.cached; };
-            }),
-            "empty + cached + referenced");
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.count = [](SchedulerNumbers& numbers) {
-                --numbers.counts.empty;
-                ++numbers.counts.referenced;
-              };
+  EXPECT_EQ(count([](auto& numbers) { numbers.num_running += 8; }), "running");
+  EXPECT_EQ(count([](auto& numbers) { ++numbers.counts.cached; }), "empty + cached + referenced");
+  EXPECT_EQ(count([](auto& numbers) {
+              --numbers.counts.empty;
+              ++numbers.counts.referenced;
             }),
             "referenced");
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.update = [](EngineCoreOutputs& outputs) {
-                for (auto& output : outputs.outputs) output.status = RequestStatus::kFinishedError;
-              };
-            }),
-            "outputs");
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.update = [](EngineCoreOutputs& outputs) {
-                for (auto& output : outputs.outputs) output.status = RequestStatus::kRunning;
-              };
-            }),
-            "requests");
-}
-
-TEST(SchedulerReplay, ReportsASchedulerThatMakesNoProgress) {
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.count = [](SchedulerNumbers& numbers) { ++numbers.num_unfinished; };
-            }),
-            "total_num_scheduled_tokens");
-}
-
-Parsed<std::vector<MooncakeRequest>> excerpt() {
-  return read_mooncake_trace_file(KVFENCE_TRAFFIC_DIR "/mooncake_conversation_excerpt.jsonl",
-                                  kMooncakeBlockTokens);
+  EXPECT_EQ(status(RequestStatus::kFinishedError), "outputs");
+  EXPECT_EQ(status(RequestStatus::kRunning), "requests");
+  // No step schedules what is said to be unfinished.
+  EXPECT_EQ(count([](auto& numbers) { ++numbers.num_unfinished; }), "total_num_scheduled_tokens");
 }
 
 SchedulerReplayResult optimized_alone(const std::vector<MooncakeRequest>& requests,
@@ -470,10 +441,9 @@ SchedulerReplayResult optimized_alone(const std::vector<MooncakeRequest>& reques
 }
 
 TEST(SchedulerReplay, HasTheFiguresOfTheExcerpt) {
-  const auto requests = excerpt();
-  ASSERT_TRUE(requests);
+  const auto requests = excerpt(kMooncakeBlockTokens);
 
-  const SchedulerReplayResult result = optimized_alone(*requests, {});
+  const SchedulerReplayResult result = optimized_alone(requests, {});
 
   EXPECT_EQ(result.completed, 600U);
   EXPECT_EQ(result.output_tokens, 214'274U);
@@ -483,8 +453,7 @@ TEST(SchedulerReplay, HasTheFiguresOfTheExcerpt) {
 }
 
 TEST(SchedulerReplay, AgreesOnTheExcerptInBlocksOfTheTrace) {
-  const auto requests = excerpt();
-  ASSERT_TRUE(requests);
+  const auto requests = excerpt(kMooncakeBlockTokens);
   SchedulerReplayOptions options;
   options.block_size = kMooncakeBlockTokens;
   options.requests_max = 100;
@@ -496,7 +465,7 @@ TEST(SchedulerReplay, AgreesOnTheExcerptInBlocksOfTheTrace) {
       options.async_scheduling = is_asynchronous;
       options.num_speculative_tokens = num_drafts;
       options.profile = is_asynchronous == (num_drafts > 0) ? "v0.19" : "v0.23";
-      const SchedulerReplayResult result = in_lockstep(*requests, options);
+      const SchedulerReplayResult result = in_lockstep(requests, options);
       EXPECT_EQ(result.completed, 100U);
       EXPECT_GT(result.preemptions, 0U);
     }
@@ -504,12 +473,8 @@ TEST(SchedulerReplay, AgreesOnTheExcerptInBlocksOfTheTrace) {
 }
 
 TEST(SchedulerReplay, HasTheFiguresOfTheWholeTrace) {
-  const char* folder = std::getenv("KVFENCE_TRACES");
-  if (folder == nullptr)
-    GTEST_SKIP() << "KVFENCE_TRACES names no folder with mooncake_conversation_trace.jsonl";
-  const auto requests = read_mooncake_trace_file(
-      std::string(folder) + "/mooncake_conversation_trace.jsonl", kMooncakeBlockTokens);
-  ASSERT_TRUE(requests) << requests.error().to_text();
+  const auto requests = whole_trace(kMooncakeBlockTokens);
+  if (!requests) GTEST_SKIP() << kNoWholeTrace;
 
   const SchedulerReplayResult result = optimized_alone(*requests, {});
 

@@ -8,7 +8,6 @@
 #include "contract/core/check.h"
 #include "properties/targets/checks.h"
 #include "scenarios/replay/ratio.h"
-#include "scenarios/replay/replay_sides.h"
 
 namespace kvfence {
 namespace {
@@ -39,7 +38,7 @@ class Replay {
 
   /// Stops at the first divergence or after commands_max commands.
   TrafficReplayResult run(std::span<const MooncakeRequest> requests, std::size_t commands_max,
-                          const TrafficProgressCallback& progress) {
+                          const ReplayProgress& progress) {
     commands_max_ = commands_max;
     const std::size_t num_requests = std::min(requests.size(), options_.requests_max);
     const std::size_t per_sample =
@@ -51,7 +50,7 @@ class Replay {
       ++result_.requests;
       latest_ms_ = std::max(latest_ms_, request.timestamp_ms);
       if (result_.requests % per_sample == 0 || result_.requests == num_requests) take_sample();
-      if (progress) progress({result_.requests, num_requests, result_.commands});
+      if (progress) progress(result_.requests, num_requests);
     }
     while (!running_.empty() && end_oldest(/*want_state=*/running_.size() == 1)) {
     }
@@ -85,17 +84,10 @@ class Replay {
     return true;
   }
 
-  /// An answer that no pool may give to well-formed traffic. Only an implementation that runs alone
-  /// gets here: in lockstep the invariants are there before.
   bool refuse(std::size_t step, std::string field, std::string expected, std::string actual) {
-    Divergence divergence;
-    divergence.step = step;
-    divergence.oracle = "traffic";
-    divergence.field = std::move(field);
-    divergence.expected = std::move(expected);
-    divergence.actual = std::move(actual);
-    divergence.message = "the traffic asks only for what a pool has to grant";
-    result_.divergence = std::move(divergence);
+    result_.divergence =
+        traffic_divergence(step, std::move(field), std::move(expected), std::move(actual),
+                           "the traffic asks only for what a pool has to grant");
     return false;
   }
 
@@ -212,11 +204,8 @@ block_pool::Config config_of(const TrafficReplayOptions& options) {
 }
 
 std::optional<InputError> validate(const TrafficReplayOptions& options) {
-  const auto at_least_one = [](std::string_view name) {
-    return InputError{{}, {}, std::string(name) + "=0", "at least 1"};
-  };
-  if (options.concurrency == 0) return at_least_one("concurrency");
-  if (options.state_every == 0) return at_least_one("state_every");
+  if (options.concurrency == 0) return option_error("concurrency=0", "at least 1");
+  if (options.state_every == 0) return option_error("state_every=0", "at least 1");
   const auto setup = BlockPoolTarget::prepare(config_of(options), {}, {});
   if (!setup) return setup.error();
   return std::nullopt;
@@ -228,8 +217,7 @@ double TrafficReplayResult::hit_rate() const { return ratio(hits, blocks); }
 
 TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                    const TrafficReplayOptions& options, Implementation& expected,
-                                   Implementation* actual,
-                                   const TrafficProgressCallback& progress) {
+                                   Implementation* actual, const ReplayProgress& progress) {
   KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
   ReplaySides pools(block_pool_checks(), expected, actual, options.state_every);
   TrafficReplayResult result = Replay(options, pools).run(requests, SIZE_MAX, progress);
@@ -247,22 +235,18 @@ std::vector<HitRatePoint> hit_rate_curve(std::span<const MooncakeRequest> reques
                                          std::span<const std::uint32_t> sizes,
                                          const TrafficReplayOptions& options,
                                          Implementation& expected, Implementation* actual,
-                                         const TrafficProgressCallback& progress) {
+                                         const ReplayProgress& progress) {
   std::vector<HitRatePoint> points;
-  TrafficProgress total;
-  total.requests_total = sizes.size() * std::min(requests.size(), options.requests_max);
+  std::size_t requests_done = 0;
   for (const std::uint32_t size : sizes) {
     TrafficReplayOptions at_size = options;
     at_size.gpu_blocks = size;
-    const auto count = [&](const TrafficProgress& here) {
-      if (!progress) return;
-      progress({total.requests_done + here.requests_done, total.requests_total,
-                total.commands + here.commands});
+    const auto count = [&](std::size_t here, std::size_t total) {
+      if (progress) progress(requests_done + here, sizes.size() * total);
     };
     points.push_back({size, replay_traffic(requests, at_size, expected, actual, count)});
     if (points.back().result.divergence) break;
-    total.requests_done += points.back().result.requests;
-    total.commands += points.back().result.commands;
+    requests_done += points.back().result.requests;
   }
   return points;
 }

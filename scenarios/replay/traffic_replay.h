@@ -17,7 +17,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +27,7 @@
 #include "contract/pool/block_pool_target.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
+#include "scenarios/replay/replay_sides.h"
 
 namespace kvfence {
 
@@ -50,14 +50,6 @@ block_pool::Config config_of(const TrafficReplayOptions& options);
 
 /// What is wrong with the options; nothing if a replay can run with them.
 std::optional<InputError> validate(const TrafficReplayOptions& options);
-
-struct TrafficProgress {
-  std::size_t requests_done = 0;
-  std::size_t requests_total = 0;
-  std::size_t commands = 0;
-};
-/// Called after every request; never to be slow.
-using TrafficProgressCallback = std::function<void(const TrafficProgress&)>;
 
 /// A point of the time series: right after a request was admitted.
 struct TrafficSample {
@@ -103,8 +95,7 @@ struct TrafficReplayResult {
 ///           through `expected` alone.
 TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                    const TrafficReplayOptions& options, Implementation& expected,
-                                   Implementation* actual,
-                                   const TrafficProgressCallback& progress = {});
+                                   Implementation* actual, const ReplayProgress& progress = {});
 
 struct HitRatePoint {
   std::uint32_t gpu_blocks = 0;
@@ -119,6 +110,6 @@ std::vector<HitRatePoint> hit_rate_curve(std::span<const MooncakeRequest> reques
                                          std::span<const std::uint32_t> sizes,
                                          const TrafficReplayOptions& options,
                                          Implementation& expected, Implementation* actual,
-                                         const TrafficProgressCallback& progress = {});
+                                         const ReplayProgress& progress = {});
 
 }  // namespace kvfence

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,19 +15,11 @@
 
 #include "properties/core/lockstep.h"
 #include "properties/targets/checks.h"
+#include "scenarios/replay/replay_test_rig.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
-
-std::vector<MooncakeRequest> trace_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
-  std::vector<MooncakeRequest> requests;
-  for (const std::vector<std::uint32_t>& ids : hash_ids) {
-    requests.push_back({requests.size() * 1000,
-                        static_cast<std::uint32_t>(ids.size()) * kMooncakeBlockTokens, 1, ids});
-  }
-  return requests;
-}
 
 TrafficReplayOptions tiny(std::uint32_t gpu_blocks, std::uint32_t concurrency) {
   TrafficReplayOptions options;
@@ -54,51 +45,6 @@ TrafficReplayResult optimized_alone(const std::vector<MooncakeRequest>& requests
   const auto optimized = block_pool_sides().make_optimized();
   return replay_traffic(requests, options, *optimized, nullptr);
 }
-
-/// Passes everything on and keeps what went through; may be told to misbehave at a command.
-class Spy final : public Implementation {
- public:
-  explicit Spy(std::unique_ptr<Implementation> implementation)
-      : implementation_(std::move(implementation)) {}
-
-  std::string name() const override { return "spy"; }
-  std::optional<ImplementationFailure> reset(const Setup& setup) override {
-    commands.clear();
-    return implementation_->reset(setup);
-  }
-  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
-                                             Observe observe, Observation& observation) override {
-    if (commands.size() == dies_at) return ImplementationFailure{"gone"};
-    commands.push_back(command);
-    auto failure = implementation_->apply(command, world, observe, observation);
-    if (commands.size() == refuses_at + 1) observation.error = ErrorCode::kNoFreeBlocks;
-    const auto& events = observation.numbers.as<block_pool::Observation>().events;
-    if (!events.has_value()) return failure;
-    for (const KVCacheEvent& event : *events) {
-      num_removed += std::holds_alternative<BlockRemoved>(event) ? 1 : 0;
-    }
-    return failure;
-  }
-
-  template <class Alternative>
-  std::vector<Alternative> all() const {
-    std::vector<Alternative> found;
-    for (const Command& command : commands) {
-      if (const auto* alternative = std::get_if<Alternative>(&command.as<block_pool::Command>())) {
-        found.push_back(*alternative);
-      }
-    }
-    return found;
-  }
-
-  std::vector<Command> commands;
-  std::uint64_t num_removed = 0;
-  std::size_t dies_at = SIZE_MAX - 1;
-  std::size_t refuses_at = SIZE_MAX - 1;
-
- private:
-  std::unique_ptr<Implementation> implementation_;
-};
 
 TEST(TrafficReplay, CountsHitsAndEvictionsByHand) {
   // Four usable blocks, one request at a time; in the queue, the next to be handed out first.
@@ -133,13 +79,10 @@ TEST(TrafficReplay, SamplesTheThreeNumbersAfterEachRequest) {
 }
 
 TEST(TrafficReplay, SendsTheCommandsOfAPrefixCache) {
-  const auto requests = trace_of({{1, 2}, {1, 3}});
   Spy spy(block_pool_sides().make_reference());
 
-  replay_traffic(requests, tiny(9, 2), spy, nullptr);
+  replay_traffic(trace_of({{1, 2}, {1, 3}}), tiny(9, 2), spy, nullptr);
 
-  std::vector<std::string> lines;
-  for (const Command& command : spy.commands) lines.push_back(print(to_line(command)));
   const std::vector<std::string> expected = {
       "request id=r0 tokens=[1 2]",
       "get_cached_block request=r0 index=0 block_size=1 groups=[0]",
@@ -156,56 +99,47 @@ TEST(TrafficReplay, SendsTheCommandsOfAPrefixCache) {
       "free_blocks blocks=[2 1]",
       "free_blocks blocks=[3 1]",
   };
-  EXPECT_EQ(lines, expected);
+  EXPECT_EQ(spy.lines, expected);
 }
 
 TEST(TrafficReplay, TakesNothingNewForAFullHit) {
-  const auto requests = trace_of({{1, 2}, {1, 2}});
   Spy spy(block_pool_sides().make_reference());
 
-  const TrafficReplayResult result = replay_traffic(requests, tiny(9, 1), spy, nullptr);
-
-  EXPECT_EQ(result.hits, 2U);
-  EXPECT_EQ(spy.all<block_pool::GetNewBlocks>().size(), 1U);
-  EXPECT_EQ(spy.all<block_pool::CacheFullBlocks>().size(), 1U);
+  EXPECT_EQ(replay_traffic(trace_of({{1, 2}, {1, 2}}), tiny(9, 1), spy, nullptr).hits, 2U);
+  EXPECT_EQ(spy.count_of("get_new_blocks"), 1U);
+  EXPECT_EQ(spy.count_of("cache_full_blocks"), 1U);
 }
 
-TEST(TrafficReplay, FreesTailFirstSoThatTheBeginningSurvives) {
-  // [9] takes the last block of the first chain; the two before it are hit again.
-  const TrafficReplayResult result = in_lockstep(trace_of({{1, 2, 3}, {9}, {1, 2, 3}}), tiny(4, 1));
-
-  EXPECT_EQ(result.hits, 2U);
-  EXPECT_EQ(result.evictions, 2U);
-}
-
-TEST(TrafficReplay, HoldsAsManyRequestsAsTheConcurrencySays) {
-  const auto requests = trace_of({{1}, {2}, {3}, {4}});
-
-  EXPECT_EQ(in_lockstep(requests, tiny(9, 1)).peak_referenced, 2U);
-  EXPECT_EQ(in_lockstep(requests, tiny(9, 2)).peak_referenced, 3U);
-  EXPECT_EQ(in_lockstep(requests, tiny(9, 9)).peak_referenced, 5U);
-}
-
-TEST(TrafficReplay, SharesTheBlocksOfRunningRequests) {
-  EXPECT_EQ(in_lockstep(trace_of({{1, 2}, {1, 2}}), tiny(9, 2)).peak_referenced, 3U);
-}
-
-TEST(TrafficReplay, EndsTheOldestWhereItsBlocksAreNeeded) {
-  // [3 4] needs two of four usable blocks while [1 2 9] holds three: it ends, and loses its tail.
-  const TrafficReplayResult result = in_lockstep(trace_of({{1, 2, 9}, {3, 4}}), tiny(5, 8));
-
-  EXPECT_EQ(result.evictions, 1U);
-  EXPECT_EQ(result.samples.back().counts, (BlockCounts{0, 2, 3}));
-}
-
-TEST(TrafficReplay, KeepsItsHitsWhileOlderRequestsEnd) {
-  // [1 2 5] hits what the first request holds. Ending that one frees nothing, so the second ends
-  // too and loses block 4.
-  const TrafficReplayResult result =
-      in_lockstep(trace_of({{1, 2}, {3, 4}, {1, 2, 5}, {3, 4}}), tiny(5, 8));
-
-  EXPECT_EQ(result.hits, 3U);
-  EXPECT_EQ(result.evictions, 2U);
+TEST(TrafficReplay, HoldsFreesAndEvictsByTheRules) {
+  struct Case {
+    const char* what;
+    std::vector<std::vector<std::uint32_t>> traffic;
+    std::uint32_t gpu_blocks;
+    std::uint32_t concurrency;
+    std::uint64_t hits;
+    std::uint64_t evictions;
+    std::uint32_t peak_referenced;
+  };
+  const std::vector<Case> cases = {
+      // [9] takes the last block of the first chain; the two before it are hit again.
+      {"tail first, so that the beginning survives", {{1, 2, 3}, {9}, {1, 2, 3}}, 4, 1, 2, 2, 4},
+      {"one at a time", {{1}, {2}, {3}, {4}}, 9, 1, 0, 0, 2},
+      {"two at a time", {{1}, {2}, {3}, {4}}, 9, 2, 0, 0, 3},
+      {"all at a time", {{1}, {2}, {3}, {4}}, 9, 9, 0, 0, 5},
+      {"running requests share blocks", {{1, 2}, {1, 2}}, 9, 2, 2, 0, 3},
+      // [3 4] needs two of four usable blocks while [1 2 9] holds three: it ends, and loses its tail.
+      {"the oldest ends where its blocks are needed", {{1, 2, 9}, {3, 4}}, 5, 8, 0, 1, 4},
+      // [1 2 5] hits what the first request holds. Ending that one frees nothing, so the second ends
+      // too and loses block 4.
+      {"hits stay while older requests end", {{1, 2}, {3, 4}, {1, 2, 5}, {3, 4}}, 5, 8, 3, 2, 5},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    const auto result = in_lockstep(trace_of(c.traffic), tiny(c.gpu_blocks, c.concurrency));
+    EXPECT_EQ(result.hits, c.hits);
+    EXPECT_EQ(result.evictions, c.evictions);
+    EXPECT_EQ(result.peak_referenced, c.peak_referenced);
+  }
 }
 
 TEST(TrafficReplay, SkipsWhatIsTooLarge) {
@@ -243,16 +177,12 @@ TEST(TrafficReplay, BoundsTheSamplesAndTakesTheLast) {
 
 TEST(TrafficReplay, TellsItsProgress) {
   const auto optimized = block_pool_sides().make_optimized();
-  std::vector<TrafficProgress> told;
+  std::vector<std::pair<std::size_t, std::size_t>> told;
 
   replay_traffic(trace_of({{1}, {2}}), tiny(9, 1), *optimized, nullptr,
-                 [&](const TrafficProgress& progress) { told.push_back(progress); });
+                 [&](std::size_t done, std::size_t total) { told.emplace_back(done, total); });
 
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_EQ(told[0].requests_done, 1U);
-  EXPECT_EQ(told[0].commands, 4U);
-  EXPECT_EQ(told[1].requests_done, 2U);
-  EXPECT_EQ(told[1].requests_total, 2U);
+  EXPECT_EQ(told, (std::vector<std::pair<std::size_t, std::size_t>>{{1, 2}, {2, 2}}));
 }
 
 TEST(TrafficReplay, CountsAnEvictionForEachBlockRemoved) {
@@ -260,12 +190,19 @@ TEST(TrafficReplay, CountsAnEvictionForEachBlockRemoved) {
       trace_of({{1, 2, 3}, {1, 4, 5}, {6, 7, 8, 9}, {1, 2, 3}, {6, 7}, {1, 4, 5, 10}});
   TrafficReplayOptions options = tiny(6, 2);
   options.enable_kv_cache_events = true;
-  Spy spy(block_pool_sides().make_reference());
+  std::uint64_t num_removed = 0;
+  Spy spy(block_pool_sides().make_reference(), [&](const Command&, Observation& observation) {
+    const auto& events = observation.numbers.as<block_pool::Observation>().events;
+    if (!events.has_value()) return;
+    for (const KVCacheEvent& event : *events) {
+      num_removed += std::holds_alternative<BlockRemoved>(event) ? 1 : 0;
+    }
+  });
 
   const TrafficReplayResult result = replay_traffic(requests, options, spy, nullptr);
 
   EXPECT_GT(result.evictions, 0U);
-  EXPECT_EQ(result.evictions, spy.num_removed);
+  EXPECT_EQ(result.evictions, num_removed);
   EXPECT_EQ(in_lockstep(requests, options).evictions, result.evictions);
 }
 
@@ -291,8 +228,10 @@ TEST(TrafficReplay, KeepsTheScenarioOfADivergence) {
 }
 
 TEST(TrafficReplay, ReportsAnImplementationThatRefusesWellFormedTraffic) {
-  Spy spy(block_pool_sides().make_reference());
-  spy.refuses_at = 2;
+  std::size_t num_commands = 0;
+  Spy spy(block_pool_sides().make_reference(), [&](const Command&, Observation& observation) {
+    if (++num_commands == 3) observation.error = ErrorCode::kNoFreeBlocks;
+  });
 
   const TrafficReplayResult result = replay_traffic(trace_of({{1}, {2}}), tiny(4, 1), spy, nullptr);
 
@@ -318,18 +257,10 @@ TEST(TrafficReplay, ReportsAnImplementationThatFails) {
 
 TEST(TrafficReplay, ValidatesItsOptions) {
   EXPECT_FALSE(validate(TrafficReplayOptions{}));
-  TrafficReplayOptions options;
-  options.concurrency = 0;
-  EXPECT_EQ(validate(options)->to_text(), "found concurrency=0, expected at least 1");
-  options = {};
-  options.state_every = 0;
-  EXPECT_EQ(validate(options)->to_text(), "found state_every=0, expected at least 1");
-  options = {};
-  options.gpu_blocks = 0;
-  EXPECT_TRUE(validate(options));
-  options = {};
-  options.hash_algorithm = "md5";
-  EXPECT_TRUE(validate(options));
+  EXPECT_EQ(validate(tiny(9, 0))->to_text(), "found concurrency=0, expected at least 1");
+  EXPECT_EQ(validate({.state_every = 0})->to_text(), "found state_every=0, expected at least 1");
+  EXPECT_TRUE(validate({.gpu_blocks = 0}));
+  EXPECT_TRUE(validate({.hash_algorithm = "md5"}));
 }
 
 TEST(HitRateCurve, RisesWithThePool) {
@@ -337,11 +268,11 @@ TEST(HitRateCurve, RisesWithThePool) {
   const auto reference = block_pool_sides().make_reference();
   const auto optimized = block_pool_sides().make_optimized();
   const std::vector<std::uint32_t> sizes = {4, 6, 9};
-  std::vector<TrafficProgress> told;
+  std::vector<std::pair<std::size_t, std::size_t>> told;
 
   const std::vector<HitRatePoint> curve =
       hit_rate_curve(requests, sizes, tiny(1, 1), *reference, optimized.get(),
-                     [&](const TrafficProgress& progress) { told.push_back(progress); });
+                     [&](std::size_t done, std::size_t total) { told.emplace_back(done, total); });
 
   ASSERT_EQ(curve.size(), 3U);
   EXPECT_EQ(curve[0].result.hits, 0U);
@@ -349,8 +280,7 @@ TEST(HitRateCurve, RisesWithThePool) {
   EXPECT_EQ(curve[2].result.hits, 6U);
   EXPECT_EQ(curve[2].result.evictions, 0U);
   ASSERT_EQ(told.size(), 12U);
-  EXPECT_EQ(told.back().requests_done, 12U);
-  EXPECT_EQ(told.back().requests_total, 12U);
+  EXPECT_EQ(told.back(), std::pair(std::size_t{12}, std::size_t{12}));
 }
 
 TEST(HitRateCurve, StopsBehindADivergence) {
@@ -365,26 +295,14 @@ TEST(HitRateCurve, StopsBehindADivergence) {
   EXPECT_TRUE(curve[0].result.divergence);
 }
 
-class TrafficReplayOfTheExcerpt : public testing::Test {
- protected:
-  void SetUp() override {
-    Parsed<std::vector<MooncakeRequest>> read =
-        read_mooncake_trace_file(KVFENCE_TRAFFIC_DIR "/mooncake_conversation_excerpt.jsonl");
-    ASSERT_TRUE(read) << read.error().to_text();
-    requests_ = std::move(*read);
-  }
-
-  std::vector<MooncakeRequest> requests_;
-};
-
-TEST_F(TrafficReplayOfTheExcerpt, HitsWhatAnUnboundedCacheHitsAtAnyConcurrency) {
-  const MooncakeTotals totals = totals_of(requests_);
+TEST(TrafficReplayOfTheExcerpt, HitsWhatAnUnboundedCacheHitsAtAnyConcurrency) {
+  const MooncakeTotals totals = totals_of(excerpt());
   ASSERT_EQ(totals.num_blocks, 16'495U);
   ASSERT_EQ(totals.num_blocks - totals.num_distinct_blocks, 2'783U);
 
   for (const std::uint32_t concurrency : {1U, 16U, 600U}) {
     SCOPED_TRACE(concurrency);
-    const TrafficReplayResult result = optimized_alone(requests_, tiny(20'000, concurrency));
+    const TrafficReplayResult result = optimized_alone(excerpt(), tiny(20'000, concurrency));
     EXPECT_FALSE(result.divergence);
     EXPECT_EQ(result.blocks, 16'495U);
     EXPECT_EQ(result.hits, 2'783U);
@@ -392,11 +310,11 @@ TEST_F(TrafficReplayOfTheExcerpt, HitsWhatAnUnboundedCacheHitsAtAnyConcurrency) 
   }
 }
 
-TEST_F(TrafficReplayOfTheExcerpt, IsPinnedInLockstepWhereThePoolIsFull) {
+TEST(TrafficReplayOfTheExcerpt, IsPinnedInLockstepWhereThePoolIsFull) {
   TrafficReplayOptions options = tiny(1'000, 16);
   options.state_every = 16;
 
-  const TrafficReplayResult result = in_lockstep(requests_, options);
+  const TrafficReplayResult result = in_lockstep(excerpt(), options);
 
   EXPECT_EQ(result.requests, 600U);
   EXPECT_EQ(result.blocks, 16'495U);
@@ -407,28 +325,22 @@ TEST_F(TrafficReplayOfTheExcerpt, IsPinnedInLockstepWhereThePoolIsFull) {
   EXPECT_EQ(result.blocks - result.hits - result.evictions, 999U);
 }
 
-TEST_F(TrafficReplayOfTheExcerpt, HasTheSameFiguresWithTheOtherHashAndWithEvents) {
+TEST(TrafficReplayOfTheExcerpt, HasTheSameFiguresWithTheOtherHashAndWithEvents) {
   TrafficReplayOptions options = tiny(1'000, 16);
-  const TrafficReplayResult plain = optimized_alone(requests_, options);
+  const TrafficReplayResult plain = optimized_alone(excerpt(), options);
   options.hash_algorithm = "sha256_cbor";
   options.enable_kv_cache_events = true;
   options.profile = "v0.23";
 
-  const TrafficReplayResult other = optimized_alone(requests_, options);
+  const TrafficReplayResult other = optimized_alone(excerpt(), options);
 
   EXPECT_FALSE(other.divergence);
   EXPECT_EQ(other.samples, plain.samples);
 }
 
-// The published trace is not part of the repository: scenarios/traffic/README.md says where it is.
 TEST(TrafficReplay, FullConversationTraceHitsAsPublished) {
-  const char* folder = std::getenv("KVFENCE_TRACES");
-  if (folder == nullptr) {
-    GTEST_SKIP() << "KVFENCE_TRACES names no folder with mooncake_conversation_trace.jsonl";
-  }
-  const auto requests =
-      read_mooncake_trace_file(std::string(folder) + "/mooncake_conversation_trace.jsonl");
-  ASSERT_TRUE(requests) << requests.error().to_text();
+  const auto requests = whole_trace();
+  if (!requests) GTEST_SKIP() << kNoWholeTrace;
   ASSERT_EQ(requests->size(), 12'031U);
 
   for (const std::uint32_t concurrency : {1U, 16U}) {
