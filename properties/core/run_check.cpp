@@ -96,8 +96,7 @@ Parsed<Report> run_random(const Checks& checks, Implementation& expected, Implem
   report.numbers.emplace_back("episodes", static_cast<double>(result.progress.episodes));
   const bool needs_goals = report.commands >= options.goals_from_commands;
   for (const GoalCount& each : result.goals) {
-    report.reach.push_back(
-        {std::string(each.goal.name), each.count, needs_goals ? 1u : 0u});
+    report.reach.push_back({std::string(each.goal.name), each.count, needs_goals ? 1u : 0u});
   }
   if (!result.failure) return report;
   report.episode = result.failure->episode;

@@ -8,8 +8,8 @@
 
 #include "contract/pool/block_pool.h"
 #include "properties/core/run_check.h"
-#include "properties/targets/checks.h"
 #include "properties/pool/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/check/references.h"
 
 namespace kvfence {

@@ -8,8 +8,8 @@
 
 #include "contract/eviction/cache_policy.h"
 #include "properties/core/run_check.h"
-#include "properties/targets/checks.h"
 #include "properties/eviction/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/check/references.h"
 
 namespace kvfence {

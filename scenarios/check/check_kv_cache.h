@@ -8,8 +8,8 @@
 
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "properties/core/run_check.h"
-#include "properties/targets/checks.h"
 #include "properties/kv_cache/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/check/references.h"
 
 namespace kvfence {

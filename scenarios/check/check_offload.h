@@ -8,8 +8,8 @@
 
 #include "contract/offload/offloading_manager.h"
 #include "properties/core/run_check.h"
-#include "properties/targets/checks.h"
 #include "properties/offload/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/check/references.h"
 
 namespace kvfence {

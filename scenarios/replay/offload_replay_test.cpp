@@ -15,8 +15,8 @@
 
 #include "optimized/offload/offloading_manager.h"
 #include "properties/core/lockstep.h"
-#include "properties/targets/checks.h"
 #include "properties/offload/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/replay/offload_optimum.h"
 #include "scenarios/replay/replay_test_rig.h"
 #include "scenarios/replay/unlisted_offloading_manager.h"

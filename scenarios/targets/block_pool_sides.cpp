@@ -6,8 +6,8 @@
 #include "contract/pool/block_pool_target.h"
 #include "optimized/pool/block_pool.h"
 #include "planted/optimized/pool/block_pool.h"
-#include "properties/targets/checks.h"
 #include "properties/pool/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/check/references.h"
 #include "scenarios/targets/sides_of.h"
 

@@ -6,8 +6,8 @@
 #include "contract/eviction/eviction_target.h"
 #include "optimized/eviction/cache_policy.h"
 #include "planted/optimized/eviction/cache_policy.h"
-#include "properties/targets/checks.h"
 #include "properties/eviction/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/check/references.h"
 #include "scenarios/targets/sides_of.h"
 

@@ -6,8 +6,8 @@
 #include "contract/kv_cache/kv_cache_target.h"
 #include "optimized/kv_cache/kv_cache_manager.h"
 #include "planted/optimized/kv_cache/kv_cache_manager.h"
-#include "properties/targets/checks.h"
 #include "properties/kv_cache/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/check/references.h"
 #include "scenarios/targets/sides_of.h"
 

@@ -6,8 +6,8 @@
 #include "contract/offload/offload_target.h"
 #include "optimized/offload/offloading_manager.h"
 #include "planted/optimized/offload/offloading_manager.h"
-#include "properties/targets/checks.h"
 #include "properties/offload/driver.h"
+#include "properties/targets/checks.h"
 #include "scenarios/check/references.h"
 #include "scenarios/targets/sides_of.h"
 
