@@ -396,7 +396,7 @@ TEST(SchedulerReplay, ReportsWhatNoSchedulerMayDo) {
   const auto plan = [](std::function<void(SchedulerOutput&)> change) {
     return found_in([&](Spoilt& side) { side.plan = change; });
   };
-  const auto status = [](RequestStatus status) {
+  const auto ending = [](RequestStatus status) {
     return found_in([&](Spoilt& side) {
       side.update = [status](EngineCoreOutputs& outputs) {
         for (auto& output : outputs.outputs) output.status = status;
@@ -425,8 +425,8 @@ TEST(SchedulerReplay, ReportsWhatNoSchedulerMayDo) {
               ++numbers.counts.referenced;
             }),
             "referenced");
-  EXPECT_EQ(status(RequestStatus::kFinishedError), "outputs");
-  EXPECT_EQ(status(RequestStatus::kRunning), "requests");
+  EXPECT_EQ(ending(RequestStatus::kFinishedError), "outputs");
+  EXPECT_EQ(ending(RequestStatus::kRunning), "requests");
   // No step schedules what is said to be unfinished.
   EXPECT_EQ(count([](auto& numbers) { ++numbers.num_unfinished; }), "total_num_scheduled_tokens");
 }
