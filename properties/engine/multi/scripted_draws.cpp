@@ -89,8 +89,9 @@ class ScriptedDraws final : public Draws {
       }
       return std::nullopt;
     }
-    return script(picture, pick(choices, picture.engine().known).id, pick(choices, places_),
-                  choices);
+    // One after the other: the order of a call's arguments is the compiler's.
+    const std::uint32_t child = pick(choices, places_);
+    return script(picture, pick(choices, picture.engine().known).id, child, choices);
   }
 
   std::optional<Command> bent(Picture& picture, Choices& choices) override {
@@ -240,7 +241,10 @@ class ScriptedDraws final : public Draws {
         report.stats.push_back(next_number_++ % 64);
       }
     }
-    if (choices.once_in(4)) report.jobs.assign(1 + choices.below(2), choices.below(4));
+    if (choices.once_in(4)) {
+      const JobId job = choices.below(4);
+      report.jobs.assign(1 + choices.below(2), job);
+    }
   }
 
   static bool has_finished(const Picture& picture, const std::string& request) {
