@@ -24,7 +24,7 @@ class RankDevice {
   RankDevice(const RankDevice&) = delete;
   RankDevice& operator=(const RankDevice&) = delete;
 
-  // For those who tell what happened.
+  // For stories of what happened.
 
   const virtual_device::Device& device() const { return device_; }
   void set_story(virtual_device::Story* story) { device_.set_story(story); }

@@ -37,7 +37,7 @@ struct Reached {
   std::array<std::uint64_t, kNumCopyPaths> num_by_path = {};
 };
 
-/// A scheduler that touches only what no transfer touches, as far as it has been told.
+/// A scheduler that touches only what no transfer touches, as far as reports have shown.
 class RandomProgram {
  public:
   /// `orders_loads`: loads wait for the forwards that read their blocks.

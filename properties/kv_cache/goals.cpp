@@ -170,7 +170,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     add("hybrid_hit", num_groups > 1);
     if (!after.keys.has_value() || !reads || !config_.pool.enable_caching) return;
 
-    // What each group could serve, one behind the other, as far as the one before it goes.
+    // What each group could serve, one after the other, as far as the one before it goes.
     const Request& request = *world.requests().find(command.request);
     const std::uint32_t unit = config_.scheduler_block_size();
     const auto num_tokens = static_cast<std::uint32_t>(request.all_token_ids().size());

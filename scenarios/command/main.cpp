@@ -336,7 +336,7 @@ std::string arguments_behind_subcommand(int argc, char** argv) {
   return text;
 }
 
-/// All subcommands, and what each is told.
+/// All subcommands, and the options of each.
 class CommandLine {
  public:
   CommandLine() {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// For tests of replays: recorded traffic, and an implementation that keeps what it was told and
+/// For tests of replays: recorded traffic, and an implementation that records its commands and
 /// can be made to misbehave.
 
 #include <cstddef>
@@ -54,7 +54,7 @@ inline std::optional<std::vector<MooncakeRequest>> whole_trace(std::uint32_t blo
 inline constexpr const char* kNoWholeTrace =
     "KVFENCE_TRACES names no folder with mooncake_conversation_trace.jsonl";
 
-/// Hands everything on, keeps the commands as text, and changes answers if it is told to.
+/// Hands everything on, keeps the commands as text, and changes answers where a test asks for it.
 class Spy final : public Implementation {
  public:
   using Change = std::function<void(const Command&, Observation&)>;

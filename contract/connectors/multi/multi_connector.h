@@ -217,7 +217,7 @@ concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::Wo
 ///     Appends those of each child.
 ///
 /// reset_cache()
-///     Each child, also behind one that failed; false if one did.
+///     Each child, also after one that failed; false if one did.
 ///
 /// shutdown()
 ///     Likewise.
@@ -260,7 +260,7 @@ concept MultiConnector = std::copyable<M> &&
 ///     Each child, in the same form.
 ///
 /// get_handshake_metadata()
-///     That of the first child that has some; those behind it are not asked.
+///     That of the first child that has some; those after it are not asked.
 ///
 /// handle_preemptions(metadata), bind_connector_metadata(metadata)
 ///     Each child, with its own metadata. What is bound brings its extra saves: they replace those
@@ -288,7 +288,7 @@ concept MultiConnector = std::copyable<M> &&
 ///     Takes in those of a later rank: place by place; class by class, new ones last.
 ///
 /// shutdown()
-///     Each child, also behind one that failed; false if one did.
+///     Each child, also after one that failed; false if one did.
 ///
 /// extra_async_saves(out): for an observer; replaces out, in no particular order.
 ///

@@ -17,6 +17,7 @@
 #include "contract/scripted/scripted_tier.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 #include "properties/core/both_sides_test_support.h"
+#include "properties/kv_cache/group_draws.h"
 #include "reference/connectors/offloading/offloading_connector.h"
 
 namespace kvfence {
@@ -27,26 +28,7 @@ using Jobs = std::vector<JobId>;
 using Names = std::vector<std::string>;
 using Tokens = std::vector<TokenId>;
 
-KVCacheSpec full(std::uint32_t block_size = 4) {
-  KVCacheSpec group;
-  group.block_size = block_size;
-  return group;
-}
-
-KVCacheSpec sliding(std::uint32_t window, std::uint32_t block_size = 4) {
-  KVCacheSpec group = full(block_size);
-  group.kind = KVCacheSpecKind::kSlidingWindow;
-  group.sliding_window = window;
-  return group;
-}
-
-KVCacheSpec mamba() {
-  KVCacheSpec group = full();
-  group.kind = KVCacheSpecKind::kMamba;
-  return group;
-}
-
-OffloadingSpec spec_of(Profile profile, std::vector<KVCacheSpec> groups = {full()},
+OffloadingSpec spec_of(Profile profile, std::vector<KVCacheSpec> groups = {full(4)},
                        std::uint32_t capacity = 16) {
   OffloadingSpec spec;
   spec.manager.cache.capacity = capacity;
@@ -60,12 +42,13 @@ OffloadingSpec spec_of(Profile profile, std::vector<KVCacheSpec> groups = {full(
 }
 
 OffloadingSpec hold_spec(std::uint32_t block_size_factor = 1, std::uint32_t capacity = 16) {
-  OffloadingSpec spec = spec_of(Profile::kV019, {full()}, capacity);
+  OffloadingSpec spec = spec_of(Profile::kV019, {full(4)}, capacity);
   spec.block_size_factor = block_size_factor;
   return spec;
 }
 
-OffloadingSpec fence_spec(std::vector<KVCacheSpec> groups = {full()}, std::uint32_t capacity = 16) {
+OffloadingSpec fence_spec(std::vector<KVCacheSpec> groups = {full(4)},
+                          std::uint32_t capacity = 16) {
   return spec_of(Profile::kV023, std::move(groups), capacity);
 }
 
@@ -648,49 +631,50 @@ TEST_P(HoldingConnector, AnEvictionIsOneEventABlock) {
 
 // Upstream: TestMaximalPrefixLookup, all cases.
 TEST_P(FencingConnector, FullAttentionFindsAPrefix) {
-  EXPECT_EQ(found(full(), "hh"), "8 async");
-  EXPECT_EQ(found(full(), "mm"), "0");
-  EXPECT_EQ(found(full(), "hhm"), "8 async");
-  EXPECT_EQ(found(full(), "mh"), "0");
-  EXPECT_EQ(found(full(), "h"), "4 async");
-  EXPECT_EQ(found(full(), ""), "0");
-  EXPECT_EQ(found(full(), "?h"), "again");
-  EXPECT_EQ(found(full(), "h?"), "again");
-  EXPECT_EQ(found(full(), "?mh"), "again");
+  EXPECT_EQ(found(full(4), "hh"), "8 async");
+  EXPECT_EQ(found(full(4), "mm"), "0");
+  EXPECT_EQ(found(full(4), "hhm"), "8 async");
+  EXPECT_EQ(found(full(4), "mh"), "0");
+  EXPECT_EQ(found(full(4), "h"), "4 async");
+  EXPECT_EQ(found(full(4), ""), "0");
+  EXPECT_EQ(found(full(4), "?h"), "again");
+  EXPECT_EQ(found(full(4), "h?"), "again");
+  EXPECT_EQ(found(full(4), "?mh"), "again");
 }
 
 // Upstream: TestSlidingWindowLookup, all cases.
 TEST_P(FencingConnector, AWindowFindsTheLastRunThatFillsIt) {
-  EXPECT_EQ(found(sliding(8), "hh"), "8 async");
-  EXPECT_EQ(found(sliding(8), "mm"), "0");
-  EXPECT_EQ(found(sliding(8), "mhh"), "12 async");
-  EXPECT_EQ(found(sliding(8), "mhhm"), "12 async");
-  EXPECT_EQ(found(sliding(12), "hhm"), "8 async") << "the run that reaches the first";
-  EXPECT_EQ(found(sliding(4), "mhh"), "12 async");
-  EXPECT_EQ(found(sliding(8), "mhhmh"), "12 async");
-  EXPECT_EQ(found(sliding(8), "hhmhh"), "20 async");
-  EXPECT_EQ(found(sliding(16), "hmhhh"), "4 async");
-  EXPECT_EQ(found(sliding(8), ""), "0");
-  EXPECT_EQ(found(sliding(8), "h?"), "again");
-  EXPECT_EQ(found(sliding(8), "hh?h"), "again");
-  EXPECT_EQ(found(sliding(8), "m?"), "again") << "a pending one is waited for even if all miss";
+  EXPECT_EQ(found(window_of(8, 4), "hh"), "8 async");
+  EXPECT_EQ(found(window_of(8, 4), "mm"), "0");
+  EXPECT_EQ(found(window_of(8, 4), "mhh"), "12 async");
+  EXPECT_EQ(found(window_of(8, 4), "mhhm"), "12 async");
+  EXPECT_EQ(found(window_of(12, 4), "hhm"), "8 async") << "the run that reaches the first";
+  EXPECT_EQ(found(window_of(4, 4), "mhh"), "12 async");
+  EXPECT_EQ(found(window_of(8, 4), "mhhmh"), "12 async");
+  EXPECT_EQ(found(window_of(8, 4), "hhmhh"), "20 async");
+  EXPECT_EQ(found(window_of(16, 4), "hmhhh"), "4 async");
+  EXPECT_EQ(found(window_of(8, 4), ""), "0");
+  EXPECT_EQ(found(window_of(8, 4), "h?"), "again");
+  EXPECT_EQ(found(window_of(8, 4), "hh?h"), "again");
+  EXPECT_EQ(found(window_of(8, 4), "m?"), "again")
+      << "a pending one is waited for even if all miss";
 }
 
 TEST_P(FencingConnector, AWindowIsRoundedUpToOffloadedBlocksAndMambaNeedsOne) {
-  EXPECT_EQ(found(sliding(5), "hm"), "4 async");
-  EXPECT_EQ(found(sliding(5), "mhm"), "0") << "two blocks";
-  EXPECT_EQ(found(sliding(4), "mhm"), "8 async") << "one block";
-  EXPECT_EQ(found(mamba(), "mhm"), "8 async");
+  EXPECT_EQ(found(window_of(5, 4), "hm"), "4 async");
+  EXPECT_EQ(found(window_of(5, 4), "mhm"), "0") << "two blocks";
+  EXPECT_EQ(found(window_of(4, 4), "mhm"), "8 async") << "one block";
+  EXPECT_EQ(found(mamba(4), "mhm"), "8 async");
 }
 
 TEST_P(FencingConnector, ALookupEndsWhereItsAnswerIsKnown) {
-  EXPECT_EQ(twice_looked_up(full()), "[1]") << "the first is missing";
-  EXPECT_EQ(twice_looked_up(sliding(8)), "[1 2 3]") << "no window is full";
+  EXPECT_EQ(twice_looked_up(full(4)), "[1]") << "the first is missing";
+  EXPECT_EQ(twice_looked_up(window_of(8, 4)), "[1 2 3]") << "no window is full";
 }
 
 TEST_P(FencingConnector, TheLastTokenIsLeftOutWhereAGroupHasAWindow) {
   for (const bool windowed : {false, true}) {
-    Half half = half_of(fence_spec({windowed ? sliding(8) : full()}));
+    Half half = half_of(fence_spec({windowed ? window_of(8, 4) : full(4)}));
     half.add("A", tokens_of(1, 12));
     half.prefill("A", {{1, 2, 3}});
     half.completed({0});
@@ -713,7 +697,7 @@ TEST_P(FencingConnector, LessThanABlockIsNotLoaded) {
 }
 
 TEST_P(FencingConnector, FullAttentionIsAskedFirstThenTheGreatestWindow) {
-  OffloadingSpec spec = fence_spec({sliding(4), full(), sliding(8)});
+  OffloadingSpec spec = fence_spec({window_of(4, 4), full(4), window_of(8, 4)});
   spec.manager.store_threshold = 2;
   Half half = half_of(spec);
   half.add("A", tokens_of(1, 5));
@@ -730,7 +714,7 @@ TEST_P(FencingConnector, FullAttentionIsAskedFirstThenTheGreatestWindow) {
 }
 
 TEST_P(FencingConnector, AShorterHitSendsWindowsIntoAnotherPass) {
-  Half half = half_of(fence_spec({full(), sliding(8), mamba()}));
+  Half half = half_of(fence_spec({full(4), window_of(8, 4), mamba(4)}));
   store(half, "A", 17, {{1, 2, 3, 4, 5}, {1, 0, 3, 4, 5}, {1, 0, 3, 0, 5}});
   half.add("B", tokens_of(1, 17));
   EXPECT_EQ(half.match("B"), "4 async") << "12 tokens, and then the window has a gap";
@@ -739,7 +723,7 @@ TEST_P(FencingConnector, AShorterHitSendsWindowsIntoAnotherPass) {
 }
 
 TEST_P(FencingConnector, ADeferredLookupStartsAnewWithAShorterHit) {
-  Half half = half_of(fence_spec({full(), sliding(4)}));
+  Half half = half_of(fence_spec({full(4), window_of(4, 4)}));
   store(half, "A", 17, {{1, 2, 0, 4, 5}, {0, 12, 0, 0, 15}});
   store(half, "B", 17, {{1, 2, 3, 4, 5}, {0, 0, 0, 0, 15}}, /*complete=*/false);
   half.add("C", tokens_of(1, 17));
@@ -747,7 +731,7 @@ TEST_P(FencingConnector, ADeferredLookupStartsAnewWithAShorterHit) {
 }
 
 TEST_P(FencingConnector, ADeferredLookupAsksAgain) {
-  Half half = half_of(fence_spec({full(), sliding(4)}));
+  Half half = half_of(fence_spec({full(4), window_of(4, 4)}));
   store(half, "A", 9, {{1, 2, 3}, {11, 0, 13}});
   store(half, "B", 9, {{1, 2, 3}, {11, 12, 13}}, /*complete=*/false);
   half.add("C", tokens_of(1, 9));
@@ -755,7 +739,7 @@ TEST_P(FencingConnector, ADeferredLookupAsksAgain) {
 }
 
 TEST_P(FencingConnector, WhatIsBeingLoadedIsWaitedFor) {
-  Half half = half_of(fence_spec({sliding(4)}));
+  Half half = half_of(fence_spec({window_of(4, 4)}));
   store(half, "A", 17, {{1, 2, 3, 4, 5}});
   half.add("B", tokens_of(1, 13));
   half.add("C", tokens_of(1, 17));
@@ -797,7 +781,7 @@ TEST_P(FencingConnector, ARequestWithJobsUnderWayIsAskedForAgainAndTouchesNothin
 }
 
 TEST_P(FencingConnector, OfAWindowedGroupOnlyWhatTheHitNeedsIsTouched) {
-  Half half = half_of(fence_spec({sliding(8)}));
+  Half half = half_of(fence_spec({window_of(8, 4)}));
   store(half, "A", 13, {{1, 2, 3, 4}});
   EXPECT_EQ(half.held(), "A2 A1 A0");
   half.add("B", tokens_of(1, 13));
@@ -806,7 +790,7 @@ TEST_P(FencingConnector, OfAWindowedGroupOnlyWhatTheHitNeedsIsTouched) {
 }
 
 TEST_P(FencingConnector, GroupsAreTouchedByNumber) {
-  Half half = half_of(fence_spec({sliding(4), full()}));
+  Half half = half_of(fence_spec({window_of(4, 4), full(4)}));
   store(half, "A", 9, {{1, 2, 3}, {11, 12, 13}});
   EXPECT_EQ(half.held(), "A1/0 A0/0 A1/1 A0/1");
 }
@@ -815,7 +799,7 @@ TEST_P(FencingConnector, GroupsAreTouchedByNumber) {
 
 // Upstream: test_two_groups_full_and_sliding_window.
 TEST_P(FencingConnector, OneJobLoadsAllGroups) {
-  Half half = half_of(fence_spec({full(), sliding(8)}));
+  Half half = half_of(fence_spec({full(4), window_of(8, 4)}));
   store(half, "A", 12, {{1, 2, 3}, {11, 12, 13}});
   half.add("B", tokens_of(1, 17));
   EXPECT_EQ(half.match("B"), "12 async");
@@ -846,7 +830,7 @@ TEST_P(FencingConnector, ALoadIsRoundedUpToTheBlocksOfEachGroup) {
 }
 
 TEST_P(FencingConnector, AGroupThatHasAllItNeedsLoadsNothing) {
-  Half half = half_of(fence_spec({full(), full(8)}));
+  Half half = half_of(fence_spec({full(4), full(8)}));
   store(half, "A", 8, {{1, 2}, {11}});
   half.add("B", tokens_of(1, 8));
   EXPECT_EQ(half.match("B"), "8 async");
@@ -868,7 +852,7 @@ TEST_P(FencingConnector, ALoadMayBeginInTheMiddleOfAnOffloadedBlock) {
 // Upstream: test_request_level_policy_stores_all_blocks.
 TEST_P(FencingConnector, TheRequestLevelPolicyStoresWhatWasLoaded) {
   for (const bool request_level_policy : {false, true}) {
-    OffloadingSpec spec = fence_spec({full()}, /*capacity=*/3);
+    OffloadingSpec spec = fence_spec({full(4)}, /*capacity=*/3);
     spec.request_level_policy = request_level_policy;
     Half half = half_of(spec);
     store(half, "A", 8, {{1, 2}});
@@ -889,7 +873,7 @@ TEST_P(FencingConnector, TheRequestLevelPolicyStoresWhatWasLoaded) {
 // Fence: stores.
 
 TEST_P(FencingConnector, OfAWindowOnlyWholeBlocksAreStored) {
-  OffloadingSpec spec = fence_spec({sliding(8)});
+  OffloadingSpec spec = fence_spec({window_of(8, 4)});
   spec.block_size_factor = 3;
   Half half = half_of(spec);
   half.add("A", tokens_of(1, 36));
@@ -898,7 +882,7 @@ TEST_P(FencingConnector, OfAWindowOnlyWholeBlocksAreStored) {
 }
 
 TEST_P(FencingConnector, OfMambaTheLastStateIsEnough) {
-  OffloadingSpec spec = fence_spec({mamba()});
+  OffloadingSpec spec = fence_spec({mamba(4)});
   spec.block_size_factor = 3;
   Half half = half_of(spec);
   half.add("A", tokens_of(1, 24));
@@ -908,7 +892,7 @@ TEST_P(FencingConnector, OfMambaTheLastStateIsEnough) {
 
 // Upstream: test_swa_alignment_skip, with its numbers.
 TEST_P(FencingConnector, WindowBlocksThatNoHitCanNeedAreNotStored) {
-  Half half = half_of(fence_spec({full(16), sliding(8)}));
+  Half half = half_of(fence_spec({full(16), window_of(8, 4)}));
   half.add("A", tokens_of(1, 32));
   EXPECT_EQ(text_of(half.prefill("A", {{1, 2}, {11, 12, 13, 14, 15, 16, 17, 18}}).stores),
             Names({"A [1 2 13 14 17 18] of [2 4] at [0 2] -> [0 1 2 3 4 5]"}));
@@ -921,7 +905,7 @@ TEST_P(FencingConnector, WindowBlocksThatNoHitCanNeedAreNotStored) {
 }
 
 TEST_P(FencingConnector, AWindowAsLargeAsTheDistanceOfHitsIsStoredWhole) {
-  Half half = half_of(fence_spec({full(8), sliding(8)}));
+  Half half = half_of(fence_spec({full(8), window_of(8, 4)}));
   half.add("A", tokens_of(1, 16));
   EXPECT_EQ(text_of(half.prefill("A", {{1, 2}, {11, 12, 13, 14}}).stores),
             Names({"A [1 2 11 12 13 14] of [2 4] at [0 0] -> [0 1 2 3 4 5]"}));
@@ -929,7 +913,7 @@ TEST_P(FencingConnector, AWindowAsLargeAsTheDistanceOfHitsIsStoredWhole) {
 
 // Upstream: test_stale_sliding_window_block_after_prepare_store_failure.
 TEST_P(FencingConnector, AWindowBlockThatIsGivenOutAnewIsNotStored) {
-  Half half = half_of(fence_spec({sliding(8)}, /*capacity=*/2));
+  Half half = half_of(fence_spec({window_of(8, 4)}, /*capacity=*/2));
   half.add("A", tokens_of(2, 8));
   half.prefill("A", {{8, 9}});
   half.add("B", tokens_of(1, 12));
@@ -943,7 +927,7 @@ TEST_P(FencingConnector, AWindowBlockThatIsGivenOutAnewIsNotStored) {
 
 // v0.23.0 looks only behind the cursor, which a reset takes back.
 TEST_P(FencingConnector, AlsoAfterAResetAWindowBlockThatWasGivenOutAnewIsNotStored) {
-  Half half = half_of(fence_spec({sliding(8)}));
+  Half half = half_of(fence_spec({window_of(8, 4)}));
   half.add("A", tokens_of(1, 16));
   half.step({{"A", 8, {{1, 2}}}});
   half.step({{"A", 4, {{3}}}});
@@ -953,7 +937,7 @@ TEST_P(FencingConnector, AlsoAfterAResetAWindowBlockThatWasGivenOutAnewIsNotStor
 }
 
 TEST_P(FencingConnector, CursorsFollowTheStepAlsoBack) {
-  Half half = half_of(fence_spec({full()}, /*capacity=*/3));
+  Half half = half_of(fence_spec({full(4)}, /*capacity=*/3));
   store(half, "A", 12, {{1, 2, 3}});
   half.step({}, {"A"});
   half.alloc("A", {{4, 5, 6}}, 0);
@@ -990,7 +974,7 @@ TEST_P(FencingConnector, AJobIsFlushedBeforeABlockOfItsFinishedRequestIsUsedAgai
 }
 
 TEST_P(FencingConnector, ARunningRequestsBlocksOfFullAttentionAreItsOwn) {
-  Half half = half_of(fence_spec({full(), sliding(4)}));
+  Half half = half_of(fence_spec({full(4), window_of(4, 4)}));
   store(half, "A", 8, {{1, 2}, {11, 12}}, /*complete=*/false);
   half.add("B", tokens_of(2, 8));
   half.alloc("B", {{1, 3}, {11, 13}}, 0);
@@ -1100,7 +1084,7 @@ TEST_P(FencingConnector, BehindAResetEverythingIsStoredAnew) {
 }
 
 TEST_P(FencingConnector, EventsNameHashesWithoutTheGroup) {
-  Half half = half_of(fence_spec({full(), full(8)}));
+  Half half = half_of(fence_spec({full(4), full(8)}));
   store(half, "A", 8, {{1, 2}, {11}});
   std::vector<KVCacheEvent> events;
   half.connector->take_events(events);
@@ -1115,7 +1099,7 @@ TEST_P(FencingConnector, EventsNameHashesWithoutTheGroup) {
 // Tiers.
 
 OffloadingSpec tiers_spec(std::uint32_t capacity = 16) {
-  OffloadingSpec spec = fence_spec({full()}, capacity);
+  OffloadingSpec spec = fence_spec({full(4)}, capacity);
   spec.has_tiers = true;
   return spec;
 }
@@ -1198,7 +1182,7 @@ TEST(ReferenceOffloadingConnectorDeathTest, ALoadFillsTheBlocksWithoutAKeyAndNoM
   holding.match("B");
   EXPECT_DEATH(holding.alloc("B", {{3, 4, 5}}, 8), "are those to load");
 
-  Half fencing = reference_half(fence_spec({sliding(4)}));
+  Half fencing = reference_half(fence_spec({window_of(4, 4)}));
   store(fencing, "A", 9, {{1, 2, 3}});
   fencing.add("B", tokens_of(1, 9));
   fencing.match("B");

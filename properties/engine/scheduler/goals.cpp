@@ -276,7 +276,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   /// Whether the first victim had been looked at when it was preempted: nobody before it took a block
-  /// or was preempted, so that nobody before it asked for a victim, and somebody behind it ran.
+  /// or was preempted, so that nobody before it asked for a victim, and a request after it ran.
   void count_first_victim(const Observation& before, const Observation& after) {
     if (after.preempted->empty() || config_.mamba_split_block_size()) return;
     const std::string& victim = after.preempted->front();
@@ -330,8 +330,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     return num_blocks;
   }
 
-  /// Why the first of those that wait was not admitted, where that can be told: whoever was looked at
-  /// before it was passed over for a reason of its own.
+  /// Why the first of those that wait was not admitted, where that shows: a request that was looked
+  /// at before it was passed over for a reason of its own.
   void count_end_of_admission(const Observation& after, const World& world) {
     std::uint32_t num_left = config_.token_budget();
     for (const ScheduledRequest& each : *after.scheduled) num_left -= each.num_tokens;

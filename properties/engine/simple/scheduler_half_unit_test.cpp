@@ -14,6 +14,7 @@
 
 #include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "properties/core/both_sides_test_support.h"
+#include "properties/kv_cache/group_draws.h"
 #include "reference/connectors/simple/simple_cpu_offload.h"
 #include "reference/pool/block_pool.h"
 
@@ -24,21 +25,8 @@ using Ids = std::vector<BlockId>;
 using Names = std::vector<std::string>;
 using Tokens = std::vector<TokenId>;
 
-KVCacheSpec full(std::uint32_t block_size = 4) {
-  KVCacheSpec group;
-  group.block_size = block_size;
-  return group;
-}
-
-KVCacheSpec sliding(std::uint32_t window, std::uint32_t block_size = 4) {
-  KVCacheSpec group = full(block_size);
-  group.kind = KVCacheSpecKind::kSlidingWindow;
-  group.sliding_window = window;
-  return group;
-}
-
 SimpleCPUOffloadSpec spec_of(Profile profile, std::uint32_t num_cpu_blocks = 9,
-                             std::vector<KVCacheSpec> groups = {full()}) {
+                             std::vector<KVCacheSpec> groups = {full(4)}) {
   SimpleCPUOffloadSpec spec;
   spec.kv_cache.pool.num_gpu_blocks = 17;
   spec.kv_cache.pool.hash.hash_block_size = 4;
@@ -457,7 +445,7 @@ TEST_P(BothProfiles, ABlockWithoutAKey) {
 }
 
 TEST_P(BothProfiles, WhereTheStoresOfSeveralGroupsEnd) {
-  Half half = half_of(spec_of(profile(), 9, {full(4), sliding(16, 8)}));
+  Half half = half_of(spec_of(profile(), 9, {full(4), window_of(16, 8)}));
   half.add("A", tokens_of(1, 16));
   const BlocksByGroup blocks = {half.take("A", 3, 0), half.take("A", 2, 1)};
   half.cache("A", 0, 3, 0);
@@ -471,7 +459,7 @@ TEST_P(BothProfiles, WhereTheStoresOfSeveralGroupsEnd) {
 
 // Upstream: multi_group_null_blocks_skipped.
 TEST_P(BothProfiles, NullBlocksArePassedOver) {
-  Half half = half_of(spec_of(profile(), 9, {full(), sliding(4)}));
+  Half half = half_of(spec_of(profile(), 9, {full(4), window_of(4, 4)}));
   half.add("A", tokens_of(1, 12));
   const Ids of_full = half.take("A", 2, 0);
   const Ids of_window = half.take("A", 1, 1);
@@ -485,7 +473,7 @@ TEST_P(BothProfiles, NullBlocksArePassedOver) {
 
 // Ours: a window's block that was given back has another owner when its turn comes.
 TEST_P(BothProfiles, ABlockThatWasGivenBackIsNotTheRequestsAnyMore) {
-  Half half = half_of(spec_of(profile(), /*num_cpu_blocks=*/2, {full(), sliding(8)}));
+  Half half = half_of(spec_of(profile(), /*num_cpu_blocks=*/2, {full(4), window_of(8, 4)}));
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(2, 4));
   const BlocksByGroup blocks = {half.take("A", 2, 0), half.take("A", 2, 1)};
@@ -643,7 +631,7 @@ TEST_P(BothProfiles, LoadsOfAStepAreOneEvent) {
 }
 
 TEST_P(BothProfiles, AWindowLoadsItsEnd) {
-  Half half = half_of(spec_of(profile(), 9, {full(), sliding(5)}));
+  Half half = half_of(spec_of(profile(), 9, {full(4), window_of(5, 4)}));
   half.add("A", tokens_of(1, 13));
   half.add("B", tokens_of(1, 13));
   const BlocksByGroup blocks = {half.take("A", 3, 0), half.take("A", 3, 1)};
@@ -868,11 +856,11 @@ TEST_P(OneProfile, WhatTheCpuHasIsNotStoredButDuplicatesAre) {
 
 TEST_P(OneProfile, HowManyBlocksAWalkLooksAt) {
   SimpleCPUOffloadSpec spec = lazy_spec(/*max_num_batched_tokens=*/5);
-  spec.kv_cache.groups.push_back(sliding(5));
+  spec.kv_cache.groups.push_back(window_of(5, 4));
   Half half = half_of(spec);
   half.step({});
   EXPECT_EQ(half.connector->lazy_cursor(), 10u) << "2 * (2 + 3)";
-  KVCacheSpec mamba = full();
+  KVCacheSpec mamba = full(4);
   mamba.kind = KVCacheSpecKind::kMamba;
   spec.kv_cache.groups.back() = mamba;
   Half other = half_of(spec);
@@ -882,13 +870,13 @@ TEST_P(OneProfile, HowManyBlocksAWalkLooksAt) {
 
 TEST(SimpleCPUOffloadSpec, WhatCanBeBuilt) {
   EXPECT_FALSE(check_spec(spec_of(Profile::kV019)));
-  EXPECT_FALSE(check_spec(spec_of(Profile::kV023, 9, {sliding(8), full()})));
+  EXPECT_FALSE(check_spec(spec_of(Profile::kV023, 9, {window_of(8, 4), full(4)})));
   EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 0)));
-  EXPECT_TRUE(check_spec(spec_of(Profile::kV023, 9, {sliding(8)})));
-  EXPECT_FALSE(check_spec(spec_of(Profile::kV019, 9, {full(), sliding(2)})));
-  EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 9, {full(), sliding(1)})));
-  EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 9, {full(8), sliding(8)})));
-  EXPECT_FALSE(check_spec(spec_of(Profile::kV023, 9, {full(8), sliding(8)})));
+  EXPECT_TRUE(check_spec(spec_of(Profile::kV023, 9, {window_of(8, 4)})));
+  EXPECT_FALSE(check_spec(spec_of(Profile::kV019, 9, {full(4), window_of(2, 4)})));
+  EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 9, {full(4), window_of(1, 4)})));
+  EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 9, {full(8), window_of(8, 4)})));
+  EXPECT_FALSE(check_spec(spec_of(Profile::kV023, 9, {full(8), window_of(8, 4)})));
   SimpleCPUOffloadSpec spec = spec_of(Profile::kV023);
   spec.num_workers = 0;
   EXPECT_TRUE(check_spec(spec));
