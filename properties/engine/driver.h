@@ -116,6 +116,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   void add_to(StateHash& hash) const override {
     hash.add_all(runner_, offloading_, files_, nixl_, engines_, received_);
+    // Calls that no answer has shown: those of the start, which the configuration decides.
+    hash.add(scripted_children_->calls.size());
   }
 
  private:
@@ -1142,8 +1144,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
   }
 
+  /// What scripted children were called at the start stands with the first command that is not
+  /// refused: a refusal changes nothing.
   void observe_connector_calls() {
     if (is_multi()) {
+      if (observation_.error != ErrorCode::kNone) return;
       calls_.clear();
       calls_.swap(scripted_children_->calls);
     } else {

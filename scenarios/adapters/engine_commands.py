@@ -61,6 +61,7 @@ class UpstreamEngine:
                 connector = make(modules, config, world, uncorrected)
             self._schedulers = {"producer": connector}
             self.observe = connector.observe
+            self.observe_refused = getattr(connector, "observe_refused", connector.observe)
         producer = self._schedulers["producer"]
         for verb in ("update_draft_token_ids", "grammar_compiled", "script_connector"):
             setattr(self, verb, getattr(producer, verb))

@@ -295,6 +295,13 @@ class UpstreamMulti(UpstreamScheduler):
                           for of_rank, numbers in extras for request, number in sorted(numbers.items())])
         return f"{text} chosen=[{who}] extra_saves=[{saves}]"
 
+    def observe_refused(self, state: bool) -> str:
+        """What children were called at the start stands with the first command that is not refused."""
+        calls, self._children.calls = self._children.calls, []
+        text = self.observe(state)
+        self._children.calls = calls
+        return text
+
     def _calls_text(self) -> str:
         params = self._children.take_client_params()
         return self._children.take_calls() + params

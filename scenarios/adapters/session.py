@@ -2,7 +2,8 @@
 
 A target is a configuration, commands with their fields, and an implementation made from a configuration: an object with
 one method a command, named like its verb, that takes the command's fields in order and returns the answer as text
-(`error=none blocks=[1 2]`), and with `observe(state)`, which returns the text of what is observed after it.
+(`error=none blocks=[1 2]`), and with `observe(state)`, which returns the text of what is observed after it;
+`observe_refused(state)`, where there is one, does so after a refused command.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Session:
         self._target = targets[0]
         self._commands: dict = {}
         self._observe: Callable[[bool], str] = str
+        self._observe_refused: Callable[[bool], str] = str
         self._observe_state = True
 
     def answer(self, text: str) -> str:
@@ -70,7 +72,9 @@ class Session:
         except ValueError as error:
             return malformed(error)
         try:
-            return f"-> {run(*arguments)}{self._observe(self._observe_state)}"
+            answer = run(*arguments)
+            observe = self._observe if answer.startswith("error=none") else self._observe_refused
+            return f"-> {answer}{observe(self._observe_state)}"
         except Exception as error:
             # kvfence shows the last line of stderr.
             traceback.print_exc()
@@ -91,6 +95,7 @@ class Session:
             self._commands = {}
             implementation = self._target.make(config)
             self._observe = implementation.observe
+            self._observe_refused = getattr(implementation, "observe_refused", implementation.observe)
             self._commands = {
                 verb: (reader.read, getattr(implementation, verb)) for verb, reader in self._target.readers.items()
             }
