@@ -121,17 +121,19 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
   CampaignResult result;
   Lockstep lockstep(checks, expected, actual, options.lockstep);
   Scenario scenario(*checks.target);
-  for (std::uint64_t episode = options.first_episode;
-       result.progress.episodes < options.episodes_max &&
-       result.progress.commands < options.commands_max;
-       ++episode) {
+  for (std::uint64_t number = options.share; number < options.episodes_max;
+       number += options.num_shares) {
+    const std::uint64_t commands_before = number * options.episode_commands;
+    if (commands_before >= options.commands_max) break;
+    const std::uint64_t episode = options.first_episode + number;
+    if (options.lockstep.position) options.lockstep.position->episode = episode;
     Choices choices = episode_choices(options.seed, episode);
     const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides);
     if (!setup) {
       result.config_error = setup.error();
       break;
     }
-    const std::uint64_t left = options.commands_max - result.progress.commands;
+    const std::uint64_t left = options.commands_max - commands_before;
     const auto num_commands =
         static_cast<std::size_t>(std::min<std::uint64_t>(options.episode_commands, left));
     auto divergence = run_episode(lockstep, *setup, choices, num_commands, scenario);
@@ -139,7 +141,8 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
     ++result.progress.episodes;
     if (divergence) {
       cut_after(scenario, *divergence);
-      result.failure = {std::move(*divergence), std::move(scenario), episode};
+      result.failure = {std::move(*divergence), std::move(scenario), episode,
+                        commands_before + lockstep.num_commands()};
       break;
     }
     if (!keep_going(result.progress)) break;

@@ -25,6 +25,10 @@ struct CampaignOptions {
   std::uint64_t commands_max = UINT64_MAX;  ///< over all episodes
   std::uint64_t episodes_max = UINT64_MAX;
   std::uint32_t episode_commands = 200;
+  /// Of those episodes the share-th and each num_shares-th after it alone: what one of several
+  /// processes does of a campaign, whose findings do not depend on how many there are.
+  std::uint64_t share = 0;
+  std::uint64_t num_shares = 1;
   /// What every drawn configuration has to have; `word.member` is a member of its (word ...) records.
   std::vector<Field> config_overrides;
   LockstepOptions lockstep;
@@ -39,6 +43,7 @@ struct CampaignFailure {
   Divergence divergence;
   Scenario scenario;  ///< the episode up to and including the failing command
   std::uint64_t episode = 0;
+  std::uint64_t commands = 0;  ///< of the campaign, all shares, up to and including the failing one
 };
 
 /// How often a goal was reached.

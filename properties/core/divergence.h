@@ -13,6 +13,7 @@ struct Divergence {
   std::size_t step = 0;  ///< index of the command, from 0
   std::string
       oracle;  ///< who saw it: "lockstep", "expectation", "implementation", an invariant's name;
+               ///< "crash": the process ended that ran both sides;
                ///< "unsupported": nobody, since a side does not have the configuration
   std::string
       field;  ///< the observation's member, with an index where it is a list: "free_queue[2]"

@@ -18,6 +18,7 @@ Lockstep::Lockstep(const Checks& checks, Implementation& expected, Implementatio
       expected_observations_(window_ + 1) {}
 
 std::optional<Divergence> Lockstep::start(const Setup& setup) {
+  if (options_.position) options_.position->begin_step(0);
   world_ = checks_.target->make_world(setup);
   rules_ = options_.rules ? checks_.make_rules(setup) : nullptr;
   goal_counts_->start(setup);
@@ -30,6 +31,7 @@ std::optional<Divergence> Lockstep::start(const Setup& setup) {
     observation.numbers.emplace(*checks_.target->numbers);
   }
   if (auto failure = expected_.reset(setup)) return divergence_of(expected_, *failure, 0);
+  enter(RunPhase::kActual);
   if (auto failure = actual_.reset(setup)) return divergence_of(actual_, *failure, 0);
   return std::nullopt;
 }
@@ -43,11 +45,13 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   const Observation& before = last_expected();
   Observation& expected = expected_observations_[num_commands_ % expected_observations_.size()];
   const std::size_t step = num_commands_;
+  if (options_.position) options_.position->begin_step(step);
   world_->apply(command);
   if (auto failure = expected_.apply(command, *world_, observe, expected)) {
     return divergence_of(expected_, *failure, step);
   }
   goal_counts_->count(command, before, expected, *world_);
+  enter(RunPhase::kActual);
   if (window_ > 1) {
     if (auto failure = actual_.submit(command, observe))
       return divergence_of(actual_, *failure, step);
@@ -59,6 +63,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
     ++num_commands_;
     ++num_collected_;
   }
+  enter(RunPhase::kJudges);
   if (expectation) {
     const auto resolve = [this](std::string_view symbol) { return world_->resolve(symbol); };
     if (auto missed = matches(*expectation, expected, step, resolve)) return missed;

@@ -14,6 +14,7 @@
 #include "contract/core/scenario.h"
 #include "properties/core/checks.h"
 #include "properties/core/divergence.h"
+#include "properties/core/run_position.h"
 
 namespace kvfence {
 
@@ -23,6 +24,7 @@ struct LockstepOptions {
   /// The whole state is observed after every n-th command (and where a caller asks); the answer and
   /// the numbers always.
   std::uint32_t state_every = 1;
+  RunPosition* position = nullptr;  ///< receives where the run is; may be null
 };
 
 /// Drives two implementations. Rules watch the actual side if it answers at once; behind a pipe,
@@ -59,6 +61,9 @@ class Lockstep {
   const GoalCounts& goal_counts() const { return *goal_counts_; }
 
  private:
+  void enter(RunPhase phase) const {
+    if (options_.position) options_.position->begin(phase);
+  }
   std::optional<Divergence> collect_oldest();
   std::optional<Divergence> compare(const Observation& expected, std::size_t step) const;
 

@@ -54,6 +54,7 @@ std::string headline(const Report& report) {
     if (oracle == "lockstep") return head + actual + " differs from " + report.expected_name;
     if (oracle == "expectation") return head + "an expectation is not met";
     if (oracle == "implementation") return head + "an implementation failed";
+    if (oracle == "crash") return head + report.divergence->message;
     return head + actual + " breaks " + oracle;
   }
   if (report.disagreements > 0) return head + count_text(report.disagreements, "disagreement");

@@ -58,7 +58,7 @@ Parsed<Report> run_document(const Checks& checks, Implementation& expected, Impl
   if (options.commands_max && *options.commands_max < scenario->steps.size()) {
     scenario->steps.resize(static_cast<std::size_t>(*options.commands_max));
   }
-  Lockstep lockstep(checks, expected, actual);
+  Lockstep lockstep(checks, expected, actual, {.position = options.position});
   const auto start = Clock::now();
   std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
   report.source = options.scenario_file;
@@ -77,7 +77,10 @@ Parsed<Report> run_random(const Checks& checks, Implementation& expected, Implem
   campaign.seed = options.seed;
   campaign.commands_max = options.commands_max.value_or(kCampaignCommands);
   campaign.episode_commands = options.episode_commands;
+  campaign.share = options.share;
+  campaign.num_shares = options.num_shares;
   campaign.config_overrides = options.config_overrides;
+  campaign.lockstep.position = options.position;
   if (options.episode) {
     campaign.first_episode = *options.episode;
     campaign.episodes_max = 1;
@@ -100,9 +103,10 @@ Parsed<Report> run_random(const Checks& checks, Implementation& expected, Implem
   }
   if (!result.failure) return report;
   report.episode = result.failure->episode;
+  report.commands = result.failure->commands;
   report.source += ", episode " + std::to_string(report.episode);
-  add_failure(report, options.shrink_checks ? *options.shrink_checks : checks, expected, actual,
-              std::move(result.failure->divergence), std::move(result.failure->scenario), options);
+  add_failure(report, checks, expected, actual, std::move(result.failure->divergence),
+              std::move(result.failure->scenario), options);
   return report;
 }
 
@@ -130,9 +134,8 @@ Parsed<Report> check(const Checks& checks, Implementation& expected, Implementat
   return result;
 }
 
-bool shrink_failure(const Checks& checks, Implementation& expected, Implementation& actual,
-                    Scenario& scenario, Divergence& divergence, const CheckOptions& options) {
-  Lockstep lockstep(checks, expected, actual);
+bool shrink_failure(const RunScenario& run, Scenario& scenario, Divergence& divergence,
+                    const CheckOptions& options) {
   std::optional<Divergence> of_smallest;
   const auto start = Clock::now();
   const auto pinned = pinned_members(scenario.config, options);
@@ -141,7 +144,7 @@ bool shrink_failure(const Checks& checks, Implementation& expected, Implementati
     for (const auto& [index, value] : pinned) {
       if (candidate.config.declared()[index].value() != value) return false;
     }
-    std::optional<Divergence> found = run_scenario(lockstep, candidate, setup);
+    std::optional<Divergence> found = run(candidate, setup);
     const bool fails = found && found->oracle == divergence.oracle;
     if (fails) of_smallest = std::move(found);
     return fails;
@@ -156,6 +159,15 @@ bool shrink_failure(const Checks& checks, Implementation& expected, Implementati
   if (!of_smallest) return false;
   divergence = std::move(*of_smallest);
   return true;
+}
+
+bool shrink_failure(const Checks& checks, Implementation& expected, Implementation& actual,
+                    Scenario& scenario, Divergence& divergence, const CheckOptions& options) {
+  Lockstep lockstep(checks, expected, actual, {.position = options.position});
+  const auto run = [&](const Scenario& candidate, const Setup& setup) {
+    return run_scenario(lockstep, candidate, setup);
+  };
+  return shrink_failure(run, scenario, divergence, options);
 }
 
 Document failing_document(const Report& report) {

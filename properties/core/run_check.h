@@ -16,6 +16,7 @@
 #include "contract/core/scenario.h"
 #include "properties/core/checks.h"
 #include "properties/core/report.h"
+#include "properties/core/run_position.h"
 
 namespace kvfence {
 
@@ -29,6 +30,8 @@ struct CheckOptions {
   std::optional<std::uint64_t> commands_max;
   std::optional<std::uint64_t> episode;  ///< this one alone
   std::uint32_t episode_commands = 200;
+  std::uint64_t share = 0;  ///< of a campaign that num_shares processes run, each its own episodes
+  std::uint64_t num_shares = 1;
   /// What every drawn configuration has to have (fields_of reads them); `word.member` is a member
   /// of its (word ...) records.
   std::vector<Field> config_overrides;
@@ -42,11 +45,9 @@ struct CheckOptions {
   bool shrink = true;
   std::size_t shrink_tries_max = 20'000;
   double shrink_seconds_max = 60;
-  /// What judges shrunk scenarios, where they may leave what the campaign is held to, such as an
-  /// assembly of target engine; null: the checks of the campaign.
-  const Checks* shrink_checks = nullptr;
 
-  ProgressCallback keep_going;  ///< may be empty
+  ProgressCallback keep_going;      ///< may be empty
+  RunPosition* position = nullptr;  ///< receives where the run is; may be null
 };
 
 /// `key=value ...`, as on the config line of a scenario.
@@ -58,8 +59,13 @@ Parsed<std::vector<Field>> fields_of(std::string_view text, std::string_view fil
 Parsed<Report> check(const Checks& checks, Implementation& expected, Implementation& actual,
                      const CheckOptions& options);
 
+/// What a scenario does wrong, if anything.
+using RunScenario = std::function<std::optional<Divergence>(const Scenario&, const Setup&)>;
+
 /// Makes a failing scenario as small as the options allow, while the same oracle still objects.
 /// `divergence` becomes that of the result; false if it did not fail when run again.
+bool shrink_failure(const RunScenario& run, Scenario& scenario, Divergence& divergence,
+                    const CheckOptions& options);
 bool shrink_failure(const Checks& checks, Implementation& expected, Implementation& actual,
                     Scenario& scenario, Divergence& divergence, const CheckOptions& options);
 

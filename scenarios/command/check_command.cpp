@@ -25,7 +25,7 @@ int check_command(const CheckCommandOptions& options) {
     progress.show(done, total, options.seconds_max.value_or(0));
     return !options.seconds_max || progress.seconds() < *options.seconds_max;
   };
-  Outcome outcome = target.check(options.subject, std::move(check));
+  Outcome outcome = target.check(options.subject, std::move(check), options.jobs);
   progress.clear();
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, options.output);
   Report& report = outcome.report;

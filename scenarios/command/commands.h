@@ -36,6 +36,7 @@ struct CheckCommandOptions {
   Subject subject;
   CheckOptions check;
   std::optional<double> seconds_max;
+  std::uint32_t jobs = 1;        ///< processes
   std::string out_folder = ".";  ///< where a failing episode is written, shrunk
   OutputOptions output;
 };

@@ -58,10 +58,10 @@ std::optional<std::string> refusal(const ExplainCommandOptions& options, const S
 int explain_command(const ExplainCommandOptions& options) {
   const Parsed<LoadedScenario> loaded = load_scenario(options.file);
   if (!loaded) return bad_input(loaded.error());
-  const Parsed<Scenario> scenario = loaded->target->scenario(loaded->document, options.file);
+  Parsed<Scenario> scenario = loaded->target->scenario(loaded->document, options.file);
   if (!scenario) return bad_input(scenario.error());
   if (const auto refused = refusal(options, *scenario)) return bad_input(*refused);
-  const Outcome outcome = loaded->target->explain(loaded->document, options.file, options.subject);
+  const Outcome outcome = loaded->target->explain(*scenario, options.file, options.subject);
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});
   std::printf("%s", outcome.message.c_str());
   if (!has_devices(*scenario) || hiding_option(options.subject)) return outcome.exit_code;

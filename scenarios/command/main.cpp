@@ -4,16 +4,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "contract/core/line.h"
 #include "properties/core/run_check.h"
 #include "scenarios/command/commands.h"
+#include "scenarios/command/contained_run.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/help_pages.h"
 #include "scenarios/command/output.h"
@@ -97,7 +100,11 @@ class Options {
     planted->excludes(sut);
     planted->excludes(library);
     sut->excludes(library);
-    positive("--timeout", subject.timeout_seconds, "seconds of silence that count as a dead child");
+    positive("--timeout", subject.timeout_seconds,
+             "seconds of silence that count as a dead child; without a child: of CPU time in one "
+             "command");
+    with_default("--memory-limit", subject.memory_mib,
+                 "MiB of memory of a process that checks, without a child; 0: no limit");
   }
 
  private:
@@ -390,6 +397,9 @@ class CommandLine {
     options.value("--commands", check.commands_max, "stop after that many commands")
         ->check(CLI::PositiveNumber);
     options.with_default("--seed", check.seed, "decides every configuration and command");
+    options
+        .positive("--jobs", check_.jobs, "processes; what they find does not depend on how many")
+        ->default_str("one per core");
     options.value("--episode", check.episode, "run this episode of the seed alone");
     options.positive("--episode-commands", check.episode_commands,
                      "commands on one pool before a fresh one");
@@ -433,7 +443,10 @@ class CommandLine {
         "recorded production traffic through the pool, the scheduler, two tiers or an engine");
     replay_line_.emplace(app, replay_);
     app->callback([&] {
-      exit_code_ = replay_line_->finish() ? replay_command(replay_) : exit_code::kBadInput;
+      exit_code_ = exit_code::kBadInput;
+      if (!replay_line_->finish()) return;
+      exit_code_ = contained(
+          "replay", [&] { return replay_command(replay_); }, replay_.output);
     });
   }
 
@@ -463,7 +476,8 @@ class CommandLine {
     options.output(record_.output, /*junit=*/false);
     app->callback([&] {
       exit_code_ = parse_overrides(config_, record_.record.config_overrides)
-                       ? record_command(record_)
+                       ? contained(
+                             "record", [&] { return record_command(record_); }, record_.output)
                        : exit_code::kBadInput;
     });
   }
@@ -520,6 +534,18 @@ class CommandLine {
     app->callback([&] { std::printf("%s", kPages.at(page_)(help_of_all(app_)).c_str()); });
   }
 
+  /// A command whose implementation may crash: in a process of its own.
+  int contained(const std::string& name, const std::function<int()>& command,
+                const OutputOptions& output) const {
+    const auto work = [&](RunPosition&) { return std::to_string(command()); };
+    ContainedRun run(work, {.seconds_per_command = 0});
+    run.wait();
+    if (run.answer()) return std::stoi(*run.answer());
+    const std::string message = "the process that ran both sides " + run.how_it_ended() +
+                                "; reproduce: kvfence " + name + " " + replay_.arguments;
+    return without_report({exit_code::kDisagreement, {}, message, {}}, output);
+  }
+
   CLI::App app_{
       "kvfence checks KV-cache managers, command by command: a simple reference against an "
       "optimized implementation, against a planted bug, or against yours.",
@@ -527,7 +553,7 @@ class CommandLine {
   int exit_code_ = exit_code::kAgree;
   std::vector<std::string> config_;  ///< --config of the subcommand
   RunCommandOptions run_;
-  CheckCommandOptions check_;
+  CheckCommandOptions check_ = {.jobs = std::max(1U, std::thread::hardware_concurrency())};
   PlantedBugsCommandOptions bugs_;
   bool runs_planted_bugs_ = false;
   ReplayCommandOptions replay_;

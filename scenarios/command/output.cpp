@@ -34,6 +34,11 @@ void save_failure(Report& report, const std::string& path, const Subject& subjec
     return;
   }
   const std::string arguments = subject.arguments();
+  // Unless a scenario alone does not show it.
+  if (!report.reproduce.empty()) {
+    report.reproduce += arguments.empty() ? "" : " " + arguments;
+    return;
+  }
   report.reproduce = "kvfence run " + path + (arguments.empty() ? "" : " " + arguments);
 }
 

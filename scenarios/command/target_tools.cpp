@@ -11,6 +11,7 @@
 #include "properties/core/campaign.h"
 #include "properties/core/difference.h"
 #include "properties/core/lockstep.h"
+#include "scenarios/command/contained_check.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/shell_word.h"
 #include "scenarios/protocol/outside_implementation.h"
@@ -207,10 +208,10 @@ Outcome TargetTools::run(const Document& document, const std::string& file, cons
   options.commands_max = until;
   options.shrink = shrink;
   options.keep_going = keep_going;
-  return checked(*sides_.checks, subject, std::move(options));
+  return checked(*sides_.checks, subject, options, 1);
 }
 
-Outcome TargetTools::check(const Subject& subject, CheckOptions options) const {
+Outcome TargetTools::check(const Subject& subject, CheckOptions options, std::uint32_t jobs) const {
   const std::vector<Field>& overrides = options.config_overrides;
   // Some situations belong to one profile or setting, so a pinned configuration cannot reach them
   // all; an assembly reaches its own.
@@ -222,15 +223,34 @@ Outcome TargetTools::check(const Subject& subject, CheckOptions options) const {
   }
   const std::string name(name_under(overrides));
   const Checks& checks = checks_under(overrides);
-  options.shrink_checks = sides_.checks;
-  Outcome outcome = checked(checks, subject, std::move(options));
+  Outcome outcome = checked(checks, subject, options, jobs);
   outcome.case_name = name + "-seed" + std::to_string(outcome.report.seed) + "-episode" +
                       std::to_string(outcome.report.episode);
   return outcome;
 }
 
 Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
-                             CheckOptions options) const {
+                             const CheckOptions& options, std::uint32_t jobs) const {
+  const bool is_outside = !subject.sut_command.empty();
+  ContainedCheck contained{
+      .checks = checks,
+      // Shrunk scenarios may leave the assembly of a campaign.
+      .run =
+          [&](const CheckOptions& part) {
+            return checked_here(part.scenario ? *sides_.checks : checks, subject, part);
+          },
+      .make_reference = [&] { return sides_.make_reference(); },
+      .actual_name =
+          subject.planted_bug.empty() ? "optimized" : "optimized with " + subject.planted_bug,
+      // A child has a limit of its own.
+      .limits = {.seconds_per_command = is_outside ? 0 : subject.timeout_seconds,
+                 .memory_bytes = is_outside ? 0 : subject.memory_mib << 20},
+      .jobs = jobs};
+  return check_contained(contained, options);
+}
+
+Outcome TargetTools::checked_here(const Checks& checks, const Subject& subject,
+                                  CheckOptions options) const {
   Pair pair(sides_);
   if (auto refused = pair.open(subject)) return std::move(*refused);
   if (pair.outside) options.shrink_tries_max = kShrinkTriesOutsideMax;
@@ -341,18 +361,27 @@ Outcome TargetTools::record_document(const Document& document, const std::string
   return outcome;
 }
 
-Outcome TargetTools::explain(const Document& document, const std::string& file,
+Outcome TargetTools::explain(Scenario& scenario, const std::string& file,
                              const Subject& subject) const {
-  Parsed<Scenario> scenario = this->scenario(document, file);
-  if (!scenario) return bad_input(scenario.error().to_text());
+  std::string crash;
+  if (subject.sut_command.empty()) {
+    const Outcome probe = run(to_document(scenario), file, subject, std::nullopt, false);
+    if (probe.exit_code > exit_code::kDisagreement) return probe;
+    const std::optional<Divergence>& found = probe.report.divergence;
+    if (found && found->oracle == "crash") {
+      crash = "step " + std::to_string(found->step) + " is where " + found->message + "\n";
+      scenario.steps.resize(std::min(scenario.steps.size(), found->step));
+    }
+  }
   Pair pair(sides_);
   if (auto refused = pair.open(subject)) return std::move(*refused);
   Outcome outcome;
   const Explanation explanation =
-      explain_scenario(*scenario, *sides_.checks, *pair.expected, *pair.actual);
+      explain_scenario(scenario, *sides_.checks, *pair.expected, *pair.actual);
   if (auto refused = pair.refusal(explanation.divergence)) return std::move(*refused);
-  outcome.message = explanation.text;
-  outcome.exit_code = explanation.divergence ? exit_code::kDisagreement : exit_code::kAgree;
+  outcome.message = explanation.text + crash;
+  const bool fails = explanation.divergence || !crash.empty();
+  outcome.exit_code = fails ? exit_code::kDisagreement : exit_code::kAgree;
   return outcome;
 }
 

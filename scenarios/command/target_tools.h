@@ -14,28 +14,22 @@
 #include "contract/core/scenario.h"
 #include "properties/core/report.h"
 #include "properties/core/run_check.h"
+#include "scenarios/command/outcome.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 
 /// Who stands on the actual side, against the reference.
 struct Subject {
-  std::string planted_bug;        ///< the optimized implementation with this mistake
-  std::string connector_library;  ///< the optimized engine with the connector of this library
-  std::string sut_command;        ///< a child process that speaks the line protocol
-  double timeout_seconds = 10;    ///< silence of a child that counts as death
+  std::string planted_bug;          ///< the optimized implementation with this mistake
+  std::string connector_library;    ///< the optimized engine with the connector of this library
+  std::string sut_command;          ///< a child process that speaks the line protocol
+  double timeout_seconds = 10;      ///< silence of a child, or CPU time of one command, at most
+  std::uint64_t memory_mib = 4096;  ///< of a process that checks; 0: no limit
 
   /// As it stands on a command line that reproduces: "", "--planted-bug X", "--sut 'Y'",
   /// "--connector-library 'Z'".
   std::string arguments() const;
-};
-
-/// How a run ended. A report is there for exit codes 0 and 1, a message for the others.
-struct Outcome {
-  int exit_code = 0;
-  Report report;
-  std::string message;
-  std::string case_name;  ///< of a random failure: "block_pool-seed1-episode7"
 };
 
 struct RecordOptions {
@@ -93,7 +87,8 @@ class TargetTools {
 
   /// A random campaign against the reference. If it is long enough it fails where it left a goal
   /// unreached, unless configurations are pinned. An assembly may be: then it is the one part.
-  Outcome check(const Subject& subject, CheckOptions options) const;
+  /// By that many processes, whose number does not decide what they find.
+  Outcome check(const Subject& subject, CheckOptions options, std::uint32_t jobs = 1) const;
 
   /// Makes a failing scenario small; the report's scenario is the result.
   Outcome shrink(const Document& document, const std::string& file, const Subject& subject,
@@ -106,8 +101,9 @@ class TargetTools {
   Outcome record_document(const Document& document, const std::string& file, const Subject& subject,
                           const Sink& sink) const;
 
-  /// The story of a scenario, command by command; the report's text is the message.
-  Outcome explain(const Document& document, const std::string& file, const Subject& subject) const;
+  /// The story of a scenario, command by command; the report's text is the message. A scenario that
+  /// crashes the subject is cut before the command that does.
+  Outcome explain(Scenario& scenario, const std::string& file, const Subject& subject) const;
 
   /// The child's side of the line protocol, on stdin and stdout.
   int serve(const std::string& planted_bug, bool use_reference) const;
@@ -124,7 +120,11 @@ class TargetTools {
 
   /// Those of the pinned assembly, which draws nothing else, or of the whole target.
   const Checks& checks_under(const std::vector<Field>& overrides) const;
-  Outcome checked(const Checks& checks, const Subject& subject, CheckOptions options) const;
+  /// In processes of their own.
+  Outcome checked(const Checks& checks, const Subject& subject, const CheckOptions& options,
+                  std::uint32_t jobs) const;
+  /// In this one.
+  Outcome checked_here(const Checks& checks, const Subject& subject, CheckOptions options) const;
 
   const TargetSides& sides_;
 };

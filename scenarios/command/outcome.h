@@ -1,0 +1,24 @@
+#pragma once
+
+/// How a run of the `kvfence` command ended.
+
+#include <string>
+
+#include "properties/core/report.h"
+
+namespace kvfence {
+
+/// A report is there for exit codes 0 and 1, a message for the others.
+struct Outcome {
+  int exit_code = 0;
+  Report report;
+  std::string message;
+  std::string case_name;  ///< of a random failure: "block_pool-seed1-episode7"
+};
+
+/// As bytes, and back: what one process hands to another.
+std::string to_bytes(const Outcome& outcome);
+/// Requires: to_bytes() made them.
+Outcome outcome_from_bytes(const std::string& bytes);
+
+}  // namespace kvfence
