@@ -47,7 +47,7 @@ enum class PauseState : std::uint8_t {
   kPausedAll,  ///< nothing is scheduled
 };
 
-/// "Finished" is everything behind kPreempted.
+/// "Finished" is everything after kPreempted.
 enum class RequestStatus : std::uint8_t {
   kWaiting,
   kWaitingForGrammar,    ///< WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
@@ -98,7 +98,7 @@ struct SchedulerConfig {
                                         : kv_cache.max_num_batched_tokens;
   }
 
-  /// Slots behind a request's tokens for the draft's own.
+  /// Slots after a request's tokens for the draft's own.
   std::uint32_t num_lookahead_tokens() const {
     return kv_cache.use_eagle || draft_model ? num_speculative_tokens : 0;
   }
@@ -305,7 +305,7 @@ struct EngineCoreOutputs {
 ///          asynchronous load (Rules::reserve_for_prefills). Failure ends phase 3; an error of the
 ///          manager counts as failure.
 ///        - update_state_after_alloc; where the connector was asked, its statistics count the
-///          tokens behind the local hit as asked, the answer as found. An asynchronous load:
+///          tokens after the local hit as asked, the answer as found. An asynchronous load:
 ///          kWaitingForRemoteKVs, num_computed_tokens count what is being loaded, skipped. Else
 ///          into running.
 ///        Skipped requests stand in skipped_waiting before those not looked at, in the order in
@@ -322,7 +322,7 @@ struct EngineCoreOutputs {
 ///     num_tokens rounded down to b, less b under eagle (not below 0); tokens that end before last
 ///     are rounded down to b; tokens that pass last from below end at it.
 ///     Rules::reserve_for_prefills: reserved are the remaining blocks (get_num_remaining_blocks) of
-///     all requests that were admitted with tokens left to prefill behind the step, or as
+///     all requests that were admitted with tokens left to prefill after the step, or as
 ///     asynchronous loads, and have not been preempted, finished, or scheduled to their end since,
 ///     nor lost all that was loaded (upstream goes on to reserve for those).
 ///     Errors:

@@ -85,7 +85,7 @@ class BlockTable {
       hash.add(request);
       hash.add(rows_[request]);
     }
-    // No request has this number: behind it stands what is no row.
+    // No request has this number: after it stands what is no row.
     hash.add(~std::size_t{0});
   }
 

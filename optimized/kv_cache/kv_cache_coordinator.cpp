@@ -160,7 +160,7 @@ void KVCacheCoordinator::allocate_new_blocks(const SlotDemand& demand, BlocksByG
   }
 }
 
-/// Hits of several groups end at multiples of scheduler_block_size; what lies behind the last one
+/// Hits of several groups end at multiples of scheduler_block_size; what lies after the last one
 /// is of no use yet, but for the block that an eagle lookup needs there.
 std::uint32_t KVCacheCoordinator::num_tokens_to_cache(const SingleTypeKVCacheManager& group,
                                                       std::uint32_t num_computed_tokens) const {

@@ -287,7 +287,7 @@ std::optional<std::span<const std::uint8_t>> SingleTypeKVCacheManager::reachable
     std::uint32_t start_block, std::uint32_t end_block, const KVRequest& request) {
   if (!is(KVCacheSpecKind::kSlidingWindow) || !rules_.sliding_window_mask) return std::nullopt;
   const std::uint32_t num_wanted = contiguous_blocks_for_hit(spec_, use_eagle_);
-  // With eagle a run ends one block behind the boundary.
+  // With eagle a run ends one block after the boundary.
   const std::uint32_t shift = use_eagle_ ? 1 : 0;
   const std::uint32_t segment_blocks =
       retention_interval_.value_or(scheduler_block_size_) / spec_.block_size;

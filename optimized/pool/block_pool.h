@@ -84,12 +84,12 @@ class BlockPool {
     return config_.enable_caching ? map_.key_of(block) : std::string_view();
   }
 
-  /// Whether the block waits in the free queue; the one behind it there, or the head. Cost: O(1).
+  /// Whether the block waits in the free queue; the one after it there, or the head. Cost: O(1).
   bool is_free(BlockId block) const {
     return block < config_.num_gpu_blocks && queue_.is_queued(block);
   }
   std::optional<BlockId> next_free_block(std::optional<BlockId> block) const {
-    KVFENCE_CHECK(!block || is_free(*block), "the block behind one that is not free");
+    KVFENCE_CHECK(!block || is_free(*block), "the block after one that is not free");
     return queue_.next_free_block(block);
   }
 

@@ -90,7 +90,7 @@ class FreeKVCacheBlockQueue {
     }
   }
 
-  /// The block behind a queued one, or the head; nothing at the end. Cost: O(1).
+  /// The block after a queued one, or the head; nothing at the end. Cost: O(1).
   /// Requires: is_queued(*block).
   std::optional<BlockId> next_free_block(std::optional<BlockId> block) const {
     const BlockId next = nodes_[block.value_or(num_blocks_)].next;
@@ -147,7 +147,7 @@ class FreeKVCacheBlockQueue {
           after_(to == FreeTo::kTail ? queue.num_blocks_ : nodes_[queue.num_blocks_].next),
           last_(before_) {}
 
-    /// Links the block behind those pushed so far; false if it is queued or was pushed already.
+    /// Links the block after those pushed so far; false if it is queued or was pushed already.
     bool push(BlockId block) {
       if (nodes_[block].prev != kNotQueued) return false;
       nodes_[block].prev = last_;

@@ -267,7 +267,7 @@ void StepPlanner::remove_dropped() {
   std::swap(out_.spec_token_ids, kept.spec_token_ids);
 }
 
-// Entries are filled in place: copying one right behind its parts would wait for each of them.
+// Entries are filled in place: copying one right after its parts would wait for each of them.
 void StepPlanner::add_cached(RequestIndex index, bool resumed, std::uint32_t first_list) {
   const ScheduledState& request = state_.states[index];
   SchedulerOutput::Cached& cached = out_.scheduled_cached_reqs.emplace_back();

@@ -191,7 +191,7 @@ void OutputTaker::count_drafts(const Scheduled& scheduled, std::size_t num_sampl
   for (std::size_t i = 0; i + 1 < num_sampled; ++i) ++stats.num_accepted_tokens_per_pos[i];
 }
 
-/// How the request ends behind the token that it has just got, if it does.
+/// How the request ends after the token that it has just got, if it does.
 OutputTaker::End OutputTaker::end_behind(RequestIndex index, TokenId token) const {
   const ScheduledState& request = state_.states[index];
   if (request.num_tokens < request.min_total_tokens) return {};
@@ -257,7 +257,7 @@ void OutputTaker::take_tokens(const Scheduled& scheduled, std::span<const TokenI
     state_.leave_place(index);
     state_.finish(index, end.status);
   }
-  // Filled in place: copying it right behind its parts would wait for each of them.
+  // Filled in place: copying it right after its parts would wait for each of them.
   EngineCoreOutputs::Output& output = out_.outputs.emplace_back();
   output.request = index;
   output.status = end.status;

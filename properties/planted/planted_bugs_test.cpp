@@ -176,7 +176,7 @@ const std::vector<Canaries> kCanaries = {
      // A window that is not asked again has to hold its last blocks alone.
      .commands_max = 1'000'000,
      .rule_commands_max = 5'000'000,
-     // A loaded prefix is stored again, for a tier that wants it, behind its load, the stores of
+     // A loaded prefix is stored again, for a tier that wants it, after its load, the stores of
      // others and what they evict.
      .shrunk_commands_max = 100,
      // Waiting for more or later than needed, a store less or more, hits that could be longer or are

@@ -78,7 +78,7 @@ std::size_t MambaManager::num_new_blocks(const Allocation& allocation,
 }
 
 // Mode align: null blocks up to the running state; the speculative blocks of the last step that now
-// lie before it move behind it; new blocks for the rest. Returns null and moved blocks too.
+// lie before it move after it; new blocks for the rest. Returns null and moved blocks too.
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py MambaManager.allocate_new_blocks
 std::vector<BlockId> MambaManager::allocate_new_blocks(BlockPool& pool,
                                                        const Allocation& allocation) {

@@ -14,7 +14,7 @@ OffloadingManager::OffloadingManager(const OffloadingManagerConfig& config)
   KVFENCE_CHECK(!check_config(config), "no manager can be built from this configuration");
 }
 
-// Every key is counted, also those behind the first miss.
+// Every key is counted, also those after the first miss.
 // Source: vLLM v0.19.0 v1/kv_offload/cpu/manager.py lookup; v1/kv_offload/reuse_manager.py lookup
 ErrorCode OffloadingManager::lookup(std::span<const OffloadKeyView> keys, std::uint32_t& num_hits) {
   if (config_.rules.lookup_by_key) return ErrorCode::kNotInProfile;

@@ -21,7 +21,7 @@ std::optional<BlockId> BlockHashToBlockMap::get_one_block(std::string_view key) 
   return std::nullopt;
 }
 
-// The block joins behind the last one of its key: content duplicates are kept, never merged.
+// The block joins after the last one of its key: content duplicates are kept, never merged.
 // Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.insert
 ErrorCode BlockHashToBlockMap::insert(std::string_view key, BlockId block) {
   if (block >= num_blocks_) return ErrorCode::kUnknownBlock;

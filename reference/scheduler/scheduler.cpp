@@ -124,7 +124,7 @@ void Scheduler::finish_all_requests(RequestStatus status) {
   finish_requests(all, status);
 }
 
-// The request may be gone behind the call.
+// The request may be gone after the call.
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py finish_requests (what a load delays),
 // _free_request, _connector_finished; what is dropped: v0.23.0 _connector_finished
 void Scheduler::finish(SchedulerRequest& request, RequestStatus status) {
@@ -143,7 +143,7 @@ void Scheduler::finish(SchedulerRequest& request, RequestStatus status) {
   if (!holds_blocks) free_request(request);
 }
 
-// The request is gone behind the call.
+// The request is gone after the call.
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py _free_blocks
 void Scheduler::free_request(SchedulerRequest& request) {
   kv_cache_manager_.free(request.index);
@@ -269,7 +269,7 @@ std::optional<BlockId> Scheduler::next_free_block(std::optional<BlockId> block) 
   auto next = queue.begin();
   if (block) {
     next = std::find(queue.begin(), queue.end(), *block);
-    KVFENCE_CHECK(next != queue.end(), "the block behind one that is not free");
+    KVFENCE_CHECK(next != queue.end(), "the block after one that is not free");
     ++next;
   }
   return next == queue.end() ? std::nullopt : std::optional(*next);

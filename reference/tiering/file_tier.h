@@ -46,7 +46,7 @@ class FileTier {
   void reopen();
 
   /// What others do to a file, none of them by plan. add_file as another tier would store the
-  /// block; a right-sized file stays. Those behind delete_file want a file.
+  /// block; a right-sized file stays. Those after delete_file want a file.
   void add_file(OffloadKeyView key, std::span<const std::byte> block);
   void delete_file(OffloadKeyView key);
   void flip_bit(OffloadKeyView key, std::uint64_t bit);       ///< below 8 times the file's bytes

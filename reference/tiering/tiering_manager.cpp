@@ -103,7 +103,7 @@ ErrorCode TieringOffloadingManager::prepare_store(std::span<const OffloadKeyView
 }
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py complete_store. kUnknownKey: ours, where
-// upstream asserts behind the first half; kNotReady: ours
+// upstream asserts after the first half; kNotReady: ours
 ErrorCode TieringOffloadingManager::complete_store(std::span<const OffloadKeyView> keys,
                                                    const RequestContext& request, bool success) {
   BlockStatus status;

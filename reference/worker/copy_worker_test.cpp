@@ -47,7 +47,7 @@ TEST(CopyWorker, AStoreCopiesWhatTheForwardBeforeItWrote) {
   ASSERT_EQ(worker.transfer_async(store(1, {3}, {2})), ErrorCode::kNone);
   EXPECT_FALSE(worker.advance(Stream::kStore, 0));  // deferred
   worker.start_kv_transfers();
-  EXPECT_FALSE(worker.advance(Stream::kStore, 0));  // behind the forward
+  EXPECT_FALSE(worker.advance(Stream::kStore, 0));  // after the forward
   EXPECT_TRUE(worker.advance(Stream::kCompute, 0));
   EXPECT_TRUE(finished(worker).empty());
   EXPECT_TRUE(worker.advance(Stream::kStore, 0));

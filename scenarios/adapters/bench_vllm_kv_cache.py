@@ -10,7 +10,7 @@ It was allocated and freed once, so that they are cached and free. Requests are 
                                 in turns: 4096 calls, each request's first one takes a block and its last one caches it
   get_computed_blocks_hit       the prompt: every full block is hit
   get_computed_blocks_miss      a prompt of that length, of which the first block is not cached already; 1000 calls
-  allocate_slots_hit            one new token behind that hit: every full block is touched, one block is taken
+  allocate_slots_hit            one new token after that hit: every full block is touched, one block is taken
   free                          the request that was so allocated
   get_computed_blocks_hit_hybrid  as get_computed_blocks_hit, in both groups
 

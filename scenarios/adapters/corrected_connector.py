@@ -132,7 +132,7 @@ def corrected_halves(base: Any, scheduler_half: Any, worker_half: Any, worker_ty
                 self._skip_parts()
 
         def _forget_stale_blocks(self, scheduler_output: Any) -> None:
-            """Upstream looks for blocks that were used anew behind the cursor only."""
+            """Upstream looks for blocks that were used anew after the cursor only."""
             if not corrects("stale_after_reset"):
                 return super()._update_req_states(scheduler_output)
             groups = [group for status in self._req_status.values() for group in status.group_states]

@@ -22,7 +22,7 @@ CORRECTIONS = {
     "first_failed_read": "a load is over at its first failed read, while others still write; another one that fails is"
                          " an AssertionError (0.23.0, vllm#56104)",
     "blocks_from_the_end": "as many remote blocks as local ones are read, from the end: others, if there are blocks"
-                           " behind the prompt (vllm#50558)",
+                           " after the prompt (vllm#50558)",
     "load_of_one_token": "a prompt of one token is loaded, and then computed all the same",
     "heartbeats_of_others": "one reader that is done stops the heartbeats of the others (0.23.0)",
     "finished_without_blocks": "a request that is finished while it is preempted is handed over without blocks: an"

@@ -184,7 +184,7 @@ class _Corrections:
         return queue
 
     def finish_what_never_fits(self) -> Optional[str]:
-        """never_fits, to be called behind schedule: the request at which it ended, if now all blocks are free."""
+        """never_fits, to be called after schedule: the request at which it ended, if now all blocks are free."""
         if self.kv_cache_manager.block_pool.get_num_free_blocks() != self._num_usable_blocks:
             return None
         # With all blocks free, the last victim was the request that needed them.

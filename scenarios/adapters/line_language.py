@@ -40,7 +40,7 @@ class Line(NamedTuple):
     """One line. A blank or comment-only line has an empty verb; expectation is None without `->`."""
 
     verb: str
-    subject: str  # a bare word behind the verb, as in `target block_pool`
+    subject: str  # a bare word after the verb, as in `target block_pool`
     fields: Fields
     expectation: Optional[Fields] = None
     comment: str = ""
@@ -64,7 +64,7 @@ _ESCAPES = {b'"': b'"', b"\\": b"\\", b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 
 class _BadEscape(Exception):
-    """A backslash with something behind it that is no escape."""
+    """A backslash with something after it that is no escape."""
 
 
 def _unescape(match: "re.Match[bytes]") -> bytes:
@@ -95,7 +95,7 @@ class _Parser:
         return self.text.startswith("->", self.at)
 
     def gap(self, closer: str) -> None:
-        """What has to stand behind a token: blanks, the end, or the closing bracket around it."""
+        """What has to stand after a token: blanks, the end, or the closing bracket around it."""
         if not self.at_end() and self.text[self.at] not in " \t" + closer:
             raise self.fail("a blank")
         self.skip_blanks()
@@ -144,7 +144,7 @@ class _Parser:
         elif token.startswith("0x"):
             digits = _hex.fullmatch(token)
             if not digits:
-                raise self.fail("two hex digits a byte behind 0x")
+                raise self.fail("two hex digits a byte after 0x")
             value = bytes.fromhex(digits[1])
         elif _decimal.fullmatch(token):
             value = float(token)

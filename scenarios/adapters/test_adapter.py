@@ -466,7 +466,7 @@ TIERING = (
 
 
 # Command -> part of the reply: the scheduler, with a connector, 16 blocks of 4 tokens. A loads two blocks while it
-# waits, B is held at its end, C stays behind its grammar.
+# waits, B is held at its end, C waits for its grammar.
 SCHEDULER = (
     ("add_request id=A tokens=[1 2 3 4 5 6 7 8 9 10] max_tokens=2 external_tokens=8 load_async=true",
      "error=none waiting=[A] num_unfinished=1"),

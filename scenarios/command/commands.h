@@ -78,7 +78,7 @@ struct ReplayCommandOptions {
   OffloadReplayOptions offload;      ///< with that target; what both have stands above as well
   EngineReplayOptions engine;        ///< with that target; likewise
   bool lockstep = false;             ///< with the targets for which it is not the default
-  std::string arguments;             ///< the command line behind `kvfence replay`
+  std::string arguments;             ///< the command line after `kvfence replay`
   Subject subject;
   OutputOptions output;
 };

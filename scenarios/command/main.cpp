@@ -331,7 +331,7 @@ ProgramHelp help_of_all(const CLI::App& app) {
   return help;
 }
 
-/// The command line behind the subcommand, ready to be typed again.
+/// The command line after the subcommand, ready to be typed again.
 std::string arguments_behind_subcommand(int argc, char** argv) {
   std::string text;
   for (int k = 2; k < argc; ++k) {
@@ -378,7 +378,7 @@ class CommandLine {
         app_.add_subcommand("run", "run scenarios and traces (.kvs) against the reference");
     const Options options(app);
     options.value("FILE", run_.paths, "scenario files, or folders of them")->required();
-    options.value("--until", run_.until, "stop behind that many commands");
+    options.value("--until", run_.until, "stop after that many commands");
     options.flag_off("--no-shrink", run_.shrink, "report a failure as it was found");
     options.subject(run_.subject);
     options.output(run_.output, /*junit=*/true);

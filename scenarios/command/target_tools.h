@@ -80,7 +80,7 @@ class TargetTools {
     return scenario_from_document(sides_.target(), document, file);
   }
 
-  /// Runs a scenario or trace. until: stop behind that many commands.
+  /// Runs a scenario or trace. until: stop after that many commands.
   Outcome run(const Document& document, const std::string& file, const Subject& subject,
               std::optional<std::size_t> until, bool shrink,
               const ProgressCallback& keep_going = {}) const;
