@@ -230,6 +230,13 @@ struct AllocateSlotsArgs {
 /// get_block_ids(request, out)
 ///     Blocks by group; empty lists for a request without blocks.
 ///
+/// get_unhashed_block_ids(request, out)
+///     Of those the ones without a key, by group and in the table's order: what a connector has to
+///     fetch, since the others hold what they should. Null blocks are padding and left out. Empty
+///     lists for a request without blocks.
+///     Source: vLLM v0.19.0 v1/core/kv_cache_manager.py
+///     KVCacheBlocks.get_unhashed_block_ids_all_groups
+///
 /// take_new_block_ids(out)
 ///     Blocks taken by groups of kind kFullAttention since the last call, group by group.
 ///
@@ -259,6 +266,7 @@ concept KVCacheManager = std::copyable<M> &&
   { manager.reset_prefix_cache() } -> std::same_as<bool>;
   { const_manager.get_num_common_prefix_blocks(index, list) } -> std::same_as<ErrorCode>;
   { const_manager.get_block_ids(index, blocks) } -> std::same_as<void>;
+  { const_manager.get_unhashed_block_ids(index, blocks) } -> std::same_as<void>;
   { manager.take_new_block_ids(list) } -> std::same_as<void>;
   { manager.take_events(events) } -> std::same_as<void>;
   { manager.take_prefix_cache_stats() } -> std::same_as<PrefixCacheStats>;

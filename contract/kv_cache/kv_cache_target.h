@@ -248,6 +248,17 @@ struct GetNumCommonPrefixBlocks {
                          const GetNumCommonPrefixBlocks&) = default;
 };
 
+struct GetUnhashedBlockIds {
+  static constexpr std::string_view kVerb = "get_unhashed_block_ids";
+  static constexpr std::string_view kDoc = "blocks of a request that carry no key, by group";
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
+  std::string request;
+  static void declare(auto& fields) {
+    fields.add("request", &GetUnhashedBlockIds::request, Domain::kRequest, "whose blocks");
+  }
+  friend bool operator==(const GetUnhashedBlockIds&, const GetUnhashedBlockIds&) = default;
+};
+
 struct TakeNewBlockIds {
   static constexpr std::string_view kVerb = "take_new_block_ids";
   static constexpr std::string_view kDoc =
@@ -266,8 +277,8 @@ struct TakePrefixCacheStats {
 using Command =
     std::variant<DeclareRequest, AppendTokens, NewStepStarts, GetComputedBlocks, CanFitFullSequence,
                  AllocateSlots, CacheBlocks, Free, RemoveSkippedBlocks, EvictBlocks,
-                 ResetPrefixCache, GetNumCommonPrefixBlocks, TakeNewBlockIds, TakeEvents,
-                 TakePrefixCacheStats>;
+                 ResetPrefixCache, GetNumCommonPrefixBlocks, GetUnhashedBlockIds, TakeNewBlockIds,
+                 TakeEvents, TakePrefixCacheStats>;
 
 /// The configuration as it stands on the config line; KVCacheManagerConfig is what a manager is
 /// built from.
@@ -318,7 +329,7 @@ struct Observation {
   // The answer: only what the command returns is present.
   Reusable<bool> allocated;                     ///< allocate_slots
   Reusable<bool> fits;                          ///< can_fit_full_sequence
-  Reusable<BlockLists> blocks;                  ///< new blocks; get_computed_blocks: the hit
+  Reusable<BlockLists> blocks;                  ///< new, hit or unhashed ones
   Reusable<std::uint32_t> num_hit_tokens;       ///< get_computed_blocks
   Reusable<bool> success;                       ///< reset_prefix_cache
   Reusable<std::vector<std::uint32_t>> counts;  ///< get_num_common_prefix_blocks
@@ -344,7 +355,7 @@ struct Observation {
     using S = Observation;
     fields.add("allocated", &S::allocated, Domain::kResult, "whether the free blocks sufficed");
     fields.add("fits", &S::fits, Domain::kResult, "whether the free blocks suffice");
-    fields.add("blocks", &S::blocks, Domain::kResult, "new or hit blocks, by group");
+    fields.add("blocks", &S::blocks, Domain::kResult, "new, hit or unhashed blocks, by group");
     fields.add("num_hit_tokens", &S::num_hit_tokens, Domain::kResult, "length of the hit");
     fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
     fields.add("counts", &S::counts, Domain::kResult, "common prefix blocks, by group");

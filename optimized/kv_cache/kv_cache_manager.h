@@ -62,6 +62,15 @@ class KVCacheManager {
   ErrorCode get_num_common_prefix_blocks(RequestIndex request,
                                          std::vector<std::uint32_t>& out) const;
   void get_block_ids(RequestIndex request, BlocksByGroup& out) const;
+  /// Cost: O(blocks of the request).
+  void get_unhashed_block_ids(RequestIndex request, BlocksByGroup& out) const {
+    get_block_ids(request, out);
+    for (std::vector<BlockId>& blocks : out) {
+      std::erase_if(blocks, [&](BlockId block) {
+        return block == kNullBlockId || !block_pool().block_key(block).empty();
+      });
+    }
+  }
   void take_new_block_ids(std::vector<std::uint32_t>& out) { coordinator_.take_new_block_ids(out); }
   void take_events(std::vector<KVCacheEvent>& out);
   PrefixCacheStats take_prefix_cache_stats();

@@ -188,6 +188,13 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
     return error;
   }
 
+  ErrorCode run(const kv_cache::GetUnhashedBlockIds& command, const World& world) {
+    const Entry* entry = world.find(command.request);
+    if (!entry) return ErrorCode::kUnknownRequest;
+    manager_->get_unhashed_block_ids(entry->index, observation_.blocks.emplace());
+    return ErrorCode::kNone;
+  }
+
   ErrorCode run(const kv_cache::TakeNewBlockIds&, const World&) {
     manager_->take_new_block_ids(observation_.block_ids.emplace());
     return ErrorCode::kNone;

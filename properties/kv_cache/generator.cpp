@@ -354,8 +354,11 @@ Command Generator::draw(Choices& choices, const Observation& now, const World& w
       return evict(choices, now);
     case Action::kReset:
       return ResetPrefixCache{};
-    case Action::kCommonPrefix:
-      return GetNumCommonPrefixBlocks{world.entries()[pick(choices, running_)].name};
+    case Action::kCommonPrefix: {
+      const std::string& name = world.entries()[pick(choices, running_)].name;
+      if (choices.once_in(2)) return GetUnhashedBlockIds{name};
+      return GetNumCommonPrefixBlocks{name};
+    }
     case Action::kTakeNewBlocks:
       return TakeNewBlockIds{};
     case Action::kTakeEvents:

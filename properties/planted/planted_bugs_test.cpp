@@ -76,6 +76,7 @@ const std::vector<Canaries> kCanaries = {
              "mamba_keeps_last_state",
              "mask_misses_eagle_block",
              "nulls_not_counted_as_cached",
+             "padding_counted_as_unhashed",
              "reserved_blocks_ignored",
              "retention_forgets_prompt_end",
              "skipped_kept_when_refused",

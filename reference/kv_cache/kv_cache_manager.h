@@ -36,6 +36,19 @@ class KVCacheManager {
   ErrorCode get_num_common_prefix_blocks(RequestIndex request,
                                          std::vector<std::uint32_t>& out) const;
   void get_block_ids(RequestIndex request, BlocksByGroup& out) const;
+  // Source: vLLM v0.19.0 v1/core/kv_cache_manager.py
+  // KVCacheBlocks.get_unhashed_block_ids_all_groups
+  void get_unhashed_block_ids(RequestIndex request, BlocksByGroup& out) const {
+    BlocksByGroup held;
+    get_block_ids(request, held);
+    out.assign(held.size(), {});
+    for (std::size_t group = 0; group < held.size(); ++group) {
+      for (BlockId block : held[group]) {
+        const bool is_padding = block == kNullBlockId;
+        if (!is_padding && block_pool().block_key(block).empty()) out[group].push_back(block);
+      }
+    }
+  }
   void take_new_block_ids(std::vector<BlockId>& out);
   void take_events(std::vector<KVCacheEvent>& out);
   PrefixCacheStats take_prefix_cache_stats();

@@ -120,6 +120,7 @@ READERS = {
         "evict_blocks": ({"blocks": INTEGERS},),
         "reset_prefix_cache": ({},),
         "get_num_common_prefix_blocks": ({"request": TEXT},),
+        "get_unhashed_block_ids": ({"request": TEXT},),
         "take_new_block_ids": ({},),
         "take_events": ({},),
         "take_prefix_cache_stats": ({},),

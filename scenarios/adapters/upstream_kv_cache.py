@@ -243,6 +243,12 @@ class UpstreamKVCache:
             return "error=not_allocated"
         return f"error=none counts={print_integers(self._manager.get_num_common_prefix_blocks(name))}"
 
+    def get_unhashed_block_ids(self, name) -> str:
+        if name not in self._requests:
+            return "error=unknown_request"
+        unhashed = self._manager.get_blocks(name).get_unhashed_block_ids_all_groups()
+        return f"error=none blocks=[{' '.join(map(print_integers, unhashed))}]"
+
     def take_new_block_ids(self) -> str:
         return f"error=none block_ids={print_integers(self._manager.take_new_block_ids())}"
 
