@@ -390,6 +390,7 @@ class CommandLine {
         app_.add_subcommand("check", "random interleavings against the reference");
     const Options options(app);
     CheckOptions& check = check_.check;
+    check_.jobs = std::max(1U, std::thread::hardware_concurrency());
     options.value("--target", check_.target, "what to check; see kvfence list")->required();
     options
         .value("--seconds", check_.seconds_max, "stop after that long (10 if no bound is given)")
@@ -553,7 +554,7 @@ class CommandLine {
   int exit_code_ = exit_code::kAgree;
   std::vector<std::string> config_;  ///< --config of the subcommand
   RunCommandOptions run_;
-  CheckCommandOptions check_ = {.jobs = std::max(1U, std::thread::hardware_concurrency())};
+  CheckCommandOptions check_;
   PlantedBugsCommandOptions bugs_;
   bool runs_planted_bugs_ = false;
   ReplayCommandOptions replay_;
