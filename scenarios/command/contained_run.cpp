@@ -55,10 +55,11 @@ void write_all(int descriptor, std::string_view text) {
   }
 }
 
-/// That this process has; 0 where the system does not say.
-std::uint64_t address_space_bytes() {
+/// Memory of its own that this process may write, touched or not; 0 where the system does not say.
+std::uint64_t data_bytes() {
+  std::ifstream statm("/proc/self/statm");
   std::uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
+  for (int field = 0; field < 6; ++field) statm >> pages;
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
@@ -109,9 +110,10 @@ void ContainedRun::run(const Work& work, int pipe) const {
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   if (limits_.memory_bytes > 0 && !kIsSanitized) {
-    const std::uint64_t bytes = address_space_bytes() + limits_.memory_bytes;
+    // Not the address space, of which the virtual device reserves more than it uses.
+    const std::uint64_t bytes = data_bytes() + limits_.memory_bytes;
     const rlimit memory{bytes, bytes};
-    ::setrlimit(RLIMIT_AS, &memory);
+    ::setrlimit(RLIMIT_DATA, &memory);
     out_of_memory_flag = &shared_->is_out_of_memory;
     std::set_new_handler(on_out_of_memory);
   }
