@@ -113,8 +113,9 @@ def _telling(connector_type: Any, children: ScriptedChildren) -> Any:
 
     if hasattr(connector_type, "request_finished_all_groups"):
         def request_finished_all_groups(self: Any, request: Any, blocks: Any) -> Any:
-            return children.note_client_params(
-                request, connector_type.request_finished_all_groups(self, request, blocks))
+            answer = connector_type.request_finished_all_groups(self, request, blocks)
+            # With a child that takes one group alone upstream calls request_finished, which noted it.
+            return children.note_client_params(request, answer) if self._all_support_hma else answer
 
         Telling.request_finished_all_groups = request_finished_all_groups
     return Telling

@@ -1195,10 +1195,13 @@ class Release(Story):
                         self.check_replies(replies[-1:], [(lines[-1], expected)])
 
     def test_multi(self):
-        replies = self.ask("target engine", f"config profile={self.profile} hash_block_size=2"
-                           " groups=[(full block_size=2)] connectors=[(multi children=[(scripted) (scripted class=b)])]",
-                           *[command for command, _ in MULTI])[2:]
-        self.check_replies(replies, MULTI)
+        # A child that takes one group alone makes upstream finish requests by another method.
+        for hma in ("true", "false"):
+            children = f"[(scripted) (scripted class=b hma={hma})]"
+            replies = self.ask("target engine", f"config profile={self.profile} hash_block_size=2"
+                               f" groups=[(full block_size=2)] connectors=[(multi children={children})]",
+                               *[command for command, _ in MULTI])[2:]
+            self.check_replies(replies, MULTI)
 
     def test_multi_corrections(self):
         self.assertEqual(set(CORRECTED_MULTI), set(corrected_multi_connector.CORRECTIONS))
