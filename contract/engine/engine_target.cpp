@@ -59,7 +59,10 @@ class Preparation {
     for (std::uint32_t engine = 0; engine < config_.engines; ++engine) {
       if (auto wrong = add_scheduler(static_cast<EngineRole>(engine))) return std::move(*wrong);
     }
-    if (auto wrong = add_connector()) return std::move(*wrong);
+    for (std::uint32_t engine = 0; engine < config_.engines; ++engine) {
+      if (auto wrong = add_connector(static_cast<EngineRole>(engine))) return std::move(*wrong);
+    }
+    if (auto wrong = add_nixl()) return std::move(*wrong);
     if (config_.has_device()) {
       if (auto wrong = add_device()) return std::move(*wrong);
     }
@@ -223,8 +226,10 @@ class Preparation {
     return std::nullopt;
   }
 
-  Wrong add_connector() {
-    const SchedulerConfig& scheduler = setup_.scheduler();
+  Wrong add_connector(EngineRole role) {
+    const SchedulerConfig& scheduler = setup_.schedulers[static_cast<std::size_t>(role)];
+    const std::uint32_t ranks = setup_.num_ranks[static_cast<std::size_t>(role)];
+    ConnectorParts& parts = setup_.of(role);
     const bool takes_groups = scheduler.kv_cache.pool.rules.multi_connector_hma;
     if (!setup_.children.empty() && scheduler.kv_cache.groups.size() > 1 && !takes_groups) {
       return error(std::to_string(scheduler.kv_cache.groups.size()) + " groups under (multi ...)",
@@ -237,13 +242,12 @@ class Preparation {
       return error(std::to_string(scheduler.kv_cache.groups.size()) + " groups",
                    "one group, for children without hma");
     }
-    const std::uint32_t ranks = config_.ranks;
-    if (auto wrong = add_part<offloading::Record>(setup_.offloading, [&](const auto& record) {
+    if (auto wrong = add_part<offloading::Record>(parts.offloading, [&](const auto& record) {
           return make_connector_setup(record, scheduler, ranks, file_, position_);
         })) {
       return wrong;
     }
-    if (auto wrong = add_part<simple::Record>(setup_.simple, [&](const auto& record) {
+    if (auto wrong = add_part<simple::Record>(parts.simple, [&](const auto& record) {
           return make_simple_spec(record, scheduler, ranks, file_, position_);
         })) {
       return wrong;
@@ -251,10 +255,14 @@ class Preparation {
     const auto of_files = [&](const auto& record) {
       return make_files_spec(record, scheduler, ranks, file_, position_);
     };
-    if (auto wrong = add_part<files::ExampleRecord>(setup_.files, of_files)) return wrong;
-    if (auto wrong = add_part<files::DecodeBenchRecord>(setup_.files, of_files)) return wrong;
+    if (auto wrong = add_part<files::ExampleRecord>(parts.files, of_files)) return wrong;
+    return add_part<files::DecodeBenchRecord>(parts.files, of_files);
+  }
+
+  Wrong add_nixl() {
     return add_part<nixl::Record>(setup_.nixl, [&](const auto& record) {
-      return make_nixl_spec(record, scheduler, ranks, config_.consumer_ranks, file_, position_);
+      return make_nixl_spec(record, setup_.scheduler(), config_.ranks, config_.consumer_ranks,
+                            file_, position_);
     });
   }
 

@@ -232,24 +232,37 @@ struct DeviceObserved {
   friend bool operator==(const DeviceObserved&, const DeviceObserved&) = default;
 };
 
-/// What an engine, or a pair, owes its caller after a command: what its scheduler shows, of a pair
-/// that of the producer; and what concerns connectors and workers, as far as there are some.
-/// Answers of a pair are those of the engine that was asked.
-struct Observation : SchedulerObservation,
-                     Report,
-                     DeviceObserved,
-                     offloading::Observed,
-                     simple::Observed,
-                     files::Observed,
-                     nixl::Observed,
-                     multi::Observed {
-  ErrorCode error = ErrorCode::kNone;
-  SchedulerObservation consumer;  ///< of a pair
+/// What one engine shows: of its scheduler, and of its connectors as far as there are some. Storage
+/// with files is shared by both engines of a pair, as upstream's connectors share a folder: it
+/// stands with the producer.
+struct EngineObservation : SchedulerObservation,
+                           offloading::Observed,
+                           simple::Observed,
+                           files::Observed,
+                           multi::Observed {
+  static void declare(auto& fields) {
+    SchedulerObservation::declare(fields);
+    offloading::Observed::declare(fields);
+    simple::Observed::declare(fields);
+    files::Observed::declare(fields);
+    multi::Observed::declare(fields);
+  }
+  friend bool operator==(const EngineObservation&, const EngineObservation&) = default;
+};
 
-  SchedulerObservation& of(EngineRole role) {
+/// What an engine, or a pair, owes its caller after a command: what the engine shows, of a pair the
+/// producer; and what concerns both. The report of a pair is that of the engine that was asked.
+struct Observation : EngineObservation, Report, DeviceObserved, nixl::Observed {
+  ErrorCode error = ErrorCode::kNone;
+  /// Upstream raised, and another engine starts, or another pair: there is no other answer than the
+  /// calls so far, and the state is the new one's.
+  Reusable<std::string> engine_ended;
+  EngineObservation consumer;  ///< of a pair
+
+  EngineObservation& of(EngineRole role) {
     return role == EngineRole::kProducer ? *this : consumer;
   }
-  const SchedulerObservation& of(EngineRole role) const {
+  const EngineObservation& of(EngineRole role) const {
     return role == EngineRole::kProducer ? *this : consumer;
   }
 
@@ -261,6 +274,8 @@ struct Observation : SchedulerObservation,
     simple::Observed::declare(fields);
     files::Observed::declare(fields);
     nixl::Observed::declare(fields);
+    fields.add("engine_ended", &Observation::engine_ended, Domain::kResult,
+               "why, where upstream raises");
     multi::Observed::declare(fields);
     fields.add_part("consumer_", &Observation::consumer);
   }
@@ -269,7 +284,10 @@ struct Observation : SchedulerObservation,
 
 /// Whether the command ended the engine, and another one starts: a file failed, or upstream raises.
 inline bool has_ended(const Observation& shown) {
-  return shown.engine_ended.has_value() || (shown.failed.has_value() && !shown.failed->empty());
+  const auto has_failed = [](const files::Observed& of_engine) {
+    return of_engine.failed.has_value() && !of_engine.failed->empty();
+  };
+  return shown.engine_ended.has_value() || has_failed(shown) || has_failed(shown.consumer);
 }
 
 /// What commands declare and no scheduler owns: which names were used, and the prompts' hashes.
@@ -317,20 +335,24 @@ struct ChildSetup {
 
 }  // namespace engine
 
-/// What an engine, or a pair, is built from. Of the connectors' parts only those that the
-/// configuration names are there.
-struct EngineSetup {
+/// What the connectors of one engine are built from: only those that the configuration names.
+struct ConnectorParts {
+  std::optional<ConnectorSetup> offloading;
+  std::optional<SimpleCPUOffloadSpec> simple;
+  std::optional<SynchronousConnectorSpec> files;
+};
+
+/// What an engine, or a pair, is built from; the connectors' parts are the producer's.
+struct EngineSetup : ConnectorParts {
   std::vector<SchedulerConfig> schedulers;  ///< by EngineRole: one, or two
   std::vector<std::uint32_t> num_ranks;     ///< likewise
   engine::Assembly assembly = engine::Assembly::kScheduler;
   bool is_scripted = false;  ///< the connector's answers are commands
 
-  std::optional<ConnectorSetup> offloading;
-  std::optional<SimpleCPUOffloadSpec> simple;
-  std::optional<SynchronousConnectorSpec> files;
+  ConnectorParts consumer;  ///< of a pair
   std::optional<DisaggregatedSpec> nixl;
-  /// The children of a MultiConnector, in their order: scripted ones, and of these each that is
-  /// there; none without one.
+  /// Of each engine, the children of a MultiConnector, in their order: scripted ones, and of these
+  /// each that is there; none without one.
   std::vector<engine::ChildSetup> children;
 
   std::optional<engine::DeviceOptions> device;  ///< each rank's, where there are devices
@@ -338,6 +360,10 @@ struct EngineSetup {
   std::vector<std::uint32_t> windows;  ///< by group: tokens; 0: full attention
   bool tokens_only = false;
 
+  ConnectorParts& of(EngineRole role) { return role == EngineRole::kProducer ? *this : consumer; }
+  const ConnectorParts& of(EngineRole role) const {
+    return role == EngineRole::kProducer ? *this : consumer;
+  }
   const SchedulerConfig& scheduler() const { return schedulers.front(); }
   bool is_pair() const { return schedulers.size() > 1; }
   bool has_connector() const { return is_scripted || has_workers(); }

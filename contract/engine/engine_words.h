@@ -13,8 +13,8 @@
 
 #include "contract/connectors/multi/multi_facet.h"
 #include "contract/core/declare.h"
+#include "contract/core/engine_role.h"
 #include "contract/core/status.h"
-#include "contract/engine/engine_role.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/pool/kv_events.h"
@@ -33,12 +33,6 @@ namespace engine {
 
 using kv_cache::BlockLists;
 using kv_cache::RequestBlocks;
-
-/// Which engine of a pair a command is about.
-template <class S>
-void add_engine_field(auto& fields) {
-  fields.add("engine", &S::engine, Domain::kChoice, "producer or consumer").optional();
-}
 
 /// What the scripted connector, or a scripted child of a MultiConnector, answers about a request.
 template <class S>
@@ -316,10 +310,12 @@ struct ScriptConnector {
   bool hold_blocks = false;
   std::uint32_t child = 0;
   std::optional<std::string> params;
+  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ScriptConnector;
     fields.add("request", &S::request, Domain::kRequest, "whose");
     add_script_fields<S>(fields);
+    add_engine_field<S>(fields);
   }
   friend bool operator==(const ScriptConnector&, const ScriptConnector&) = default;
 };

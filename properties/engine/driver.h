@@ -83,14 +83,17 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     // Forwards of devices run with the old configuration, at their end at the latest; tiers go
     // before their slots do; copies of a connector see the storage that they were made with.
     forget_engines();
-    scripted_children_->calls.clear();
+    for (Around& around : around_) around.scripted->calls.clear();
     setup_ = setup;
     if (auto refused = refuse_other_kinds()) return refused;
-    if (setup_.offloading) {
-      offloading_.start(config, *setup_.offloading, numbers_of(Kind::kOffloading),
-                        parts_.make_tier_files);
+    for (const EngineRole role : kEngineRoles) {
+      std::optional<ConnectorSetup>& offloading = setup_.of(role).offloading;
+      if (offloading) {
+        around(role).offloading.start(config, *offloading, numbers_of(Kind::kOffloading),
+                                      parts_.make_tier_files);
+      }
+      if (setup_.simple) around(role).simple.start(numbers_of(Kind::kSimple));
     }
-    if (setup_.simple) simple_.start(numbers_of(Kind::kSimple));
     if (setup_.files && !files_.start(*setup_.files, parts_.make_storage(*setup_.files))) {
       return ImplementationFailure{"there is no storage"};
     }
@@ -115,14 +118,26 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(runner_, offloading_, files_, nixl_, engines_, received_);
-    // Calls that no answer has shown: those of the start, which the configuration decides.
-    hash.add(scripted_children_->calls.size());
+    hash.add_all(runner_, files_, nixl_, engines_, received_);
+    for (const Around& around : around_) hash.add(around);
   }
 
  private:
   using Observer = SchedulerObserver<SchedulerType>;
   using Kind = engine::ConnectorKind;
+
+  /// What surrounds the connectors of an engine, and outlives it.
+  struct Around {
+    engine::offloading::Facet offloading;
+    engine::simple::Facet simple;
+    std::shared_ptr<ScriptedChildren> scripted = std::make_shared<ScriptedChildren>();
+
+    void add_to(StateHash& hash) const {
+      hash.add(offloading);
+      // Calls that no answer has shown: those of the start, which the configuration decides.
+      hash.add(scripted->calls.size());
+    }
+  };
 
   struct Engine {
     EngineRole role = EngineRole::kProducer;
@@ -163,7 +178,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   std::optional<ImplementationFailure> start_engines() {
-    scripted_children_->reports.clear();
+    for (Around& around : around_) around.scripted->reports.clear();
     received_.clear();
     for (std::size_t number = 0; number < setup_.schedulers.size(); ++number) {
       Engine& engine = engines_.emplace_back();
@@ -190,7 +205,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       }
       engine.scheduler->connector()->set_xfer_handshake_metadata(handshakes);
     }
-    if (setup_.offloading) offloading_.watch(engines_.front().ranks);
+    for (Engine& engine : engines_) {
+      if (setup_.offloading) around(engine.role).offloading.watch(engine.ranks);
+    }
     if (setup_.files) files_.count_engine_start();
     return std::nullopt;
   }
@@ -230,7 +247,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       std::unique_ptr<KVConnector> child;
       if (setup.kind == Kind::kScripted) {
         child = std::make_unique<ScriptedConnector>(static_cast<std::uint32_t>(children.size()),
-                                                    traits_of(setup), scripted_children_);
+                                                    traits_of(setup), around(role).scripted);
       } else {
         child = make_connector(setup.kind, role);
       }
@@ -281,11 +298,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::unique_ptr<KVConnector> make_connector_of_any_kind(Kind kind, EngineRole role) {
     switch (kind) {
       case Kind::kOffloading:
-        return parts_.make_offloading(*setup_.offloading);
+        return parts_.make_offloading(*setup_.of(role).offloading);
       case Kind::kSimple:
-        return parts_.make_simple(*setup_.simple);
+        return parts_.make_simple(*setup_.of(role).simple);
       case Kind::kFiles:
-        return parts_.make_files_connector(*setup_.files, files_.storage());
+        return parts_.make_files_connector(*setup_.of(role).files, files_.storage());
       case Kind::kNixl:
       case Kind::kScripted:
         break;
@@ -325,7 +342,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   bool add_rank(Engine& engine, std::uint32_t number) {
     EngineRank& rank = engine.ranks.emplace_back();
     if (setup_.files) {
-      const SynchronousConnectorSpec& spec = *setup_.files;
+      const SynchronousConnectorSpec& spec = *setup_.of(engine.role).files;
       rank.kv_cache =
           std::make_unique<ScriptedKVCache>(number * spec.num_layers, spec.num_layers,
                                             spec.kv_cache.pool.num_gpu_blocks, spec.block_size());
@@ -339,7 +356,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
           const auto place = static_cast<std::uint32_t>(children.size());
           children.push_back({child.scripted.connector_class,
                               std::make_unique<ScriptedConnectorWorker>(
-                                  place, number, traits_of(child), scripted_children_)});
+                                  place, number, traits_of(child), around(engine.role).scripted)});
           continue;
         }
         children.push_back(
@@ -366,12 +383,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                                                  const EngineRank& rank) {
     switch (kind) {
       case Kind::kOffloading:
-        return parts_.make_offloading_worker(*setup_.offloading, number);
+        return parts_.make_offloading_worker(*setup_.of(role).offloading, number);
       case Kind::kSimple:
-        return parts_.make_simple_worker(*setup_.simple);
+        return parts_.make_simple_worker(*setup_.of(role).simple);
       case Kind::kFiles: {
         std::shared_ptr<SynchronousConnectorWorker> worker =
-            parts_.make_files_worker(*setup_.files, number, files_.storage());
+            parts_.make_files_worker(*setup_.of(role).files, number, files_.storage());
         if (!worker) return nullptr;
         return std::make_unique<FilesWorkerHalf>(std::move(worker), *rank.kv_cache,
                                                  files_.report());
@@ -387,14 +404,15 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   Engine& engine_of(EngineRole role) { return engines_[static_cast<std::size_t>(role)]; }
+  Around& around(EngineRole role) { return around_[static_cast<std::size_t>(role)]; }
   Engine& first() { return engines_.front(); }
   bool has_engine(EngineRole role) const {
     return static_cast<std::size_t>(role) < engines_.size();
   }
 
   /// Null: there is none, or none at that place.
-  ScriptedConnector* scripted(std::uint32_t child) {
-    KVConnector* connector = first().scheduler->connector();
+  ScriptedConnector* scripted(Engine& engine, std::uint32_t child) {
+    KVConnector* connector = engine.scheduler->connector();
     if (is_multi()) {
       connector = setup_.has_child(child, Kind::kScripted) ? connector->child(child) : nullptr;
     } else if (!setup_.is_scripted || child > 0) {
@@ -402,8 +420,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     return static_cast<ScriptedConnector*>(connector);
   }
-  MultiKVConnectorScheduler& multi() {
-    return static_cast<MultiKVConnectorScheduler&>(*first().scheduler->connector());
+  static MultiKVConnectorScheduler& multi_of(Engine& engine) {
+    return static_cast<MultiKVConnectorScheduler&>(*engine.scheduler->connector());
   }
   static const MultiKVConnectorWorkerHalf& multi_of(const EngineRank& rank) {
     return static_cast<const MultiKVConnectorWorkerHalf&>(*rank.worker);
@@ -429,6 +447,15 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   // ---- Commands ----
 
   template <class C>
+  Engine& engine_asked(const C& command) {
+    if constexpr (requires { command.engine; }) {
+      return engine_of(command.engine);
+    } else {
+      return first();
+    }
+  }
+
+  template <class C>
   ErrorCode dispatch(const C& command) {
     if constexpr (requires { command.engine; }) {
       if (!std::is_same_v<C, engine::AddRequest> && !has_engine(command.engine)) {
@@ -440,7 +467,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                     facet.run(command, around);
                   }) {
       if (!setup_.offloading) return ErrorCode::kNotInConfig;
-      return offloading_.run(command, {offloading_of(first()), first().ranks, *world_});
+      Engine& engine = engine_asked(command);
+      return around(engine.role)
+          .offloading.run(command, {offloading_of(engine), engine.ranks, *world_});
     } else if constexpr (requires(engine::files::Facet & facet) { facet.run(command); }) {
       return setup_.files ? files_.run(command) : ErrorCode::kNotInConfig;
     } else if constexpr (requires(engine::nixl::Facet & facet) { facet.run(command); }) {
@@ -451,7 +480,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   ErrorCode run(const engine::simple::AdvanceCopy& command) {
-    return setup_.simple ? simple_.run(command, first().ranks) : ErrorCode::kNotInConfig;
+    if (!setup_.simple) return ErrorCode::kNotInConfig;
+    return around(command.engine).simple.run(command, engine_of(command.engine).ranks);
   }
 
   ErrorCode run(const engine::nixl::AdvanceClock& command) {
@@ -498,9 +528,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     request.needs_grammar = command.grammar;
     request.kv_transfer_params.max_offload_tokens = command.max_offload_tokens;
     request.kv_transfer_params.do_remote_decode = command.do_remote_decode;
-    const ErrorCode error = add(engine_of(command.engine), request);
+    Engine& engine = engine_of(command.engine);
+    const ErrorCode error = add(engine, request);
     if (error != ErrorCode::kNone) return error;
-    if (auto* const connector = scripted(command.child)) {
+    if (auto* const connector = scripted(engine, command.child)) {
       connector->set_script(command.id, engine::make_script(command));
     }
     if (setup_.device) runner_.add(command, first().ranks.size());
@@ -539,7 +570,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine.spare.splice(engine.spare.end(), engine.in_flight, std::prev(engine.in_flight.end()));
       return error;
     }
-    engine::SchedulerObservation& shown = observation_.of(command.engine);
+    engine::EngineObservation& shown = observation_.of(command.engine);
     engine.observer.observe_output(*engine.scheduler, step.output, shown);
     if (!setup_.has_workers()) return ErrorCode::kNone;
     engine.observer.names_of(step.output.finished, step.finished);
@@ -554,18 +585,20 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void observe_plan(Engine& engine, const PlannedStep& step) {
+    engine::EngineObservation& shown = observation_.of(engine.role);
     if (setup_.offloading) {
-      offloading_.observe_plan(metadata_of<OffloadingConnectorMetadata>(step, Kind::kOffloading),
-                               offloading_of(engine), observation_);
+      around(engine.role)
+          .offloading.observe_plan(
+              metadata_of<OffloadingConnectorMetadata>(step, Kind::kOffloading),
+              offloading_of(engine), shown);
     }
     if (setup_.simple) {
       engine::simple::Facet::observe_plan(
-          metadata_of<SimpleCPUOffloadMetadata>(step, Kind::kSimple), observation_);
+          metadata_of<SimpleCPUOffloadMetadata>(step, Kind::kSimple), shown);
     }
     if (setup_.files) {
       engine::files::Facet::observe_plan(
-          metadata_of<SynchronousConnectorMetadata>(step, Kind::kFiles), name_of(engine),
-          observation_);
+          metadata_of<SynchronousConnectorMetadata>(step, Kind::kFiles), name_of(engine), shown);
     }
     if (setup_.nixl && engine.role == EngineRole::kProducer) {
       engine::nixl::Facet::observe_plan(metadata_of<ProducerMetadata>(step, Kind::kNixl),
@@ -621,13 +654,13 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     // Nothing refuses the step any more: what the workers do stays done.
     run_on_all_ranks(engine, step);
     if (setup_.files) {
-      files_.observe_report(name_of(engine), observation_);
+      files_.observe_report(name_of(engine), observation_.of(engine.role));
       if (files_.has_failed()) return ErrorCode::kNone;
     }
     // The synchronous connectors' workers have nothing to report.
-    if (setup_.assembly != engine::Assembly::kSynchronous) observe_report(step.report);
+    if (setup_.assembly != engine::Assembly::kSynchronous) observe_report(engine, step.report);
     if (setup_.offloading) {
-      engine::offloading::Facet::observe_report(step.report, observation_);
+      engine::offloading::Facet::observe_report(step.report, observation_.of(engine.role));
     }
     const ErrorCode error = take_in(engine, step);
     // Upstream asserts what the scheduler refuses. Only scripted children report so.
@@ -654,8 +687,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   /// What the scripted children's workers are to report of the step.
-  ErrorCode take_reports(const engine::Update& command, const Engine& engine) {
-    auto& reports = scripted_children_->reports;
+  ErrorCode take_reports(const engine::Update& command, Engine& engine) {
+    auto& reports = around(engine.role).scripted->reports;
     reports.clear();
     for (const engine::multi::ChildReport& each : command.reports) {
       const bool is_there =
@@ -672,17 +705,17 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                                 .second;
       if (!is_first) return ErrorCode::kListedTwice;
     }
-    check_received(command);
+    check_received(command, engine);
     return ErrorCode::kNone;
   }
 
   /// Upstream counts who reports, whoever loads: it goes on over what is half loaded, and trips
   /// later.
-  void check_received(const engine::Update& command) {
+  void check_received(const engine::Update& command, Engine& engine) {
     for (const engine::multi::ChildReport& each : command.reports) {
       const std::set<std::string> names(each.recving.begin(), each.recving.end());
       for (const std::string& name : names) {
-        const bool loads = multi().loading_child(name) == each.child;
+        const bool loads = multi_of(engine).loading_child(name) == each.child;
         if (!loads || !received_.insert({name, each.rank}).second) {
           throw EngineEnded{ErrorCode::kNotLoading};
         }
@@ -690,11 +723,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
   }
 
-  void check_sent(const AggregatedOutput& report) {
+  static void check_sent(Engine& engine, const AggregatedOutput& report) {
     const std::vector<std::string>& received = report.finished_recving;
     for (const std::string& name : report.finished_sending) {
       const bool ends_now = std::find(received.begin(), received.end(), name) != received.end();
-      if (!ends_now && multi().loading_child(name)) throw EngineEnded{ErrorCode::kNotFinished};
+      if (!ends_now && multi_of(engine).loading_child(name))
+        throw EngineEnded{ErrorCode::kNotFinished};
     }
   }
 
@@ -765,7 +799,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       for (const std::string& name : step.report.finished_recving) {
         std::erase_if(received_, [&](const auto& each) { return each.first == name; });
       }
-      check_sent(step.report);
+      check_sent(engine, step.report);
     }
     Observer::sort_by_declaration(step.report.finished_recving, *world_);
     Observer::sort_by_declaration(step.report.finished_sending, *world_);
@@ -829,7 +863,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (setup_.has_workers() && (command.reset_running_requests || command.connector_fails)) {
       return ErrorCode::kNotInConfig;
     }
-    if (setup_.offloading && command.reset_connector && offloading_.has_tiers()) {
+    if (setup_.offloading && command.reset_connector &&
+        around(command.engine).offloading.has_tiers()) {
       return ErrorCode::kNotInConfig;
     }
     const ErrorCode error = script_reset(command);
@@ -852,24 +887,26 @@ class EngineDriver final : public DriverOf<EngineTarget> {
         !std::all_of(silent.begin(), silent.end(), is_scripted)) {
       return ErrorCode::kNotInConfig;
     }
+    Engine& engine = engine_of(command.engine);
     if (setup_.is_scripted) {
-      scripted(0)->set_reset(command.connector_fails ? Reset::kFails : Reset::kDone);
+      scripted(engine, 0)->set_reset(command.connector_fails ? Reset::kFails : Reset::kDone);
     }
     for (std::uint32_t child = 0; child < setup_.children.size(); ++child) {
       if (!is_scripted(child)) continue;
       const auto is_in = [child](const std::vector<std::uint32_t>& places) {
         return std::find(places.begin(), places.end(), child) != places.end();
       };
-      scripted(child)->set_reset(is_in(failing)  ? Reset::kFails
-                                 : is_in(silent) ? Reset::kSaysNothing
-                                                 : Reset::kDone);
+      scripted(engine, child)
+          ->set_reset(is_in(failing)  ? Reset::kFails
+                      : is_in(silent) ? Reset::kSaysNothing
+                                      : Reset::kDone);
     }
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const engine::ScriptConnector& command) {
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
-    ScriptedConnector* const connector = scripted(command.child);
+    ScriptedConnector* const connector = scripted(engine_of(command.engine), command.child);
     if (!connector) return ErrorCode::kNotInConfig;
     connector->set_script(command.request, engine::make_script(command));
     return ErrorCode::kNone;
@@ -950,7 +987,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     aggregate(engine, *step);
     step->is_polled = true;
-    observe_report(step->report);
+    observe_report(engine, step->report);
     return ErrorCode::kNone;
   }
 
@@ -1020,7 +1057,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void forget_answer() {
-    for (const Engine& engine : engines_) Observer::forget_answer(observation_.of(engine.role));
+    for (const Engine& engine : engines_) forget_answer(observation_.of(engine.role));
     if (!setup_.has_workers()) return;
     observation_.finished_recving.reset();
     observation_.finished_sending.reset();
@@ -1029,16 +1066,20 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     observation_.submitted.reset();
     observation_.advanced.reset();
     observation_.ended.reset();
-    if (setup_.offloading) engine::offloading::Facet::forget_answer(observation_);
-    if (setup_.simple) engine::simple::Facet::forget_answer(observation_);
-    if (setup_.files) engine::files::Facet::forget_answer(observation_);
     if (setup_.nixl) engine::nixl::Facet::forget_answer(observation_);
     observation_.engine_ended.reset();
-    observation_.client_params.reset();
-    observation_.stats_of_children.reset();
   }
 
-  void observe_report(const AggregatedOutput& report) {
+  void forget_answer(engine::EngineObservation& shown) const {
+    Observer::forget_answer(shown);
+    if (setup_.offloading) engine::offloading::Facet::forget_answer(shown);
+    if (setup_.simple) engine::simple::Facet::forget_answer(shown);
+    if (setup_.files) engine::files::Facet::forget_answer(shown);
+    shown.client_params.reset();
+    shown.stats_of_children.reset();
+  }
+
+  void observe_report(const Engine& engine, const AggregatedOutput& report) {
     observation_.finished_recving.emplace() = report.finished_recving;
     observation_.finished_sending.emplace() = report.finished_sending;
     observation_.invalid_blocks.emplace() = report.invalid_block_ids;
@@ -1047,11 +1088,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     for (const CompletedJob& job : report.completed_jobs) {
       completed.push_back({job.job, job.num_workers, job.num_failed});
     }
-    if (is_multi()) observe_stats_of_children(report);
+    if (is_multi()) observe_stats_of_children(report, observation_.of(engine.role));
   }
 
-  void observe_stats_of_children(const AggregatedOutput& report) {
-    std::vector<engine::multi::ClassStats>& stats = observation_.stats_of_children.emplace();
+  static void observe_stats_of_children(const AggregatedOutput& report,
+                                        engine::multi::Observed& shown_by_engine) {
+    std::vector<engine::multi::ClassStats>& stats = shown_by_engine.stats_of_children.emplace();
     stats.clear();
     for (const TransferOperationsOfClass& of_class : report.stats_of_children) {
       for (const TransferOperations& operations : of_class.stats) {
@@ -1066,70 +1108,82 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void observe_all(Observe observe) {
-    if (setup_.is_scripted || is_multi()) observe_connector_calls();
     for (Engine& engine : engines_) {
-      engine.observer.observe(*engine.scheduler, observe, observation_.of(engine.role));
+      engine::EngineObservation& shown = observation_.of(engine.role);
+      if (setup_.is_scripted || is_multi()) observe_connector_calls(engine, shown);
+      engine.observer.observe(*engine.scheduler, observe, shown);
     }
     if (!setup_.has_workers()) return;
     const bool has_state = observe == Observe::kState;
-    if (setup_.offloading) {
-      auto& connector = offloading_of(first());
-      offloading_.observe_numbers(connector, observation_);
-      engine::offloading::Facet::forget_state(observation_);
-      if (has_state) offloading_.observe_state(connector, first().ranks, observation_);
-    }
-    if (setup_.simple) {
-      const auto& connector = connector_of<SimpleCPUOffloadScheduler>(first(), Kind::kSimple);
-      engine::simple::Facet::observe_numbers(connector, observation_);
-      engine::simple::Facet::forget_state(observation_);
-      const auto names_of = [&](const std::vector<RequestIndex>& indices,
-                                std::vector<std::string>& names) {
-        first().observer.names_of(indices, names);
-      };
-      if (has_state) simple_.observe_state(connector, first().ranks, names_of, observation_);
+    for (Engine& engine : engines_) {
+      observe_connectors(engine, has_state, observation_.of(engine.role));
     }
     if (setup_.files) {
-      const auto& connector = connector_of<SynchronousConnectorScheduler>(first(), Kind::kFiles);
       files_.observe_numbers(observation_);
-      engine::files::Facet::forget_state(observation_);
-      if (has_state) {
-        files_.observe_state(connector, first().ranks, name_of(first()), observation_);
-      }
+      files_.observe_storage(has_state, observation_);
     }
     if (setup_.nixl) {
       nixl_.observe_numbers(observation_);
       engine::nixl::Facet::forget_state(observation_);
       if (has_state) nixl_.observe_state(observation_);
     }
-    if (is_multi()) observe_multi(has_state);
     if (setup_.device) observe_devices(has_state);
   }
 
-  void observe_multi(bool has_state) {
+  void observe_connectors(Engine& engine, bool has_state, engine::EngineObservation& shown) {
+    if (setup_.offloading) {
+      engine::offloading::Facet& facet = around(engine.role).offloading;
+      auto& connector = offloading_of(engine);
+      facet.observe_numbers(connector, shown);
+      engine::offloading::Facet::forget_state(shown);
+      if (has_state) facet.observe_state(connector, engine.ranks, shown);
+    }
+    if (setup_.simple) {
+      const auto& connector = connector_of<SimpleCPUOffloadScheduler>(engine, Kind::kSimple);
+      engine::simple::Facet::observe_numbers(connector, shown);
+      engine::simple::Facet::forget_state(shown);
+      const auto names_of = [&](const std::vector<RequestIndex>& indices,
+                                std::vector<std::string>& names) {
+        engine.observer.names_of(indices, names);
+      };
+      if (has_state) {
+        around(engine.role).simple.observe_state(connector, engine.ranks, names_of, shown);
+      }
+    }
+    if (setup_.files) {
+      const auto& connector = connector_of<SynchronousConnectorScheduler>(engine, Kind::kFiles);
+      engine::files::Facet::forget_state(shown);
+      if (has_state) files_.observe_state(connector, engine.ranks, name_of(engine), shown);
+    }
+    if (is_multi()) observe_multi(engine, has_state, shown);
+  }
+
+  void observe_multi(Engine& engine, bool has_state, engine::multi::Observed& shown) {
+    MultiKVConnectorScheduler& multi = multi_of(engine);
     client_params_.clear();
-    multi().take_all_client_params(client_params_);
+    multi.take_all_client_params(client_params_);
     if (!client_params_.empty()) {
-      std::vector<engine::multi::Params>& params = observation_.client_params.emplace();
+      std::vector<engine::multi::Params>& params = shown.client_params.emplace();
       params.clear();
       for (const ClientParams& each : client_params_) params.push_back({each.request, each.params});
     }
-    multi().chosen(chosen_);
-    observation_.num_chosen.emplace() = static_cast<std::uint32_t>(chosen_.size());
-    std::vector<engine::multi::Extra>& extra = observation_.extra_saves.emplace();
+    multi.chosen(chosen_);
+    shown.num_chosen.emplace() = static_cast<std::uint32_t>(chosen_.size());
+    std::vector<engine::multi::Extra>& extra = shown.extra_saves.emplace();
     extra.clear();
-    multi().extra_async_saves(extra_saves_);
+    multi.extra_async_saves(extra_saves_);
     append_extra(std::nullopt, extra);
-    for (std::uint32_t rank = 0; rank < first().ranks.size(); ++rank) {
-      multi_of(first().ranks[rank]).extra_async_saves(extra_saves_);
+    for (std::uint32_t rank = 0; rank < engine.ranks.size(); ++rank) {
+      multi_of(engine.ranks[rank]).extra_async_saves(extra_saves_);
       append_extra(rank, extra);
     }
-    observation_.num_extra_saves.emplace() = static_cast<std::uint32_t>(extra.size());
-    observation_.chosen.reset();
+    shown.num_extra_saves.emplace() = static_cast<std::uint32_t>(extra.size());
+    shown.chosen.reset();
     if (!has_state) {
-      observation_.extra_saves.reset();
+      shown.extra_saves.reset();
       return;
     }
-    std::vector<engine::multi::Chosen>& chosen = observation_.chosen.emplace();
+    std::vector<engine::multi::Chosen>& chosen = shown.chosen.emplace();
     chosen.clear();
     for (const ChosenConnector& each : chosen_) chosen.push_back({each.request, each.child});
     std::sort(chosen.begin(), chosen.end(),
@@ -1146,16 +1200,16 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   /// What scripted children were called at the start stands with the first command that is not
   /// refused: a refusal changes nothing.
-  void observe_connector_calls() {
+  void observe_connector_calls(Engine& engine, engine::EngineObservation& shown) {
     if (is_multi()) {
       if (observation_.error != ErrorCode::kNone) return;
       calls_.clear();
-      calls_.swap(scripted_children_->calls);
+      calls_.swap(around(engine.role).scripted->calls);
     } else {
-      scripted(0)->take_calls(calls_);
+      scripted(engine, 0)->take_calls(calls_);
     }
     if (calls_.empty()) return;
-    auto& list = observation_.connector_calls.emplace();
+    auto& list = shown.connector_calls.emplace();
     list.resize(calls_.size());
     for (std::size_t k = 0; k < list.size(); ++k) {
       list[k].method = calls_[k].method;
@@ -1230,9 +1284,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   // Before the ranks, at whose end forwards may still run.
   ModelRunner runner_;
-  engine::offloading::Facet offloading_;
-  engine::simple::Facet simple_;
-  engine::files::Facet files_;
+  std::array<Around, kEngineRoles.size()> around_;  ///< by EngineRole
+  engine::files::Facet files_;                      ///< both engines share its storage
   engine::nixl::Facet nixl_;
   std::deque<Engine> engines_;  ///< by EngineRole
 
@@ -1240,7 +1293,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   ::kvfence::ModelRunnerOutput runner_output_;
   EngineCoreOutputs outputs_;
   std::vector<ConnectorCall> calls_;
-  std::shared_ptr<ScriptedChildren> scripted_children_ = std::make_shared<ScriptedChildren>();
   std::set<std::pair<std::string, std::uint32_t>> received_;  ///< of loads under way: on which rank
   std::vector<ClientParams> client_params_;
   std::vector<ChosenConnector> chosen_;

@@ -614,7 +614,7 @@ std::optional<Divergence> SchedulerRules::check_state(const SchedulerObservation
 std::optional<Divergence> SchedulerRules::check_blocks(const SchedulerObservation& shown,
                                                        const World& world) {
   const std::vector<RequestBlocks>* holders = &*shown.tables;
-  if (setup_.simple) {
+  if (setup_.of(role_).simple) {
     // What its copies hold counts as a table of theirs.
     num_places_.assign(shown.ref_cnts->size(), 0);
     for (const RequestBlocks& table : *shown.tables) {
@@ -824,10 +824,9 @@ std::optional<Divergence> SchedulerRules::check_keys(Track& track,
 
 std::optional<Divergence> SchedulerRules::check_rest(const Observation& observation,
                                                      const World& world) const {
-  const SchedulerObservation& shown = observation.of(role_);
+  const EngineObservation& shown = observation.of(role_);
   const bool is_idle = shown.num_referenced_blocks == num_base_blocks();
-  const bool copies_rest =
-      !setup_.simple || (observation.copies->empty() && !*observation.has_pending_stores);
+  const bool copies_rest = !setup_.simple || (shown.copies->empty() && !*shown.has_pending_stores);
   if (shown.requests->empty() && copies_rest && !is_idle) {
     return broken(kRest, "num_referenced_blocks", num_base_blocks(), shown.num_referenced_blocks,
                   world);

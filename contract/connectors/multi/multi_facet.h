@@ -99,10 +99,6 @@ struct Extra {
 
 /// What a MultiConnector shows.
 struct Observed {
-  /// Upstream raised, and another engine starts: there is no other answer than the calls so far,
-  /// and the state is the new engine's.
-  Reusable<std::string> engine_ended;
-
   // update
   Reusable<std::vector<Params>> client_params;  ///< of this command, if any
   Reusable<std::vector<ClassStats>> stats_of_children;
@@ -117,7 +113,6 @@ struct Observed {
 
   static void declare(auto& fields) {
     using S = Observed;
-    fields.add("engine_ended", &S::engine_ended, Domain::kResult, "why, where upstream raises");
     fields.add("client_params", &S::client_params, Domain::kResult, "of finished requests");
     fields.add("stats_of_children", &S::stats_of_children, Domain::kResult, "by class");
     fields.add("num_chosen", &S::num_chosen, Domain::kState, "requests with a chosen child");

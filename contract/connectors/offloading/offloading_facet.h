@@ -20,6 +20,7 @@
 
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/core/declare.h"
+#include "contract/core/engine_role.h"
 #include "contract/core/shared_fields.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/scheduler/scheduler.h"
@@ -56,6 +57,7 @@ struct AdvanceTransfer {
   JobId job = 0;
   TransferProgress progress = TransferProgress::kFinished;
   std::uint32_t microseconds = 0;
+  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = AdvanceTransfer;
     fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
@@ -65,6 +67,7 @@ struct AdvanceTransfer {
         .add("microseconds", &S::microseconds, Domain::kCount,
              "that it took, if this is its end; 0: the engine does not know")
         .optional();
+    add_engine_field<S>(fields);
   }
   friend bool operator==(const AdvanceTransfer&, const AdvanceTransfer&) = default;
 };
@@ -76,10 +79,12 @@ struct ReportTransferAgain {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
   JobId job = 0;
+  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ReportTransferAgain;
     fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
     fields.add("job", &S::job, Domain::kNumber, "which transfer");
+    add_engine_field<S>(fields);
   }
   friend bool operator==(const ReportTransferAgain&, const ReportTransferAgain&) = default;
 };

@@ -12,6 +12,7 @@
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/declare.h"
+#include "contract/core/engine_role.h"
 #include "contract/core/line.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/scheduler/scheduler.h"
@@ -32,11 +33,13 @@ struct AdvanceCopy {
   std::uint32_t rank = 0;
   bool store = false;
   TransferProgress progress = TransferProgress::kFinished;
+  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = AdvanceCopy;
     fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
     fields.add("store", &S::store, Domain::kFlag, "to CPU memory, else from there").optional();
     fields.add("progress", &S::progress, Domain::kChoice, "part or finished").optional();
+    add_engine_field<S>(fields);
   }
   friend bool operator==(const AdvanceCopy&, const AdvanceCopy&) = default;
 };

@@ -138,16 +138,6 @@ void Facet::observe_state(const SynchronousConnectorScheduler& connector,
   std::vector<std::string>& names = observed.filled_requests.emplace();
   names.clear();
   for (const RequestIndex request : filled_requests_) names.push_back(name_of(request));
-  storage_->folders(observed.folders.emplace());
-  storage_->files(stored_files_);
-  std::vector<File>& files = observed.files.emplace();
-  files.resize(stored_files_.size());
-  for (std::size_t k = 0; k < files.size(); ++k) {
-    files[k].folder = stored_files_[k].folder;
-    files[k].layer = stored_files_[k].layer;
-    files[k].whole = stored_files_[k].whole;
-    files[k].symbols = stored_files_[k].symbols;
-  }
   kv_cache::BlockLists& symbols = observed.symbols.emplace();
   symbols.resize(spec_.num_all_layers());
   for (const EngineRank& rank : ranks) {
@@ -159,10 +149,24 @@ void Facet::observe_state(const SynchronousConnectorScheduler& connector,
   }
 }
 
-void Facet::forget_state(Observed& observed) {
-  observed.filled_requests.reset();
+void Facet::observe_storage(bool has_state, Observed& observed) {
   observed.folders.reset();
   observed.files.reset();
+  if (!has_state) return;
+  storage_->folders(observed.folders.emplace());
+  storage_->files(stored_files_);
+  std::vector<File>& files = observed.files.emplace();
+  files.resize(stored_files_.size());
+  for (std::size_t k = 0; k < files.size(); ++k) {
+    files[k].folder = stored_files_[k].folder;
+    files[k].layer = stored_files_[k].layer;
+    files[k].whole = stored_files_[k].whole;
+    files[k].symbols = stored_files_[k].symbols;
+  }
+}
+
+void Facet::forget_state(Observed& observed) {
+  observed.filled_requests.reset();
   observed.symbols.reset();
 }
 

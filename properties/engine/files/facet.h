@@ -58,6 +58,7 @@ class Facet {
   void observe_state(const SynchronousConnectorScheduler& connector,
                      const std::vector<EngineRank>& ranks, const NameOf& name_of,
                      Observed& observed);
+  void observe_storage(bool has_state, Observed& observed);
   static void forget_state(Observed& observed);
   void add_to(StateHash& hash) const { hash.add_all(storage_, num_engine_starts_); }
 

@@ -1,4 +1,4 @@
-#include "contract/engine/engine_role.h"
+#include "contract/core/engine_role.h"
 
 namespace kvfence {
 

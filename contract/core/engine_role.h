@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "contract/core/declare.h"
 #include "contract/core/line.h"
 
 namespace kvfence {
@@ -23,4 +24,13 @@ std::string_view to_text(EngineRole role);
 Value to_value(EngineRole member);
 bool from_value(const Value& value, EngineRole& member, std::string& expected);
 
+namespace engine {
+
+/// Which engine of a pair a command is about.
+template <class S>
+void add_engine_field(auto& fields) {
+  fields.add("engine", &S::engine, Domain::kChoice, "producer or consumer").optional();
+}
+
+}  // namespace engine
 }  // namespace kvfence
