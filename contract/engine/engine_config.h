@@ -60,15 +60,15 @@ bool from_value(const Value& value, ConnectorList& member, std::string& expected
 bool operator==(const ConnectorList& a, const ConnectorList& b);
 
 /// `(multi children=[(offloading ...) (simple ...)])`: the MultiConnector over real ones, of each
-/// kind one at most, and scripted ones; kNumChildrenMax at most.
+/// kind one at most, and scripted ones; kNumChildrenMax at most. With (nixl ...) among them there
+/// are two engines, each with a MultiConnector over children of its own.
 struct MultiRecord {
   static constexpr std::string_view kWord = "multi";
   ConnectorList children;
   static void declare(auto& fields) {
-    fields.add(
-        "children", &MultiRecord::children, Domain::kSetting,
-        "(offloading ...), (simple ...), (example ...), (decode_bench ...) or (scripted ...), in "
-        "their order");
+    fields.add("children", &MultiRecord::children, Domain::kSetting,
+               "(offloading ...), (simple ...), (example ...), (decode_bench ...), (nixl ...) or "
+               "(scripted ...), in their order");
   }
   friend bool operator==(const MultiRecord&, const MultiRecord&) = default;
 };
@@ -125,7 +125,9 @@ struct Config : kv_cache::Config {
              "(decode_bench ...), (nixl ...), (multi children=[...])")
         .optional();
     fields.add("device", &S::device, Domain::kSetting, "scripted, symbols or virtual").optional();
-    fields.add("engines", &S::engines, Domain::kSetting, "1, or 2: a producer and a consumer")
+    fields
+        .add("engines", &S::engines, Domain::kSetting,
+             "1, or 2 with (nixl ...): a producer and a consumer")
         .optional();
     fields.add("ranks", &S::ranks, Domain::kSetting, "workers").optional();
     fields.add("consumer_ranks", &S::consumer_ranks, Domain::kSetting, "of the consumer")

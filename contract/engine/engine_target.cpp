@@ -97,6 +97,9 @@ class Preparation {
       return error("engines=" + std::to_string(config_.engines),
                    is_pair ? "2, under (nixl ...)" : "1, unless under (nixl ...)");
     }
+    if (is_pair) {
+      if (auto wrong = check_beside_nixl()) return wrong;
+    }
     if (config_.ranks == 0) return error("ranks=0", "at least one rank");
     if (config_.consumer_ranks == 0) return error("consumer_ranks=0", "at least one rank");
     const bool is_known = config_.device == kScriptedDevice || config_.device == kSymbolsDevice ||
@@ -145,8 +148,8 @@ class Preparation {
       const auto kind = kind_of(child);
       if (!kind) {
         return error("a child of another kind",
-                     "(offloading ...), (simple ...), (example ...), (decode_bench ...) or "
-                     "(scripted ...)");
+                     "(offloading ...), (simple ...), (example ...), (decode_bench ...), "
+                     "(nixl ...) or (scripted ...)");
       }
       const bool is_there =
           std::any_of(setup_.children.begin(), setup_.children.end(),
@@ -162,10 +165,36 @@ class Preparation {
     return std::nullopt;
   }
 
+  /// The other children of a pair.
+  Wrong check_beside_nixl() const {
+    const auto* const offloading = config_.connector<offloading::Record>();
+    if (offloading && offloading->spec_name != offloading::Record().spec_name) {
+      return error("spec_name=" + offloading->spec_name,
+                   offloading::Record().spec_name + ", beside (nixl ...)");
+    }
+    // Files are those of all ranks' layers, and both engines share them.
+    const bool has_files =
+        config_.connector<files::ExampleRecord>() || config_.connector<files::DecodeBenchRecord>();
+    if (has_files && config_.consumer_ranks != config_.ranks) {
+      return error("consumer_ranks=" + std::to_string(config_.consumer_ranks),
+                   std::to_string(config_.ranks) + ", as ranks, with files beside (nixl ...)");
+    }
+    // All children get the first one's, and upstream's NIXL raises over any but its own.
+    for (const ChildSetup& child : setup_.children) {
+      if (child.kind == ConnectorKind::kNixl) break;
+      if (child.scripted.handshake) {
+        return error("(scripted handshake=true) before (nixl ...)",
+                     "handshake=false, or behind it");
+      }
+    }
+    return std::nullopt;
+  }
+
   static std::optional<ConnectorKind> kind_of(const ConnectorRecord& record) {
     const auto& typed = record.as_variant();
     if (std::holds_alternative<offloading::Record>(typed)) return ConnectorKind::kOffloading;
     if (std::holds_alternative<simple::Record>(typed)) return ConnectorKind::kSimple;
+    if (std::holds_alternative<nixl::Record>(typed)) return ConnectorKind::kNixl;
     if (std::holds_alternative<ScriptedRecord>(typed)) return ConnectorKind::kScripted;
     const bool is_of_files = std::holds_alternative<files::ExampleRecord>(typed) ||
                              std::holds_alternative<files::DecodeBenchRecord>(typed);

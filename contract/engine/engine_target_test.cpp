@@ -444,7 +444,7 @@ TEST(EngineConnectors, ThatCannotBeChildrenAreErrors) {
   };
   const std::string kinds =
       "found a child of another kind, expected (offloading ...), (simple ...), (example ...), "
-      "(decode_bench ...) or (scripted ...)";
+      "(decode_bench ...), (nixl ...) or (scripted ...)";
   const std::string once =
       "found two children of one kind, expected each kind once, but for (scripted ...)";
   EXPECT_EQ(error_of_children({}), "found children=[], expected at least one child");
@@ -454,6 +454,47 @@ TEST(EngineConnectors, ThatCannotBeChildrenAreErrors) {
             once);
   EXPECT_EQ(error_of_children(std::vector<engine::ConnectorRecord>(9, engine::ScriptedRecord())),
             "found 9 children, expected at most 8");
+}
+
+TEST(EngineConnectors, BesideNixlAreThoseOfAPair) {
+  const auto config_with = [](const engine::ConnectorRecord& other) {
+    Config config = config_of(Assembly::kMulti);
+    config.engines = 2;
+    engine::MultiRecord multi;
+    multi.children.emplace_back(other);
+    multi.children.emplace_back(engine::nixl::Record());
+    config.connectors->front() = multi;
+    return config;
+  };
+  Config config = config_with(engine::offloading::Record());
+  config.consumer_ranks = 2;
+  config.consumer_num_gpu_blocks = 7;
+  const auto setup = EngineTarget::prepare(config, {}, {});
+  ASSERT_TRUE(setup);
+  EXPECT_EQ(setup->assembly, Assembly::kMulti);
+  ASSERT_TRUE(setup->nixl && setup->offloading && setup->consumer.offloading);
+  EXPECT_EQ(setup->offloading->spec.num_workers, 1U);
+  EXPECT_EQ(setup->consumer.offloading->spec.num_workers, 2U);
+  EXPECT_EQ(setup->consumer.offloading->scheduler.kv_cache.pool.num_gpu_blocks, 7U);
+
+  config.engines = 1;
+  EXPECT_EQ(error_of(config), "found engines=1, expected 2, under (nixl ...)");
+
+  engine::offloading::Record tiered;
+  tiered.spec_name = "TieringOffloadingSpec";
+  EXPECT_EQ(error_of(config_with(tiered)),
+            "found spec_name=TieringOffloadingSpec, expected CPUOffloadingSpec, beside (nixl ...)");
+  config = config_with(engine::files::ExampleRecord());
+  EXPECT_EQ(error_of(config), "");
+  config.consumer_ranks = 2;
+  EXPECT_EQ(error_of(config),
+            "found consumer_ranks=2, expected 1, as ranks, with files beside (nixl ...)");
+  engine::ScriptedRecord scripted;
+  EXPECT_EQ(error_of(config_with(scripted)), "");
+  scripted.handshake = true;
+  EXPECT_EQ(
+      error_of(config_with(scripted)),
+      "found (scripted handshake=true) before (nixl ...), expected handshake=false, or behind it");
 }
 
 TEST(EngineConnectors, ThatAreScriptedCanBeSeveralChildren) {

@@ -20,6 +20,9 @@
 ///                     gives it another number of tokens than it can sample
 /// A request of the other engine of a pair is as one that is gone.
 ///
+/// Where an engine of a pair ends, the other one ends as well, and what is between them is
+/// forgotten: another pair starts, at time 0.
+///
 /// An engine under a MultiConnector ends where upstream raises, or asserts what the scheduler
 /// refuses of a report; with kNotLoading where a scripted child reports as received what it does
 /// not load, or twice on a rank; and with kNotFinished where a request is reported as sent whose
@@ -214,6 +217,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   void restart_engines() {
     forget_engines();
+    if (setup_.nixl) nixl_.restart();
     KVFENCE_CHECK(!start_engines(), "an engine that started once starts again");
   }
 

@@ -47,6 +47,11 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
 /// With caching, or else with one group, if that is what it takes. Requires: then it is valid.
 void make_valid(Config& config);
 
+/// Ranks of that engine.
+inline std::uint32_t num_ranks_of(const Config& config, EngineRole role) {
+  return role == EngineRole::kProducer ? config.ranks : config.consumer_ranks;
+}
+
 /// By rank: something goes on in one command of so many. Eager, usual, lazy; all ranks alike, each
 /// its own way, or one later than the others.
 std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choices);
@@ -116,7 +121,8 @@ struct Picture {
   }
 };
 
-/// What one facet draws. Everything may be left out.
+/// What one facet draws, of a pair for one of the engines where each has its own. Everything may be
+/// left out.
 class Draws {
  public:
   Draws() = default;

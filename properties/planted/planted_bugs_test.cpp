@@ -283,13 +283,13 @@ const std::vector<Canaries> kCanaries = {
      // Who loads, how many notices count, how an engine starts, and what comes together of several
      // children or ranks, decides the reference; what comes of it is sound.
      .need_the_reference =
-         {"choice_lost_at_again",    "cross_layers_by_layer", "cross_layers_if_any",
-          "extra_saves_not_counted", "extra_saves_replaced",  "extra_saves_stay",
-          "first_choice_kept",       "first_group_only",      "handshake_of_first_child",
-          "hold_of_last_child",      "last_hit_chosen",       "load_errors_of_one_child",
-          "most_tokens_chosen",      "params_of_last_child",  "rank_meta_overwritten",
-          "received_swallowed",      "search_ends_at_hit",    "stats_counted_twice",
-          "stats_overwritten",       "unsaid_reset_fails",    "worker_meta_shifted"}},
+         {"choice_lost_at_again",     "cross_layers_by_layer",    "cross_layers_if_any",
+          "extra_saves_replaced",     "extra_saves_stay",         "first_choice_kept",
+          "first_group_only",         "handshake_of_first_child", "last_hit_chosen",
+          "load_errors_of_one_child", "most_tokens_chosen",       "params_of_last_child",
+          "params_of_nixl_untold",    "rank_meta_overwritten",    "received_swallowed",
+          "search_ends_at_hit",       "stats_counted_twice",      "stats_overwritten",
+          "unsaid_reset_fails",       "worker_meta_shifted"}},
     {.part = "worker",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,

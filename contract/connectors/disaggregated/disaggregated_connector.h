@@ -104,6 +104,8 @@ struct ConsumerMetadata final : KVConnectorMetadata {
 ///     the next reqs_not_processed, and is not held. Else it is in the next reqs_to_send, which
 ///     expires at now + deadline, if there is a deadline; its RemotePrefill says
 ///     do_remote_prefill, this engine, the request and its blocks; held.
+/// take_client_params              the name of the request, if it was answered with a RemotePrefill
+///                                 that nobody has taken
 /// take_events, reset_cache        nothing; succeeds
 class DisaggregatedProducer : public KVConnector {
  public:

@@ -54,6 +54,7 @@ bool DisaggregatedProducer::is_sent(const ConnectorRequest& request,
 
 bool DisaggregatedProducer::request_finished(ConnectorHost&, const ConnectorRequest& request,
                                              const BlocksByGroup& blocks) {
+  has_params_ = false;
   if (!request.params.do_remote_decode) return false;
   // The next request of this index is another one.
   if (request.index < named_in_.size()) named_in_[request.index] = 0;
@@ -70,12 +71,20 @@ bool DisaggregatedProducer::request_finished(ConnectorHost&, const ConnectorRequ
   told.params.remote_engine_id = engine_id_;
   told.params.remote_request_id = request.id;
   told.params.remote_block_ids = blocks;
+  has_params_ = true;
   return true;
 }
 
 void DisaggregatedProducer::take_remote_prefills(std::vector<RemotePrefill>& out) {
   std::move(remote_prefills_.begin(), remote_prefills_.end(), std::back_inserter(out));
   remote_prefills_.clear();
+  has_params_ = false;
+}
+
+std::optional<std::string> DisaggregatedProducer::take_client_params() {
+  if (!has_params_) return std::nullopt;
+  has_params_ = false;
+  return remote_prefills_.back().request;
 }
 
 }  // namespace kvfence::optimized

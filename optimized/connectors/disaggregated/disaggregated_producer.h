@@ -43,9 +43,10 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
 
   void tell_time(Seconds now) override { now_ = now; }
   void take_remote_prefills(std::vector<RemotePrefill>& out) override;
+  std::optional<std::string> take_client_params() override;
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(now_, step_, named_in_, remote_prefills_);
+    hash.add_all(now_, step_, named_in_, remote_prefills_, has_params_);
     metadata_.add_to(hash);
   }
 
@@ -64,6 +65,7 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
   std::shared_ptr<const ProducerMetadata> nothing_to_tell_;
 
   std::vector<RemotePrefill> remote_prefills_;  ///< that nobody has taken
+  bool has_params_ = false;  ///< the last of them is of the request that finished last
 };
 
 }  // namespace kvfence::optimized

@@ -40,13 +40,16 @@ class FileDraws final : public Draws {
   void take_in(const Picture& picture, const Observation& now) override {
     if (const auto* added = picture.accepted<AddRequest>(now)) {
       tokens_[added->id] = added->tokens;
+    } else if (const auto* handed_over = picture.accepted<HandOver>(now)) {
+      tokens_[handed_over->id] = picture.world->requests().find(handed_over->id)->spec().tokens;
     } else if (const auto* entry = picture.accepted<WriteEntry>(now)) {
       entries_.push_back(entry->tokens);
-    } else if (picture.accepted<Schedule>(now)) {
-      if (!now.preempted.has_value()) return;
-      victims_.insert(victims_.end(), now.preempted->begin(), now.preempted->end());
-    } else if (picture.accepted<Update>(now)) {
-      take_in_update(now);
+    } else if (const auto* planned = picture.accepted<Schedule>(now)) {
+      const auto& preempted = now.of(planned->engine).preempted;
+      if (!preempted.has_value()) return;
+      victims_.insert(victims_.end(), preempted->begin(), preempted->end());
+    } else if (const auto* updated = picture.accepted<Update>(now)) {
+      take_in_update(now.of(updated->engine));
     }
   }
 
@@ -93,7 +96,7 @@ class FileDraws final : public Draws {
   using Draws::add_to;
 
  private:
-  void take_in_update(const Observation& now) {
+  void take_in_update(const EngineObservation& now) {
     if (now.outputs.has_value()) {
       for (const RequestOutput& output : *now.outputs) {
         Tokens& tokens = tokens_[output.request];

@@ -7,6 +7,7 @@
 
 #include "properties/engine/files/generator.h"
 #include "properties/engine/multi/scripted_draws.h"
+#include "properties/engine/nixl/generator.h"
 #include "properties/engine/offloading/generator.h"
 #include "properties/engine/simple/generator.h"
 #include "properties/kv_cache/group_draws.h"
@@ -96,13 +97,60 @@ Config draw_scripted_alone(Choices& choices) {
   return config;
 }
 
+/// A pair over NIXL and one or two others.
+Config draw_pair(Choices& choices) {
+  Config config = offloading::Generator::draw_config(choices);
+  auto offloading = config.edit_connector<offloading::Record>();
+  const nixl::Record nixl = nixl::draw_pair(choices, config);
+  // A request of one token that is loaded whole has nothing left to compute.
+  config.hash_block_size = std::max(2U, config.hash_block_size);
+  config.groups = {full(config.hash_block_size)};
+  const bool has_tiers = offloading.spec_name != offloading::Record().spec_name;
+  if (has_tiers) offloading = offloading::Record();
+  MultiRecord multi;
+  const std::uint32_t kind = choices.below(5);
+  multi.children.emplace_back(nixl);
+  if (kind < 3) multi.children.emplace_back(std::move(offloading));
+  if (kind == 2 || kind == 3) multi.children.emplace_back(draw_simple(choices));
+  if (kind == 1 && choices.once_in(2)) draw_files_record(choices, multi.children);
+  if (kind == 4) draw_files_record(choices, multi.children);
+  if (choices.once_in(2)) {
+    ScriptedRecord& scripted = std::get<ScriptedRecord>(
+        multi.children.emplace_back(draw_scripted(choices, /*any_hma=*/true)).as_variant());
+    scripted.handshake = false;  // upstream's NIXL raises over any but its own
+  }
+  rotate(multi.children, choices);
+  const bool has_files =
+      std::any_of(multi.children.begin(), multi.children.end(), [](const ConnectorRecord& child) {
+        return std::holds_alternative<files::ExampleRecord>(child.as_variant()) ||
+               std::holds_alternative<files::DecodeBenchRecord>(child.as_variant());
+      });
+  config.connectors->clear();
+  config.connectors->emplace_back(std::move(multi));
+  if (has_files) {
+    config.consumer_ranks = config.ranks;
+    config.async_scheduling = false;
+    config.policy = "fcfs";
+  }
+  make_valid(config);
+  return config;
+}
+
 DrawsList draws_of(const Config& config, Choices& choices) {
   DrawsList draws;
-  if (config.connector<ScriptedRecord>()) draws.push_back(make_scripted_draws(config, choices));
-  if (config.connector<offloading::Record>()) {
-    draws.push_back(offloading::make_draws(config, choices));
+  for (std::uint32_t engine = 0; engine < config.engines; ++engine) {
+    const auto role = static_cast<EngineRole>(engine);
+    if (config.connector<ScriptedRecord>()) {
+      draws.push_back(make_scripted_draws(config, choices, role));
+    }
+    if (config.connector<offloading::Record>()) {
+      draws.push_back(offloading::make_draws(config, choices, role));
+    }
+    if (config.connector<simple::Record>()) {
+      draws.push_back(simple::make_draws(config, choices, role));
+    }
   }
-  if (config.connector<simple::Record>()) draws.push_back(simple::make_draws(config, choices));
+  if (config.connector<nixl::Record>()) draws.push_back(nixl::make_draws(config, choices));
   if (config.connector<files::ExampleRecord>() || config.connector<files::DecodeBenchRecord>()) {
     draws.push_back(files::make_draws(config, choices));
   }
@@ -112,6 +160,7 @@ DrawsList draws_of(const Config& config, Choices& choices) {
 }  // namespace
 
 Config Generator::draw_config(Choices& choices) {
+  if (choices.once_in(4)) return draw_pair(choices);
   return choices.once_in(3) ? draw_scripted_alone(choices) : draw_real(choices);
 }
 

@@ -13,7 +13,8 @@ namespace kvfence::engine::multi {
 class Generator : public engine::Generator {
  public:
   /// A valid configuration: the OffloadingConnector and one or two others, now and then with
-  /// scripted ones among them; or scripted ones alone. In any order.
+  /// scripted ones among them; or scripted ones alone; or a pair over NIXL and one or two others.
+  /// In any order.
   static Config draw_config(Choices& choices);
 
   Generator(const Config& config, Choices& choices);

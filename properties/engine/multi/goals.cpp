@@ -11,6 +11,7 @@
 
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/engine/engine_target.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::multi {
 namespace {
@@ -56,22 +57,48 @@ constexpr Goal kGoals[] = {
     {"cross_layers", "a child got KV caches with the layers together"},
     {"later_handshake", "not the first child had a handshake"},
     {"shutdown_failed", "a scripted child failed to shut down"},
+    {"a_pair", "a run of two engines over NIXL and other children"},
+    {"nixl_loads", "the NIXL child was chosen to load"},
+    {"nixl_loads_others_save", "what NIXL read was stored by another child"},
+    {"another_loads_the_prompt",
+     "another child loaded a prompt that was handed over, and NIXL gave the producer's blocks "
+     "back"},
+    {"held_for_readers_and_stores", "the producer's request was held by NIXL and by another child",
+     kNeedsState},
+    {"aborted_under_read",
+     "requests were ended while one was read and transfers of another child were under way",
+     kNeedsState},
+    {"read_failed", "a read failed under a MultiConnector", kNeedsState},
+    {"pair_ended", "an engine of a pair ended while it had requests"},
 };
 
 bool has_elements(const auto& list) { return list.has_value() && !list->empty(); }
 
-bool has_two_under_way(const Observation& shown) {
+bool has_two_under_way(const EngineObservation& shown) {
   return has_elements(shown.transfers) && has_elements(shown.copies);
 }
 
-bool has_file_transfer(const Observation& shown, bool store) {
+bool is_read_under_way(const Observation& shown) {
+  return shown.reads.has_value() &&
+         std::any_of(shown.reads->begin(), shown.reads->end(),
+                     [](const nixl::ReadState& read) { return read.is_under_way(); });
+}
+
+bool has_read_failed(const Observation& shown) {
+  return shown.reads.has_value() &&
+         std::any_of(shown.reads->begin(), shown.reads->end(), [](const nixl::ReadState& read) {
+           return read.progress == TransferProgress::kFailed;
+         });
+}
+
+bool has_file_transfer(const EngineObservation& shown, bool store) {
   return shown.file_transfers.has_value() &&
          std::any_of(shown.file_transfers->begin(), shown.file_transfers->end(),
                      [&](const files::Transfer& each) { return each.store == store; });
 }
 
 template <class Is>
-bool has_call(const Observation& shown, Is is) {
+bool has_call(const EngineObservation& shown, Is is) {
   return shown.connector_calls.has_value() &&
          std::any_of(shown.connector_calls->begin(), shown.connector_calls->end(), is);
 }
@@ -91,18 +118,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("three_children", num_children > 2);
     add("several_groups", config().groups.size() > 1);
     add("several_ranks", config().ranks > 1);
+    add("a_pair", config().engines > 1 && num_children > 1);
   }
 
   void count_any(const Command&, const Observation& before, const Observation& after,
                  const World&) {
-    add("offloading_loads", has_elements(after.loads));
-    add("simple_loads", has_elements(after.load_requests));
-    add("files_load", has_file_transfer(after, /*store=*/false));
-    const int num_saving = static_cast<int>(has_elements(after.stores)) +
-                           static_cast<int>(has_elements(after.store_gpu_blocks)) +
-                           static_cast<int>(has_file_transfer(after, /*store=*/true));
-    add("all_save", num_saving > 1);
-    add("two_under_way", has_two_under_way(after));
+    for (const EngineRole role : kEngineRoles) count_engine(before.of(role), after.of(role));
     if (has_elements(after.completed_jobs)) {
       const auto child_of = [&](const Completed& each) {
         return child_job(each.job, static_cast<std::uint32_t>(classes_.size())).child;
@@ -112,16 +133,20 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
           std::any_of(after.completed_jobs->begin(), after.completed_jobs->end(),
                       [&](const Completed& each) { return child_of(each) != first; }));
     }
-    add("preempted_under_way", has_elements(after.preempted) && has_two_under_way(before));
     add("load_failed", has_elements(after.invalid_blocks));
-    add("engine_ended", has_elements(after.failed));
+    count_pair(before, after);
   }
 
   void count(const Command& command, const Observation& before, const Observation& after,
              const World&) {
     const bool ends = std::holds_alternative<FinishRequests>(command) ||
                       std::holds_alternative<FinishAllRequests>(command);
-    add("aborted_under_way", ends && has_two_under_way(before));
+    for (const EngineRole role : kEngineRoles) {
+      add("aborted_under_way", ends && has_two_under_way(before.of(role)));
+      add("aborted_under_read",
+          ends && is_read_under_way(before) &&
+              (has_elements(before.of(role).transfers) || has_elements(before.of(role).copies)));
+    }
     const auto* const reset = std::get_if<ResetPrefixCache>(&command);
     add("reset_all", reset && reset->reset_connector);
     const auto* const update = std::get_if<Update>(&command);
@@ -130,11 +155,73 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("ended_by_params", by_params);
       add("ended_by_report", update && !by_params);
       shared_.clear();
-      add("shutdown_failed", has_call(after, [](const ConnectorCallRecord& call) {
-            return call.method == "shutdown" && call.answer == "failed";
-          }));
+      for (const EngineRole role : kEngineRoles) {
+        add("shutdown_failed", has_call(after.of(role), [](const ConnectorCallRecord& call) {
+              return call.method == "shutdown" && call.answer == "failed";
+            }));
+      }
       return;
     }
+    if (reset && reset->reset_connector) {
+      add("reset_failed", !reset->failing_children.empty());
+      add("reset_unsaid", !reset->silent_children.empty());
+    }
+    for (const EngineRole role : kEngineRoles) {
+      const EngineObservation& then = before.of(role);
+      const EngineObservation& now = after.of(role);
+      count_told(then, now);
+      count_calls(now);
+      if (update && update->engine == role) count_reports(*update, then, now, after);
+    }
+  }
+
+ private:
+  /// Where NIXL is a child.
+  void count_pair(const Observation& before, const Observation& after) {
+    add("read_failed", has_read_failed(after));
+    const std::uint32_t num_before = before.num_unfinished + before.consumer.num_unfinished;
+    add("pair_ended", config().engines > 1 && has_ended(after) && num_before > 0);
+    if (has_ended(after)) read_.clear();
+    if (after.reqs_to_recv.has_value()) {
+      const EngineObservation& consumer = after.consumer;
+      for (const nixl::Receive& receive : *after.reqs_to_recv) {
+        add("nixl_loads", !receive.local_blocks.empty());
+        if (!receive.local_blocks.empty()) read_.insert(receive.request);
+        const bool is_loaded =
+            (consumer.loads.has_value() &&
+             find_by(*consumer.loads, &offloading::Transfer::request, receive.request)) ||
+            (consumer.load_requests.has_value() &&
+             std::find(consumer.load_requests->begin(), consumer.load_requests->end(),
+                       receive.request) != consumer.load_requests->end());
+        add("another_loads_the_prompt", receive.local_blocks.empty() && is_loaded);
+      }
+      if (consumer.stores.has_value()) {
+        for (const offloading::Transfer& store : *consumer.stores) {
+          add("nixl_loads_others_save", read_.contains(store.request));
+        }
+      }
+    }
+    if (!after.finished_prefills.has_value() || !after.extra_saves.has_value()) return;
+    for (const nixl::FinishedPrefill& prefill : *after.finished_prefills) {
+      add("held_for_readers_and_stores",
+          find_by(*after.extra_saves, &Extra::request, prefill.request) != nullptr);
+    }
+  }
+
+  void count_engine(const EngineObservation& before, const EngineObservation& after) {
+    add("offloading_loads", has_elements(after.loads));
+    add("simple_loads", has_elements(after.load_requests));
+    add("files_load", has_file_transfer(after, /*store=*/false));
+    const int num_saving = static_cast<int>(has_elements(after.stores)) +
+                           static_cast<int>(has_elements(after.store_gpu_blocks)) +
+                           static_cast<int>(has_file_transfer(after, /*store=*/true));
+    add("all_save", num_saving > 1);
+    add("two_under_way", has_two_under_way(after));
+    add("preempted_under_way", has_elements(after.preempted) && has_two_under_way(before));
+    add("engine_ended", has_elements(after.failed));
+  }
+
+  void count_told(const EngineObservation& before, const EngineObservation& after) {
     add("cross_layers", has_call(after, [](const ConnectorCallRecord& call) {
           return call.method == "register_cross_layers_kv_cache";
         }));
@@ -142,10 +229,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
           return call.method == "get_handshake_metadata" && *call.child > 0 && !call.answer.empty();
         }));
     add("client_params", has_elements(after.client_params));
-    if (reset && reset->reset_connector) {
-      add("reset_failed", !reset->failing_children.empty());
-      add("reset_unsaid", !reset->silent_children.empty());
-    }
     if (before.chosen.has_value() && after.chosen.has_value()) {
       for (const Chosen& then : *before.chosen) {
         add("choice_changed",
@@ -154,12 +237,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
             }));
       }
     }
-    count_calls(after);
-    if (update) count_reports(*update, before, after);
   }
 
- private:
-  void count_calls(const Observation& after) {
+  void count_calls(const EngineObservation& after) {
     if (!after.connector_calls.has_value()) return;
     std::string request;
     bool had_hit = false;
@@ -189,7 +269,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  void count_reports(const Update& command, const Observation& before, const Observation& after) {
+  void count_reports(const Update& command, const EngineObservation& before,
+                     const EngineObservation& after, const Report& report_of_all) {
     for (const ChildReport& report : command.reports) {
       for (const ChildReport& other : command.reports) {
         if (report.rank != other.rank || report.child >= other.child) continue;
@@ -198,7 +279,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
                                       classes_[report.child] == classes_[other.child]);
       }
     }
-    for (const std::string& name : *after.finished_sending) {
+    for (const std::string& name : *report_of_all.finished_sending) {
       add("sent_in_the_end", shared_.contains(name));
     }
     if (!before.extra_saves.has_value() || !after.extra_saves.has_value()) return;
@@ -226,6 +307,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   std::vector<std::string> classes_;  ///< by child; empty: it is not scripted
   std::set<std::string> shared_;      ///< requests that several children held
+  std::set<std::string> read_;        ///< requests that NIXL was told to read
 };
 
 }  // namespace

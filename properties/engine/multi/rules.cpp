@@ -50,7 +50,7 @@ ConnectorCallRecord what_all_hear(const ConnectorCallRecord& call) {
 
 bool is_shutdown(const ConnectorCallRecord& call) { return call.method == "shutdown"; }
 
-bool is_unfinished(const Observation& shown, const std::string& request) {
+bool is_unfinished(const EngineObservation& shown, const std::string& request) {
   return std::any_of(shown.requests->begin(), shown.requests->end(), [&](const auto& state) {
     return state.id == request && !is_finished(state.status);
   });
@@ -58,11 +58,30 @@ bool is_unfinished(const Observation& shown, const std::string& request) {
 
 }  // namespace
 
+Invariants::Invariants(const EngineSetup& setup) : setup_(setup) {
+  const bool has_scripted =
+      std::any_of(setup.children.begin(), setup.children.end(),
+                  [](const ChildSetup& child) { return child.kind == ConnectorKind::kScripted; });
+  if (setup.nixl && !has_scripted) nixl_.emplace(setup);
+}
+
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World&, std::size_t step) const {
-  Found found = check_sums(observation);
-  if (observation.connector_calls.has_value()) {
-    const Calls& calls = *observation.connector_calls;
+                                            const World& world, std::size_t step) {
+  Found found;
+  for (std::size_t number = 0; number < setup_.schedulers.size() && !found; ++number) {
+    found = check_engine(static_cast<EngineRole>(number), command, observation);
+  }
+  if (!found && nixl_) return nixl_->check(command, observation, world, step);
+  if (found) found->step = step;
+  return found;
+}
+
+std::optional<Divergence> Invariants::check_engine(EngineRole role, const Command& command,
+                                                   const Observation& observation) const {
+  const EngineObservation& shown = observation.of(role);
+  Found found = check_sums(role, shown);
+  if (shown.connector_calls.has_value()) {
+    const Calls& calls = *shown.connector_calls;
     const bool is_cut_off = observation.engine_ended.has_value();
     const auto whole =
         is_cut_off ? std::find_if(calls.begin(), calls.end(), is_shutdown) : calls.begin();
@@ -71,26 +90,31 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
     if (!found) found = check_loads(calls);
     if (!found) found = check_metadata(calls);
   }
-  if (!found) found = check_kept(command, observation);
-  if (found) found->step = step;
-  return found;
+  // What never fits ends after the step was told.
+  const auto* const planned = std::get_if<Schedule>(&command);
+  const bool is_step = planned && planned->engine == role &&
+                       observation.error == ErrorCode::kNone && !has_ended(observation) &&
+                       !shown.never_fits.has_value();
+  return found ? found : check_kept(shown, is_step);
 }
 
-std::optional<Divergence> Invariants::check_sums(const Observation& observation) const {
+std::optional<Divergence> Invariants::check_sums(EngineRole role,
+                                                 const EngineObservation& shown) const {
   const auto add_up = [](Rule rule, std::string_view member, std::uint32_t all,
                          std::size_t sum) -> Found {
     if (sum == all) return std::nullopt;
     return broken_rule(kInvariants[rule], member, all, static_cast<std::uint32_t>(sum));
   };
+  const ConnectorParts& parts = setup_.of(role);
   Found found;
-  if (setup_.offloading && observation.t1.has_value()) {
-    found = add_up(kSlots, "num_free_slots", setup_.offloading->spec.manager.cache.capacity,
-                   *observation.num_free_slots + observation.t1->size() + observation.t2->size());
+  if (parts.offloading && shown.t1.has_value()) {
+    found = add_up(kSlots, "num_free_slots", parts.offloading->spec.manager.cache.capacity,
+                   *shown.num_free_slots + shown.t1->size() + shown.t2->size());
   }
-  if (!found && setup_.simple) {
-    found = add_up(kCpuBlocks, "num_empty_cpu_blocks", setup_.simple->num_cpu_blocks,
-                   *observation.num_empty_cpu_blocks + *observation.num_cached_cpu_blocks +
-                       *observation.num_referenced_cpu_blocks);
+  if (!found && parts.simple) {
+    found = add_up(kCpuBlocks, "num_empty_cpu_blocks", parts.simple->num_cpu_blocks,
+                   *shown.num_empty_cpu_blocks + *shown.num_cached_cpu_blocks +
+                       *shown.num_referenced_cpu_blocks);
   }
   return found;
 }
@@ -175,17 +199,13 @@ std::optional<Divergence> Invariants::check_metadata(const Calls& calls) const {
   return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_kept(const Command& command,
-                                                 const Observation& shown) const {
+std::optional<Divergence> Invariants::check_kept(const EngineObservation& shown,
+                                                 bool is_step) const {
   if (!shown.chosen.has_value() || !shown.requests.has_value()) return std::nullopt;
   for (const Chosen& chosen : *shown.chosen) {
     if (is_unfinished(shown, chosen.request)) continue;
     return broken(kKept, "chosen", "unfinished requests", chosen.request);
   }
-  // What never fits ends after the step was told.
-  const bool is_step = std::holds_alternative<Schedule>(command) &&
-                       shown.error == ErrorCode::kNone && !has_ended(shown) &&
-                       !shown.never_fits.has_value();
   for (const Extra& extra : *shown.extra_saves) {
     if (is_step && !extra.rank) return broken(kKept, "extra_saves", "the workers'", extra.request);
     if (extra.saves < setup_.children.size()) continue;

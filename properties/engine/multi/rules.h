@@ -1,8 +1,11 @@
 #pragma once
 
-/// What a MultiConnector and its children owe beside each other. All else that real children owe is
-/// claimed by their own assemblies, and of the scheduler by the core rules.
+/// What a MultiConnector and its children owe beside each other. All else that real children owe
+/// is claimed by their own assemblies, and of the scheduler by the core rules. The rules of NIXL's
+/// room are claimed here as well, as far as they go beside others (properties/engine/nixl/rules.h);
+/// not beside scripted children, which report what they do not have.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -11,6 +14,7 @@
 
 #include "contract/engine/engine_target.h"
 #include "properties/core/divergence.h"
+#include "properties/engine/nixl/rules.h"
 
 namespace kvfence::engine::multi {
 
@@ -36,25 +40,32 @@ inline constexpr std::array<Invariant, 8> kInvariants = {{
 /// Watches one implementation. A value: copyable.
 class Invariants {
  public:
-  static constexpr auto& kRules = kInvariants;
+  static constexpr auto kRules = [] {
+    std::array<Invariant, kInvariants.size() + nixl::kInvariants.size()> all{};
+    std::copy(nixl::kInvariants.begin(), nixl::kInvariants.end(),
+              std::copy(kInvariants.begin(), kInvariants.end(), all.begin()));
+    return all;
+  }();
 
-  explicit Invariants(const EngineSetup& setup) : setup_(setup) {}
+  explicit Invariants(const EngineSetup& setup);
 
   /// Holds one observation against every invariant; the first that is broken, or nothing.
   std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step) const;
+                                  const World& world, std::size_t step);
 
  private:
   using Found = std::optional<Divergence>;
 
-  Found check_sums(const Observation& observation) const;
+  Found check_engine(EngineRole role, const Command& command, const Observation& observation) const;
+  Found check_sums(EngineRole role, const EngineObservation& shown) const;
   Found check_told(std::span<const ConnectorCallRecord> calls) const;
   Found check_lookups(const std::vector<ConnectorCallRecord>& calls) const;
   Found check_loads(const std::vector<ConnectorCallRecord>& calls) const;
   Found check_metadata(const std::vector<ConnectorCallRecord>& calls) const;
-  Found check_kept(const Command& command, const Observation& observation) const;
+  Found check_kept(const EngineObservation& shown, bool is_step) const;
 
   EngineSetup setup_;
+  std::optional<nixl::Invariants> nixl_;
 };
 
 }  // namespace kvfence::engine::multi

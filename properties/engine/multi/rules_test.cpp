@@ -25,7 +25,7 @@ using Calls = std::vector<ConnectorCallRecord>;
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kMulti), *side, kInvariants, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kMulti), *side, Invariants::kRules, id,
                                   /*commands_behind=*/0, lie);
 }
 
@@ -119,6 +119,40 @@ TEST(MultiRules, SeeAsManyExtraSavesAsChildren) {
     if (!shown.extra_saves.has_value()) return false;
     const auto num_children = config.connector<MultiRecord>()->children.size();
     in(shown.extra_saves).push_back({0, "r0", static_cast<std::uint32_t>(num_children)});
+    return true;
+  });
+}
+
+TEST(MultiRules, SeeASlotTooManyAtTheConsumer) {
+  expect_caught("multi.1", [](const Command&, const Config&, Observation& shown) {
+    auto& number = shown.consumer.num_free_slots;
+    return number.has_value() && ++in(number) > 0;
+  });
+}
+
+TEST(MultiRules, SeeAPromptThatIsNeitherReadNorGivenBack) {
+  expect_caught("nixl.12", [](const Command&, const Config&, Observation& shown) {
+    if (!shown.reqs_to_recv.has_value() || shown.consumer.scheduled->empty()) return false;
+    return std::erase_if(in(shown.reqs_to_recv), [](const nixl::Receive& receive) {
+             return receive.local_blocks.empty();
+           }) > 0;
+  });
+}
+
+TEST(MultiRules, SeeAPromptThatIsReadTwice) {
+  expect_caught("nixl.10", [](const Command&, const Config&, Observation& shown) {
+    if (!shown.reqs_to_recv.has_value() || shown.reqs_to_recv->empty()) return false;
+    auto& receives = in(shown.reqs_to_recv);
+    receives.push_back(nixl::Receive(receives.front()));
+    return true;
+  });
+}
+
+TEST(MultiRules, SeeABlockThatLeavesItsRead) {
+  expect_caught("nixl.2", [](const Command&, const Config&, Observation& shown) {
+    if (!shown.reads.has_value() || shown.reads->empty()) return false;
+    if (!shown.reads->front().is_under_way()) return false;
+    in(shown.reads).front().local_blocks.front() = 0;
     return true;
   });
 }

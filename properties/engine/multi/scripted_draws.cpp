@@ -24,8 +24,9 @@ bool contains(const auto& list, const auto& element) {
 
 class ScriptedDraws final : public Draws {
  public:
-  ScriptedDraws(const Config& config, Choices& choices)
-      : num_ranks_(config.ranks),
+  ScriptedDraws(const Config& config, Choices& choices, EngineRole role)
+      : role_(role),
+        num_ranks_(num_ranks_of(config, role)),
         has_groups_(config.groups.size() > 1),
         hit_in_(choices.once_in(4) ? 6 : 2),
         again_in_(choices.once_in(2) ? 6 : 24),
@@ -50,18 +51,24 @@ class ScriptedDraws final : public Draws {
     return contains(std::span(kOwn), member);
   }
 
-  void take_in(const Picture& picture, const Observation& now) override {
-    if (has_ended(now)) return forget();
-    if (const auto* added = picture.accepted<AddRequest>(now)) {
+  void take_in(const Picture& picture, const Observation& both) override {
+    if (has_ended(both)) return forget();
+    const EngineObservation& now = both.of(role_);
+    if (const auto* added = accepted<AddRequest>(picture, both)) {
       for (const std::uint32_t place : places_) {
         if (place != added->child) to_script_.push_back({added->id, place});
       }
+    } else if (const auto* handed_over = picture.accepted<HandOver>(both)) {
+      const bool is_here = role_ == EngineRole::kConsumer;
+      for (const std::uint32_t place : places_) {
+        if (is_here) to_script_.push_back({handed_over->id, place});
+      }
     }
     take_calls(now);
-    if (picture.accepted<Schedule>(now)) {
+    if (accepted<Schedule>(picture, both)) {
       auto& ended = ended_.emplace_back();
       if (now.finished.has_value()) ended = *now.finished;
-    } else if (picture.accepted<Update>(now) && !ended_.empty()) {
+    } else if (accepted<Update>(picture, both) && !ended_.empty()) {
       known_ended_.insert(ended_.front().begin(), ended_.front().end());
       ended_.pop_front();
     }
@@ -81,17 +88,21 @@ class ScriptedDraws final : public Draws {
   }
 
   std::optional<Command> act(std::size_t place, Picture& picture, Choices& choices) override {
-    if (picture.engine().known.empty()) return std::nullopt;
+    if (picture.of(role_).known.empty()) return std::nullopt;
     if (place == 1) {
-      for (const RequestState& state : picture.engine().known) {
+      for (const RequestState& state : picture.of(role_).known) {
         const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
-        if (loads && choices.once_in(2)) return FinishRequests{{state.id}};
+        if (!loads || !choices.once_in(2)) continue;
+        FinishRequests command;
+        command.requests = {state.id};
+        command.engine = role_;
+        return command;
       }
       return std::nullopt;
     }
     // One after the other: the order of a call's arguments is the compiler's.
     const std::uint32_t child = pick(choices, places_);
-    return script(picture, pick(choices, picture.engine().known).id, child, choices);
+    return script(picture, pick(choices, picture.of(role_).known).id, child, choices);
   }
 
   std::optional<Command> bent(Picture& picture, Choices& choices) override {
@@ -99,6 +110,7 @@ class ScriptedDraws final : public Draws {
     const std::uint32_t place = choices.below(static_cast<std::uint32_t>(kNumChildrenMax) + 1);
     if (choices.once_in(2)) return script(picture, picture.draw_name(choices), place, choices);
     Update update;
+    update.engine = role_;
     ChildReport& report = update.reports.emplace_back();
     report.child = place;
     report.rank = choices.below(num_ranks_ + 1);
@@ -108,11 +120,13 @@ class ScriptedDraws final : public Draws {
   }
 
   void add_to(AddRequest& command, const Picture& /*picture*/, Choices& choices) override {
+    if (command.engine != role_) return;
     command.child = pick(choices, places_);
     draw_script(static_cast<std::uint32_t>(command.tokens.size()), choices, command);
   }
 
   void add_to(ResetPrefixCache& command, const Picture& /*picture*/, Choices& choices) override {
+    if (command.engine != role_) return;
     command.reset_connector = command.reset_connector || choices.once_in(2);
     for (const std::uint32_t place : places_) {
       if (choices.once_in(4)) {
@@ -124,7 +138,7 @@ class ScriptedDraws final : public Draws {
   }
 
   void add_to(Update& command, const Picture& picture, Choices& choices) override {
-    if (picture.engine().in_flight.empty()) return;
+    if (command.engine != role_ || picture.of(role_).in_flight.empty()) return;
     for (const std::uint32_t child : places_) {
       for (std::uint32_t rank = 0; rank < num_ranks_; ++rank) {
         ChildReport report;
@@ -156,7 +170,14 @@ class ScriptedDraws final : public Draws {
     loading_.clear();
   }
 
-  void take_calls(const Observation& now) {
+  /// As Picture::accepted, of a command to this engine.
+  template <class Accepted>
+  const Accepted* accepted(const Picture& picture, const Observation& now) const {
+    const auto* const command = picture.accepted<Accepted>(now);
+    return command && command->engine == role_ ? command : nullptr;
+  }
+
+  void take_calls(const EngineObservation& now) {
     if (!now.connector_calls.has_value()) return;
     for (const ConnectorCallRecord& call : *now.connector_calls) {
       if (!call.child) continue;
@@ -194,9 +215,10 @@ class ScriptedDraws final : public Draws {
   Command script(const Picture& picture, const std::string& request, std::uint32_t place,
                  Choices& choices) const {
     ScriptConnector command;
+    command.engine = role_;
     command.request = request;
     command.child = place;
-    const auto& known = picture.engine().known;
+    const auto& known = picture.of(role_).known;
     const auto state = std::find_if(known.begin(), known.end(),
                                     [&](const RequestState& each) { return each.id == request; });
     draw_script(state == known.end() ? 8 : state->num_tokens, choices, command);
@@ -247,8 +269,8 @@ class ScriptedDraws final : public Draws {
     }
   }
 
-  static bool has_finished(const Picture& picture, const std::string& request) {
-    const auto& known = picture.engine().known;
+  bool has_finished(const Picture& picture, const std::string& request) const {
+    const auto& known = picture.of(role_).known;
     return std::any_of(known.begin(), known.end(), [&](const RequestState& state) {
       return state.id == request && is_finished(state.status);
     });
@@ -270,6 +292,7 @@ class ScriptedDraws final : public Draws {
     if (block != kNullBlockId) report.invalid.push_back(block);
   }
 
+  const EngineRole role_;
   const std::uint32_t num_ranks_;
   const bool has_groups_;
   const std::uint32_t hit_in_;      ///< a child has one request in so many
@@ -292,8 +315,9 @@ class ScriptedDraws final : public Draws {
 
 }  // namespace
 
-std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices) {
-  return std::make_unique<ScriptedDraws>(config, choices);
+std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices,
+                                           EngineRole role) {
+  return std::make_unique<ScriptedDraws>(config, choices, role);
 }
 
 }  // namespace kvfence::engine::multi

@@ -9,6 +9,6 @@
 namespace kvfence::engine::multi {
 
 /// Requires: there are some.
-std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices);
+std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices, EngineRole role);
 
 }  // namespace kvfence::engine::multi

@@ -11,6 +11,10 @@ ErrorCode known(bool is_known) { return is_known ? ErrorCode::kNone : ErrorCode:
 
 void Facet::start(const Config& config) {
   transport_may_fail_ = config.connector<Record>()->transport_may_fail;
+  restart();
+}
+
+void Facet::restart() {
   transport_ = {};
   finished_prefills_.clear();
 }

@@ -19,6 +19,8 @@ namespace kvfence::engine::nixl {
 class Facet {
  public:
   void start(const Config& config);
+  /// Another pair: nothing is under way, and the router knows nothing.
+  void restart();
 
   ScriptedTransport& transport() { return transport_; }
 

@@ -59,6 +59,7 @@ class PairDraws final : public Draws {
         prefills_.push_back(prefill.request);
       }
     }
+    if (has_ended(now)) prefills_.clear();
     if (now.reads.has_value()) reads_ = *now.reads;
     if (now.notices.has_value()) notices_ = *now.notices;
   }
@@ -167,8 +168,8 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
   return std::make_unique<PairDraws>(config, choices);
 }
 
-Config Generator::draw_config(Choices& choices) {
-  Config config = draw_small_engine(Assembly::kPrefillDecode, choices);
+Record draw_pair(Choices& choices, Config& config) {
+  config.engines = 2;
   config.consumer_num_gpu_blocks = choices.once_in(2) ? 5 + choices.below(16) : 0;
   config.hash_block_size = 1 + choices.below(4);
   config.groups = {full(config.hash_block_size)};
@@ -176,9 +177,15 @@ Config Generator::draw_config(Choices& choices) {
   const std::uint32_t ratio = 1 + choices.below(2);
   (choices.once_in(2) ? config.ranks : config.consumer_ranks) *= ratio;
   constexpr std::array<Seconds, 4> kDeadlines = {0, 5, 12, 30};
-  auto& record = config.edit_connector<Record>();
+  Record record;
   record.deadline = pick(choices, kDeadlines);
   record.transport_may_fail = choices.once_in(2);
+  return record;
+}
+
+Config Generator::draw_config(Choices& choices) {
+  Config config = draw_small_engine(Assembly::kPrefillDecode, choices);
+  config.edit_connector<Record>() = draw_pair(choices, config);
   make_valid(config);
   return config;
 }

@@ -7,6 +7,7 @@
 
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::nixl {
 namespace {
@@ -86,7 +87,8 @@ std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown,
 
 }  // namespace
 
-Invariants::Invariants(const EngineSetup& setup) : setup_(setup), spec_(*setup.nixl) {
+Invariants::Invariants(const EngineSetup& setup)
+    : setup_(setup), spec_(*setup.nixl), is_alone_(setup.children.size() < 2) {
   const std::uint32_t producers = spec_.producer_world_size;
   const std::uint32_t consumers = spec_.consumer_world_size;
   for (const EngineRole role : kEngineRoles) {
@@ -112,7 +114,9 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
   is_blind_ |= !has_state(observation);
   if (is_blind_) return std::nullopt;
   Found found;
-  if (observation.error == ErrorCode::kNone) {
+  if (has_ended(observation)) {
+    *this = Invariants(setup_);
+  } else if (observation.error == ErrorCode::kNone) {
     found = take_in(command, observation, world);
   } else if (observation.finished_sending.has_value()) {
     found = broken(kOnlyHeldIsSent, "error", to_text(ErrorCode::kNone), to_text(observation.error));
@@ -198,11 +202,16 @@ Found Invariants::take_in_receives(const Observation& observation, Step& step) {
   step.receives = *observation.reqs_to_recv;
   for (const Receive& receive : step.receives) {
     Known& known = known_[receive.request];
-    if (known.is_read && !receive.local_blocks.empty()) {
+    if (known.load != Load::kNone) {
       return broken(kNoticeFollowsRead, "reqs_to_recv", "requests that are still to be read",
                     receive.request);
     }
     known.load = receive.local_blocks.empty() ? Load::kOver : Load::kPlanned;
+  }
+  for (const ScheduledRequest& each : *observation.consumer.scheduled) {
+    const Known& known = known_[each.request];
+    if (known.remote_request.empty() || known.load != Load::kNone) continue;
+    return broken(kLoadsEnd, "reqs_to_recv", each.request + ", which runs", "others");
   }
   for (const auto& [name, known] : known_) {
     if (known.remote_request.empty() || known.load != Load::kNone || !has_before_) continue;
@@ -232,6 +241,7 @@ Found Invariants::take_in_update(EngineRole role, const Observation& observation
 
 /// On each part: new blocks are zeroed, reads start, then all runs write and read.
 Found Invariants::run(EngineRole role, const Step& step) {
+  if (!is_alone_) return std::nullopt;
   const std::vector<KVCacheSpec>& groups = groups_of(role);
   for (std::vector<Content>& blocks : engine_of(role).parts) {
     for (const BlockId block : step.zeroed) {
@@ -272,6 +282,7 @@ Found Invariants::check_sent(const Step& step, const Observation& observation) {
   for (const std::string& name : *observation.finished_sending) {
     const auto at = held_.find(name);
     if (at == held_.end()) {
+      if (!is_alone_) continue;
       return broken(kOnlyHeldIsSent, "finished_sending", "requests that are held", name);
     }
     const bool is_read = at->second.done.size() >= num_readers();
@@ -282,14 +293,17 @@ Found Invariants::check_sent(const Step& step, const Observation& observation) {
   }
   for (const std::string& name : step.held) {
     const auto at = held_.find(name);
-    if (at == held_.end()) continue;
+    if (at == held_.end() || at->second.is_shared) continue;
     const bool is_read = at->second.done.size() >= num_readers();
     if (!is_read && !has_expired(at->second.expires_max, now)) continue;
     return broken(kNotBeyondLease, "finished_sending", name + " among them", "others");
   }
   for (const FinishedPrefill& prefill : *observation.finished_prefills) {
     const Seconds expires = now + spec_.deadline.value_or(0);
-    held_[prefill.request] = {prefill.blocks, expires, expires, {}};
+    const bool is_shared =
+        observation.extra_saves.has_value() &&
+        find_by(*observation.extra_saves, &multi::Extra::request, prefill.request) != nullptr;
+    held_[prefill.request] = {prefill.blocks, expires, expires, {}, is_shared};
   }
   return std::nullopt;
 }
@@ -304,7 +318,9 @@ Found Invariants::check_received(const Step& step, const Observation& observatio
   };
   for (const std::string& name : *observation.finished_recving) {
     const auto at = known_.find(name);
-    if (at == known_.end() || at->second.load != Load::kReading || is_read(name)) {
+    const bool is_load = at != known_.end() && at->second.load == Load::kReading;
+    if (!is_load && !is_alone_) continue;
+    if (!is_load || is_read(name)) {
       return broken(kReceivedOnce, "finished_recving", "requests whose last read has ended", name);
     }
     at->second.load = Load::kOver;
@@ -336,7 +352,7 @@ Found Invariants::check_invalid(const Step& step, const Observation& observation
     return broken(kFailedReported, "invalid_blocks", "block " + std::to_string(block), "others");
   }
   for (const BlockId block : shown) {
-    if (may_have_failed.count(block) > 0) continue;
+    if (!is_alone_ || may_have_failed.count(block) > 0) continue;
     return broken(kFailedReported, "invalid_blocks", "blocks of failed reads",
                   "block " + std::to_string(block));
   }
@@ -382,8 +398,8 @@ Found Invariants::take_in_read(const AdvanceRead& command, const Observation& ob
       engine_of(EngineRole::kConsumer)
           .parts[read->rank * num_shares + read->remote_rank % num_shares];
   const std::vector<Content>& remote = engine_of(EngineRole::kProducer).parts.front();
-  Known& known = known_[read->request];
-  known.is_read = true;
+  const Known& known = known_[read->request];
+  if (!is_alone_) return std::nullopt;
   const Prefixes& source = known_[read->remote_request].prefixes;
   const BlocksByGroup* const table =
       find_table(*observation.of(EngineRole::kConsumer).tables, read->request);
@@ -446,6 +462,7 @@ Found Invariants::check_state(const Observation& observation) const {
                     "elsewhere");
     }
   }
+  if (!is_alone_) return std::nullopt;
   for (const EngineRole role : kEngineRoles) {
     const bool produces = role == EngineRole::kProducer;
     const std::string member = produces ? "requests" : "consumer_requests";

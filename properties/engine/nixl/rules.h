@@ -52,16 +52,20 @@ inline constexpr std::array<Invariant, 12> kInvariants = {{
      "common prefix: none comes of a failed read, or of somebody else"},
     {"nixl.10", "a_notice_follows_its_read",
      "a consumer's step sends notices for requests with nothing to read, from each reader, and for "
-     "no others; nothing is read again after a read that succeeded, whose notice gives it back"},
+     "no others; reqs_to_recv names a request once, so that nothing is read after its notice"},
     {"nixl.11", "holds_are_explained",
      "a request that finished has blocks only while the producer holds them for readers, or until "
      "its own reads have ended"},
     {"nixl.12", "loads_come_to_an_end",
-     "a request that waits for a load has one; one that ended without a load is in reqs_to_recv by "
-     "the next plan, so that its producer gets a notice"},
+     "a request that waits for a load has one; one that runs, or ended without a load, is in "
+     "reqs_to_recv by the next plan, so that its producer gets a notice"},
 }};
 
 /// Watches one implementation. A value: copyable.
+///
+/// Beside other children of a MultiConnector a request may be held, loaded and reported by these:
+/// what it is about is then what NIXL itself reads and holds. What blocks contain is claimed where
+/// NIXL alone loads (nixl.3, nixl.9), and so are nixl.11 and of nixl.12 who waits.
 ///
 /// The model holds what each block of each rank contains, and which requests are held or read. It
 /// takes reads, notices and tables from the state that is shown, so after a command without the
@@ -90,8 +94,7 @@ class Invariants {
     std::uint32_t num_prompt_tokens = 0;
     std::string remote_request;  ///< of one that was handed over
     Load load = Load::kNone;
-    bool is_read = false;  ///< by some rank, with success
-    BlocksByGroup table;   ///< as the workers know it
+    BlocksByGroup table;  ///< as the workers know it
   };
 
   /// A finished request of the producer, until it is given back.
@@ -100,6 +103,7 @@ class Invariants {
     Seconds expires = 0;      ///< unless renewed; without a deadline unused
     Seconds expires_max = 0;  ///< however long a heartbeat renews it, up to a whole deadline
     std::set<std::pair<std::uint32_t, std::uint32_t>> done;  ///< rank, remote rank
+    bool is_shared = false;                                  ///< another child holds it as well
   };
 
   /// A step that is in flight, as the workers get it.
@@ -139,6 +143,7 @@ class Invariants {
 
   EngineSetup setup_;
   DisaggregatedSpec spec_;
+  bool is_alone_;                ///< no other child loads or holds
   std::vector<Engine> engines_;  ///< by EngineRole
   std::map<std::string, Known> known_;
   std::map<std::string, Held> held_;

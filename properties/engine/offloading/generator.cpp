@@ -64,9 +64,10 @@ void draw_record(Choices& choices, Config& config) {
 
 class OffloadingDraws final : public Draws {
  public:
-  OffloadingDraws(const Config& config, Choices& choices)
-      : record_(*config.connector<Record>()),
-        num_ranks_(config.ranks),
+  OffloadingDraws(const Config& config, Choices& choices, EngineRole role)
+      : role_(role),
+        record_(*config.connector<Record>()),
+        num_ranks_(num_ranks_of(config, role)),
         num_groups_(static_cast<std::uint32_t>(config.groups.size())) {
     const Parsed<EngineSetup> setup = EngineTarget::prepare(config, {}, {});
     KVFENCE_CHECK(setup, "commands for a configuration that was not validated");
@@ -84,7 +85,8 @@ class OffloadingDraws final : public Draws {
   std::span<const std::uint32_t> weights() const override { return kWeights; }
   bool bends(std::string_view member) const override { return member == "max_offload_tokens"; }
 
-  void take_in(const Picture& /*picture*/, const Observation& now) override {
+  void take_in(const Picture& /*picture*/, const Observation& both) override {
+    const EngineObservation& now = both.of(role_);
     if (now.tier_jobs.has_value()) tier_jobs_ = *now.tier_jobs;
     if (!now.transfers.has_value()) return;
     for (const EngineTransfer& transfer : transfers_) {
@@ -110,7 +112,7 @@ class OffloadingDraws final : public Draws {
     if (place == 0) {
       if (reported_.empty()) return std::nullopt;
       const EngineTransfer& transfer = pick(choices, reported_);
-      return ReportTransferAgain{transfer.rank, transfer.job};
+      return ReportTransferAgain{transfer.rank, transfer.job, role_};
     }
     if (picture.names.empty() || record_.num_tiers == 0) return std::nullopt;
     return change_tier(choices, picture.draw_recent_name(choices), *picture.world);
@@ -122,6 +124,7 @@ class OffloadingDraws final : public Draws {
     }
     if (!choices.once_in(6)) return std::nullopt;
     AdvanceTransfer advance;
+    advance.engine = role_;
     advance.rank = choices.below(num_ranks_ + 1);
     advance.job = choices.below(24);
     advance.progress = static_cast<TransferProgress>(1 + choices.below(3));
@@ -133,6 +136,7 @@ class OffloadingDraws final : public Draws {
   }
 
   void add_to(AddRequest& command, const Picture& /*picture*/, Choices& choices) override {
+    if (command.engine != role_) return;
     const auto length = static_cast<std::uint32_t>(command.tokens.size());
     if (choices.once_in(12)) command.max_offload_tokens = choices.below(length + 2);
   }
@@ -145,6 +149,7 @@ class OffloadingDraws final : public Draws {
       if (has_ended(transfer) || transfer.rank >= num_ranks_) continue;
       if (!choices.once_in(late_in_[transfer.rank])) continue;
       AdvanceTransfer command;
+      command.engine = role_;
       command.rank = transfer.rank;
       command.job = transfer.job;
       command.microseconds = choices.once_in(4) ? 0 : 1 + choices.below(9);
@@ -273,6 +278,7 @@ class OffloadingDraws final : public Draws {
     return TierDrop{tier, name, {number}, group};
   }
 
+  const EngineRole role_;
   const Record record_;
   const std::uint32_t num_ranks_;
   const std::uint32_t num_groups_;
@@ -294,8 +300,8 @@ class OffloadingDraws final : public Draws {
 
 }  // namespace
 
-std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
-  return std::make_unique<OffloadingDraws>(config, choices);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role) {
+  return std::make_unique<OffloadingDraws>(config, choices, role);
 }
 
 Config Generator::draw_config(Choices& choices) {

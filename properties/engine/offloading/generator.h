@@ -12,7 +12,8 @@
 
 namespace kvfence::engine::offloading {
 
-std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices,
+                                  EngineRole role = EngineRole::kProducer);
 
 struct Generator : engine::Generator {
   /// A valid configuration of 5 to 20 GPU blocks and 1 to 9 slots. Groups, block sizes and

@@ -25,13 +25,14 @@ void draw_rules(Choices& choices, Record& record) {
 
 class CopyDraws final : public Draws {
  public:
-  CopyDraws(const Config& config, Choices& choices)
-      : num_ranks_(config.ranks),
+  CopyDraws(const Config& config, Choices& choices, EngineRole role)
+      : role_(role),
+        num_ranks_(num_ranks_of(config, role)),
         part_in_(choices.once_in(2) ? 2 : 8),
-        late_in_{draw_lateness(config.ranks, choices), draw_lateness(config.ranks, choices)} {}
+        late_in_{draw_lateness(num_ranks_, choices), draw_lateness(num_ranks_, choices)} {}
 
   void take_in(const Picture& /*picture*/, const Observation& now) override {
-    if (now.copies.has_value()) copies_ = *now.copies;
+    if (now.of(role_).copies.has_value()) copies_ = *now.of(role_).copies;
   }
 
   /// One try per rank and direction, at its oldest copy.
@@ -45,6 +46,7 @@ class CopyDraws final : public Draws {
       tried[direction][copy.rank] = true;
       if (!choices.once_in(late_in_[direction][copy.rank])) continue;
       AdvanceCopy command;
+      command.engine = role_;
       command.rank = copy.rank;
       command.store = copy.store;
       const bool is_fresh = copy.progress == TransferProgress::kSubmitted;
@@ -57,6 +59,7 @@ class CopyDraws final : public Draws {
   std::optional<Command> bent(Picture& /*picture*/, Choices& choices) override {
     if (!choices.once_in(6)) return std::nullopt;
     AdvanceCopy advance;
+    advance.engine = role_;
     advance.rank = choices.below(num_ranks_ + 1);
     advance.store = choices.once_in(2);
     advance.progress = static_cast<TransferProgress>(choices.below(4));
@@ -64,6 +67,7 @@ class CopyDraws final : public Draws {
   }
 
  private:
+  EngineRole role_;
   std::uint32_t num_ranks_;
   std::uint32_t part_in_;  ///< one advance in so many does not reach the end
   std::array<std::vector<std::uint32_t>, 2> late_in_;  ///< of loads and stores
@@ -72,8 +76,8 @@ class CopyDraws final : public Draws {
 
 }  // namespace
 
-std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
-  return std::make_unique<CopyDraws>(config, choices);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role) {
+  return std::make_unique<CopyDraws>(config, choices, role);
 }
 
 Config Generator::draw_config(Choices& choices) {

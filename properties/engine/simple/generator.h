@@ -11,7 +11,8 @@
 
 namespace kvfence::engine::simple {
 
-std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices,
+                                  EngineRole role = EngineRole::kProducer);
 
 struct Generator : engine::Generator {
   /// A valid configuration of 5 to 20 GPU blocks and 1 to 12 CPU blocks, eager or lazy, with each

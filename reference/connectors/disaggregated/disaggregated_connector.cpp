@@ -68,6 +68,7 @@ bool DisaggregatedProducer::is_sent(const ConnectorRequest& request) const {
 bool DisaggregatedProducer::request_finished(ConnectorHost& /*host*/,
                                              const ConnectorRequest& request,
                                              const BlocksByGroup& blocks) {
+  client_params_.reset();
   if (!request.params.do_remote_decode) return false;
   const std::string id(request.id);
   const bool has_blocks =
@@ -85,6 +86,7 @@ bool DisaggregatedProducer::request_finished(ConnectorHost& /*host*/,
   told.params.remote_engine_id = spec_.producer_engine_id;
   told.params.remote_request_id = id;
   told.params.remote_block_ids = blocks;
+  client_params_ = id;
   return true;
 }
 
@@ -95,6 +97,7 @@ bool DisaggregatedProducer::reset_cache() { return true; }
 void DisaggregatedProducer::take_remote_prefills(std::vector<RemotePrefill>& out) {
   out.insert(out.end(), remote_prefills_.begin(), remote_prefills_.end());
   remote_prefills_.clear();
+  client_params_.reset();
 }
 
 // Consumer.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
@@ -42,7 +43,12 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
 
   void tell_time(Seconds now) override { now_ = now; }
   void take_remote_prefills(std::vector<RemotePrefill>& out) override;
-  void add_to(StateHash& hash) const override { hash.add_all(now_, next_, remote_prefills_); }
+  std::optional<std::string> take_client_params() override {
+    return std::exchange(client_params_, std::nullopt);
+  }
+  void add_to(StateHash& hash) const override {
+    hash.add_all(now_, next_, remote_prefills_, client_params_);
+  }
 
  private:
   bool is_sent(const ConnectorRequest& request) const;
@@ -51,6 +57,7 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
   Seconds now_ = 0;
   ProducerMetadata next_;  ///< what the workers have not been told
   std::vector<RemotePrefill> remote_prefills_;
+  std::optional<std::string> client_params_;  ///< of the request that finished last
 };
 
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py
