@@ -18,36 +18,30 @@ from upstream_kv_cache import NameTexts
 from upstream_pool import Modules
 
 
-class UpstreamDisaggregated(UpstreamScheduler):
-    """One of a pair: a scheduler with its half of the connector, and the workers of all of its ranks."""
+class OfPair(UpstreamScheduler):
+    """One of a pair."""
 
     has_workers = True
 
-    def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str],
-                 connectors: Connectors, role: str):
-        self._connectors = connectors
+    def _start_in_pair(self, nixl: Connectors, role: str) -> None:
+        self._nixl = nixl
         self._role = role
         self.has_readers = role == "producer"
         self.prefix = "" if role == "producer" else f"{role}_"
         # What each request that finished told, and what was told last.
         self.told: Dict[str, Dict[str, Any]] = {}
         self._told_now: List[str] = []
-        super().__init__(modules, config._replace(num_gpu_blocks=connectors.num_gpu_blocks(role)), world, uncorrected)
-
-    def _make_connector(self) -> Any:
-        return self._connectors.schedulers[self._role]
 
     def _can_end_with(self, status: str) -> bool:
         return status in ("finished_aborted", "finished_error")
 
-    def _run_workers(self, scheduler_output: Any) -> Any:
-        self._told_now = []
-        return self._connectors.run_step(self._role, scheduler_output)
+    def _metadata_of_nixl(self, output: Any) -> Any:
+        return output.kv_connector_metadata
 
     # ---- Answers ----
 
     def _output_text(self, output: Any) -> str:
-        if output.kv_transfer_params:
+        if output.kv_transfer_params and "remote_block_ids" in output.kv_transfer_params:
             self.told[output.request_id] = output.kv_transfer_params
             self._told_now.append(output.request_id)
         return super()._output_text(output)
@@ -62,9 +56,9 @@ class UpstreamDisaggregated(UpstreamScheduler):
         return f"(prefill request={self._name_texts[name]} blocks={print_integers(blocks)})"
 
     def _plan_text(self, output: Any) -> str:
-        meta = output.kv_connector_metadata
+        meta = self._metadata_of_nixl(output)
         if self._role == "producer":
-            sends = [f"(send request={self._name_texts[name]} expires={self._connectors.seconds(expires)})"
+            sends = [f"(send request={self._name_texts[name]} expires={self._nixl.seconds(expires)})"
                      for name, expires in meta.reqs_to_send.items()]
             return (f" reqs_in_batch={self._names_text(meta.reqs_in_batch)}"
                     f" reqs_not_processed={self._names_text(meta.reqs_not_processed)} reqs_to_send=[{' '.join(sends)}]")
@@ -81,13 +75,32 @@ class UpstreamDisaggregated(UpstreamScheduler):
         return f"{text} local_blocks={print_integers(local)} remote_blocks={print_integers(remote[-len(local):])})"
 
 
+class UpstreamDisaggregated(OfPair):
+    """A scheduler with its half of the connector, and the workers of all of its ranks."""
+
+    def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str],
+                 connectors: Connectors, role: str):
+        self._start_in_pair(connectors, role)
+        super().__init__(modules, config._replace(num_gpu_blocks=connectors.num_gpu_blocks(role)), world, uncorrected)
+
+    def _make_connector(self) -> Any:
+        return self._nixl.schedulers[self._role]
+
+    def _run_workers(self, scheduler_output: Any) -> Any:
+        self._told_now = []
+        return self._nixl.run_step(self._role, scheduler_output)
+
+
 class Between:
     """What stands between the two: the transport and the clock."""
 
     def __init__(self, transport: ScriptedTransport, may_fail: bool):
-        self._transport = transport
+        self.start(transport)
         self._may_fail = may_fail
         self._name_texts = NameTexts()
+
+    def start(self, transport: ScriptedTransport) -> None:
+        self._transport = transport
 
     # ---- Commands (contract/connectors/disaggregated/nixl_facet.h) ----
 

@@ -23,8 +23,9 @@ from engine_target import (
     Offloading,
     Simple,
     World,
+    record_of,
 )
-from multi_commands import UpstreamMulti
+from multi_commands import MultiPair, UpstreamMulti
 from scheduler_commands import UpstreamScheduler
 from session import Unsupported
 from simple_offload_commands import UpstreamSimpleOffload
@@ -47,11 +48,15 @@ class UpstreamEngine:
             raise Unsupported(f"device={config.device}: upstream's workers need a GPU, expected device=scripted")
         self._world = world = World()
         connector_type = type(config.connector)
-        if connector_type is Nixl:
-            connectors = Connectors(modules, config, uncorrected)
-            self._schedulers = {role: UpstreamDisaggregated(modules, config, world, uncorrected, connectors, role)
-                                for role in ROLES}
-            self._between = Between(connectors.transport, config.connector.transport_may_fail)
+        if record_of(config, Nixl):
+            if connector_type is Multi:
+                pair = MultiPair(modules, config, world, uncorrected)
+                self._schedulers, self._between = dict(pair.engines), pair.between
+            else:
+                connectors = Connectors(modules, config, uncorrected)
+                self._schedulers = {role: UpstreamDisaggregated(modules, config, world, uncorrected, connectors, role)
+                                    for role in ROLES}
+                self._between = Between(connectors.transport, config.connector.transport_may_fail)
             connector: Any = self._between
         else:
             if connector_type is Offloading:
@@ -63,7 +68,7 @@ class UpstreamEngine:
             self.observe = connector.observe
             self.observe_refused = getattr(connector, "observe_refused", connector.observe)
         producer = self._schedulers["producer"]
-        for verb in ("update_draft_token_ids", "grammar_compiled", "script_connector"):
+        for verb in ("update_draft_token_ids", "grammar_compiled"):
             setattr(self, verb, getattr(producer, verb))
         for verb in OF_ENGINES:
             setattr(self, verb, self._of_engine(verb))
@@ -74,7 +79,7 @@ class UpstreamEngine:
     def _of_engine(self, verb: str) -> Callable[..., str]:
         """The command of the engine that its last argument names."""
         runs: Dict[str, Callable[..., str]] = {
-            role: getattr(scheduler, verb) for role, scheduler in self._schedulers.items()}
+            role: getattr(scheduler, verb, _not_in_config) for role, scheduler in self._schedulers.items()}
         return lambda *arguments: runs.get(arguments[-1], _not_in_config)(*arguments[:-1])
 
     def add_request(self, *arguments) -> str:
@@ -107,6 +112,12 @@ class UpstreamEngine:
     def observe(self, state: bool) -> str:
         """Of a pair."""
         schedulers = [scheduler.observe(state) for scheduler in self._schedulers.values()]
+        return f"{''.join(schedulers)}{self._between.observe(state)}"
+
+    def observe_refused(self, state: bool) -> str:
+        """Likewise."""
+        schedulers = [getattr(scheduler, "observe_refused", scheduler.observe)(state)
+                      for scheduler in self._schedulers.values()]
         return f"{''.join(schedulers)}{self._between.observe(state)}"
 
 

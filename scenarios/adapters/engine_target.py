@@ -97,7 +97,7 @@ class Nixl(NamedTuple):
 
 
 class Multi(NamedTuple):
-    """Over scripted children; real ones are not served (multi_commands.py)."""
+    """Over scripted children and NIXL; other real ones are not served (multi_commands.py)."""
 
     children: List[Any] = []
 
@@ -184,6 +184,12 @@ class Config(namedtuple("Config", [*kv_cache_target.Config._fields, *_SETTINGS],
         return self.connectors[0] if self.connectors else None
 
 
+def record_of(config: Config, connector_type: type) -> Any:
+    """The connector of that type, or the child of a MultiConnector; or None."""
+    connectors = [config.connector, *getattr(config.connector, "children", [])]
+    return next((each for each in connectors if isinstance(each, connector_type)), None)
+
+
 def config_from_line(line: Line) -> Config:
     """Raises ValueError."""
     config = kv_cache_target.config_from_line(line, Config, _CONFIG_KINDS)
@@ -195,7 +201,7 @@ def config_from_line(line: Line) -> Config:
         raise ValueError("several connectors, expected one or none")
     if config.assembly not in ("", _assembly_of(config)):
         raise ValueError(f"assembly={config.assembly}, expected {_assembly_of(config)}, as the connectors say")
-    is_pair = isinstance(config.connector, Nixl)
+    is_pair = record_of(config, Nixl) is not None
     if config.engines != 1 + is_pair:
         raise ValueError(f"engines={config.engines}, expected 2 under (nixl), else 1")
     if config.device != "scripted" and not isinstance(config.connector, Offloading):
@@ -228,10 +234,11 @@ def _check_connector(config: Config) -> None:
         _check_offloading(connector)
     if isinstance(connector, (Example, DecodeBench)) and len({group.block_size for group in config.groups}) != 1:
         raise ValueError("groups of one block size")
-    if isinstance(connector, Nixl):
+    nixl = record_of(config, Nixl)
+    if nixl is not None:
         if config.ranks % config.consumer_ranks and config.consumer_ranks % config.ranks:
             raise ValueError("one of ranks and consumer_ranks divides the other")
-        if connector.deadline > SECONDS_MAX:
+        if nixl.deadline > SECONDS_MAX:
             raise ValueError(f"a deadline is at most {SECONDS_MAX} seconds")
         if [group.kind for group in config.groups] != ["full"]:
             raise ValueError("one group of full attention is expected")
@@ -357,6 +364,14 @@ _OF_ENGINES = {
         {"reset_running_requests": False, "reset_connector": False, "connector_fails": False,
          "failing_children": [], "silent_children": []},
     ),
+    "script_connector": ({"request": TEXT, **_SCRIPT_FIELDS}, _SCRIPT_DEFAULTS),
+    # An offloading connector.
+    "advance_transfer": ({"rank": INTEGER, "job": INTEGER, "progress": _PROGRESS, "microseconds": INTEGER},
+                         {"rank": 0, "progress": "finished", "microseconds": 0}),
+    "report_transfer_again": ({"rank": INTEGER, "job": INTEGER}, {"rank": 0}),
+    # A simple one.
+    "advance_copy": ({"rank": INTEGER, "store": FLAG, "progress": _PROGRESS},
+                     {"rank": 0, "store": False, "progress": "finished"}),
 }
 OF_ENGINES = tuple(_OF_ENGINES)
 
@@ -373,17 +388,13 @@ READERS: Dict[str, CommandReader] = {
            for verb, (fields, defaults) in _OF_ENGINES.items()},
         "update_draft_token_ids": ({"request": TEXT, "tokens": INTEGERS},),
         "grammar_compiled": ({"request": TEXT},),
-        "script_connector": ({"request": TEXT, **_SCRIPT_FIELDS}, _SCRIPT_DEFAULTS),
         # Devices.
         "execute": ({},),
         "advance": ({"stream": TEXT, "rank": INTEGER}, {"rank": 0}),
         "fail_next": ({"stream": TEXT, "rank": INTEGER, "fault": TEXT}, {"rank": 0, "fault": "copy"}),
         "poll": ({},),
         "drain": ({},),
-        # An offloading connector.
-        "advance_transfer": ({"rank": INTEGER, "job": INTEGER, "progress": _PROGRESS, "microseconds": INTEGER},
-                             {"rank": 0, "progress": "finished", "microseconds": 0}),
-        "report_transfer_again": ({"rank": INTEGER, "job": INTEGER}, {"rank": 0}),
+        # Tiers of an offloading connector.
         "tier_finish": ({"tier": INTEGER, "job": INTEGER, "success": FLAG}, {"success": True}),
         "tier_ask_again": (
             {"tier": INTEGER, "request": TEXT, "block": INTEGER, "group": INTEGER, "times": INTEGER},
@@ -396,9 +407,6 @@ READERS: Dict[str, CommandReader] = {
             {"tier": INTEGER, "request": TEXT, "block": INTEGER, "group": INTEGER, "damage": TEXT, "at": INTEGER},
             {"group": 0, "at": 0},
         ),
-        # A simple one.
-        "advance_copy": ({"rank": INTEGER, "store": FLAG, "progress": _PROGRESS},
-                         {"rank": 0, "store": False, "progress": "finished"}),
         # One with files.
         "write_entry": ({"tokens": INTEGERS, "num_files": INTEGER},),
         "remove_entry": ({"tokens": INTEGERS},),

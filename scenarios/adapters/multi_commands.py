@@ -1,5 +1,5 @@
-"""The scheduler and the MultiConnector of a real vLLM release, over scripted children, behind the commands of
-contract/engine/engine_words.h.
+"""The scheduler and the MultiConnector of a real vLLM release, over scripted children and NIXL, behind the commands of
+contract/engine/engine_words.h; with NIXL a pair of them.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_multi_connector.py says. Where
 upstream raises, another engine starts. What contract/scheduler/scheduler.h refuses of a report, upstream asserts.
@@ -13,11 +13,13 @@ from types import SimpleNamespace
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence
 
 from corrected_multi_connector import corrected_multi_connector
-from engine_target import AddRequest, ChildReport, Config, Script, Scripted, World, script_of
+from disaggregated_commands import Between, OfPair
+from engine_target import ROLES, AddRequest, ChildReport, Config, Nixl, Script, Scripted, World, record_of, script_of
 from line_language import print_integers, print_text
 from scheduler_commands import UpstreamScheduler
 from scripted_connector import ScriptedChildren, ShutdownFailed, make_child_class
 from session import Unsupported
+from upstream_disaggregated import Connectors as NixlConnectors
 from upstream_pool import Modules
 from upstream_scheduler import make_output
 from upstream_workers import Workers
@@ -29,27 +31,31 @@ _NUM_JOBS_MAX = 1 << 24
 class _Connectors:
     """The halves of one MultiConnector: the scheduler's, and the workers' of all ranks."""
 
-    def __init__(self, modules: Modules, config: Config, children: ScriptedChildren, uncorrected: FrozenSet[str]):
+    def __init__(self, modules: Modules, config: Config, children: ScriptedChildren, uncorrected: FrozenSet[str],
+                 make_nixl: Any):
+        """make_nixl(role, rank): that half of NIXL, where it is among the children."""
         module = importlib.import_module(f"{_KV_CONNECTOR}.v1.multi_connector")
         base = importlib.import_module(f"{_KV_CONNECTOR}.v1.base")
         metrics = importlib.import_module(f"{_KV_CONNECTOR}.v1.metrics")
-        scripted = config.connector.children
+        of_config = config.connector.children
         if len(config.groups) > 1 and not hasattr(module.MultiConnector, "request_finished_all_groups"):
             raise Unsupported(f"vLLM {modules.release.version} has no MultiConnector for several groups")
         make_class = make_child_class(base, metrics, modules.kv_events.AllBlocksCleared, children)
-        classes = [make_class(child.connector_class, child.hma) for child in scripted]
+        classes = [make_class(child.connector_class, child.hma) if isinstance(child, Scripted) else
+                   lambda vllm_config, role, _: make_nixl(role, vllm_config.rank) for child in of_config]
+        take_groups = [getattr(child, "hma", True) for child in of_config]
         module.KVTransferConfig = SimpleNamespace
         module.KVConnectorFactory = SimpleNamespace(
             get_connector_class=lambda transfer: classes[transfer.place],
-            supports_hma_config=lambda transfer: scripted[transfer.place].hma)
+            supports_hma_config=lambda transfer: take_groups[transfer.place])
         connector_type = _telling(corrected_multi_connector(module, uncorrected), children)
 
         def make(role: Any, rank: Optional[int]) -> Any:
-            places = [{"place": place, "child": child} for place, child in enumerate(scripted)]
+            places = [{"place": place, "child": child} for place, child in enumerate(of_config)]
             vllm_config = SimpleNamespace(
                 kv_transfer_config=SimpleNamespace(engine_id="engine", kv_connector_extra_config={"connectors": places}),
                 scheduler_config=SimpleNamespace(
-                    disable_hybrid_kv_cache_manager=not all(child.hma for child in scripted)),
+                    disable_hybrid_kv_cache_manager=not all(take_groups)),
                 rank=rank)
             return connector_type(vllm_config, role, SimpleNamespace())
 
@@ -127,14 +133,17 @@ class UpstreamMulti(UpstreamScheduler):
     has_workers = True
 
     def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str] = frozenset()):
-        if not all(isinstance(child, Scripted) for child in config.connector.children):
-            raise Unsupported("(multi ...) over real connectors: upstream's is served over scripted ones")
+        others = [type(child).__name__ for child in config.connector.children
+                  if not isinstance(child, (Scripted, Nixl))]
+        if others:
+            # Each of them stands over copies or storage of its own, and tells of them in its own commands' classes.
+            raise Unsupported(f"(multi ...) over {', '.join(others)}: upstream's is served over Scripted and Nixl alone")
         self._uncorrected = uncorrected
         self._start_engine(modules, config, world)
 
     def _start_engine(self, modules: Modules, config: Config, world: World, calls: Sequence[str] = ()) -> None:
         self._children = ScriptedChildren(calls)
-        self._connectors = _Connectors(modules, config, self._children, self._uncorrected)
+        self._connectors = _Connectors(modules, config, self._children, self._uncorrected, self._make_nixl)
         super().__init__(modules, config, world, self._uncorrected)
         self._children.name_texts = self._name_texts
         self._received: set = set()  # names and ranks, of loads under way
@@ -142,10 +151,17 @@ class UpstreamMulti(UpstreamScheduler):
     def _make_connector(self) -> Any:
         return self._connectors.scheduler
 
+    def _make_nixl(self, role: Any, rank: Optional[int]) -> Any:
+        raise AssertionError("there is no NIXL without a pair")
+
+    def _is_scripted(self, place: int) -> bool:
+        children = self._config.connector.children
+        return place < len(children) and isinstance(children[place], Scripted)
+
     # ---- Commands (contract/engine/engine_words.h) ----
 
     def add_request(self, request: AddRequest) -> str:
-        if request.child < len(self._config.connector.children):
+        if self._is_scripted(request.child):
             self._children.scripts[request.child, request.id] = script_of(request)
         return super().add_request(request)
 
@@ -153,7 +169,7 @@ class UpstreamMulti(UpstreamScheduler):
         if not self._world.knows([name]):
             return "error=unknown_request"
         script = Script(*script)
-        if script.child >= len(self._config.connector.children):
+        if not self._is_scripted(script.child):
             return "error=not_in_config"
         self._children.scripts[script.child, name] = script
         return "error=none"
@@ -175,7 +191,7 @@ class UpstreamMulti(UpstreamScheduler):
                            silent_children) -> str:
         if reset_running_requests or connector_fails:
             return "error=not_in_config"
-        if any(place >= len(self._config.connector.children) for place in failing_children + silent_children):
+        if not all(map(self._is_scripted, failing_children + silent_children)):
             return "error=not_in_config"
         self._children.failing = set(failing_children)
         self._children.silent = set(silent_children) - self._children.failing
@@ -226,14 +242,15 @@ class UpstreamMulti(UpstreamScheduler):
             f" finished_sending={self._names_text(report.finished_sending)}"
             f" invalid_blocks={print_integers(report.invalid_block_ids)}"
             f" completed_jobs=[{' '.join(self._completed_texts(meta))}]"
-            f" stats_of_children=[{' '.join(self._stats_texts(report.kv_connector_stats))}]"
+            f" {self.prefix}stats_of_children=[{' '.join(self._stats_texts(report.kv_connector_stats))}]"
+            f"{self._report_text(report)}"
         )
 
     def _take_reports(self, reports: List[ChildReport]) -> Optional[str]:
         """Hands the children what they are to report; why that is refused, if it is."""
         self._children.reports = {}
         for report in reports:
-            if report.child >= len(self._config.connector.children) or report.rank >= self._config.ranks:
+            if not self._is_scripted(report.child) or report.rank >= self._config.ranks:
                 return "not_in_config"
             if any(job >= _NUM_JOBS_MAX for job in report.jobs):
                 return "bad_range"
@@ -287,14 +304,15 @@ class UpstreamMulti(UpstreamScheduler):
         extras = [("", scheduler._extra_async_saves)]
         extras += [(f" rank={rank}", half._extra_async_saves) for rank, half in enumerate(self._connectors.ranks)]
         num_extra = sum(len(numbers) for _, numbers in extras)
-        text = f"{super().observe(state)} num_chosen={len(chosen)} num_extra_saves={num_extra}"
+        prefix = self.prefix
+        text = f"{super().observe(state)} {prefix}num_chosen={len(chosen)} {prefix}num_extra_saves={num_extra}"
         if not state:
             return text
         who = " ".join([f"(chosen request={print_text(request)} child={place})"
                         for request, place in sorted(chosen.items())])
         saves = " ".join([f"(extra{of_rank} request={print_text(request)} saves={number})"
                           for of_rank, numbers in extras for request, number in sorted(numbers.items())])
-        return f"{text} chosen=[{who}] extra_saves=[{saves}]"
+        return f"{text} {prefix}chosen=[{who}] {prefix}extra_saves=[{saves}]"
 
     def observe_refused(self, state: bool) -> str:
         """What children were called at the start stands with the first command that is not refused."""
@@ -304,5 +322,91 @@ class UpstreamMulti(UpstreamScheduler):
         return text
 
     def _calls_text(self) -> str:
-        params = self._children.take_client_params()
-        return self._children.take_calls() + params
+        params = self._children.take_client_params(self.prefix)
+        return self._children.take_calls(self.prefix) + params
+
+
+class _NixlChild:
+    """A half of NIXL as a child. What a handshake leaves is there from the start (upstream_disaggregated.py); nobody
+    looks at its statistics."""
+
+    prefer_cross_layer_blocks = True
+
+    def __init__(self, connector: Any):
+        self._connector = connector
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connector, name)
+
+    def register_kv_caches(self, *_: Any) -> None:
+        pass
+
+    register_cross_layers_kv_cache = set_xfer_handshake_metadata = register_kv_caches
+    set_xfer_handshake_metadata_pp_aware = shutdown = register_kv_caches
+
+    def get_handshake_metadata(self) -> Any:
+        return SimpleNamespace(text="of another kind")
+
+    def get_block_ids_with_load_errors(self) -> set:
+        return set(self._connector.get_block_ids_with_load_errors())
+
+    def get_kv_connector_stats(self) -> None:
+        self._connector.get_kv_connector_stats()
+
+
+class MultiOfPair(OfPair, UpstreamMulti):
+    """One of a pair. Where one ends, so does the other."""
+
+    def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str], pair: "MultiPair",
+                 role: str):
+        self._pair = pair
+        self._role_in_pair = role
+        nixl = pair.nixl
+        UpstreamMulti.__init__(self, modules, config._replace(
+            num_gpu_blocks=nixl.num_gpu_blocks(role), ranks=nixl.world_sizes[role]), world, uncorrected)
+
+    def _start_engine(self, *arguments: Any) -> None:
+        self._start_in_pair(self._pair.nixl, self._role_in_pair)
+        UpstreamMulti._start_engine(self, *arguments)
+
+    def _make_nixl(self, role: Any, rank: Optional[int]) -> Any:
+        halves = self._nixl.schedulers[self._role] if rank is None else self._nixl.workers[self._role][rank]
+        return _NixlChild(halves)
+
+    def _metadata_of_nixl(self, output: Any) -> Any:
+        children = self._config.connector.children
+        place = next(place for place, child in enumerate(children) if isinstance(child, Nixl))
+        return output.kv_connector_metadata.metadata[place]
+
+    def _run_step(self, sampled: Dict[str, list]) -> str:
+        self._told_now = []
+        return UpstreamMulti._run_step(self, sampled)
+
+    def _end(self, code: str) -> str:
+        self._pair.restart()
+        return f"error=none engine_ended={code}"
+
+    def shut_down(self) -> None:
+        self._connectors.shut_down()
+
+    def start_again(self) -> None:
+        self._start_engine(self._modules, self._config, self._world, self._children.calls)
+
+
+class MultiPair:
+    """Two engines, and what stands between them."""
+
+    def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str]):
+        record = record_of(config, Nixl)
+        self._make_nixl = lambda: NixlConnectors(modules, config._replace(connectors=[record]), uncorrected)
+        self.nixl = self._make_nixl()
+        self.between = Between(self.nixl.transport, record.transport_may_fail)
+        self.engines = {role: MultiOfPair(modules, config, world, uncorrected, self, role) for role in ROLES}
+
+    def restart(self) -> None:
+        for engine in self.engines.values():
+            engine.shut_down()
+        self.nixl = self._make_nixl()
+        self.between.start(self.nixl.transport)
+        for engine in self.engines.values():
+            engine.start_again()

@@ -125,19 +125,19 @@ class ScriptedChildren:
         self.calls = list(calls)
         self._client_params: List[str] = []
 
-    def take_calls(self) -> str:
+    def take_calls(self, prefix: str = "") -> str:
         """As ScriptedConnector.take_calls."""
         if not self.calls:
             return ""
-        text = f" connector_calls=[{' '.join(self.calls)}]"
+        text = f" {prefix}connector_calls=[{' '.join(self.calls)}]"
         self.calls.clear()
         return text
 
-    def take_client_params(self) -> str:
+    def take_client_params(self, prefix: str = "") -> str:
         """What clients got since the last time, likewise."""
         if not self._client_params:
             return ""
-        text = f" client_params=[{' '.join(self._client_params)}]"
+        text = f" {prefix}client_params=[{' '.join(self._client_params)}]"
         self._client_params.clear()
         return text
 
@@ -148,8 +148,10 @@ class ScriptedChildren:
     def note_client_params(self, request: Any, answer: Tuple[bool, Any]) -> Tuple[bool, Any]:
         """Of an answer to request_finished."""
         if answer[1] is not None:
+            # Those of NIXL stand for whom they are about.
+            params = answer[1].get("params", answer[1].get("remote_request_id"))
             self._client_params.append(f"(params request={self.name_texts[request.request_id]}"
-                                       f" params={print_text(answer[1]['params'])})")
+                                       f" params={print_text(params)})")
         return answer
 
     def names_text(self, key: str, names: Iterable[str]) -> str:

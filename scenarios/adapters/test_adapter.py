@@ -547,6 +547,27 @@ MULTI = (
     ("update", "error=no_step_in_flight"),
 )
 
+MULTI_OVER_NIXL = (
+    ("add_request id=A tokens=[1 2 3 4 5] max_tokens=1 do_remote_decode=true child=1 hold_blocks=true", "error=none"),
+    ("schedule", "reqs_in_batch=[A] consumer_num_chosen=0"),
+    ("update", "finished_prefills=[(prefill request=A blocks=[1 2 3])] extra_saves=[(extra request=A saves=1)]"
+               " client_params=[(params request=A params=A)]"),
+    ("hand_over request=A id=B max_tokens=1", "error=none"),
+    ("script_connector request=B external_tokens=4 engine=consumer", "error=not_in_config"),
+    ("script_connector request=B child=1 external_tokens=4 engine=consumer", "error=none"),
+    ("schedule engine=consumer", "consumer_chosen=[(chosen request=B child=0)] chosen=[] reqs_to_recv=[(receive request=B"
+                                 " remote_request=A local_blocks=[1 2 3] remote_blocks=[1 2 3])]"),
+    ("update engine=consumer", "consumer_stats_of_children=[] finished_recving=[]"),
+    ("advance_read read=0", "error=none"),
+    ("advance_transfer job=0 engine=consumer", "error=not_in_config"),
+    ("schedule engine=consumer", "reqs_to_recv=[]"),
+    ("update engine=consumer", "finished_recving=[B]"),
+    ("add_request id=C tokens=[1 2 3] max_tokens=1 do_remote_decode=true child=1 params=p", "error=none"),
+    ("schedule", "reqs_to_send=[(send request=A expires=30)]"),
+    ("update", "engine_ended=several_params requests=[] consumer_requests=[]"),
+    ("hand_over request=A id=D", "error=not_finished"),
+)
+
 CORRECTED_MULTI = {
     "stats_overwritten": (
         ("v0.19",),
@@ -1203,6 +1224,12 @@ class Release(Story):
                                *[command for command, _ in MULTI])[2:]
             self.check_replies(replies, MULTI)
 
+    def test_multi_over_nixl(self):
+        replies = self.ask("target engine", f"config profile={self.profile} engines=2 hash_block_size=2"
+                           " groups=[(full block_size=2)] connectors=[(multi children=[(nixl) (scripted)])]",
+                           *[command for command, _ in MULTI_OVER_NIXL])[2:]
+        self.check_replies(replies, MULTI_OVER_NIXL)
+
     def test_multi_corrections(self):
         self.assertEqual(set(CORRECTED_MULTI), set(corrected_multi_connector.CORRECTIONS))
         self.check_corrections("multi", [(name, *story) for name, story in CORRECTED_MULTI.items()])
@@ -1211,7 +1238,9 @@ class Release(Story):
         several = "groups=[(full block_size=4) (sliding block_size=4 window=4)]"
         for children, config, answer in (("[]", "", "malformed"), ("[(other)]", "", "malformed"),
                                          ("[(scripted size=1)]", "", "malformed"),
-                                         ("[(scripted)]", several, "unsupported" if self.profile == "v0.19" else None)):
+                                         ("[(scripted)]", several, "unsupported" if self.profile == "v0.19" else None),
+                                         ("[(nixl)]", "", "malformed"),
+                                         ("[(nixl) (offloading)]", "engines=2", "unsupported")):
             (reply,) = self.ask("target engine",
                                 f"config profile={self.profile} connectors=[(multi children={children})] {config}")[1:]
             self.assertEqual(list(reply), [answer] if answer else [], f"{children} {config}")

@@ -111,7 +111,7 @@ class Connectors:
 
         self.world_sizes = {"producer": config.ranks, "consumer": config.consumer_ranks}
         self.schedulers = {role: self._make(role, "SCHEDULER") for role in self.world_sizes}
-        self._workers = {role: [self._make_worker(role, rank) for rank in range(world_size)]
+        self.workers = {role: [self._make_worker(role, rank) for rank in range(world_size)]
                          for role, world_size in self.world_sizes.items()}
         self._aggregators = {role: self._utils.KVOutputAggregator(world_size)
                              for role, world_size in self.world_sizes.items()}
@@ -195,7 +195,7 @@ class Connectors:
 
     def run_step(self, role: str, scheduler_output: Any) -> Any:
         """One step on all ranks: what upstream's aggregator makes of their reports (a KVConnectorOutput)."""
-        outputs = [self._run_rank(worker, scheduler_output) for worker in self._workers[role]]
+        outputs = [self._run_rank(worker, scheduler_output) for worker in self.workers[role]]
         return self._aggregators[role].aggregate(outputs).kv_connector_output
 
     def _run_rank(self, worker: Any, scheduler_output: Any) -> Any:
