@@ -183,8 +183,7 @@ class Preparation {
     for (const ChildSetup& child : setup_.children) {
       if (child.kind == ConnectorKind::kNixl) break;
       if (child.scripted.handshake) {
-        return error("(scripted handshake=true) before (nixl ...)",
-                     "handshake=false, or behind it");
+        return error("(scripted handshake=true) before (nixl ...)", "handshake=false, or after it");
       }
     }
     return std::nullopt;

@@ -494,7 +494,7 @@ TEST(EngineConnectors, BesideNixlAreThoseOfAPair) {
   scripted.handshake = true;
   EXPECT_EQ(
       error_of(config_with(scripted)),
-      "found (scripted handshake=true) before (nixl ...), expected handshake=false, or behind it");
+      "found (scripted handshake=true) before (nixl ...), expected handshake=false, or after it");
 }
 
 TEST(EngineConnectors, ThatAreScriptedCanBeSeveralChildren) {
