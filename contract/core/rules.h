@@ -121,6 +121,13 @@ struct Rules {
   /// distributed/kv_transfer/kv_connector/v1/multi_connector.py request_finished_all_groups.
   bool multi_connector_hma = false;
 
+  /// A MultiConnector hands the blocks of a request to every child, and an offloading connector
+  /// counts them as allocated; before, only the child that loads gets them, so that a store which
+  /// reads a block is not waited for when another child loads into that block (vllm#46865).
+  /// Source: vLLM v0.33.0 distributed/kv_transfer/kv_connector/v1/multi_connector.py,
+  /// offloading/scheduler.py update_state_after_alloc; absent in v0.19.0 and v0.23.0.
+  bool multi_connector_shares_blocks = false;
+
   /// A producer keeps the blocks of a request that ended at a stop token for its consumer too;
   /// before, of one that reached its length alone.
   /// Source: vLLM v0.23.0 distributed/kv_transfer/kv_connector/v1/nixl/scheduler.py
@@ -168,7 +175,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 30> kRuleFields = {{
+inline constexpr std::array<RuleField, 31> kRuleFields = {{
     {"free_blocks_prepend", &Rules::free_blocks_prepend,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
     {"cache_full_blocks_mask", &Rules::cache_full_blocks_mask,
@@ -212,6 +219,8 @@ inline constexpr std::array<RuleField, 30> kRuleFields = {{
      "an offloading connector frees at once and flushes transfers of blocks that are used again"},
     {"multi_connector_hma", &Rules::multi_connector_hma,
      "a MultiConnector hands the blocks of all groups on, if all of its children can take them"},
+    {"multi_connector_shares_blocks", &Rules::multi_connector_shares_blocks,
+     "a MultiConnector hands the blocks to every child; a store of them is waited for"},
     {"stopped_requests_are_sent", &Rules::stopped_requests_are_sent,
      "a producer keeps the blocks of a request that ended at a stop token too"},
     {"kv_lease_heartbeats", &Rules::kv_lease_heartbeats,

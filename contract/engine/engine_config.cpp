@@ -80,10 +80,14 @@ std::optional<Assembly> assembly_from_text(std::string_view text) {
 }
 
 Assembly assembly_of(const Config& config) {
-  if (config.connector<MultiRecord>()) return Assembly::kMulti;
-  if (config.connector<offloading::Record>()) {
-    return config.has_device() ? Assembly::kOffloadingOnDevice : Assembly::kOffloading;
+  if (config.has_device()) {
+    const bool is_offloading =
+        config.has_connector() &&
+        std::holds_alternative<offloading::Record>(config.connectors->front().as_variant());
+    return is_offloading ? Assembly::kOffloadingOnDevice : Assembly::kOnDevice;
   }
+  if (config.connector<MultiRecord>()) return Assembly::kMulti;
+  if (config.connector<offloading::Record>()) return Assembly::kOffloading;
   if (config.connector<simple::Record>()) return Assembly::kSimple;
   if (config.connector<files::ExampleRecord>() || config.connector<files::DecodeBenchRecord>()) {
     return Assembly::kSynchronous;
@@ -104,6 +108,10 @@ void make_assembly(Assembly assembly, Config& config) {
       break;
     case Assembly::kOffloadingOnDevice:
       connectors.emplace_back(offloading::Record());
+      config.device = kVirtualDevice;
+      break;
+    case Assembly::kOnDevice:
+      connectors.emplace_back(MultiRecord{{offloading::Record(), simple::Record()}});
       config.device = kVirtualDevice;
       break;
     case Assembly::kSimple:

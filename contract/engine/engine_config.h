@@ -65,10 +65,15 @@ bool operator==(const ConnectorList& a, const ConnectorList& b);
 struct MultiRecord {
   static constexpr std::string_view kWord = "multi";
   ConnectorList children;
+  std::optional<bool> multi_connector_shares_blocks = {};
   static void declare(auto& fields) {
     fields.add("children", &MultiRecord::children, Domain::kSetting,
                "(offloading ...), (simple ...), (example ...), (decode_bench ...), (nixl ...) or "
                "(scripted ...), in their order");
+    fields
+        .add("multi_connector_shares_blocks", &MultiRecord::multi_connector_shares_blocks,
+             Domain::kSetting, "overrides the profile's rule")
+        .optional();
   }
   friend bool operator==(const MultiRecord&, const MultiRecord&) = default;
 };
@@ -213,6 +218,7 @@ enum class Assembly : std::uint8_t {
   kScheduler,           ///< no connector, or the scripted one
   kOffloading,          ///< the OffloadingConnector over scripted copies
   kOffloadingOnDevice,  ///< the same over a device, with a toy model
+  kOnDevice,            ///< any other that can be over a device: none, simple, or both under multi
   kSimple,
   kSynchronous,  ///< the ExampleConnector or the DecodeBenchConnector
   kPrefillDecode,
@@ -230,6 +236,8 @@ inline constexpr AssemblyInfo kAssemblies[] = {
      "OffloadingConnector over scripted copies: loads, stores, flushes, failures, tiers"},
     {Assembly::kOffloadingOnDevice, "offloading_on_device",
      "OffloadingConnector, copy workers and devices with a toy model: tokens as without a cache"},
+    {Assembly::kOnDevice, "on_device",
+     "the same with no connector, SimpleCPUOffloadConnector, or both under MultiConnector"},
     {Assembly::kSimple, "simple",
      "SimpleCPUOffloadConnector over scripted copies: a second block pool"},
     {Assembly::kSynchronous, "synchronous",

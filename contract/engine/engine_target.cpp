@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "contract/connectors/multi/multi_connector.h"
 #include "contract/core/check.h"
 #include "contract/core/describe.h"
 #include "contract/core/joined.h"
@@ -105,19 +106,34 @@ class Preparation {
     const bool is_known = config_.device == kScriptedDevice || config_.device == kSymbolsDevice ||
                           config_.device == kVirtualDevice;
     if (!is_known) return error("device=" + config_.device, "scripted, symbols or virtual");
-    const bool is_multi = config_.connector<MultiRecord>() != nullptr;
-    if (config_.has_device() && (is_multi || !config_.connector<offloading::Record>())) {
-      return error("device=" + config_.device, "scripted, unless under (offloading ...)");
+    if (config_.has_device() && !can_be_on_device()) {
+      return error("device=" + config_.device,
+                   "scripted, unless under (offloading ...), (simple ...), both or none");
     }
     return check_modelled();
   }
 
+  bool can_be_on_device() const {
+    if (!config_.has_connector()) return true;
+    const ConnectorList* all = &*config_.connectors;
+    if (const auto* const multi = config_.connector<MultiRecord>()) all = &multi->children;
+    return std::all_of(all->begin(), all->end(), [](const ConnectorRecord& record) {
+      return std::holds_alternative<offloading::Record>(record.as_variant()) ||
+             std::holds_alternative<simple::Record>(record.as_variant());
+    });
+  }
+
   /// Refuses what the scheduler takes and what is not modelled with that connector.
   Wrong check_modelled() const {
-    if (!config_.has_connector() || config_.is_scripted()) return std::nullopt;
+    if (config_.is_scripted() || !(config_.has_connector() || config_.has_device())) {
+      return std::nullopt;
+    }
     const std::string under =
-        std::visit([](const auto& record) { return "(" + std::string(record.kWord) + " ...)"; },
-                   config_.connectors->front().as_variant());
+        !config_.has_connector()
+            ? "device=" + config_.device
+            : std::visit(
+                  [](const auto& record) { return "(" + std::string(record.kWord) + " ...)"; },
+                  config_.connectors->front().as_variant());
     if (config_.num_speculative_tokens > 0) {
       return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
                    "0: no drafts under " + under);
@@ -220,6 +236,10 @@ class Preparation {
       rules.priority_victim_shifts_loop = *config_.priority_victim_shifts_loop;
     }
     if (const auto* record = config_.connector<simple::Record>()) override_rules(*record, rules);
+    if (const auto* record = config_.connector<MultiRecord>()) {
+      rules.multi_connector_shares_blocks =
+          record->multi_connector_shares_blocks.value_or(rules.multi_connector_shares_blocks);
+    }
     if (const auto* record = config_.connector<files::DecodeBenchRecord>()) {
       override_rules(*record, rules);
     }
@@ -295,7 +315,9 @@ class Preparation {
   }
 
   Wrong add_device() {
-    const auto& record = *config_.connector<offloading::Record>();
+    const auto* const offloaded = config_.connector<offloading::Record>();
+    const auto* const simple = config_.connector<simple::Record>();
+    const offloading::Record& record = offloaded ? *offloaded : offloading::Record();
     std::uint32_t block_size = 0;
     for (const KVCacheSpec& group : setup_.scheduler().kv_cache.groups) {
       const bool has_window = group.kind == KVCacheSpecKind::kSlidingWindow;
@@ -309,6 +331,7 @@ class Preparation {
         {"ranks", {config_.ranks, 4}},
         {"num_gpu_blocks", {config_.num_gpu_blocks, 4096}},
         {"num_cpu_blocks", {record.num_cpu_blocks, 4096}},
+        {"num_cpu_blocks", {simple ? simple->num_cpu_blocks : 0, 4096}},
         {"block_size_factor", {record.block_size_factor, 8}},
         {"block_size", {block_size, 32}}};
     for (const auto& [name, bound] : bounds) {
@@ -322,12 +345,36 @@ class Preparation {
     }
     setup_.is_virtual = config_.device == kVirtualDevice;
     setup_.device = {.num_gpu_blocks = config_.num_gpu_blocks,
-                     .num_cpu_blocks = record.num_cpu_blocks,
+                     .num_cpu_blocks = 1,
                      .block_size = block_size,
-                     .block_size_factor = record.block_size_factor,
+                     .block_size_factor = 1,
                      .num_groups = static_cast<std::uint32_t>(setup_.windows.size()),
                      .looks_for_races = !config_.tokens_only};
+    if (!setup_.children.empty()) {
+      setup_.device->num_cpu_blocks = lay_out_children(record, simple);
+    } else if (offloaded) {
+      setup_.device->num_cpu_blocks = record.num_cpu_blocks;
+      setup_.device->block_size_factor = record.block_size_factor;
+    } else if (simple) {
+      setup_.device->num_cpu_blocks = simple->num_cpu_blocks;
+    }
     return std::nullopt;
+  }
+
+  /// One child's pages after the other's. Returns how many they are.
+  std::uint32_t lay_out_children(const offloading::Record& offloaded,
+                                 const simple::Record* simple) {
+    std::uint32_t num_pages = 0;
+    for (ChildSetup& child : setup_.children) {
+      child.first_page = num_pages;
+      if (child.kind == ConnectorKind::kOffloading) {
+        child.block_size_factor = offloaded.block_size_factor;
+        num_pages += offloaded.num_cpu_blocks * offloaded.block_size_factor;
+      } else {
+        num_pages += simple->num_cpu_blocks;
+      }
+    }
+    return num_pages;
   }
 
   Config config_;
@@ -338,6 +385,30 @@ class Preparation {
 
 }  // namespace
 }  // namespace engine
+
+bool EngineSetup::is_of_simple(JobId transfer) const {
+  if (children.empty()) return simple.has_value();
+  const auto num_children = static_cast<std::uint32_t>(children.size());
+  return has_child(child_job(transfer, num_children).child, engine::ConnectorKind::kSimple);
+}
+
+JobId EngineSetup::own_number(JobId transfer) const {
+  if (children.empty()) return transfer;
+  return child_job(transfer, static_cast<std::uint32_t>(children.size())).job;
+}
+
+std::vector<std::uint32_t> EngineSetup::cpu_pages_of(const engine::DeviceTransfer& transfer) const {
+  const engine::Copy copy{.gpu_blocks = {transfer.gpu_blocks.begin(), transfer.gpu_blocks.end()},
+                          .cpu_blocks = {transfer.slots.begin(), transfer.slots.end()},
+                          .group_sizes = transfer.group_sizes,
+                          .block_indices = transfer.block_indices};
+  if (children.empty()) return engine::cpu_pages_of(copy, device->block_size_factor);
+  const auto num_children = static_cast<std::uint32_t>(children.size());
+  const engine::ChildSetup& child = children[child_job(transfer.job, num_children).child];
+  std::vector<std::uint32_t> pages = engine::cpu_pages_of(copy, child.block_size_factor);
+  for (std::uint32_t& page : pages) page += child.first_page;
+  return pages;
+}
 
 void EngineTarget::complete(Config& config) {
   const auto assembly = engine::assembly_from_text(config.assembly);

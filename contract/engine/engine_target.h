@@ -61,9 +61,10 @@ struct Advance {
 };
 
 /// A fault that waits for its transfer is replaced.
-/// Errors: kNotInConfig: no such rank, stream of copies or fault, or a load where a group has a
-/// window, or there are several, whose lost blocks upstream's scheduler cannot take in;
-/// kNotInProfile: a store fails with hold.
+/// Errors: kNotInConfig: no such rank, stream of copies or fault, no OffloadingConnector or the
+/// simple one beside it, whose copies do not fail, or a load where a group has a window, or there
+/// are several, whose lost blocks upstream's scheduler cannot take in; kNotInProfile: a store fails
+/// with hold.
 struct FailNext {
   static constexpr std::string_view kVerb = "fail_next";
   static constexpr std::string_view kDoc = "the next transfer that a stream is given fails";
@@ -93,8 +94,9 @@ struct Poll {
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 
-/// Faults that wait are taken back. Steps without tokens follow until nothing is held,
-/// kNumDrainSteps at most.
+/// Faults that wait are taken back. Steps without tokens follow until nothing is held or copied,
+/// kNumDrainSteps at most. Copies that they submit are over when they are first polled: where one
+/// is under way, a lazy simple connector plans another, as long as there are steps.
 struct Drain {
   static constexpr std::string_view kVerb = "drain";
   static constexpr std::string_view kDoc = "aborts every request and lets everything come to rest";
@@ -199,7 +201,7 @@ inline std::uint32_t shortened(Symbol symbol) { return static_cast<std::uint32_t
 
 /// What devices show. Ranks come one after the other.
 struct DeviceObserved {
-  Reusable<std::vector<DeviceTransfer>> submitted;  ///< execute
+  Reusable<std::vector<DeviceTransfer>> submitted;  ///< execute; poll, of the simple connector
   Reusable<bool> advanced;
   Reusable<std::vector<EndedTransfer>> ended;  ///< poll
 
@@ -331,6 +333,9 @@ inline constexpr std::size_t kNumConnectorKinds = 5;
 struct ChildSetup {
   ConnectorKind kind = ConnectorKind::kScripted;
   ScriptedRecord scripted;  ///< of a scripted one
+  // Over a device: its pages of CPU memory.
+  std::uint32_t first_page = 0;
+  std::uint32_t block_size_factor = 1;  ///< pages of a slot
 };
 
 }  // namespace engine
@@ -369,9 +374,18 @@ struct EngineSetup : ConnectorParts {
   bool has_connector() const { return is_scripted || has_workers(); }
   /// Whether there are halves of workers, which report.
   bool has_workers() const { return offloading || simple || files || nixl || !children.empty(); }
+  bool has_ranks() const { return has_workers() || device; }
   bool has_child(std::uint32_t place, engine::ConnectorKind kind) const {
     return place < children.size() && children[place].kind == kind;
   }
+
+  // Over a device, by the number that the engine of a rank has for a transfer.
+
+  bool is_of_simple(JobId transfer) const;
+  /// What its connector calls it.
+  JobId own_number(JobId transfer) const;
+  /// The pages of CPU memory, one a GPU block. Requires: counts that fit.
+  std::vector<std::uint32_t> cpu_pages_of(const engine::DeviceTransfer& transfer) const;
 };
 
 /// What generic code knows of the target.

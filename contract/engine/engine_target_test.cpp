@@ -92,7 +92,7 @@ TEST(EngineSetup, HasThePartsOfItsAssemblyAndNoOthers) {
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     const auto setup = EngineTarget::prepare(config_of(info.assembly), {}, {});
     ASSERT_TRUE(setup) << info.name << ": " << setup.error().to_text();
-    const bool is_multi = info.assembly == Assembly::kMulti;
+    const bool is_multi = info.assembly == Assembly::kMulti || info.assembly == Assembly::kOnDevice;
     const bool has_offloading = info.assembly == Assembly::kOffloading ||
                                 info.assembly == Assembly::kOffloadingOnDevice || is_multi;
     const bool is_pair = info.assembly == Assembly::kPrefillDecode;
@@ -103,7 +103,8 @@ TEST(EngineSetup, HasThePartsOfItsAssemblyAndNoOthers) {
     EXPECT_EQ(setup->children.size(), is_multi ? 2U : 0U) << info.name;
     EXPECT_EQ(setup->files.has_value(), info.assembly == Assembly::kSynchronous) << info.name;
     EXPECT_EQ(setup->nixl.has_value(), is_pair) << info.name;
-    EXPECT_EQ(setup->device.has_value(), info.assembly == Assembly::kOffloadingOnDevice)
+    EXPECT_EQ(setup->device.has_value(), info.assembly == Assembly::kOffloadingOnDevice ||
+                                             info.assembly == Assembly::kOnDevice)
         << info.name;
     EXPECT_EQ(setup->is_pair(), is_pair) << info.name;
     EXPECT_EQ(setup->num_ranks.size(), is_pair ? 2U : 1U) << info.name;
@@ -192,14 +193,48 @@ TEST(EngineSetup, RefusesDevicesThatNobodyRuns) {
   EXPECT_EQ(error_of([](Config& c) { c.device = "abacus"; }),
             "found device=abacus, expected scripted, symbols or virtual");
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
-    if (info.assembly == Assembly::kOffloading) continue;
-    if (info.assembly == Assembly::kOffloadingOnDevice) continue;
+    const bool is_taken =
+        info.assembly != Assembly::kSynchronous && info.assembly != Assembly::kPrefillDecode;
     Config config = config_of(info.assembly);
     config.device = "symbols";
-    EXPECT_EQ(error_of(config),
-              "found device=symbols, expected scripted, unless under (offloading ...)")
+    EXPECT_EQ(error_of(config), is_taken ? ""
+                                         : "found device=symbols, expected scripted, unless under "
+                                           "(offloading ...), (simple ...), both or none")
         << info.name;
   }
+  Config config = config_of(Assembly::kScheduler);
+  config.device = "symbols";
+  config.num_speculative_tokens = 1;
+  EXPECT_EQ(error_of(config),
+            "found num_speculative_tokens=1, expected 0: no drafts under device=symbols");
+}
+
+TEST(EngineSetup, GivesEachChildItsPagesOfADevice) {
+  Config config = config_of(Assembly::kOnDevice);
+  offloading_of(config).num_cpu_blocks = 3;
+  offloading_of(config).block_size_factor = 2;
+  config.edit_connector<engine::simple::Record>().num_cpu_blocks = 5;
+
+  const auto setup = EngineTarget::prepare(config, {}, {});
+
+  ASSERT_TRUE(setup) << setup.error().to_text();
+  EXPECT_EQ(setup->device->num_cpu_blocks, 11U);
+  EXPECT_EQ(setup->device->block_size_factor, 1U);
+  // Slot 1 from its second page on, then slot 0.
+  const engine::DeviceTransfer of_offloading{0, 4, "A", false, {7, 8}, {2}, {3}, {1, 0}};
+  EXPECT_FALSE(setup->is_of_simple(4));
+  EXPECT_EQ(setup->own_number(4), 2U);
+  EXPECT_EQ(setup->cpu_pages_of(of_offloading), (std::vector<std::uint32_t>{3, 0}));
+  const engine::DeviceTransfer of_simple{0, 5, "", false, {7}, {1}, {0}, {4}};
+  EXPECT_TRUE(setup->is_of_simple(5));
+  EXPECT_EQ(setup->cpu_pages_of(of_simple), std::vector<std::uint32_t>{10});
+
+  config.connectors->clear();
+  const auto alone = EngineTarget::prepare(config, {}, {});
+  ASSERT_TRUE(alone);
+  EXPECT_TRUE(alone->has_ranks());
+  EXPECT_FALSE(alone->has_workers());
+  EXPECT_EQ(alone->device->num_cpu_blocks, 1U);
 }
 
 TEST(EngineSetup, RefusesConnectorsThatADeviceCannotTake) {
@@ -379,7 +414,7 @@ TEST(EngineAssembly, OfAnotherNameThanTheConnectorsIsAnError) {
 TEST(EngineAssembly, ThatNobodyKnowsIsAnErrorWithAllNames) {
   EXPECT_EQ(error_of([](Config& c) { c.assembly = "submarine"; }),
             "found assembly=submarine, expected one of scheduler, offloading, "
-            "offloading_on_device, simple, synchronous, prefill_decode, multi");
+            "offloading_on_device, on_device, simple, synchronous, prefill_decode, multi");
 }
 
 TEST(EngineAssembly, HasANameOfItsOwn) {

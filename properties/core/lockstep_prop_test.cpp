@@ -30,6 +30,7 @@ std::size_t campaign_commands(const CheckedPart& part) {
   if (kIsSanitized) return 10'000;
   if (part.checks == &checks_of(engine::Assembly::kOffloading)) return 150'000;
   if (part.checks == &checks_of(engine::Assembly::kOffloadingOnDevice)) return 300'000;
+  if (part.checks == &checks_of(engine::Assembly::kOnDevice)) return 200'000;
   return 120'000;
 }
 

@@ -73,8 +73,8 @@ const OnlyIn kOnlyIn[] = {
 
 /// Whether a suite of an assembly has to reach a refusal with the code.
 bool is_met(Assembly assembly, ErrorCode code) {
-  // Its generator draws no command that is refused: those of the children's rooms do.
-  if (assembly == Assembly::kMulti) return false;
+  // Rooms of the connectors, and of one on a device, reach them.
+  if (assembly == Assembly::kMulti || assembly == Assembly::kOnDevice) return false;
   for (const OnlyIn& only : kOnlyIn) {
     if (only.code != code) continue;
     return std::find(only.assemblies.begin(), only.assemblies.end(), assembly) !=
@@ -102,6 +102,9 @@ Checks make_room(Assembly assembly) {
     case Assembly::kOffloadingOnDevice:
       return room<engine::on_device::Generator, engine::on_device::Invariants>(
           assembly, engine::on_device::goals());
+    case Assembly::kOnDevice:
+      return room<engine::on_device::GeneratorOfOthers, engine::on_device::Invariants>(
+          assembly, engine::on_device::goals_of_others());
     case Assembly::kSimple:
       return room<engine::simple::Generator, engine::simple::Invariants>(assembly,
                                                                          engine::simple::goals());

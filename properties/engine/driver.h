@@ -53,16 +53,15 @@
 #include "contract/core/joined.h"
 #include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
-#include "contract/engine/toy_model.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scripted/scripted_connector.h"
 #include "properties/core/driver.h"
 #include "properties/engine/engine_parts.h"
 #include "properties/engine/files/facet.h"
-#include "properties/engine/model_runner.h"
 #include "properties/engine/nixl/facet.h"
 #include "properties/engine/observer.h"
 #include "properties/engine/offloading/facet.h"
+#include "properties/engine/on_device/facet.h"
 #include "properties/engine/planned_step.h"
 #include "properties/engine/rank.h"
 #include "properties/engine/simple/facet.h"
@@ -101,7 +100,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       return ImplementationFailure{"there is no storage"};
     }
     if (setup_.nixl) nixl_.start(config);
-    runner_.reset(setup_);
+    device_.start(setup_);
     observation_ = Observation();
     return start_engines();
   }
@@ -121,7 +120,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(runner_, files_, nixl_, engines_, received_);
+    hash.add_all(device_, files_, nixl_, engines_, received_);
     for (const Around& around : around_) hash.add(around);
   }
 
@@ -186,7 +185,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     for (std::size_t number = 0; number < setup_.schedulers.size(); ++number) {
       Engine& engine = engines_.emplace_back();
       engine.role = static_cast<EngineRole>(number);
-      if (setup_.has_workers() && !add_ranks(engine, setup_.num_ranks[number])) {
+      if (setup_.has_ranks() && !add_ranks(engine, setup_.num_ranks[number])) {
         return ImplementationFailure{"there is no worker's half"};
       }
       KVConnectorHandle connector(make_connector(engine.role));
@@ -218,6 +217,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   void restart_engines() {
     forget_engines();
     if (setup_.nixl) nixl_.restart();
+    device_.start(setup_);
     KVFENCE_CHECK(!start_engines(), "an engine that started once starts again");
   }
 
@@ -333,6 +333,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const bool can_cross_layers =
         groups.size() == 1 && groups.front().kind != KVCacheSpecKind::kMamba;
     for (EngineRank& rank : engine.ranks) {
+      if (!rank.worker) continue;
       if (can_cross_layers && rank.worker->prefer_cross_layer_blocks()) {
         rank.worker->register_cross_layers_kv_cache(rank.transfer_engine());
       } else {
@@ -352,7 +353,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                                             spec.kv_cache.pool.num_gpu_blocks, spec.block_size());
     }
     if (!is_multi()) {
-      rank.worker = make_worker(kinds().front(), engine.role, number, rank);
+      if (setup_.has_workers()) {
+        rank.worker = make_worker(kinds().front(), engine.role, number, rank);
+      }
     } else {
       std::vector<NamedWorker> children;
       for (const engine::ChildSetup& child : setup_.children) {
@@ -371,9 +374,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (setup_.device) {
       rank.device = parts_.make_device(setup_);
-      rank.device_copies.emplace(number, *rank.device);
+      rank.device_copies.emplace(number, setup_, *rank.device);
     }
-    return rank.worker != nullptr;
+    return rank.worker != nullptr || !setup_.has_workers();
   }
 
   static std::string name_of(Kind kind) {
@@ -478,6 +481,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       return setup_.files ? files_.run(command) : ErrorCode::kNotInConfig;
     } else if constexpr (requires(engine::nixl::Facet & facet) { facet.run(command); }) {
       return setup_.nixl ? nixl_.run(command) : ErrorCode::kNotInConfig;
+    } else if constexpr (requires(engine::on_device::Facet & facet,
+                                  const engine::on_device::Facet::Around& around,
+                                  Observation& shown) { facet.run(command, around, shown); }) {
+      if (!setup_.device) return ErrorCode::kNotInConfig;
+      return device_.run(command, on_device(first()), observation_);
     } else {
       return run(command);
     }
@@ -538,7 +546,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (auto* const connector = scripted(engine, command.child)) {
       connector->set_script(command.id, engine::make_script(command));
     }
-    if (setup_.device) runner_.add(command, first().ranks.size());
+    if (setup_.device) device_.add(command);
     return error;
   }
 
@@ -576,15 +584,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     engine::EngineObservation& shown = observation_.of(command.engine);
     engine.observer.observe_output(*engine.scheduler, step.output, shown);
-    if (!setup_.has_workers()) return ErrorCode::kNone;
+    if (!setup_.has_ranks()) return ErrorCode::kNone;
     engine.observer.names_of(step.output.finished, step.finished);
-    observe_plan(engine, step);
+    if (setup_.device) engine::on_device::Facet::plan(shown, step);
+    if (setup_.has_workers()) observe_plan(engine, step);
     if (setup_.files) plan_computed(engine, step);
-    if (setup_.device) {
-      step.scheduled = *shown.scheduled;
-      step.new_reqs = *shown.new_reqs;
-      step.cached_reqs = *shown.cached_reqs;
-    }
     return ErrorCode::kNone;
   }
 
@@ -667,8 +671,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine::offloading::Facet::observe_report(step.report, observation_.of(engine.role));
     }
     const ErrorCode error = take_in(engine, step);
-    // Upstream asserts what the scheduler refuses. Only scripted children report so.
-    if (is_multi() && error != ErrorCode::kNone) throw EngineEnded{error};
     if (error == ErrorCode::kNone && setup_.nixl && engine.role == EngineRole::kProducer) {
       nixl_.take_finished_prefills(connector_of<DisaggregatedProducer>(engine, Kind::kNixl),
                                    observation_);
@@ -818,6 +820,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     runner_output_.kv_connector_output = report.empty() ? nullptr : &report;
     const ErrorCode error =
         engine.scheduler->update_from_output(step.output, runner_output_, outputs_);
+    // Upstream asserts what the scheduler refuses of reports, and children together report such.
+    if (is_multi() && error != ErrorCode::kNone) throw EngineEnded{error};
     if (error != ErrorCode::kNone) return error;
     engine.spare.splice(engine.spare.end(), engine.in_flight, engine.in_flight.begin());
     engine.observer.observe_outputs(outputs_, observation_.of(engine.role));
@@ -918,80 +922,17 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   // ---- Commands of devices ----
 
-  ErrorCode run(const engine::Execute&) {
-    if (!setup_.device) return ErrorCode::kNotInConfig;
-    std::list<PlannedStep>& in_flight = first().in_flight;
-    const auto step = std::find_if(in_flight.begin(), in_flight.end(),
-                                   [](const PlannedStep& each) { return !each.is_executed; });
-    if (step == in_flight.end()) return ErrorCode::kNoStepInFlight;
-    if (step != in_flight.begin() && !std::prev(step)->is_polled) {
-      return ErrorCode::kNoStepInFlight;
-    }
-    const KVConnectorMetadata& metadata = metadata_of(*step);
-    for (EngineRank& rank : first().ranks) {
-      rank.worker->handle_preemptions(metadata);
-      rank.worker->bind_connector_metadata(metadata);
-      rank.worker->start_load_kv();
-    }
-    runner_.take_in_blocks(*step);
-    if (step->output.total_num_scheduled_tokens > 0) {
-      runner_.enqueue_forward(*step, first().ranks);
-      for (EngineRank& rank : first().ranks) {
-        rank.worker->wait_for_save();
-      }
-    }
-    step->is_executed = true;
-    std::vector<engine::DeviceTransfer>& submitted = observation_.submitted.emplace();
-    submitted.clear();
-    for (EngineRank& rank : first().ranks) rank.device_copies->take_submitted(submitted);
-    return ErrorCode::kNone;
-  }
-
-  ErrorCode run(const engine::Advance& command) {
-    const auto stream = worker::stream_from_text(command.stream);
-    if (!setup_.device || !stream || command.rank >= first().ranks.size()) {
-      return ErrorCode::kNotInConfig;
-    }
-    observation_.advanced.emplace() = first().ranks[command.rank].device->advance(*stream);
-    return ErrorCode::kNone;
-  }
-
-  ErrorCode run(const engine::FailNext& command) {
-    const auto direction = worker::direction_from_text(command.stream);
-    const auto fault = worker::fault_from_text(command.fault);
-    const bool can_be = fault == worker::Fault::kCopy || fault == worker::Fault::kWait ||
-                        fault == worker::Fault::kRecord;
-    if (!setup_.device || !direction || !can_be || command.rank >= first().ranks.size()) {
-      return ErrorCode::kNotInConfig;
-    }
-    if (*direction == worker::Direction::kLoad) {
-      const bool is_plain = setup_.windows == std::vector<std::uint32_t>{0};
-      if (!is_plain) return ErrorCode::kNotInConfig;
-    } else if (!setup_.offloading->spec.manager.rules.offload_fences_reuse) {
-      return ErrorCode::kNotInProfile;
-    }
-    first().ranks[command.rank].device->fail_next(*direction, *fault);
-    return ErrorCode::kNone;
+  engine::on_device::Facet::Around on_device(Engine& engine) {
+    return {engine.in_flight, engine.ranks};
   }
 
   ErrorCode run(const engine::Poll&) {
     if (!setup_.device) return ErrorCode::kNotInConfig;
-    Engine& engine = first();
-    const auto step = std::find_if(engine.in_flight.begin(), engine.in_flight.end(),
-                                   [](const PlannedStep& each) { return !each.is_polled; });
-    if (step == engine.in_flight.end() || !step->is_executed) return ErrorCode::kNoStepInFlight;
-    std::vector<engine::EndedTransfer>& ended = observation_.ended.emplace();
-    ended.clear();
-    worker_outputs_.resize(engine.ranks.size());
-    for (std::size_t rank = 0; rank < engine.ranks.size(); ++rank) {
-      KVConnectorWorker& worker = *engine.ranks[rank].worker;
-      worker.get_finished(step->finished, worker_outputs_[rank]);
-      worker.clear_connector_metadata();
-      engine.ranks[rank].device_copies->take_ended(ended);
-    }
-    aggregate(engine, *step);
-    step->is_polled = true;
-    observe_report(engine, step->report);
+    PlannedStep* const step = device_.poll(on_device(first()), worker_outputs_, observation_);
+    if (!step) return ErrorCode::kNoStepInFlight;
+    if (!setup_.has_workers()) return ErrorCode::kNone;
+    aggregate(first(), *step);
+    observe_report(first(), step->report);
     return ErrorCode::kNone;
   }
 
@@ -1004,51 +945,37 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       return ErrorCode::kNoStepInFlight;
     }
     const PlannedStep& step = engine.in_flight.front();
-    ModelRunner::wait_for_forward(step, engine.ranks);
-    runner_output_.sampled_token_ids.clear();
-    for (std::size_t part = 0; part < step.scheduled.size(); ++part) {
-      std::vector<TokenId> sampled;
-      for (const auto& rank : step.sampled) {
-        if (rank->tokens[part]) sampled.push_back(*rank->tokens[part]);
-      }
-      if (!sampled.empty()) {
-        runner_output_.sampled_token_ids.push_back(toy_model::agreed(sampled));
-      }
-      runner_output_.sampled_token_ids.end_list();
-    }
+    engine::on_device::Facet::take_sampled(step, engine.ranks, runner_output_.sampled_token_ids);
     return take_in(engine, step);
   }
 
   ErrorCode run(const engine::Drain&) {
     if (!setup_.device) return ErrorCode::kNotInConfig;
     Engine& engine = first();
-    for (EngineRank& rank : engine.ranks) {
-      rank.device->fail_next(worker::Direction::kStore, worker::Fault::kNone);
-      rank.device->fail_next(worker::Direction::kLoad, worker::Fault::kNone);
-    }
+    engine::on_device::Facet::begin_drain(engine.ranks);
     engine.scheduler->finish_all_requests(RequestStatus::kFinishedAborted);
     ErrorCode error = ErrorCode::kNone;
     for (std::uint32_t step = 0; step < engine::kNumDrainSteps; ++step) {
       // Refused where so many steps are in flight that they have to be taken in first.
       static_cast<void>(run(engine::Schedule{}));
       while (!engine.in_flight.empty() && error == ErrorCode::kNone) {
-        static_cast<void>(run(engine::Execute{}));
-        for (EngineRank& rank : engine.ranks) run_all(*rank.device);
+        static_cast<void>(dispatch(engine::Execute{}));
+        for (EngineRank& rank : engine.ranks) rank.device_copies->run_all();
         static_cast<void>(run(engine::Poll{}));
         error = run(engine::Update{});
       }
+      if (error != ErrorCode::kNone || is_at_rest(engine)) break;
     }
+    engine::on_device::Facet::end_drain(engine.ranks);
     // The answers of the steps are not those of the command.
     forget_answer();
     return error;
   }
 
-  static void run_all(AnyDevice& device) {
-    for (const worker::Stream stream :
-         {worker::Stream::kCompute, worker::Stream::kStore, worker::Stream::kLoad}) {
-      while (device.advance(stream)) {
-      }
-    }
+  static bool is_at_rest(const Engine& engine) {
+    const auto& pool = engine.scheduler->kv_cache_manager().block_pool();
+    return !engine::on_device::Facet::is_copying(engine.ranks) &&
+           pool.block_counts().referenced == 1 && !engine.scheduler->has_finished_requests();
   }
 
   // ---- Observations ----
@@ -1062,14 +989,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   void forget_answer() {
     for (const Engine& engine : engines_) forget_answer(observation_.of(engine.role));
+    if (setup_.device) engine::on_device::Facet::forget_answer(observation_);
     if (!setup_.has_workers()) return;
     observation_.finished_recving.reset();
     observation_.finished_sending.reset();
     observation_.invalid_blocks.reset();
     observation_.completed_jobs.reset();
-    observation_.submitted.reset();
-    observation_.advanced.reset();
-    observation_.ended.reset();
     if (setup_.nixl) engine::nixl::Facet::forget_answer(observation_);
     observation_.engine_ended.reset();
   }
@@ -1117,8 +1042,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       if (setup_.is_scripted || is_multi()) observe_connector_calls(engine, shown);
       engine.observer.observe(*engine.scheduler, observe, shown);
     }
-    if (!setup_.has_workers()) return;
     const bool has_state = observe == Observe::kState;
+    if (setup_.device) {
+      device_.observe(first().ranks, first().in_flight.size(), has_state, observation_);
+    }
+    if (!setup_.has_workers()) return;
     for (Engine& engine : engines_) {
       observe_connectors(engine, has_state, observation_.of(engine.role));
     }
@@ -1131,7 +1059,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine::nixl::Facet::forget_state(observation_);
       if (has_state) nixl_.observe_state(observation_);
     }
-    if (setup_.device) observe_devices(has_state);
   }
 
   void observe_connectors(Engine& engine, bool has_state, engine::EngineObservation& shown) {
@@ -1232,54 +1159,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
   }
 
-  void observe_devices(bool has_state) {
-    std::uint32_t& num_transfers = observation_.num_transfers.emplace();
-    std::uint32_t& num_races = observation_.num_races.emplace();
-    std::uint32_t& num_misuses = observation_.num_misuses.emplace();
-    num_transfers = num_races = num_misuses = 0;
-    for (const EngineRank& rank : first().ranks) {
-      const worker::Counts counts = rank.device->counts();
-      num_transfers += counts.num_in_flight;
-      num_races += counts.num_races;
-      num_misuses += counts.num_misuses;
-    }
-    observation_.num_steps_in_flight.emplace() =
-        static_cast<std::uint32_t>(first().in_flight.size());
-    if (has_state && !setup_.tokens_only) {
-      observe_pages();
-    } else {
-      observation_.gpu_kv.reset();
-      observation_.cpu_kv.reset();
-    }
-  }
-
-  void observe_pages() {
-    const engine::DeviceOptions& options = *setup_.device;
-    page_symbols_.resize(options.block_size);
-    engine::KVPages& gpu = observation_.gpu_kv.emplace();
-    engine::KVPages& cpu = observation_.cpu_kv.emplace();
-    gpu.clear();
-    cpu.clear();
-    for (std::uint32_t rank = 0; rank < first().ranks.size(); ++rank) {
-      const AnyDevice& device = *first().ranks[rank].device;
-      observe_pages(gpu, rank, options.num_gpu_blocks,
-                    [&](std::uint32_t block) { return device.gpu_page(block, page_symbols_); });
-      observe_pages(cpu, rank, options.num_cpu_blocks * options.block_size_factor,
-                    [&](std::uint32_t page) { return device.cpu_page(page, page_symbols_); });
-    }
-  }
-
-  /// read(page) fills page_symbols_; false: there is nothing to show.
-  template <class Read>
-  void observe_pages(engine::KVPages& pages, std::uint32_t rank, std::uint32_t num_pages,
-                     Read read) const {
-    for (std::uint32_t number = 0; number < num_pages; ++number) {
-      if (!read(number)) continue;
-      std::transform(page_symbols_.begin(), page_symbols_.end(),
-                     pages.add(rank, number, page_symbols_.size()).begin(), engine::shortened);
-    }
-  }
-
   std::string name_;
   MakeScheduler make_scheduler_;
   EngineParts parts_;
@@ -1287,7 +1166,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   const World* world_ = nullptr;  ///< of the command that runs
 
   // Before the ranks, at whose end forwards may still run.
-  ModelRunner runner_;
+  engine::on_device::Facet device_;
   std::array<Around, kEngineRoles.size()> around_;  ///< by EngineRole
   engine::files::Facet files_;                      ///< both engines share its storage
   engine::nixl::Facet nixl_;
@@ -1302,7 +1181,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::vector<ChosenConnector> chosen_;
   std::vector<ExtraAsyncSaves> extra_saves_;
   std::vector<std::string> name_of_;
-  std::vector<engine::Symbol> page_symbols_;  ///< of the page that is observed
   Observation observation_;
 };
 

@@ -27,7 +27,9 @@ namespace kvfence {
 /// A device's copies as the worker's half of its rank wants them.
 class DeviceCopies final : public TransferEngine {
  public:
-  DeviceCopies(std::uint32_t rank, AnyDevice& device) : rank_(rank), device_(&device) {}
+  /// setup: outlives it.
+  DeviceCopies(std::uint32_t rank, const EngineSetup& setup, AnyDevice& device)
+      : rank_(rank), setup_(&setup), device_(&device) {}
 
   void transfer_async(const TransferJob& job) override {
     const TransferSpec& spec = job.spec;
@@ -38,18 +40,38 @@ class DeviceCopies final : public TransferEngine {
     transfer.store = spec.is_store;
     transfer.gpu_blocks = spec.gpu_blocks;
     transfer.group_sizes = spec.group_sizes;
+    if (spec.group_sizes.empty()) {
+      // The simple connector copies blocks of whatever group as a whole.
+      transfer.group_sizes.resize(setup_->windows.size());
+      transfer.group_sizes.front() = static_cast<std::uint32_t>(spec.gpu_blocks.size());
+    }
     transfer.block_indices = spec.block_indices;
     // With hold a store says nothing of it.
     transfer.block_indices.resize(transfer.group_sizes.size());
     transfer.slots = spec.slots;
-    device_->transfer_async(
-        {.job_id = transfer.job,
-         .direction = spec.is_store ? worker::Direction::kStore : worker::Direction::kLoad,
-         .gpu_blocks = {spec.gpu_blocks.begin(), spec.gpu_blocks.end()},
-         .cpu_blocks = {spec.slots.begin(), spec.slots.end()},
-         .group_sizes = transfer.group_sizes,
-         .block_indices = transfer.block_indices});
+    engine::Copy copy{
+        .job_id = transfer.job,
+        .direction = spec.is_store ? worker::Direction::kStore : worker::Direction::kLoad,
+        .gpu_blocks = {spec.gpu_blocks.begin(), spec.gpu_blocks.end()},
+        .cpu_blocks = {spec.slots.begin(), spec.slots.end()},
+        .group_sizes = transfer.group_sizes,
+        .block_indices = transfer.block_indices};
+    // Slots of one child are larger than those of the other: the device copies page by page.
+    if (!setup_->children.empty()) copy.cpu_blocks = setup_->cpu_pages_of(transfer);
+    device_->transfer_async(copy);
+    if (are_eager_) run_all();
   }
+
+  /// Everything that was enqueued.
+  void run_all() {
+    for (const worker::Stream stream :
+         {worker::Stream::kCompute, worker::Stream::kStore, worker::Stream::kLoad}) {
+      while (device_->advance(stream)) {
+      }
+    }
+  }
+  /// Whether copies are over when they were submitted.
+  void set_eager(bool are_eager) { are_eager_ = are_eager; }
 
   void get_finished(std::vector<TransferResult>& out) override {
     out.clear();
@@ -78,7 +100,9 @@ class DeviceCopies final : public TransferEngine {
   }
 
   std::uint32_t rank_;
+  const EngineSetup* setup_;
   AnyDevice* device_;
+  bool are_eager_ = false;
   std::vector<engine::DeviceTransfer> submitted_;
   std::vector<engine::EndedTransfer> ended_;
 };

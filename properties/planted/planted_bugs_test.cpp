@@ -305,6 +305,11 @@ const std::vector<Canaries> kCanaries = {
      // A step is four commands.
      .shrunk_commands_max = 120,
      .mostly_shrunk_max = 30},
+    {.part = "engine.on_device",
+     .commands_max = 100'000,
+     .rule_commands_max = 100'000,
+     .shrunk_commands_max = 120,
+     .mostly_shrunk_max = 40},
 };
 
 const Canaries& canaries_of(const CheckedPart& part) {

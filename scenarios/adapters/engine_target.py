@@ -100,6 +100,7 @@ class Multi(NamedTuple):
     """Over scripted children and NIXL; other real ones are not served (multi_commands.py)."""
 
     children: List[Any] = []
+    multi_connector_shares_blocks: Optional[bool] = None  # the profile's
 
 
 CONNECTORS = {"scripted": Scripted, "offloading": Offloading, "simple": Simple, "example": Example,
@@ -120,7 +121,7 @@ def _check_connectors(value: Any) -> List[Any]:
             children = _check_connectors(record.fields.get("children", []))
             if not 1 <= len(children) <= _NUM_CHILDREN_MAX:
                 raise ValueError(f"{len(children)} children, expected 1 to {_NUM_CHILDREN_MAX}")
-            connectors.append(Multi(children))
+            connectors.append(Multi(children, record.fields.get("multi_connector_shares_blocks")))
             continue
         if connector_type is Scripted:
             renamed = {_KEYS_OF_SCRIPTED.get(key, key): member for key, member in record.fields.items()}
@@ -140,6 +141,7 @@ _ASSEMBLIES = {
     "scheduler": {"connectors": []},
     "offloading": {"connectors": [Offloading()]},
     "offloading_on_device": {"connectors": [Offloading()], "device": "virtual"},
+    "on_device": {"connectors": [Multi([Offloading(), Simple()])], "device": "virtual"},
     "simple": {"connectors": [Simple()]},
     "synchronous": {"connectors": [Example()]},
     "prefill_decode": {"connectors": [Nixl()], "engines": 2},
@@ -204,8 +206,9 @@ def config_from_line(line: Line) -> Config:
     is_pair = record_of(config, Nixl) is not None
     if config.engines != 1 + is_pair:
         raise ValueError(f"engines={config.engines}, expected 2 under (nixl), else 1")
-    if config.device != "scripted" and not isinstance(config.connector, Offloading):
-        raise ValueError(f"device={config.device}, expected scripted, unless under (offloading)")
+    under = config.connector.children if isinstance(config.connector, Multi) else config.connectors or []
+    if config.device != "scripted" and not all(isinstance(each, (Offloading, Simple)) for each in under):
+        raise ValueError(f"device={config.device}, expected scripted, unless under (offloading), (simple), both, none")
     if min(config.ranks, config.consumer_ranks, config.max_num_seqs) < 1:
         raise ValueError("ranks, consumer_ranks and max_num_seqs are at least 1")
     if config.max_concurrent_batches not in (1, 2):
@@ -215,8 +218,9 @@ def config_from_line(line: Line) -> Config:
 
 
 def _assembly_of(config: Config) -> str:
-    name = _ASSEMBLY_OF[type(config.connector)]
-    return name if config.device == "scripted" else f"{name}_on_device"
+    if config.device != "scripted":
+        return "offloading_on_device" if isinstance(config.connector, Offloading) else "on_device"
+    return _ASSEMBLY_OF[type(config.connector)]
 
 
 def _check_connector(config: Config) -> None:

@@ -40,6 +40,8 @@ class _Connectors:
         of_config = config.connector.children
         if len(config.groups) > 1 and not hasattr(module.MultiConnector, "request_finished_all_groups"):
             raise Unsupported(f"vLLM {modules.release.version} has no MultiConnector for several groups")
+        if config.connector.multi_connector_shares_blocks:
+            raise Unsupported(f"vLLM {modules.release.version} has multi_connector_shares_blocks=false")
         make_class = make_child_class(base, metrics, modules.kv_events.AllBlocksCleared, children)
         classes = [make_class(child.connector_class, child.hma) if isinstance(child, Scripted) else
                    lambda vllm_config, role, _: make_nixl(role, vllm_config.rank) for child in of_config]

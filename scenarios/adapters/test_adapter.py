@@ -119,6 +119,8 @@ class EngineTarget(unittest.TestCase):
             ("config assembly=offloading", "Offloading", "scripted", 1),
             (on_device, "Offloading", "virtual", 1),
             (f"{on_device} connectors=[(offloading)] device=symbols", "Offloading", "symbols", 1),
+            ("config assembly=on_device", "Multi", "virtual", 1),
+            ("config assembly=on_device connectors=[] device=symbols", "NoneType", "symbols", 1),
             ("config assembly=simple", "Simple", "scripted", 1),
             ("config assembly=synchronous", "Example", "scripted", 1),
             ("config assembly=synchronous connectors=[(decode_bench)]", "DecodeBench", "scripted", 1),
@@ -147,7 +149,8 @@ class EngineTarget(unittest.TestCase):
             "assembly=offloading connectors=[(offloading)] device=virtual", "connectors=[(other)]",
             "connectors=(simple)", "connectors=[simple]", "connectors=[(simple) (scripted)]",
             "connectors=[(scripted num_cpu_blocks=1)]", "connectors=[(simple lazy_offload=1)]",
-            "connectors=[(simple num_cpu_blocks=0)]", "connectors=[(nixl)]", "engines=2", "device=symbols",
+            "connectors=[(simple num_cpu_blocks=0)]", "connectors=[(nixl)]", "engines=2",
+            "device=symbols connectors=[(example)]",
             "device=other connectors=[(offloading)]", "ranks=0", "consumer_ranks=0", "max_num_seqs=0",
             "max_concurrent_batches=3", "policy=other", "kv_load_failure_policy=other",
             "connectors=[(offloading eviction_policy=other)]", "connectors=[(offloading block_size_factor=0)]",
@@ -1319,6 +1322,7 @@ class Release(Story):
         for config in ("connectors=[(offloading)] device=symbols", "connectors=[(offloading)] device=virtual",
                        "assembly=offloading_on_device", "connectors=[(offloading transfers_may_fail=true)]",
                        "connectors=[(offloading arc_refuses_with_idle_t1=false)]",
+                       "connectors=[(multi children=[(scripted)] multi_connector_shares_blocks=true)]",
                        "connectors=[(offloading)] groups=[(full block_size=4) (chunked block_size=4 chunk=8)]"):
             with self.subTest(config=config):
                 (reply,) = self.ask("target engine", f"config profile={self.profile} {config}")[1:]

@@ -45,7 +45,8 @@ std::optional<std::string> refusal(const ExplainCommandOptions& options, const S
     return option + ": found a scenario of target " + std::string(scenario.target->name) +
            " without a device to draw; expected target " + std::string(WorkerTarget::kName) +
            " or " + std::string(EngineTarget::kName) +
-           " (config assembly=" + std::string(to_text(engine::Assembly::kOffloadingOnDevice)) + ")";
+           " (config assembly=" + std::string(to_text(engine::Assembly::kOffloadingOnDevice)) +
+           ", or on_device)";
   }
   if (const auto hidden = hiding_option(options.subject)) {
     return option + ": not with " + std::string(*hidden) + ", whose device cannot be seen";

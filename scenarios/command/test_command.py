@@ -21,7 +21,7 @@ EXCERPT = HERE / "traffic" / "mooncake_conversation_excerpt.jsonl"
 BUG = "hash_kept_on_reuse"
 
 TARGETS = ("block_pool", "kv_cache", "eviction", "offload", "tiering", "worker", "engine")
-ASSEMBLIES = ("scheduler", "offloading", "offloading_on_device", "simple", "synchronous", "prefill_decode",
+ASSEMBLIES = ("scheduler", "offloading", "offloading_on_device", "on_device", "simple", "synchronous", "prefill_decode",
               "multi")
 # Targets that there were before, and the assembly of target engine that replaces each.
 OLD_NAMES = {"scheduler": "scheduler", "connector": "offloading", "simple_offload": "simple",
@@ -283,7 +283,7 @@ class Explain(Command):
         self.assertEqual({event["ph"] for event in events if event.get("cat") == "race"}, {"s", "f"})
 
     def test_pages_and_traces_of_each_race_show_what_the_text_tells(self):
-        files = [file for folder in ("worker/races", "engine/offloading_on_device/races")
+        files = [file for folder in ("worker/races", "engine/offloading_on_device/races", "engine/on_device/races")
                  for file in sorted((HERE / "cases" / folder).glob("*.kvs"))]
         self.assertGreaterEqual(len(files), 24)
         for file in files:
@@ -327,7 +327,7 @@ class Explain(Command):
         name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
         done = self.expect(BAD_INPUT, "explain", name, "--html", "a.html")
         self.assertIn("--html: found a scenario of target block_pool without a device to draw; "
-                      "expected target worker or engine (config assembly=offloading_on_device)", done.stderr)
+                      "expected target worker or engine (config assembly=offloading_on_device, or on_device)", done.stderr)
         self.assertIn("--trace: found", self.expect(BAD_INPUT, "explain", name, "--trace", "a.json").stderr)
         (self.folder / "a.kvs").write_text("target engine\nschedule\n")
         self.assertIn("--html: found a scenario of target engine without a device",

@@ -143,17 +143,13 @@ class Tokens {
   std::map<std::uint32_t, Name> names_;
 };
 
-StoryTransfer transfer_of(const engine::DeviceTransfer& transfer, std::uint32_t block_size_factor) {
-  const engine::Copy copy{.gpu_blocks = {transfer.gpu_blocks.begin(), transfer.gpu_blocks.end()},
-                          .cpu_blocks = {transfer.slots.begin(), transfer.slots.end()},
-                          .group_sizes = transfer.group_sizes,
-                          .block_indices = transfer.block_indices};
+StoryTransfer transfer_of(const engine::DeviceTransfer& transfer, const EngineSetup& setup) {
   StoryTransfer told{
       .direction = transfer.store ? worker::Direction::kStore : worker::Direction::kLoad,
       .job = transfer.job,
       .request = transfer.request};
   for (const BlockId block : transfer.gpu_blocks) told.pages.insert({transfer.rank, true, block});
-  for (const std::uint32_t page : engine::cpu_pages_of(copy, block_size_factor)) {
+  for (const std::uint32_t page : setup.cpu_pages_of(transfer)) {
     told.pages.insert({transfer.rank, false, page});
   }
   return told;
@@ -162,9 +158,7 @@ StoryTransfer transfer_of(const engine::DeviceTransfer& transfer, std::uint32_t 
 class EngineTeller {
  public:
   EngineTeller(std::uint32_t max_model_len, const EngineSetup& setup, DeviceStory& story)
-      : block_size_factor_(setup.device->block_size_factor),
-        story_(story),
-        tokens_(setup.windows, max_model_len) {}
+      : setup_(setup), story_(story), tokens_(setup.windows, max_model_len) {}
 
   void watch(planted::cuda::EngineOnVirtualDevice& device) {
     const auto rank = static_cast<std::uint32_t>(recorders_.size());
@@ -187,7 +181,7 @@ class EngineTeller {
         find_observed<std::vector<engine::DeviceTransfer>>(observation, "submitted");
     if (submitted) {
       for (const engine::DeviceTransfer& transfer : *submitted) {
-        recorders_[transfer.rank]->take_in(transfer_of(transfer, block_size_factor_));
+        recorders_[transfer.rank]->take_in(transfer_of(transfer, setup_));
       }
     }
     const auto* const outputs =
@@ -226,7 +220,7 @@ class EngineTeller {
     }
   }
 
-  std::uint32_t block_size_factor_;
+  const EngineSetup& setup_;
   DeviceStory& story_;
   Tokens tokens_;
   std::vector<std::unique_ptr<StoryRecorder>> recorders_;  ///< by rank

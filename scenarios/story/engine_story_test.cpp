@@ -21,7 +21,8 @@ namespace kvfence {
 namespace {
 
 std::vector<RaceFile> engine_race_files() {
-  return race_files(EngineTarget::description(), KVFENCE_ENGINE_RACES_DIR);
+  return race_files(EngineTarget::description(),
+                    KVFENCE_ENGINE_CASES_DIR "/offloading_on_device/races");
 }
 
 DeviceStory story_of(const std::string& name) {

@@ -1,5 +1,5 @@
-/// Goal: each race of cases/engine/offloading_on_device/races/ ends with a token that no run
-/// without a cache says, and those of copies that read a block of somebody else are seen as races
+/// Goal: each race of cases/engine/*on_device/races/ ends with a token that no run without a cache
+/// says, and those of copies that read a block of somebody else are seen as races
 /// first.
 /// Method: the files, with their planted bugs and without, before the token oracle alone and before
 /// the invariants.
@@ -24,7 +24,7 @@
 namespace kvfence {
 namespace {
 
-/// A scenario of cases/engine/offloading_on_device/races/ and the bug that it names.
+/// A scenario of those and the bug that it names.
 struct RaceFile {
   std::string name;
   Scenario scenario;
@@ -33,8 +33,10 @@ struct RaceFile {
 
 std::vector<RaceFile> race_files() {
   std::vector<RaceFile> files;
-  const Parsed<std::vector<std::string>> paths = scenario_files({KVFENCE_ENGINE_RACES_DIR});
-  EXPECT_TRUE(paths) << KVFENCE_ENGINE_RACES_DIR;
+  const Parsed<std::vector<std::string>> paths =
+      scenario_files({KVFENCE_ENGINE_CASES_DIR "/offloading_on_device/races",
+                      KVFENCE_ENGINE_CASES_DIR "/on_device/races"});
+  EXPECT_TRUE(paths) << KVFENCE_ENGINE_CASES_DIR;
   for (const std::string& path : *paths) {
     const Parsed<Document> document = parse_document(*read_file(path), path);
     EXPECT_TRUE(document) << document.error().to_text();
@@ -76,8 +78,7 @@ bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario
 std::string oracle_of(const RaceFile& file) {
   const auto expected = engine_sides().make_reference();
   const auto actual = engine_sides().make_planted(file.planted_bug);
-  Lockstep lockstep(checks_of(engine::Assembly::kOffloadingOnDevice), *expected, *actual,
-                    {.compare = false});
+  Lockstep lockstep(engine_checks(), *expected, *actual, {.compare = false});
   const std::optional<Divergence> found = run_scenario(lockstep, file.scenario);
   return found ? std::string(found->oracle) : "none";
 }
@@ -102,6 +103,21 @@ TEST(EngineRaces, OfBlocksWithANewOwnerAreSeenAsRacesFirst) {
     ++num_seen;
   }
   EXPECT_GE(num_seen, 5U);
+}
+
+// Source: vLLM v0.23.0 multi_connector.py update_state_after_alloc; mended by vllm#46865.
+TEST(EngineRaces, OfAnotherChildsLoadIsUpstreamsWithoutTheLaterRule) {
+  for (RaceFile& file : race_files()) {
+    if (file.planted_bug != "shared_blocks_not_fenced") continue;
+    auto& config = file.scenario.config.as<engine::Config>();
+    config.edit_connector<engine::MultiRecord>().multi_connector_shares_blocks.reset();
+    file.planted_bug.clear();
+    EXPECT_EQ(oracle_of(file), "nothing_races");
+    const auto right = engine_sides().make_optimized();
+    EXPECT_TRUE(says_a_wrong_token(*right, file.scenario));
+    return;
+  }
+  FAIL() << "no such file";
 }
 
 TEST(EngineRaces, AnotherUsersOutputIsGarbage) {

@@ -196,8 +196,9 @@ concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::Wo
 ///     Where no child has tokens, whoever was chosen before stays it.
 ///
 /// update_state_after_alloc(request, blocks, num_external_tokens)
-///     Each child; the chosen one gets the blocks and the tokens, the others as many groups without
-///     a block, and 0 (so a child that only saves never learns of the blocks here, vllm#46865).
+///     Each child; the chosen one gets the blocks and the tokens, the others 0 and, with the rule
+///     multi_connector_shares_blocks, the blocks; without, as many groups without a block (so a
+///     child that only saves never learns of the blocks here, vllm#46865).
 ///
 /// build_connector_meta(out)
 ///     Replaces out by what each child has to tell, and the extra saves since the last time.

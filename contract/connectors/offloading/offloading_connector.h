@@ -157,10 +157,11 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     last `window` of them. Else total.
 ///
 /// update_state_after_alloc(request, blocks, n_ext)
-///     n_ext = 0: nothing. Else t = c + n_ext, where c is that of the last lookup. All non-null
-///     blocks count as allocated in this step. By group: of the first ceil(t / g) blocks, d is the
-///     index of the first one that is not null and has no key, or all; the blocks from d on are
-///     loaded; if any, the keys from d / f to ceil(t / o) are. BLOCK_LEVEL: the group's cursor
+///     All non-null blocks count as allocated in this step, where n_ext = 0 only with the rule
+///     multi_connector_shares_blocks. Nothing else if n_ext = 0. Else t = c + n_ext, where c is
+///     that of the last lookup. By group: of the first ceil(t / g) blocks, d is the index of the
+///     first one that is not null and has no key, or all; the blocks from d on are loaded; if any,
+///     the keys from d / f to ceil(t / o) are. BLOCK_LEVEL: the group's cursor
 ///     stands at ceil(t / o). One job loads all groups; its keys are prepared for loading and, with
 ///     prefix caching, are being loaded.
 ///     Requires (as upstream asserts): no other job of the request is under way; a windowed group

@@ -24,7 +24,7 @@ namespace engine::simple {
 
 /// Which copy follows from the order: the oldest of its direction that has not ended.
 /// Errors: kBadRange: neither part nor finished, for copies do not fail; kNotInConfig: no such
-/// rank; kUnknownJob: no copy of that direction is under way there.
+/// rank, or a device copies; kUnknownJob: no copy of that direction is under way there.
 struct AdvanceCopy {
   static constexpr std::string_view kVerb = "advance_copy";
   static constexpr std::string_view kDoc = "a rank's copy engine comes further in one direction";

@@ -74,11 +74,12 @@ class MultiConnector {
                                 std::uint32_t num_external_tokens) {
     const std::uint32_t* chosen = chosen_.find(request);
     no_blocks_.resize(blocks.size());
+    const BlocksByGroup& of_others = rules_.multi_connector_shares_blocks ? blocks : no_blocks_;
     for (std::uint32_t place = 0; place < num_children(); ++place) {
       if (chosen && *chosen == place) {
         children_[place].update_state_after_alloc(request, blocks, num_external_tokens);
       } else {
-        children_[place].update_state_after_alloc(request, no_blocks_, 0);
+        children_[place].update_state_after_alloc(request, of_others, 0);
       }
     }
   }

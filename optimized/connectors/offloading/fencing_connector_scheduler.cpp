@@ -28,6 +28,7 @@ FencingConnectorScheduler::FencingConnectorScheduler(const OffloadingSpec& spec,
       num_workers_(spec.num_workers),
       offload_prompt_only_(spec.offload_prompt_only),
       request_level_policy_(spec.request_level_policy),
+      shares_blocks_(spec.manager.rules.multi_connector_shares_blocks),
       offloaded_(spec, std::move(tiers)),
       watches_(spec.kv_cache.pool.num_gpu_blocks),
       places_(spec.kv_cache.pool.num_gpu_blocks),
@@ -329,6 +330,10 @@ void FencingConnectorScheduler::update_state_after_alloc(ConnectorHost& host,
                                                          const ConnectorRequest& request,
                                                          const BlocksByGroup& blocks,
                                                          std::uint32_t num_external_tokens) {
+  if (num_external_tokens == 0 && !shares_blocks_) return;
+  for (const std::vector<BlockId>& table : blocks) {
+    for (BlockId block : table) note_allocated(block);
+  }
   if (num_external_tokens == 0) return;
   const std::uint32_t slot = slot_of(request.index);
   KVFENCE_CHECK(slot != kNone, "a load for a request that was not added");
@@ -347,7 +352,6 @@ void FencingConnectorScheduler::update_state_after_alloc(ConnectorHost& host,
   for (GroupId id = 0; id < num_groups(); ++id) {
     const Group& group = groups_[id];
     const std::vector<BlockId>& table = blocks[id];
-    for (BlockId block : table) note_allocated(block);
     const auto end = static_cast<std::uint32_t>(
         std::min<std::size_t>(ceil_div(num_tokens, group.block_size), table.size()));
     std::uint32_t begin = 0;

@@ -215,6 +215,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   std::uint32_t num_workers_;
   bool offload_prompt_only_;
   bool request_level_policy_;
+  bool shares_blocks_;
   OffloadedBlocks offloaded_;
 
   std::vector<Tracked> tracked_;

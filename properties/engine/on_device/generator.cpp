@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "properties/kv_cache/generator.h"
@@ -16,6 +17,9 @@ namespace kvfence::engine::on_device {
 namespace {
 
 constexpr std::string_view kShapes[] = {"Fw", "wfw", "w", "f", "f", "f", "f", "f"};
+constexpr std::string_view kShapesAlone[] = {"Fw", "wfw", "w", "f", "f", "f"};
+/// The simple connector needs full attention, and a window before whose last token there is some.
+constexpr std::string_view kShapesOfSimple[] = {"Ft", "tf", "f", "f", "f", "f"};
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
 constexpr std::array<std::string_view, 3> kFaults = {"copy", "wait", "record"};
 constexpr std::uint32_t kWeights[] = {1, 4};  // Drain, FailNext
@@ -23,7 +27,8 @@ constexpr std::uint32_t kWeights[] = {1, 4};  // Drain, FailNext
 class DeviceDraws final : public Draws {
  public:
   DeviceDraws(const Config& config, Choices& choices)
-      : config_(config), record_(*config.connector<offloading::Record>()) {
+      : config_(config), can_fail_(assembly_of(config) == Assembly::kOffloadingOnDevice) {
+    if (const auto* record = config.connector<offloading::Record>()) record_ = *record;
     for (std::size_t stream = 0; stream < kStreams.size(); ++stream) {
       late_in_.push_back(draw_lateness(config.ranks, choices));
     }
@@ -32,9 +37,9 @@ class DeviceDraws final : public Draws {
   void adjust(Habits& habits, Choices& choices) const override {
     habits.weights[static_cast<std::size_t>(Action::kStep)] = 200;
     // Who does not read the GPU's cache, loads.
-    if (choices.once_in(3)) habits.skip_in = 2;
+    if (choices.once_in(can_fail_ ? 3 : 2)) habits.skip_in = 2;
     // Long prompts with one prefix: now and then the GPU has kept a part of what a slot holds.
-    if (record_.block_size_factor > 1 && choices.once_in(2)) {
+    if (record_ && record_->block_size_factor > 1 && choices.once_in(2)) {
       habits.vary_in = 24;
       habits.prompt_max = kv_cache::capacity_of(config_);
       habits.output_max = 3;
@@ -42,8 +47,12 @@ class DeviceDraws final : public Draws {
     }
   }
 
-  std::span<const std::uint32_t> weights() const override { return kWeights; }
-  bool bends(std::string_view member) const override { return member == "max_offload_tokens"; }
+  std::span<const std::uint32_t> weights() const override {
+    return std::span(kWeights).first(can_fail_ ? 2 : 1);
+  }
+  bool bends(std::string_view member) const override {
+    return record_ && member == "max_offload_tokens";
+  }
 
   void take_in(const Picture& picture, const Observation& now) override {
     num_transfers_ = now.num_transfers.has_value() ? *now.num_transfers : 0;
@@ -53,7 +62,7 @@ class DeviceDraws final : public Draws {
       --num_executed_;
       --num_polled_;
     }
-    if (picture.accepted<Drain>(now)) num_executed_ = num_polled_ = 0;
+    if (picture.accepted<Drain>(now) || has_ended(now)) num_executed_ = num_polled_ = 0;
   }
 
   /// Each stream half the time, so that an eager one leaves room for something else.
@@ -114,17 +123,20 @@ class DeviceDraws final : public Draws {
 
   void add_to(AddRequest& command, const Picture& /*picture*/, Choices& choices) override {
     const auto length = static_cast<std::uint32_t>(command.tokens.size());
-    if (choices.once_in(12)) command.max_offload_tokens = choices.below(length + 2);
+    if (record_ && choices.once_in(12)) command.max_offload_tokens = choices.below(length + 2);
   }
   /// The model samples.
   void add_to(Update& command, const Picture& /*picture*/, Choices& /*choices*/) override {
     command = {};
   }
-  using Draws::add_to;
+  void add_to(ResetPrefixCache& command, const Picture& /*picture*/, Choices& choices) override {
+    if (!config_.has_connector()) command.reset_running_requests = choices.once_in(2);
+  }
 
  private:
   const Config config_;
-  const offloading::Record record_;
+  std::optional<offloading::Record> record_;
+  bool can_fail_;
   std::vector<std::vector<std::uint32_t>> late_in_;  ///< by stream and rank
   std::uint32_t num_executed_ = 0;                   ///< steps, not taken in
   std::uint32_t num_polled_ = 0;                     ///< of those
@@ -137,24 +149,72 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
   return std::make_unique<DeviceDraws>(config, choices);
 }
 
-Config Generator::draw_config(Choices& choices) {
-  Config config = draw_small_engine(Assembly::kOffloadingOnDevice, choices);
-  auto& record = config.edit_connector<offloading::Record>();
-  if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
+namespace {
+
+void draw_ranks(Choices& choices, Config& config) {
   config.ranks = choices.once_in(3) ? 2 + choices.below(2) : 1;
   config.tokens_only = choices.once_in(8);
+  // Not priority: there a step may take a victim that it has served, whose blocks then are found
+  // with tokens that nobody has computed. So it is upstream, and the tokens show it
+  // (rules_test.cpp).
+  config.policy = "fcfs";
+}
+
+void draw_record(Choices& choices, offloading::Record& record) {
   record.num_cpu_blocks = choices.once_in(4) ? 1 + choices.below(4) : 4 + choices.below(12);
   record.block_size_factor = choices.once_in(2) ? 2 + choices.below(2) : 1;
   record.eviction_policy = choices.once_in(2) ? "arc" : "lru";
   record.offload_prompt_only = choices.once_in(3);
   record.request_level_policy = choices.once_in(4);
-  // Not priority: there a step may take a victim that it has served, whose blocks then are found
-  // with tokens that nobody has computed. So it is upstream, and the tokens show it
-  // (rules_test.cpp).
-  config.policy = "fcfs";
+}
+
+}  // namespace
+
+Config Generator::draw_config(Choices& choices) {
+  Config config = draw_small_engine(Assembly::kOffloadingOnDevice, choices);
+  if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
+  draw_ranks(choices, config);
+  draw_record(choices, config.edit_connector<offloading::Record>());
   make_valid(config);
   return config;
 }
+
+Config GeneratorOfOthers::draw_config(Choices& choices) {
+  Config config = draw_small_engine(Assembly::kOnDevice, choices);
+  draw_ranks(choices, config);
+  const std::uint32_t kind = choices.below(5);
+  if (kind == 0) {
+    draw_groups(kShapesAlone, choices, config);
+    config.connectors->clear();
+    make_valid(config);
+    return config;
+  }
+  // Two children show more where stores are not held.
+  if (kind > 1 && choices.once_in(2)) config.profile = "v0.23";
+  config.enable_caching = true;
+  auto& simple = config.edit_connector<simple::Record>();
+  simple.num_cpu_blocks = choices.once_in(3) ? 2 + choices.below(3) : 4 + choices.below(9);
+  simple.lazy_offload = choices.once_in(3);
+  if (kind == 1) {
+    draw_groups(kShapesOfSimple, choices, config);
+    config.connectors = ConnectorList{simple};
+  } else {
+    if (config.profile != "v0.19") draw_groups(kShapesOfSimple, choices, config);
+    draw_record(choices, config.edit_connector<offloading::Record>());
+    auto& multi = config.edit_connector<MultiRecord>();
+    if (choices.once_in(2)) std::swap(multi.children.front(), multi.children.back());
+    // Blocks are soon somebody else's.
+    if (!choices.once_in(4)) config.num_gpu_blocks = 5 + choices.below(4);
+    // Without the rule a store of one child reads blocks into which the other one loads
+    // (cases/engine/on_device/races/).
+    if (config.profile != "v0.19") multi.multi_connector_shares_blocks = true;
+  }
+  make_valid(config);
+  return config;
+}
+
+GeneratorOfOthers::GeneratorOfOthers(const Config& config, Choices& choices)
+    : engine::Generator(config, choices, alone(make_draws(config, choices))) {}
 
 Generator::Generator(const Config& config, Choices& choices)
     : engine::Generator(config, choices, alone(make_draws(config, choices))) {}

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What engines with the OffloadingConnector over devices draw: ranks and streams that are eager or
-/// lazy, transfers that fail, steps that are executed and polled in any order.
+/// What engines over devices draw: ranks and streams that are eager or lazy, transfers that fail,
+/// steps that are executed and polled in any order.
 
 #include <memory>
 
@@ -13,11 +13,19 @@ namespace kvfence::engine::on_device {
 
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
 
+/// With the OffloadingConnector.
 struct Generator : engine::Generator {
   /// A valid configuration of 5 to 20 GPU blocks and 1 to 15 slots.
   static Config draw_config(Choices& choices);
 
   Generator(const Config& config, Choices& choices);
+};
+
+/// With no connector, the simple one, or both under a MultiConnector.
+struct GeneratorOfOthers : engine::Generator {
+  static Config draw_config(Choices& choices);
+
+  GeneratorOfOthers(const Config& config, Choices& choices);
 };
 
 }  // namespace kvfence::engine::on_device

@@ -7,6 +7,9 @@
 
 namespace kvfence::engine::on_device {
 
+/// With the OffloadingConnector.
 GoalSuite goals();
+/// With no connector, the simple one, or both under a MultiConnector.
+GoalSuite goals_of_others();
 
 }  // namespace kvfence::engine::on_device

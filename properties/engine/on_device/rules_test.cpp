@@ -213,6 +213,13 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
          ++now.num_referenced_blocks;
          return true;
        }},
+      {"what_is_cached_is_there",
+       [](Observation& now) {
+         edit_pages(now.gpu_kv, [](auto& pages) {
+           for (KVPage& page : pages) ++page.symbols.front();
+         });
+         return true;
+       }},
   };
   const std::vector<Shown> right = right_run();
   std::set<std::string_view> seen;

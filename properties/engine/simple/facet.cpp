@@ -13,7 +13,7 @@ ErrorCode Facet::run(const AdvanceCopy& command, std::vector<EngineRank>& ranks)
       command.progress != TransferProgress::kFinished) {
     return ErrorCode::kBadRange;
   }
-  if (command.rank >= ranks.size()) return ErrorCode::kNotInConfig;
+  if (command.rank >= ranks.size() || ranks[command.rank].device) return ErrorCode::kNotInConfig;
   ScriptedTransferEngine& copies = ranks[command.rank].copies;
   for (const ScriptedTransferEngine::Transfer& transfer : copies.transfers()) {
     if (!numbers_.is_own(transfer.job.job)) continue;
@@ -59,6 +59,7 @@ void Facet::observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed
 }
 
 void Facet::observe_copies(const std::vector<EngineRank>& ranks, Observed& observed) const {
+  if (ranks.front().device) return;
   std::vector<Copy>& copies = observed.copies.emplace();
   copies.clear();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -30,7 +30,7 @@ class Facet {
   static void forget_answer(Observed& observed);
   static void observe_plan(const SimpleCPUOffloadMetadata& metadata, Observed& observed);
   static void observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed& observed);
-  /// names_of(indices, names) fills names.
+  /// names_of(indices, names) fills names. Over a device the copies are the device's.
   template <class NamesOf>
   void observe_state(const SimpleCPUOffloadScheduler& connector,
                      const std::vector<EngineRank>& ranks, NamesOf&& names_of, Observed& observed) {

@@ -62,7 +62,8 @@ class MultiConnector {
     const BlocksByGroup no_blocks(blocks.size());
     for (std::uint32_t place = 0; place < num_children(); ++place) {
       const bool is_chosen = chosen != chosen_.end() && chosen->second == place;
-      children_[place].update_state_after_alloc(request, is_chosen ? blocks : no_blocks,
+      const bool gets_blocks = is_chosen || rules_.multi_connector_shares_blocks;
+      children_[place].update_state_after_alloc(request, gets_blocks ? blocks : no_blocks,
                                                 is_chosen ? num_external_tokens : 0);
     }
   }

@@ -259,6 +259,12 @@ void FencingOffloadingConnector::update_state_after_alloc(ConnectorHost& host,
                                                           const ConnectorRequest& request,
                                                           const BlocksByGroup& blocks,
                                                           std::uint32_t num_external_tokens) {
+  if (num_external_tokens > 0 || spec_.manager.rules.multi_connector_shares_blocks) {
+    for (const std::vector<BlockId>& block_ids : blocks) {
+      allocated_blocks_.insert(block_ids.begin(), block_ids.end());
+    }
+    allocated_blocks_.erase(kNullBlockId);
+  }
   if (num_external_tokens == 0) return;
   RequestState& state = known(request.id);
   const std::uint32_t num_cached_tokens = state.num_local_tokens + num_external_tokens;
@@ -270,9 +276,6 @@ void FencingOffloadingConnector::update_state_after_alloc(ConnectorHost& host,
   load.request = request.id;
   for (std::size_t group = 0; group < num_groups(); ++group) {
     const std::vector<BlockId>& block_ids = blocks[group];
-    for (const BlockId block : block_ids) {
-      if (block != kNullBlockId) allocated_blocks_.insert(block);
-    }
     const std::uint32_t num_blocks = ceil_div(num_cached_tokens, gpu_block_size(group));
     KVFENCE_CHECK(block_ids.size() >= num_blocks, "what is cached has blocks");
     const auto end = block_ids.begin() + num_blocks;

@@ -1,0 +1,65 @@
+#pragma once
+
+/// The devices of an engine: what the model runner computes on them, how their streams come along,
+/// and what is observed of them.
+
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "contract/core/flat_lists.h"
+#include "contract/core/state_digest.h"
+#include "contract/core/status.h"
+#include "contract/engine/engine_target.h"
+#include "contract/worker/kv_pages.h"
+#include "properties/engine/model_runner.h"
+#include "properties/engine/planned_step.h"
+#include "properties/engine/rank.h"
+
+namespace kvfence::engine::on_device {
+
+class Facet {
+ public:
+  /// setup: of the engine, which outlives it. Requires: no forward is enqueued.
+  void start(const EngineSetup& setup);
+
+  void add(const AddRequest& request) { runner_.add(request, setup_->num_ranks.front()); }
+  /// What the model runner needs of a step when it is executed.
+  static void plan(const SchedulerObservation& shown, PlannedStep& step);
+
+  /// What a command is run on.
+  struct Around {
+    std::list<PlannedStep>& in_flight;  ///< oldest first
+    std::vector<EngineRank>& ranks;
+  };
+  ErrorCode run(const Execute& command, const Around& around, DeviceObserved& observed);
+  ErrorCode run(const Advance& command, const Around& around, DeviceObserved& observed);
+  ErrorCode run(const FailNext& command, const Around& around, DeviceObserved& observed);
+
+  /// Takes the outputs of the ranks' halves, as far as there are some. Null: there is no such step.
+  PlannedStep* poll(const Around& around, std::vector<KVConnectorWorkerOutput>& outputs,
+                    DeviceObserved& observed) const;
+  /// Waits for the step's forwards. Replaces sampled by what all ranks say.
+  static void take_sampled(const PlannedStep& step, std::vector<EngineRank>& ranks,
+                           FlatLists<TokenId>& sampled);
+
+  // What a drain begins and ends with.
+  static void begin_drain(std::vector<EngineRank>& ranks);
+  static void end_drain(std::vector<EngineRank>& ranks);
+  static bool is_copying(const std::vector<EngineRank>& ranks);
+
+  static void forget_answer(DeviceObserved& observed);
+  void observe(const std::vector<EngineRank>& ranks, std::size_t num_steps, bool has_state,
+               DeviceObserved& observed);
+  void add_to(StateHash& hash) const { hash.add(runner_); }
+
+ private:
+  static void take_submitted(std::vector<EngineRank>& ranks, DeviceObserved& observed);
+  void observe_pages(const std::vector<EngineRank>& ranks, DeviceObserved& observed);
+
+  const EngineSetup* setup_ = nullptr;
+  ModelRunner runner_;
+  std::vector<Symbol> page_symbols_;  ///< of the page that is observed
+};
+
+}  // namespace kvfence::engine::on_device

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "contract/engine/engine_target.h"
+#include "properties/engine/on_device/goals.h"
+
+namespace kvfence::engine::on_device {
+namespace {
+
+constexpr Goal kGoalsOfOthers[] = {
+    {"prefix_hit", "a request began behind tokens that it did not compute"},
+    {"run_ahead", "a step was executed while one before it was in flight"},
+    {"request_finished", "a request said all that it was asked for"},
+    {"preempted_alone", "a request was preempted under no connector while a step was in flight"},
+    {"reset_while_running", "running requests were preempted by a reset, with a step in flight"},
+    {"drained_with_transfers", "the engine was drained while transfers were in flight"},
+    {"copied_by_simple", "a load of the simple connector was over on all ranks"},
+    {"stored_lazily", "a lazy store was over on a rank"},
+    {"late_rank", "a load of the simple connector was over on one rank, and not on all"},
+    {"flushed_by_simple", "a preemption waited for transfers of the simple connector"},
+    {"aborted_while_loading", "a request was ended from outside while a load was in flight"},
+    {"transfer_blocked", "a transfer ran that could not run before a forward had"},
+    {"both_under_way", "transfers of both children were in flight on a rank"},
+    {"loaded_by_each", "loads of both children were in flight"},
+    {"store_fenced_for_the_other",
+     "a load of the simple connector goes into blocks that a store of the other child reads"},
+};
+
+class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
+ public:
+  using GoalCounter::GoalCounter;
+
+  void count(const Command& command, const Observation& before, const Observation& after,
+             const World&) {
+    if (after.error != ErrorCode::kNone) return;
+    if (has_ended(after)) {
+      num_executed_ = 0;
+      in_flight_.clear();
+      return;
+    }
+    const std::size_t num_in_flight = in_flight_.size();
+    if (const auto* advance = std::get_if<Advance>(&command)) {
+      if (advance->stream == "compute") return;
+      bool& was_idle = was_idle_[advance->stream == "load" ? 1 : 0];
+      add("transfer_blocked", *after.advanced && was_idle);
+      was_idle = !*after.advanced;
+      return;
+    }
+    was_idle_[0] = was_idle_[1] = false;
+    if (after.submitted.has_value()) {
+      in_flight_.insert(in_flight_.end(), after.submitted->begin(), after.submitted->end());
+      count_under_way();
+    }
+    if (std::holds_alternative<Schedule>(command)) {
+      count_schedule(before, after);
+    } else if (std::holds_alternative<Execute>(command)) {
+      add("run_ahead", num_executed_ > 0);
+      ++num_executed_;
+    } else if (std::holds_alternative<Poll>(command)) {
+      count_poll(after);
+    } else if (std::holds_alternative<Update>(command)) {
+      --num_executed_;
+      add("request_finished",
+          std::any_of(after.outputs->begin(), after.outputs->end(),
+                      [](const RequestOutput& output) { return is_finished(output.status); }));
+    } else if (std::holds_alternative<FinishRequests>(command) ||
+               std::holds_alternative<FinishAllRequests>(command)) {
+      add("aborted_while_loading", has_load() && after.num_unfinished < before.num_unfinished);
+    } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
+      add("reset_while_running",
+          reset->reset_running_requests && num_executed_ > 0 && before.num_running > 0);
+    } else if (std::holds_alternative<Drain>(command)) {
+      add("drained_with_transfers", num_in_flight > 0);
+      num_executed_ = 0;
+      in_flight_.clear();
+    }
+  }
+
+ private:
+  bool is_of_simple(const DeviceTransfer& transfer) const {
+    return setup().is_of_simple(transfer.job);
+  }
+  bool has_load() const {
+    return std::any_of(in_flight_.begin(), in_flight_.end(),
+                       [](const DeviceTransfer& transfer) { return !transfer.store; });
+  }
+
+  void count_under_way() {
+    bool is_there[2][2] = {};  // of the simple connector, of a store
+    for (const DeviceTransfer& transfer : in_flight_) {
+      is_there[is_of_simple(transfer)][transfer.store] = true;
+    }
+    add("both_under_way", (is_there[0][0] || is_there[0][1]) && (is_there[1][0] || is_there[1][1]));
+    add("loaded_by_each", is_there[0][0] && is_there[1][0]);
+  }
+
+  void count_schedule(const Observation& before, const Observation& after) {
+    add("prefix_hit", std::any_of(after.new_reqs->begin(), after.new_reqs->end(),
+                                  [](const auto& entry) { return entry.num_computed_tokens > 0; }));
+    add("preempted_alone",
+        !setup().has_workers() && *before.num_steps_in_flight > 0 && !after.preempted->empty());
+    add("flushed_by_simple",
+        after.need_flush.has_value() && *after.need_flush &&
+            std::any_of(in_flight_.begin(), in_flight_.end(),
+                        [&](const DeviceTransfer& transfer) { return is_of_simple(transfer); }));
+    if (!after.load_gpu_blocks.has_value()) return;
+    const std::vector<BlockId>& loaded = *after.load_gpu_blocks;
+    add("store_fenced_for_the_other",
+        std::any_of(in_flight_.begin(), in_flight_.end(), [&](const DeviceTransfer& transfer) {
+          return transfer.store && !is_of_simple(transfer) &&
+                 std::find_first_of(loaded.begin(), loaded.end(), transfer.gpu_blocks.begin(),
+                                    transfer.gpu_blocks.end()) != loaded.end();
+        }));
+  }
+
+  void count_poll(const Observation& after) {
+    bool has_simple_load = false;
+    for (const EndedTransfer& ended : *after.ended) {
+      const auto transfer =
+          std::find_if(in_flight_.begin(), in_flight_.end(), [&](const DeviceTransfer& each) {
+            return each.rank == ended.rank && each.job == ended.job;
+          });
+      if (transfer == in_flight_.end()) continue;
+      if (is_of_simple(*transfer)) {
+        has_simple_load |= !ended.store;
+        add("stored_lazily", ended.store && setup().simple->lazy_offload);
+      }
+      in_flight_.erase(transfer);
+    }
+    const bool is_received = after.finished_recving.has_value() && !after.finished_recving->empty();
+    add("copied_by_simple", has_simple_load && is_received);
+    add("late_rank", has_simple_load && !is_received);
+  }
+
+  std::vector<DeviceTransfer> in_flight_;  ///< not reported
+  std::uint32_t num_executed_ = 0;         ///< steps, not taken in
+  bool was_idle_[2] = {};                  ///< store, load: nothing but the device ran since
+};
+
+}  // namespace
+
+GoalSuite goals_of_others() { return goal_suite<EngineTarget, kGoalsOfOthers, CounterOfOthers>(); }
+
+}  // namespace kvfence::engine::on_device
