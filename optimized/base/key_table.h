@@ -33,7 +33,7 @@ inline std::uint64_t load_word(const char* bytes) {
 inline bool is_digest(OffloadKeyView key) { return key.size() - 32 <= sizeof(std::uint64_t); }
 
 /// 32 bits mixed from the first and the last 8 bytes of a key. They are a digest's output, perhaps
-/// with a number behind it, so one multiplication a word spreads them enough.
+/// with a number after it, so one multiplication a word spreads them enough.
 inline std::uint32_t tag_of_words(std::uint64_t first, std::uint64_t last) {
   std::uint64_t bits = first + last * 0x9E37'79B9'7F4A'7C15;
   bits ^= bits >> 32;
@@ -56,7 +56,7 @@ class KeyTable {
   using Index = std::uint32_t;
   static constexpr Index kNone = 0xFFFF'FFFF;
 
-  /// Cost: 80 to 96 bytes a key. The only allocations, but for longer keys.
+  /// Cost: 80 to 96 bytes per key. The only allocations, but for longer keys.
   explicit KeyTable(std::size_t num_keys_max)
       : entries_(num_keys_max),
         slots_(std::bit_ceil(2 * std::max<std::size_t>(num_keys_max, 1))),

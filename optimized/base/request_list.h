@@ -23,7 +23,7 @@ class RequestList {
   /// kNoRequest if the list is empty.
   RequestIndex front() const { return first_; }
 
-  /// The request behind one of the list; kNoRequest behind the last.
+  /// The request after one of the list; kNoRequest after the last.
   RequestIndex next(RequestIndex request) const { return links_[request].next; }
 
   bool contains(RequestIndex request) const {

@@ -30,7 +30,7 @@ class Timeline {
 
   /// One list for each element of `orders`. Requires: no more than num_members_max members at a
   /// time.
-  /// Cost: 16 bytes a member, and half a byte for each list. The only allocations.
+  /// Cost: 16 bytes per member, and half a byte for each list. The only allocations.
   Timeline(std::size_t num_members_max, std::initializer_list<PlaceOrder> orders)
       : num_words_(num_members_max * kPlacesPerMember / kWordPlaces + 2),
         members_(num_words_ * kWordPlaces),
@@ -131,7 +131,7 @@ class Timeline {
     }
   }
 
-  /// Moves what stands in the next 64 places to the front, behind what was tidied before. It takes
+  /// Moves what stands in the next 64 places to the front, after what was tidied before. It takes
   /// as many calls as the row has words, and that many places were left when the first one came.
   template <class Members>
   [[gnu::noinline]] void tidy_word(Members& members) {
@@ -175,9 +175,9 @@ class Timeline {
   }
 
   std::size_t num_words_;
-  Place end_ = 0;                     ///< the next place
-  std::size_t num_tidied_words_ = 0;  ///< since tidying began
-  Place tidy_end_ = 0;                ///< behind what was tidied
+  Place end_ = 0;                                                         ///< the next place
+  std::size_t num_tidied_words_ = 0;                                      ///< since tidying began
+  Place tidy_end_ = 0;                                                    ///< after what was tidied
   std::vector<std::uint32_t, HugePageAllocator<std::uint32_t>> members_;  ///< [place]
   std::vector<PlaceSet> lists_;       ///< no place is in two of them
   std::vector<Announced> announced_;  ///< [list]

@@ -219,9 +219,10 @@ TEST_P(DisaggregatedOperationCount, LeasesCostNothingUntilTheyAreRenewed) {
   ASSERT_EQ(reading.num_heartbeats(), size());
   EXPECT_EQ(reading.cost_of_step(), 0U);
   EXPECT_EQ(reading.num_heartbeats(), 0U);
-  EXPECT_LE(reading.add(size()), 2U);
-  EXPECT_EQ(reading.cost_of_report(size() / 2), 1U);
-  EXPECT_LE(reading.cost_of_finish(size() / 3), 1U);
+  // Probes of the request's id, whose home may be taken.
+  EXPECT_LE(reading.add(size()), 6U);
+  EXPECT_LE(reading.cost_of_report(size() / 2), 3U);
+  EXPECT_LE(reading.cost_of_finish(size() / 3), 3U);
   reading.cost_of_step();
   reading.tell_time(500'000);
   EXPECT_EQ(reading.cost_of_step(), size() - 1);

@@ -1,28 +1,31 @@
 // Goal: numbers are found until they are erased, whatever collides, and an erasure costs a constant
 // however many neighbours there are. Method: beside std::map; the entries that are looked at.
 
-#include "optimized/base/job_map.h"
+#include "optimized/base/open_table.h"
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <map>
 #include <random>
 
-#include "planted/optimized/base/job_map.h"
+#include "planted/optimized/base/open_table.h"
 #include "properties/planted/switches.h"
 
 namespace kvfence::optimized {
 namespace {
 
-TEST(JobMap, AgreesWithAMap) {
+using JobId = std::uint32_t;
+
+TEST(OpenTable, AgreesWithAMap) {
   std::mt19937 random(1);
   std::map<JobId, std::uint32_t> expected;
-  JobMap map;
+  OpenTable<JobId> map;
   for (std::uint32_t i = 0; i < 20'000; ++i) {
     const auto number = static_cast<JobId>(random() % 40);
     const JobId job = random() % 2 == 0 ? 64 * number : number;
     const auto found = expected.find(job);
-    ASSERT_EQ(map.find(job), found == expected.end() ? JobMap::kNone : found->second);
+    ASSERT_EQ(map.find(job), found == expected.end() ? map.kNone : found->second);
     if (found == expected.end()) {
       map.insert(job, i);
       expected[job] = i;
@@ -37,10 +40,10 @@ TEST(JobMap, AgreesWithAMap) {
   }
 }
 
-TEST(JobMap, NeighboursDoNotSlowEachOther) {
+TEST(OpenTable, NeighboursDoNotSlowEachOther) {
   constexpr std::uint64_t kProbesMax = 60;
   for (const std::uint32_t num : {100U, 1'000U, 10'000U, 100'000U}) {
-    planted::optimized::JobMap map;
+    planted::optimized::OpenTable<JobId> map;
     for (JobId job = 0; job < num; ++job) map.insert(job, job);
     // As jobs come and go: mostly the oldest first, some in the middle, one more each time.
     for (JobId round = 0; round < num / 2; ++round) {
