@@ -1,7 +1,7 @@
 /// The figures as tables, and as JSON.
 
 #include <cstdio>
-#include <string_view>
+#include <nlohmann/json.hpp>
 
 #include "cuda/figures/gpu_figures.h"
 
@@ -15,115 +15,77 @@ std::string print(const char* format, Arguments... arguments) {
   return line;
 }
 
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (const char character : text) {
-    if (character == '"' || character == '\\') result += '\\';
-    result += static_cast<unsigned char>(character) < 0x20 ? ' ' : character;
-  }
-  return result + "\"";
+using Json = nlohmann::ordered_json;
+
+Json json_of(const CopyFigure& figure) {
+  return {{"path", figure.path},
+          {"direction", figure.direction},
+          {"block_bytes", figure.block_bytes},
+          {"num_blocks", figure.num_blocks},
+          {"microseconds", figure.microseconds},
+          {"gb_per_second", figure.gb_per_second},
+          {"of_ceiling", figure.of_ceiling},
+          {"call_microseconds", figure.call_microseconds},
+          {"num_wrong_bytes", figure.num_wrong_bytes}};
 }
 
-std::string number(double value) { return print("%.6g", value); }
-std::string number(std::size_t value) { return std::to_string(value); }
-std::string truth(bool value) { return value ? "true" : "false"; }
-
-/// Members of an object, or elements of an array.
-class Json {
- public:
-  explicit Json(char open) : close_(open == '{' ? '}' : ']') { text_ += open; }
-  Json& add(const char* name, const std::string& value) { return add(quoted(name) + ": " + value); }
-  Json& add(const std::string& element) {
-    if (text_.size() > 1) text_ += ", ";
-    text_ += element;
-    return *this;
-  }
-  std::string end() const { return text_ + close_; }
-
- private:
-  std::string text_;
-  char close_;
-};
-
-std::string json_of(const CopyFigure& figure) {
-  return Json('{')
-      .add("path", quoted(figure.path))
-      .add("direction", quoted(figure.direction))
-      .add("block_bytes", number(figure.block_bytes))
-      .add("num_blocks", number(figure.num_blocks))
-      .add("microseconds", number(figure.microseconds))
-      .add("gb_per_second", number(figure.gb_per_second))
-      .add("of_ceiling", number(figure.of_ceiling))
-      .add("call_microseconds", number(figure.call_microseconds))
-      .add("num_wrong_bytes", number(std::size_t{figure.num_wrong_bytes}))
-      .end();
+Json json_of(const RaceFigure& race) {
+  return {{"id", race.id},
+          {"name", race.name},
+          {"path", race.path},
+          {"has_barrier", race.has_barrier},
+          {"must_corrupt", race.must_corrupt},
+          {"is_corrupt", race.is_corrupt},
+          {"is_early", race.is_early},
+          {"has_timed_out", race.has_timed_out},
+          {"is_as_expected", race.is_as_expected()},
+          {"refusal", race.refusal},
+          {"first_wrong", race.first_wrong}};
 }
 
-std::string json_of(const RaceFigure& race) {
-  return Json('{')
-      .add("id", quoted(race.id))
-      .add("name", quoted(race.name))
-      .add("path", quoted(race.path))
-      .add("has_barrier", truth(race.has_barrier))
-      .add("must_corrupt", truth(race.must_corrupt))
-      .add("is_corrupt", truth(race.is_corrupt))
-      .add("is_early", truth(race.is_early))
-      .add("has_timed_out", truth(race.has_timed_out))
-      .add("is_as_expected", truth(race.is_as_expected()))
-      .add("refusal", quoted(race.refusal))
-      .add("first_wrong", quoted(race.first_wrong))
-      .end();
-}
-
-std::string json_of(const CopyCost& cost) {
-  Json object('{');
-  object.add("direction", quoted(to_text(cost.direction)))
-      .add("copy_bytes", number(cost.copy_bytes))
-      .add("num_copies", number(cost.num_copies));
+Json json_of(const CopyCost& cost) {
+  Json object = {{"direction", to_text(cost.direction)},
+                 {"copy_bytes", cost.copy_bytes},
+                 {"num_copies", cost.num_copies}};
   for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
-    const std::string name = std::string(to_text(static_cast<CopyPathKind>(path))) + "_us";
-    object.add(name.c_str(), number(cost.microseconds[path]));
+    object[std::string(to_text(static_cast<CopyPathKind>(path))) + "_us"] = cost.microseconds[path];
   }
-  return object.end();
+  return object;
 }
 
 /// One to a line, so that two files can be compared.
 template <class Elements>
-std::string json_of_all(const Elements& elements) {
+std::string lines_of(const Elements& elements) {
   std::string text;
-  for (const auto& element : elements)
-    text += (text.empty() ? "\n    " : ",\n    ") + json_of(element);
+  for (const auto& element : elements) {
+    text += (text.empty() ? "\n    " : ",\n    ") + json_of(element).dump();
+  }
   return "[" + text + "]";
 }
 
 }  // namespace
 
 std::string to_json(const Figures& figures, const std::string& device_name) {
-  Json attributes('{');
-  for (const auto& [name, value] : figures.attributes) {
-    attributes.add(name.c_str(), std::to_string(value));
-  }
-  const std::string members[] = {
-      quoted("device") + ": " + quoted(device_name),
-      quoted("runtime_version") + ": " + std::to_string(figures.runtime_version),
-      quoted("driver_version") + ": " + std::to_string(figures.driver_version),
-      quoted("attributes") + ": " + attributes.end(),
-      quoted("store_ceiling") + ": " + number(figures.store_ceiling),
-      quoted("load_ceiling") + ": " + number(figures.load_ceiling),
-      quoted("both_ceiling") + ": " + number(figures.both_ceiling),
-      quoted("device_copy") + ": " + number(figures.device_copy),
-      quoted("fill_kernel") + ": " + number(figures.fill_kernel),
-      quoted("check_kernel") + ": " + number(figures.check_kernel),
-      quoted("num_wrong_in_check") + ": " + number(std::size_t{figures.num_wrong_in_check}),
-      quoted("num_rows_left_out") + ": " + number(figures.num_rows_left_out),
-      quoted("num_failures") + ": " + number(figures.num_failures()),
-      quoted("races") + ": " + json_of_all(figures.races),
-      quoted("calibration") + ": " + json_of_all(figures.calibration.costs()),
-      quoted("copies") + ": " + json_of_all(figures.copies),
-  };
-  std::string text;
-  for (const std::string& member : members) text += (text.empty() ? "{\n  " : ",\n  ") + member;
-  return text + "\n}\n";
+  Json attributes = Json::object();
+  for (const auto& [name, value] : figures.attributes) attributes[name] = value;
+  const Json object = {{"device", device_name},
+                       {"runtime_version", figures.runtime_version},
+                       {"driver_version", figures.driver_version},
+                       {"attributes", attributes},
+                       {"store_ceiling", figures.store_ceiling},
+                       {"load_ceiling", figures.load_ceiling},
+                       {"both_ceiling", figures.both_ceiling},
+                       {"device_copy", figures.device_copy},
+                       {"fill_kernel", figures.fill_kernel},
+                       {"check_kernel", figures.check_kernel},
+                       {"num_wrong_in_check", figures.num_wrong_in_check},
+                       {"num_rows_left_out", figures.num_rows_left_out},
+                       {"num_failures", figures.num_failures()}};
+  std::string text = object.dump(2);
+  text.resize(text.size() - 2);  // without the end of the object
+  return text + ",\n  \"races\": " + lines_of(figures.races) +
+         ",\n  \"calibration\": " + lines_of(figures.calibration.costs()) +
+         ",\n  \"copies\": " + lines_of(figures.copies) + "\n}\n";
 }
 
 std::string to_tables(const Figures& figures) {
