@@ -1,4 +1,5 @@
-#include "properties/eviction/goals.h"
+/// What a suite of runs has reached: a green suite in which the target of ARC never moved has shown
+/// nothing about ARC.
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +10,13 @@
 #include <vector>
 
 #include "contract/eviction/eviction_target.h"
+#include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/typed_checks.h"
+#include "properties/eviction/generator.h"
 #include "properties/eviction/policy_lists.h"
+#include "properties/eviction/rules.h"
+#include "properties/targets/checks.h"
 
 namespace kvfence::eviction {
 namespace {
@@ -160,7 +166,11 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
 };
 
 }  // namespace
-
-GoalSuite goals() { return goal_suite<EvictionTarget, kGoals, Counter>(); }
-
 }  // namespace kvfence::eviction
+
+const kvfence::Checks& kvfence::eviction_checks() {
+  static const Checks kChecks =
+      checks_of<EvictionTarget, eviction::Generator, eviction::Invariants>(
+          goal_suite<EvictionTarget, eviction::kGoals, eviction::Counter>());
+  return kChecks;
+}

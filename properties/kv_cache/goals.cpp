@@ -1,4 +1,5 @@
-#include "properties/kv_cache/goals.h"
+/// What a suite of kv_cache runs has reached: a green suite in which no window ever slid has shown
+/// nothing about windows.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,9 +10,13 @@
 #include <vector>
 
 #include "contract/kv_cache/kv_cache_target.h"
+#include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/typed_checks.h"
 #include "properties/kv_cache/arithmetic.h"
+#include "properties/kv_cache/generator.h"
 #include "properties/kv_cache/rules.h"
+#include "properties/targets/checks.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -303,7 +308,10 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
 };
 
 }  // namespace
-
-GoalSuite goals() { return goal_suite<KVCacheTarget, kGoals, Counter>(); }
-
 }  // namespace kvfence::kv_cache
+
+const kvfence::Checks& kvfence::kv_cache_checks() {
+  static const Checks kChecks = checks_of<KVCacheTarget, kv_cache::Generator, kv_cache::Invariants>(
+      goal_suite<KVCacheTarget, kv_cache::kGoals, kv_cache::Counter>());
+  return kChecks;
+}

@@ -1,4 +1,5 @@
-#include "properties/offload/goals.h"
+/// What a suite of runs has reached: a green suite in which no store had to evict has shown nothing
+/// about eviction.
 
 #include <algorithm>
 #include <cstddef>
@@ -7,8 +8,13 @@
 #include <vector>
 
 #include "contract/offload/offload_target.h"
+#include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/typed_checks.h"
 #include "properties/eviction/policy_lists.h"
+#include "properties/offload/generator.h"
+#include "properties/offload/rules.h"
+#include "properties/targets/checks.h"
 
 namespace kvfence::offload {
 namespace {
@@ -177,7 +183,10 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
 };
 
 }  // namespace
-
-GoalSuite goals() { return goal_suite<OffloadTarget, kGoals, Counter>(); }
-
 }  // namespace kvfence::offload
+
+const kvfence::Checks& kvfence::offload_checks() {
+  static const Checks kChecks = checks_of<OffloadTarget, offload::Generator, offload::Invariants>(
+      goal_suite<OffloadTarget, offload::kGoals, offload::Counter>());
+  return kChecks;
+}

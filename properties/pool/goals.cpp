@@ -1,4 +1,5 @@
-#include "properties/pool/goals.h"
+/// What a suite of runs has reached: a green suite that never evicted a block has shown nothing
+/// about eviction.
 
 #include <algorithm>
 #include <cstddef>
@@ -8,8 +9,12 @@
 #include <vector>
 
 #include "contract/pool/block_pool_target.h"
+#include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/typed_checks.h"
+#include "properties/pool/generator.h"
 #include "properties/pool/rules.h"
+#include "properties/targets/checks.h"
 
 namespace kvfence::block_pool {
 namespace {
@@ -189,14 +194,18 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
     }
   }
 
-  // One overload a command with something to count; all of them are called for accepted commands
+  // One overload per command with something to count; all of them are called for accepted commands
   // only.
   void count_accepted(const DeclareRequest&, const Observation&, const Observation&, const World&) {
   }
 };
 
 }  // namespace
-
-GoalSuite goals() { return goal_suite<BlockPoolTarget, kGoals, Counter>(); }
-
 }  // namespace kvfence::block_pool
+
+const kvfence::Checks& kvfence::block_pool_checks() {
+  static const Checks kChecks =
+      checks_of<BlockPoolTarget, block_pool::Generator, block_pool::Invariants>(
+          goal_suite<BlockPoolTarget, block_pool::kGoals, block_pool::Counter>());
+  return kChecks;
+}

@@ -1,4 +1,5 @@
-#include "properties/tiering/goals.h"
+/// What a suite of runs has reached: a green suite in which no promotion failed has shown nothing
+/// about failed promotions.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,8 +12,13 @@
 #include <vector>
 
 #include "contract/tiering/tiering_target.h"
+#include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/typed_checks.h"
 #include "properties/eviction/policy_lists.h"
+#include "properties/targets/checks.h"
+#include "properties/tiering/generator.h"
+#include "properties/tiering/rules.h"
 
 namespace kvfence::tiering {
 namespace {
@@ -315,7 +321,10 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
 };
 
 }  // namespace
-
-GoalSuite goals() { return goal_suite<TieringTarget, kGoals, Counter>(); }
-
 }  // namespace kvfence::tiering
+
+const kvfence::Checks& kvfence::tiering_checks() {
+  static const Checks kChecks = checks_of<TieringTarget, tiering::Generator, tiering::Invariants>(
+      goal_suite<TieringTarget, tiering::kGoals, tiering::Counter>());
+  return kChecks;
+}

@@ -1,4 +1,5 @@
-#include "properties/worker/goals.h"
+/// What a suite of runs has reached: a green suite in which no store waited for a forward has shown
+/// nothing about order.
 
 #include <algorithm>
 #include <cstdint>
@@ -7,6 +8,11 @@
 #include <vector>
 
 #include "contract/worker/worker_target.h"
+#include "properties/core/goals.h"
+#include "properties/core/typed_checks.h"
+#include "properties/targets/checks.h"
+#include "properties/worker/generator.h"
+#include "properties/worker/rules.h"
 
 namespace kvfence::worker {
 namespace {
@@ -122,7 +128,10 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
 };
 
 }  // namespace
-
-GoalSuite goals() { return goal_suite<WorkerTarget, kGoals, Counter>(); }
-
 }  // namespace kvfence::worker
+
+const kvfence::Checks& kvfence::worker_checks() {
+  static const Checks kChecks = checks_of<WorkerTarget, worker::Generator, worker::Invariants>(
+      goal_suite<WorkerTarget, worker::kGoals, worker::Counter>());
+  return kChecks;
+}
