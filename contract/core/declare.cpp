@@ -15,60 +15,6 @@ std::string quote(const Value& value) {
 
 }  // namespace
 
-std::string_view to_text(Domain domain) {
-  switch (domain) {
-    case Domain::kFlag:
-      return "true or false";
-    case Domain::kCount:
-      return "a count";
-    case Domain::kNumber:
-      return "a number";
-    case Domain::kBlocks:
-      return "block ids";
-    case Domain::kTokens:
-      return "token ids";
-    case Domain::kRequest:
-      return "a request";
-    case Domain::kGroup:
-      return "a group id";
-    case Domain::kGroups:
-      return "group ids";
-    case Domain::kBlockSize:
-      return "tokens a block";
-    case Domain::kHashIndex:
-      return "a block index";
-    case Domain::kBlockCount:
-      return "a number of blocks";
-    case Domain::kMask:
-      return "one flag a block";
-    case Domain::kTokenCount:
-      return "a number of tokens";
-    case Domain::kRequests:
-      return "names of requests";
-    case Domain::kChoice:
-      return "a word";
-    case Domain::kSamples:
-      return "(sample request tokens)";
-    case Domain::kKey:
-      return "the number of an offload key";
-    case Domain::kKeys:
-      return "numbers of offload keys";
-    case Domain::kText:
-      return "text";
-    case Domain::kAnswers:
-      return "answers";
-    case Domain::kMultimodal:
-      return "items";
-    case Domain::kSetting:
-      return "a setting";
-    case Domain::kResult:
-      return "answer";
-    case Domain::kState:
-      return "state";
-  }
-  return "";
-}
-
 Value to_value(bool member) { return Value::Variant(member); }
 Value to_value(std::uint32_t member) { return Value::Variant(std::int64_t{member}); }
 Value to_value(double member) { return Value::Variant(member); }
@@ -93,6 +39,12 @@ Value to_value(const std::vector<std::string>& member) {
   list.reserve(member.size());
   for (const std::string& element : member) list.push_back(to_value(element));
   return Value::Variant(std::move(list));
+}
+
+Value to_value(const std::vector<std::vector<std::uint32_t>>& member) {
+  Value::List lists;
+  for (const std::vector<std::uint32_t>& list : member) lists.push_back(to_value(list));
+  return Value::Variant(std::move(lists));
 }
 
 bool from_value(const Value& value, bool& member, std::string& expected) {
@@ -177,6 +129,19 @@ bool from_value(const Value& value, std::vector<std::string>& member, std::strin
     const std::string* name = element.get_if<std::string>();
     if (!name) return false;
     member.push_back(*name);
+  }
+  return true;
+}
+
+bool from_value(const Value& value, std::vector<std::vector<std::uint32_t>>& member,
+                std::string& expected) {
+  expected = "lists of numbers such as [[1 2] [3]]";
+  const auto* lists = value.get_if<Value::List>();
+  if (!lists) return false;
+  member.resize(lists->size());
+  std::string ignored;
+  for (std::size_t index = 0; index < lists->size(); ++index) {
+    if (!from_value((*lists)[index], member[index], ignored)) return false;
   }
   return true;
 }

@@ -8,12 +8,13 @@
 ///
 ///     static void declare(auto& fields) {
 ///       fields.add("name", &Struct::member, Domain::kX, "doc");
-///       fields.add("other", &Struct::other, Domain::kY, "doc").optional();
+///       fields.optional("other", &Struct::other, Domain::kY, "doc");
 ///     }
 ///
 /// and a command has `kVerb` and `kDoc` besides. An optional member is left out of the text where
 /// it equals the default.
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -26,6 +27,7 @@
 
 #include "contract/core/declared_object.h"
 #include "contract/core/line.h"
+#include "contract/core/words.h"
 
 namespace kvfence {
 
@@ -39,10 +41,10 @@ enum class Domain : unsigned char {
   kRequest,     ///< the name of a request
   kGroup,       ///< a KV-cache group id
   kGroups,      ///< KV-cache group ids
-  kBlockSize,   ///< tokens a block of a group holds
+  kBlockSize,   ///< tokens that a block of a group holds
   kHashIndex,   ///< index of a block within a request
   kBlockCount,  ///< number of leading blocks of a request
-  kMask,        ///< one flag a block
+  kMask,        ///< one flag per block
   kTokenCount,  ///< how many tokens
   kText,        ///< free text
   kRequests,    ///< names of requests
@@ -58,8 +60,35 @@ enum class Domain : unsigned char {
   kState,       ///< part of an observation: what the implementation holds after the command
 };
 
-/// The domain's name in the documentation.
-std::string_view to_text(Domain domain);
+/// The domains' names in the documentation.
+constexpr auto words_of(Domain) {
+  return std::to_array<std::string_view>({
+      "true or false",
+      "a count",
+      "block ids",
+      "token ids",
+      "a request",
+      "a group id",
+      "group ids",
+      "tokens per block",
+      "a block index",
+      "a number of blocks",
+      "one flag per block",
+      "a number of tokens",
+      "text",
+      "names of requests",
+      "a word",
+      "(sample request tokens)",
+      "the number of an offload key",
+      "numbers of offload keys",
+      "items",
+      "a number",
+      "answers",
+      "a setting",
+      "answer",
+      "state",
+  });
+}
 
 namespace detail {
 
@@ -75,6 +104,10 @@ struct FieldVisitor {
   Added add(std::string_view /*name*/, T Owner::*member, Domain domain, std::string_view /*doc*/) {
     visit(member, domain);
     return {};
+  }
+  template <class Owner, class T>
+  void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
+    add(name, member, domain, doc);
   }
 };
 
@@ -141,6 +174,11 @@ class Reusable {
   T value_{};
 };
 
+namespace detail {
+/// "one of a, b, c".
+std::string one_of(const std::vector<std::string_view>& names);
+}  // namespace detail
+
 // ---- Members <-> values. One pair of overloads a type; from_value says in `expected` what it
 // wanted. ----
 
@@ -151,6 +189,7 @@ Value to_value(const std::string& member);
 Value to_value(const std::vector<std::uint32_t>& member);
 Value to_value(const std::vector<bool>& member);
 Value to_value(const std::vector<std::string>& member);
+Value to_value(const std::vector<std::vector<std::uint32_t>>& member);
 
 bool from_value(const Value& value, bool& member, std::string& expected);
 bool from_value(const Value& value, std::uint32_t& member, std::string& expected);
@@ -159,6 +198,27 @@ bool from_value(const Value& value, std::string& member, std::string& expected);
 bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected);
 bool from_value(const Value& value, std::vector<bool>& member, std::string& expected);
 bool from_value(const Value& value, std::vector<std::string>& member, std::string& expected);
+bool from_value(const Value& value, std::vector<std::vector<std::uint32_t>>& member,
+                std::string& expected);
+
+/// A word. `none` is spelled like the absent value.
+template <Worded E>
+Value to_value(E member) {
+  const std::string_view word = to_text(member);
+  return word == "none" ? Value() : Value(Value::Variant(std::string(word)));
+}
+
+template <Worded E>
+bool from_value(const Value& value, E& member, std::string& expected) {
+  const auto* const word = value.get_if<std::string>();
+  const auto parsed = from_text<E>(word ? *word : value.get_if<None>() ? "none" : "");
+  if (parsed) {
+    member = *parsed;
+  } else {
+    expected = detail::one_of({detail::kWords<E>.begin(), detail::kWords<E>.end()});
+  }
+  return parsed.has_value();
+}
 
 /// A declared struct that is an element of a list: `(word key=value ...)`, with kWord for the word.
 template <class T>
@@ -215,14 +275,12 @@ InputError unknown_key(std::string_view file, const Field& field, std::string ex
 InputError missing_key(std::string_view file, Position position, std::string_view owner,
                        std::string_view key);
 InputError unexpected_subject(std::string_view file, const Line& line);
-/// "one of a, b, c".
-std::string one_of(const std::vector<std::string_view>& names);
 
 }  // namespace detail
 
 namespace detail {
 
-/// The MemberType of T. One object a type, so that its address names the type.
+/// The MemberType of T. One object per type, so that its address names the type.
 template <class T>
 struct MemberTypeOf {
   static bool is_present_at(const void* member) {
@@ -262,6 +320,11 @@ class FieldCollector {
     members_.push_back({std::string(name), doc, domain, false, &MemberTypeOf<T>::kType,
                         static_cast<std::size_t>(address - object)});
     return members_.back();
+  }
+
+  template <class Owner, class T>
+  void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
+    add(name, member, domain, doc).optional();
   }
 
   /// The members of a member, each under its name after the prefix. They are optional: absent from

@@ -23,7 +23,7 @@ namespace detail {
 /// the thread ends is reachable until then.
 template <class T>
 struct UsedObjects {
-  // Behind the sanitizer's back nothing is used again: it would not see a use after the end.
+  // Nothing is used again without the sanitizer's knowledge: it would not see a use after the end.
   static constexpr std::size_t kSizeMax = kIsSanitized ? 0 : 512;
   T* objects[kSizeMax + 1];
   std::size_t size;
@@ -102,7 +102,8 @@ CommandType command_type() {
 ///   Command   a variant of declared structs; one that returns something names its Reply, a
 ///             declared struct; one that can be refused has kRefusals, the codes
 ///   Numbers   a declared struct; State another one, where there is one
-///   World     has apply(command); static World make_world(config, setup)
+///   World     has apply(command); made by static World make_world(config, setup) where there is
+///             one, else from the setup, or from nothing
 ///   static const Target& description()
 template <class T>
 Target describe() {
@@ -128,8 +129,16 @@ Target describe() {
                  std::make_shared<const typename T::Setup>(std::move(*parsed)));
   };
   target.make_world = [](const Setup& setup) -> std::unique_ptr<World> {
-    return std::make_unique<WorldOf<typename T::World, typename T::Command>>(
-        T::make_world(setup.config().as<typename T::Config>(), setup.as<typename T::Setup>()));
+    using Typed = typename T::World;
+    using Made = WorldOf<Typed, typename T::Command>;
+    const auto& typed = setup.as<typename T::Setup>();
+    if constexpr (requires { T::make_world; }) {
+      return std::make_unique<Made>(T::make_world(setup.config().as<typename T::Config>(), typed));
+    } else if constexpr (std::is_constructible_v<Typed, decltype(typed)>) {
+      return std::make_unique<Made>(Typed(typed));
+    } else {
+      return std::make_unique<Made>(Typed());
+    }
   };
   return target;
 }

@@ -224,7 +224,7 @@ class Parser {
     return text_.substr(begin, at_ - begin);
   }
 
-  // What has to stand behind a token: blanks, the end, or the closing bracket around it.
+  // What has to stand after a token: blanks, the end, or the closing bracket around it.
   bool read_gap(char closer) {
     if (at_end() || peek() == closer || is_blank(peek())) {
       skip_blanks();

@@ -105,11 +105,10 @@ inline bool operator==(const Record& a, const Record& b) {
 /// One line. A blank or comment-only line has an empty verb.
 struct Line {
   std::string verb;
-  std::string subject;  ///< a bare word behind the verb, as in `target block_pool`; empty for none
+  std::string subject;  ///< a bare word after the verb, as in `target block_pool`; empty for none
   std::vector<Field> fields;
-  std::optional<std::vector<Field>>
-      expectation;      ///< behind `->`; present and empty for a bare `->`
-  std::string comment;  ///< behind `#`, without it, as written; empty for none
+  std::optional<std::vector<Field>> expectation;  ///< after `->`; present and empty for a bare `->`
+  std::string comment;  ///< after `#`, without it, as written; empty for none
   Position position;
   friend bool operator==(const Line& a, const Line& b) {
     return a.verb == b.verb && a.subject == b.subject && a.fields == b.fields &&

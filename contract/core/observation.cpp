@@ -14,7 +14,7 @@ bool from_value(const Value& value, ErrorCode& member, std::string& expected) {
   std::string text;
   if (value.get_if<None>()) text = "none";
   const bool is_word = !text.empty() || from_value(value, text, expected);
-  const auto code = is_word ? error_code_from_text(text) : std::nullopt;
+  const auto code = is_word ? from_text<ErrorCode>(text) : std::nullopt;
   if (!code) {
     expected = "an error code such as no_free_blocks, or none";
     return false;

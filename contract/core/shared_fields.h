@@ -35,24 +35,18 @@ template <class S>
 void add_cpu_cache_fields(auto& fields) {
   fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
              "slots, one an offloaded block");
-  fields
-      .add("block_size_factor", &S::block_size_factor, Domain::kSetting,
-           "GPU blocks an offloaded block")
-      .optional();
-  fields.add("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc").optional();
+  fields.optional("block_size_factor", &S::block_size_factor, Domain::kSetting,
+                  "GPU blocks an offloaded block");
+  fields.optional("eviction_policy", &S::eviction_policy, Domain::kSetting, "lru or arc");
 }
 
 /// What an offloading connector stores.
 template <class S>
 void add_stored_fields(auto& fields) {
-  fields
-      .add("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
-           "nothing that decoding adds is stored (rule offload_fences_reuse)")
-      .optional();
-  fields
-      .add("request_level_policy", &S::request_level_policy, Domain::kSetting,
-           "a loaded prefix is stored again (rule offload_fences_reuse)")
-      .optional();
+  fields.optional("offload_prompt_only", &S::offload_prompt_only, Domain::kSetting,
+                  "nothing that decoding adds is stored (rule offload_fences_reuse)");
+  fields.optional("request_level_policy", &S::request_level_policy, Domain::kSetting,
+                  "a loaded prefix is stored again (rule offload_fences_reuse)");
 }
 
 /// The declaration of a request.
@@ -60,14 +54,11 @@ template <class S>
 void add_request_fields(auto& fields) {
   fields.add("id", &S::id, Domain::kRequest, "its name");
   fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
-  fields.add("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional();
-  fields.add("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events").optional();
-  fields.add("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-      .optional();
-  fields
-      .add("mm_features", &S::mm_features, Domain::kMultimodal,
-           "multimodal items, (item id=... offset=... length=...), by offset")
-      .optional();
+  fields.optional("lora_name", &S::lora_name, Domain::kText, "LoRA adapter");
+  fields.optional("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events");
+  fields.optional("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash");
+  fields.optional("mm_features", &S::mm_features, Domain::kMultimodal,
+                  "multimodal items, (item id=... offset=... length=...), by offset");
 }
 
 /// The request that a struct with the members of request_fields declares.

@@ -3,9 +3,11 @@
 /// How an implementation says no. A refusal is part of the observation and is compared: both sides
 /// refuse the same command with the same code, and a refused command changes nothing.
 
+#include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
+
+#include "contract/core/words.h"
 
 namespace kvfence {
 
@@ -58,10 +60,51 @@ enum class ErrorCode : std::uint8_t {
 
 inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kNotOrdered) + 1;
 
-/// The code's name in the line language, e.g. "no_free_blocks"; kNone is "none".
-std::string_view to_text(ErrorCode code);
-
-/// The inverse of to_text; nothing for an unknown name.
-std::optional<ErrorCode> error_code_from_text(std::string_view text);
+/// The names of the codes in the line language.
+constexpr auto words_of(ErrorCode) {
+  return std::to_array<std::string_view>({
+      "none",
+      "unknown_request",
+      "unknown_block",
+      "no_free_blocks",
+      "not_in_profile",
+      "caching_disabled",
+      "bad_block_size",
+      "bad_range",
+      "bad_mask",
+      "missing_hash",
+      "already_hashed",
+      "double_free",
+      "queue_empty",
+      "not_queued",
+      "already_queued",
+      "already_declared",
+      "already_allocated",
+      "not_allocated",
+      "no_tokens",
+      "beyond_model_length",
+      "table_shrinks",
+      "not_in_config",
+      "no_step_in_flight",
+      "steps_in_flight",
+      "wrong_token_count",
+      "single_group_only",
+      "not_loading",
+      "not_finished",
+      "unknown_key",
+      "already_stored",
+      "not_ready",
+      "already_ready",
+      "not_reading",
+      "unknown_job",
+      "listed_twice",
+      "several_params",
+      "shut_down",
+      "job_in_flight",
+      "counts_differ",
+      "block_in_flight",
+      "not_ordered",
+  });
+}
 
 }  // namespace kvfence

@@ -17,7 +17,7 @@ TEST(ErrorCode, EveryCodeReadsBack) {
   std::set<std::string_view> names;
   for (int index = 0; index < kNumErrorCodes; ++index) {
     const auto code = static_cast<ErrorCode>(index);
-    EXPECT_EQ(error_code_from_text(to_text(code)), code) << to_text(code);
+    EXPECT_EQ(from_text<ErrorCode>(to_text(code)), code) << to_text(code);
     EXPECT_FALSE(to_text(code).empty()) << index;
     names.insert(to_text(code));
   }
@@ -44,7 +44,7 @@ TEST(ErrorCode, NamesStandForTheirCodes) {
 
 TEST(ErrorCode, UnknownNamesGiveNothing) {
   for (std::string_view text : {"", "None", "no_free_block", "no_free_blocks ", "kNone"}) {
-    EXPECT_EQ(error_code_from_text(text), std::nullopt) << text;
+    EXPECT_EQ(from_text<ErrorCode>(text), std::nullopt) << text;
   }
 }
 
@@ -52,10 +52,10 @@ TEST(Profile, EveryProfileReadsBack) {
   EXPECT_EQ(to_text(Profile::kV019), "v0.19");
   EXPECT_EQ(to_text(Profile::kV023), "v0.23");
   for (Profile profile : kProfiles) {
-    EXPECT_EQ(profile_from_text(to_text(profile)), profile) << to_text(profile);
+    EXPECT_EQ(from_text<Profile>(to_text(profile)), profile) << to_text(profile);
   }
   for (std::string_view text : {"", "v0.20", "0.19", "v0.19.0"}) {
-    EXPECT_EQ(profile_from_text(text), std::nullopt) << text;
+    EXPECT_EQ(from_text<Profile>(text), std::nullopt) << text;
   }
 }
 

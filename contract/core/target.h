@@ -68,6 +68,11 @@ class World {
   virtual std::optional<std::string> symbol_of(std::string_view bytes) const = 0;
 };
 
+/// The world of a target whose commands declare nothing.
+struct NoWorld {
+  void apply(const auto& /*command*/) {}
+};
+
 /// The world as typed code knows it.
 template <class Typed>
 class TypedWorld : public World {

@@ -223,9 +223,9 @@ class Preparation {
     }
     Parsed<KVCacheManagerConfig> kv_cache = make_kv_cache_manager_config(own, file_, position_);
     if (!kv_cache) return kv_cache.error();
-    const auto policy = scheduling_policy_from_text(config_.policy);
+    const auto policy = from_text<SchedulingPolicy>(config_.policy);
     if (!policy) return error("policy=" + config_.policy, "fcfs or priority");
-    const auto failure = kv_load_failure_policy_from_text(config_.kv_load_failure_policy);
+    const auto failure = from_text<KVLoadFailurePolicy>(config_.kv_load_failure_policy);
     if (!failure) {
       return error("kv_load_failure_policy=" + config_.kv_load_failure_policy, "fail or recompute");
     }

@@ -18,12 +18,12 @@ Value to_value(PauseState member) { return Value::Variant(std::string(to_text(me
 
 bool from_value(const Value& value, RequestStatus& member, std::string& expected) {
   expected = "a status such as finished_aborted";
-  return word_from(value, request_status_from_text, member);
+  return word_from(value, from_text<RequestStatus>, member);
 }
 
 bool from_value(const Value& value, PauseState& member, std::string& expected) {
   expected = "unpaused, paused_new or paused_all";
-  return word_from(value, pause_state_from_text, member);
+  return word_from(value, from_text<PauseState>, member);
 }
 
 }  // namespace kvfence

@@ -24,6 +24,7 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/core/words.h"
 
 namespace kvfence {
 
@@ -36,9 +37,7 @@ using SlotId = std::uint32_t;
 
 enum class EvictionPolicy : std::uint8_t { kLRU, kARC };
 
-/// "lru", "arc".
-std::string_view to_text(EvictionPolicy policy);
-std::optional<EvictionPolicy> eviction_policy_from_text(std::string_view text);
+constexpr auto words_of(EvictionPolicy) { return std::to_array<std::string_view>({"lru", "arc"}); }
 
 struct CachePolicyConfig {
   EvictionPolicy policy = EvictionPolicy::kLRU;

@@ -12,10 +12,10 @@ Parsed<CachePolicyConfig> make_cache_policy_config(const eviction::Config& confi
   const auto error = [&](std::string found, std::string expected) {
     return InputError{std::string(file), position, std::move(found), std::move(expected)};
   };
-  const auto policy = eviction_policy_from_text(config.policy);
+  const auto policy = from_text<EvictionPolicy>(config.policy);
   if (!policy) return error("policy=" + config.policy, "lru or arc");
   if (config.capacity == 0) return error("capacity=0", "at least one block");
-  const auto profile = profile_from_text(config.profile);
+  const auto profile = from_text<Profile>(config.profile);
   if (!profile) return error("profile=" + config.profile, "v0.19 or v0.23");
   CachePolicyConfig result;
   result.policy = *policy;
@@ -24,13 +24,6 @@ Parsed<CachePolicyConfig> make_cache_policy_config(const eviction::Config& confi
       config.arc_refuses_with_idle_t1.value_or(rules_of(*profile).arc_refuses_with_idle_t1);
   return result;
 }
-
-Parsed<EvictionTarget::Setup> EvictionTarget::prepare(const Config& config, std::string_view file,
-                                                      Position position) {
-  return make_cache_policy_config(config, file, position);
-}
-
-EvictionTarget::World EvictionTarget::make_world(const Config&, const Setup&) { return {}; }
 
 const Target& EvictionTarget::description() {
   static const Target kDescription = describe<EvictionTarget>();

@@ -43,7 +43,7 @@ struct Insert {
   SlotId slot = 0;
   static void declare(auto& fields) {
     add_key_field<Insert>(fields);
-    fields.add("slot", &Insert::slot, Domain::kCount, "where it lies").optional();
+    fields.optional("slot", &Insert::slot, Domain::kCount, "where it lies");
   }
   friend bool operator==(const Insert&, const Insert&) = default;
 };
@@ -103,7 +103,7 @@ struct Evict {
   static void declare(auto& fields) {
     using S = Evict;
     fields.add("num_blocks", &S::num_blocks, Domain::kCount, "how many");
-    fields.add("protected", &S::protected_keys, Domain::kKeys, "that must stay").optional();
+    fields.optional("protected", &S::protected_keys, Domain::kKeys, "that must stay");
   }
   friend bool operator==(const Evict&, const Evict&) = default;
 };
@@ -128,10 +128,8 @@ struct Config {
     fields.add("capacity", &S::capacity, Domain::kSetting, "blocks held at most");
     fields.add("profile", &S::profile, Domain::kSetting,
                "the release whose rules hold: v0.19, v0.23");
-    fields
-        .add("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
-             "overrides the profile's rule")
-        .optional();
+    fields.optional("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
+                    "overrides the profile's rule");
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -147,8 +145,8 @@ struct Entry {
     using S = Entry;
     fields.add("key", &S::key, Domain::kState, "which");
     fields.add("slot", &S::slot, Domain::kState, "where it lies");
-    fields.add("ready", &S::ready, Domain::kState, "written").optional();
-    fields.add("readers", &S::readers, Domain::kState, "transfers that read it").optional();
+    fields.optional("ready", &S::ready, Domain::kState, "written");
+    fields.optional("readers", &S::readers, Domain::kState, "transfers that read it");
   }
   friend bool operator==(const Entry&, const Entry&) = default;
 };
@@ -195,11 +193,7 @@ struct Observation {
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-/// Nothing is declared.
-class World {
- public:
-  void apply(const Command&) {}
-};
+using World = NoWorld;
 
 }  // namespace eviction
 
@@ -220,8 +214,7 @@ struct EvictionTarget {
   using Numbers = Observation;
   using Setup = CachePolicyConfig;
 
-  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
-  static World make_world(const Config& config, const Setup& setup);
+  static constexpr auto prepare = &make_cache_policy_config;
   static const Target& description();
 };
 

@@ -10,9 +10,6 @@
 namespace kvfence {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKindNames = {"full",  "sliding", "chunked",
-                                                        "mamba", "cross",   "sink"};
-
 std::optional<std::string> check_group(const KVCacheManagerConfig& config, const KVCacheSpec& spec,
                                        bool is_eagle) {
   const std::uint32_t aligned = config.scheduler_block_size();
@@ -60,18 +57,6 @@ std::optional<std::string> check_group(const KVCacheManagerConfig& config, const
 }
 
 }  // namespace
-
-std::string_view to_text(KVCacheSpecKind kind) {
-  const auto index = static_cast<std::size_t>(kind);
-  KVFENCE_CHECK(index < kKindNames.size(), "a KVCacheSpecKind outside its enumeration");
-  return kKindNames[index];
-}
-
-std::optional<KVCacheSpecKind> kv_cache_spec_kind_from_text(std::string_view text) {
-  const auto* const at = std::find(kKindNames.begin(), kKindNames.end(), text);
-  if (at == kKindNames.end()) return std::nullopt;
-  return static_cast<KVCacheSpecKind>(at - kKindNames.begin());
-}
 
 std::string_view event_name(KVCacheSpecKind kind) {
   switch (kind) {

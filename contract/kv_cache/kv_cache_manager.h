@@ -26,6 +26,7 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/core/words.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request.h"
@@ -50,9 +51,9 @@ enum class KVCacheSpecKind : std::uint8_t {
                        ///< construction
 };
 
-/// "full", "sliding", "chunked", "mamba", "cross", "sink".
-std::string_view to_text(KVCacheSpecKind kind);
-std::optional<KVCacheSpecKind> kv_cache_spec_kind_from_text(std::string_view text);
+constexpr auto words_of(KVCacheSpecKind) {
+  return std::to_array<std::string_view>({"full", "sliding", "chunked", "mamba", "cross", "sink"});
+}
 
 /// Upstream's name of a kind, as BlockStored carries it (Rules::events_carry_spec).
 /// Source: vLLM v0.23.0 v1/kv_cache_interface.py KVCacheSpecKind.
@@ -178,7 +179,7 @@ struct AllocateSlotsArgs {
 ///       kAlreadyAllocated   as for allocate_slots
 ///
 /// allocate_slots(args, allocated, out)
-///     Slots for num_new_tokens behind what is computed: num_computed_tokens, the hit, external
+///     Slots for num_new_tokens after what is computed: num_computed_tokens, the hit, external
 ///     tokens. In this order: with full_sequence_must_fit, allocated is false if the whole sequence
 ///     does not fit; blocks that no group needs any more are freed, also if the rest fails;
 ///     allocated is false if the free blocks do not suffice, and nothing else has changed;

@@ -16,23 +16,6 @@ using kvfence::to_value;
 
 namespace {
 
-Value lists_value(const BlocksByGroup& blocks) {
-  Value::List lists;
-  for (const std::vector<BlockId>& group : blocks) lists.push_back(to_value(group));
-  return Value::Variant(std::move(lists));
-}
-
-bool lists_from(const Value& value, BlocksByGroup& blocks) {
-  const auto* lists = value.get_if<Value::List>();
-  if (!lists) return false;
-  blocks.resize(lists->size());
-  std::string expected;
-  for (std::size_t group = 0; group < lists->size(); ++group) {
-    if (!from_value((*lists)[group], blocks[group], expected)) return false;
-  }
-  return true;
-}
-
 Value spec_value(const KVCacheSpec& spec) {
   Record record;
   record.verb = to_text(spec.kind);
@@ -50,7 +33,7 @@ Value spec_value(const KVCacheSpec& spec) {
 
 bool spec_from(const Value& value, KVCacheSpec& spec) {
   const auto* record = value.get_if<Record>();
-  const auto kind = record ? kv_cache_spec_kind_from_text(record->verb) : std::nullopt;
+  const auto kind = record ? from_text<KVCacheSpecKind>(record->verb) : std::nullopt;
   if (!kind) return false;
   spec.kind = *kind;
   for (const Field& member : record->fields) {
@@ -73,45 +56,6 @@ bool spec_from(const Value& value, KVCacheSpec& spec) {
 }
 
 }  // namespace
-
-Value to_value(const BlockLists& member) { return lists_value(member); }
-
-bool from_value(const Value& value, BlockLists& member, std::string& expected) {
-  expected = "blocks by group such as [[1 2] [3]]";
-  return lists_from(value, member);
-}
-
-Value to_value(const RequestBlocks& member) {
-  return Value::Variant(Record{
-      "table",
-      {{"request", to_value(member.request), {}}, {"blocks", lists_value(member.blocks), {}}}});
-}
-
-Value to_value(const std::vector<RequestBlocks>& member) {
-  Value::List list;
-  for (const RequestBlocks& table : member) list.push_back(to_value(table));
-  return Value::Variant(std::move(list));
-}
-
-bool from_value(const Value& value, std::vector<RequestBlocks>& member, std::string& expected) {
-  expected = "tables such as [(table request=A blocks=[[1 2]])]";
-  const auto* list = value.get_if<Value::List>();
-  if (!list) return false;
-  member.clear();
-  for (const Value& element : *list) {
-    const auto* record = element.get_if<Record>();
-    if (!record || record->verb != "table" || record->fields.size() != 2) return false;
-    const Field* request = find_field(record->fields, "request");
-    const Field* blocks = find_field(record->fields, "blocks");
-    RequestBlocks& table = member.emplace_back();
-    std::string ignored;
-    if (!request || !blocks || !from_value(request->value, table.request, ignored) ||
-        !lists_from(blocks->value, table.blocks)) {
-      return false;
-    }
-  }
-  return true;
-}
 
 Value to_value(const GroupList& member) {
   Value::List list;
@@ -185,15 +129,6 @@ Parsed<KVCacheManagerConfig> make_kv_cache_manager_config(const kv_cache::Config
                       std::move(*expected)};
   }
   return result;
-}
-
-Parsed<KVCacheTarget::Setup> KVCacheTarget::prepare(const Config& config, std::string_view file,
-                                                    Position position) {
-  return make_kv_cache_manager_config(config, file, position);
-}
-
-KVCacheTarget::World KVCacheTarget::make_world(const Config&, const Setup& setup) {
-  return World(setup.pool.hash);
 }
 
 const Target& KVCacheTarget::description() {

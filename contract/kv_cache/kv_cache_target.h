@@ -25,25 +25,20 @@ namespace kvfence {
 
 namespace kv_cache {
 
-/// A request's block table, by group.
+/// Blocks by group: [[1 2] [3]].
+using BlockLists = BlocksByGroup;
+
+/// A request's block table.
 struct RequestBlocks {
+  static constexpr std::string_view kWord = "table";
   std::string request;
-  BlocksByGroup blocks;
+  BlockLists blocks;
+  static void declare(auto& fields) {
+    fields.add("request", &RequestBlocks::request, Domain::kState, "whose");
+    fields.add("blocks", &RequestBlocks::blocks, Domain::kState, "by group");
+  }
   friend bool operator==(const RequestBlocks&, const RequestBlocks&) = default;
 };
-
-// Members of this target's structs as values (kv_cache_target.cpp). These stand in the namespace of
-// their types, where generic code finds them.
-Value to_value(const RequestBlocks& member);
-Value to_value(const std::vector<RequestBlocks>& member);
-bool from_value(const Value& value, std::vector<RequestBlocks>& member, std::string& expected);
-
-/// Blocks a group, as a value of its own kind: [[1 2] [3]].
-struct BlockLists : BlocksByGroup {
-  using BlocksByGroup::BlocksByGroup;
-};
-Value to_value(const BlockLists& member);
-bool from_value(const Value& value, BlockLists& member, std::string& expected);
 
 /// The groups of a configuration: [(full block_size=4) (sliding block_size=4 window=8)].
 struct GroupList : std::vector<KVCacheSpec> {
@@ -67,10 +62,8 @@ struct DeclareRequest {
   static void declare(auto& fields) {
     using S = DeclareRequest;
     add_request_fields<S>(fields);
-    fields
-        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-             "its lookups find nothing")
-        .optional();
+    fields.optional("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+                    "its lookups find nothing");
   }
   friend bool operator==(const DeclareRequest&, const DeclareRequest&) = default;
 };
@@ -93,8 +86,8 @@ struct GetComputedBlocks {
   static void declare(auto& fields) {
     using S = GetComputedBlocks;
     fields.add("request", &S::request, Domain::kRequest, "whose prefix");
-    fields.add("was_preempted", &S::was_preempted, Domain::kFlag, "counted apart in the statistics")
-        .optional();
+    fields.optional("was_preempted", &S::was_preempted, Domain::kFlag,
+                    "counted apart in the statistics");
   }
   friend bool operator==(const GetComputedBlocks&, const GetComputedBlocks&) = default;
 };
@@ -116,19 +109,14 @@ struct CanFitFullSequence {
   static void declare(auto& fields) {
     using S = CanFitFullSequence;
     fields.add("request", &S::request, Domain::kRequest, "whose sequence");
-    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount, "there already")
-        .optional();
-    fields
-        .add("from_cache", &S::from_cache, Domain::kFlag, "with what get_computed_blocks finds now")
-        .optional();
-    fields
-        .add("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
-             "tokens that a connector brings")
-        .optional();
-    fields
-        .add("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
-             "what cross attention holds")
-        .optional();
+    fields.optional("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
+                    "there already");
+    fields.optional("from_cache", &S::from_cache, Domain::kFlag,
+                    "with what get_computed_blocks finds now");
+    fields.optional("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
+                    "tokens that a connector brings");
+    fields.optional("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
+                    "what cross attention holds");
   }
   friend bool operator==(const CanFitFullSequence&, const CanFitFullSequence&) = default;
 };
@@ -157,33 +145,22 @@ struct AllocateSlots {
     fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
                "there already");
     fields.add("num_new_tokens", &S::num_new_tokens, Domain::kTokenCount, "to be computed now");
-    fields
-        .add("from_cache", &S::from_cache, Domain::kFlag, "with what get_computed_blocks finds now")
-        .optional();
-    fields
-        .add("num_lookahead_tokens", &S::num_lookahead_tokens, Domain::kTokenCount,
-             "slots for speculation, not cached")
-        .optional();
-    fields
-        .add("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
-             "tokens that a connector brings")
-        .optional();
-    fields.add("delay_cache_blocks", &S::delay_cache_blocks, Domain::kFlag, "caches nothing yet")
-        .optional();
-    fields
-        .add("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
-             "what cross attention holds")
-        .optional();
-    fields
-        .add("full_sequence_must_fit", &S::full_sequence_must_fit, Domain::kFlag,
-             "rule full_sequence_gate_in_allocate_slots")
-        .optional();
-    fields
-        .add("reserved_blocks", &S::reserved_blocks, Domain::kCount,
-             "free blocks to leave alone (rule full_sequence_gate_in_allocate_slots)")
-        .optional();
-    fields.add("was_preempted", &S::was_preempted, Domain::kFlag, "counted apart in the statistics")
-        .optional();
+    fields.optional("from_cache", &S::from_cache, Domain::kFlag,
+                    "with what get_computed_blocks finds now");
+    fields.optional("num_lookahead_tokens", &S::num_lookahead_tokens, Domain::kTokenCount,
+                    "slots for speculation, not cached");
+    fields.optional("num_external_tokens", &S::num_external_tokens, Domain::kTokenCount,
+                    "tokens that a connector brings");
+    fields.optional("delay_cache_blocks", &S::delay_cache_blocks, Domain::kFlag,
+                    "caches nothing yet");
+    fields.optional("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
+                    "what cross attention holds");
+    fields.optional("full_sequence_must_fit", &S::full_sequence_must_fit, Domain::kFlag,
+                    "rule full_sequence_gate_in_allocate_slots");
+    fields.optional("reserved_blocks", &S::reserved_blocks, Domain::kCount,
+                    "free blocks to leave alone (rule full_sequence_gate_in_allocate_slots)");
+    fields.optional("was_preempted", &S::was_preempted, Domain::kFlag,
+                    "counted apart in the statistics");
   }
   friend bool operator==(const AllocateSlots&, const AllocateSlots&) = default;
 };
@@ -306,18 +283,12 @@ struct Config {
     fields.add("max_model_len", &S::max_model_len, Domain::kSetting, "tokens");
     fields.add("max_num_batched_tokens", &S::max_num_batched_tokens, Domain::kSetting,
                "tokens; rule full_sequence_gate_in_allocate_slots");
-    fields
-        .add("use_eagle", &S::use_eagle, Domain::kSetting,
-             "draft layers need the last hit block anew")
-        .optional();
-    fields
-        .add("eagle_groups", &S::eagle_groups, Domain::kSetting,
-             "with use_eagle: which groups; empty for all (rule eagle_by_group)")
-        .optional();
-    fields
-        .add("retention_interval", &S::retention_interval, Domain::kSetting,
-             "tokens (rule sliding_window_mask)")
-        .optional();
+    fields.optional("use_eagle", &S::use_eagle, Domain::kSetting,
+                    "draft layers need the last hit block anew");
+    fields.optional("eagle_groups", &S::eagle_groups, Domain::kSetting,
+                    "with use_eagle: which groups; empty for all (rule eagle_by_group)");
+    fields.optional("retention_interval", &S::retention_interval, Domain::kSetting,
+                    "tokens (rule sliding_window_mask)");
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -378,7 +349,7 @@ struct Observation {
 class World {
  public:
   World() = default;
-  explicit World(const HashConfig& config) : requests_(config) {}
+  explicit World(const KVCacheManagerConfig& config) : requests_(config.pool.hash) {}
 
   /// Takes in DeclareRequest (of a new name) and AppendTokens; every other command leaves the world
   /// as it is.
@@ -425,8 +396,7 @@ struct KVCacheTarget {
   using Numbers = Observation;
   using Setup = KVCacheManagerConfig;
 
-  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
-  static World make_world(const Config& config, const Setup& setup);
+  static constexpr auto prepare = &make_kv_cache_manager_config;
   static const Target& description();
 };
 

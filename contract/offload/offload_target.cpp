@@ -6,16 +6,6 @@
 
 namespace kvfence {
 
-Value to_value(LookupResult member) { return Value::Variant(std::string(to_text(member))); }
-
-bool from_value(const Value& value, LookupResult& member, std::string& expected) {
-  expected = "miss, pending or hit";
-  const auto* text = value.get_if<std::string>();
-  const auto parsed = text ? lookup_result_from_text(*text) : std::nullopt;
-  if (parsed) member = *parsed;
-  return parsed.has_value();
-}
-
 Parsed<OffloadingManagerConfig> make_offloading_manager_config(const offload::Config& config,
                                                                std::string_view file,
                                                                Position position) {
@@ -26,19 +16,12 @@ Parsed<OffloadingManagerConfig> make_offloading_manager_config(const offload::Co
   result.enable_events = config.enable_events;
   result.store_threshold = config.store_threshold;
   result.max_tracker_size = config.max_tracker_size;
-  result.rules = rules_of(*profile_from_text(config.profile));
+  result.rules = rules_of(*from_text<Profile>(config.profile));
   if (auto expected = check_config(result)) {
     return InputError{std::string(file), position, "this configuration", std::move(*expected)};
   }
   return result;
 }
-
-Parsed<OffloadTarget::Setup> OffloadTarget::prepare(const Config& config, std::string_view file,
-                                                    Position position) {
-  return make_offloading_manager_config(config, file, position);
-}
-
-OffloadTarget::World OffloadTarget::make_world(const Config&, const Setup&) { return {}; }
 
 const Target& OffloadTarget::description() {
   static const Target kDescription = describe<OffloadTarget>();

@@ -19,10 +19,6 @@
 
 namespace kvfence {
 
-// Words of this target as values (offload_target.cpp).
-Value to_value(LookupResult member);
-bool from_value(const Value& value, LookupResult& member, std::string& expected);
-
 namespace offload {
 
 /// A command about a list of keys.
@@ -85,7 +81,7 @@ struct CompleteStore {
   bool success = true;
   static void declare(auto& fields) {
     add_keys_field<CompleteStore>(fields);
-    fields.add("success", &CompleteStore::success, Domain::kFlag, "false: forgets them").optional();
+    fields.optional("success", &CompleteStore::success, Domain::kFlag, "false: forgets them");
   }
   friend bool operator==(const CompleteStore&, const CompleteStore&) = default;
 };
@@ -116,14 +112,10 @@ struct Config : eviction::Config {
     using S = Config;
     eviction::Config::declare(fields);
     fields.add("enable_events", &S::enable_events, Domain::kSetting, "events");
-    fields
-        .add("store_threshold", &S::store_threshold, Domain::kSetting,
-             "lookups before a block may be stored; below 2: no filter")
-        .optional();
-    fields
-        .add("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
-             "keys whose lookups are counted")
-        .optional();
+    fields.optional("store_threshold", &S::store_threshold, Domain::kSetting,
+                    "lookups before a block may be stored; below 2: no filter");
+    fields.optional("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
+                    "keys whose lookups are counted");
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -135,7 +127,7 @@ struct Event {
   bool removed = false;
   static void declare(auto& fields) {
     fields.add("keys", &Event::keys, Domain::kResult, "which blocks");
-    fields.add("removed", &Event::removed, Domain::kResult, "gone, else stored").optional();
+    fields.optional("removed", &Event::removed, Domain::kResult, "gone, else stored");
   }
   friend bool operator==(const Event&, const Event&) = default;
 };
@@ -180,11 +172,7 @@ struct Observation {
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-/// Nothing is declared.
-class World {
- public:
-  void apply(const Command&) {}
-};
+using World = NoWorld;
 
 }  // namespace offload
 
@@ -206,8 +194,7 @@ struct OffloadTarget {
   using Numbers = Observation;
   using Setup = OffloadingManagerConfig;
 
-  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
-  static World make_world(const Config& config, const Setup& setup);
+  static constexpr auto prepare = &make_offloading_manager_config;
   static const Target& description();
 };
 

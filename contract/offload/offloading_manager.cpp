@@ -10,23 +10,4 @@ std::optional<std::string> check_config(const OffloadingManagerConfig& config) {
   return std::nullopt;
 }
 
-std::string_view to_text(LookupResult result) {
-  switch (result) {
-    case LookupResult::kMiss:
-      return "miss";
-    case LookupResult::kPending:
-      return "pending";
-    case LookupResult::kHit:
-      return "hit";
-  }
-  return "";
-}
-
-std::optional<LookupResult> lookup_result_from_text(std::string_view text) {
-  for (LookupResult result : {LookupResult::kMiss, LookupResult::kPending, LookupResult::kHit}) {
-    if (to_text(result) == text) return result;
-  }
-  return std::nullopt;
-}
-
 }  // namespace kvfence

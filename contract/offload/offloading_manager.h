@@ -19,6 +19,7 @@
 #include "contract/core/rules.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
+#include "contract/core/words.h"
 #include "contract/eviction/cache_policy.h"
 
 namespace kvfence {
@@ -42,9 +43,9 @@ enum class LookupResult : std::uint8_t {
   kHit,
 };
 
-/// "miss", "pending", "hit".
-std::string_view to_text(LookupResult result);
-std::optional<LookupResult> lookup_result_from_text(std::string_view text);
+constexpr auto words_of(LookupResult) {
+  return std::to_array<std::string_view>({"miss", "pending", "hit"});
+}
 
 /// Blocks that were stored, or removed to make room.
 struct OffloadingEvent {
@@ -60,7 +61,7 @@ struct OffloadingEvent {
 /// What prepare_store decided. Lists of keys are views of the caller's for keys_to_store.
 struct PrepareStoreOutput {
   std::vector<OffloadKeyView> keys_to_store;  ///< those of the call that have to be written
-  std::vector<SlotId> slots;                  ///< one a key to store
+  std::vector<SlotId> slots;                  ///< one per key to store
   std::vector<EvictedBlock> evicted;          ///< in order of eviction
 };
 

@@ -36,17 +36,6 @@ void xxh3_128(std::string_view encoded, char* out) {
 
 }  // namespace
 
-std::string_view to_text(HashAlgorithm algorithm) {
-  return algorithm == HashAlgorithm::kSha256Cbor ? "sha256_cbor" : "xxhash_cbor";
-}
-
-std::optional<HashAlgorithm> hash_algorithm_from_text(std::string_view text) {
-  for (HashAlgorithm algorithm : kAlgorithms) {
-    if (to_text(algorithm) == text) return algorithm;
-  }
-  return std::nullopt;
-}
-
 std::size_t hash_bytes(HashAlgorithm algorithm) {
   return algorithm == HashAlgorithm::kSha256Cbor ? kSha256Bytes : kXxhashBytes;
 }

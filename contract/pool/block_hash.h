@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "contract/core/types.h"
+#include "contract/core/words.h"
 
 namespace kvfence {
 
@@ -27,9 +28,9 @@ using BlockHashView = std::string_view;
 /// Source: vLLM v0.19.0 utils/hashing.py.
 enum class HashAlgorithm : std::uint8_t { kSha256Cbor, kXxhashCbor };
 
-/// "sha256_cbor", "xxhash_cbor".
-std::string_view to_text(HashAlgorithm algorithm);
-std::optional<HashAlgorithm> hash_algorithm_from_text(std::string_view text);
+constexpr auto words_of(HashAlgorithm) {
+  return std::to_array<std::string_view>({"sha256_cbor", "xxhash_cbor"});
+}
 
 /// Bytes of one hash: 32 or 16.
 std::size_t hash_bytes(HashAlgorithm algorithm);

@@ -48,7 +48,7 @@ std::string from_hex(const std::string& text) {
 }
 
 HashAlgorithm algorithm_of(const json& golden) {
-  return hash_algorithm_from_text(golden.at("algorithm").get<std::string>()).value();
+  return from_text<HashAlgorithm>(golden.at("algorithm").get<std::string>()).value();
 }
 
 RequestSpec spec_of(const json& golden) {
@@ -295,13 +295,13 @@ TEST(HashAlgorithm, NamesReadBackAndSizesAreTrue) {
   EXPECT_EQ(hash_bytes(HashAlgorithm::kSha256Cbor), 32U);
   EXPECT_EQ(hash_bytes(HashAlgorithm::kXxhashCbor), 16U);
   for (HashAlgorithm algorithm : {HashAlgorithm::kSha256Cbor, HashAlgorithm::kXxhashCbor}) {
-    EXPECT_EQ(hash_algorithm_from_text(to_text(algorithm)), algorithm);
+    EXPECT_EQ(from_text<HashAlgorithm>(to_text(algorithm)), algorithm);
     EXPECT_EQ(digest(algorithm, "x").size(), hash_bytes(algorithm));
     EXPECT_EQ(none_hash(algorithm, "0").size(), hash_bytes(algorithm));
   }
   // Upstream's pickle-based algorithms are not ours.
   for (std::string_view text : {"", "sha256", "xxhash", "SHA256_CBOR"}) {
-    EXPECT_EQ(hash_algorithm_from_text(text), std::nullopt) << text;
+    EXPECT_EQ(from_text<HashAlgorithm>(text), std::nullopt) << text;
   }
 }
 

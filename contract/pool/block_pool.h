@@ -69,7 +69,7 @@ struct CacheFullBlocksArgs {
   std::uint32_t num_full_blocks = 0;
   std::uint32_t block_size = 0;  ///< tokens
   GroupId kv_cache_group_id = 0;
-  /// One entry a block of [num_cached_blocks, num_full_blocks); false passes the block over.
+  /// One entry per block of [num_cached_blocks, num_full_blocks); false passes the block over.
   std::optional<std::span<const std::uint8_t>> block_mask;
 };
 

@@ -301,11 +301,11 @@ Parsed<BlockPoolConfig> make_block_pool_config(const block_pool::Config& config,
     return error(number("max_block_size", config.max_block_size),
                  "at most " + std::to_string(limits::kHashesPerKeyMax) + " times hash_block_size");
   }
-  const auto algorithm = hash_algorithm_from_text(config.hash_algorithm);
+  const auto algorithm = from_text<HashAlgorithm>(config.hash_algorithm);
   if (!algorithm) {
     return error("hash_algorithm=" + config.hash_algorithm, "sha256_cbor or xxhash_cbor");
   }
-  const auto profile = profile_from_text(config.profile);
+  const auto profile = from_text<Profile>(config.profile);
   if (!profile) return error("profile=" + config.profile, "v0.19 or v0.23");
 
   BlockPoolConfig result;
@@ -322,15 +322,6 @@ Parsed<BlockPoolConfig> make_block_pool_config(const block_pool::Config& config,
   }
   if (config.events_carry_group) result.rules.events_carry_group = *config.events_carry_group;
   return result;
-}
-
-Parsed<BlockPoolTarget::Setup> BlockPoolTarget::prepare(const Config& config, std::string_view file,
-                                                        Position position) {
-  return make_block_pool_config(config, file, position);
-}
-
-BlockPoolTarget::World BlockPoolTarget::make_world(const Config&, const Setup& setup) {
-  return World(setup);
 }
 
 const Target& BlockPoolTarget::description() {

@@ -136,10 +136,8 @@ struct CacheFullBlocks {
     fields.add("num_full_blocks", &S::num_full_blocks, Domain::kBlockCount, "end of the range");
     fields.add("block_size", &S::block_size, Domain::kBlockSize, "tokens a block");
     fields.add("group", &S::group, Domain::kGroup, "enters the key");
-    fields
-        .add("block_mask", &S::block_mask, Domain::kMask,
-             "over the range; false passes over (rule cache_full_blocks_mask)")
-        .optional();
+    fields.optional("block_mask", &S::block_mask, Domain::kMask,
+                    "over the range; false passes over (rule cache_full_blocks_mask)");
   }
   friend bool operator==(const CacheFullBlocks&, const CacheFullBlocks&) = default;
 };
@@ -155,8 +153,8 @@ struct FreeBlocks {
   static void declare(auto& fields) {
     using S = FreeBlocks;
     fields.add("blocks", &S::blocks, Domain::kBlocks, "in eviction order: the first goes first");
-    fields.add("prepend", &S::prepend, Domain::kFlag, "to the head (rule free_blocks_prepend)")
-        .optional();
+    fields.optional("prepend", &S::prepend, Domain::kFlag,
+                    "to the head (rule free_blocks_prepend)");
   }
   friend bool operator==(const FreeBlocks&, const FreeBlocks&) = default;
 };
@@ -207,23 +205,15 @@ struct Config {
   static void declare(auto& fields) {
     using S = Config;
     add_pool_fields<S>(fields);
-    fields
-        .add("max_block_size", &S::max_block_size, Domain::kSetting,
-             "largest block size of any group; 0 stands for hash_block_size")
-        .optional();
+    fields.optional("max_block_size", &S::max_block_size, Domain::kSetting,
+                    "largest block size of any group; 0 stands for hash_block_size");
     add_hash_and_profile_fields<S>(fields);
-    fields
-        .add("free_blocks_prepend", &S::free_blocks_prepend, Domain::kSetting,
-             "overrides that rule of the profile")
-        .optional();
-    fields
-        .add("cache_full_blocks_mask", &S::cache_full_blocks_mask, Domain::kSetting,
-             "overrides that rule of the profile")
-        .optional();
-    fields
-        .add("events_carry_group", &S::events_carry_group, Domain::kSetting,
-             "overrides that rule of the profile")
-        .optional();
+    fields.optional("free_blocks_prepend", &S::free_blocks_prepend, Domain::kSetting,
+                    "overrides that rule of the profile");
+    fields.optional("cache_full_blocks_mask", &S::cache_full_blocks_mask, Domain::kSetting,
+                    "overrides that rule of the profile");
+    fields.optional("events_carry_group", &S::events_carry_group, Domain::kSetting,
+                    "overrides that rule of the profile");
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -306,8 +296,7 @@ struct BlockPoolTarget {
   using Numbers = Observation;
   using Setup = BlockPoolConfig;
 
-  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
-  static World make_world(const Config& config, const Setup& setup);
+  static constexpr auto prepare = &make_block_pool_config;
   static const Target& description();
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a pool tells the outside about its prefix cache, in the order in which it happened.
+/// What a pool reports of its prefix cache, in the order in which it happened.
 /// Source: vLLM v0.19.0 and v0.23.0 distributed/kv_events.py.
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct BlockStored {
   std::vector<TokenId> token_ids;  ///< all tokens of the range, those of passed-over blocks too
   std::uint32_t block_size = 0;    ///< tokens
   std::optional<LoraRequest> lora;
-  /// One entry a hash; none where a block has no extra keys. Empty stands for upstream's none.
+  /// One entry per hash; none where a block has no extra keys. Empty stands for upstream's none.
   std::vector<std::optional<ExtraKeys>> extra_keys;
   std::optional<GroupId> group_idx;  ///< where the rules say that events carry it
   /// Upstream's name of the group's kind, and its window in tokens: added by a KV-cache manager,

@@ -71,7 +71,7 @@ struct RequestSpec {
 struct HashConfig {
   HashAlgorithm algorithm = HashAlgorithm::kSha256Cbor;
   std::string seed = "0";             ///< PYTHONHASHSEED; decides NONE_HASH
-  std::uint32_t hash_block_size = 4;  ///< tokens a hash stands for
+  std::uint32_t hash_block_size = 4;  ///< tokens that a hash stands for
   friend bool operator==(const HashConfig&, const HashConfig&) = default;
 };
 

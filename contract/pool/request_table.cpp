@@ -8,7 +8,7 @@
 namespace kvfence {
 namespace {
 
-/// The number behind a separator, cut off the end of text; nothing if there is none. `found` says
+/// The number after a separator, cut off the end of text; nothing if there is none. `found` says
 /// if it was there.
 bool take_number(std::string_view& text, char separator, std::uint32_t& number, bool& found) {
   const std::size_t at = text.rfind(separator);

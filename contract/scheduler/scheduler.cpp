@@ -1,67 +1,8 @@
 #include "contract/scheduler/scheduler.h"
 
-#include <array>
-
 #include "contract/core/check.h"
 
 namespace kvfence {
-namespace {
-
-/// Names by value of an enumeration.
-template <std::size_t kSize>
-using Names = std::array<std::string_view, kSize>;
-
-constexpr Names<2> kPolicies = {"fcfs", "priority"};
-constexpr Names<2> kFailurePolicies = {"fail", "recompute"};
-constexpr Names<3> kPauseStates = {"unpaused", "paused_new", "paused_all"};
-constexpr Names<11> kStatuses = {
-    "waiting",
-    "waiting_for_structured_output_grammar",
-    "waiting_for_remote_kvs",
-    "running",
-    "preempted",
-    "finished_stopped",
-    "finished_length_capped",
-    "finished_aborted",
-    "finished_ignored",
-    "finished_error",
-    "finished_repetition",
-};
-
-template <class Enum, std::size_t kSize>
-std::string_view name_of(const Names<kSize>& names, Enum value) {
-  const auto index = static_cast<std::size_t>(value);
-  KVFENCE_CHECK(index < kSize, "a value outside its enumeration");
-  return names[index];
-}
-
-template <class Enum, std::size_t kSize>
-std::optional<Enum> value_of(const Names<kSize>& names, std::string_view text) {
-  for (std::size_t index = 0; index < kSize; ++index) {
-    if (names[index] == text) return static_cast<Enum>(index);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::string_view to_text(SchedulingPolicy policy) { return name_of(kPolicies, policy); }
-std::string_view to_text(KVLoadFailurePolicy policy) { return name_of(kFailurePolicies, policy); }
-std::string_view to_text(PauseState state) { return name_of(kPauseStates, state); }
-std::string_view to_text(RequestStatus status) { return name_of(kStatuses, status); }
-
-std::optional<SchedulingPolicy> scheduling_policy_from_text(std::string_view text) {
-  return value_of<SchedulingPolicy>(kPolicies, text);
-}
-std::optional<KVLoadFailurePolicy> kv_load_failure_policy_from_text(std::string_view text) {
-  return value_of<KVLoadFailurePolicy>(kFailurePolicies, text);
-}
-std::optional<PauseState> pause_state_from_text(std::string_view text) {
-  return value_of<PauseState>(kPauseStates, text);
-}
-std::optional<RequestStatus> request_status_from_text(std::string_view text) {
-  return value_of<RequestStatus>(kStatuses, text);
-}
 
 std::optional<std::uint32_t> SchedulerConfig::mamba_split_block_size() const {
   for (const KVCacheSpec& group : kv_cache.groups) {

@@ -30,6 +30,7 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/core/words.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request.h"
@@ -37,15 +38,24 @@
 namespace kvfence {
 
 enum class SchedulingPolicy : std::uint8_t { kFCFS, kPriority };
+constexpr auto words_of(SchedulingPolicy) {
+  return std::to_array<std::string_view>({"fcfs", "priority"});
+}
 
 /// What becomes of requests whose blocks could not be loaded.
 enum class KVLoadFailurePolicy : std::uint8_t { kFail, kRecompute };
+constexpr auto words_of(KVLoadFailurePolicy) {
+  return std::to_array<std::string_view>({"fail", "recompute"});
+}
 
 enum class PauseState : std::uint8_t {
   kUnpaused,
   kPausedNew,  ///< running requests go on, nothing is admitted
   kPausedAll,  ///< nothing is scheduled
 };
+constexpr auto words_of(PauseState) {
+  return std::to_array<std::string_view>({"unpaused", "paused_new", "paused_all"});
+}
 
 /// "Finished" is everything after kPreempted.
 enum class RequestStatus : std::uint8_t {
@@ -61,19 +71,15 @@ enum class RequestStatus : std::uint8_t {
   kFinishedError,
   kFinishedRepetition,
 };
+/// Upstream's names in lower case.
+constexpr auto words_of(RequestStatus) {
+  return std::to_array<std::string_view>(
+      {"waiting", "waiting_for_structured_output_grammar", "waiting_for_remote_kvs", "running",
+       "preempted", "finished_stopped", "finished_length_capped", "finished_aborted",
+       "finished_ignored", "finished_error", "finished_repetition"});
+}
 
 inline bool is_finished(RequestStatus status) { return status > RequestStatus::kPreempted; }
-
-/// "fcfs", "priority"; "fail", "recompute"; "unpaused", "paused_new", "paused_all"; upstream's
-/// names of the statuses in lower case.
-std::string_view to_text(SchedulingPolicy policy);
-std::string_view to_text(KVLoadFailurePolicy policy);
-std::string_view to_text(PauseState state);
-std::string_view to_text(RequestStatus status);
-std::optional<SchedulingPolicy> scheduling_policy_from_text(std::string_view text);
-std::optional<KVLoadFailurePolicy> kv_load_failure_policy_from_text(std::string_view text);
-std::optional<PauseState> pause_state_from_text(std::string_view text);
-std::optional<RequestStatus> request_status_from_text(std::string_view text);
 
 /// A speculative token that only the worker knows: asynchronous scheduling plans with it.
 inline constexpr TokenId kPlaceholderTokenId = 0xFFFF'FFFF;
@@ -82,7 +88,7 @@ struct SchedulerConfig {
   KVCacheManagerConfig kv_cache;  ///< rules, groups, max_model_len, max_num_batched_tokens
   SchedulingPolicy policy = SchedulingPolicy::kFCFS;
   std::uint32_t max_num_seqs = 0;                  ///< requests that run at once
-  std::uint32_t max_num_scheduled_tokens = 0;      ///< tokens a step; 0: max_num_batched_tokens
+  std::uint32_t max_num_scheduled_tokens = 0;      ///< tokens per step; 0: max_num_batched_tokens
   std::uint32_t long_prefill_token_threshold = 0;  ///< tokens of a request a step; 0: no bound
   bool enable_chunked_prefill = true;
   bool scheduler_reserve_full_isl = true;    ///< admit only what fits with its full length
@@ -202,7 +208,7 @@ struct SchedulerOutput {
   std::vector<RequestIndex> finished;                   ///< since the call before, in order
   std::vector<BlockId> new_block_ids;                   ///< KVCacheManager take_new_block_ids
   /// Finished with kFinishedError at the end of this call: it does not fit although nothing else
-  /// holds a block. At most one a step.
+  /// holds a block. At most one per step.
   std::optional<RequestIndex> never_fits;
   std::shared_ptr<const KVConnectorMetadata> kv_connector_metadata;  ///< what the connector says
 
@@ -231,7 +237,7 @@ struct SpecDecodingStats {
   friend bool operator==(const SpecDecodingStats&, const SpecDecodingStats&) = default;
 };
 
-/// What update_from_output tells the clients.
+/// What update_from_output reports to the clients.
 struct EngineCoreOutputs {
   struct Output {
     RequestIndex request = 0;

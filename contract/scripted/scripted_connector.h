@@ -117,7 +117,7 @@ class ScriptedConnector final : public KVConnector {
   }
   void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override;
   void on_new_request(const ConnectorRequest& request) override;
-  /// The part of num_external_tokens behind the local hit, as far as the call allows; async only if
+  /// The part of num_external_tokens after the local hit, as far as the call allows; async only if
   /// that is more than 0.
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override;

@@ -24,7 +24,7 @@ inline constexpr KVSymbol kFilledWithDummies = 1;
 /// Before the first token of a sequence; layers differ.
 constexpr KVSymbol symbol_before(std::uint32_t layer) { return 2166136261u + layer; }
 
-/// Behind one more token: the symbol before it, times 16777619, exclusive or the token + 1, all in
+/// After one more token: the symbol before it, times 16777619, exclusive or the token + 1, all in
 /// 32 bits (FNV-1).
 constexpr KVSymbol symbol_behind(KVSymbol before, TokenId token) {
   return (before * 16777619u) ^ (token + 1);

@@ -77,7 +77,7 @@ class ScriptedTier {
 
   // What a manager calls.
 
-  /// kPending while it was told to, then whether it holds the key.
+  /// kPending while it was asked to, then whether it holds the key.
   LookupResult lookup(OffloadKeyView key, const RequestContext& request);
   void submit_store(const TierJob& job);
   void submit_load(const TierJob& job);

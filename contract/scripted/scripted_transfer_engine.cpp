@@ -1,13 +1,9 @@
 #include "contract/scripted/scripted_transfer_engine.h"
 
 #include <algorithm>
-#include <array>
 
 namespace kvfence {
 namespace {
-
-constexpr std::array<std::string_view, 4> kProgressTexts = {"submitted", "part", "finished",
-                                                            "failed"};
 
 bool is_under_way(const ScriptedTransferEngine::Transfer& transfer) {
   return transfer.progress == TransferProgress::kSubmitted ||
@@ -15,16 +11,6 @@ bool is_under_way(const ScriptedTransferEngine::Transfer& transfer) {
 }
 
 }  // namespace
-
-std::string_view to_text(TransferProgress progress) {
-  return kProgressTexts[static_cast<std::size_t>(progress)];
-}
-
-std::optional<TransferProgress> transfer_progress_from_text(std::string_view text) {
-  const auto* const at = std::find(kProgressTexts.begin(), kProgressTexts.end(), text);
-  if (at == kProgressTexts.end()) return std::nullopt;
-  return static_cast<TransferProgress>(at - kProgressTexts.begin());
-}
 
 void ScriptedTransferEngine::transfer_async(const TransferJob& job) {
   transfers_.push_back({job, TransferProgress::kSubmitted});

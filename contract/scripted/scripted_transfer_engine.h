@@ -13,6 +13,7 @@
 
 #include "contract/connectors/transfer_engine.h"
 #include "contract/core/state_digest.h"
+#include "contract/core/words.h"
 
 namespace kvfence {
 
@@ -24,9 +25,9 @@ enum class TransferProgress : std::uint8_t {
   kFailed,    ///< it ended and something is missing; not reported yet
 };
 
-/// "submitted", "part", "finished", "failed".
-std::string_view to_text(TransferProgress progress);
-std::optional<TransferProgress> transfer_progress_from_text(std::string_view text);
+constexpr auto words_of(TransferProgress) {
+  return std::to_array<std::string_view>({"submitted", "part", "finished", "failed"});
+}
 
 /// What a GPU block counts for in TransferResult::num_bytes.
 inline constexpr std::uint64_t kScriptedBlockBytes = 4096;

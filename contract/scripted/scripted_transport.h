@@ -59,7 +59,7 @@ class ScriptedTransport final : public Transport {
   /// under a number of its own.
   bool repeat(NoticeId notice);
 
-  /// In the order of submission; those that a rank was told of are gone.
+  /// In the order of submission; those that were reported to a rank are gone.
   const std::vector<Read>& reads() const { return reads_; }
 
   /// In the order of sending; those that were lost or seen are gone.
@@ -78,7 +78,7 @@ class ScriptedTransport final : public Transport {
   ReadId num_reads_ = 0;
   NoticeId num_notices_ = 0;
   std::vector<Read> reads_;
-  std::vector<ReadId> ended_;  ///< ranks are not told yet; in the order of the ends
+  std::vector<ReadId> ended_;  ///< not reported to ranks yet; in the order of the ends
   std::vector<SentNotice> notices_;
   std::vector<NoticeId> delivered_;  ///< ranks have not looked yet; in the order of delivery
   std::vector<SentNotice> seen_;     ///< in the order in which ranks looked

@@ -12,6 +12,7 @@
 
 #include "contract/core/check.h"
 #include "contract/core/state_digest.h"
+#include "contract/core/words.h"
 
 namespace kvfence {
 
@@ -33,12 +34,9 @@ enum class FileOperation : std::uint8_t {
 
 inline constexpr std::size_t kNumFileOperations = 12;
 
-/// "make_folder" ... "remove".
-constexpr std::string_view to_text(FileOperation operation) {
-  constexpr std::array<std::string_view, kNumFileOperations> kNames = {
-      "make_folder", "list",  "create", "open",  "lock",   "size",
-      "read",        "write", "sync",   "close", "rename", "remove"};
-  return kNames[static_cast<std::size_t>(operation)];
+constexpr auto words_of(FileOperation) {
+  return std::to_array<std::string_view>({"make_folder", "list", "create", "open", "lock", "size",
+                                          "read", "write", "sync", "close", "rename", "remove"});
 }
 
 struct FileFault {

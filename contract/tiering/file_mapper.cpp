@@ -16,7 +16,7 @@ constexpr std::size_t kDigestDigits = 12;
 constexpr std::size_t kGroupBytes = 4;
 
 /// Upstream hashes what Python's json.dumps writes: keys sorted, all but ASCII escaped. The library
-/// writes the same for an object, whose keys it sorts, when it is told to keep to ASCII.
+/// writes the same for an object, whose keys it sorts, with its option to keep to ASCII.
 nlohmann::json fields_of(const FileMapperConfig& config) {
   const bool agnostic = config.parallel_agnostic;
   nlohmann::json groups = nlohmann::json::array();

@@ -77,7 +77,7 @@ struct JobResult {
 /// SecondaryTier.
 ///
 /// Every member is called from one thread, the scheduler's, and none waits for a transfer, but
-/// shutdown. Submitting cannot be refused: what goes wrong with a transfer is told by its result.
+/// shutdown. Submitting cannot be refused: what goes wrong with a transfer is in its result.
 ///
 /// lookup(key, request) -> what the tier knows of the block
 ///     kHit: it can be loaded. kMiss: it is not here. kPending: ask again later. A hit is no

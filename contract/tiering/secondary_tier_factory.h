@@ -18,7 +18,7 @@ namespace kvfence {
 
 struct OffloadingSpec;
 
-/// What one tier is told.
+/// The configuration of one tier.
 struct SecondaryTierConfig {
   std::string type;
   std::vector<Field> settings;

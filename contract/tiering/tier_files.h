@@ -1,7 +1,7 @@
 #pragma once
 
 /// What a scripted tier (contract/scripted/scripted_tier.h) keeps its blocks in when it is a file
-/// tier: one file a block, by the rules of contract/tiering/file_tier.h. A job is carried out at
+/// tier: one file per block, by the rules of contract/tiering/file_tier.h. A job is carried out at
 /// once, when the script says so, with one thread: so a plan of faults counts the same calls on
 /// every implementation.
 ///

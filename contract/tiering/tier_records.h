@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the targets with scripted tiers tell of them. `Keys` is a list of keys as the target shows
+/// What the targets with scripted tiers show of them. `Keys` is a list of keys as the target shows
 /// them: numbers, or bytes.
 
 #include <cstdint>
@@ -29,11 +29,11 @@ struct CallRecordOf {
     using S = CallRecordOf;
     fields.add("method", &S::method, Domain::kResult, "upstream's name");
     fields.add("tier", &S::tier, Domain::kResult, "of which tier");
-    fields.add("request", &S::request, Domain::kResult, "for whom").optional();
-    fields.add("job", &S::job, Domain::kResult, "its number").optional();
-    fields.add("keys", &S::keys, Domain::kResult, "which blocks").optional();
-    fields.add("slots", &S::slots, Domain::kResult, "of the primary tier").optional();
-    fields.add("answer", &S::answer, Domain::kResult, "what was answered").optional();
+    fields.optional("request", &S::request, Domain::kResult, "for whom");
+    fields.optional("job", &S::job, Domain::kResult, "its number");
+    fields.optional("keys", &S::keys, Domain::kResult, "which blocks");
+    fields.optional("slots", &S::slots, Domain::kResult, "of the primary tier");
+    fields.optional("answer", &S::answer, Domain::kResult, "what was answered");
   }
   friend bool operator==(const CallRecordOf&, const CallRecordOf&) = default;
 };
@@ -50,9 +50,9 @@ struct TransferOf {
   std::vector<SlotId> slots;
   static void declare(auto& fields) {
     using S = TransferOf;
-    fields.add("job", &S::job, Domain::kState, "its number, once it is submitted").optional();
+    fields.optional("job", &S::job, Domain::kState, "its number, once it is submitted");
     fields.add("tier", &S::tier, Domain::kState, "with which tier");
-    fields.add("promotion", &S::promotion, Domain::kState, "up, else a cascade").optional();
+    fields.optional("promotion", &S::promotion, Domain::kState, "up, else a cascade");
     fields.add("request", &S::request, Domain::kState, "for whom");
     fields.add("keys", &S::keys, Domain::kState, "which blocks");
     fields.add("slots", &S::slots, Domain::kState, "of the primary tier");
@@ -69,10 +69,8 @@ struct TierStateOf {
   static void declare(auto& fields) {
     using S = TierStateOf;
     fields.add("held", &S::held, Domain::kState, "keys, ascending; of files");
-    fields
-        .add("num_temporary_files", &S::num_temporary_files, Domain::kState,
-             "that a file tier left behind")
-        .optional();
+    fields.optional("num_temporary_files", &S::num_temporary_files, Domain::kState,
+                    "that a file tier left behind");
   }
   friend bool operator==(const TierStateOf&, const TierStateOf&) = default;
 };

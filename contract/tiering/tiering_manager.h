@@ -22,7 +22,7 @@
 ///     A result is passed over that names no job under way at this tier (upstream asserts, with
 ///     later results lost). The poll comes before anything else that the operation does, before a
 ///     refusal too: what a refused operation leaves unchanged is the state behind it.
-///   - A tier is told of a request by name and forgets it at on_request_finished; jobs of it may
+///   - A tier learns of a request by name and forgets it at on_request_finished; jobs of it may
 ///     still be submitted afterwards, as upstream does.
 
 #include <concepts>
@@ -50,7 +50,7 @@ struct TierJobState {
   bool is_promotion = false;  ///< else a cascade
   std::string req_id;
   std::vector<OffloadKey> keys;
-  std::vector<SlotId> slots;  ///< one a key
+  std::vector<SlotId> slots;  ///< one per key
   void add_to(StateHash& hash) const { hash.add_all(id, tier, is_promotion, req_id, keys, slots); }
   friend bool operator==(const TierJobState&, const TierJobState&) = default;
 };
@@ -60,7 +60,7 @@ struct PendingPromotionState {
   std::uint32_t tier = 0;
   std::string req_id;
   std::vector<OffloadKey> keys;
-  std::vector<SlotId> slots;  ///< one a key
+  std::vector<SlotId> slots;  ///< one per key
   void add_to(StateHash& hash) const { hash.add_all(tier, req_id, keys, slots); }
   friend bool operator==(const PendingPromotionState&, const PendingPromotionState&) = default;
 };
@@ -104,7 +104,7 @@ struct PendingPromotionState {
 ///     the request at request level until on_request_finished.
 ///
 /// on_request_finished(request)
-///     Each tier is told, and what they wanted of it is forgotten. Jobs and queued promotions of
+///     Each tier learns of it; what they wanted of it is forgotten. Jobs and queued promotions of
 ///     the request go on.
 ///
 /// on_schedule_end()

@@ -7,58 +7,6 @@
 #include "contract/core/describe.h"
 
 namespace kvfence {
-namespace {
-
-constexpr std::array<std::string_view, kNumFileErrors> kFileErrorNames = {
-    "none", "EACCES", "EINTR", "EIO", "EMFILE", "ENOENT", "ENOSPC", "EROFS"};
-
-/// Words are those of the first `size` values of an enumeration.
-template <class Word>
-bool word_from_value(const Value& value, std::size_t size, Word& member, std::string& expected) {
-  const auto* text = value.get_if<std::string>();
-  expected = "one of ";
-  for (std::size_t index = 0; index < size; ++index) {
-    const auto word = static_cast<Word>(index);
-    expected += (index > 0 ? ", " : "") + std::string(to_text(word));
-    if (!text || *text != to_text(word)) continue;
-    member = word;
-    return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-std::string_view to_text(FileError error) {
-  return kFileErrorNames[static_cast<std::size_t>(error)];
-}
-
-std::string_view to_text(FileDamage damage) {
-  constexpr std::array<std::string_view, kFileDamages.size()> kNames = {"flip", "truncate", "grow",
-                                                                        "replace"};
-  return kNames[static_cast<std::size_t>(damage)];
-}
-
-Value to_value(FileOperation member) { return Value::Variant(std::string(to_text(member))); }
-Value to_value(FileError member) {
-  return member == FileError::kNone ? Value() : Value::Variant(std::string(to_text(member)));
-}
-Value to_value(FileDamage member) { return Value::Variant(std::string(to_text(member))); }
-
-bool from_value(const Value& value, FileOperation& member, std::string& expected) {
-  return word_from_value(value, kNumFileOperations, member, expected);
-}
-bool from_value(const Value& value, FileError& member, std::string& expected) {
-  // The word that stands for nothing is no string.
-  if (value.get_if<None>()) {
-    member = FileError::kNone;
-    return true;
-  }
-  return word_from_value(value, kNumFileErrors, member, expected);
-}
-bool from_value(const Value& value, FileDamage& member, std::string& expected) {
-  return word_from_value(value, kFileDamages.size(), member, expected);
-}
 
 std::optional<FileFault> tiering::file_fault_of(const Fault& planned) {
   constexpr std::array<int, kNumFileErrors> kErrors = {0,      EACCES, EINTR,  EIO,
@@ -87,7 +35,7 @@ Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& confi
   OffloadingManagerConfig result;
   result.cache = *cache;
   result.enable_events = config.enable_events;
-  result.rules = rules_of(*profile_from_text(config.profile));
+  result.rules = rules_of(*from_text<Profile>(config.profile));
   if (!result.rules.tiering) {
     return error("profile=" + config.profile, "a profile with the rule tiering: v0.23");
   }
@@ -107,13 +55,6 @@ Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& confi
   }
   return result;
 }
-
-Parsed<TieringTarget::Setup> TieringTarget::prepare(const Config& config, std::string_view file,
-                                                    Position position) {
-  return make_tiering_config(config, file, position);
-}
-
-TieringTarget::World TieringTarget::make_world(const Config&, const Setup&) { return {}; }
 
 const Target& TieringTarget::description() {
   static const Target kDescription = describe<TieringTarget>();

@@ -41,10 +41,12 @@ enum class FileError : std::uint8_t {
 
 inline constexpr std::size_t kNumFileErrors = 8;
 
-/// "none", "EACCES" ... "EROFS".
-std::string_view to_text(FileError error);
+constexpr auto words_of(FileError) {
+  return std::to_array<std::string_view>(
+      {"none", "EACCES", "EINTR", "EIO", "EMFILE", "ENOENT", "ENOSPC", "EROFS"});
+}
 
-/// What is done to a block file behind the tier's back.
+/// What is done to a block file without the tier's knowledge.
 enum class FileDamage : std::uint8_t {
   kFlip,      ///< a bit is another one
   kTruncate,  ///< shorter than it has to be
@@ -55,16 +57,9 @@ enum class FileDamage : std::uint8_t {
 inline constexpr std::array<FileDamage, 4> kFileDamages = {FileDamage::kFlip, FileDamage::kTruncate,
                                                            FileDamage::kGrow, FileDamage::kReplace};
 
-/// "flip", "truncate", "grow", "replace".
-std::string_view to_text(FileDamage damage);
-
-// Words of this target as values (tiering_target.cpp).
-Value to_value(FileOperation member);
-Value to_value(FileError member);
-Value to_value(FileDamage member);
-bool from_value(const Value& value, FileOperation& member, std::string& expected);
-bool from_value(const Value& value, FileError& member, std::string& expected);
-bool from_value(const Value& value, FileDamage& member, std::string& expected);
+constexpr auto words_of(FileDamage) {
+  return std::to_array<std::string_view>({"flip", "truncate", "grow", "replace"});
+}
 
 namespace tiering {
 
@@ -130,7 +125,7 @@ struct CompleteStore {
     using S = CompleteStore;
     offload::add_keys_field<S>(fields);
     add_request_field<S>(fields);
-    fields.add("success", &S::success, Domain::kFlag, "false: forgets them").optional();
+    fields.optional("success", &S::success, Domain::kFlag, "false: forgets them");
   }
   friend bool operator==(const CompleteStore&, const CompleteStore&) = default;
 };
@@ -143,10 +138,8 @@ struct OnNewRequest {
   std::vector<std::uint32_t> request_level;
   static void declare(auto& fields) {
     add_request_field<OnNewRequest>(fields);
-    fields
-        .add("request_level", &OnNewRequest::request_level, Domain::kCount,
-             "tiers that want held blocks, too")
-        .optional();
+    fields.optional("request_level", &OnNewRequest::request_level, Domain::kCount,
+                    "tiers that want held blocks, too");
   }
   friend bool operator==(const OnNewRequest&, const OnNewRequest&) = default;
 };
@@ -184,8 +177,7 @@ struct TierFinish {
     using S = TierFinish;
     add_tier_field<S>(fields);
     fields.add("job", &S::job, Domain::kNumber, "its number");
-    fields.add("success", &S::success, Domain::kFlag, "whether all was moved, or tried to be")
-        .optional();
+    fields.optional("success", &S::success, Domain::kFlag, "whether all was moved, or tried to be");
   }
   friend bool operator==(const TierFinish&, const TierFinish&) = default;
 };
@@ -201,7 +193,7 @@ struct TierAskAgain {
     using S = TierAskAgain;
     add_tier_field<S>(fields);
     eviction::add_key_field<S>(fields);
-    fields.add("times", &S::times, Domain::kCount, "how many; 0: none").optional();
+    fields.optional("times", &S::times, Domain::kCount, "how many; 0: none");
   }
   friend bool operator==(const TierAskAgain&, const TierAskAgain&) = default;
 };
@@ -242,9 +234,9 @@ struct Fault {
   static void declare(auto& fields) {
     using S = Fault;
     fields.add("operation", &S::operation, Domain::kChoice, "write, read, rename, close ...");
-    fields.add("call", &S::call, Domain::kCount, "which from now on, from 0").optional();
-    fields.add("fails_with", &S::fails_with, Domain::kChoice, "an errno; none: short").optional();
-    fields.add("num_bytes", &S::num_bytes, Domain::kCount, "moved by a short one").optional();
+    fields.optional("call", &S::call, Domain::kCount, "which from now on, from 0");
+    fields.optional("fails_with", &S::fails_with, Domain::kChoice, "an errno; none: short");
+    fields.optional("num_bytes", &S::num_bytes, Domain::kCount, "moved by a short one");
   }
   friend bool operator==(const Fault&, const Fault&) = default;
 };
@@ -284,7 +276,7 @@ struct TierDamage {
     add_tier_field<S>(fields);
     eviction::add_key_field<S>(fields);
     fields.add("damage", &S::damage, Domain::kChoice, "flip, truncate, grow, replace");
-    fields.add("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the key").optional();
+    fields.optional("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the key");
   }
   friend bool operator==(const TierDamage&, const TierDamage&) = default;
 };
@@ -303,8 +295,8 @@ struct Config : eviction::Config {
     eviction::Config::declare(fields);
     fields.add("enable_events", &S::enable_events, Domain::kSetting, "events");
     fields.add("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8");
-    fields.add("file_tiers", &S::file_tiers, Domain::kSetting, "those that keep files, by place")
-        .optional();
+    fields.optional("file_tiers", &S::file_tiers, Domain::kSetting,
+                    "those that keep files, by place");
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -373,11 +365,7 @@ struct Observation {
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-/// Nothing is declared.
-class World {
- public:
-  void apply(const Command&) {}
-};
+using World = NoWorld;
 
 }  // namespace tiering
 
@@ -399,8 +387,7 @@ struct TieringTarget {
   using Numbers = Observation;
   using Setup = OffloadingManagerConfig;
 
-  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
-  static World make_world(const Config& config, const Setup& setup);
+  static constexpr auto prepare = &make_tiering_config;
   static const Target& description();
 };
 

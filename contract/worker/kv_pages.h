@@ -22,7 +22,7 @@ struct KVPage {
   std::vector<std::uint32_t> symbols;
   static void declare(auto& fields) {
     using S = KVPage;
-    fields.add("rank", &S::rank, Domain::kState, "where").optional();
+    fields.optional("rank", &S::rank, Domain::kState, "where");
     fields.add("number", &S::number, Domain::kState, "which");
     fields.add("symbols", &S::symbols, Domain::kState,
                "one a token, the low 32 bits; 0: nothing; 1: bytes that are nobody's");

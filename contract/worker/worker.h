@@ -4,15 +4,15 @@
 ///
 /// A device has three streams, each first in, first out: `compute`, whose work are forwards, and
 /// one for each direction of transfers. A CPU block is block_size_factor pages, each as large as a
-/// GPU block. All ranks are told the same; progress and faults are those of one rank.
+/// GPU block. All ranks get the same commands; progress and faults are those of one rank.
 ///
-///   transfer_async   A load is enqueued behind the forwards enqueued so far. A store is deferred.
+///   transfer_async   A load is enqueued after the forwards enqueued so far. A store is deferred.
 ///                    Refused, in this order: kShutDown; kJobInFlight; kUnknownBlock;
 ///                    kCountsDiffer; kListedTwice, a page is written twice; kBlockInFlight, a
 ///                    page is touched by an unreported transfer of the other direction, and one of
 ///                    the two writes it; kNotOrdered, a load that waits for nobody. Unreported is
 ///                    what any rank has not reported; the first rank that refuses says why.
-///   start_kv_transfers  Enqueues the deferred stores, behind the forwards enqueued so far.
+///   start_kv_transfers  Enqueues the deferred stores, after the forwards enqueued so far.
 ///   get_finished     Stores, then loads, each in the order of submission, once, as far as all
 ///                    ranks know their ends. A success where each rank has one. Runs nothing.
 ///   wait             Runs what these transfers need, in order, and nothing else; a deferred one
@@ -48,22 +48,37 @@
 
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
+#include "contract/core/words.h"
 
 namespace kvfence::worker {
 
 enum class Direction : std::uint8_t { kStore, kLoad };
+constexpr auto words_of(Direction) { return std::to_array<std::string_view>({"store", "load"}); }
 inline constexpr std::size_t kNumDirections = 2;
 
 enum class Stream : std::uint8_t { kCompute, kStore, kLoad };
+constexpr auto words_of(Stream) {
+  return std::to_array<std::string_view>({"compute", "store", "load"});
+}
 
 /// How the pages of blocks lie in the tensors of the layers.
 enum class Layout : std::uint8_t { kBlocksFirst, kKVFirst, kCrossLayers, kMamba, kPadded };
+constexpr auto words_of(Layout) {
+  return std::to_array<std::string_view>(
+      {"blocks_first", "kv_first", "cross_layers", "mamba", "padded"});
+}
 
 /// Which calls of the runtime copy.
 enum class Path : std::uint8_t { kBatched, kLooped, kStrided, kKernel };
+constexpr auto words_of(Path) {
+  return std::to_array<std::string_view>({"batched", "looped", "strided", "kernel"});
+}
 
 /// Who decides when a device runs what. All but kCommanded: cuda/virtual/options.h.
 enum class Schedule : std::uint8_t { kCommanded, kEager, kLazy, kRandom, kPriority };
+constexpr auto words_of(Schedule) {
+  return std::to_array<std::string_view>({"commanded", "eager", "lazy", "random", "priority"});
+}
 
 /// What can go wrong with a transfer. In each case but kLate it fails.
 enum class Fault : std::uint8_t {
@@ -72,26 +87,17 @@ enum class Fault : std::uint8_t {
   kWait,     ///< the call that makes its stream wait: nothing is copied, and it waits for nobody
   kRecord,   ///< the end cannot be recorded: it is known when its whole stream has come to an end
   kLate,     ///< the end is denied by kNumLatePolls questions
-  kPartial,  ///< the first call that copies fails behind a part of its copies, and nobody can say
+  kPartial,  ///< the first call that copies fails after a part of its copies, and nobody can say
              ///< which: in its turn all that the transfer writes becomes kTorn
   kSticky,   ///< as kPartial, but the error is the device's, and comes in that turn: the device is
              ///< lost. It runs nothing any more, every call fails, and so does each transfer whose
-             ///< end a wait has not told before. Of commanded devices only.
+             ///< end no wait has reported yet. Of commanded devices only.
 };
+constexpr auto words_of(Fault) {
+  return std::to_array<std::string_view>(
+      {"none", "copy", "wait", "record", "late", "partial", "sticky"});
+}
 inline constexpr std::uint32_t kNumLatePolls = 2;
-
-std::string_view to_text(Direction direction);
-std::string_view to_text(Stream stream);
-std::string_view to_text(Layout layout);
-std::string_view to_text(Path path);
-std::string_view to_text(Schedule schedule);
-std::string_view to_text(Fault fault);
-std::optional<Direction> direction_from_text(std::string_view text);
-std::optional<Stream> stream_from_text(std::string_view text);
-std::optional<Layout> layout_from_text(std::string_view text);
-std::optional<Path> path_from_text(std::string_view text);
-std::optional<Schedule> schedule_from_text(std::string_view text);
-std::optional<Fault> fault_from_text(std::string_view text);
 
 struct Options {
   Layout layout = Layout::kBlocksFirst;
@@ -120,7 +126,7 @@ struct Transfer {
   }
 };
 
-/// The pages of a transfer, one a GPU block. Requires: counts that fit.
+/// The pages of a transfer, one per GPU block. Requires: counts that fit.
 std::vector<std::uint32_t> cpu_pages_of(const Transfer& transfer, std::uint32_t block_size_factor);
 
 /// Whether the CPU blocks are as many as the GPU blocks take.

@@ -11,11 +11,11 @@ Parsed<worker::Options> make_worker_options(const worker::Config& config, std::s
   const auto error = [&](std::string found, std::string expected) {
     return InputError{std::string(file), position, std::move(found), std::move(expected)};
   };
-  const auto layout = worker::layout_from_text(config.layout);
+  const auto layout = from_text<worker::Layout>(config.layout);
   if (!layout) {
     return error("layout=" + config.layout, "blocks_first, kv_first, cross_layers, mamba, padded");
   }
-  const auto path = worker::path_from_text(config.path);
+  const auto path = from_text<worker::Path>(config.path);
   if (!path) return error("path=" + config.path, "batched, looped, strided, kernel");
   const auto is_within = [](std::uint32_t number, std::uint32_t max) {
     return number >= 1 && number <= max;
@@ -29,7 +29,7 @@ Parsed<worker::Options> make_worker_options(const worker::Config& config, std::s
   if (!is_within(config.block_size_factor, 8)) {
     return error("block_size_factor=" + std::to_string(config.block_size_factor), "1 to 8");
   }
-  const auto schedule = worker::schedule_from_text(config.schedule);
+  const auto schedule = from_text<worker::Schedule>(config.schedule);
   if (!schedule) {
     return error("schedule=" + config.schedule, "commanded, eager, lazy, random, priority");
   }
@@ -48,13 +48,6 @@ Parsed<worker::Options> make_worker_options(const worker::Config& config, std::s
                          .seed = config.seed,
                          .num_ranks = config.num_ranks};
 }
-
-Parsed<WorkerTarget::Setup> WorkerTarget::prepare(const Config& config, std::string_view file,
-                                                  Position position) {
-  return make_worker_options(config, file, position);
-}
-
-WorkerTarget::World WorkerTarget::make_world(const Config&, const Setup&) { return {}; }
 
 const Target& WorkerTarget::description() {
   static const Target kDescription = describe<WorkerTarget>();

@@ -50,14 +50,11 @@ struct TransferAsync {
     fields.add("gpu_blocks", &S::gpu_blocks, Domain::kBlocks, "from or to, in order");
     fields.add("cpu_blocks", &S::cpu_blocks, Domain::kBlocks,
                "to or from, each of block_size_factor pages");
-    fields
-        .add("block_index", &S::block_index, Domain::kCount,
-             "of the first GPU block in its request, which says where in the first CPU block")
-        .optional();
-    fields
-        .add("has_event", &S::has_event, Domain::kFlag,
-             "of a load: what the last readers of its blocks have recorded")
-        .optional();
+    fields.optional(
+        "block_index", &S::block_index, Domain::kCount,
+        "of the first GPU block in its request, which says where in the first CPU block");
+    fields.optional("has_event", &S::has_event, Domain::kFlag,
+                    "of a load: what the last readers of its blocks have recorded");
   }
   friend bool operator==(const TransferAsync&, const TransferAsync&) = default;
 };
@@ -95,8 +92,8 @@ struct Forward {
   std::vector<std::uint32_t> writes;
   static void declare(auto& fields) {
     using S = Forward;
-    fields.add("reads", &S::reads, Domain::kBlocks, "GPU blocks that it attends to").optional();
-    fields.add("writes", &S::writes, Domain::kBlocks, "GPU blocks that it fills").optional();
+    fields.optional("reads", &S::reads, Domain::kBlocks, "GPU blocks that it attends to");
+    fields.optional("writes", &S::writes, Domain::kBlocks, "GPU blocks that it fills");
   }
   friend bool operator==(const Forward&, const Forward&) = default;
 };
@@ -111,11 +108,10 @@ struct Advance {
   static void declare(auto& fields) {
     using S = Advance;
     fields.add("stream", &S::stream, Domain::kChoice, "compute, store or load");
-    fields
-        .add("steps", &S::steps, Domain::kCount,
-             "so many reads and writes of pieces of a transfer, but not its last; 0: all of it")
-        .optional();
-    fields.add("rank", &S::rank, Domain::kCount, "whose device").optional();
+    fields.optional(
+        "steps", &S::steps, Domain::kCount,
+        "so many reads and writes of pieces of a transfer, but not its last; 0: all of it");
+    fields.optional("rank", &S::rank, Domain::kCount, "whose device");
   }
   friend bool operator==(const Advance&, const Advance&) = default;
 };
@@ -130,8 +126,7 @@ struct FailNext {
     using S = FailNext;
     fields.add("fault", &S::fault, Domain::kChoice,
                "copy, wait, record, late, partial, sticky or none");
-    fields.add("rank", &S::rank, Domain::kCount, "on whose device; on no other any more")
-        .optional();
+    fields.optional("rank", &S::rank, Domain::kCount, "on whose device; on no other any more");
   }
   friend bool operator==(const FailNext&, const FailNext&) = default;
 };
@@ -164,13 +159,11 @@ struct Config {
                "the device refuses larger batches");
     fields.add("host_address_differs", &S::host_address_differs, Domain::kSetting,
                "the device knows pinned memory by another address");
-    fields
-        .add("schedule", &S::schedule, Domain::kSetting,
-             "who decides when devices run what: commanded, eager, lazy, random, priority")
-        .optional();
-    fields.add("seed", &S::seed, Domain::kSetting, "of what the devices choose").optional();
-    fields.add("num_ranks", &S::num_ranks, Domain::kSetting, "workers, each with a device, 1 to 4")
-        .optional();
+    fields.optional("schedule", &S::schedule, Domain::kSetting,
+                    "who decides when devices run what: commanded, eager, lazy, random, priority");
+    fields.optional("seed", &S::seed, Domain::kSetting, "of what the devices choose");
+    fields.optional("num_ranks", &S::num_ranks, Domain::kSetting,
+                    "workers, each with a device, 1 to 4");
   }
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -185,7 +178,7 @@ struct FinishedJob {
     using S = FinishedJob;
     fields.add("job", &S::job, Domain::kResult, "its number");
     fields.add("direction", &S::direction, Domain::kResult, "store or load");
-    fields.add("succeeded", &S::succeeded, Domain::kResult, "whether all was copied").optional();
+    fields.optional("succeeded", &S::succeeded, Domain::kResult, "whether all was copied");
   }
   friend bool operator==(const FinishedJob&, const FinishedJob&) = default;
 };
@@ -204,10 +197,9 @@ struct Page {
     fields.add("number", &S::number, Domain::kState, "which");
     fields.add("of_block", &S::of_block, Domain::kState, "the GPU block that a forward wrote");
     fields.add("generation", &S::generation, Domain::kState, "which forward, from 1; 0: nothing");
-    fields.add("torn", &S::torn, Domain::kState, "neither empty nor one block").optional();
-    fields.add("undefined", &S::undefined, Domain::kState, "a write of it may be under way")
-        .optional();
-    fields.add("rank", &S::rank, Domain::kState, "whose").optional();
+    fields.optional("torn", &S::torn, Domain::kState, "neither empty nor one block");
+    fields.optional("undefined", &S::undefined, Domain::kState, "a write of it may be under way");
+    fields.optional("rank", &S::rank, Domain::kState, "whose");
   }
   friend bool operator==(const Page&, const Page&) = default;
 };
@@ -252,11 +244,7 @@ struct Observation {
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-/// Nothing is declared.
-class World {
- public:
-  void apply(const Command&) {}
-};
+using World = NoWorld;
 
 }  // namespace worker
 
@@ -277,8 +265,7 @@ struct WorkerTarget {
   using Numbers = Observation;
   using Setup = worker::Options;
 
-  static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
-  static World make_world(const Config& config, const Setup& setup);
+  static constexpr auto prepare = &make_worker_options;
   static const Target& description();
 };
 

@@ -5,7 +5,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace kvfence {
@@ -46,13 +45,13 @@ TEST(WorkerOptions, HaveAWordForEachLayoutAndPath) {
     Config config;
     config.layout = layout;
     EXPECT_EQ(error_of(config), "");
-    EXPECT_EQ(worker::to_text(make_worker_options(config)->layout), layout);
+    EXPECT_EQ(kvfence::to_text(make_worker_options(config)->layout), layout);
   }
   for (const char* const path : {"batched", "looped", "strided", "kernel"}) {
     Config config;
     config.path = path;
     EXPECT_EQ(error_of(config), "");
-    EXPECT_EQ(worker::to_text(make_worker_options(config)->path), path);
+    EXPECT_EQ(kvfence::to_text(make_worker_options(config)->path), path);
   }
 }
 
@@ -94,15 +93,15 @@ TEST(WorkerOptions, NameThePlace) {
 }
 
 TEST(WorkerWords, ReadAsWhatTheyStandFor) {
-  EXPECT_EQ(worker::direction_from_text("load"), worker::Direction::kLoad);
-  EXPECT_EQ(worker::stream_from_text("compute"), worker::Stream::kCompute);
-  EXPECT_EQ(worker::fault_from_text("late"), worker::Fault::kLate);
+  EXPECT_EQ(from_text<worker::Direction>("load"), worker::Direction::kLoad);
+  EXPECT_EQ(from_text<worker::Stream>("compute"), worker::Stream::kCompute);
+  EXPECT_EQ(from_text<worker::Fault>("late"), worker::Fault::kLate);
   for (const std::string_view other : {"", "Load", "loads"}) {
-    EXPECT_FALSE(worker::direction_from_text(other));
-    EXPECT_FALSE(worker::stream_from_text(other));
-    EXPECT_FALSE(worker::layout_from_text(other));
-    EXPECT_FALSE(worker::path_from_text(other));
-    EXPECT_FALSE(worker::fault_from_text(other));
+    EXPECT_FALSE(from_text<worker::Direction>(other));
+    EXPECT_FALSE(from_text<worker::Stream>(other));
+    EXPECT_FALSE(from_text<worker::Layout>(other));
+    EXPECT_FALSE(from_text<worker::Path>(other));
+    EXPECT_FALSE(from_text<worker::Fault>(other));
   }
 }
 

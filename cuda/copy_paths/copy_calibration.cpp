@@ -106,13 +106,13 @@ CopyPathKind CopyCalibration::choose(Direction direction, std::size_t copy_bytes
 std::string CopyCalibration::to_text() const {
   std::string text = "direction  copy_bytes  num_copies";
   for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
-    text += "  " + std::string(worker::to_text(static_cast<CopyPathKind>(path))) + "_us";
+    text += "  " + std::string(kvfence::to_text(static_cast<CopyPathKind>(path))) + "_us";
   }
   text += "\n";
   constexpr std::array<bool, kNumCopyPaths> kAll = {true, true, true, true};
   for (const CopyCost& cost : costs_) {
     char cell[64];
-    std::snprintf(cell, sizeof cell, "%-9s  %10zu  %10zu", worker::to_text(cost.direction).data(),
+    std::snprintf(cell, sizeof cell, "%-9s  %10zu  %10zu", kvfence::to_text(cost.direction).data(),
                   cost.copy_bytes, cost.num_copies);
     text += cell;
     const CopyPathKind best = choose(cost.direction, cost.copy_bytes, cost.num_copies, kAll);

@@ -36,7 +36,7 @@ class CopyCalibration {
   CopyPathKind choose(Direction direction, std::size_t copy_bytes, std::size_t num_copies,
                       const std::array<bool, kNumCopyPaths>& usable) const;
 
-  /// The table, a line a row, the cheapest marked with `*`.
+  /// The table, a line per row, the cheapest marked with `*`.
   std::string to_text() const;
   std::span<const CopyCost> costs() const { return costs_; }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Where the pages of KV blocks lie, whatever shape the attention backend gave its tensors: every
-/// tensor becomes rows of bytes, one row a block.
+/// tensor becomes rows of bytes, one row per block.
 ///
 /// Plain data: no address is read here, so that a layout can be discovered and tested anywhere.
 

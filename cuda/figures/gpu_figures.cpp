@@ -185,7 +185,7 @@ class Bench {
   static std::size_t bytes_of(const ContentSlots& slots) {
     return slots.num_slots * slots.granules_per_slot * content::kGranuleBytes;
   }
-  /// Destinations one behind the other, sources in another order: nothing merges, and pieces are
+  /// Destinations one after the other, sources in another order: nothing merges, and pieces are
   /// not equally far apart. The strided path gets what it is for.
   static std::uint64_t step_of(const Row& row) {
     return row.path == CopyPathKind::kStrided || row.num_blocks < 4 ? 1 : row.num_blocks / 2 - 1;

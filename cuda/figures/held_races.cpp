@@ -113,7 +113,7 @@ class RaceStage {
     ok(kvfence_launch_check_kernel(&slots, found + num_checks_, compute_));
     expected_[num_checks_++] = {block, expected};
   }
-  /// An event behind all compute so far; the stage has two.
+  /// An event after all compute so far; the stage has two.
   cudaEvent_t record_compute(std::size_t event = 0) { return record(event, compute_); }
   cudaEvent_t record_loads(std::size_t event) { return record(event, loads_); }
 

@@ -19,7 +19,7 @@ struct LatchWords {
 }  // namespace kvfence::cuda
 
 extern "C" {
-/// Enqueues: what comes behind it in the stream starts when `words->is_open` is not 0, or after
+/// Enqueues: what comes after it in the stream starts when `words->is_open` is not 0, or after
 /// `timeout_ns`. `words` is an address that the device knows. Errors: of the launch itself.
 cudaError_t kvfence_launch_latch_kernel(kvfence::cuda::LatchWords* words, std::uint64_t timeout_ns,
                                         cudaStream_t stream);

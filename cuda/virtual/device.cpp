@@ -225,7 +225,7 @@ void Device::access(Access access, const Clock& clock) {
       return;
     }
     if (queue_.acting() != nullptr) {
-      // A host function runs after calls that enqueued work behind it.
+      // A host function runs after calls that enqueued work after it.
       const Work* later = queue_.find(prior.actor, prior.time);
       if (later != nullptr && later->clock.seen[access.actor] >= access.time) return;
     }

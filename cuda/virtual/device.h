@@ -97,9 +97,9 @@ class Device {
   void release_completions() { queue_.release_holds(); }
   /// Whether an error has ended all work.
   bool is_lost() const { return queue_.error() != cudaSuccess; }
-  /// Whether the host has been told that this work of a stream is over.
+  /// Whether the host knows that this work of a stream is over.
   bool host_knows(Actor stream, Time time) const { return host_clock_.seen[stream] >= time; }
-  /// Whether it has been told of the last write of each of these bytes.
+  /// Whether it knows of the last write of each of these bytes.
   bool host_knows_writes(const void* address, std::size_t size) const;
   /// The number that reports give a stream.
   Actor stream_number(cudaStream_t stream) const;

@@ -198,7 +198,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
   // No edge: this call must not be used to learn about completion.
   if (!device.queue_.is_over(from->moment) || !device.queue_.is_over(to->moment))
     return device.fail(cudaErrorNotReady);
-  // There is no time here; a microsecond a call keeps figures positive and the same in every run.
+  // There is no time here; a microsecond per call keeps figures positive and the same in every run.
   *ms = 1e-3F * static_cast<float>(static_cast<double>(to->recorded_at_call) -
                                    static_cast<double>(from->recorded_at_call));
   return cudaSuccess;

@@ -56,7 +56,7 @@ TEST(Faults, AnAsynchronousErrorSurfacesLaterAndStays) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
   void* address = nullptr;
   EXPECT_EQ(cudaMalloc(&address, 16), cudaErrorLaunchFailure);
-  // Nothing behind it ran, in no stream.
+  // Nothing after it ran, in no stream.
   EXPECT_FALSE(rig.look(rig.cpu(0), kTag).is_right());
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
 }

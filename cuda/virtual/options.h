@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a virtual device is told before the run: schedule, seed, and the faults to inject. With the
-/// program these decide everything that happens.
+/// What a virtual device is given before the run: schedule, seed, and the faults to inject. With
+/// the program these decide everything that happens.
 
 #include <cuda_runtime_api.h>
 

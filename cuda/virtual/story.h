@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a device was asked and what it did, in order, for those who tell it. Kept only where a
+/// What a device was asked and what it did, in order, for those who report it. Kept only where a
 /// story is set (Device::set_story): runs that only check pay one comparison with null.
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct StoryEntry {
     kStarted,   ///< the first of its steps
     kEnded,     ///< all of its bytes are there
     kRecorded,  ///< `event` takes in `moment`
-    kWaits,     ///< all later work of `stream` comes behind `moment`, which `event` holds
-    kHostSaw,   ///< a query or a wait has told the host that `moment` is over
+    kWaits,     ///< all later work of `stream` comes after `moment`, which `event` holds
+    kHostSaw,   ///< a query or a wait reported to the host that `moment` is over
   };
   Kind kind = Kind::kAccess;
   Function function = Function::kHostRead;

@@ -53,7 +53,7 @@ TEST(Streams, SynchronizeForcesItsAncestorsAndNothingElse) {
   };
   work(0, 0);
   rig.record(0, 0);
-  work(0, 1);  // behind the event
+  work(0, 1);  // after the event
   rig.wait(1, 0);
   work(1, 2);
   work(2, 3);  // elsewhere

@@ -56,7 +56,7 @@ bool read_page(LayerBytes layers, std::span<Symbol> symbols) {
   return is_written;
 }
 
-/// Two layers a group, blocks first; groups share the memory.
+/// Two layers per group, blocks first; groups share the memory.
 KVLayout layout_of(const engine::DeviceOptions& options, std::uintptr_t address) {
   const std::size_t n = options.num_gpu_blocks;
   const std::size_t page_bytes = options.block_size * sizeof(content::Granule);

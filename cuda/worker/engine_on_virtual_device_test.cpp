@@ -50,7 +50,7 @@ TEST(EngineOnVirtualDevice, SymbolsComeBack) {
   EngineOnVirtualDevice device(kOptions);
   fill(device, 2, 100);
   device.transfer_async(transfer(7, worker::Direction::kStore, 2));
-  EXPECT_FALSE(device.advance(worker::Stream::kStore));  // behind the forward
+  EXPECT_FALSE(device.advance(worker::Stream::kStore));  // after the forward
   EXPECT_TRUE(device.advance(worker::Stream::kCompute));
   EXPECT_TRUE(device.advance(worker::Stream::kStore));
   std::vector<worker::Ended> ended;

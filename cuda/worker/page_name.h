@@ -1,6 +1,6 @@
 #pragma once
 
-/// How a page is named to those who tell of memory.
+/// How a page is named in reports about memory.
 
 #include <cstdint>
 

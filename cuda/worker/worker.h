@@ -92,7 +92,7 @@ class Worker {
 
   /// Deferred to the next begin_step, so that it does not delay what the present step still sends.
   std::string store(JobId job_id, const TransferSpec& spec);
-  /// Enqueued now, behind what `load_after` stands for: the last readers of the GPU blocks, and
+  /// Enqueued now, after what `load_after` stands for: the last readers of the GPU blocks, and
   /// whoever else writes the host blocks. At least one, each recorded by the caller.
   std::string load(JobId job_id, const TransferSpec& spec, std::span<const cudaEvent_t> load_after);
   /// What a store or a load with events would be refused with.
@@ -101,7 +101,7 @@ class Worker {
   /// kUnknownBlock, kCountsDiffer, kListedTwice, kBlockInFlight or kNotOrdered.
   ErrorCode refusal_code() const { return refusal_code_; }
 
-  /// Enqueues the deferred stores, behind the compute stream as it is now.
+  /// Enqueues the deferred stores, after the compute stream as it is now.
   void begin_step();
   /// Appends what is over, each transfer once: stores, then loads, each in the order of
   /// submission. Never blocks. An error is in the result.

@@ -232,7 +232,7 @@ void WorkerOnVirtualDevice::begin(virtual_device::Actor stream) {
   std::erase_if(begun_, is_over);
   const virtual_device::Device::NextWork next = device_.next_work(stream);
   if (next.last == 0) return;
-  // What has begun before is not told from it: no end was recorded between the two.
+  // What has begun before cannot be distinguished from it: no end was recorded between the two.
   for (Begun& begun : begun_) {
     if (begun.stream == stream) begun.last = next.last;
   }

@@ -44,7 +44,7 @@ class BlockFiles {
   /// Is no writer any more: nothing may be stored from now on.
   void release();
 
-  /// The negative errno for which this is no writer, or 0: what an operator is to be told.
+  /// The negative errno for which this is no writer, or 0: for the operator.
   int writer_error() const { return writer_error_; }
 
   /// Without the files. Requires: no call is under way.

@@ -26,7 +26,7 @@ namespace kvfence::optimized {
 class FileTier {
  public:
   /// Opens the folders and starts the threads. `files` outlives the tier. A folder that cannot be
-  /// used does not keep a tier from being built: its stores fail, and writer_error tells why.
+  /// used does not keep a tier from being built: its stores fail, and writer_error says why.
   /// Requires: check_config(config) finds nothing wrong; primary has slots of 1 byte or more.
   /// Throws std::system_error if the system has no more threads.
   FileTier(const FileTierConfig& config, PrimaryKvView primary, FileOperations& files);

@@ -94,7 +94,7 @@ class Search {
   std::uint32_t sliding_window() {
     const std::uint32_t num_wanted =
         contiguous_blocks_for_hit(query_.spec, query_.drop_eagle_block);
-    const std::uint32_t num_behind =  // blocks of a run that lie behind an aligned boundary
+    const std::uint32_t num_behind =  // blocks of a run that lie after an aligned boundary
         query_.drop_eagle_block && query_.aligns_after_drop ? 1 : 0;
     resize(0);
     std::uint32_t end = resize(max_num_blocks_);

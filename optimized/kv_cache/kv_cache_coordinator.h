@@ -3,7 +3,7 @@
 /// KVCacheCoordinator: the pool, one manager a group, and what concerns several groups: the
 /// prefix hit that all of them share.
 ///
-/// Upstream has three coordinators; which one a configuration gets is told by enable_caching and
+/// Upstream has three coordinators; which one a configuration gets depends on enable_caching and
 /// the number of groups. Every fan-out runs in group order. Source: vLLM v0.19.0 and v0.23.0
 /// v1/core/kv_cache_coordinator.py.
 

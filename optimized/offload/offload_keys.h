@@ -22,7 +22,7 @@ struct OffloadKeyShape {
   std::size_t hash_bytes = 0;
   std::size_t hashes_per_key = 1;
   std::size_t hash_of_key = 0;   ///< which of them is the key
-  std::optional<GroupId> group;  ///< packed behind the hash
+  std::optional<GroupId> group;  ///< packed after the hash
 
   std::size_t key_bytes() const { return hash_bytes + (group ? kGroupIdBytes : 0); }
 };

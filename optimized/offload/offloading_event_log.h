@@ -69,7 +69,7 @@ class OffloadingEventLog {
   bool is_removed_ = false;
   bool is_open_ = false;  ///< the event begun last has a key
   std::vector<Record> records_;
-  std::vector<std::size_t> key_bytes_;  ///< one a key
+  std::vector<std::size_t> key_bytes_;  ///< one per key
   std::string bytes_;                   ///< the keys, back to back
 };
 

@@ -42,7 +42,7 @@ class FreeKVCacheBlockQueue {
   };
 
  public:
-  /// Cost: 16 bytes a block; the only allocation.
+  /// Cost: 16 bytes per block; the only allocation.
   explicit FreeKVCacheBlockQueue(std::uint32_t num_blocks)
       : num_blocks_(num_blocks), num_free_blocks_(num_blocks), nodes_(std::size_t{num_blocks} + 1) {
     KVFENCE_CHECK(num_blocks <= limits::kBlocksMax, "block ids above this are marks");

@@ -192,7 +192,7 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   /// Frees the blocks of a finished request, which is then gone.
   void release(RequestIndex request);
 
-  /// The step that told the workers of these finished requests is over.
+  /// The step that reported these finished requests to the workers is over.
   void set_reported(std::span<const RequestIndex> finished_requests);
 
   /// The steps in flight, oldest first.

@@ -16,7 +16,7 @@
 namespace kvfence::optimized {
 namespace {
 
-/// Has every block, and ends each job two steps behind its submission; every fifth fails.
+/// Has every block, and ends each job two steps after its submission; every fifth fails.
 class SteadyTier {
  public:
   LookupResult lookup(OffloadKeyView, const RequestContext&) { return LookupResult::kHit; }

@@ -146,7 +146,7 @@ class Passes {
     });
   }
 
-  /// Looks each of the hashes up, one a call; the number of hits.
+  /// Looks each of the hashes up, one per call; the number of hits.
   std::size_t look_up(const std::string& hashes) {
     const GroupId group = 0;
     const std::size_t hash_size = inputs_.hash_size;

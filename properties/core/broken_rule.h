@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "contract/core/declare.h"
@@ -12,21 +13,34 @@
 #include "properties/core/divergence.h"
 
 namespace kvfence {
+namespace detail {
+
+// One side of what is broken: a value, words, or a member of an observation.
+inline Value side(Value value) { return value; }
+inline Value side(std::string_view words) { return to_value(std::string(words)); }
+template <class T>
+requires(!std::is_convertible_v<const T&, std::string_view> && !std::is_same_v<T, Value>) Value
+    side(const T& member) {
+  return to_value(member);
+}
+
+}  // namespace detail
 
 /// The invariant's name becomes the oracle, its rule the message.
 inline Divergence broken_values(const Invariant& invariant, std::string_view member, Value expected,
-                                Value actual) {
+                                Value actual, const SymbolOf& symbol_of = nullptr) {
   Divergence divergence = detail::locate_difference(std::string(member), std::move(expected),
-                                                    std::move(actual), /*symbol_of=*/nullptr);
+                                                    std::move(actual), symbol_of);
   divergence.oracle = invariant.name;
   divergence.message = invariant.rule;
   return divergence;
 }
 
-template <class T>
-Divergence broken_rule(const Invariant& invariant, std::string_view member, const T& expected,
-                       const T& actual) {
-  return broken_values(invariant, member, to_value(expected), to_value(actual));
+template <class Expected, class Actual>
+Divergence broken_rule(const Invariant& invariant, std::string_view member,
+                       const Expected& expected, const Actual& actual,
+                       const SymbolOf& symbol_of = nullptr) {
+  return broken_values(invariant, member, detail::side(expected), detail::side(actual), symbol_of);
 }
 
 }  // namespace kvfence

@@ -16,7 +16,7 @@ class Choices {
   /// Endless, decided by the seed.
   static Choices from_seed(std::uint64_t seed) { return Choices(seed); }
 
-  /// Total: every byte string means something, and behind its end every choice is 0.
+  /// Total: every byte string means something, and after its end every choice is 0.
   static Choices from_bytes(std::span<const std::uint8_t> bytes) { return Choices(bytes); }
 
   /// A number from 0 to bound - 1. Requires: bound > 0.
@@ -31,7 +31,7 @@ class Choices {
     return number % bound;
   }
 
-  /// True once in `one_in` times on average; behind the end of bytes never.
+  /// True once in `one_in` times on average; after the end of bytes never.
   bool once_in(std::uint32_t one_in) { return below(one_in) == one_in - 1; }
 
   /// Whether bytes are used up; a seed never is.

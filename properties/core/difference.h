@@ -27,7 +27,7 @@ void symbolize(Value& value, const SymbolOf& symbol_of);
 
 namespace detail {
 
-/// Names the place behind `path` where the two values part. The sides are the innermost members
+/// Names the place below `path` where the two values part. The sides are the innermost members
 /// around it, whole: the lists for `free_queue[2]`, so that a reader sees what surrounds it.
 Divergence locate_difference(std::string path, Value expected, Value actual,
                              const SymbolOf& symbol_of);

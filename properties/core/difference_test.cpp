@@ -46,7 +46,7 @@ std::optional<Divergence> matches(const std::vector<Field>& expectation,
   return kvfence::matches(expectation, erased(observation), step, resolve);
 }
 
-/// The fields behind `->`.
+/// The fields after `->`.
 std::vector<Field> expectation(std::string_view text) {
   const Parsed<Line> line = parse_line("x -> " + std::string(text));
   EXPECT_TRUE(line) << text;

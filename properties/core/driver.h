@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 
+#include "contract/core/declare.h"
 #include "contract/core/implementation.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/target.h"
@@ -22,6 +24,14 @@ void add_state(StateHash& hash, const Component& component) {
   } else {
     no_digest();
   }
+}
+
+/// Makes absent what an observation can do without: the answer, and the state.
+template <class Observation>
+void forget(Observation& observation) {
+  for_each_field<Observation>([&observation](auto member, Domain) {
+    if constexpr (requires { (observation.*member).reset(); }) (observation.*member).reset();
+  });
 }
 
 /// A driver has
@@ -67,6 +77,59 @@ class DriverOf : public Implementation {
   virtual void submit_typed(const Command& command, const World& world, Observe observe) = 0;
   virtual void collect_typed(Observation& observation) = 0;
   virtual void add_to(StateHash& hash) const = 0;
+};
+
+/// A driver of a component that is a value, and that make(setup) makes: the place where a planted
+/// variant gets its bug. Derived has
+///   run(command, world)          for each command
+///   observe(world, with_state)   fills what is shown besides the answer; all that can be absent is
+///                                absent before
+template <class Derived, class T, class Component, class Make>
+class ValueDriver : public DriverOf<T> {
+ public:
+  using typename DriverOf<T>::Config;
+  using typename DriverOf<T>::Setup;
+  using typename DriverOf<T>::World;
+  using typename DriverOf<T>::Command;
+  using typename DriverOf<T>::Observation;
+
+  ValueDriver(std::string name, Make make) : name_(std::move(name)), make_(std::move(make)) {}
+
+  std::string name() const override { return name_; }
+
+  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
+    component_.emplace(make_(setup));
+    return std::nullopt;
+  }
+
+  void submit_typed(const Command& command, const World& world, Observe observe) override {
+    auto& self = static_cast<Derived&>(*this);
+    forget(observation_);
+    observation_.error =
+        std::visit([&](const auto& alternative) { return self.run(alternative, world); }, command);
+    self.observe(world, observe == Observe::kState);
+  }
+
+  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
+
+  /// Without the storage of single calls, which may hold views.
+  std::unique_ptr<Implementation> clone() const override {
+    auto copy = std::make_unique<Derived>(name_, make_);
+    copy->component_ = component_;
+    return copy;
+  }
+  void assign(const Implementation& other) override {
+    component_ = static_cast<const Derived&>(other).component_;
+  }
+  void add_to(StateHash& hash) const override { add_state(hash, *component_); }
+
+ protected:
+  std::optional<Component> component_;
+  Observation observation_;
+
+ private:
+  std::string name_;
+  Make make_;
 };
 
 }  // namespace kvfence

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How invariants of several targets tell what is wrong: values beside those of observations.
+/// How invariants of several targets report what is wrong: values beside those of observations.
 
 #include <algorithm>
 #include <cstddef>

@@ -125,7 +125,7 @@ class Session {
   Observation now_;
 };
 
-/// A session behind a random history, and the history.
+/// A session after a random history, and the history.
 struct Wanderer {
   Setup setup;
   std::unique_ptr<Session> session;

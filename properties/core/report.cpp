@@ -223,7 +223,7 @@ std::string to_text(const Report& report) {
               number_text(report.commands_per_second()) + " a second, " +
               count_text(report.disagreements, "disagreement"));
   for (const auto& number : report.numbers) add_row(out, number.first, number_text(number.second));
-  // Behind a divergence nobody asks what else was seen.
+  // After a divergence nobody asks what else was seen.
   if (!report.divergence) add_reach(out, report);
   if (report.divergence && !report.scenario.empty()) add_scenario(out, report);
   if (!report.reproduce.empty()) out += "reproduce: " + report.reproduce + "\n";

@@ -148,7 +148,7 @@ class Shrinker {
     return attempt([&](Edited& scenario) { erase(scenario, num_commands, scenario.steps.size()); });
   }
 
-  /// Cuts what stands behind the failing command; bisects where it is not known.
+  /// Cuts what stands after the failing command; bisects where it is not known.
   void cut_tail() {
     if (options_.failing_step && *options_.failing_step < num_steps()) {
       if (*options_.failing_step + 1 == num_steps()) return;
@@ -330,7 +330,7 @@ class Shrinker {
     }
   }
 
-  /// Makes one command of two of a kind that list keys: the lists behind each other, the counts
+  /// Makes one command of two of a kind that list keys: the lists one after the other, the counts
   /// added.
   void fold_keys() {
     if (num_steps() > kPairsCommandsMax) return;
@@ -707,7 +707,7 @@ class Shrinker {
   }
 
   /// Neighbouring commands that only keep a block away: drops them, and with them the block, from
-  /// the ids behind it and from the size of the pool.
+  /// the ids after it and from the size of the pool.
   bool drop_some_steps_with_blocks() {
     std::vector<std::vector<std::size_t>> sizes{{}};
     for (const Count& count : counts()) {

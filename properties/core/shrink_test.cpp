@@ -464,7 +464,7 @@ TEST(Shrink, ProposesOnlyValidConfigurations) {
   EXPECT_EQ(text_of(result.scenario), "config size=1 fast=true\n");
 }
 
-/// num_takes numbered takes with a close behind number `at`.
+/// num_takes numbered takes with a close after number `at`.
 ToyScenario long_scenario(std::uint32_t num_takes, std::uint32_t at) {
   ToyScenario made(Toy::description());
   for (std::uint32_t number = 0; number < num_takes; ++number) {

@@ -24,7 +24,8 @@ typename T::Setup setup_of(const typename T::Config& config) {
 
 template <class T>
 typename T::World fresh_world(const typename T::Config& config) {
-  return T::make_world(config, setup_of<T>(config));
+  const kvfence::Setup setup = prepared(T::description(), Config(config));
+  return typed_world<typename T::World>(*T::description().make_world(setup));
 }
 
 /// An implementation with its world. The whole state is observed after each command.

@@ -46,6 +46,10 @@ struct BentMembers {
     if (!is_seldom || bends(name)) visit(object.*member, domain);
     return {};
   }
+  template <class Owner, class T>
+  void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
+    add(name, member, domain, doc);
+  }
 };
 
 template <class Visit>

@@ -13,8 +13,8 @@
 
 namespace kvfence {
 
-/// Stands for a key that belongs to no number: an implementation that tells one differs from every
-/// other.
+/// Stands for a key that belongs to no number: an implementation that reports one differs from
+/// every other.
 inline constexpr std::uint32_t kNoSuchNumber = UINT32_MAX;
 
 /// The keys of a command. The views hold until the next call.
@@ -64,21 +64,15 @@ inline void victims_of(const std::vector<EvictedBlock>& blocks,
 }
 
 /// Shows a policy in an observation that has the members of eviction::Observation for it: the
-/// target always, the lists if they are asked for.
+/// target always, the lists if they are asked for. Requires: they are absent.
 template <class Observation>
 void show_lists(const PolicyLists& lists, bool with_state, Observation& observation) {
   observation.target_t1_size = lists.target_t1_size;
-  if (with_state) {
-    entries_of(lists.t1, observation.t1.emplace());
-    entries_of(lists.t2, observation.t2.emplace());
-    numbers_of(lists.b1, observation.b1.emplace());
-    numbers_of(lists.b2, observation.b2.emplace());
-  } else {
-    observation.t1.reset();
-    observation.t2.reset();
-    observation.b1.reset();
-    observation.b2.reset();
-  }
+  if (!with_state) return;
+  entries_of(lists.t1, observation.t1.emplace());
+  entries_of(lists.t2, observation.t2.emplace());
+  numbers_of(lists.b1, observation.b1.emplace());
+  numbers_of(lists.b2, observation.b2.emplace());
 }
 
 }  // namespace kvfence

@@ -18,7 +18,7 @@ namespace kvfence {
 
 /// Which statement is broken; a target's invariants have one for each.
 enum class BlockRule : std::uint8_t {
-  kListAGroup,           ///< a table has a list a group
+  kListAGroup,           ///< a table has a list per group
   kNullAndSinksStayOut,  ///< no key, no reference, no place in queue and tables
   kRefCntCountsPlaces,
   kQueueHoldsTheUnreferenced,
@@ -43,14 +43,14 @@ struct BlockState {
 /// blocks of the hit (contract/kv_cache/kv_cache_manager.h on vllm#33775).
 enum class Aliasing : std::uint8_t {
   kNone,
-  kShown,    ///< it took them; its table showed right behind that which
+  kShown,    ///< it took them; its table showed right after that which
   kUnknown,  ///< it took them, and the table was not observed then
 };
 
 /// Whose table it is.
 struct TableOwner {
   const Request* request = nullptr;
-  RequestIndex index = 0;  ///< tells requests apart
+  RequestIndex index = 0;  ///< distinguishes requests
   Aliasing aliasing = Aliasing::kNone;
 };
 

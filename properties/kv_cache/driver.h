@@ -4,81 +4,35 @@
 /// drives.
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/core/implementation.h"
-#include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/driver.h"
 
 namespace kvfence {
 
-/// make_manager builds the manager from its configuration: the place where a planted variant gets
-/// its bug.
 template <KVCacheManager Manager, class MakeManager>
-class KVCacheDriver final : public DriverOf<KVCacheTarget> {
+class KVCacheDriver final
+    : public ValueDriver<KVCacheDriver<Manager, MakeManager>, KVCacheTarget, Manager, MakeManager> {
+  using Base = ValueDriver<KVCacheDriver, KVCacheTarget, Manager, MakeManager>;
+  friend Base;
+
  public:
-  KVCacheDriver(std::string name, MakeManager make_manager)
-      : name_(std::move(name)), make_manager_(std::move(make_manager)) {}
-
-  std::string name() const override { return name_; }
-
-  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
-    manager_.emplace(make_manager_(setup));
-    return std::nullopt;
-  }
-
-  void submit_typed(const Command& command, const World& world, Observe observe) override {
-    forget_answer();
-    observation_.error =
-        std::visit([&](const auto& alternative) { return run(alternative, world); }, command);
-    const auto& pool = manager_->block_pool();
-    observation_.num_free_blocks = pool.get_num_free_blocks();
-    observation_.num_cached_keys = pool.num_cached_keys();
-    observation_.usage = pool.get_usage();
-    if (observe == Observe::kState) {
-      observe_state(world);
-    } else {
-      observation_.free_queue.reset();
-      observation_.ref_cnts.reset();
-      observation_.keys.reset();
-      observation_.tables.reset();
-    }
-  }
-
-  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
-
-  std::unique_ptr<Implementation> clone() const override {
-    return std::make_unique<KVCacheDriver>(*this);
-  }
-  void assign(const Implementation& other) override {
-    manager_ = static_cast<const KVCacheDriver&>(other).manager_;
-  }
-  void add_to(StateHash& hash) const override { add_state(hash, *manager_); }
+  using Base::Base;
 
  private:
+  using Base::component_;
+  using Base::observation_;
+  using typename Base::World;
+
   using Entry = kv_cache::World::Entry;
 
-  void forget_answer() {
-    observation_.allocated.reset();
-    observation_.fits.reset();
-    observation_.blocks.reset();
-    observation_.num_hit_tokens.reset();
-    observation_.success.reset();
-    observation_.counts.reset();
-    observation_.block_ids.reset();
-    observation_.events.reset();
-    observation_.stats.reset();
-  }
-
-  /// What the manager is told of a request.
+  /// What the manager learns of a request.
   static KVRequest request_of(const World& world, const Entry& entry,
                               std::uint32_t num_computed_tokens, bool was_preempted) {
     return {.index = entry.index,
@@ -99,15 +53,15 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
   }
 
   ErrorCode run(const kv_cache::NewStepStarts&, const World&) {
-    manager_->new_step_starts();
+    component_->new_step_starts();
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::GetComputedBlocks& command, const World& world) {
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
-    manager_->get_computed_blocks(request_of(world, *entry, 0, command.was_preempted), hit_);
-    static_cast<BlocksByGroup&>(observation_.blocks.emplace()) = hit_.blocks;
+    component_->get_computed_blocks(request_of(world, *entry, 0, command.was_preempted), hit_);
+    observation_.blocks.emplace() = hit_.blocks;
     observation_.num_hit_tokens.emplace() = hit_.num_tokens;
     return ErrorCode::kNone;
   }
@@ -116,9 +70,9 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
     const KVRequest request = request_of(world, *entry, command.num_computed_tokens, false);
-    if (command.from_cache) manager_->get_computed_blocks(request, hit_);
+    if (command.from_cache) component_->get_computed_blocks(request, hit_);
     bool fits = false;
-    const ErrorCode error = manager_->can_fit_full_sequence(
+    const ErrorCode error = component_->can_fit_full_sequence(
         request, command.from_cache ? &hit_ : nullptr, command.num_external_tokens,
         command.num_encoder_tokens, fits);
     if (error == ErrorCode::kNone) observation_.fits.emplace() = fits;
@@ -130,20 +84,20 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
     if (!entry) return ErrorCode::kUnknownRequest;
     const KVRequest request =
         request_of(world, *entry, command.num_computed_tokens, command.was_preempted);
-    if (command.from_cache) manager_->get_computed_blocks(request, hit_);
+    if (command.from_cache) component_->get_computed_blocks(request, hit_);
     bool allocated = false;
     BlocksByGroup& blocks = observation_.blocks.emplace();
     const ErrorCode error =
-        manager_->allocate_slots({.request = request,
-                                  .num_new_tokens = command.num_new_tokens,
-                                  .hit = command.from_cache ? &hit_ : nullptr,
-                                  .num_lookahead_tokens = command.num_lookahead_tokens,
-                                  .num_external_tokens = command.num_external_tokens,
-                                  .delay_cache_blocks = command.delay_cache_blocks,
-                                  .num_encoder_tokens = command.num_encoder_tokens,
-                                  .full_sequence_must_fit = command.full_sequence_must_fit,
-                                  .reserved_blocks = command.reserved_blocks},
-                                 allocated, blocks);
+        component_->allocate_slots({.request = request,
+                                    .num_new_tokens = command.num_new_tokens,
+                                    .hit = command.from_cache ? &hit_ : nullptr,
+                                    .num_lookahead_tokens = command.num_lookahead_tokens,
+                                    .num_external_tokens = command.num_external_tokens,
+                                    .delay_cache_blocks = command.delay_cache_blocks,
+                                    .num_encoder_tokens = command.num_encoder_tokens,
+                                    .full_sequence_must_fit = command.full_sequence_must_fit,
+                                    .reserved_blocks = command.reserved_blocks},
+                                   allocated, blocks);
     if (error == ErrorCode::kNone) observation_.allocated.emplace() = allocated;
     if (error != ErrorCode::kNone || !allocated) observation_.blocks.reset();
     return error;
@@ -152,30 +106,30 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
   ErrorCode run(const kv_cache::CacheBlocks& command, const World& world) {
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
-    return manager_->cache_blocks(request_of(world, *entry, command.num_computed_tokens, false),
-                                  command.num_computed_tokens);
+    return component_->cache_blocks(request_of(world, *entry, command.num_computed_tokens, false),
+                                    command.num_computed_tokens);
   }
 
   ErrorCode run(const kv_cache::Free& command, const World& world) {
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
-    manager_->free(entry->index);
+    component_->free(entry->index);
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::RemoveSkippedBlocks& command, const World& world) {
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
-    manager_->remove_skipped_blocks(entry->index, command.total_computed_tokens);
+    component_->remove_skipped_blocks(entry->index, command.total_computed_tokens);
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::EvictBlocks& command, const World&) {
-    return manager_->evict_blocks(command.blocks);
+    return component_->evict_blocks(command.blocks);
   }
 
   ErrorCode run(const kv_cache::ResetPrefixCache&, const World&) {
-    observation_.success.emplace() = manager_->reset_prefix_cache();
+    observation_.success.emplace() = component_->reset_prefix_cache();
     return ErrorCode::kNone;
   }
 
@@ -183,7 +137,7 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
     const ErrorCode error =
-        manager_->get_num_common_prefix_blocks(entry->index, observation_.counts.emplace());
+        component_->get_num_common_prefix_blocks(entry->index, observation_.counts.emplace());
     if (error != ErrorCode::kNone) observation_.counts.reset();
     return error;
   }
@@ -196,17 +150,17 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
   }
 
   ErrorCode run(const kv_cache::TakeNewBlockIds&, const World&) {
-    manager_->take_new_block_ids(observation_.block_ids.emplace());
+    component_->take_new_block_ids(observation_.block_ids.emplace());
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::TakeEvents&, const World&) {
-    manager_->take_events(observation_.events.emplace());
+    component_->take_events(observation_.events.emplace());
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::TakePrefixCacheStats&, const World&) {
-    const PrefixCacheStats stats = manager_->take_prefix_cache_stats();
+    const PrefixCacheStats stats = component_->take_prefix_cache_stats();
     std::vector<std::uint32_t>& list = observation_.stats.emplace();
     list.clear();
     for (std::uint64_t number :
@@ -217,8 +171,16 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
     return ErrorCode::kNone;
   }
 
+  void observe(const World& world, bool with_state) {
+    const auto& pool = component_->block_pool();
+    observation_.num_free_blocks = pool.get_num_free_blocks();
+    observation_.num_cached_keys = pool.num_cached_keys();
+    observation_.usage = pool.get_usage();
+    if (with_state) observe_state(world);
+  }
+
   void observe_state(const World& world) {
-    const auto& pool = manager_->block_pool();
+    const auto& pool = component_->block_pool();
     const std::uint32_t num_blocks = pool.config().num_gpu_blocks;
     pool.get_all_free_blocks(observation_.free_queue.emplace());
     std::vector<std::uint32_t>& ref_cnts = observation_.ref_cnts.emplace();
@@ -232,7 +194,7 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
     std::vector<kv_cache::RequestBlocks>& tables = observation_.tables.emplace();
     std::size_t num_tables = 0;
     for (const Entry& entry : world.entries()) {
-      manager_->get_block_ids(entry.index, table_);
+      component_->get_block_ids(entry.index, table_);
       bool has_blocks = false;
       for (const std::vector<BlockId>& group : table_) has_blocks = has_blocks || !group.empty();
       if (!has_blocks) continue;
@@ -243,10 +205,6 @@ class KVCacheDriver final : public DriverOf<KVCacheTarget> {
     tables.resize(num_tables);
   }
 
-  std::string name_;
-  MakeManager make_manager_;
-  std::optional<Manager> manager_;
-  Observation observation_;
   ComputedBlocks hit_;
   BlocksByGroup table_;
 };

@@ -172,7 +172,7 @@ Config Generator::draw_config(Choices& choices) {
   config.hash_seed = choices.once_in(8) ? "42" : "0";
   config.max_model_len = 16 + choices.below(49);
   config.max_num_batched_tokens = 4 + choices.below(61);
-  const Rules rules = rules_of(*profile_from_text(config.profile));
+  const Rules rules = rules_of(*from_text<Profile>(config.profile));
   draw_groups(choices, config);
   draw_eagle(choices, rules, config);
   if (rules.sliding_window_mask && choices.once_in(3)) {
@@ -502,7 +502,7 @@ void Generator::perturb(Choices& choices, const World& world, Command& command) 
   const bool allocates = std::holds_alternative<AllocateSlots>(command);
   std::size_t at = 0;
   for_each_member_of_command(command, [&](auto& member, Domain domain) {
-    // Slots behind tokens that nobody computed are beyond what a manager can be asked for.
+    // Slots after tokens that nobody computed are beyond what a manager can be asked for.
     const bool may_grow = !allocates || at != 1;
     if (at++ != chosen) return;
     using Member = std::remove_cvref_t<decltype(member)>;

@@ -58,7 +58,7 @@ class Generator {
   };
   static constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kCanFit) + 1;
 
-  /// Where a request stands, as far as the answers tell. By index of declaration.
+  /// Where a request stands, as far as the answers show. By index of declaration.
   struct Progress {
     bool is_allocated = false;
     bool is_finished = false;

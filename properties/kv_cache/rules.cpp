@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "contract/core/line.h"
-#include "properties/core/difference.h"
+#include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
 
@@ -36,47 +36,29 @@ enum Rule : std::size_t {
 
 static_assert(kInvariants.size() == kRefused + 1);
 
-// The overloads of kv_cache would hide those of plain types.
-using kv_cache::to_value;
-using kvfence::to_value;
-
 using kvfence::detail::contains;
 using kvfence::detail::find_table;
 using kvfence::detail::is_key_of;
 using kvfence::detail::key_value;
 using kvfence::detail::Mismatch;
-using kvfence::detail::phrase;
 using kvfence::detail::place_name;
 
-Divergence broken(Rule rule, Mismatch mismatch, const World& world) {
-  Divergence divergence = kvfence::detail::locate_difference(
-      std::move(mismatch.field), std::move(mismatch.expected), std::move(mismatch.actual),
-      [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
-  divergence.oracle = kInvariants[rule].name;
-  divergence.message = kInvariants[rule].rule;
-  return divergence;
+template <class Expected, class Actual>
+Divergence broken(Rule rule, std::string_view member, const Expected& expected,
+                  const Actual& actual, const World& world) {
+  return broken_rule(kInvariants[rule], member, expected, actual,
+                     [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
 }
 
-/// Two sides of one member of the observation.
-template <class T>
-Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual,
-                  const World& world) {
-  return broken(rule, Mismatch{std::string(member), to_value(expected), to_value(actual)}, world);
-}
-
-/// A side that only words describe.
-template <class T>
-Divergence broken(Rule rule, std::string_view member, std::string_view expected, const T& actual,
-                  const World& world) {
-  return broken(rule, Mismatch{std::string(member), phrase(expected), to_value(actual)}, world);
+Divergence broken(Rule rule, const Mismatch& mismatch, const World& world) {
+  return broken(rule, mismatch.field, mismatch.expected, mismatch.actual, world);
 }
 
 /// A key that should not be there.
 Divergence broken_key(Rule rule, BlockId block, const BlockHash& before, const BlockHash& after,
                       const World& world) {
-  return broken(
-      rule, Mismatch{"keys[" + std::to_string(block) + "]", key_value(before), key_value(after)},
-      world);
+  return broken(rule, "keys[" + std::to_string(block) + "]", key_value(before), key_value(after),
+                world);
 }
 
 Rule rule_of(BlockRule rule) {
@@ -316,7 +298,7 @@ Invariants::Found Invariants::check_answer(const TakeEvents&, const Observation&
   auto found = index_.take(*shown.events, config_.pool);
   if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_.pool);
   if (!found) return std::nullopt;
-  return broken(kEvents, std::move(*found), world);
+  return broken(kEvents, *found, world);
 }
 
 // ---- The state. ----
@@ -352,7 +334,7 @@ Invariants::Found Invariants::check_numbers(const Observation& shown, const Worl
 Invariants::Found Invariants::check_state(const Observation& shown, const World& world) {
   const BlockState state{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
   auto found = block_tables_.check_blocks(state);
-  if (found) return broken(rule_of(found->rule), std::move(found->mismatch), world);
+  if (found) return broken(rule_of(found->rule), found->mismatch, world);
   owners_.clear();
   for (const RequestBlocks& table : state.tables) {
     const World::Entry* entry = world.find(table.request);
@@ -363,7 +345,7 @@ Invariants::Found Invariants::check_state(const Observation& shown, const World&
         {world.requests().find(table.request), entry->index, aliasing_[entry->index]});
   }
   found = block_tables_.check_places(state, owners_);
-  if (found) return broken(rule_of(found->rule), std::move(found->mismatch), world);
+  if (found) return broken(rule_of(found->rule), found->mismatch, world);
   return std::nullopt;
 }
 

@@ -3,17 +3,14 @@
 /// Puts any offloading manager that satisfies the concept behind the interface that a lockstep
 /// drives.
 
+#include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/core/implementation.h"
-#include "contract/core/state_digest.h"
 #include "contract/offload/offload_target.h"
 #include "contract/offload/offloading_manager.h"
 #include "properties/core/driver.h"
@@ -21,89 +18,66 @@
 
 namespace kvfence {
 
-/// make_manager builds the manager from its configuration: the place where a planted variant gets
-/// its bug.
+/// Events as observations show them, over what `shown` held.
+inline void show_events(const std::vector<OffloadingEvent>& events,
+                        std::vector<offload::Event>& shown) {
+  shown.resize(events.size());
+  for (std::size_t index = 0; index < events.size(); ++index) {
+    numbers_of(events[index].keys, shown[index].keys);
+    shown[index].removed = events[index].removed;
+  }
+}
+
 template <OffloadingManager Manager, class MakeManager>
-class OffloadDriver final : public DriverOf<OffloadTarget> {
+class OffloadDriver final
+    : public ValueDriver<OffloadDriver<Manager, MakeManager>, OffloadTarget, Manager, MakeManager> {
+  using Base = ValueDriver<OffloadDriver, OffloadTarget, Manager, MakeManager>;
+  friend Base;
+
  public:
-  OffloadDriver(std::string name, MakeManager make_manager)
-      : name_(std::move(name)), make_manager_(std::move(make_manager)) {}
-
-  std::string name() const override { return name_; }
-
-  std::optional<ImplementationFailure> start(const Config&, const Setup& setup) override {
-    manager_.emplace(make_manager_(setup));
-    return std::nullopt;
-  }
-
-  void submit_typed(const Command& command, const World&, Observe observe) override {
-    observation_.num_hits.reset();
-    observation_.result.reset();
-    observation_.slots.reset();
-    observation_.stored.reset();
-    observation_.keys_to_store.reset();
-    observation_.evicted.reset();
-    observation_.events.reset();
-    observation_.error =
-        std::visit([&](const auto& alternative) { return run(alternative); }, command);
-    observation_.size = manager_->policy().size();
-    observation_.num_free_slots = manager_->num_free_slots();
-    manager_->policy().lists(lists_);
-    show_lists(lists_, observe == Observe::kState, observation_);
-  }
-
-  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
-
-  /// Without the storage of single calls, whose views are of keys that are gone.
-  std::unique_ptr<Implementation> clone() const override {
-    auto copy = std::make_unique<OffloadDriver>(name_, make_manager_);
-    copy->manager_ = manager_;
-    return copy;
-  }
-  void assign(const Implementation& other) override {
-    manager_ = static_cast<const OffloadDriver&>(other).manager_;
-  }
-  void add_to(StateHash& hash) const override { add_state(hash, *manager_); }
-
-  const Manager& manager() const { return *manager_; }
+  using Base::Base;
 
  private:
-  ErrorCode run(const offload::Lookup& command) {
+  using Base::component_;
+  using Base::observation_;
+  using typename Base::World;
+
+  ErrorCode run(const offload::Lookup& command, const World&) {
     std::uint32_t num_hits = 0;
-    const ErrorCode error = manager_->lookup(keys_.of(command.keys), num_hits);
+    const ErrorCode error = component_->lookup(keys_.of(command.keys), num_hits);
     if (error == ErrorCode::kNone) observation_.num_hits.emplace() = num_hits;
     return error;
   }
 
-  ErrorCode run(const offload::LookupKey& command) {
+  ErrorCode run(const offload::LookupKey& command, const World&) {
     LookupResult result = LookupResult::kMiss;
-    const ErrorCode error = manager_->lookup_key(key_of_number(command.key), result);
+    const ErrorCode error = component_->lookup_key(key_of_number(command.key), result);
     if (error == ErrorCode::kNone) observation_.result.emplace() = result;
     return error;
   }
 
-  ErrorCode run(const offload::Touch& command) {
-    manager_->touch(keys_.of(command.keys));
+  ErrorCode run(const offload::Touch& command, const World&) {
+    component_->touch(keys_.of(command.keys));
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const offload::PrepareLoad& command) {
+  ErrorCode run(const offload::PrepareLoad& command, const World&) {
     slots_.clear();
-    const ErrorCode error = manager_->prepare_load(keys_.of(command.keys), slots_);
+    const ErrorCode error = component_->prepare_load(keys_.of(command.keys), slots_);
     if (error == ErrorCode::kNone) observation_.slots.emplace() = slots_;
     return error;
   }
 
-  ErrorCode run(const offload::CompleteLoad& command) {
-    return manager_->complete_load(keys_.of(command.keys));
+  ErrorCode run(const offload::CompleteLoad& command, const World&) {
+    return component_->complete_load(keys_.of(command.keys));
   }
 
-  ErrorCode run(const offload::PrepareStore& command) {
+  ErrorCode run(const offload::PrepareStore& command, const World&) {
     bool stored = false;
     output_.keys_to_store.clear();
     output_.slots.clear();
     output_.evicted.clear();
-    const ErrorCode error = manager_->prepare_store(keys_.of(command.keys), stored, output_);
+    const ErrorCode error = component_->prepare_store(keys_.of(command.keys), stored, output_);
     if (error != ErrorCode::kNone) return error;
     observation_.stored.emplace() = stored;
     if (!stored) return error;
@@ -113,28 +87,26 @@ class OffloadDriver final : public DriverOf<OffloadTarget> {
     return error;
   }
 
-  ErrorCode run(const offload::CompleteStore& command) {
-    manager_->complete_store(keys_.of(command.keys), command.success);
+  ErrorCode run(const offload::CompleteStore& command, const World&) {
+    component_->complete_store(keys_.of(command.keys), command.success);
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const offload::ResetCache&) { return manager_->reset_cache(); }
+  ErrorCode run(const offload::ResetCache&, const World&) { return component_->reset_cache(); }
 
-  ErrorCode run(const offload::TakeEvents&) {
-    manager_->take_events(taken_);
-    std::vector<offload::Event>& events = observation_.events.emplace();
-    events.resize(taken_.size());
-    for (std::size_t index = 0; index < taken_.size(); ++index) {
-      numbers_of(taken_[index].keys, events[index].keys);
-      events[index].removed = taken_[index].removed;
-    }
+  ErrorCode run(const offload::TakeEvents&, const World&) {
+    component_->take_events(taken_);
+    show_events(taken_, observation_.events.emplace());
     return ErrorCode::kNone;
   }
 
-  std::string name_;
-  MakeManager make_manager_;
-  std::optional<Manager> manager_;
-  Observation observation_;
+  void observe(const World&, bool with_state) {
+    observation_.size = component_->policy().size();
+    observation_.num_free_slots = component_->num_free_slots();
+    component_->policy().lists(lists_);
+    show_lists(lists_, with_state, observation_);
+  }
+
   OffloadKeyList keys_;
   std::vector<SlotId> slots_;
   PrepareStoreOutput output_;

@@ -107,7 +107,7 @@ Command Generator::draw(Choices& choices, std::size_t chosen) {
   return TakeEvents{};
 }
 
-/// The keys of a request: one behind the other.
+/// The keys of a request: one after the other.
 std::vector<std::uint32_t> Generator::draw_run(Choices& choices) const {
   const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
   const std::uint32_t first = keys_.any(choices);

@@ -1,6 +1,6 @@
 // The parts of the pool by themselves, on both sides: free queue and prefix-cache map, small enough
 // to write the whole order down, and what only a caller in C++ sees of the pool. The rules of the
-// pool are in conformance_suite.h and scenarios/cases/block_pool/.
+// pool are in conformance_test.cpp and scenarios/cases/block_pool/.
 
 #include <optional>
 #include <string>

@@ -6,14 +6,13 @@
 #include <variant>
 
 #include "contract/core/line.h"
-#include "properties/core/difference.h"
+#include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
 
 namespace kvfence::block_pool {
 namespace {
 
 using detail::key_value;
-using detail::phrase;
 
 // The places of kInvariants, so that code names a rule.
 enum Rule : std::size_t {
@@ -30,28 +29,11 @@ enum Rule : std::size_t {
 
 static_assert(kInvariants.size() == kRefused + 1);
 
-Divergence broken(Rule rule, std::string_view member, Value expected, Value actual,
-                  const World& world) {
-  Divergence divergence = detail::locate_difference(
-      std::string(member), std::move(expected), std::move(actual),
-      [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
-  divergence.oracle = kInvariants[rule].name;
-  divergence.message = kInvariants[rule].rule;
-  return divergence;
-}
-
-/// Two sides of one member of the observation.
-template <class T>
-Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual,
-                  const World& world) {
-  return broken(rule, member, to_value(expected), to_value(actual), world);
-}
-
-/// A side that only words describe.
-template <class T>
-Divergence broken(Rule rule, std::string_view member, std::string_view expected, const T& actual,
-                  const World& world) {
-  return broken(rule, member, phrase(expected), to_value(actual), world);
+template <class Expected, class Actual>
+Divergence broken(Rule rule, std::string_view member, const Expected& expected,
+                  const Actual& actual, const World& world) {
+  return broken_rule(kInvariants[rule], member, expected, actual,
+                     [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
 }
 
 bool has_state(const Observation& shown) {

@@ -29,6 +29,7 @@
 #include "properties/core/driver.h"
 #include "properties/core/replayed_implementation.h"
 #include "properties/eviction/key_list.h"
+#include "properties/offload/driver.h"
 #include "properties/tiering/tier_observations.h"
 
 namespace kvfence {
@@ -66,7 +67,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   }
 
   void submit_typed(const Command& command, const World&, Observe observe) override {
-    forget_answer();
+    forget(observation_);
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative); }, command);
     show_tier_calls(*calls_, observation_.tier_calls, show_keys);
@@ -76,8 +77,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     observation_.num_pending = manager_->num_pending();
     manager_->primary().policy().lists(lists_);
     show_lists(lists_, observe == Observe::kState, observation_);
-    show_transfers(observe == Observe::kState);
-    show_damaged(observe == Observe::kState);
+    if (observe == Observe::kState) show_state();
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
@@ -85,17 +85,6 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   void add_to(StateHash& hash) const override { hash.add_all(slot_bytes_, writes_, *manager_); }
 
  private:
-  void forget_answer() {
-    observation_.result.reset();
-    observation_.slots.reset();
-    observation_.stored.reset();
-    observation_.keys_to_store.reset();
-    observation_.evicted.reset();
-    observation_.request_level.reset();
-    observation_.events.reset();
-    observation_.tier_calls.reset();
-  }
-
   bool has_tier(std::uint32_t tier) { return tier < manager_->tiers().size(); }
   ScriptedTier& tier(std::uint32_t place) { return scripted_tier_at(manager_->tiers(), place); }
 
@@ -188,12 +177,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
 
   ErrorCode run(const tiering::TakeEvents&) {
     manager_->take_events(taken_);
-    std::vector<offload::Event>& events = observation_.events.emplace();
-    events.resize(taken_.size());
-    for (std::size_t index = 0; index < taken_.size(); ++index) {
-      numbers_of(taken_[index].keys, events[index].keys);
-      events[index].removed = taken_[index].removed;
-    }
+    show_events(taken_, observation_.events.emplace());
     return ErrorCode::kNone;
   }
 
@@ -233,13 +217,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     return ErrorCode::kNone;
   }
 
-  void show_transfers(bool with_state) {
-    if (!with_state) {
-      observation_.jobs.reset();
-      observation_.pending.reset();
-      observation_.tiers.reset();
-      return;
-    }
+  void show_state() {
     manager_->jobs(job_states_);
     show_tier_jobs(job_states_, observation_.jobs.emplace(), show_keys);
     manager_->pending(pending_states_);
@@ -249,11 +227,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
                  show_keys(keys, numbers);
                  std::sort(numbers.begin(), numbers.end());
                });
-  }
-
-  void show_damaged(bool with_state) {
-    observation_.damaged.reset();
-    if (!with_state || !has_files_) return;
+    if (!has_files_) return;
     std::vector<std::uint32_t>& damaged = observation_.damaged.emplace();
     damaged.clear();
     for_each_damaged(lists_, primary_,

@@ -224,7 +224,7 @@ std::uint32_t Generator::draw_key_to_look_up(Choices& choices) const {
   return keys_.any(choices);
 }
 
-/// The keys of a request: one behind the other.
+/// The keys of a request: one after the other.
 std::vector<std::uint32_t> Generator::draw_keys_to_store(Choices& choices) const {
   const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
   const Keys doubted = doubted_below();

@@ -13,7 +13,6 @@ namespace kvfence::tiering {
 namespace {
 
 using detail::contains;
-using detail::phrase;
 using eviction::Entry;
 
 // The places of kInvariants, so that code names a rule.
@@ -37,14 +36,10 @@ static_assert(kInvariants.size() == kFiles + 1);
 using Found = std::optional<Divergence>;
 using Places = std::vector<std::pair<std::uint32_t, SlotId>>;  ///< key, slot
 
-template <class T>
-Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
+template <class Expected, class Actual>
+Divergence broken(Rule rule, std::string_view member, const Expected& expected,
+                  const Actual& actual) {
   return broken_rule(kInvariants[rule], member, expected, actual);
-}
-
-Divergence broken_phrase(Rule rule, std::string_view member, std::string_view expected,
-                         std::string_view actual) {
-  return broken_values(kInvariants[rule], member, phrase(expected), phrase(actual));
 }
 
 bool shows_lists(const Observation& shown) {
@@ -195,8 +190,8 @@ Found Invariants::take_in_store(const Observation& observation) {
   if (!*observation.stored) return std::nullopt;
   for (const eviction::Victim& victim : *observation.evicted) {
     if (is_used(victim.slot)) {
-      return broken_phrase(kOneWriter, "evicted", "a slot that no transfer uses",
-                           text_of({{victim.key, victim.slot}}));
+      return broken(kOneWriter, "evicted", "a slot that no transfer uses",
+                    text_of({{victim.key, victim.slot}}));
     }
     complete_.erase(victim.slot);
   }
@@ -204,8 +199,7 @@ Found Invariants::take_in_store(const Observation& observation) {
     const std::uint32_t key = (*observation.keys_to_store)[index];
     const SlotId slot = (*observation.slots)[index];
     if (is_used(slot)) {
-      return broken_phrase(kOneWriter, "slots", "a slot that no transfer uses",
-                           text_of({{key, slot}}));
+      return broken(kOneWriter, "slots", "a slot that no transfer uses", text_of({{key, slot}}));
     }
     complete_.erase(slot);
     stores_[key] = slot;
@@ -218,9 +212,8 @@ Found Invariants::check_complete(std::string_view member, const Keys& keys,
                                  const std::vector<SlotId>& slots) const {
   for (std::size_t index = 0; index < keys.size(); ++index) {
     if (index < slots.size() && holds(slots[index], keys[index])) continue;
-    return broken_phrase(kComplete, member,
-                         "a slot that holds block " + std::to_string(keys[index]),
-                         index < slots.size() ? "slot " + std::to_string(slots[index]) : "none");
+    return broken(kComplete, member, "a slot that holds block " + std::to_string(keys[index]),
+                  index < slots.size() ? "slot " + std::to_string(slots[index]) : "none");
   }
   return std::nullopt;
 }
@@ -256,8 +249,8 @@ Found Invariants::check_step(const Observation& observation) {
   const std::size_t num_polled = polled_.size();
   polled_.clear();
   if (num_polled < num_tiers_) {
-    return broken_phrase(kStepsGoOn, "tier_calls", "get_finished_jobs of each tier in a step",
-                         "of " + std::to_string(num_polled));
+    return broken(kStepsGoOn, "tier_calls", "get_finished_jobs of each tier in a step",
+                  "of " + std::to_string(num_polled));
   }
   if (observation.num_pending == 0) return std::nullopt;
   return broken(kStepsGoOn, "num_pending", 0U, observation.num_pending);
@@ -270,7 +263,7 @@ Found Invariants::check_events(const Observation& observation) {
       if (!event.removed) {
         index_.insert(key);
       } else if (index_.erase(key) == 0) {
-        return broken_phrase(kEvents, "events", "keys that the index holds", std::to_string(key));
+        return broken(kEvents, "events", "keys that the index holds", std::to_string(key));
       }
     }
   }
@@ -312,7 +305,7 @@ Found Invariants::take_in_call(const TierCallRecord& call, const Observation& ob
   if (call.method == "lookup" && file_tier != file_tiers_.end()) {
     const TierState* const shown = tier_of(observation, call.tier);
     if (file_tier->second.may_answer(call.keys.front(), call.answer, shown)) return std::nullopt;
-    return broken_phrase(kFiles, "tier_calls", "what its files hold of the key", call.answer);
+    return broken(kFiles, "tier_calls", "what its files hold of the key", call.answer);
   }
   const bool is_load = call.method == "submit_load";
   if (!is_load && call.method != "submit_store") return std::nullopt;
@@ -323,14 +316,14 @@ Found Invariants::take_in_call(const TierCallRecord& call, const Observation& ob
   for (const SlotId slot : job.slots) {
     if (!is_load) break;
     if (is_used(slot)) {
-      return broken_phrase(kOneWriter, "tier_calls", "a slot that no transfer uses",
-                           "slot " + std::to_string(slot));
+      return broken(kOneWriter, "tier_calls", "a slot that no transfer uses",
+                    "slot " + std::to_string(slot));
     }
     complete_.erase(slot);
   }
   for (const Transfer& other : jobs_) {
     if (other.job != job.job) continue;
-    return broken_phrase(kJobs, "tier_calls", "a number of its own", std::to_string(*job.job));
+    return broken(kJobs, "tier_calls", "a number of its own", std::to_string(*job.job));
   }
   jobs_.push_back(job);
   return std::nullopt;
@@ -348,7 +341,7 @@ Found Invariants::take_in_report(const TierCallRecord& call) {
     });
     if (job == jobs_.end()) continue;
     if (file_tier != file_tiers_.end() && !file_tier->second.report(number, is_done)) {
-      return broken_phrase(kFiles, "tier_calls", "what its files show of the job", call.answer);
+      return broken(kFiles, "tier_calls", "what its files show of the job", call.answer);
     }
     for (std::size_t index = 0; job->promotion && is_done && index < job->keys.size(); ++index) {
       fill(job->slots[index], job->keys[index]);
@@ -363,8 +356,7 @@ Found Invariants::take_in_report(const TierCallRecord& call) {
 Found Invariants::check_files(const Observation& observation) {
   for (auto& [place, tier] : file_tiers_) {
     if (const auto wrong = tier.check(tier_of(observation, place))) {
-      return broken_phrase(kFiles, "tiers[" + std::to_string(place) + "]", "what was stored",
-                           *wrong);
+      return broken(kFiles, "tiers[" + std::to_string(place) + "]", "what was stored", *wrong);
     }
   }
   if (!observation.damaged.has_value() || observation.damaged->empty()) return std::nullopt;
@@ -379,14 +371,13 @@ Found Invariants::check_lists(const Observation& observation) const {
     keys.push_back(block.key);
     slots.push_back(block.slot);
     if (block.slot >= capacity_) {
-      return broken_phrase(kAddUp, "t1", "slots that there are",
-                           text_of({{block.key, block.slot}}));
+      return broken(kAddUp, "t1", "slots that there are", text_of({{block.key, block.slot}}));
     }
   }
   keys.insert(keys.end(), observation.b1->begin(), observation.b1->end());
   keys.insert(keys.end(), observation.b2->begin(), observation.b2->end());
-  if (has_repeats(keys)) return broken_phrase(kAddUp, "t1", "each key once", "one twice");
-  if (has_repeats(slots)) return broken_phrase(kAddUp, "t1", "each slot once", "one twice");
+  if (has_repeats(keys)) return broken(kAddUp, "t1", "each key once", "one twice");
+  if (has_repeats(slots)) return broken(kAddUp, "t1", "each slot once", "one twice");
 
   std::uint32_t num_pending = 0;
   for (const Transfer& transfer : *observation.pending) {
@@ -427,24 +418,23 @@ Found Invariants::check_blocks(const Observation& observation) const {
     const std::uint32_t num_readers = num_cascades + std::exchange(loads[block.key], 0);
     std::erase(read, place);
     if (block.readers != num_readers) {
-      return broken_phrase(kReaders, "t1",
-                           std::to_string(num_readers) + " readers of " + text_of({place}),
-                           std::to_string(block.readers));
+      return broken(kReaders, "t1", std::to_string(num_readers) + " readers of " + text_of({place}),
+                    std::to_string(block.readers));
     }
     if (!block.ready) not_ready.push_back(place);
     if (block.ready && !holds(block.slot, block.key)) {
-      return broken_phrase(kComplete, "t1", "slots that hold what is ready", text_of({place}));
+      return broken(kComplete, "t1", "slots that hold what is ready", text_of({place}));
     }
   }
   std::sort(not_ready.begin(), not_ready.end());
   if (not_ready != written) {
-    return broken_phrase(kOneWriter, "t1", text_of(written), text_of(not_ready));
+    return broken(kOneWriter, "t1", text_of(written), text_of(not_ready));
   }
   for (const auto& [key, num_readers] : loads) {
-    if (num_readers > 0) return broken_phrase(kReaders, "t1", std::to_string(key), "gone");
+    if (num_readers > 0) return broken(kReaders, "t1", std::to_string(key), "gone");
   }
   if (read.empty()) return std::nullopt;
-  return broken_phrase(kReaders, "t1", text_of(read), "gone");
+  return broken(kReaders, "t1", text_of(read), "gone");
 }
 
 }  // namespace kvfence::tiering

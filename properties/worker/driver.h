@@ -36,8 +36,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   }
 
   void submit_typed(const Command& command, const World&, Observe observe) override {
-    observation_.finished_jobs.reset();
-    observation_.advanced.reset();
+    forget(observation_);
     observation_.error =
         std::visit([&](const auto& alternative) { return run(alternative); }, command);
     worker_->take_seen(seen_);
@@ -50,15 +49,13 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     observation_.num_in_flight = counts.num_in_flight;
     observation_.num_races = counts.num_races;
     observation_.num_misuses = counts.num_misuses;
-    observation_.next_fault = worker::to_text(counts.next_fault);
-    show_state(observe == Observe::kState);
+    observation_.next_fault = to_text(counts.next_fault);
+    if (observe == Observe::kState) show_state();
   }
 
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   void add_to(StateHash& hash) const override { hash.add(*worker_); }
-
-  const Worker& worker() const { return *worker_; }
 
  private:
   static worker::Page page_of(std::uint32_t rank, std::uint32_t number,
@@ -71,11 +68,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
             .rank = rank};
   }
 
-  void show_state(bool shown) {
-    observation_.gpu_pages.reset();
-    observation_.cpu_pages.reset();
-    observation_.num_stray_bytes.reset();
-    if (!shown) return;
+  void show_state() {
     const auto show = [this](std::vector<worker::Page>& pages, std::uint32_t num_pages,
                              const auto& content_of) {
       pages.clear();
@@ -102,8 +95,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     std::vector<worker::FinishedJob>& finished = observation_.finished_jobs.emplace();
     finished.clear();
     for (const worker::Ended& ended : ended_) {
-      finished.push_back(
-          {ended.job_id, std::string(worker::to_text(ended.direction)), ended.succeeded});
+      finished.push_back({ended.job_id, std::string(to_text(ended.direction)), ended.succeeded});
     }
     ended_.clear();
   }
@@ -115,7 +107,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   }
 
   ErrorCode run(const worker::TransferAsync& command) {
-    const auto direction = worker::direction_from_text(command.direction);
+    const auto direction = from_text<worker::Direction>(command.direction);
     if (!direction) return ErrorCode::kNotInConfig;
     return worker_->transfer_async({.job_id = command.job,
                                     .direction = *direction,
@@ -146,14 +138,14 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   }
 
   ErrorCode run(const worker::Advance& command) {
-    const auto stream = worker::stream_from_text(command.stream);
+    const auto stream = from_text<worker::Stream>(command.stream);
     if (!stream || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
     observation_.advanced.emplace() = worker_->advance(command.rank, *stream, command.steps);
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const worker::FailNext& command) {
-    const auto fault = worker::fault_from_text(command.fault);
+    const auto fault = from_text<worker::Fault>(command.fault);
     if (!fault || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
     // When a device is lost that is not commanded, nobody can say.
     if (*fault == worker::Fault::kSticky && !options_.is_commanded()) {

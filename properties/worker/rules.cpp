@@ -57,7 +57,7 @@ Page page_at(const std::vector<Page>& pages, std::uint32_t rank, std::uint32_t n
 /// Of a command that was accepted: it has a direction.
 Transfer transfer_of(const TransferAsync& command) {
   return {.job_id = command.job,
-          .direction = *direction_from_text(command.direction),
+          .direction = *from_text<Direction>(command.direction),
           .gpu_blocks = command.gpu_blocks,
           .cpu_blocks = command.cpu_blocks,
           .block_index = command.block_index,

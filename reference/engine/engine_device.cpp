@@ -108,7 +108,7 @@ bool EngineDevice::advance(worker::Stream stream) {
   }
   Jobs& jobs = in_flight_[stream == worker::Stream::kLoad ? 1 : 0];
   bool ran = false;
-  // A transfer whose end was not recorded is not told from the next one.
+  // A transfer whose end was not recorded cannot be distinguished from the next one.
   for (bool has_end = false; !has_end;) {
     Job* next = next_of(jobs);
     if (!next || is_blocked(*next)) break;

@@ -25,7 +25,7 @@ class KVCacheManager {
   ErrorCode can_fit_full_sequence(const KVRequest& request, const ComputedBlocks* hit,
                                   std::uint32_t num_external_tokens,
                                   std::uint32_t num_encoder_tokens, bool& fits) const;
-  /// Where allocated comes out false, out has one empty list a group.
+  /// Where allocated comes out false, out has one empty list per group.
   ErrorCode allocate_slots(const AllocateSlotsArgs& args, bool& allocated, BlocksByGroup& out);
   std::uint32_t get_num_remaining_blocks(const KVRequest& request) const;
   void free(RequestIndex request);

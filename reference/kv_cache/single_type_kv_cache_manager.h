@@ -22,11 +22,11 @@
 
 namespace kvfence::reference {
 
-/// One call of allocate_slots, as every group is told it. Tokens count from the start of the
+/// One call of allocate_slots, as every group gets it. Tokens count from the start of the
 /// request.
 struct Allocation {
   RequestIndex request = 0;
-  const BlocksByGroup& new_computed_blocks;      ///< the hit; one list a group
+  const BlocksByGroup& new_computed_blocks;      ///< the hit; one list per group
   std::size_t num_tokens = 0;                    ///< that need a slot
   std::size_t num_tokens_main_model = 0;         ///< the same without lookahead
   std::size_t num_encoder_tokens = 0;            ///< that need a slot in cross attention
@@ -89,7 +89,7 @@ class SingleTypeKVCacheManager {
                                                      RequestIndex request) const;
   virtual void new_step_starts();
 
-  /// One list a group of the lookup; as long as the prefix that they all have.
+  /// One list per group of the lookup; as long as the prefix that they all have.
   virtual BlocksByGroup find_longest_cache_hit(const BlockPool& pool,
                                                const Lookup& lookup) const = 0;
 

@@ -72,7 +72,7 @@ ErrorCode OffloadingManager::complete_load(std::span<const OffloadKeyView> keys)
   return ErrorCode::kNone;
 }
 
-// The victims' slots are freed and told of before the new blocks take theirs.
+// The victims' slots are freed and reported before the new blocks take theirs.
 // Source: vLLM v0.19.0 v1/kv_offload/cpu/manager.py prepare_store; v1/kv_offload/reuse_manager.py
 // prepare_store. kListedTwice: ours
 ErrorCode OffloadingManager::prepare_store(std::span<const OffloadKeyView> keys, bool& stored,
@@ -129,7 +129,7 @@ void OffloadingManager::complete_store(std::span<const OffloadKeyView> keys, boo
   if (config_.enable_events && !event.keys.empty()) events_.push_back(std::move(event));
 }
 
-// Counts and events stay, and nothing is told.
+// Counts and events stay, and nothing is reported.
 // Source: vLLM v0.23.0 v1/kv_offload/cpu/manager.py reset_cache
 ErrorCode OffloadingManager::reset_cache() {
   if (!config_.rules.offload_reset) return ErrorCode::kNotInProfile;

@@ -215,8 +215,8 @@ ErrorCode BlockPool::evict_blocks(std::span<const BlockId> blocks) {
   return ErrorCode::kNone;
 }
 
-// A block with a hash loses it, in the map and in itself, and one event tells. The null block never
-// has one.
+// A block with a hash loses it, in the map and in itself, and one event says so. The null block
+// never has one.
 // Source: vLLM v0.19.0 v1/core/block_pool.py _maybe_evict_cached_block; group_idx: v0.23.0, the
 // same function
 void BlockPool::maybe_evict_cached_block(KVCacheBlock& block) {

@@ -67,7 +67,7 @@ class BlockPool {
  private:
   bool all_known(std::span<const BlockId> blocks) const;
   ErrorCode check_cache_full_blocks(const CacheFullBlocksArgs& args) const;
-  /// What a call of cache_full_blocks tells. Requires: the call was checked.
+  /// What a call of cache_full_blocks reports. Requires: the call was checked.
   BlockStored block_stored(const CacheFullBlocksArgs& args) const;
   void maybe_evict_cached_block(KVCacheBlock& block);
 

@@ -24,7 +24,7 @@ bool has_blocks(const BlocksByGroup& blocks) {
                      [](const std::vector<BlockId>& group) { return !group.empty(); });
 }
 
-// Appends one list a group and returns the place of the first.
+// Appends one list per group and returns the place of the first.
 std::uint32_t append_lists(const BlocksByGroup& blocks, FlatLists<BlockId>& out) {
   const auto first_list = static_cast<std::uint32_t>(out.size());
   for (const std::vector<BlockId>& group : blocks) {

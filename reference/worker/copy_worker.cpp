@@ -160,7 +160,7 @@ void CopyWorker::end_what_copies_nothing() {
 }
 
 bool CopyWorker::advance(worker::Stream stream, std::uint32_t num_steps) {
-  // What a device does that is not commanded, the host is not told here.
+  // What a device does that is not commanded, is not reported to the host here.
   if (is_lost_ || !options_.is_commanded()) return false;
   const bool is_part = num_steps > 0;
   if (stream == worker::Stream::kCompute) {
@@ -179,7 +179,7 @@ bool CopyWorker::advance(worker::Stream stream, std::uint32_t num_steps) {
       if (!is_part) copy(job);
     }
     if (!is_part) job.is_done = true;
-    // A transfer whose end was not recorded is not told from the next one.
+    // A transfer whose end was not recorded cannot be distinguished from the next one.
     if (job.fault != Fault::kRecord) break;
   }
   end_what_copies_nothing();

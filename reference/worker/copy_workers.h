@@ -1,6 +1,6 @@
 #pragma once
 
-/// The executable specification of contract/worker/worker.h: a copy worker a rank, and what they
+/// The executable specification of contract/worker/worker.h: a copy worker per rank, and what they
 /// have reported together.
 
 #include <cstdint>

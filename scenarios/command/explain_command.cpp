@@ -17,7 +17,7 @@
 namespace kvfence {
 namespace {
 
-/// Whether there is a device whose story can be told.
+/// Whether there is a device that can be reported on.
 bool has_devices(const Scenario& scenario) {
   const std::string_view target = scenario.target->name;
   if (target == WorkerTarget::kName) return true;

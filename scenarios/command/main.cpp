@@ -136,7 +136,7 @@ bool parse_overrides(const std::vector<std::string>& texts, std::vector<Field>& 
   return true;
 }
 
-/// What `replay` is told. Returns what is wrong with a combination of options; empty for nothing.
+/// The options of `replay`. Returns what is wrong with a combination of options; empty for nothing.
 class ReplayCommandLine {
  public:
   ReplayCommandLine(CLI::App* command, ReplayCommandOptions& options)
@@ -247,7 +247,7 @@ class ReplayCommandLine {
                            "tokens of a request a step; 0: no bound");
     scheduler.one_of("--policy", policy_, "who goes first", {"fcfs", "priority"})
         ->each(
-            [&](const std::string& text) { options.policy = *scheduling_policy_from_text(text); });
+            [&](const std::string& text) { options.policy = *from_text<SchedulingPolicy>(text); });
     scheduler.positive("--priorities", options.num_priorities,
                        "with priority: the n-th request of the trace, from 0, has priority n "
                        "modulo this");

@@ -111,10 +111,9 @@ class ChildProcess {
 
   std::string outgoing_;  ///< not taken by the pipe yet
   std::string incoming_;
-  std::size_t line_begin_ = 0;  ///< in incoming_: where the next line starts
-  std::size_t num_searched_ =
-      0;               ///< bytes of incoming_ known to have no newline behind line_begin_
-  std::string chunk_;  ///< what one read fills
+  std::size_t line_begin_ = 0;    ///< in incoming_: where the next line starts
+  std::size_t num_searched_ = 0;  ///< bytes of incoming_ known to have no newline after line_begin_
+  std::string chunk_;             ///< what one read fills
   std::string stderr_partial_;
   std::deque<std::string> stderr_lines_;
   std::optional<ChildEnd> end_;

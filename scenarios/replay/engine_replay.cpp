@@ -126,7 +126,7 @@ class Replay {
     take_transfers(*seen().submitted);
     if (!run_transfers() || !send(engine::Poll{})) return;
     check_progress(computes || !seen().ended->empty());
-    // Behind one without tokens nothing can be planned that is not known yet.
+    // After one without tokens nothing can be planned that is not known yet.
     while (!is_over() && *seen().num_steps_in_flight > 0 &&
            (!computes || *seen().num_steps_in_flight == config_.max_concurrent_batches)) {
       update();

@@ -17,7 +17,7 @@ std::string to_summary(const EngineReplayResult& result, std::size_t block_bytes
 /// The figures as one JSON object on one line.
 std::string to_json(const EngineReplayResult& result, std::size_t block_bytes);
 
-/// A line a request, in the order of the trace:
+/// A line per request, in the order of the trace:
 /// request,prompt_tokens,output_tokens,gpu_hit_tokens,cpu_hit_tokens,preemptions
 std::string to_csv(const EngineReplayResult& result);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Recorded traffic in the Mooncake request-trace format: one JSON object a line, in order of
+/// Recorded traffic in the Mooncake request-trace format: one JSON object per line, in order of
 /// arrival.
 ///
 ///     {"timestamp": 0, "input_length": 1030, "output_length": 5, "hash_ids": [0, 1, 2]}

@@ -21,7 +21,7 @@ class Replay {
   Replay(const Setup& setup, ReplaySides& managers)
       : setup_(setup),
         config_(setup.config().as<offload::Config>()),
-        rules_(rules_of(*profile_from_text(config_.profile))),
+        rules_(rules_of(*from_text<Profile>(config_.profile))),
         managers_(managers) {}
 
   OffloadTierResult run(std::span<const OffloadRequest> requests, const ReplayProgress& progress) {

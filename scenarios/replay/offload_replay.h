@@ -4,11 +4,11 @@
 /// keeps, as vLLM's OffloadingConnector drives it.
 ///
 /// The requests come one after the other, in order of arrival; a transfer ends before the next
-/// command. Of each request, with the blocks behind its GPU hits as what is *asked*:
+/// command. Of each request, with the blocks after its GPU hits as what is *asked*:
 ///
 ///   v0.19  touch all its blocks; look up what is asked
 ///   v0.23  look up what is asked, key by key until the first that is not ready; touch all
-///   both   load the leading blocks that are ready: these are *found*; then store what comes behind
+///   both   load the leading blocks that are ready: these are *found*; then store what comes after
 ///          them, or, if none was found, every block of the request; where something is written,
 ///          touch all again
 ///
@@ -65,7 +65,7 @@ std::optional<InputError> validate(const OffloadReplayOptions& options);
 
 /// What one manager made of the traffic.
 struct OffloadTierResult {
-  std::uint64_t asked = 0;    ///< blocks behind the GPU hits
+  std::uint64_t asked = 0;    ///< blocks after the GPU hits
   std::uint64_t found = 0;    ///< of them, leading ones that were ready
   std::uint64_t stored = 0;   ///< blocks written
   std::uint64_t evicted = 0;  ///< blocks that had to go for them
@@ -93,7 +93,7 @@ OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
 /// A capacity of the CPU tier, with what each policy found in it.
 struct OffloadPoint {
   std::uint32_t cpu_blocks = 0;
-  std::vector<OffloadTierResult> results;  ///< one a policy of the options, in their order
+  std::vector<OffloadTierResult> results;  ///< one per policy of the options, in their order
   std::uint64_t optimum = 0;               ///< scenarios/replay/offload_optimum.h
 };
 

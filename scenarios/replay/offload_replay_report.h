@@ -20,7 +20,7 @@ std::string to_csv(const OffloadReplayResult& result);
 /// One JSON object on one line, without a newline.
 std::string to_json(const OffloadReplayResult& result);
 
-/// The hit rate of the CPU tier over its capacity (logarithmic): a line a policy, one for the
+/// The hit rate of the CPU tier over its capacity (logarithmic): a line per policy, one for the
 /// optimum, and what no capacity can exceed.
 std::string to_svg(const OffloadReplayResult& result);
 

@@ -96,7 +96,7 @@ const std::vector<std::uint32_t> kAB = {1, 2};
 const std::vector<std::uint32_t> kABC = {1, 2, 3};
 
 TEST(OffloadReplay, SendsTheCommandsOfTheConnector) {
-  // All new; found behind a GPU hit; found in full; nothing asked, all of it held.
+  // All new; found after a GPU hit; found in full; nothing asked, all of it held.
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 1}, {kABC, 0}, {kABC, 3}};
   Spy spy = spy_on_reference();
 

@@ -27,7 +27,7 @@ std::optional<InputError> find_repeated_id(std::span<const MooncakeRequest> requ
 OffloadRequests behind_gpu_tier(std::span<const MooncakeRequest> requests,
                                 TrafficReplayOptions options, Implementation& pool,
                                 const ReplayProgress& progress) {
-  options.samples_max = UINT32_MAX;  // one a request: the hits of each are a difference
+  options.samples_max = UINT32_MAX;  // one per request: the hits of each are a difference
   const TrafficReplayResult gpu = replay_traffic(requests, options, pool, nullptr, progress);
   KVFENCE_CHECK(!gpu.divergence, "the pool of the GPU tier refused well-formed traffic");
   KVFENCE_CHECK(gpu.samples.size() == gpu.requests, "a sample for each request");

@@ -39,7 +39,7 @@ class ReplaySides {
   ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,
               std::uint32_t state_every);
 
-  /// From now on the first `num_commands` commands are kept, to tell a divergence as a scenario.
+  /// From now on the first `num_commands` commands are kept, to report a divergence as a scenario.
   void keep_commands(std::size_t num_commands) { num_kept_ = num_commands; }
 
   std::optional<Divergence> start(const Setup& setup);

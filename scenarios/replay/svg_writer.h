@@ -13,7 +13,7 @@ struct SvgPoint {
   double y = 0;
 };
 
-/// One digit behind the point, which is a tenth of a pixel.
+/// One digit after the point, which is a tenth of a pixel.
 std::string svg_number(double value);
 /// name="value", with a space in front (properties/core/xml_text.h).
 std::string xml_attribute(std::string_view name, double value);

@@ -10,7 +10,7 @@
 ///
 /// One symbol stands for a whole block of the trace (hash_block_size=1, the hash id as the token):
 /// the ids are prefix-chained already, so equal ids have equal chains of block hashes, and 512
-/// invented tokens a block would cost time and decide nothing.
+/// invented tokens per block would cost time and decide nothing.
 ///
 /// Only prompts are replayed. The last, partly filled block of a prompt has an id in the trace and
 /// counts as a full one, as in the published hit rates.
@@ -103,7 +103,7 @@ struct HitRatePoint {
 };
 
 /// The same traffic through pools of several sizes, in the order given (options.gpu_blocks is not
-/// used); stops behind a size that diverged. progress counts the requests of all sizes.
+/// used); stops after a size that diverged. progress counts the requests of all sizes.
 ///
 /// Requires: options that are valid with each of the sizes.
 std::vector<HitRatePoint> hit_rate_curve(std::span<const MooncakeRequest> requests,

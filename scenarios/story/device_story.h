@@ -3,7 +3,7 @@
 /// What devices were asked and did for a scenario, as data, and that data as text, as a page and as
 /// a trace. The devices are those of the side under test, with its planted bug, and the scenario
 /// runs to its end, beyond the first difference from the reference. scenarios/<target>_story.h
-/// tells it, with a StoryRecorder a device.
+/// tells it, with a StoryRecorder per device.
 
 #include <cstddef>
 #include <cstdint>
@@ -68,8 +68,8 @@ struct StoryOperation {
 struct StoryMark {
   enum class Kind : std::uint8_t {
     kRecorded,    ///< `event` takes in the lane's work up to `operation`
-    kWaits,       ///< the lane's later work comes behind `operation`, which `event` stands for
-    kHostSaw,     ///< the host has been told that `operation` is over
+    kWaits,       ///< the lane's later work comes after `operation`, which `event` stands for
+    kHostSaw,     ///< the host knows that `operation` is over
     kHostAccess,  ///< the host reads or writes memory that the device knows
   };
   Kind kind = Kind::kRecorded;
@@ -158,7 +158,7 @@ std::vector<StoryPage> pages_of(const DeviceStory& story);
 
 /// Command by command what happened where, the racing pairs marked, then the races.
 std::string story_text(const DeviceStory& story);
-/// One page, well-formed as XML behind its first line, that loads nothing: lanes and pages over
+/// One page, well-formed as XML after its first line, that loads nothing: lanes and pages over
 /// moments, races in red; commands can be clicked.
 std::string story_html(const DeviceStory& story);
 /// The JSON that chrome://tracing and Perfetto read; a moment is 10 us, a race a flow.

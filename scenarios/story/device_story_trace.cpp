@@ -77,7 +77,7 @@ class Trace {
                        {"args", std::move(arguments)}});
   }
 
-  /// Work that never ran stands behind the last command. Each its own moments, so that slices nest.
+  /// Work that never ran stands after the last command. Each its own moments, so that slices nest.
   std::pair<StoryMoment, StoryMoment> span_of(const StoryOperation& operation) const {
     if (operation.started != kNever) {
       const StoryMoment end = operation.ended != kNever ? operation.ended : story_.end;

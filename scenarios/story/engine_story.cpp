@@ -41,7 +41,7 @@ class Tokens {
 
   void add(const engine::AddRequest& command) {
     sequences_[command.id] = {command.cache_salt, command.tokens};
-    // What it will say if all goes well, whose KV may be there before it is told.
+    // What it will say if all goes well, whose KV may be there before it is reported.
     std::vector<TokenId> tokens = command.tokens;
     for (std::uint32_t said = 0; said < command.max_tokens; ++said) {
       if (tokens.size() >= max_model_len_) break;
@@ -117,7 +117,7 @@ class Tokens {
     }
   }
 
-  /// Whether the second is told with the first.
+  /// Whether the second is reported with the first.
   bool goes_on(std::uint32_t first, std::uint32_t second) const {
     const auto a = names_.find(first);
     const auto b = names_.find(second);
@@ -167,7 +167,7 @@ class EngineTeller {
 
   std::string take_in(const engine::Command& command, const Observation& observation) {
     const std::size_t num_operations = story_.operations.size();
-    // The ranks do nothing to each other: what each did in a command is told in a piece.
+    // The ranks do nothing to each other: what each did in a command is reported in a piece.
     for (const auto& recorder : recorders_) recorder->take_in();
     if (observation.error != ErrorCode::kNone) return answer_of(observation, engine_reports);
     if (const auto* added = std::get_if<engine::AddRequest>(&command)) tokens_.add(*added);

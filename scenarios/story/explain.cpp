@@ -51,7 +51,7 @@ class Story {
  private:
   void run(const Step& step) {
     divergence_ = lockstep_.step(step.command, step.expectation, /*want_state=*/true);
-    // A pipe answers late: wait, so that each picture shows both sides behind the same command.
+    // A pipe answers late: wait, so that each picture shows both sides after the same command.
     if (!divergence_) divergence_ = lockstep_.finish();
     Scene scene;
     scene.step = scenes_.size();
@@ -124,7 +124,7 @@ class Story {
 
   const Scenario& scenario_;
   Setup setup_;
-  bool has_scheduler_;  ///< one, whose answers are told as those of a scheduler
+  bool has_scheduler_;  ///< one, whose answers are shown as those of a scheduler
   std::string expected_name_;
   std::string actual_name_;
   Lockstep lockstep_;

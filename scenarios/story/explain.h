@@ -19,7 +19,7 @@ struct Explanation {
   std::optional<Divergence> divergence;
 };
 
-/// Runs the scenario on both sides and tells what happened, up to the first divergence.
+/// Runs the scenario on both sides and reports what happened, up to the first divergence.
 ///
 /// Requires: a valid configuration; the checks of the scenario's target.
 /// Cost:     linear in commands and in blocks; wide pools show the blocks that the scenario uses.

@@ -1,8 +1,8 @@
 #pragma once
 
-/// How a target's observations are drawn in explain.cpp: a scene, and pictures that show one a row.
-/// Pictures read the members that they draw by name (scenarios/story/observed_member.h), so one
-/// serves every target that has these members.
+/// How a target's observations are drawn in explain.cpp: a scene, and pictures that show one per
+/// row. Pictures read the members that they draw by name (scenarios/story/observed_member.h), so
+/// one serves every target that has these members.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace kvfence {
 
 /// Commands are cut to this many characters in the picture; the history shows them whole.
 inline constexpr std::size_t kCommandShownMax = 66;
-/// Where the picture of a scene begins, behind its number and command.
+/// Where the picture of a scene begins, after its number and command.
 inline constexpr std::size_t kPictureColumn = kCommandShownMax + 8;
 
 inline std::string padded(std::string text, std::size_t width) {
@@ -33,7 +33,7 @@ inline std::string shortened(std::string text, std::size_t width) {
   return text;
 }
 
-/// A command and what was seen behind it.
+/// A command and what was seen after it.
 struct Scene {
   std::size_t step = 0;
   std::string command;
@@ -42,7 +42,7 @@ struct Scene {
 };
 using Scenes = std::vector<Scene>;
 
-/// One change in the life of a block, as both pictures tell it; `other` is what the other side
+/// One change in the life of a block, as both pictures show it; `other` is what the other side
 /// shows, empty if it shows the same.
 inline std::string history_line(const Scene& scene, const std::string& before,
                                 const std::string& now, std::size_t width,
@@ -83,7 +83,7 @@ bool has_two_engines(const Config& config);
 /// stands before these names in observations.
 std::unique_ptr<ScenePicture> make_pool_picture(std::uint32_t num_blocks, const Scenes& scenes,
                                                 std::string prefix = "");
-/// Two engines, the second's members behind "consumer_": the blocks of both pools, the producer's
+/// Two engines, the second's members after "consumer_": the blocks of both pools, the producer's
 /// first.
 std::unique_ptr<ScenePicture> make_pair_picture(const Config& config, const Scenes& scenes);
 /// A copy worker, with gpu_pages and cpu_pages: what each page on either side holds.

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Declared members of observations and configurations by their names: what tells of a target need
-/// not know its structs, only the types of the members that it shows.
+/// Declared members of observations and configurations by their names: what reports on a target
+/// need not know its structs, only the types of the members that it shows.
 
 #include <optional>
 #include <string>

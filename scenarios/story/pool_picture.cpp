@@ -29,7 +29,7 @@ struct Pool {
   const KeyList* keys;
 };
 
-/// Of both sides behind a command, where they hold it.
+/// Of both sides after a command, where they hold it.
 struct Pools {
   std::optional<Pool> expected;
   std::optional<Pool> actual;
@@ -106,7 +106,7 @@ class PoolPicture final : public ScenePicture {
     return row + "  " + queue_text(*pool.free_queue);
   }
 
-  /// The block tables that a scene changed, where the target has tables, one a line.
+  /// The block tables that a scene changed, where the target has tables, one per line.
   std::vector<std::string> more_of(const Scene& scene, const Scene* before) const override {
     std::vector<std::string> lines;
     const Value::List old = before ? tables_of(before->expected) : Value::List();

@@ -155,7 +155,7 @@ void StoryRecorder::name_operations() {
     }
     const auto direction = operation.lane.stream == StoryStream::kLoad ? worker::Direction::kLoad
                                                                        : worker::Direction::kStore;
-    operation.name = std::string(worker::to_text(direction)) + suffix;
+    operation.name = std::string(kvfence::to_text(direction)) + suffix;
     Submitted* const found = submitted_of(own, cursors[static_cast<std::size_t>(direction)]);
     if (!found) continue;
     found->written.insert(own.written.begin(), own.written.end());
@@ -166,7 +166,7 @@ void StoryRecorder::name_operations() {
     for (const std::size_t index : transfer.operations) {
       StoryOperation& operation = story_.operations[index];
       operation.requests = transfer.told.request;
-      operation.name = std::string(worker::to_text(transfer.told.direction)) + " " +
+      operation.name = std::string(kvfence::to_text(transfer.told.direction)) + " " +
                        std::to_string(transfer.told.job);
       if (transfer.operations.size() > 1) operation.name += "." + std::to_string(++part);
       operation.name += suffix;

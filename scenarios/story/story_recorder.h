@@ -1,6 +1,6 @@
 #pragma once
 
-/// Makes a DeviceStory out of what virtual devices have written down: a recorder a device, all in
+/// Makes a DeviceStory out of what virtual devices have written down: a recorder per device, all in
 /// one story, whose `end` counts the moments.
 
 #include <cstddef>
@@ -54,7 +54,7 @@ class StoryRecorder {
   void take_in(StoryTransfer transfer);
   /// If it is not what the page held. text: "nothing" where nobody has written.
   void show(const StoryContent& content);
-  /// Names the operations, and adds races and misuses. Once, behind the last command.
+  /// Names the operations, and adds races and misuses. Once, after the last command.
   void finish();
 
  private:

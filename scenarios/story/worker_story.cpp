@@ -45,7 +45,7 @@ StoryTransfer transfer_of(const worker::TransferAsync& command, std::uint32_t bl
   const worker::Transfer transfer{.gpu_blocks = command.gpu_blocks,
                                   .cpu_blocks = command.cpu_blocks,
                                   .block_index = command.block_index};
-  StoryTransfer told{.direction = *worker::direction_from_text(command.direction),
+  StoryTransfer told{.direction = *from_text<worker::Direction>(command.direction),
                      .job = command.job};
   for (const std::uint32_t block : command.gpu_blocks) told.pages.insert({0, true, block});
   for (const std::uint32_t page : worker::cpu_pages_of(transfer, block_size_factor)) {

@@ -17,8 +17,8 @@
 #include "contract/core/declare.h"
 #include "contract/core/line.h"
 #include "contract/scheduler/scheduler.h"
+#include "contract/scripted/scripted_transfer_engine.h"
 #include "contract/scripted/scripted_transport.h"
-#include "contract/scripted/transfer_words.h"
 
 namespace kvfence {
 

@@ -175,7 +175,7 @@ Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& re
   const auto error = [&](std::string found, std::string expected) {
     return InputError{std::string(file), position, std::move(found), std::move(expected)};
   };
-  const auto policy = eviction_policy_from_text(record.eviction_policy);
+  const auto policy = from_text<EvictionPolicy>(record.eviction_policy);
   if (!policy) return error("eviction_policy=" + record.eviction_policy, "lru or arc");
 
   ConnectorSetup setup;

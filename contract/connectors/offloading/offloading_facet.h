@@ -26,7 +26,6 @@
 #include "contract/scheduler/scheduler.h"
 #include "contract/scripted/scripted_tier.h"
 #include "contract/scripted/scripted_transfer_engine.h"
-#include "contract/scripted/transfer_words.h"
 #include "contract/tiering/secondary_tier.h"
 #include "contract/tiering/secondary_tier_factory.h"
 #include "contract/tiering/tier_files.h"

@@ -164,7 +164,7 @@ EvictionPolicy read_eviction_policy(Settings& settings) {
   const Field* field = settings.find("eviction_policy");
   if (!field) return EvictionPolicy::kLRU;
   const auto* text = field->value.get_if<std::string>();
-  const auto policy = text ? eviction_policy_from_text(*text) : std::nullopt;
+  const auto policy = text ? from_text<EvictionPolicy>(*text) : std::nullopt;
   if (!policy) settings.fail(*field, "lru or arc");
   return policy.value_or(EvictionPolicy::kLRU);
 }

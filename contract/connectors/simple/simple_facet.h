@@ -17,7 +17,6 @@
 #include "contract/pool/block_pool_target.h"
 #include "contract/scheduler/scheduler.h"
 #include "contract/scripted/scripted_transfer_engine.h"
-#include "contract/scripted/transfer_words.h"
 
 namespace kvfence {
 namespace engine::simple {

@@ -49,15 +49,15 @@ ErrorCode Facet::run(const Execute&, const Around& around, DeviceObserved& obser
 }
 
 ErrorCode Facet::run(const Advance& command, const Around& around, DeviceObserved& observed) {
-  const auto stream = worker::stream_from_text(command.stream);
+  const auto stream = from_text<worker::Stream>(command.stream);
   if (!stream || command.rank >= around.ranks.size()) return ErrorCode::kNotInConfig;
   observed.advanced.emplace() = around.ranks[command.rank].device->advance(*stream);
   return ErrorCode::kNone;
 }
 
 ErrorCode Facet::run(const FailNext& command, const Around& around, DeviceObserved&) {
-  const auto direction = worker::direction_from_text(command.stream);
-  const auto fault = worker::fault_from_text(command.fault);
+  const auto direction = from_text<worker::Direction>(command.stream);
+  const auto fault = from_text<worker::Fault>(command.fault);
   const bool can_be = fault == worker::Fault::kCopy || fault == worker::Fault::kWait ||
                       fault == worker::Fault::kRecord;
   if (!direction || !can_be || command.rank >= around.ranks.size()) return ErrorCode::kNotInConfig;
