@@ -193,7 +193,7 @@ class ReplayCommandLine {
     scheduler.requests_max = offload.requests_max = engine.requests_max = options_.requests_max;
     scheduler.profile = offload.profile = engine.profile = profile_;
     offload.concurrency = engine.concurrency = options_.concurrency;
-    offload.state_every = engine.state_every = options_.state_every;
+    scheduler.state_every = offload.state_every = engine.state_every = options_.state_every;
     engine.block_size = scheduler.block_size;
     engine.async_scheduling = scheduler.async_scheduling;
     if (max_num_batched_tokens_->count() > 0) {

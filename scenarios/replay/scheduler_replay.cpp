@@ -4,8 +4,10 @@
 #include <array>
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include "contract/core/check.h"
+#include "properties/engine/checks.h"
 #include "scenarios/replay/ratio.h"
 
 namespace kvfence {
@@ -54,10 +56,10 @@ class TimeSeries {
   void advance_to(std::uint64_t time_us) {
     while (row_.end_ms * kMicrosecondsAMillisecond < time_us) finish_row();
   }
-  void set(const SchedulerNumbers& numbers) {
-    row_.running = numbers.num_running;
-    row_.waiting = numbers.num_unfinished - numbers.num_running;
-    row_.counts = numbers.counts;
+  void set(std::uint32_t running, std::uint32_t waiting, const BlockCounts& counts) {
+    row_.running = running;
+    row_.waiting = waiting;
+    row_.counts = counts;
   }
   /// Its sums are added to.
   SchedulerSample& row() { return row_; }
@@ -88,19 +90,22 @@ class TimeSeries {
 class Replay {
  public:
   Replay(std::span<const MooncakeRequest> requests, const SchedulerReplayOptions& options,
-         const SchedulerConfig& config, SchedulerSide& side, const ReplayProgress& progress)
+         ReplaySides& sides, const ReplayProgress& progress)
       : requests_(requests.first(std::min(requests.size(), options.requests_max))),
         options_(options),
-        config_(config),
-        side_(side),
+        setup_(prepared(EngineTarget::description(), Config(config_of(options, requests)))),
+        config_(setup_.as<EngineTarget::Setup>().scheduler()),
+        sides_(sides),
         progress_(progress),
         series_(interval_ms()) {
     progress_of_.resize(requests_.size());
-    drafts_.assign(options.num_speculative_tokens, kGenerated);
-    take_numbers();
+    // Before the first command nothing is shown: the null block alone is held.
+    numbers_.counts = {options.gpu_blocks - 1, 0, 1};
+    series_.set(0, 0, numbers_.counts);
   }
 
   SchedulerReplayResult run() {
+    result_.divergence = sides_.start(setup_);
     while (!is_over()) {
       add_arrivals();
       if (can_plan()) {
@@ -128,10 +133,26 @@ class Replay {
     std::uint32_t num_outputs = 0;
   };
 
+  /// A request of a step that gives output.
+  struct Sampling {
+    std::size_t number = 0;
+    std::uint32_t num_drafts = 0;
+  };
+
   struct StepInFlight {
-    SchedulerOutput output;
+    std::vector<Sampling> sampling;
+    std::uint32_t num_tokens = 0;
+    bool changes_nothing = false;
     std::uint64_t end_us = 0;
     std::uint64_t num_updates_before = 0;
+  };
+
+  /// What is shown after every command.
+  struct Numbers {
+    std::uint32_t running = 0;
+    std::uint32_t waiting = 0;
+    bool has_finished = false;  ///< the next step has finished requests to report
+    BlockCounts counts;
   };
 
   std::uint64_t interval_ms() const {
@@ -147,15 +168,39 @@ class Replay {
                                             std::move(actual), std::move(message));
   }
 
-  /// False ends the replay: two sides parted, or the operation was refused.
-  bool holds(std::string_view operation, ErrorCode code) {
-    if (side_.divergence()) {
-      result_.divergence = side_.divergence();
-    } else if (code != ErrorCode::kNone) {
-      diverge("error", "none", std::string(to_text(code)),
-              std::string(operation) + ": the traffic asks only for what is to be granted");
+  const engine::Observation& seen() const {
+    return sides_.seen().numbers.as<engine::Observation>();
+  }
+
+  /// Sends one command; false ends the replay.
+  bool send(engine::Command command) {
+    const bool may_be_refused = std::holds_alternative<engine::AddRequest>(command);
+    result_.divergence = sides_.step(Command(std::move(command)));
+    if (is_over()) {
+      result_.divergence->step = num_planned_;
+      return false;
     }
-    return !is_over();
+    numbers_ = {seen().num_running,
+                seen().num_unfinished - seen().num_running,
+                seen().has_finished,
+                {seen().num_empty_blocks, seen().num_cached_blocks, seen().num_referenced_blocks}};
+    series_.set(numbers_.running, numbers_.waiting, numbers_.counts);
+    const ErrorCode error = sides_.seen().error;
+    return may_be_refused || error == ErrorCode::kNone || refuse(error);
+  }
+
+  bool refuse(ErrorCode error) {
+    diverge("error", "none", std::string(to_text(error)),
+            "the traffic asks only for what is to be granted");
+    return false;
+  }
+
+  /// The same, with the time that it takes.
+  bool send_timed(engine::Command command) {
+    const Clock::time_point begin = Clock::now();
+    const bool is_sent = send(std::move(command));
+    result_.scheduler_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    return is_sent;
   }
 
   /// Microseconds since the first arrival. A trace is in order of arrival: a time that lies before
@@ -178,46 +223,39 @@ class Replay {
     latest_arrival_us_ = arrival_us(number);
     progress_of_[number].arrival_us = latest_arrival_us_;
     ++result_.requests;
-    NewRequest request;
-    request.id = "r" + std::to_string(number);
-    request.spec.tokens = prompt_of(traced, options_.block_tokens);
-    request.max_tokens = traced.output_length;
-    request.priority = static_cast<std::uint32_t>(number % options_.num_priorities);
-    request.arrival_time = static_cast<std::uint32_t>(
+    engine::AddRequest command;
+    command.id = name_of(number);
+    command.tokens = prompt_of(traced, options_.block_tokens);
+    command.max_tokens = traced.output_length;
+    command.priority = static_cast<std::uint32_t>(number % options_.num_priorities);
+    command.arrival_time = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(latest_arrival_us_ / kMicrosecondsAMillisecond, UINT32_MAX));
-    RequestIndex index = 0;
-    const ErrorCode code = side_.add_request(request, index);
-    const bool is_refused = code == ErrorCode::kBeyondModelLength || code == ErrorCode::kNoTokens;
-    if (!holds("add_request", is_refused ? ErrorCode::kNone : code)) return;
-    if (is_refused) {
+    if (!send(std::move(command))) return;
+    const ErrorCode error = sides_.seen().error;
+    if (error == ErrorCode::kBeyondModelLength || error == ErrorCode::kNoTokens) {
       ++result_.refused;
-      return;
+    } else if (error != ErrorCode::kNone) {
+      refuse(error);
+    } else {
+      result_.prompt_tokens += traced.input_length;
     }
-    result_.prompt_tokens += traced.input_length;
-    if (index >= number_of_.size()) number_of_.resize(std::size_t{index} + 1);
-    number_of_[index] = number;
-    take_numbers();
   }
 
-  /// A step behind one without tokens would be without tokens as well.
+  /// A step after one without tokens would be without tokens as well.
   bool can_plan() const {
     if (is_over() || num_in_flight_ == config_.max_concurrent_batches) return false;
-    if (num_in_flight_ > 0 && steps_[oldest_].output.total_num_scheduled_tokens == 0) return false;
-    return numbers_.num_unfinished > 0 || numbers_.has_finished;
+    if (num_in_flight_ > 0 && steps_[oldest_].num_tokens == 0) return false;
+    return numbers_.running + numbers_.waiting > 0 || numbers_.has_finished;
   }
 
   void plan() {
     StepInFlight& step = steps_[(oldest_ + num_in_flight_++) % steps_.size()];
     step.num_updates_before = num_updates_;
     ++num_planned_;
-    const Clock::time_point begin = Clock::now();
-    const ErrorCode code = side_.schedule(step.output);
-    result_.scheduler_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-    if (!holds("schedule", code)) return;
-    take_numbers();
-    check_plan(step.output);
+    if (!send_timed(engine::Schedule{})) return;
+    take_plan(seen(), step);
 
-    const std::uint32_t num_tokens = step.output.total_num_scheduled_tokens;
+    const std::uint32_t num_tokens = step.num_tokens;
     std::uint64_t duration_us = 0;
     if (num_tokens > 0) {
       duration_us = options_.step_us + std::uint64_t{num_tokens} * options_.token_ns / 1000;
@@ -230,17 +268,32 @@ class Replay {
     }
     worker_free_us_ = std::max(worker_free_us_, now_us_) + duration_us;
     step.end_us = worker_free_us_;
-    result_.preemptions += step.output.preempted.size();
-    series_.row().preemptions += static_cast<std::uint32_t>(step.output.preempted.size());
-    for (const SchedulerOutput::New& scheduled : step.output.scheduled_new_reqs) {
-      const std::size_t number = number_of_[scheduled.request];
+  }
+
+  void take_plan(const engine::Observation& plan, StepInFlight& step) {
+    step.sampling.clear();
+    step.num_tokens = 0;
+    for (const engine::ScheduledRequest& entry : *plan.scheduled) {
+      step.num_tokens += entry.num_tokens;
+      if (!entry.samples) continue;
+      step.sampling.push_back(
+          {number_of(entry.request), static_cast<std::uint32_t>(entry.spec_tokens.size())});
+    }
+    const bool has_ended_one = plan.never_fits.has_value() && !plan.never_fits->empty();
+    step.changes_nothing =
+        step.num_tokens == 0 && plan.preempted->empty() && plan.finished->empty() && !has_ended_one;
+    check_plan(step.num_tokens);
+    result_.preemptions += plan.preempted->size();
+    series_.row().preemptions += static_cast<std::uint32_t>(plan.preempted->size());
+    for (const engine::ScheduledNew& entry : *plan.new_reqs) {
+      const std::size_t number = number_of(entry.request);
       queueing_us_.push_back(now_us_ - progress_of_[number].arrival_us);
       series_.row().admitted_tokens += requests_[number].input_length;
-      series_.row().found_tokens += scheduled.num_computed_tokens;
+      series_.row().found_tokens += entry.num_computed_tokens;
       result_.admitted_tokens += requests_[number].input_length;
-      result_.found_tokens += scheduled.num_computed_tokens;
+      result_.found_tokens += entry.num_computed_tokens;
     }
-    if (step.output.never_fits) {
+    if (has_ended_one) {
       ++result_.never_fit;
       ++num_ended_;
     }
@@ -249,46 +302,34 @@ class Replay {
   void finish_oldest_step() {
     const StepInFlight& step = steps_[oldest_];
     pass_time_until(step.end_us);
-    sample(step.output);
-    const Clock::time_point begin = Clock::now();
-    const ErrorCode code = side_.update_from_output(step.output, runner_output_, outputs_);
-    result_.scheduler_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-    if (!holds("update_from_output", code)) return;
+    if (!send_timed(sampled(step))) return;
     ++num_updates_;
     --num_in_flight_;
     oldest_ = (oldest_ + 1) % steps_.size();
-    take_outputs(step.output);
-    if (!is_over()) propose_drafts(step.output);
-    take_numbers();
+    take_outputs(step);
+    if (!is_over()) propose_drafts(step);
     if (progress_) progress_(num_ended_ + result_.refused, requests_.size());
 
-    const bool has_changed_nothing = step.output.total_num_scheduled_tokens == 0 &&
-                                     step.output.preempted.empty() &&
-                                     step.output.finished.empty() && !step.output.never_fits &&
-                                     step.num_updates_before + 1 == num_updates_;
-    if (!has_changed_nothing) return;
+    if (!step.changes_nothing || step.num_updates_before + 1 != num_updates_) return;
     if (next_ < requests_.size()) {
       pass_time_until(arrival_us(next_));
     } else {
-      diverge("total_num_scheduled_tokens", "more than 0", "0",
-              std::to_string(numbers_.num_unfinished) +
+      diverge("scheduled", "tokens", "none",
+              std::to_string(numbers_.running + numbers_.waiting) +
                   " requests are unfinished and no step schedules any of them");
     }
   }
 
   /// What the workers make of a step: a token for each request that samples, and the drafts that
   /// are accepted.
-  void sample(const SchedulerOutput& step) {
-    FlatLists<TokenId>& sampled = runner_output_.sampled_token_ids;
-    sampled.clear();
-    for (const SchedulerOutput::Scheduled& scheduled : step.scheduled) {
-      if (scheduled.samples) {
-        const TokenId token = kGenerated + static_cast<TokenId>(number_of_[scheduled.request]);
-        const std::uint32_t num_tokens = 1 + num_accepted_of(scheduled.num_spec_tokens);
-        for (std::uint32_t k = 0; k < num_tokens; ++k) sampled.push_back(token);
-      }
-      sampled.end_list();
+  engine::Update sampled(const StepInFlight& step) {
+    engine::Update update;
+    for (const Sampling& sampling : step.sampling) {
+      const TokenId token = kGenerated + static_cast<TokenId>(sampling.number);
+      const std::uint32_t num_tokens = 1 + num_accepted_of(sampling.num_drafts);
+      update.samples.push_back({name_of(sampling.number), std::vector<TokenId>(num_tokens, token)});
     }
+    return update;
   }
 
   std::uint32_t num_accepted_of(std::uint32_t num_drafts) {
@@ -297,38 +338,40 @@ class Replay {
     return std::min(num_drafts, options_.accepted[turn]);
   }
 
-  void take_outputs(const SchedulerOutput& step) {
-    for (std::size_t k = 0; k < outputs_.outputs.size() && !is_over(); ++k) {
-      const EngineCoreOutputs::Output& output = outputs_.outputs[k];
-      RequestProgress& request = of(output.request);
-      const std::size_t num_tokens = outputs_.new_token_ids[k].size();
-      if (request.num_outputs == 0 && num_tokens > 0) {
+  void take_outputs(const StepInFlight& step) {
+    for (const engine::RequestOutput& output : *seen().outputs) {
+      const std::size_t number = number_of(output.request);
+      RequestProgress& request = progress_of_[number];
+      if (request.num_outputs == 0 && !output.tokens.empty()) {
         request.first_token_us = now_us_;
         first_token_us_.push_back(now_us_ - request.arrival_us);
       }
-      request.num_outputs += static_cast<std::uint32_t>(num_tokens);
-      result_.output_tokens += num_tokens;
-      if (is_finished(output.status)) end_request(output.request);
+      request.num_outputs += static_cast<std::uint32_t>(output.tokens.size());
+      result_.output_tokens += output.tokens.size();
+      if (is_finished(output.status)) end_request(number);
+      if (is_over()) return;
     }
-    const PrefixCacheStats& stats = outputs_.prefix_cache_stats;
+    // Of the prefix cache: [reset requests queries hits preempted_requests ...].
+    const std::vector<std::uint32_t>& stats = *seen().stats;
     PrefixCacheStats& sums = result_.prefix_cache;
-    sums.requests += stats.requests;
-    sums.queries += stats.queries;
-    sums.hits += stats.hits;
-    sums.preempted_requests += stats.preempted_requests;
-    sums.preempted_queries += stats.preempted_queries;
-    sums.preempted_hits += stats.preempted_hits;
-    result_.draft_tokens += outputs_.spec_decoding_stats.num_draft_tokens;
-    result_.accepted_draft_tokens += outputs_.spec_decoding_stats.num_accepted_tokens;
+    sums.requests += stats[1];
+    sums.queries += stats[2];
+    sums.hits += stats[3];
+    sums.preempted_requests += stats[4];
+    sums.preempted_queries += stats[5];
+    sums.preempted_hits += stats[6];
+    // [drafts draft_tokens accepted ...]
+    const std::vector<std::uint32_t>& drafts = *seen().spec_stats;
+    result_.draft_tokens += drafts[1];
+    result_.accepted_draft_tokens += drafts[2];
     SchedulerSample& row = series_.row();
-    row.steps += step.total_num_scheduled_tokens > 0 ? 1 : 0;
-    row.tokens += step.total_num_scheduled_tokens;
-    row.queries += stats.queries;
-    row.hits += stats.hits;
+    row.steps += step.num_tokens > 0 ? 1 : 0;
+    row.tokens += step.num_tokens;
+    row.queries += stats[2];
+    row.hits += stats[3];
   }
 
-  void end_request(RequestIndex index) {
-    const std::size_t number = number_of_[index];
+  void end_request(std::size_t number) {
     const RequestProgress& request = progress_of_[number];
     const MooncakeRequest& traced = requests_[number];
     ++num_ended_;
@@ -350,59 +393,47 @@ class Replay {
   }
 
   /// With asynchronous scheduling the worker keeps its drafts to itself.
-  void propose_drafts(const SchedulerOutput& step) {
-    if (drafts_.empty() || config_.async_scheduling) return;
-    for (const SchedulerOutput::Scheduled& scheduled : step.scheduled) {
-      if (!scheduled.samples || has_ended(scheduled.request)) continue;
-      if (!holds("update_draft_token_ids",
-                 side_.update_draft_token_ids(scheduled.request, drafts_))) {
-        return;
-      }
+  void propose_drafts(const StepInFlight& step) {
+    if (options_.num_speculative_tokens == 0 || config_.async_scheduling) return;
+    for (const Sampling& sampling : step.sampling) {
+      if (has_ended(sampling.number)) continue;
+      engine::UpdateDraftTokenIds drafts;
+      drafts.request = name_of(sampling.number);
+      drafts.tokens.assign(options_.num_speculative_tokens, kGenerated);
+      if (!send(std::move(drafts))) return;
     }
   }
 
-  bool has_ended(RequestIndex index) const {
-    const std::size_t number = number_of_[index];
+  bool has_ended(std::size_t number) const {
     const RequestProgress& request = progress_of_[number];
     return request.num_outputs >= requests_[number].output_length ||
            requests_[number].input_length + request.num_outputs >= config_.kv_cache.max_model_len;
   }
 
-  RequestProgress& of(RequestIndex index) { return progress_of_[number_of_[index]]; }
+  static std::string name_of(std::size_t number) { return "r" + std::to_string(number); }
+  static std::size_t number_of(const std::string& name) { return std::stoul(name.substr(1)); }
 
   void pass_time_until(std::uint64_t time_us) {
     now_us_ = std::max(now_us_, time_us);
     series_.advance_to(now_us_);
   }
 
-  void take_numbers() {
-    numbers_ = side_.numbers();
-    series_.set(numbers_);
-  }
-
   void note_numbers(std::uint64_t duration_us) {
-    running_.add(numbers_.num_running, duration_us);
-    waiting_.add(numbers_.num_unfinished - numbers_.num_running, duration_us);
+    running_.add(numbers_.running, duration_us);
+    waiting_.add(numbers_.waiting, duration_us);
     empty_.add(numbers_.counts.empty, duration_us);
     cached_.add(numbers_.counts.cached, duration_us);
     referenced_.add(numbers_.counts.referenced, duration_us);
   }
 
-  void check_plan(const SchedulerOutput& output) {
-    const auto at_most = [&](std::string_view field, std::uint64_t limit, std::uint64_t number) {
+  void check_plan(std::uint32_t num_tokens) {
+    const auto at_most = [&](std::string field, std::uint32_t limit, std::uint32_t number) {
       if (number <= limit) return;
-      diverge(std::string(field), "at most " + std::to_string(limit), std::to_string(number),
-              std::string(field) + " is beyond its limit");
+      diverge(field, "at most " + std::to_string(limit), std::to_string(number),
+              field + " is beyond its limit");
     };
-    std::uint64_t num_tokens = 0;
-    for (const SchedulerOutput::Scheduled& entry : output.scheduled) num_tokens += entry.num_tokens;
-    if (num_tokens != output.total_num_scheduled_tokens) {
-      diverge("total_num_scheduled_tokens", std::to_string(num_tokens),
-              std::to_string(output.total_num_scheduled_tokens),
-              "the total is the sum over the scheduled requests");
-    }
-    at_most("total_num_scheduled_tokens", config_.token_budget(), num_tokens);
-    at_most("running", config_.max_num_seqs, numbers_.num_running);
+    at_most("scheduled", config_.token_budget(), num_tokens);
+    at_most("num_running", config_.max_num_seqs, numbers_.running);
     check_blocks();
   }
 
@@ -418,7 +449,7 @@ class Replay {
     check_blocks();
     if (numbers_.counts.referenced != 1) {
       diverge("referenced", "1", std::to_string(numbers_.counts.referenced),
-              "behind the last request the null block alone is referenced");
+              "after the last request the null block alone is referenced");
     }
     const std::size_t num_accounted = num_ended_ + result_.refused;
     if (num_accounted != requests_.size()) {
@@ -444,13 +475,13 @@ class Replay {
 
   std::span<const MooncakeRequest> requests_;
   const SchedulerReplayOptions& options_;
-  const SchedulerConfig& config_;
-  SchedulerSide& side_;
+  Setup setup_;
+  SchedulerConfig config_;
+  ReplaySides& sides_;
   const ReplayProgress& progress_;
 
-  std::size_t next_ = 0;  ///< to arrive
-  std::vector<RequestProgress> progress_of_;
-  std::vector<std::size_t> number_of_;  ///< in the trace, by index
+  std::size_t next_ = 0;                      ///< to arrive
+  std::vector<RequestProgress> progress_of_;  ///< by number of the request
   std::size_t num_ended_ = 0;
   // In flight, as a ring, so that a step is planned into the memory of an earlier one.
   std::array<StepInFlight, kStepsInFlightMax> steps_;
@@ -461,10 +492,7 @@ class Replay {
   std::uint64_t now_us_ = 0;
   std::uint64_t worker_free_us_ = 0;
   std::uint64_t latest_arrival_us_ = 0;
-  SchedulerNumbers numbers_;  ///< after the last operation
-  ModelRunnerOutput runner_output_;
-  EngineCoreOutputs outputs_;
-  std::vector<TokenId> drafts_;
+  Numbers numbers_;  ///< after the last command
   std::size_t num_lists_of_drafts_ = 0;
 
   TimeSeries series_;
@@ -491,15 +519,8 @@ std::uint32_t longest_of(std::span<const MooncakeRequest> requests) {
 
 }  // namespace
 
-Parsed<SchedulerConfig> config_of(const SchedulerReplayOptions& options,
-                                  std::span<const MooncakeRequest> requests) {
-  const auto setup = EngineTarget::prepare(target_config_of(options, requests), {}, {});
-  if (!setup) return setup.error();
-  return setup->scheduler();
-}
-
-engine::Config target_config_of(const SchedulerReplayOptions& options,
-                                std::span<const MooncakeRequest> requests) {
+engine::Config config_of(const SchedulerReplayOptions& options,
+                         std::span<const MooncakeRequest> requests) {
   engine::Config config;
   make_assembly(engine::Assembly::kScheduler, config);
   config.num_gpu_blocks = options.gpu_blocks;
@@ -522,12 +543,16 @@ engine::Config target_config_of(const SchedulerReplayOptions& options,
   return config;
 }
 
-std::optional<InputError> validate(const SchedulerReplayOptions& options) {
+std::optional<InputError> validate(const SchedulerReplayOptions& options,
+                                   std::span<const MooncakeRequest> requests) {
   if (options.num_priorities == 0) return option_error("num_priorities=0", "at least 1");
   if (options.block_tokens == 0) return option_error("block_tokens=0", "at least 1");
   if (options.step_us == 0 && options.token_ns == 0) {
     return option_error("step_us=0 token_ns=0", "a step that takes time");
   }
+  if (options.state_every == 0) return option_error("state_every=0", "at least 1");
+  const auto setup = EngineTarget::prepare(config_of(options, requests), {}, {});
+  if (!setup) return setup.error();
   return std::nullopt;
 }
 
@@ -569,10 +594,11 @@ double SchedulerReplayResult::lookup_hit_rate() const {
 
 SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                      const SchedulerReplayOptions& options,
-                                     const SchedulerConfig& config, SchedulerSide& side,
+                                     Implementation& expected, Implementation* actual,
                                      const ReplayProgress& progress) {
-  KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
-  return Replay(requests, options, config, side, progress).run();
+  KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
+  ReplaySides sides(checks_of(engine::Assembly::kScheduler), expected, actual, options.state_every);
+  return Replay(requests, options, sides, progress).run();
 }
 
 }  // namespace kvfence

@@ -19,13 +19,13 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/implementation.h"
 #include "contract/core/line.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/replay/replay_sides.h"
-#include "scenarios/replay/scheduler_side.h"
 
 namespace kvfence {
 
@@ -46,6 +46,8 @@ struct SchedulerReplayOptions {
   std::string hash_algorithm = "xxhash_cbor";  ///< sha256_cbor costs more and changes no figure
   std::string profile = "v0.19";
   bool enable_kv_cache_events = false;  ///< costs time, changes no figure
+  /// In lockstep, the whole state is compared after every n-th command; answers and numbers always.
+  std::uint32_t state_every = 64;
 
   std::uint32_t block_tokens = kMooncakeBlockTokens;  ///< prompt tokens of a hash id
   std::uint32_t step_us = 5000;                       ///< microseconds
@@ -54,17 +56,13 @@ struct SchedulerReplayOptions {
   std::uint32_t interval_ms = 0;  ///< of the time series; 0: a 200th of the trace, at least 100
 };
 
-/// The scheduler's configuration for these options and this trace.
-/// Errors: an unknown hash algorithm or profile; what check_config refuses.
-Parsed<SchedulerConfig> config_of(const SchedulerReplayOptions& options,
-                                  std::span<const MooncakeRequest> requests);
+/// The engine's configuration for these options and this trace: a scheduler without a connector.
+engine::Config config_of(const SchedulerReplayOptions& options,
+                         std::span<const MooncakeRequest> requests);
 
-/// The same as it stands on a line of target `engine`, without a connector.
-engine::Config target_config_of(const SchedulerReplayOptions& options,
-                                std::span<const MooncakeRequest> requests);
-
-/// What is wrong with the options that config_of does not look at; nothing if a replay can run.
-std::optional<InputError> validate(const SchedulerReplayOptions& options);
+/// What is wrong with the options; nothing if a replay of this trace can run with them.
+std::optional<InputError> validate(const SchedulerReplayOptions& options,
+                                   std::span<const MooncakeRequest> requests);
 
 /// The prompt: each hash id stands for block_tokens tokens, of which the first is the id and the
 /// others count up from 1. Equal ids in equal places give equal tokens, and since ids are
@@ -134,7 +132,7 @@ struct SchedulerReplayResult {
   Distribution queueing;         ///< from arrival to the step in which it is first scheduled
   Distribution first_token;      ///< from arrival to its first output
   Distribution completion;       ///< from arrival to its end
-  Distribution time_per_output;  ///< behind the first, for requests with more than one
+  Distribution time_per_output;  ///< after the first, for requests with more than one
   NumberRange running;
   NumberRange waiting;
   NumberRange empty;
@@ -142,7 +140,7 @@ struct SchedulerReplayResult {
   NumberRange referenced;
   std::vector<SchedulerSample> samples;
 
-  /// Wall time in schedule and update_from_output: the one figure that differs from run to run.
+  /// Wall time in schedule and update: the one figure that differs from run to run.
   double scheduler_seconds = 0;
 
   std::optional<Divergence> divergence;  ///< its step counts the calls of schedule, from 1
@@ -161,10 +159,13 @@ struct SchedulerReplayResult {
 /// more than the token budget or runs more than max_num_seqs requests, loses blocks, ends a request
 /// with another number of tokens, stops making progress).
 ///
-/// Requires: valid options; a side that was built from config and has no request.
+/// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
+/// with equality and invariants; without it `expected` runs alone.
+///
+/// Requires: valid options.
 SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                      const SchedulerReplayOptions& options,
-                                     const SchedulerConfig& config, SchedulerSide& side,
+                                     Implementation& expected, Implementation* actual,
                                      const ReplayProgress& progress = {});
 
 }  // namespace kvfence

@@ -106,8 +106,7 @@ std::string to_summary(const SchedulerReplayResult& result) {
   out += row("cached", result.cached);
   out += row("referenced", result.referenced);
   const double planned = static_cast<double>(result.steps + result.idle_steps);
-  out += formatted("\n  wall time       %.2f s in schedule and update_from_output",
-                   result.scheduler_seconds);
+  out += formatted("\n  wall time       %.2f s in schedule and update", result.scheduler_seconds);
   out += formatted(": %.1f us a step, ", per(result.scheduler_seconds * 1e6, planned));
   out += with_thousands(static_cast<std::uint64_t>(per(planned, result.scheduler_seconds))) +
          " steps a second\n";

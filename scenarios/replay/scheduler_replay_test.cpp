@@ -1,8 +1,8 @@
 // Goal: a replay gives a scheduler the traffic that the trace says, when it says, and its figures
 // are exact.
 // Method: traces small enough to follow by hand, with a step of 1 ms and 1 ms a token, through
-// reference and optimized in lockstep; schedulers that misbehave; then the committed excerpt, whose
-// figures are pinned, and the whole trace where it is at hand.
+// reference and optimized in lockstep; a scheduler whose answers are spoilt; a planted bug; then
+// the committed excerpt, whose figures are pinned, and the whole trace where it is at hand.
 
 #include "scenarios/replay/scheduler_replay.h"
 
@@ -15,23 +15,16 @@
 #include <utility>
 #include <vector>
 
-#include "optimized/scheduler/scheduler.h"
-#include "reference/scheduler/scheduler.h"
 #include "scenarios/replay/replay_test_rig.h"
-#include "scenarios/replay/scheduler_lockstep.h"
+#include "scenarios/replay/scheduler_replay_report.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-using Side = std::unique_ptr<SchedulerSide>;
+using engine::Observation;
 
-template <class SchedulerType>
-Side one(const SchedulerConfig& config) {
-  return std::make_unique<OneScheduler<SchedulerType>>(SchedulerType(config, KVConnectorHandle()));
-}
-
-/// Blocks of four tokens, eight tokens a step; 1 ms a step and 1 ms a token.
+/// Blocks of four tokens, eight tokens per step; 1 ms a step and 1 ms a token.
 SchedulerReplayOptions tiny(std::uint32_t gpu_blocks = 33) {
   SchedulerReplayOptions options;
   options.gpu_blocks = gpu_blocks;
@@ -41,6 +34,7 @@ SchedulerReplayOptions tiny(std::uint32_t gpu_blocks = 33) {
   options.max_num_batched_tokens = 8;
   options.step_us = 1000;
   options.token_ns = 1'000'000;
+  options.state_every = 1;
   return options;
 }
 
@@ -56,14 +50,9 @@ MooncakeRequest request(std::uint64_t timestamp_ms, std::uint32_t input_length,
 /// Through reference and optimized; the test fails where they part.
 SchedulerReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
                                   const SchedulerReplayOptions& options) {
-  const auto config = config_of(options, requests);
-  if (!config) {
-    ADD_FAILURE() << config.error().to_text();
-    return {};
-  }
-  SchedulersInLockstep sides(engine_sides().make_reference(), engine_sides().make_optimized(),
-                             target_config_of(options, requests), 1);
-  SchedulerReplayResult result = replay_traffic(requests, options, *config, sides);
+  const auto reference = engine_sides().make_reference();
+  const auto optimized = engine_sides().make_optimized();
+  SchedulerReplayResult result = replay_traffic(requests, options, *reference, optimized.get());
   if (result.divergence) ADD_FAILURE() << result.divergence->message;
   return result;
 }
@@ -283,21 +272,19 @@ TEST(SchedulerReplay, CutsTimeIntoIntervals) {
   EXPECT_EQ(result.samples, expected);
 }
 
-TEST(SchedulerReplay, ReplaysTheFirstRequestsOnlyAndTellsItsProgress) {
+TEST(SchedulerReplay, ReplaysTheFirstRequestsOnlyAndReportsItsProgress) {
   const std::vector<MooncakeRequest> requests = {request(0, 4, 2, 1), request(0, 4, 1, 11),
                                                  request(0, 4, 1, 21)};
   SchedulerReplayOptions options = tiny();
   options.requests_max = 2;
-  const auto config = config_of(options, requests);
-  ASSERT_TRUE(config);
-  const Side side = one<optimized::Scheduler>(*config);
+  const auto optimized = engine_sides().make_optimized();
   std::vector<std::size_t> done;
 
-  const SchedulerReplayResult result =
-      replay_traffic(requests, options, *config, *side, [&](std::size_t number, std::size_t total) {
-        EXPECT_EQ(total, 2U);
-        done.push_back(number);
-      });
+  const SchedulerReplayResult result = replay_traffic(requests, options, *optimized, nullptr,
+                                                      [&](std::size_t number, std::size_t total) {
+                                                        EXPECT_EQ(total, 2U);
+                                                        done.push_back(number);
+                                                      });
 
   EXPECT_EQ(result.requests, 2U);
   EXPECT_EQ(done, (std::vector<std::size_t>{1, 2, 2}));
@@ -326,116 +313,144 @@ TEST(SchedulerReplay, KnowsPercentiles) {
 
 TEST(SchedulerReplay, ValidatesItsOptions) {
   const std::vector<MooncakeRequest> requests = {request(0, 4, 3, 1)};
-  EXPECT_FALSE(validate(SchedulerReplayOptions{}));
-  EXPECT_EQ(config_of({}, requests)->kv_cache.max_model_len, 7U);
-  EXPECT_EQ(validate({.num_priorities = 0})->to_text(),
+  EXPECT_FALSE(validate({}, requests));
+  EXPECT_EQ(config_of({}, requests).max_model_len, 7U);
+  EXPECT_EQ(validate({.num_priorities = 0}, requests)->to_text(),
             "found num_priorities=0, expected at least 1");
-  EXPECT_TRUE(validate({.block_tokens = 0}));
-  EXPECT_EQ(validate({.step_us = 0, .token_ns = 0})->to_text(),
+  EXPECT_EQ(validate({.step_us = 0, .token_ns = 0}, requests)->to_text(),
             "found step_us=0 token_ns=0, expected a step that takes time");
   const std::vector<SchedulerReplayOptions> wrong = {
-      {.gpu_blocks = 0},         {.block_size = 0},
-      {.max_num_seqs = 0},       {.max_num_batched_tokens = 0},
-      {.hash_algorithm = "md5"}, {.profile = "v9"}};
-  for (const SchedulerReplayOptions& options : wrong) EXPECT_FALSE(config_of(options, requests));
+      {.gpu_blocks = 0},         {.block_size = 0},  {.max_num_seqs = 0},
+      {.hash_algorithm = "md5"}, {.profile = "v9"},  {.max_num_batched_tokens = 0},
+      {.state_every = 0},        {.block_tokens = 0}};
+  for (const SchedulerReplayOptions& options : wrong) EXPECT_TRUE(validate(options, requests));
 }
 
-/// A scheduler whose answers can be spoilt.
-class Spoilt final : public SchedulerSide {
- public:
-  explicit Spoilt(Side side) : side_(std::move(side)) {}
-
-  ErrorCode add_request(const NewRequest& request, RequestIndex& out) override {
-    const ErrorCode code = side_->add_request(request, out);
-    return add ? add(code) : code;
-  }
-  ErrorCode schedule(SchedulerOutput& out) override {
-    const ErrorCode code = side_->schedule(out);
-    if (plan) plan(out);
-    return code;
-  }
-  ErrorCode update_from_output(const SchedulerOutput& step, const ModelRunnerOutput& result,
-                               EngineCoreOutputs& out) override {
-    const ErrorCode code = side_->update_from_output(step, result, out);
-    if (update) update(out);
-    return code;
-  }
-  ErrorCode update_draft_token_ids(RequestIndex request, std::span<const TokenId> tokens) override {
-    return side_->update_draft_token_ids(request, tokens);
-  }
-  SchedulerNumbers numbers() override {
-    SchedulerNumbers answer = side_->numbers();
-    if (count) count(answer);
-    return answer;
-  }
-  const std::optional<Divergence>& divergence() const override { return side_->divergence(); }
-
-  std::function<ErrorCode(ErrorCode)> add;
-  std::function<void(SchedulerOutput&)> plan;
-  std::function<void(EngineCoreOutputs&)> update;
-  std::function<void(SchedulerNumbers&)> count;
-
- private:
-  Side side_;
-};
-
-/// The field of what a replay finds in a scheduler that was spoilt; "none" for nothing.
-std::string found_in(const std::function<void(Spoilt&)>& spoil) {
+/// What a replay finds in a scheduler whose answers to one kind of command are changed; "none" for
+/// nothing.
+template <class Asked>
+std::string found_in(std::function<void(kvfence::Observation&, Observation&)> spoil) {
   const std::vector<MooncakeRequest> requests = {request(0, 6, 3, 1), request(0, 4, 2, 11)};
-  const SchedulerReplayOptions options = tiny();
-  const auto config = config_of(options, requests);
-  Spoilt side(one<reference::Scheduler>(*config));
-  spoil(side);
-  const SchedulerReplayResult result = replay_traffic(requests, options, *config, side);
+  const auto change = [&](const Command& command, kvfence::Observation& observation) {
+    if (!std::holds_alternative<Asked>(command.as<engine::Command>())) return;
+    spoil(observation, observation.numbers.as<Observation>());
+  };
+  Spy spy(engine_sides().make_reference(), change);
+  const SchedulerReplayResult result = replay_traffic(requests, tiny(), spy, nullptr);
   if (!result.divergence) return "none";
   EXPECT_EQ(result.divergence->oracle, "traffic");
   return result.divergence->field;
 }
 
 TEST(SchedulerReplay, ReportsWhatNoSchedulerMayDo) {
-  const auto plan = [](std::function<void(SchedulerOutput&)> change) {
-    return found_in([&](Spoilt& side) { side.plan = change; });
-  };
+  using engine::AddRequest;
+  using engine::Schedule;
+  using engine::Update;
   const auto ending = [](RequestStatus status) {
-    return found_in([&](Spoilt& side) {
-      side.update = [status](EngineCoreOutputs& outputs) {
-        for (auto& output : outputs.outputs) output.status = status;
-      };
+    return found_in<Update>([status](auto&, Observation& seen) {
+      for (auto& output : seen.outputs.emplace()) output.status = status;
     });
   };
-  const auto count = [](std::function<void(SchedulerNumbers&)> change) {
-    return found_in([&](Spoilt& side) { side.count = change; });
-  };
-  EXPECT_EQ(found_in([](Spoilt&) {}), "none");
-  EXPECT_EQ(found_in([](Spoilt& side) {
-              side.add = [](ErrorCode) { return ErrorCode::kAlreadyDeclared; };
-            }),
+  EXPECT_EQ(found_in<Schedule>([](auto&, auto&) {}), "none");
+  EXPECT_EQ(found_in<AddRequest>([](auto& o, auto&) { o.error = ErrorCode::kAlreadyDeclared; }),
             "error");
-  EXPECT_EQ(plan([](auto& output) { output.scheduled.front().num_tokens += 9; }),
-            "total_num_scheduled_tokens");
-  EXPECT_EQ(plan([](auto& output) {
-              output.scheduled.front().num_tokens += 9;
-              output.total_num_scheduled_tokens += 9;
-            }),
-            "total_num_scheduled_tokens");
-  EXPECT_EQ(count([](auto& numbers) { numbers.num_running += 8; }), "running");
-  EXPECT_EQ(count([](auto& numbers) { ++numbers.counts.cached; }), "empty + cached + referenced");
-  EXPECT_EQ(count([](auto& numbers) {
-              --numbers.counts.empty;
-              ++numbers.counts.referenced;
+  EXPECT_EQ(found_in<Update>([](auto& o, auto&) { o.error = ErrorCode::kNoStepInFlight; }),
+            "error");
+  EXPECT_EQ(found_in<Schedule>(
+                [](auto&, Observation& seen) { seen.scheduled.emplace().front().num_tokens += 9; }),
+            "scheduled");
+  EXPECT_EQ(found_in<Schedule>([](auto&, Observation& seen) { seen.num_running += 8; }),
+            "num_running");
+  EXPECT_EQ(found_in<Schedule>([](auto&, Observation& seen) { ++seen.num_cached_blocks; }),
+            "empty + cached + referenced");
+  EXPECT_EQ(found_in<Update>([](auto&, Observation& seen) {
+              --seen.num_empty_blocks;
+              ++seen.num_referenced_blocks;
             }),
             "referenced");
   EXPECT_EQ(ending(RequestStatus::kFinishedError), "outputs");
   EXPECT_EQ(ending(RequestStatus::kRunning), "requests");
   // No step schedules what is said to be unfinished.
-  EXPECT_EQ(count([](auto& numbers) { ++numbers.num_unfinished; }), "total_num_scheduled_tokens");
+  EXPECT_EQ(found_in<Update>([](auto&, Observation& seen) { ++seen.num_unfinished; }), "scheduled");
+}
+
+/// Four requests of four to seven tokens and five outputs, the last two with one block in common,
+/// in a pool that has no room for all: some are preempted.
+const std::vector<MooncakeRequest>& crowd() {
+  static const std::vector<MooncakeRequest> requests = {
+      {0, 4, 5, {1}}, {0, 5, 5, {11, 12}}, {0, 6, 5, {21, 22}}, {9, 7, 5, {21, 23}}};
+  return requests;
+}
+
+SchedulerReplayOptions crowded(std::uint32_t gpu_blocks = 7) {
+  SchedulerReplayOptions options = tiny(gpu_blocks);
+  options.max_num_batched_tokens = 16;
+  options.num_speculative_tokens = 2;
+  options.accepted = {0, 1};
+  options.enable_kv_cache_events = true;
+  return options;
+}
+
+/// All figures but the one that differs from run to run.
+std::string figures_of(SchedulerReplayResult result) {
+  result.scheduler_seconds = 0;
+  return to_json(result) + to_csv(result.samples);
+}
+
+TEST(SchedulerReplay, HasTheSameFiguresInLockstepAndAlone) {
+  for (const bool is_asynchronous : {false, true}) {
+    for (const std::uint32_t gpu_blocks : {3U, 4U, 7U, 20U}) {
+      SchedulerReplayOptions options = crowded(gpu_blocks);
+      options.async_scheduling = is_asynchronous;
+      options.max_model_len = gpu_blocks == 20 ? 11 : 0;
+      const auto reference = engine_sides().make_reference();
+      const SchedulerReplayResult alone = replay_traffic(crowd(), options, *reference, nullptr);
+      ASSERT_FALSE(alone.divergence) << alone.divergence->message;
+
+      EXPECT_EQ(figures_of(in_lockstep(crowd(), options)), figures_of(alone))
+          << gpu_blocks << " " << is_asynchronous;
+    }
+  }
+}
+
+TEST(SchedulerReplay, ComparesTheStateAfterEveryNthCommand) {
+  const auto reference = engine_sides().make_reference();
+  for (const std::uint32_t state_every : {1U, 3U}) {
+    SchedulerReplayOptions options = crowded();
+    options.state_every = state_every;
+    std::size_t num_states = 0;
+    const auto count = [&](const Command&, kvfence::Observation& observation) {
+      num_states += observation.numbers.as<Observation>().ref_cnts.has_value() ? 1 : 0;
+    };
+    Spy spy(engine_sides().make_reference(), count);
+    const SchedulerReplayResult result = replay_traffic(crowd(), options, *reference, &spy);
+
+    EXPECT_FALSE(result.divergence) << result.divergence->message;
+    EXPECT_GT(result.preemptions, 0U);
+    EXPECT_GT(spy.lines.size(), 30U);
+    EXPECT_EQ(num_states, spy.lines.size() / state_every);
+  }
+}
+
+TEST(SchedulerReplay, FindsAPlantedBugAndTheStepInWhichItShows) {
+  const auto reference = engine_sides().make_reference();
+  const auto planted = engine_sides().make_planted("free_reverses_list");
+  ASSERT_TRUE(planted);
+  SchedulerReplayOptions options = crowded();
+  options.state_every = 1'000;
+  const SchedulerReplayResult result = replay_traffic(crowd(), options, *reference, planted.get());
+
+  ASSERT_TRUE(result.divergence);
+  EXPECT_EQ(result.divergence->oracle, "lockstep");
+  // A preempted request's blocks are freed and taken again within a step.
+  EXPECT_EQ(result.divergence->field.substr(0, 14), "cached_reqs[0]");
+  EXPECT_LT(result.divergence->step, result.steps + result.idle_steps + 2);
 }
 
 SchedulerReplayResult optimized_alone(const std::vector<MooncakeRequest>& requests,
                                       const SchedulerReplayOptions& options) {
-  const auto config = config_of(options, requests);
-  const Side side = one<optimized::Scheduler>(*config);
-  SchedulerReplayResult result = replay_traffic(requests, options, *config, *side);
+  const auto optimized = engine_sides().make_optimized();
+  SchedulerReplayResult result = replay_traffic(requests, options, *optimized, nullptr);
   if (result.divergence) ADD_FAILURE() << result.divergence->message;
   return result;
 }
