@@ -76,7 +76,6 @@ class AddressSpace {
   const Allocation* containing(std::uintptr_t address) const;
 
   std::size_t device_bytes_free() const { return device_memory_bytes_ - device_bytes_used_; }
-  std::size_t device_bytes() const { return device_memory_bytes_; }
   std::size_t num_live() const { return num_live_; }
 
   void add_to(StateHash& hash) const { hash.add(allocations_); }

@@ -240,46 +240,6 @@ TEST(Batches, AttributesApplyFromTheirStartOn) {
   EXPECT_EQ(steps[1].chunk, 2U);
 }
 
-TEST(Memcpy, IsOverWhenItReturnsButNotBetweenTwoPlacesOfTheDevice) {
-  TestRig rig(lazy());
-  rig.set_gpu(0, kNew);
-  ok(cudaMemcpy(rig.cpu(0), rig.gpu(0), TestRig::kBlockBytes, cudaMemcpyDeviceToHost));
-  rig.expect_cpu(0, kNew);
-  ok(cudaMemcpy(rig.gpu(1), rig.gpu(0), TestRig::kBlockBytes, cudaMemcpyDeviceToDevice));
-  EXPECT_EQ(rig.device().queue().num_in_flight(), 1U);
-  EXPECT_TRUE(rig.wrong().empty());
-  EXPECT_TRUE(rig.device().is_clean()) << rig.device().report();
-}
-
-TEST(Memcpy, IsOrderedWithBlockingStreamsAndNotWithOthers) {
-  for (const unsigned int flags : {cudaStreamDefault, cudaStreamNonBlocking}) {
-    TestRig rig(lazy());
-    cudaStream_t stream = nullptr;
-    ok(cudaStreamCreateWithFlags(&stream, flags));
-    ok(cudaMemsetAsync(rig.gpu(0), 1, TestRig::kBlockBytes, stream));
-    ok(cudaMemcpy(rig.cpu(0), rig.gpu(0), TestRig::kBlockBytes, cudaMemcpyDeviceToHost));
-    ok(cudaMemsetAsync(rig.gpu(0), 2, TestRig::kBlockBytes, stream));
-    ok(cudaDeviceSynchronize());
-    EXPECT_EQ(rig.device().races().size(), flags == cudaStreamNonBlocking ? 1U : 0U)
-        << rig.device().report();
-  }
-}
-
-TEST(Memcpy, HoldsBackBlockingStreamsAndNotOthers) {
-  for (const unsigned int flags : {cudaStreamDefault, cudaStreamNonBlocking}) {
-    TestRig rig(lazy());
-    cudaStream_t stream = nullptr;
-    ok(cudaStreamCreateWithFlags(&stream, flags));
-    // Between two places of the device: it may not be over when it returns.
-    ok(cudaMemcpy(rig.gpu(1), rig.gpu(0), TestRig::kBlockBytes, cudaMemcpyDeviceToDevice));
-    ok(cudaMemsetAsync(rig.gpu(1), 2, TestRig::kBlockBytes, stream));
-    ok(cudaStreamSynchronize(stream));
-    const bool is_blocking = flags == cudaStreamDefault;
-    EXPECT_EQ(rig.device().queue().num_in_flight(), is_blocking ? 0U : 1U);
-    EXPECT_EQ(rig.device().races().size(), is_blocking ? 0U : 1U) << rig.device().report();
-  }
-}
-
 TEST(Pageable, IsRefusedUnlessAskedFor) {
   std::array<std::byte, 64> memory{};
   TestRig rig;
@@ -301,17 +261,6 @@ TEST(Pageable, MayBeSynchronousOrNot) {
     EXPECT_EQ(rig.device().bytes(rig.gpu(0), 1)[0], is_synchronous ? std::byte{1} : std::byte{2});
     EXPECT_EQ(rig.device().races().size(), is_synchronous ? 0U : 1U);
   }
-}
-
-TEST(Pageable, MemcpyFromItReturnsWhenTheSourceIsStaged) {
-  std::vector<std::byte> memory(64, std::byte{1});
-  TestRig rig({.schedule = Schedule::kLazy, .pageable = Pageable::kSynchronous});
-  ok(cudaMemcpy(rig.gpu(0), memory.data(), 64, cudaMemcpyHostToDevice));
-  EXPECT_EQ(rig.device().queue().num_in_flight(), 1U);
-  memory.assign(64, std::byte{2});
-  ok(cudaDeviceSynchronize());
-  EXPECT_EQ(rig.device().bytes(rig.gpu(0), 1)[0], std::byte{1});
-  EXPECT_TRUE(rig.device().is_clean());
 }
 
 }  // namespace

@@ -38,11 +38,6 @@ KVFENCE_HAS_VALUE(cudaMemcpyDeviceToHost, 2);
 KVFENCE_HAS_VALUE(cudaMemcpyDeviceToDevice, 3);
 KVFENCE_HAS_VALUE(cudaMemcpyDefault, 4);
 
-KVFENCE_HAS_VALUE(cudaMemoryTypeUnregistered, 0);
-KVFENCE_HAS_VALUE(cudaMemoryTypeHost, 1);
-KVFENCE_HAS_VALUE(cudaMemoryTypeDevice, 2);
-KVFENCE_HAS_VALUE(cudaMemoryTypeManaged, 3);
-
 KVFENCE_HAS_VALUE(cudaMemLocationTypeInvalid, 0);
 KVFENCE_HAS_VALUE(cudaMemLocationTypeDevice, 1);
 KVFENCE_HAS_VALUE(cudaMemLocationTypeHost, 2);
@@ -82,11 +77,6 @@ static_assert(offsetof(cudaMemcpyAttributes, srcAccessOrder) == 0);
 static_assert(offsetof(cudaMemcpyAttributes, srcLocHint) == 4);
 static_assert(offsetof(cudaMemcpyAttributes, dstLocHint) == 12);
 static_assert(offsetof(cudaMemcpyAttributes, flags) == 20);
-static_assert(offsetof(cudaPointerAttributes, type) == 0);
-static_assert(offsetof(cudaPointerAttributes, device) == 4);
-static_assert(offsetof(cudaPointerAttributes, devicePointer) == 8);
-static_assert(offsetof(cudaPointerAttributes, hostPointer) == 16);
-static_assert(sizeof(cudaPointerAttributes) == 88);
 
 // The signature whose number of arguments has changed between releases (nine in 12.8, eight in 13).
 static_assert(std::is_same_v<decltype(&cudaMemcpyBatchAsync),

@@ -27,7 +27,6 @@ bool is_progress_point(Function function) {
     case Function::kStreamWaitEvent:
     case Function::kEventRecord:
     case Function::kEventQuery:
-    case Function::kMemcpy:
     case Function::kMemcpyAsync:
     case Function::kMemcpyBatchAsync:
     case Function::kMemcpy2DAsync:
@@ -48,7 +47,7 @@ bool is_work(Function function) {
 
 bool is_copy(Function function) {
   return function == Function::kMemcpyAsync || function == Function::kMemcpyBatchAsync ||
-         function == Function::kMemcpy2DAsync || function == Function::kMemcpy;
+         function == Function::kMemcpy2DAsync;
 }
 
 /// Whether calls of the fault's function can meet it.
@@ -173,7 +172,7 @@ Device::EventState* Device::find_event(cudaEvent_t event) {
 
 Actor Device::stream_number(cudaStream_t stream) const { return handle_of(stream).index; }
 
-Actor Device::open_stream(bool is_blocking) {
+Actor Device::open_stream() {
   Actor stream = 1;
   for (; stream < streams_.size(); ++stream) {
     const bool is_over = host_clock_.seen[stream] >= queue_.enqueued(stream) &&
@@ -190,7 +189,6 @@ Actor Device::open_stream(bool is_blocking) {
   state = {};
   state.generation = generation;
   state.is_live = true;
-  state.is_blocking = is_blocking;
   return stream;
 }
 
@@ -406,8 +404,7 @@ std::string Device::report() const {
 
 std::size_t Device::num_streams() const {
   return static_cast<std::size_t>(std::count_if(streams_.begin() + 1, streams_.end(),
-                                                [](const StreamState& s) { return s.is_live; })) -
-         (legacy_stream_ != kHost ? 1 : 0);
+                                                [](const StreamState& s) { return s.is_live; }));
 }
 
 std::size_t Device::num_events() const { return events_.size() - unused_events_.size(); }

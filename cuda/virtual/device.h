@@ -136,7 +136,6 @@ class Device {
   struct StreamState {
     std::uint32_t generation = 0;
     bool is_live = false;
-    bool is_blocking = false;  ///< synchronises with the legacy stream
     std::uint32_t num_polls = 0;
     std::uint32_t num_spurious = 0;
     Clock clock;  ///< what happens before the next work
@@ -169,7 +168,7 @@ class Device {
   void misuse(Misuse::Kind kind);
   StreamState* find_stream(cudaStream_t stream);
   EventState* find_event(cudaEvent_t event);
-  Actor open_stream(bool is_blocking);
+  Actor open_stream();
   void access(Access access, const Clock& clock);
   /// The first moment after what is completed at which a live event was recorded, or the end.
   Time next_recorded(Actor stream) const;
@@ -214,10 +213,9 @@ class Device {
   Clock host_clock_;
   std::vector<StreamState> streams_;  ///< by Actor; the first is unused
   std::vector<EventState> events_;
-  Actor legacy_stream_ = kHost;  ///< kHost: not opened
   std::vector<std::uint32_t> unused_events_;
   std::uint64_t call_ = 0;
-  Function function_ = Function::kGetDeviceCount;  ///< of the call in progress
+  Function function_ = Function::kDeviceSynchronize;  ///< of the call in progress
   Label label_;
   std::vector<Fault> injected_;   ///< nth counts from the start of the run
   Fault met_;                     ///< the last of them that was met

@@ -296,36 +296,6 @@ cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs,
   return device.wait_for({actor, device.queue_.enqueued(actor)}, clock);
 }
 
-cudaError_t cudaMemcpy(void* dst, const void* src, std::size_t size, cudaMemcpyKind kind) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kMemcpy)) return *code;
-  const std::optional<Device::Copy> copy = device.check_copy(dst, src, size, kind);
-  if (!copy) return device.last_error_;
-  // The legacy stream: after everything in blocking streams, before everything after it there.
-  if (device.legacy_stream_ == kHost) device.legacy_stream_ = device.open_stream(false);
-  for (Actor other = 1; other < device.streams_.size(); ++other) {
-    if (!device.streams_[other].is_blocking) continue;
-    const Clock clock = device.streams_[other].clock;
-    device.enqueue_wait(device.legacy_stream_, {other, device.queue_.enqueued(other)}, clock);
-  }
-  // From pageable memory the call returns when the source is staged, and between two places of the
-  // device at once; else when all is done.
-  const bool is_staged = copy->is_pageable && is_device(copy->dst);
-  Work& work = device.start_work(device.legacy_stream_, Work::Kind::kCopy);
-  device.add_entry(
-      work, *copy,
-      is_staged ? cudaMemcpySrcAccessOrderDuringApiCall : cudaMemcpySrcAccessOrderStream, 0);
-  device.enqueue(work);
-  const Moment end{device.legacy_stream_, device.queue_.enqueued(device.legacy_stream_)};
-  const Clock clock = device.streams_[device.legacy_stream_].clock;
-  for (Actor other = 1; other < device.streams_.size(); ++other) {
-    if (device.streams_[other].is_blocking && device.streams_[other].is_live)
-      device.enqueue_wait(other, end, clock);
-  }
-  if (is_staged || (is_device(copy->dst) && is_device(copy->src))) return cudaSuccess;
-  return device.wait_for(end, clock);
-}
-
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t size, cudaStream_t stream) {
   Device& device = current();
   if (const auto code = device.enter(Function::kMemsetAsync)) return *code;

@@ -11,43 +11,28 @@
 namespace kvfence::virtual_device {
 namespace {
 
-struct ErrorText {
-  cudaError_t code;
-  const char* name;
-  const char* text;
+constexpr std::pair<cudaError_t, const char*> kErrorNames[] = {
+    {cudaSuccess, "cudaSuccess"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError"},
+    {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice"},
+    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle"},
+    {cudaErrorNotReady, "cudaErrorNotReady"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress"},
+    {cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout"},
+    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered"},
+    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure"},
+    {cudaErrorNotPermitted, "cudaErrorNotPermitted"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported"},
+    {cudaErrorUnknown, "cudaErrorUnknown"},
 };
-
-// The names are the runtime's own, the texts ours.
-constexpr ErrorText kErrorTexts[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization failed"},
-    {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue", "invalid pitch"},
-    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction"},
-    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver", "driver missing or too old"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA device"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device number"},
-    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable memory error"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid handle"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "illegal address"},
-    {cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "timed out"},
-    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
-     "memory already registered"},
-    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered", "memory not registered"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "launch failed"},
-    {cudaErrorNotPermitted, "cudaErrorNotPermitted", "not permitted"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "not supported"},
-    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
-};
-
-const ErrorText* find_text(cudaError_t code) {
-  for (const ErrorText& text : kErrorTexts) {
-    if (text.code == code) return &text;
-  }
-  return nullptr;
-}
 
 /// A call that does nothing but answer with a number.
 cudaError_t answer(Function function, int* out, int value) {
@@ -62,19 +47,11 @@ cudaError_t answer(Function function, int* out, int value) {
 
 extern "C" {
 
-cudaError_t cudaGetDeviceCount(int* count) { return answer(Function::kGetDeviceCount, count, 1); }
-cudaError_t cudaGetDevice(int* device) { return answer(Function::kGetDevice, device, 0); }
 cudaError_t cudaRuntimeGetVersion(int* version) {
   return answer(Function::kRuntimeGetVersion, version, 13000);
 }
 cudaError_t cudaDriverGetVersion(int* version) {
   return answer(Function::kDriverGetVersion, version, 13000);
-}
-
-cudaError_t cudaSetDevice(int number) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kSetDevice)) return *code;
-  return device.fail(number == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int number) {
@@ -121,38 +98,12 @@ cudaError_t cudaGetLastError() {
   return std::exchange(device.last_error_, cudaSuccess);
 }
 
-cudaError_t cudaPeekAtLastError() {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kPeekAtLastError)) return *code;
-  return device.last_error_;
-}
-
 const char* cudaGetErrorName(cudaError_t error) {
-  const ErrorText* found = find_text(error);
-  return found != nullptr ? found->name : "unrecognized error code";
+  for (const auto& [code, name] : kErrorNames) {
+    if (code == error) return name;
+  }
+  return "unrecognized error code";
 }
-const char* cudaGetErrorString(cudaError_t error) {
-  const ErrorText* found = find_text(error);
-  return found != nullptr ? found->text : "unrecognized error code";
-}
-
-cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kMemGetInfo)) return *code;
-  if (free == nullptr || total == nullptr) return device.fail(cudaErrorInvalidValue);
-  *free = device.memory_.device_bytes_free();
-  *total = device.memory_.device_bytes();
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kDeviceGetStreamPriorityRange)) return *code;
-  if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = -5;
-  return cudaSuccess;
-}
-
 }  // extern "C"
 
 }  // namespace kvfence::virtual_device

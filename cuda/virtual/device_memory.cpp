@@ -1,6 +1,5 @@
 /// The calls that allocate, register and free.
 
-#include "contract/core/check.h"
 #include "cuda/virtual/device.h"
 
 namespace kvfence::virtual_device {
@@ -18,22 +17,6 @@ void Device::give_back(const Allocation& allocation) {
   if (num_in_flight > 0) misuse(Misuse::Kind::kFreeInFlight);
   memory_.release(allocation);
 }
-
-namespace {
-
-cudaError_t host_alloc(Function function, void** address, std::size_t size, unsigned int flags) {
-  Device& device = current();
-  if (const auto code = device.enter(function)) return *code;
-  constexpr unsigned int kKnown =
-      cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
-  if (address == nullptr || (flags & ~kKnown) != 0) return device.fail(cudaErrorInvalidValue);
-  *address = nullptr;
-  if (size == 0) return cudaSuccess;
-  *address = device.memory_.allocate_pinned(size)->bytes;
-  return cudaSuccess;
-}
-
-}  // namespace
 
 extern "C" {
 
@@ -59,12 +42,16 @@ cudaError_t cudaFree(void* address) {
   return cudaSuccess;
 }
 
-cudaError_t cudaHostAlloc(void** pHost, std::size_t size, unsigned int flags) {
-  return host_alloc(Function::kHostAlloc, pHost, size, flags);
-}
-
-cudaError_t cudaMallocHost(void** ptr, std::size_t size) {
-  return host_alloc(Function::kMallocHost, ptr, size, 0);
+cudaError_t cudaHostAlloc(void** address, std::size_t size, unsigned int flags) {
+  Device& device = current();
+  if (const auto code = device.enter(Function::kHostAlloc)) return *code;
+  constexpr unsigned int kKnown =
+      cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+  if (address == nullptr || (flags & ~kKnown) != 0) return device.fail(cudaErrorInvalidValue);
+  *address = nullptr;
+  if (size == 0) return cudaSuccess;
+  *address = device.memory_.allocate_pinned(size)->bytes;
+  return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* address) {
@@ -109,28 +96,6 @@ cudaError_t cudaHostGetDevicePointer(void** device_address, void* address, unsig
   }
   const std::uintptr_t offset = place.canonical - place.allocation->address;
   *device_address = reinterpret_cast<void*>(place.allocation->device_address + offset);
-  return cudaSuccess;
-}
-
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kPointerGetAttributes)) return *code;
-  if (attributes == nullptr) return device.fail(cudaErrorInvalidValue);
-  *attributes = {};
-  const Place place = device.memory_.place(address, 1);
-  if (place.kind != Place::Kind::kInside) {
-    attributes->type = cudaMemoryTypeUnregistered;
-    attributes->device = -2;  // what the runtime gives for memory that is not its own
-    attributes->hostPointer = const_cast<void*>(address);
-    return cudaSuccess;
-  }
-  const Allocation& allocation = *place.allocation;
-  const std::uintptr_t offset = place.canonical - allocation.address;
-  attributes->devicePointer = reinterpret_cast<void*>(allocation.device_address + offset);
-  attributes->type = cudaMemoryTypeDevice;
-  if (allocation.kind == MemoryKind::kDevice) return cudaSuccess;
-  attributes->type = cudaMemoryTypeHost;
-  attributes->hostPointer = reinterpret_cast<void*>(allocation.address + offset);
   return cudaSuccess;
 }
 

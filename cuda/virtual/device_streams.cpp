@@ -37,29 +37,17 @@ void Device::enqueue_wait(Actor stream, Moment moment, const Clock& clock) {
   queue_.enqueue(work);
 }
 
-namespace {
+extern "C" {
 
-cudaError_t stream_create(Function function, cudaStream_t* stream, unsigned int flags) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
   Device& device = current();
-  if (const auto code = device.enter(function)) return *code;
+  if (const auto code = device.enter(Function::kStreamCreateWithFlags)) return *code;
   if (stream == nullptr || (flags & ~cudaStreamNonBlocking) != 0) {
     return device.fail(cudaErrorInvalidValue);
   }
-  const Actor actor = device.open_stream(flags != cudaStreamNonBlocking);
+  const Actor actor = device.open_stream();
   *stream = to_pointer<cudaStream_t>({actor, device.streams_[actor].generation, true});
   return cudaSuccess;
-}
-
-}  // namespace
-
-extern "C" {
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags) {
-  return stream_create(Function::kStreamCreateWithFlags, pStream, flags);
-}
-// A priority promises nothing, and does not reach copies at all: it is accepted and ignored.
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int flags, int) {
-  return stream_create(Function::kStreamCreateWithPriority, pStream, flags);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {

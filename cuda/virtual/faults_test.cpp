@@ -50,7 +50,7 @@ TEST(Faults, AnAsynchronousErrorSurfacesLaterAndStays) {
   rig.set_gpu(0, kTag);
   ok(rig.device().launch(rig.stream(0), {}, {}, [] {}));
   rig.store(0, 0, 0);
-  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(rig.stream(0)), cudaErrorLaunchFailure);
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);

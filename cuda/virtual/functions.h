@@ -7,29 +7,23 @@
 #include <cstdint>
 
 // clang-format off
-#define KVFENCE_VIRTUAL_FUNCTIONS(X)                                                              \
-  X(kGetDeviceCount, "cudaGetDeviceCount") X(kSetDevice, "cudaSetDevice")                         \
-  X(kGetDevice, "cudaGetDevice") X(kDeviceGetAttribute, "cudaDeviceGetAttribute")                 \
-  X(kRuntimeGetVersion, "cudaRuntimeGetVersion") X(kDriverGetVersion, "cudaDriverGetVersion")     \
-  X(kDeviceSynchronize, "cudaDeviceSynchronize") X(kGetLastError, "cudaGetLastError")             \
-  X(kPeekAtLastError, "cudaPeekAtLastError") X(kMemGetInfo, "cudaMemGetInfo")                     \
-  X(kDeviceGetStreamPriorityRange, "cudaDeviceGetStreamPriorityRange")                            \
-  X(kMalloc, "cudaMalloc") X(kFree, "cudaFree") X(kHostAlloc, "cudaHostAlloc")                    \
-  X(kMallocHost, "cudaMallocHost") X(kFreeHost, "cudaFreeHost")                                   \
-  X(kHostRegister, "cudaHostRegister") X(kHostUnregister, "cudaHostUnregister")                   \
-  X(kHostGetDevicePointer, "cudaHostGetDevicePointer")                                            \
-  X(kPointerGetAttributes, "cudaPointerGetAttributes")                                            \
-  X(kStreamCreateWithFlags, "cudaStreamCreateWithFlags")                                          \
-  X(kStreamCreateWithPriority, "cudaStreamCreateWithPriority")                                    \
-  X(kStreamDestroy, "cudaStreamDestroy") X(kStreamQuery, "cudaStreamQuery")                       \
-  X(kStreamSynchronize, "cudaStreamSynchronize") X(kStreamWaitEvent, "cudaStreamWaitEvent")       \
-  X(kEventCreateWithFlags, "cudaEventCreateWithFlags") X(kEventDestroy, "cudaEventDestroy")       \
-  X(kEventRecord, "cudaEventRecord") X(kEventQuery, "cudaEventQuery")                             \
-  X(kEventSynchronize, "cudaEventSynchronize") X(kEventElapsedTime, "cudaEventElapsedTime")       \
-  X(kMemcpy, "cudaMemcpy") X(kMemcpyAsync, "cudaMemcpyAsync")                                     \
-  X(kMemcpyBatchAsync, "cudaMemcpyBatchAsync") X(kMemcpy2DAsync, "cudaMemcpy2DAsync")             \
-  X(kMemsetAsync, "cudaMemsetAsync") X(kLaunchHostFunc, "cudaLaunchHostFunc")                     \
-  X(kLaunch, "launch") X(kHostRead, "host_read") X(kHostWrite, "host_write")
+#define KVFENCE_VIRTUAL_FUNCTIONS(X)                                                            \
+  X(kDeviceGetAttribute, "cudaDeviceGetAttribute")                                              \
+  X(kRuntimeGetVersion, "cudaRuntimeGetVersion") X(kDriverGetVersion, "cudaDriverGetVersion")   \
+  X(kDeviceSynchronize, "cudaDeviceSynchronize") X(kGetLastError, "cudaGetLastError")           \
+  X(kMalloc, "cudaMalloc") X(kFree, "cudaFree") X(kHostAlloc, "cudaHostAlloc")                  \
+  X(kFreeHost, "cudaFreeHost") X(kHostRegister, "cudaHostRegister")                             \
+  X(kHostUnregister, "cudaHostUnregister") X(kHostGetDevicePointer, "cudaHostGetDevicePointer") \
+  X(kStreamCreateWithFlags, "cudaStreamCreateWithFlags") X(kStreamDestroy, "cudaStreamDestroy") \
+  X(kStreamQuery, "cudaStreamQuery") X(kStreamSynchronize, "cudaStreamSynchronize")             \
+  X(kStreamWaitEvent, "cudaStreamWaitEvent")                                                    \
+  X(kEventCreateWithFlags, "cudaEventCreateWithFlags") X(kEventDestroy, "cudaEventDestroy")     \
+  X(kEventRecord, "cudaEventRecord") X(kEventQuery, "cudaEventQuery")                           \
+  X(kEventSynchronize, "cudaEventSynchronize") X(kEventElapsedTime, "cudaEventElapsedTime")     \
+  X(kMemcpyAsync, "cudaMemcpyAsync") X(kMemcpyBatchAsync, "cudaMemcpyBatchAsync")               \
+  X(kMemcpy2DAsync, "cudaMemcpy2DAsync") X(kMemsetAsync, "cudaMemsetAsync")                     \
+  X(kLaunchHostFunc, "cudaLaunchHostFunc") X(kLaunch, "launch") X(kHostRead, "host_read")       \
+  X(kHostWrite, "host_write")
 // clang-format on
 
 namespace kvfence::virtual_device {

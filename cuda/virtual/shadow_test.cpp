@@ -8,7 +8,6 @@
 
 #include <array>
 #include <set>
-#include <tuple>
 
 #include "cuda/virtual/random.h"
 

@@ -57,7 +57,7 @@ TEST(Story, HoldsTheAccessesOfAnOperationBeforeIt) {
     TestRig rig({.schedule = schedule});
     void* host = nullptr;
     void* device = nullptr;
-    ok(cudaMallocHost(&host, 64));
+    ok(cudaHostAlloc(&host, 64, cudaHostAllocDefault));
     ok(cudaMalloc(&device, 64));
     Story story;
     rig.device().set_story(&story);

@@ -106,23 +106,6 @@ TEST(Streams, ANumberIsGivenAgainOnlyWhenTheHostKnowsThatItsWorkIsOver) {
   EXPECT_NE(third, first);
 }
 
-TEST(Streams, APriorityPromisesNothing) {
-  bool low_first = false;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    TestRig rig({.seed = seed});
-    cudaStream_t low = nullptr;
-    cudaStream_t high = nullptr;
-    ok(cudaStreamCreateWithPriority(&low, cudaStreamNonBlocking, 0));
-    ok(cudaStreamCreateWithPriority(&high, cudaStreamNonBlocking, -5));
-    std::vector<int> order;
-    ok(rig.device().launch(low, {}, {}, [&] { order.push_back(0); }));
-    ok(rig.device().launch(high, {}, {}, [&] { order.push_back(1); }));
-    ok(cudaDeviceSynchronize());
-    low_first |= order.front() == 0;
-  }
-  EXPECT_TRUE(low_first);
-}
-
 TEST(HostFunctions, RunInTheirTurnAndHoldBackWhatFollows) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     TestRig rig({.seed = seed});

@@ -43,21 +43,6 @@ enum cudaMemcpyKind {
   cudaMemcpyDefault = 4,
 };
 
-enum cudaMemoryType {
-  cudaMemoryTypeUnregistered = 0,
-  cudaMemoryTypeHost = 1,
-  cudaMemoryTypeDevice = 2,
-  cudaMemoryTypeManaged = 3,
-};
-
-struct cudaPointerAttributes {
-  cudaMemoryType type;
-  int device;
-  void* devicePointer;
-  void* hostPointer;
-  long reserved[8];
-};
-
 enum cudaMemLocationType {
   cudaMemLocationTypeInvalid = 0,
   cudaMemLocationTypeDevice = 1,
@@ -122,32 +107,22 @@ inline constexpr unsigned int cudaEventDisableTiming = 2;
 
 extern "C" {
 
-cudaError_t cudaGetDeviceCount(int* count);
-cudaError_t cudaSetDevice(int device);
-cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device);
 cudaError_t cudaRuntimeGetVersion(int* runtimeVersion);
 cudaError_t cudaDriverGetVersion(int* driverVersion);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaGetLastError();
-cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorName(cudaError_t error);
-const char* cudaGetErrorString(cudaError_t error);
-cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
-cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPriority);
 
 cudaError_t cudaMalloc(void** devPtr, std::size_t size);
 cudaError_t cudaFree(void* devPtr);
 cudaError_t cudaHostAlloc(void** pHost, std::size_t size, unsigned int flags);
-cudaError_t cudaMallocHost(void** ptr, std::size_t size);
 cudaError_t cudaFreeHost(void* ptr);
 cudaError_t cudaHostRegister(void* ptr, std::size_t size, unsigned int flags);
 cudaError_t cudaHostUnregister(void* ptr);
 cudaError_t cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned int flags);
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* ptr);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags);
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int flags, int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
@@ -159,7 +134,6 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end);
 
-cudaError_t cudaMemcpy(void* dst, const void* src, std::size_t count, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t count, cudaMemcpyKind kind,
                             cudaStream_t stream = nullptr);
 cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs,
