@@ -20,35 +20,18 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "contract/core/check.h"
 #include "contract/core/status.h"
 #include "contract/core/target.h"
 #include "properties/core/checks.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence {
 
 /// Of a goal that is counted only where observations hold the state.
 inline constexpr bool kNeedsState = true;
-
-/// The place of a goal in kGoals, found when the program is compiled.
-template <const auto& kGoals>
-class GoalName {
- public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a literal is what is written
-  consteval GoalName(const char* name) {
-    while (place_ < std::size(kGoals) && kGoals[place_].name != name) ++place_;
-    if (place_ == std::size(kGoals)) no_goal_has_that_name();
-  }
-  constexpr std::size_t place() const { return place_; }
-
- private:
-  static void no_goal_has_that_name() {}  // not constexpr: so the compiler stops here
-
-  std::size_t place_ = 0;
-};
 
 /// What the counter of a room derives from: an object per run. It has
 ///   count(command, before, after, world)    for each accepted command
@@ -67,7 +50,7 @@ class GoalCounter {
       : setup_(setup), counts_(counts) {}
 
  protected:
-  using Name = GoalName<kGoals>;
+  using Name = NamedPlace<kGoals>;
 
   void add(Name goal, bool happened = true) { counts_[goal.place()] += happened; }
 
@@ -90,14 +73,9 @@ std::vector<Goal> refusal_goals(const Target& target);
 
 namespace detail {
 
-/// What typed code looks at: the observation itself, or a struct that is all of it.
 template <class T>
 const auto& typed_observation(const Observation& observation) {
-  if constexpr (requires { typename T::Observation; }) {
-    return observation.numbers.as<typename T::Observation>();
-  } else {
-    return observation;
-  }
+  return observation.numbers.as<typename T::Observation>();
 }
 
 /// Counts of a suite: the goals of the room, which come first, and refusals.

@@ -1,11 +1,11 @@
 #include "properties/eviction/rules.h"
 
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "properties/core/broken_rule.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence::eviction {
 namespace {
@@ -13,14 +13,20 @@ namespace {
 using kvfence::detail::Mismatch;
 using kvfence::detail::phrase;
 
-// The places of kInvariants, so that code names a rule. The first three are those of CacheRule.
-enum Rule : std::size_t { kOnePlace, kSizes, kHeld, kInUse, kReady, kClear, kRefused };
+using Rule = NamedPlace<kInvariants>;
 
-static_assert(kInvariants.size() == kRefused + 1);
+/// Those of each CacheRule.
+constexpr Rule kCacheRules[] = {"a_key_has_one_place", "sizes_are_bounded",
+                                "blocks_are_held_as_asked"};
 
-Divergence broken(std::size_t rule, Mismatch mismatch) {
-  return broken_values(kInvariants[rule], mismatch.field, std::move(mismatch.expected),
-                       std::move(mismatch.actual));
+template <class Expected, class Actual>
+Divergence broken(Rule rule, std::string_view member, const Expected& expected,
+                  const Actual& actual) {
+  return broken_rule(kInvariants[rule.place()], member, expected, actual);
+}
+
+Divergence broken(Rule rule, const Mismatch& mismatch) {
+  return broken(rule, mismatch.field, mismatch.expected, mismatch.actual);
 }
 
 }  // namespace
@@ -31,14 +37,14 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
   const bool has_failed = observation.success.has_value() && !*observation.success;
   if (observation.error != ErrorCode::kNone || has_failed) {
     if (auto changed = before_.difference(observation)) {
-      found = broken(kRefused, std::move(*changed));
+      found = broken("refused_changes_nothing", *changed);
     }
   } else {
     found = std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
   }
   if (!found) {
     if (auto wrong = held_.check(observation)) {
-      found = broken(static_cast<std::size_t>(wrong->rule), std::move(wrong->mismatch));
+      found = broken(kCacheRules[static_cast<std::size_t>(wrong->rule)], wrong->mismatch);
     }
   }
   before_.remember(observation);
@@ -51,7 +57,7 @@ Invariants::Found Invariants::take(const Get& command, const Observation& shown)
   std::vector<Entry> expected;
   if (const Entry* block = held_.find(command.key)) expected.push_back(*block);
   if (*shown.found == expected) return std::nullopt;
-  return broken_rule(kInvariants[kHeld], "found", expected, *shown.found);
+  return broken("blocks_are_held_as_asked", "found", expected, *shown.found);
 }
 
 Invariants::Found Invariants::take(const Insert& command, const Observation&) {
@@ -72,7 +78,8 @@ Invariants::Found Invariants::take(const MakeReady& command, const Observation&)
 Invariants::Found Invariants::take(const Acquire& command, const Observation& shown) {
   Entry* block = held_.find(command.key);
   if (!block || !block->ready) {
-    return broken(kReady, {"error", phrase("a refusal: it is not written"), to_value(shown.error)});
+    return broken("only_what_is_ready_is_read",
+                  {"error", phrase("a refusal: it is not written"), to_value(shown.error)});
   }
   ++block->readers;
   return std::nullopt;
@@ -81,7 +88,8 @@ Invariants::Found Invariants::take(const Acquire& command, const Observation& sh
 Invariants::Found Invariants::take(const Release& command, const Observation& shown) {
   Entry* block = held_.find(command.key);
   if (!block || block->readers == 0) {
-    return broken(kReady, {"error", phrase("a refusal: nobody reads it"), to_value(shown.error)});
+    return broken("only_what_is_ready_is_read",
+                  {"error", phrase("a refusal: nobody reads it"), to_value(shown.error)});
   }
   --block->readers;
   return std::nullopt;
@@ -90,21 +98,23 @@ Invariants::Found Invariants::take(const Release& command, const Observation& sh
 Invariants::Found Invariants::take(const Evict& command, const Observation& shown) {
   if (!shown.evicted.has_value()) return std::nullopt;
   if (shown.evicted->size() != command.num_blocks) {
-    return broken(kInUse, {"evicted", phrase(std::to_string(command.num_blocks) + " blocks"),
-                           to_value(*shown.evicted)});
+    return broken("nothing_in_use_is_evicted",
+                  {"evicted", phrase(std::to_string(command.num_blocks) + " blocks"),
+                   to_value(*shown.evicted)});
   }
   auto wrong = held_.evict(*shown.evicted, command.protected_keys);
   if (!wrong) return std::nullopt;
-  return broken(kInUse, std::move(*wrong));
+  return broken("nothing_in_use_is_evicted", *wrong);
 }
 
 Invariants::Found Invariants::take(const Clear&, const Observation& shown) {
   held_.clear();
   if (shown.target_t1_size != 0) {
-    return broken_rule(kInvariants[kClear], "target_t1_size", 0.0, shown.target_t1_size);
+    return broken("clear_forgets_everything", "target_t1_size", 0.0, shown.target_t1_size);
   }
   if (!shows_lists(shown) || all_keys(shown).empty()) return std::nullopt;
-  return broken(kClear, {"t1", phrase("no key in any list"), to_value(all_keys(shown))});
+  return broken("clear_forgets_everything",
+                {"t1", phrase("no key in any list"), to_value(all_keys(shown))});
 }
 
 }  // namespace kvfence::eviction

@@ -77,7 +77,7 @@ using detail::contains;
 using detail::find_table;
 using detail::is_key_of;
 
-using Name = GoalName<kGoals>;
+using Name = NamedPlace<kGoals>;
 
 Name allocated_goal(const KVCacheSpec& spec) {
   switch (spec.kind) {

@@ -2,39 +2,18 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <variant>
 
 #include "contract/core/line.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/named_place.h"
 #include "properties/kv_cache/arithmetic.h"
 
 namespace kvfence::kv_cache {
 namespace {
 
-// The places of kInvariants, so that code names a rule. The first five are those of
-// BlockTableInvariants.
-enum Rule : std::size_t {
-  kNullAndSinks,
-  kRefCnt,
-  kQueue,
-  kOnePlace,
-  kPlaceKeys,
-  kNumbers,
-  kHeld,
-  kKeptPlaces,
-  kCovers,
-  kNewKeys,
-  kEvicted,
-  kHit,
-  kThisStep,
-  kCommonPrefix,
-  kEvents,
-  kRefused
-};
-
-static_assert(kInvariants.size() == kRefused + 1);
+using Rule = NamedPlace<kInvariants>;
 
 using kvfence::detail::contains;
 using kvfence::detail::find_table;
@@ -46,7 +25,7 @@ using kvfence::detail::place_name;
 template <class Expected, class Actual>
 Divergence broken(Rule rule, std::string_view member, const Expected& expected,
                   const Actual& actual, const World& world) {
-  return broken_rule(kInvariants[rule], member, expected, actual,
+  return broken_rule(kInvariants[rule.place()], member, expected, actual,
                      [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
 }
 
@@ -64,18 +43,18 @@ Divergence broken_key(Rule rule, BlockId block, const BlockHash& before, const B
 Rule rule_of(BlockRule rule) {
   switch (rule) {
     case BlockRule::kNullAndSinksStayOut:
-      return kNullAndSinks;
+      return "null_and_sinks_stay_out";
     case BlockRule::kListAGroup:
     case BlockRule::kRefCntCountsPlaces:
-      return kRefCnt;
+      return "ref_cnt_counts_places";
     case BlockRule::kQueueHoldsTheUnreferenced:
-      return kQueue;
+      return "queue_holds_the_unreferenced";
     case BlockRule::kABlockHasOnePlace:
-      return kOnePlace;
+      return "a_block_has_one_place";
     case BlockRule::kKeysFitTheirPlaces:
-      return kPlaceKeys;
+      return "keys_fit_their_places";
   }
-  return kRefCnt;
+  return "ref_cnt_counts_places";
 }
 
 }  // namespace
@@ -153,19 +132,22 @@ Invariants::Found Invariants::check_answer(const GetComputedBlocks& command,
   const std::uint32_t num_hit = *shown.num_hit_tokens;
   const std::size_t num_tokens = request->all_token_ids().size();
   if (num_hit > 0 && num_hit >= num_tokens) {
-    return broken(kHit, "num_hit_tokens", "fewer than the request has", num_hit, world);
+    return broken("hit_is_cached_in_every_group", "num_hit_tokens", "fewer than the request has",
+                  num_hit, world);
   }
   if (num_hit % config_.scheduler_block_size() != 0) {
-    return broken(kHit, "num_hit_tokens", "a multiple of every group's block size", num_hit, world);
+    return broken("hit_is_cached_in_every_group", "num_hit_tokens",
+                  "a multiple of every group's block size", num_hit, world);
   }
   if (shown.blocks->size() != config_.groups.size()) {
-    return broken(kHit, "blocks", "a list per group", *shown.blocks, world);
+    return broken("hit_is_cached_in_every_group", "blocks", "a list per group", *shown.blocks,
+                  world);
   }
   for (GroupId group = 0; group < config_.groups.size(); ++group) {
     const std::uint32_t length = num_hit / config_.groups[group].block_size;
     const std::vector<BlockId>& blocks = (*shown.blocks)[group];
     if (!hit_may_overshoot(config_) && blocks.size() != length) {
-      return broken(kHit, "blocks[" + std::to_string(group) + "]",
+      return broken("hit_is_cached_in_every_group", "blocks[" + std::to_string(group) + "]",
                     std::to_string(length) + " blocks", blocks, world);
     }
     if (!shown.keys.has_value()) continue;
@@ -202,10 +184,11 @@ Invariants::Found Invariants::check_hit_group(GroupId group, const Request& requ
         "blocks[" + std::to_string(group) + "][" + std::to_string(index) + "]";
     if (block == kNullBlockId) {
       if (index < first_needed) continue;
-      return broken(kHit, place, "a cached block", block, world);
+      return broken("hit_is_cached_in_every_group", place, "a cached block", block, world);
     }
     if (block >= keys.size() || !is_key_of(keys[block], request, spec.block_size, index, group)) {
-      return broken(kHit, place, "a block with the key of its place", block, world);
+      return broken("hit_is_cached_in_every_group", place, "a block with the key of its place",
+                    block, world);
     }
   }
   return std::nullopt;
@@ -224,8 +207,8 @@ Invariants::Found Invariants::check_answer(const GetNumCommonPrefixBlocks& comma
       ++held_by_all;
     }
     if (count <= held_by_all) continue;
-    return broken(kCommonPrefix, "counts[" + std::to_string(group) + "]", held_by_all, count,
-                  world);
+    return broken("common_prefix_is_held_by_all", "counts[" + std::to_string(group) + "]",
+                  held_by_all, count, world);
   }
   return std::nullopt;
 }
@@ -248,7 +231,8 @@ Invariants::Found Invariants::check_answer(const AllocateSlots& command, const O
                                      : std::min<std::uint64_t>(num_tokens, config_.max_model_len);
     const std::size_t num_places = table ? (*table)[group].size() : 0;
     if (num_places * spec.block_size >= needed) continue;
-    return broken(kCovers, "tables[" + command.request + "][" + std::to_string(group) + "]",
+    return broken("allocation_covers_the_tokens",
+                  "tables[" + command.request + "][" + std::to_string(group) + "]",
                   "places for " + std::to_string(needed) + " tokens",
                   table ? (*table)[group] : std::vector<BlockId>(), world);
   }
@@ -264,7 +248,7 @@ Invariants::Found Invariants::check_answer(const AllocateSlots& command, const O
     const std::size_t num_new = (*shown.blocks)[group].size();
     for (std::size_t index = 0; index + num_new < blocks.size(); ++index) {
       if (mamba_keys_.count(keys_[blocks[index]]) == 0) continue;
-      return broken(kThisStep, place_name(command.request, group, index),
+      return broken("state_of_this_step_is_not_hit", place_name(command.request, group, index),
                     "a state of a step before", blocks[index], world);
     }
   }
@@ -276,7 +260,7 @@ Invariants::Found Invariants::check_answer(const EvictBlocks& command, const Obs
   for (BlockId block : command.blocks) {
     if (!shown.keys.has_value() || block >= shown.keys->size()) continue;
     const BlockHash& key = (*shown.keys)[block];
-    if (!key.empty()) return broken_key(kEvicted, block, {}, key, world);
+    if (!key.empty()) return broken_key("evicted_is_gone", block, {}, key, world);
   }
   return std::nullopt;
 }
@@ -287,7 +271,7 @@ Invariants::Found Invariants::check_answer(const ResetPrefixCache&, const Observ
   for (BlockId block = 0; is_reset && shown.keys.has_value() && block < shown.keys->size();
        ++block) {
     const BlockHash& key = (*shown.keys)[block];
-    if (!key.empty()) return broken_key(kEvicted, block, {}, key, world);
+    if (!key.empty()) return broken_key("evicted_is_gone", block, {}, key, world);
   }
   return std::nullopt;
 }
@@ -298,7 +282,7 @@ Invariants::Found Invariants::check_answer(const TakeEvents&, const Observation&
   auto found = index_.take(*shown.events, config_.pool);
   if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_.pool);
   if (!found) return std::nullopt;
-  return broken(kEvents, *found, world);
+  return broken("events_mirror_the_keys", *found, world);
 }
 
 // ---- The state. ----
@@ -306,12 +290,13 @@ Invariants::Found Invariants::check_answer(const TakeEvents&, const Observation&
 Invariants::Found Invariants::check_numbers(const Observation& shown, const World& world) const {
   const std::uint32_t num_usable = config_.num_usable_blocks();
   if (num_allocated_ == 0 && shown.num_free_blocks != num_usable) {
-    return broken(kHeld, "num_free_blocks", num_usable, shown.num_free_blocks, world);
+    return broken("nothing_is_held_when_all_is_freed", "num_free_blocks", num_usable,
+                  shown.num_free_blocks, world);
   }
   if (shown.free_queue.has_value()) {
     const auto num_free = static_cast<std::uint32_t>(shown.free_queue->size());
     if (shown.num_free_blocks != num_free) {
-      return broken(kNumbers, "num_free_blocks", num_free, shown.num_free_blocks, world);
+      return broken("numbers_add_up", "num_free_blocks", num_free, shown.num_free_blocks, world);
     }
   }
   if (shown.keys.has_value()) {
@@ -319,7 +304,7 @@ Invariants::Found Invariants::check_numbers(const Observation& shown, const Worl
     distinct.erase(std::string_view());
     const auto num_keys = static_cast<std::uint32_t>(distinct.size());
     if (shown.num_cached_keys != num_keys) {
-      return broken(kNumbers, "num_cached_keys", num_keys, shown.num_cached_keys, world);
+      return broken("numbers_add_up", "num_cached_keys", num_keys, shown.num_cached_keys, world);
     }
   }
   const std::uint32_t num_all = config_.pool.num_gpu_blocks - 1;
@@ -327,7 +312,7 @@ Invariants::Found Invariants::check_numbers(const Observation& shown, const Worl
   if (num_all > 0) {
     usage = 1.0 - static_cast<double>(shown.num_free_blocks) / static_cast<double>(num_all);
   }
-  if (shown.usage != usage) return broken(kNumbers, "usage", usage, shown.usage, world);
+  if (shown.usage != usage) return broken("numbers_add_up", "usage", usage, shown.usage, world);
   return std::nullopt;
 }
 
@@ -339,7 +324,8 @@ Invariants::Found Invariants::check_state(const Observation& shown, const World&
   for (const RequestBlocks& table : state.tables) {
     const World::Entry* entry = world.find(table.request);
     if (!entry || !is_allocated(entry->index)) {
-      return broken(kHeld, "tables", table.request + " without a table", state.tables, world);
+      return broken("nothing_is_held_when_all_is_freed", "tables",
+                    table.request + " without a table", state.tables, world);
     }
     owners_.push_back(
         {world.requests().find(table.request), entry->index, aliasing_[entry->index]});
@@ -352,14 +338,16 @@ Invariants::Found Invariants::check_state(const Observation& shown, const World&
 // ---- The change. ----
 
 Invariants::Found Invariants::check_unchanged(const Observation& shown, const World& world) const {
-  if (*shown.tables != tables_) return broken(kRefused, "tables", tables_, *shown.tables, world);
+  if (*shown.tables != tables_)
+    return broken("refused_changes_nothing", "tables", tables_, *shown.tables, world);
   if (*shown.ref_cnts != ref_cnts_) {
-    return broken(kRefused, "ref_cnts", ref_cnts_, *shown.ref_cnts, world);
+    return broken("refused_changes_nothing", "ref_cnts", ref_cnts_, *shown.ref_cnts, world);
   }
   if (*shown.free_queue != queue_) {
-    return broken(kRefused, "free_queue", queue_, *shown.free_queue, world);
+    return broken("refused_changes_nothing", "free_queue", queue_, *shown.free_queue, world);
   }
-  if (*shown.keys != keys_) return broken(kRefused, "keys", keys_, *shown.keys, world);
+  if (*shown.keys != keys_)
+    return broken("refused_changes_nothing", "keys", keys_, *shown.keys, world);
   return std::nullopt;
 }
 
@@ -386,8 +374,8 @@ Invariants::Found Invariants::check_kept_places(const Command& command, const Ob
         const bool is_there = after && index < (*after)[group].size();
         const BlockId now = is_there ? (*after)[group][index] : kNullBlockId;
         if (now == before[index] || (now == kNullBlockId && index < num_dropped)) continue;
-        return broken(kKeptPlaces, place_name(table.request, group, index), before[index], now,
-                      world);
+        return broken("needed_places_keep_their_blocks", place_name(table.request, group, index),
+                      before[index], now, world);
       }
     }
   }
@@ -424,7 +412,8 @@ Invariants::Found Invariants::check_new_keys(const Command& command, const Obser
                                       is_key_of(key, *request, block_size, index, group));
       }
     }
-    if (!is_computed) return broken_key(kNewKeys, block, keys_[block], key, world);
+    if (!is_computed)
+      return broken_key("keys_follow_computed_tokens", block, keys_[block], key, world);
   }
   return std::nullopt;
 }

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "properties/core/broken_rule.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence::offload {
 namespace {
@@ -18,25 +18,20 @@ using kvfence::detail::contains;
 using kvfence::detail::Mismatch;
 using kvfence::detail::phrase;
 
-// The places of kInvariants, so that code names a rule. The first three are those of CacheRule.
-enum Rule : std::size_t {
-  kOnePlace,
-  kSizes,
-  kHeld,
-  kSlots,
-  kInUse,
-  kReady,
-  kMissing,
-  kLookup,
-  kEvents,
-  kRefused
-};
+using Rule = NamedPlace<kInvariants>;
 
-static_assert(kInvariants.size() == kRefused + 1);
+/// Those of each CacheRule.
+constexpr Rule kCacheRules[] = {"a_key_has_one_place", "sizes_are_bounded",
+                                "blocks_are_held_as_asked"};
 
-Divergence broken(std::size_t rule, Mismatch mismatch) {
-  return broken_values(kInvariants[rule], mismatch.field, std::move(mismatch.expected),
-                       std::move(mismatch.actual));
+template <class Expected, class Actual>
+Divergence broken(Rule rule, std::string_view member, const Expected& expected,
+                  const Actual& actual) {
+  return broken_rule(kInvariants[rule.place()], member, expected, actual);
+}
+
+Divergence broken(Rule rule, const Mismatch& mismatch) {
+  return broken(rule, mismatch.field, mismatch.expected, mismatch.actual);
 }
 
 }  // namespace
@@ -47,20 +42,19 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
   const bool has_failed = observation.stored.has_value() && !*observation.stored;
   if (observation.error != ErrorCode::kNone || has_failed) {
     if (auto changed = before_.difference(observation)) {
-      found = broken(kRefused, std::move(*changed));
+      found = broken("refused_changes_nothing", *changed);
     }
   } else {
     found = std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
   }
   if (!found) {
     if (auto wrong = held_.check(observation)) {
-      found = broken(static_cast<std::size_t>(wrong->rule), std::move(wrong->mismatch));
+      found = broken(kCacheRules[static_cast<std::size_t>(wrong->rule)], wrong->mismatch);
     }
   }
   const std::uint32_t num_free = held_.capacity() - std::min(held_.capacity(), held_.size());
   if (!found && observation.num_free_slots != num_free) {
-    found =
-        broken_rule(kInvariants[kSlots], "num_free_slots", num_free, observation.num_free_slots);
+    found = broken("a_slot_has_one_block", "num_free_slots", num_free, observation.num_free_slots);
   }
   before_.remember(observation);
   if (found) found->step = step;
@@ -76,7 +70,7 @@ Invariants::Found Invariants::take(const Lookup& command, const Observation& sho
     ++num_ready;
   }
   if (*shown.num_hits == num_ready) return std::nullopt;
-  return broken_rule(kInvariants[kLookup], "num_hits", num_ready, *shown.num_hits);
+  return broken("lookup_agrees_with_blocks", "num_hits", num_ready, *shown.num_hits);
 }
 
 Invariants::Found Invariants::take(const LookupKey& command, const Observation& shown) {
@@ -86,7 +80,7 @@ Invariants::Found Invariants::take(const LookupKey& command, const Observation& 
                               : block->ready ? LookupResult::kHit
                                              : LookupResult::kPending;
   if (*shown.result == result) return std::nullopt;
-  return broken_rule(kInvariants[kLookup], "result", result, *shown.result);
+  return broken("lookup_agrees_with_blocks", "result", result, *shown.result);
 }
 
 Invariants::Found Invariants::take(const PrepareLoad& command, const Observation& shown) {
@@ -94,21 +88,21 @@ Invariants::Found Invariants::take(const PrepareLoad& command, const Observation
   for (std::uint32_t key : command.keys) {
     Entry* block = held_.find(key);
     if (!block || !block->ready) {
-      return broken(kReady,
+      return broken("only_what_is_ready_is_read",
                     {"error", phrase("a refusal: not all is written"), to_value(shown.error)});
     }
     ++block->readers;
     slots.push_back(block->slot);
   }
   if (!shown.slots.has_value() || *shown.slots == slots) return std::nullopt;
-  return broken_rule(kInvariants[kReady], "slots", slots, *shown.slots);
+  return broken("only_what_is_ready_is_read", "slots", slots, *shown.slots);
 }
 
 Invariants::Found Invariants::take(const CompleteLoad& command, const Observation& shown) {
   for (std::uint32_t key : command.keys) {
     Entry* block = held_.find(key);
     if (!block || block->readers == 0) {
-      return broken(kReady,
+      return broken("only_what_is_ready_is_read",
                     {"error", phrase("a refusal: no load reads it"), to_value(shown.error)});
     }
     --block->readers;
@@ -123,26 +117,28 @@ Invariants::Found Invariants::take(const PrepareStore& command, const Observatio
   // With a filter, a key that it drops is not protected.
   const bool has_filter = config_.store_threshold > 1;
   if (auto wrong = held_.evict(*shown.evicted, has_filter ? Keys() : command.keys)) {
-    return broken(kInUse, std::move(*wrong));
+    return broken("nothing_in_use_is_evicted", *wrong);
   }
   for (const Victim& victim : *shown.evicted) reported_.erase(victim.key);
 
   const Keys& keys = *shown.keys_to_store;
   const std::vector<SlotId>& slots = *shown.slots;
   if (keys.size() != slots.size()) {
-    return broken(kMissing, {"slots", phrase("a slot per key"), to_value(slots)});
+    return broken("only_what_is_missing_is_stored",
+                  {"slots", phrase("a slot per key"), to_value(slots)});
   }
   for (std::size_t index = 0; index < keys.size(); ++index) {
     if (!contains(command.keys, keys[index]) || held_.find(keys[index])) {
-      return broken(kMissing, {"keys_to_store", phrase("keys of the store that are not held"),
-                               to_value(keys)});
+      return broken(
+          "only_what_is_missing_is_stored",
+          {"keys_to_store", phrase("keys of the store that are not held"), to_value(keys)});
     }
     const std::vector<Entry>& blocks = held_.blocks();
     const bool is_taken = std::any_of(blocks.begin(), blocks.end(), [&](const Entry& block) {
       return block.slot == slots[index];
     });
     if (is_taken || slots[index] >= held_.capacity()) {
-      return broken(kSlots, {"slots", phrase("free slots"), to_value(slots)});
+      return broken("a_slot_has_one_block", {"slots", phrase("free slots"), to_value(slots)});
     }
     held_.insert(keys[index], slots[index]);
   }
@@ -174,7 +170,7 @@ Invariants::Found Invariants::take(const TakeEvents&, const Observation& shown) 
   const std::vector<Event>& events = *shown.events;
   if (!config_.enable_events) {
     if (events.empty()) return std::nullopt;
-    return broken_rule(kInvariants[kEvents], "events", std::vector<Event>(), events);
+    return broken("events_mirror_the_blocks", "events", std::vector<Event>(), events);
   }
   for (std::size_t index = 0; index < events.size(); ++index) {
     for (std::uint32_t key : events[index].keys) {
@@ -182,10 +178,11 @@ Invariants::Found Invariants::take(const TakeEvents&, const Observation& shown) 
       const bool is_known =
           events[index].removed ? index_.erase(key) > 0 : ready != became_ready_.end();
       if (!is_known) {
-        return broken(kEvents, {"events[" + std::to_string(index) + "]",
-                                phrase(events[index].removed ? "keys that the index holds"
-                                                             : "keys that became ready"),
-                                to_value(events[index].keys)});
+        return broken(
+            "events_mirror_the_blocks",
+            {"events[" + std::to_string(index) + "]",
+             phrase(events[index].removed ? "keys that the index holds" : "keys that became ready"),
+             to_value(events[index].keys)});
       }
       if (events[index].removed) continue;
       became_ready_.erase(ready);
@@ -193,8 +190,8 @@ Invariants::Found Invariants::take(const TakeEvents&, const Observation& shown) 
     }
   }
   if (index_ == reported_) return std::nullopt;
-  return broken_rule(kInvariants[kEvents], "events", Keys(reported_.begin(), reported_.end()),
-                     Keys(index_.begin(), index_.end()));
+  return broken("events_mirror_the_blocks", "events", Keys(reported_.begin(), reported_.end()),
+                Keys(index_.begin(), index_.end()));
 }
 
 }  // namespace kvfence::offload

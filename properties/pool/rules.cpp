@@ -8,31 +8,19 @@
 #include "contract/core/line.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence::block_pool {
 namespace {
 
 using detail::key_value;
 
-// The places of kInvariants, so that code names a rule.
-enum Rule : std::size_t {
-  kHolders,
-  kQueue,
-  kNull,
-  kNumbers,
-  kNewBlocks,
-  kLookup,
-  kKeys,
-  kEvents,
-  kRefused
-};
-
-static_assert(kInvariants.size() == kRefused + 1);
+using Rule = NamedPlace<kInvariants>;
 
 template <class Expected, class Actual>
 Divergence broken(Rule rule, std::string_view member, const Expected& expected,
                   const Actual& actual, const World& world) {
-  return broken_rule(kInvariants[rule], member, expected, actual,
+  return broken_rule(kInvariants[rule.place()], member, expected, actual,
                      [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
 }
 
@@ -82,7 +70,7 @@ Invariants::Found Invariants::take(const GetNewBlocks& command, const Observatio
     cached_[block].clear();
   }
   if (is_right) return std::nullopt;
-  return broken(kNewBlocks, "blocks",
+  return broken("new_blocks_are_unused", "blocks",
                 std::to_string(command.num_blocks) + " blocks that nobody references", blocks,
                 world);
 }
@@ -100,7 +88,7 @@ Invariants::Found Invariants::take(const GetCachedBlock& command, const Observat
           return std::any_of(keys.begin(), keys.end(),
                              [&](const BlockHash& key) { return carries(key, hash, group); });
         });
-    if (all_there) return broken(kLookup, "hit", true, false, world);
+    if (all_there) return broken("lookup_agrees_with_keys", "hit", true, false, world);
     return std::nullopt;
   }
   bool is_right = shown.blocks.has_value() && shown.blocks->size() == command.groups.size();
@@ -109,8 +97,8 @@ Invariants::Found Invariants::take(const GetCachedBlock& command, const Observat
     is_right = block < keys.size() && carries(keys[block], hash, command.groups[at]);
   }
   if (is_right) return std::nullopt;
-  return broken(kLookup, "blocks", "blocks that carry the key, one per group", *shown.blocks,
-                world);
+  return broken("lookup_agrees_with_keys", "blocks", "blocks that carry the key, one per group",
+                *shown.blocks, world);
 }
 
 Invariants::Found Invariants::take(const Touch& command, const Observation&, const World&) {
@@ -146,8 +134,8 @@ Invariants::Found Invariants::take(const FreeBlocks& command, const Observation&
   for (BlockId block : command.blocks) {
     if (!can_be_held(block)) continue;
     if (holders_[block] == 0) {
-      return broken(kHolders, "error", "a refusal: nobody holds block " + std::to_string(block),
-                    shown.error, world);
+      return broken("ref_cnt_counts_holders", "error",
+                    "a refusal: nobody holds block " + std::to_string(block), shown.error, world);
     }
     if (--holders_[block] == 0) --num_held_;
   }
@@ -174,7 +162,8 @@ Invariants::Found Invariants::take(const TakeEvents&, const Observation& shown,
   auto found = index_.take(*shown.events, config_);
   if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_);
   if (!found) return std::nullopt;
-  return broken(kEvents, found->field, std::move(found->expected), std::move(found->actual), world);
+  return broken("events_mirror_the_keys", found->field, std::move(found->expected),
+                std::move(found->actual), world);
 }
 
 std::optional<BlockHashListView> Invariants::hashes_of(const World& world,
@@ -191,7 +180,7 @@ std::optional<BlockHashListView> Invariants::hashes_of(const World& world,
 Invariants::Found Invariants::check_numbers(const Observation& shown, const World& world) const {
   const auto num_blocks = static_cast<std::uint32_t>(holders_.size());
   const auto wrong = [&](std::string_view name, const auto& expected, const auto& actual) {
-    return broken(kNumbers, name, expected, actual, world);
+    return broken("numbers_add_up", name, expected, actual, world);
   };
   const std::uint32_t num_free = num_blocks - 1 - num_held_;
   if (shown.num_free_blocks != num_free) {
@@ -216,22 +205,25 @@ Invariants::Found Invariants::check_state(const Observation& shown, const World&
   const std::vector<std::uint32_t>& ref_cnts = *shown.ref_cnts;
   const std::vector<BlockId>& queue = *shown.free_queue;
   const bool null_is_out = !ref_cnts.empty() && ref_cnts[kNullBlockId] == 0;
-  if (!null_is_out) return broken(kNull, "ref_cnts", holders_, ref_cnts, world);
-  if (ref_cnts != holders_) return broken(kHolders, "ref_cnts", holders_, ref_cnts, world);
+  if (!null_is_out) return broken("null_block_stays_out", "ref_cnts", holders_, ref_cnts, world);
+  if (ref_cnts != holders_)
+    return broken("ref_cnt_counts_holders", "ref_cnts", holders_, ref_cnts, world);
 
   is_queued_.assign(holders_.size(), 0);
   for (BlockId block : queue) {
     if (block == kNullBlockId) {
-      return broken(kNull, "free_queue", "no null block", queue, world);
+      return broken("null_block_stays_out", "free_queue", "no null block", queue, world);
     }
     const bool is_right = can_be_held(block) && holders_[block] == 0 && !is_queued_[block];
     if (!is_right) {
-      return broken(kQueue, "free_queue", "each unreferenced block once", queue, world);
+      return broken("queue_holds_the_unreferenced", "free_queue", "each unreferenced block once",
+                    queue, world);
     }
     is_queued_[block] = 1;
   }
   if (queue.size() != holders_.size() - 1 - num_held_) {
-    return broken(kQueue, "free_queue", "every unreferenced block", queue, world);
+    return broken("queue_holds_the_unreferenced", "free_queue", "every unreferenced block", queue,
+                  world);
   }
   queue_ = queue;
   ref_cnts_ = ref_cnts;
@@ -241,13 +233,16 @@ Invariants::Found Invariants::check_state(const Observation& shown, const World&
 /// Requires: the references are right.
 Invariants::Found Invariants::check_keys(const Observation& shown, const World& world) {
   const KeyList& keys = *shown.keys;
-  if (keys.size() != cached_.size()) return broken(kKeys, "keys", cached_, keys, world);
+  if (keys.size() != cached_.size())
+    return broken("keys_are_what_was_cached", "keys", cached_, keys, world);
   std::uint32_t num_cached = 0;
   for (BlockId block = 0; block < keys.size(); ++block) {
     if (keys[block].empty()) continue;
     if (block == kNullBlockId || keys[block] != cached_[block]) {
-      return broken(block == kNullBlockId ? kNull : kKeys, "keys[" + std::to_string(block) + "]",
-                    key_value(cached_[block]), key_value(keys[block]), world);
+      return broken(
+          block == kNullBlockId ? Rule("null_block_stays_out") : Rule("keys_are_what_was_cached"),
+          "keys[" + std::to_string(block) + "]", key_value(cached_[block]), key_value(keys[block]),
+          world);
     }
     if (holders_[block] == 0) ++num_cached;
   }
@@ -262,10 +257,10 @@ Invariants::Found Invariants::check_keys(const Observation& shown, const World& 
                                            distinct_.begin());
   }
   if (shown.num_cached != num_cached) {
-    return broken(kNumbers, "num_cached", num_cached, shown.num_cached, world);
+    return broken("numbers_add_up", "num_cached", num_cached, shown.num_cached, world);
   }
   if (shown.num_cached_keys != num_keys_) {
-    return broken(kNumbers, "num_cached_keys", num_keys_, shown.num_cached_keys, world);
+    return broken("numbers_add_up", "num_cached_keys", num_keys_, shown.num_cached_keys, world);
   }
   return std::nullopt;
 }
@@ -273,12 +268,13 @@ Invariants::Found Invariants::check_keys(const Observation& shown, const World& 
 Invariants::Found Invariants::check_unchanged(const Observation& shown, const World& world) const {
   if (!was_seen_ || !has_state(shown)) return std::nullopt;
   if (*shown.ref_cnts != ref_cnts_) {
-    return broken(kRefused, "ref_cnts", ref_cnts_, *shown.ref_cnts, world);
+    return broken("refused_changes_nothing", "ref_cnts", ref_cnts_, *shown.ref_cnts, world);
   }
   if (*shown.free_queue != queue_) {
-    return broken(kRefused, "free_queue", queue_, *shown.free_queue, world);
+    return broken("refused_changes_nothing", "free_queue", queue_, *shown.free_queue, world);
   }
-  if (*shown.keys != keys_) return broken(kRefused, "keys", keys_, *shown.keys, world);
+  if (*shown.keys != keys_)
+    return broken("refused_changes_nothing", "keys", keys_, *shown.keys, world);
   return std::nullopt;
 }
 

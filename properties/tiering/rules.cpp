@@ -8,6 +8,7 @@
 
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence::tiering {
 namespace {
@@ -15,23 +16,7 @@ namespace {
 using detail::contains;
 using eviction::Entry;
 
-// The places of kInvariants, so that code names a rule.
-enum Rule : std::size_t {
-  kAddUp,
-  kComplete,
-  kOneWriter,
-  kReaders,
-  kJobs,
-  kFound,
-  kAskAgain,
-  kStepsGoOn,
-  kEvents,
-  kUnchanged,
-  kBytes,
-  kFiles
-};
-
-static_assert(kInvariants.size() == kFiles + 1);
+using Rule = NamedPlace<kInvariants>;
 
 using Found = std::optional<Divergence>;
 using Places = std::vector<std::pair<std::uint32_t, SlotId>>;  ///< key, slot
@@ -39,7 +24,7 @@ using Places = std::vector<std::pair<std::uint32_t, SlotId>>;  ///< key, slot
 template <class Expected, class Actual>
 Divergence broken(Rule rule, std::string_view member, const Expected& expected,
                   const Actual& actual) {
-  return broken_rule(kInvariants[rule], member, expected, actual);
+  return broken_rule(kInvariants[rule.place()], member, expected, actual);
 }
 
 bool shows_lists(const Observation& shown) {
@@ -190,7 +175,7 @@ Found Invariants::take_in_store(const Observation& observation) {
   if (!*observation.stored) return std::nullopt;
   for (const eviction::Victim& victim : *observation.evicted) {
     if (is_used(victim.slot)) {
-      return broken(kOneWriter, "evicted", "a slot that no transfer uses",
+      return broken("a_slot_has_one_writer", "evicted", "a slot that no transfer uses",
                     text_of({{victim.key, victim.slot}}));
     }
     complete_.erase(victim.slot);
@@ -199,7 +184,8 @@ Found Invariants::take_in_store(const Observation& observation) {
     const std::uint32_t key = (*observation.keys_to_store)[index];
     const SlotId slot = (*observation.slots)[index];
     if (is_used(slot)) {
-      return broken(kOneWriter, "slots", "a slot that no transfer uses", text_of({{key, slot}}));
+      return broken("a_slot_has_one_writer", "slots", "a slot that no transfer uses",
+                    text_of({{key, slot}}));
     }
     complete_.erase(slot);
     stores_[key] = slot;
@@ -212,7 +198,8 @@ Found Invariants::check_complete(std::string_view member, const Keys& keys,
                                  const std::vector<SlotId>& slots) const {
   for (std::size_t index = 0; index < keys.size(); ++index) {
     if (index < slots.size() && holds(slots[index], keys[index])) continue;
-    return broken(kComplete, member, "a slot that holds block " + std::to_string(keys[index]),
+    return broken("what_is_ready_is_complete", member,
+                  "a slot that holds block " + std::to_string(keys[index]),
                   index < slots.size() ? "slot " + std::to_string(slots[index]) : "none");
   }
   return std::nullopt;
@@ -225,7 +212,7 @@ Found Invariants::check_lookup(const Lookup& command, const Observation& observa
       return each.second == command.key;
     });
     if (shown != LookupResult::kHit || is_complete) return std::nullopt;
-    return broken(kComplete, "result", LookupResult::kMiss, shown);
+    return broken("what_is_ready_is_complete", "result", LookupResult::kMiss, shown);
   }
   bool is_held = false;
   bool is_ready = false;
@@ -235,25 +222,26 @@ Found Invariants::check_lookup(const Lookup& command, const Observation& observa
     is_ready = block.ready;
   }
   if (is_ready != (shown == LookupResult::kHit)) {
-    return broken(kFound, "result", is_ready ? LookupResult::kHit : LookupResult::kMiss, shown);
+    return broken("what_is_ready_is_found", "result",
+                  is_ready ? LookupResult::kHit : LookupResult::kMiss, shown);
   }
   const bool is_asked_for =
       observation.tier_calls.has_value() &&
       std::any_of(observation.tier_calls->begin(), observation.tier_calls->end(),
                   [](const TierCallRecord& call) { return call.answer == "pending"; });
   if (shown != LookupResult::kPending || is_held || is_asked_for) return std::nullopt;
-  return broken(kAskAgain, "result", LookupResult::kMiss, shown);
+  return broken("an_ask_again_has_a_cause", "result", LookupResult::kMiss, shown);
 }
 
 Found Invariants::check_step(const Observation& observation) {
   const std::size_t num_polled = polled_.size();
   polled_.clear();
   if (num_polled < num_tiers_) {
-    return broken(kStepsGoOn, "tier_calls", "get_finished_jobs of each tier in a step",
+    return broken("steps_go_on", "tier_calls", "get_finished_jobs of each tier in a step",
                   "of " + std::to_string(num_polled));
   }
   if (observation.num_pending == 0) return std::nullopt;
-  return broken(kStepsGoOn, "num_pending", 0U, observation.num_pending);
+  return broken("steps_go_on", "num_pending", 0U, observation.num_pending);
 }
 
 Found Invariants::check_events(const Observation& observation) {
@@ -263,7 +251,8 @@ Found Invariants::check_events(const Observation& observation) {
       if (!event.removed) {
         index_.insert(key);
       } else if (index_.erase(key) == 0) {
-        return broken(kEvents, "events", "keys that the index holds", std::to_string(key));
+        return broken("events_mirror_the_blocks", "events", "keys that the index holds",
+                      std::to_string(key));
       }
     }
   }
@@ -275,14 +264,14 @@ Found Invariants::check_events(const Observation& observation) {
   std::sort(ready.begin(), ready.end());
   const Keys index(index_.begin(), index_.end());
   if (index == ready) return std::nullopt;
-  return broken(kEvents, "events", ready, index);
+  return broken("events_mirror_the_blocks", "events", ready, index);
 }
 
 Found Invariants::check_unchanged(const Observation& observation) const {
   if (!before_ || !shows_lists(observation)) return std::nullopt;
   Found found;
   const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
-    if (!found && !(was == is)) found = broken(kUnchanged, name, *was, *is);
+    if (!found && !(was == is)) found = broken("a_refusal_changes_nothing", name, *was, *is);
   };
   keep("t1", before_->t1, observation.t1);
   keep("t2", before_->t2, observation.t2);
@@ -305,7 +294,8 @@ Found Invariants::take_in_call(const TierCallRecord& call, const Observation& ob
   if (call.method == "lookup" && file_tier != file_tiers_.end()) {
     const TierState* const shown = tier_of(observation, call.tier);
     if (file_tier->second.may_answer(call.keys.front(), call.answer, shown)) return std::nullopt;
-    return broken(kFiles, "tier_calls", "what its files hold of the key", call.answer);
+    return broken("files_keep_what_was_stored", "tier_calls", "what its files hold of the key",
+                  call.answer);
   }
   const bool is_load = call.method == "submit_load";
   if (!is_load && call.method != "submit_store") return std::nullopt;
@@ -316,14 +306,15 @@ Found Invariants::take_in_call(const TierCallRecord& call, const Observation& ob
   for (const SlotId slot : job.slots) {
     if (!is_load) break;
     if (is_used(slot)) {
-      return broken(kOneWriter, "tier_calls", "a slot that no transfer uses",
+      return broken("a_slot_has_one_writer", "tier_calls", "a slot that no transfer uses",
                     "slot " + std::to_string(slot));
     }
     complete_.erase(slot);
   }
   for (const Transfer& other : jobs_) {
     if (other.job != job.job) continue;
-    return broken(kJobs, "tier_calls", "a number of its own", std::to_string(*job.job));
+    return broken("each_job_ends_once", "tier_calls", "a number of its own",
+                  std::to_string(*job.job));
   }
   jobs_.push_back(job);
   return std::nullopt;
@@ -341,7 +332,8 @@ Found Invariants::take_in_report(const TierCallRecord& call) {
     });
     if (job == jobs_.end()) continue;
     if (file_tier != file_tiers_.end() && !file_tier->second.report(number, is_done)) {
-      return broken(kFiles, "tier_calls", "what its files show of the job", call.answer);
+      return broken("files_keep_what_was_stored", "tier_calls", "what its files show of the job",
+                    call.answer);
     }
     for (std::size_t index = 0; job->promotion && is_done && index < job->keys.size(); ++index) {
       fill(job->slots[index], job->keys[index]);
@@ -356,11 +348,12 @@ Found Invariants::take_in_report(const TierCallRecord& call) {
 Found Invariants::check_files(const Observation& observation) {
   for (auto& [place, tier] : file_tiers_) {
     if (const auto wrong = tier.check(tier_of(observation, place))) {
-      return broken(kFiles, "tiers[" + std::to_string(place) + "]", "what was stored", *wrong);
+      return broken("files_keep_what_was_stored", "tiers[" + std::to_string(place) + "]",
+                    "what was stored", *wrong);
     }
   }
   if (!observation.damaged.has_value() || observation.damaged->empty()) return std::nullopt;
-  return broken(kBytes, "damaged", Keys(), *observation.damaged);
+  return broken("slots_hold_their_blocks", "damaged", Keys(), *observation.damaged);
 }
 
 Found Invariants::check_lists(const Observation& observation) const {
@@ -371,13 +364,16 @@ Found Invariants::check_lists(const Observation& observation) const {
     keys.push_back(block.key);
     slots.push_back(block.slot);
     if (block.slot >= capacity_) {
-      return broken(kAddUp, "t1", "slots that there are", text_of({{block.key, block.slot}}));
+      return broken("blocks_and_numbers_add_up", "t1", "slots that there are",
+                    text_of({{block.key, block.slot}}));
     }
   }
   keys.insert(keys.end(), observation.b1->begin(), observation.b1->end());
   keys.insert(keys.end(), observation.b2->begin(), observation.b2->end());
-  if (has_repeats(keys)) return broken(kAddUp, "t1", "each key once", "one twice");
-  if (has_repeats(slots)) return broken(kAddUp, "t1", "each slot once", "one twice");
+  if (has_repeats(keys))
+    return broken("blocks_and_numbers_add_up", "t1", "each key once", "one twice");
+  if (has_repeats(slots))
+    return broken("blocks_and_numbers_add_up", "t1", "each slot once", "one twice");
 
   std::uint32_t num_pending = 0;
   for (const Transfer& transfer : *observation.pending) {
@@ -386,7 +382,7 @@ Found Invariants::check_lists(const Observation& observation) const {
   Found found;
   const auto compare = [&](std::string_view name, std::size_t wanted, std::uint32_t shown) {
     if (found || wanted == shown) return;
-    found = broken(kAddUp, name, static_cast<std::uint32_t>(wanted), shown);
+    found = broken("blocks_and_numbers_add_up", name, static_cast<std::uint32_t>(wanted), shown);
   };
   compare("size", blocks.size(), observation.size);
   compare("num_free_slots", capacity_ - blocks.size(), observation.num_free_slots);
@@ -399,7 +395,7 @@ Found Invariants::check_lists(const Observation& observation) const {
   std::vector<Transfer> shown = *observation.jobs;
   std::sort(shown.begin(), shown.end(), by_number);
   if (jobs == shown) return std::nullopt;
-  return broken(kJobs, "jobs", jobs, shown);
+  return broken("each_job_ends_once", "jobs", jobs, shown);
 }
 
 Found Invariants::check_blocks(const Observation& observation) const {
@@ -418,23 +414,25 @@ Found Invariants::check_blocks(const Observation& observation) const {
     const std::uint32_t num_readers = num_cascades + std::exchange(loads[block.key], 0);
     std::erase(read, place);
     if (block.readers != num_readers) {
-      return broken(kReaders, "t1", std::to_string(num_readers) + " readers of " + text_of({place}),
+      return broken("readers_are_transfers", "t1",
+                    std::to_string(num_readers) + " readers of " + text_of({place}),
                     std::to_string(block.readers));
     }
     if (!block.ready) not_ready.push_back(place);
     if (block.ready && !holds(block.slot, block.key)) {
-      return broken(kComplete, "t1", "slots that hold what is ready", text_of({place}));
+      return broken("what_is_ready_is_complete", "t1", "slots that hold what is ready",
+                    text_of({place}));
     }
   }
   std::sort(not_ready.begin(), not_ready.end());
   if (not_ready != written) {
-    return broken(kOneWriter, "t1", text_of(written), text_of(not_ready));
+    return broken("a_slot_has_one_writer", "t1", text_of(written), text_of(not_ready));
   }
   for (const auto& [key, num_readers] : loads) {
-    if (num_readers > 0) return broken(kReaders, "t1", std::to_string(key), "gone");
+    if (num_readers > 0) return broken("readers_are_transfers", "t1", std::to_string(key), "gone");
   }
   if (read.empty()) return std::nullopt;
-  return broken(kReaders, "t1", text_of(read), "gone");
+  return broken("readers_are_transfers", "t1", text_of(read), "gone");
 }
 
 }  // namespace kvfence::tiering

@@ -2,34 +2,21 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
 #include <variant>
 
 #include "properties/core/broken_rule.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence::worker {
 namespace {
 
-// The places of kInvariants, so that code names a rule.
-enum Rule : std::size_t {
-  kRaces,
-  kMisuse,
-  kStray,
-  kOneWriter,
-  kReportedOnce,
-  kAddUp,
-  kWritten,
-  kArrived,
-  kFaults
-};
-
-static_assert(kInvariants.size() == kFaults + 1);
+using Rule = NamedPlace<kInvariants>;
 
 using Numbers = std::vector<std::uint32_t>;
 
 template <class T>
 Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
-  return broken_rule(kInvariants[rule], member, expected, actual);
+  return broken_rule(kInvariants[rule.place()], member, expected, actual);
 }
 
 bool contains(const Numbers& numbers, std::uint32_t number) {
@@ -75,12 +62,13 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
 
 std::optional<Divergence> Invariants::check_all(const Command& command,
                                                 const Observation& observation) {
-  if (observation.num_races != 0) return broken(kRaces, "num_races", 0U, observation.num_races);
+  if (observation.num_races != 0)
+    return broken("nothing_races", "num_races", 0U, observation.num_races);
   if (observation.num_misuses != 0) {
-    return broken(kMisuse, "num_misuses", 0U, observation.num_misuses);
+    return broken("nothing_is_misused", "num_misuses", 0U, observation.num_misuses);
   }
   if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
-    return broken(kStray, "num_stray_bytes", 0U, *observation.num_stray_bytes);
+    return broken("only_pages_are_written", "num_stray_bytes", 0U, *observation.num_stray_bytes);
   }
   if (observation.error == ErrorCode::kNone) {
     if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
@@ -100,25 +88,25 @@ std::optional<Divergence> Invariants::check_all(const Command& command,
   const auto num_jobs = static_cast<std::uint32_t>(jobs_.size());
   const std::uint32_t num_shown = observation.num_deferred + observation.num_in_flight;
   if (num_shown == num_jobs) return std::nullopt;
-  return broken(kAddUp, "num_in_flight", num_jobs - observation.num_deferred,
+  return broken("transfers_add_up", "num_in_flight", num_jobs - observation.num_deferred,
                 observation.num_in_flight);
 }
 
 /// Of a transfer that was taken.
 std::optional<Divergence> Invariants::check_writes(const Transfer& transfer) const {
   if (!counts_fit(transfer, options_.block_size_factor)) {
-    return broken(kOneWriter, "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
+    return broken("a_page_has_one_writer", "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
   }
   const bool is_store = transfer.direction == Direction::kStore;
   Numbers written =
       is_store ? cpu_pages_of(transfer, options_.block_size_factor) : transfer.gpu_blocks;
   std::sort(written.begin(), written.end());
   if (std::adjacent_find(written.begin(), written.end()) != written.end()) {
-    return broken(kOneWriter, "error", ErrorCode::kListedTwice, ErrorCode::kNone);
+    return broken("a_page_has_one_writer", "error", ErrorCode::kListedTwice, ErrorCode::kNone);
   }
   for (const Transfer& job : jobs_) {
     if (job.direction != transfer.direction && share(job.gpu_blocks, transfer.gpu_blocks)) {
-      return broken(kOneWriter, "error", ErrorCode::kBlockInFlight, ErrorCode::kNone);
+      return broken("a_page_has_one_writer", "error", ErrorCode::kBlockInFlight, ErrorCode::kNone);
     }
   }
   return std::nullopt;
@@ -153,7 +141,8 @@ std::optional<Divergence> Invariants::check_pages(const std::vector<Page>& pages
     if (page.generation == 0 && !page.torn && member == "seen") continue;
     const bool was_written = page.generation > 0 && page.generation <= writes_.size() &&
                              contains(writes_[page.generation - 1], page.of_block);
-    if (page.torn || !was_written) return broken(kWritten, member, std::vector<Page>{}, {page});
+    if (page.torn || !was_written)
+      return broken("pages_hold_what_was_written", member, std::vector<Page>{}, {page});
   }
   return std::nullopt;
 }
@@ -166,7 +155,8 @@ std::optional<Divergence> Invariants::check_reports(const Observation& observati
       return taken.job_id == report.job && to_text(taken.direction) == report.direction;
     });
     if (job == jobs_.end()) {
-      return broken(kReportedOnce, "finished_jobs", std::vector<FinishedJob>{}, {report});
+      return broken("each_transfer_is_reported_once", "finished_jobs", std::vector<FinishedJob>{},
+                    {report});
     }
     reported.push_back(*job);
     jobs_.erase(job);
@@ -174,7 +164,8 @@ std::optional<Divergence> Invariants::check_reports(const Observation& observati
   }
   const bool is_wrong =
       num_failed_ > num_faults_met_ || (jobs_.empty() && num_failed_ < num_faults_met_);
-  if (is_wrong && !may_be_lost_) return broken(kFaults, "finished_jobs", {}, finished);
+  if (is_wrong && !may_be_lost_)
+    return broken("failures_are_those_of_faults", "finished_jobs", {}, finished);
   if (!observation.gpu_pages.has_value()) return std::nullopt;
   for (std::size_t index = 0; index < reported.size(); ++index) {
     const Transfer& transfer = reported[index];
@@ -199,7 +190,7 @@ std::optional<Divergence> Invariants::check_arrival(const Transfer& transfer,
       const Page on_cpu = page_at(*observation.cpu_pages, rank, pages[index]);
       on_gpu.number = on_cpu.number;
       if (on_gpu == on_cpu) continue;
-      return broken(kArrived, "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
+      return broken("what_succeeded_arrived", "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
     }
   }
   return std::nullopt;

@@ -1,0 +1,28 @@
+#pragma once
+
+/// A row of a room's table by its name, as code writes it: a name that the table does not have does
+/// not compile.
+
+#include <cstddef>
+#include <iterator>
+
+namespace kvfence {
+
+/// The place of that row in kTable, found when the program is compiled.
+template <const auto& kTable>
+class NamedPlace {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is what is written
+  consteval NamedPlace(const char* name) {
+    while (place_ < std::size(kTable) && kTable[place_].name != name) ++place_;
+    if (place_ == std::size(kTable)) no_row_has_that_name();
+  }
+  constexpr std::size_t place() const { return place_; }
+
+ private:
+  static void no_row_has_that_name() {}  // not constexpr: so the compiler stops here
+
+  std::size_t place_ = 0;
+};
+
+}  // namespace kvfence
