@@ -25,6 +25,13 @@ std::vector<std::string_view> names_of(const DeclaredStruct& type) {
   return names;
 }
 
+std::optional<MemberRef> find_member(const DeclaredObject& object, std::string_view name) {
+  for (std::size_t index = 0; index < object.size(); ++index) {
+    if (object.type().members[index].name == name) return object[index];
+  }
+  return std::nullopt;
+}
+
 std::optional<InputError> assign_fields_of(const DeclaredObject& object,
                                            const std::vector<Field>& fields,
                                            std::string_view file) {

@@ -111,6 +111,8 @@ inline std::vector<DeclaredObject> MemberRef::elements() const {
 std::vector<Field> fields_of(const DeclaredObject& object);
 
 std::vector<std::string_view> names_of(const DeclaredStruct& type);
+/// The member of that name; nothing where there is none.
+std::optional<MemberRef> find_member(const DeclaredObject& object, std::string_view name);
 
 /// Overwrites the members that the fields name.
 ///

@@ -80,16 +80,12 @@ constinit const ErasedType ErasedTypeOf<T>::kType{&Typed<T>::take,    &Typed<T>:
 template <class Command, std::size_t kIndex>
 CommandType command_type() {
   using Alternative = std::variant_alternative_t<kIndex, Command>;
-  const ErasedType* reply = nullptr;
-  if constexpr (requires { typename Alternative::Reply; }) {
-    reply = erased_type<typename Alternative::Reply>;
-  }
   std::span<const ErrorCode> refusals;
   if constexpr (requires { Alternative::kRefusals; }) refusals = Alternative::kRefusals;
   const auto emplace = [](Erased& command) {
     return object_of(command.reuse<Command>().template emplace<kIndex>());
   };
-  return {&declared_struct<Alternative>(), reply, emplace, refusals};
+  return {&declared_struct<Alternative>(), emplace, refusals};
 }
 
 }  // namespace detail
@@ -99,9 +95,8 @@ CommandType command_type() {
 ///   Config    a declared struct
 ///   Setup     what a configuration stands for; static Parsed<Setup> prepare(config, file, place);
 ///             static void complete(config), where a configuration may leave things to a name
-///   Command   a variant of declared structs; one that returns something names its Reply, a
-///             declared struct; one that can be refused has kRefusals, the codes
-///   Numbers   a declared struct; State another one, where there is one
+///   Command   a variant of declared structs; one that can be refused has kRefusals, the codes
+///   Observation  a declared struct
 ///   World     has apply(command); made by static World make_world(config, setup) where there is
 ///             one, else from the setup, or from nothing
 ///   static const Target& description()
@@ -116,9 +111,7 @@ Target describe() {
     (target.commands.push_back(detail::command_type<typename T::Command, kIndex>()), ...);
   }
   (std::make_index_sequence<std::variant_size_v<typename T::Command>>{});
-  target.numbers = erased_type<typename T::Numbers>;
-  target.state = nullptr;
-  if constexpr (requires { typename T::State; }) target.state = erased_type<typename T::State>;
+  target.numbers = erased_type<typename T::Observation>;
   target.prepare = [](Erased config, std::string_view file, Position position) -> Parsed<Setup> {
     if constexpr (requires { T::complete(config.as<typename T::Config>()); }) {
       T::complete(config.as<typename T::Config>());

@@ -20,13 +20,10 @@ using Command = Erased;
 /// How much an observation holds: the answer and the numbers, or the whole state besides.
 enum class Observe : std::uint8_t { kNumbers, kState };
 
-/// Which parts there are, and of which types, the target's description says
-/// (contract/core/target.h).
 struct Observation {
   ErrorCode error = ErrorCode::kNone;  ///< none, or why the command was refused
-  Erased reply;    ///< what the command returns; none where it was refused or returns nothing
-  Erased numbers;  ///< after every command
-  Erased state;    ///< where asked for
+  /// Of the target's type: what the command returns, the numbers, the state where asked for.
+  Erased numbers;
 
   static void declare(auto& fields) {
     fields.add("error", &Observation::error, Domain::kResult,

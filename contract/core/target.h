@@ -11,10 +11,8 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/core/erased.h"
 #include "contract/core/line.h"
 #include "contract/core/observation.h"
@@ -117,7 +115,6 @@ class WorldOf final : public TypedWorld<Typed> {
 /// One command of a target.
 struct CommandType {
   const DeclaredStruct* declared;       ///< its verb, doc and members
-  const ErasedType* reply;              ///< null where it returns nothing
   DeclaredObject (*emplace)(Command&);  ///< makes it that command, its members at their defaults
   std::span<const ErrorCode> refusals;  ///< all codes with which it can be refused
 
@@ -132,8 +129,7 @@ struct Target {
   const ErasedType* config;
   const ErasedType* command;
   std::vector<CommandType> commands;
-  const ErasedType* numbers;
-  const ErasedType* state;  ///< null where the numbers are all
+  const ErasedType* numbers;  ///< of its observations
 
   /// What is wrong with a configuration, or what it stands for. `config` is of the target's type.
   Parsed<Setup> (*prepare)(Config config, std::string_view file, Position position);
@@ -141,26 +137,18 @@ struct Target {
 };
 
 /// The declared parts of an observation, error first: as printed, compared and matched.
-/// Members of a struct that is not there are left out.
 std::vector<DeclaredObject> parts_of(const Observation& observation);
 /// The printed members of all parts.
 std::vector<Field> to_fields(const Observation& observation);
-/// What the fields say of an answer to a command of that type; members that they leave out keep
-/// their defaults. There is a reply unless `error` says that there was a refusal, and a state where
-/// a field is of it.
-///
-/// Errors: an unknown key, a value of the wrong kind.
-Parsed<Observation> observation_from_fields(const Target& target, const CommandType& type,
-                                            const std::vector<Field>& fields,
-                                            std::string_view file = {}, Position position = {});
 
-/// The structs that observations of the target can have, in the order in which they are printed;
-/// then the names of all their members, each once.
-std::vector<const DeclaredStruct*> observation_structs(const Target& target);
+/// The member of that name, in whichever part; nothing where there is none.
+std::optional<MemberRef> find_member(const Observation& observation, std::string_view name);
+
+/// An observation with all members at their defaults.
+Observation default_observation(const Target& target);
+/// The names of the members that observations of the target have, in the order in which they are
+/// printed.
 std::vector<std::string_view> observation_names(const Target& target);
-
-/// Requires: a command of the target.
-const CommandType& type_of(const Target& target, const Command& command);
 
 /// A command as a line, without expectation.
 Line to_line(const Command& command);

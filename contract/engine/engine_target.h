@@ -397,7 +397,6 @@ struct EngineTarget {
   using Command = engine::Command;
   using Observation = engine::Observation;
   using World = engine::World;
-  using Numbers = Observation;
   using Setup = EngineSetup;
 
   /// Where only the assembly is named: its connectors, and device and engines that nobody named.

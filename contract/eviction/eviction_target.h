@@ -211,7 +211,6 @@ struct EvictionTarget {
   using Command = eviction::Command;
   using Observation = eviction::Observation;
   using World = eviction::World;
-  using Numbers = Observation;
   using Setup = CachePolicyConfig;
 
   static constexpr auto prepare = &make_cache_policy_config;

@@ -393,7 +393,6 @@ struct KVCacheTarget {
   using Command = kv_cache::Command;
   using Observation = kv_cache::Observation;
   using World = kv_cache::World;
-  using Numbers = Observation;
   using Setup = KVCacheManagerConfig;
 
   static constexpr auto prepare = &make_kv_cache_manager_config;

@@ -5,8 +5,6 @@
 /// numbers (contract/offload/offload_key_number.h).
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -191,7 +189,6 @@ struct OffloadTarget {
   using Command = offload::Command;
   using Observation = offload::Observation;
   using World = offload::World;
-  using Numbers = Observation;
   using Setup = OffloadingManagerConfig;
 
   static constexpr auto prepare = &make_offloading_manager_config;

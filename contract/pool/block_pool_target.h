@@ -293,7 +293,6 @@ struct BlockPoolTarget {
   using Command = block_pool::Command;
   using Observation = block_pool::Observation;
   using World = block_pool::World;
-  using Numbers = Observation;
   using Setup = BlockPoolConfig;
 
   static constexpr auto prepare = &make_block_pool_config;

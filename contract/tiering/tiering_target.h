@@ -384,7 +384,6 @@ struct TieringTarget {
   using Command = tiering::Command;
   using Observation = tiering::Observation;
   using World = tiering::World;
-  using Numbers = Observation;
   using Setup = OffloadingManagerConfig;
 
   static constexpr auto prepare = &make_tiering_config;

@@ -6,7 +6,6 @@
 /// do: contract/worker/worker.h.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -262,7 +261,6 @@ struct WorkerTarget {
   using Command = worker::Command;
   using Observation = worker::Observation;
   using World = worker::World;
-  using Numbers = Observation;
   using Setup = worker::Options;
 
   static constexpr auto prepare = &make_worker_options;

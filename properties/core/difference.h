@@ -40,8 +40,7 @@ std::optional<Divergence> first_difference(const DeclaredObject& expected,
                                            const DeclaredObject& actual, std::size_t step,
                                            const SymbolOf& symbol_of = {});
 
-/// The first declared member in which two observations differ: in the error, the reply, the numbers
-/// or the state.
+/// The first declared member in which two observations of one target differ.
 std::optional<Divergence> first_difference(const Observation& expected, const Observation& actual,
                                            std::size_t step, const SymbolOf& symbol_of = {});
 

@@ -1,6 +1,5 @@
 #include "properties/core/lockstep.h"
 
-#include <string>
 #include <string_view>
 
 #include "properties/core/difference.h"
@@ -25,10 +24,7 @@ std::optional<Divergence> Lockstep::start(const Setup& setup) {
   num_commands_ = 0;
   num_collected_ = 0;
   for (Observation& observation : expected_observations_) {
-    observation.error = ErrorCode::kNone;
-    observation.reply.clear();
-    observation.state.clear();
-    observation.numbers.emplace(*checks_.target->numbers);
+    observation = default_observation(*checks_.target);
   }
   if (auto failure = expected_.reset(setup)) return divergence_of(expected_, *failure, 0);
   enter(RunPhase::kActual);

@@ -106,10 +106,12 @@ struct Toy {
     friend bool operator==(const Config&, const Config&) = default;
   };
   using Command = std::variant<Open, Take, Use, Close, Report>;
-  struct Numbers {
+  struct Observation {
     std::uint32_t seen = 0;
-    static void declare(auto& fields) { fields.add("seen", &Numbers::seen, Domain::kState, ""); }
-    friend bool operator==(const Numbers&, const Numbers&) = default;
+    static void declare(auto& fields) {
+      fields.add("seen", &Observation::seen, Domain::kState, "");
+    }
+    friend bool operator==(const Observation&, const Observation&) = default;
   };
   struct World {
     void apply(const Command&) {}
@@ -120,7 +122,6 @@ struct Toy {
     if (config.size > 0) return config;
     return InputError{{}, {}, "size=0", "at least 1"};
   }
-  static World make_world(const Config&, const Setup&) { return {}; }
   static const Target& description() {
     static const Target kDescription = describe<Toy>();
     return kDescription;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -78,10 +77,12 @@ TEST_P(TextLaws, TextRoundTripsEveryCommandConfigAndObservation) {
       RC_ASSERT(static_cast<bool>(parsed));
       RC_ASSERT((*parsed == command));
       if (!has_answer) continue;
-      const Parsed<Observation> observation =
-          observation_from_fields(target, type_of(target, command), *read->expectation);
-      RC_ASSERT(static_cast<bool>(observation));
-      RC_ASSERT(to_fields(*observation) == to_fields(wanderer.shown[index]));
+      Observation observation = default_observation(target);
+      for (const Field& field : *read->expectation) {
+        std::string expected;
+        RC_ASSERT(find_member(observation, field.key)->assign(field.value, expected));
+      }
+      RC_ASSERT(to_fields(observation) == to_fields(wanderer.shown[index]));
     }
   };
   for (const CheckedPart* part : every_part()) {

@@ -159,7 +159,8 @@ std::string TargetTools::reference_text() const {
     append_fields(text, *command.declared);
   }
   text += "\nobservation    what stands after ->\n";
-  for (const DeclaredStruct* part : observation_structs(target)) append_fields(text, *part);
+  const Observation observation = default_observation(target);
+  for (const DeclaredObject& part : parts_of(observation)) append_fields(text, part.type());
   return text;
 }
 

@@ -22,8 +22,8 @@ std::optional<ImplementationFailure> OutsideImplementation::reset(const Setup& s
 
 std::optional<ImplementationFailure> OutsideImplementation::submit(const Command& command,
                                                                    Observe observe) {
-  KVFENCE_CHECK(outstanding_.size() < window(), "more commands than the window holds");
-  if (outstanding_.empty()) {
+  KVFENCE_CHECK(follow_observe_.size() < window(), "more commands than the window holds");
+  if (follow_observe_.empty()) {
     if (auto failure = session_.check_nothing_unasked()) return failure;
   }
   std::string& out = session_.outgoing();
@@ -35,7 +35,7 @@ std::optional<ImplementationFailure> OutsideImplementation::submit(const Command
   }
   print_to(out, to_line(command));
   out += '\n';
-  outstanding_.push_back({&type_of(target_, command), says_observe});
+  follow_observe_.push_back(says_observe);
   // Well before the window is full, so that the child works while the caller goes on.
   constexpr std::size_t kFlushBytes = 4096;
   if (out.size() >= kFlushBytes) session_.flush();
@@ -43,66 +43,39 @@ std::optional<ImplementationFailure> OutsideImplementation::submit(const Command
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::collect(Observation& observation) {
-  KVFENCE_CHECK(!outstanding_.empty(), "no command is outstanding");
-  const Outstanding oldest = outstanding_.front();
-  outstanding_.pop_front();
-  if (oldest.follows_observe) {
+  KVFENCE_CHECK(!follow_observe_.empty(), "no command is outstanding");
+  const bool follows_observe = follow_observe_.front();
+  follow_observe_.pop_front();
+  if (follows_observe) {
     if (auto failure = session_.read_bare_reply()) return failure;
   }
   const std::vector<Field>* fields = nullptr;
   if (auto failure = session_.read_reply(fields)) return failure;
-  return read_observation(*oldest.type, *fields, observation);
+  return read_observation(*fields, observation);
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::apply(const Command& command,
                                                                   const World&, Observe observe,
                                                                   Observation& observation) {
   if (auto failure = submit(command, observe)) return failure;
-  observation.error = ErrorCode::kNone;
-  const CommandType& type = *outstanding_.back().type;
-  if (type.reply) {
-    observation.reply.emplace(*type.reply);
-  } else {
-    observation.reply.clear();
-  }
-  observation.numbers.emplace(*target_.numbers);
-  if (target_.state && observe == Observe::kState) {
-    observation.state.emplace(*target_.state);
-  } else {
-    observation.state.clear();
-  }
+  observation = default_observation(target_);
   return collect(observation);
 }
 
 void OutsideImplementation::discard_outstanding() {
   const std::vector<Field>* fields = nullptr;
-  for (; !outstanding_.empty(); outstanding_.pop_front()) {
+  for (; !follow_observe_.empty(); follow_observe_.pop_front()) {
     if (!session_.is_running()) continue;
-    if (outstanding_.front().follows_observe && session_.read_bare_reply()) continue;
+    if (follow_observe_.front() && session_.read_bare_reply()) continue;
     static_cast<void>(session_.read_reply(fields));
   }
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::read_observation(
-    const CommandType& type, const std::vector<Field>& fields, Observation& observation) {
+    const std::vector<Field>& fields, Observation& observation) {
   if (!observation.numbers.has_value()) observation.numbers.emplace(*target_.numbers);
-  if (auto failure = read_part(object_of(observation), fields)) return failure;
-  const auto is_in_reply = [&](const Field& field) {
-    const std::vector<std::string_view> names = names_of(observation.reply.declared().type());
-    return std::find(names.begin(), names.end(), field.key) != names.end();
-  };
-  if (observation.error != ErrorCode::kNone) {
-    // A refusal that answers all the same is a difference, and stays one.
-    if (type.reply) observation.reply.emplace(*type.reply);
-    if (type.reply && std::none_of(fields.begin(), fields.end(), is_in_reply)) {
-      observation.reply.clear();
-    }
-  } else if (type.reply && !observation.reply.has_value()) {
-    observation.reply.emplace(*type.reply);
-  }
-  for (const Erased* part : {&observation.reply, &observation.numbers, &observation.state}) {
-    if (!part->has_value()) continue;
-    if (auto failure = read_part(part->declared(), fields)) return failure;
+  for (const DeclaredObject& part : parts_of(observation)) {
+    if (auto failure = read_part(part, fields)) return failure;
   }
   for (const Field& field : fields) {
     const auto at = std::find(members_.begin(), members_.end(), field.key);

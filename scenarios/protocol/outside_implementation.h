@@ -34,17 +34,10 @@ class OutsideImplementation final : public Implementation {
                                              Observe observe, Observation& observation) override;
 
  private:
-  /// A command whose answer was not collected yet.
-  struct Outstanding {
-    const CommandType* type = nullptr;
-    bool follows_observe = false;  ///< a bare answer to `observe` comes first
-  };
-
   /// After a divergence the answers to later commands are of no interest, nor is how they fail.
   void discard_outstanding();
 
-  std::optional<ImplementationFailure> read_observation(const CommandType& type,
-                                                        const std::vector<Field>& fields,
+  std::optional<ImplementationFailure> read_observation(const std::vector<Field>& fields,
                                                         Observation& observation);
   /// Takes over the members that the child reports.
   std::optional<ImplementationFailure> read_part(const DeclaredObject& part,
@@ -53,7 +46,8 @@ class OutsideImplementation final : public Implementation {
   const Target& target_;
   OutsideSession session_;
   std::vector<std::string_view> members_;
-  std::deque<Outstanding> outstanding_;
+  /// Per command whose answer was not collected yet: a bare answer to `observe` comes first.
+  std::deque<bool> follow_observe_;
   bool observes_state_ = true;
 };
 

@@ -6,22 +6,6 @@
 
 namespace kvfence {
 
-std::optional<MemberRef> find_member(const DeclaredObject& object, std::string_view name) {
-  for (std::size_t index = 0; index < object.size(); ++index) {
-    const MemberRef member = object[index];
-    if (member.declaration().name == name) return member;
-  }
-  return std::nullopt;
-}
-
-std::optional<MemberRef> find_member(const Observation& observation, std::string_view name) {
-  for (const DeclaredObject& part : parts_of(observation)) {
-    const auto member = find_member(part, name);
-    if (member && member->is_present()) return member;
-  }
-  return std::nullopt;
-}
-
 Value::List observed_values(const Observation& observation, std::string_view name) {
   const auto member = find_member(observation, name);
   const Value value = member ? member->value() : Value();

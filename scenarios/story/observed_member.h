@@ -3,7 +3,6 @@
 /// Declared members of observations and configurations by their names: what reports on a target
 /// need not know its structs, only the types of the members that it shows.
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,17 +15,12 @@
 
 namespace kvfence {
 
-/// The member of that name; nothing where there is none.
-std::optional<MemberRef> find_member(const DeclaredObject& object, std::string_view name);
-/// The same, in whichever part of the observation; nothing besides where it is absent.
-std::optional<MemberRef> find_member(const Observation& observation, std::string_view name);
-
 /// Its value where it is present; else null. Requires: a member of that name is a T, or a T that
 /// may be absent.
 template <class T>
 const T* find_observed(const Observation& observation, std::string_view name) {
   const auto member = find_member(observation, name);
-  if (!member) return nullptr;
+  if (!member || !member->is_present()) return nullptr;
   if (const T* value = get_if<T>(*member)) return value;
   const auto* const value = get_if<Reusable<T>>(*member);
   KVFENCE_CHECK(value, "member '" + std::string(name) + "' of another type");
