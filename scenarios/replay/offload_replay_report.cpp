@@ -1,7 +1,6 @@
 #include "scenarios/replay/offload_replay_report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -16,8 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kOptimum = "optimum";
-
-unsigned long long wide(std::uint64_t value) { return value; }
 
 /// A column of the table, a line of the chart: what was found at each capacity.
 struct Column {
@@ -128,13 +125,9 @@ std::string to_json(const OffloadReplayResult& result) {
 }
 
 std::string to_svg(const OffloadReplayResult& result) {
-  constexpr double kWidth = 860;
-  constexpr double kHeight = 420;
   constexpr Plot::Area kArea{80, 830, 60, 360};
   constexpr double kTickDistance = 52;
-  constexpr std::string_view kTitle = "Hit rate of the CPU tier over its capacity";
-  SvgWriter svg(kWidth, kHeight, kTitle);
-  svg.text({kArea.left, 24}, kTitle);
+  SvgWriter svg = titled_svg(420, "Hit rate of the CPU tier over its capacity");
 
   std::vector<double> x;
   for (const OffloadPoint& point : result.points) x.push_back(std::log10(point.cpu_blocks));
@@ -144,10 +137,6 @@ std::string to_svg(const OffloadReplayResult& result) {
   const double y_max = std::min(rate_max * 1.15 + 0.001, 1.0);
   Plot plot(svg, kArea, range, y_max);
 
-  const double y_step = tick_step(y_max * 100) / 100;
-  for (int tick = 0; tick * y_step <= y_max; ++tick) {
-    plot.y_tick(tick * y_step, formatted("%g %%", tick * y_step * 100));
-  }
   std::vector<double> ticks = x;
   std::sort(ticks.begin(), ticks.end());
   double last_tick = kArea.left - kTickDistance;
@@ -156,9 +145,7 @@ std::string to_svg(const OffloadReplayResult& result) {
     plot.x_tick(tick, formatted("%.0f", std::pow(10, tick)));
     last_tick = plot.x(tick);
   }
-  const double y_limit = plot.y(rate_max);
-  svg.line({kArea.left, y_limit}, {kArea.right, y_limit}, kAxisColor, /*is_dashed=*/true);
-  svg.text({kArea.left + 8, y_limit - 6}, "no capacity can exceed " + percent(rate_max));
+  plot.rate_ticks(rate_max, "no capacity can exceed");
 
   const std::vector<Column> columns = columns_of(result);
   double legend = 0;

@@ -33,17 +33,23 @@ double tick_step(double max) {
   return power;
 }
 
-std::string blocks_bar(std::uint32_t referenced, std::uint32_t cached, std::uint32_t empty,
-                       std::size_t width) {
-  const std::uint64_t used = std::uint64_t{referenced} + cached;
-  const std::uint64_t total = std::max<std::uint64_t>(used + empty, 1);
+std::string blocks_bar(const BlockCounts& counts, std::size_t width) {
+  const std::uint64_t used = std::uint64_t{counts.referenced} + counts.cached;
+  const std::uint64_t total = std::max<std::uint64_t>(used + counts.empty, 1);
   const auto marks = [&](std::uint64_t count) {
     return std::min(static_cast<std::size_t>((count * width + total - 1) / total), width);
   };
-  const std::size_t num_referenced = marks(referenced);
+  const std::size_t num_referenced = marks(counts.referenced);
   const std::size_t num_used = std::max(marks(used), num_referenced);
   return '|' + std::string(num_referenced, '#') + std::string(num_used - num_referenced, '=') +
          std::string(width - num_used, '.') + '|';
+}
+
+SvgWriter titled_svg(double height, std::string_view title) {
+  constexpr SvgPoint kTitlePlace{80, 24};
+  SvgWriter svg(kSvgWidth, height, title);
+  svg.text(kTitlePlace, title);
+  return svg;
 }
 
 Plot::Plot(SvgWriter& svg, const Area& area, Range x, double y_max)
@@ -111,6 +117,34 @@ void Plot::fill_below(const std::vector<SvgPoint>& values, std::string_view colo
 
 void Plot::polyline(const std::vector<SvgPoint>& values, std::string_view color) {
   svg_.polyline(pixels_of(values), color);
+}
+
+void Plot::stack_blocks(const std::vector<double>& x, const std::vector<BlockCounts>& counts) {
+  std::vector<SvgPoint> empty;
+  std::vector<SvgPoint> cached;
+  std::vector<SvgPoint> referenced;
+  for (std::size_t index = 0; index < x.size(); ++index) {
+    const BlockCounts& now = counts[index];
+    referenced.push_back({x[index], static_cast<double>(now.referenced)});
+    cached.push_back({x[index], static_cast<double>(now.referenced + now.cached)});
+    empty.push_back({x[index], static_cast<double>(now.referenced + now.cached + now.empty)});
+  }
+  // The next area covers the lower part of the one before.
+  fill_below(empty, kEmptyColor);
+  fill_below(cached, kCachedColor);
+  fill_below(referenced, kReferencedColor);
+  legend(0, kReferencedColor, "referenced");
+  legend(110, kCachedColor, "cached");
+  legend(200, kEmptyColor, "empty");
+}
+
+void Plot::rate_ticks(double limit, const std::string& what_cannot_exceed) {
+  const double step = tick_step(y_max_ * 100) / 100;
+  for (int tick = 0; tick * step <= y_max_; ++tick) {
+    y_tick(tick * step, formatted("%g %%", tick * step * 100));
+  }
+  svg_.line({area_.left, y(limit)}, {area_.right, y(limit)}, kAxisColor, /*is_dashed=*/true);
+  svg_.text({area_.left + 8, y(limit) - 6}, what_cannot_exceed + " " + percent(limit));
 }
 
 void Plot::legend(double offset, std::string_view color, std::string_view label) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/pool/block_pool.h"
 #include "scenarios/replay/svg_writer.h"
 
 namespace kvfence {
@@ -24,6 +25,9 @@ inline constexpr std::string_view kGridColor = "#cccccc";
 /// printf into a string; what is longer than 255 characters is cut.
 [[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...);
 
+/// For %llu.
+inline unsigned long long wide(std::uint64_t value) { return value; }
+
 /// "12.34 %" of a share of 0 to 1.
 std::string percent(double share);
 
@@ -32,8 +36,11 @@ double tick_step(double max);
 
 /// `#` referenced, `=` cached, `.` empty, between bars. What is there at all shows: one referenced
 /// block is one mark.
-std::string blocks_bar(std::uint32_t referenced, std::uint32_t cached, std::uint32_t empty,
-                       std::size_t width);
+std::string blocks_bar(const BlockCounts& counts, std::size_t width);
+
+/// A picture of that height, and of the width of all, with its title.
+SvgWriter titled_svg(double height, std::string_view title);
+inline constexpr double kSvgWidth = 860;
 
 /// Maps values to pixels and draws what all charts share.
 class Plot {
@@ -69,6 +76,12 @@ class Plot {
   /// The area between the axis and a line through these values; fills what was drawn before.
   void fill_below(const std::vector<SvgPoint>& values, std::string_view color);
   void polyline(const std::vector<SvgPoint>& values, std::string_view color);
+
+  /// The three numbers over x as stacked areas, with their legend.
+  void stack_blocks(const std::vector<double>& x, const std::vector<BlockCounts>& counts);
+
+  /// Ticks of rates of 0 to 1, and a dashed line at the one that nothing can exceed.
+  void rate_ticks(double limit, const std::string& what_cannot_exceed);
 
   /// A coloured square and its meaning above the plot, `offset` from its left edge.
   void legend(double offset, std::string_view color, std::string_view label);

@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-unsigned long long wide(std::uint64_t value) { return value; }
-
 double seconds(double microseconds) { return microseconds / 1e6; }
 
 double seconds(std::uint64_t microseconds) { return seconds(static_cast<double>(microseconds)); }
@@ -186,22 +184,17 @@ std::string to_text_chart(std::span<const SchedulerSample> samples, std::size_t 
     }
     const SchedulerSample& sample = samples[next - 1];
     out += formatted("%8.1f %8u %8u  ", minutes(sample), sample.running, sample.waiting);
-    out +=
-        blocks_bar(sample.counts.referenced, sample.counts.cached, sample.counts.empty, bar_width);
+    out += blocks_bar(sample.counts, bar_width);
     out += formatted(" %11u %9s\n", sums.preemptions, percent(sums.hit_rate()).c_str());
   }
   return out;
 }
 
 std::string to_svg(std::span<const SchedulerSample> samples) {
-  constexpr double kWidth = 860;
-  constexpr double kHeight = 720;
   constexpr Plot::Area kBlocks{80, 830, 50, 300};
   constexpr Plot::Area kRequests{80, 830, 370, 510};
   constexpr Plot::Area kPreemptions{80, 830, 580, 660};
-  constexpr std::string_view kTitle = "Blocks and requests of the scheduler";
-  SvgWriter svg(kWidth, kHeight, kTitle);
-  svg.text({kBlocks.left, 24}, kTitle);
+  SvgWriter svg = titled_svg(720, "Blocks and requests of the scheduler");
 
   const Plot::Range time{0, samples.empty() ? 1 : minutes(samples.back())};
   const auto series_of = [&](auto&& value_of) {
@@ -217,24 +210,18 @@ std::string to_svg(std::span<const SchedulerSample> samples) {
     return max;
   };
 
-  // Stacked: the next area covers the lower part of the one before.
-  const auto all = series_of([](const SchedulerSample& sample) {
-    return sample.counts.referenced + sample.counts.cached + sample.counts.empty;
-  });
-  Plot blocks(svg, kBlocks, time, max_of(all));
-  blocks.fill_below(all, kEmptyColor);
-  blocks.fill_below(series_of([](const SchedulerSample& sample) {
-                      return sample.counts.referenced + sample.counts.cached;
-                    }),
-                    kCachedColor);
-  blocks.fill_below(
-      series_of([](const SchedulerSample& sample) { return sample.counts.referenced; }),
-      kReferencedColor);
+  std::vector<double> times;
+  std::vector<BlockCounts> counts;
+  double num_blocks = 1;
+  for (const SchedulerSample& sample : samples) {
+    times.push_back(minutes(sample));
+    counts.push_back(sample.counts);
+    num_blocks = sample.counts.referenced + sample.counts.cached + sample.counts.empty;
+  }
+  Plot blocks(svg, kBlocks, time, num_blocks);
+  blocks.stack_blocks(times, counts);
   blocks.y_ticks();
   blocks.frame("", "blocks");
-  blocks.legend(0, kReferencedColor, "referenced");
-  blocks.legend(110, kCachedColor, "cached");
-  blocks.legend(200, kEmptyColor, "empty");
 
   const auto running = series_of([](const SchedulerSample& sample) { return sample.running; });
   const auto waiting = series_of([](const SchedulerSample& sample) { return sample.waiting; });

@@ -10,17 +10,8 @@
 namespace kvfence {
 namespace {
 
-constexpr double kWidth = 860;
 constexpr double kHeight = 420;
 constexpr Plot::Area kArea{80, 790, 50, 360};
-
-unsigned long long wide(std::uint64_t value) { return value; }
-
-SvgWriter titled(std::string_view title) {
-  SvgWriter svg(kWidth, kHeight, title);
-  svg.text({kArea.left, 24}, title);
-  return svg;
-}
 
 /// Whether the samples lie apart in the trace's own time.
 bool has_times(std::span<const TrafficSample> samples) {
@@ -29,10 +20,6 @@ bool has_times(std::span<const TrafficSample> samples) {
 
 double minutes(const TrafficSample& sample) {
   return static_cast<double>(sample.timestamp_ms) / 60'000;
-}
-
-std::uint32_t num_blocks(const TrafficSample& sample) {
-  return sample.counts.empty + sample.counts.cached + sample.counts.referenced;
 }
 
 }  // namespace
@@ -58,8 +45,7 @@ std::string to_text_chart(std::span<const TrafficSample> samples, std::size_t nu
   for (std::size_t row = 1; row <= num_rows; ++row) {
     const TrafficSample& sample = samples[row * samples.size() / num_rows - 1];
     out += formatted("%8.1f %9zu  ", minutes(sample), sample.requests_done);
-    out +=
-        blocks_bar(sample.counts.referenced, sample.counts.cached, sample.counts.empty, bar_width);
+    out += blocks_bar(sample.counts, bar_width);
     out +=
         formatted("  %10u %8u %8u %10llu %9s\n", sample.counts.referenced, sample.counts.cached,
                   sample.counts.empty, wide(sample.evictions), percent(sample.hit_rate()).c_str());
@@ -74,27 +60,17 @@ std::string to_svg(std::span<const TrafficSample> samples) {
   };
   const double x_min = samples.empty() || !by_time ? 0 : x_of(samples.front());
   const double x_max = samples.empty() ? 1 : x_of(samples.back());
-  const double y_max = samples.empty() ? 1 : num_blocks(samples.back());
-  SvgWriter svg = titled("Blocks of the pool, and the hit rate so far");
+  std::vector<double> x;
+  std::vector<BlockCounts> counts;
+  double y_max = 1;
+  for (const TrafficSample& sample : samples) {
+    x.push_back(x_of(sample));
+    counts.push_back(sample.counts);
+    y_max = sample.counts.empty + sample.counts.cached + sample.counts.referenced;
+  }
+  SvgWriter svg = titled_svg(kHeight, "Blocks of the pool, and the hit rate so far");
   Plot plot(svg, kArea, {x_min, x_max}, y_max);
-
-  // The next area covers the lower part of the one before.
-  const auto area = [&](std::string_view color, auto&& top_of) {
-    std::vector<SvgPoint> tops;
-    for (const TrafficSample& sample : samples) {
-      tops.push_back({x_of(sample), top_of(sample.counts)});
-    }
-    plot.fill_below(tops, color);
-  };
-  area(kEmptyColor, [](const BlockCounts& counts) {
-    return static_cast<double>(counts.referenced + counts.cached + counts.empty);
-  });
-  area(kCachedColor, [](const BlockCounts& counts) {
-    return static_cast<double>(counts.referenced + counts.cached);
-  });
-  area(kReferencedColor,
-       [](const BlockCounts& counts) { return static_cast<double>(counts.referenced); });
-
+  plot.stack_blocks(x, counts);
   plot.y_ticks();
   plot.x_ticks();
 
@@ -110,12 +86,9 @@ std::string to_svg(std::span<const TrafficSample> samples) {
   for (int tick = 0; tick <= 100; tick += 20) {
     svg.text({kArea.right + 8, y_of_rate(tick / 100.0) + 4}, formatted("%d %%", tick));
   }
-  svg.text({kWidth - 12, (kArea.top + kArea.bottom) / 2}, "hit rate so far",
+  svg.text({kSvgWidth - 12, (kArea.top + kArea.bottom) / 2}, "hit rate so far",
            SvgWriter::Anchor::kMiddle, 90);
 
-  plot.legend(0, kReferencedColor, "referenced");
-  plot.legend(110, kCachedColor, "cached");
-  plot.legend(200, kEmptyColor, "empty");
   plot.legend(280, kAccentColor, "hit rate");
   plot.frame(by_time ? "time in the trace (minutes)" : "requests", "blocks");
   return svg.finish();
@@ -161,19 +134,13 @@ std::string to_svg(std::span<const HitRatePoint> curve, const MooncakeTotals& to
   double y_max = totals.hit_rate_max();
   for (const HitRatePoint& point : points) y_max = std::max(y_max, point.result.hit_rate());
   y_max = std::min(y_max * 1.15 + 0.001, 1.0);
-  SvgWriter svg = titled("Hit rate over the size of the pool");
+  SvgWriter svg = titled_svg(kHeight, "Hit rate over the size of the pool");
   Plot plot(svg, kArea, {x_min, x_max}, y_max);
 
-  const double y_step = tick_step(y_max * 100) / 100;
-  for (int tick = 0; tick * y_step <= y_max; ++tick) {
-    plot.y_tick(tick * y_step, formatted("%g %%", tick * y_step * 100));
-  }
   for (double power = x_min; power <= x_max; ++power) {
     plot.x_tick(power, formatted("%.0f", std::pow(10, power)));
   }
-  const double y_limit = plot.y(totals.hit_rate_max());
-  svg.line({kArea.left, y_limit}, {kArea.right, y_limit}, kAxisColor, /*is_dashed=*/true);
-  svg.text({kArea.left + 8, y_limit - 6}, "no pool can exceed " + percent(totals.hit_rate_max()));
+  plot.rate_ticks(totals.hit_rate_max(), "no pool can exceed");
 
   std::vector<SvgPoint> line;
   for (const HitRatePoint& point : points) {
