@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -84,7 +85,7 @@ class DriverOf : public Implementation {
 ///   run(command, world)          for each command
 ///   observe(world, with_state)   fills what is shown besides the answer; all that can be absent is
 ///                                absent before
-template <class Derived, class T, class Component, class Make>
+template <class Derived, class T, class Make>
 class ValueDriver : public DriverOf<T> {
  public:
   using typename DriverOf<T>::Config;
@@ -92,6 +93,7 @@ class ValueDriver : public DriverOf<T> {
   using typename DriverOf<T>::World;
   using typename DriverOf<T>::Command;
   using typename DriverOf<T>::Observation;
+  using Component = std::invoke_result_t<Make&, const Setup&>;
 
   ValueDriver(std::string name, Make make) : name_(std::move(name)), make_(std::move(make)) {}
 

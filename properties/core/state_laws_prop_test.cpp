@@ -5,9 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -321,11 +319,7 @@ class SharedPool {
 
 template <class Pool>
 Subject broken_pool() {
-  return {[] {
-            const auto make_pool = [](const BlockPoolConfig& config) { return Pool(config); };
-            return std::make_unique<BlockPoolDriver<Pool, decltype(make_pool)>>("broken",
-                                                                                make_pool);
-          },
+  return {[] { return make_block_pool_driver<Pool>("broken"); },
           reference_side(block_pool_sides())};
 }
 

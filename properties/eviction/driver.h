@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,10 +15,11 @@
 
 namespace kvfence {
 
-template <CachePolicy Policy, class MakePolicy>
+template <class MakePolicy>
 class EvictionDriver final
-    : public ValueDriver<EvictionDriver<Policy, MakePolicy>, EvictionTarget, Policy, MakePolicy> {
-  using Base = ValueDriver<EvictionDriver, EvictionTarget, Policy, MakePolicy>;
+    : public ValueDriver<EvictionDriver<MakePolicy>, EvictionTarget, MakePolicy> {
+  using Base = ValueDriver<EvictionDriver, EvictionTarget, MakePolicy>;
+  static_assert(CachePolicy<typename Base::Component>);
   friend Base;
 
  public:
@@ -94,9 +94,7 @@ class EvictionDriver final
 /// A driver of policies that make_policy(config) makes.
 template <class MakePolicy>
 std::unique_ptr<Implementation> make_eviction_driver(std::string name, MakePolicy make_policy) {
-  using Policy = std::invoke_result_t<MakePolicy&, const CachePolicyConfig&>;
-  return std::make_unique<EvictionDriver<Policy, MakePolicy>>(std::move(name),
-                                                              std::move(make_policy));
+  return std::make_unique<EvictionDriver<MakePolicy>>(std::move(name), std::move(make_policy));
 }
 
 /// A driver of policies that are made from their configuration alone.

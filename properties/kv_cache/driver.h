@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,10 +15,11 @@
 
 namespace kvfence {
 
-template <KVCacheManager Manager, class MakeManager>
+template <class MakeManager>
 class KVCacheDriver final
-    : public ValueDriver<KVCacheDriver<Manager, MakeManager>, KVCacheTarget, Manager, MakeManager> {
-  using Base = ValueDriver<KVCacheDriver, KVCacheTarget, Manager, MakeManager>;
+    : public ValueDriver<KVCacheDriver<MakeManager>, KVCacheTarget, MakeManager> {
+  using Base = ValueDriver<KVCacheDriver, KVCacheTarget, MakeManager>;
+  static_assert(KVCacheManager<typename Base::Component>);
   friend Base;
 
  public:
@@ -212,9 +212,7 @@ class KVCacheDriver final
 /// A driver of managers that make_manager(config) makes.
 template <class MakeManager>
 std::unique_ptr<Implementation> make_kv_cache_driver(std::string name, MakeManager make_manager) {
-  using Manager = std::invoke_result_t<MakeManager&, const KVCacheManagerConfig&>;
-  return std::make_unique<KVCacheDriver<Manager, MakeManager>>(std::move(name),
-                                                               std::move(make_manager));
+  return std::make_unique<KVCacheDriver<MakeManager>>(std::move(name), std::move(make_manager));
 }
 
 /// A driver of managers that are made from their configuration alone.

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,10 +27,11 @@ inline void show_events(const std::vector<OffloadingEvent>& events,
   }
 }
 
-template <OffloadingManager Manager, class MakeManager>
+template <class MakeManager>
 class OffloadDriver final
-    : public ValueDriver<OffloadDriver<Manager, MakeManager>, OffloadTarget, Manager, MakeManager> {
-  using Base = ValueDriver<OffloadDriver, OffloadTarget, Manager, MakeManager>;
+    : public ValueDriver<OffloadDriver<MakeManager>, OffloadTarget, MakeManager> {
+  using Base = ValueDriver<OffloadDriver, OffloadTarget, MakeManager>;
+  static_assert(OffloadingManager<typename Base::Component>);
   friend Base;
 
  public:
@@ -117,9 +117,7 @@ class OffloadDriver final
 /// A driver of managers that make_manager(config) makes.
 template <class MakeManager>
 std::unique_ptr<Implementation> make_offload_driver(std::string name, MakeManager make_manager) {
-  using Manager = std::invoke_result_t<MakeManager&, const OffloadingManagerConfig&>;
-  return std::make_unique<OffloadDriver<Manager, MakeManager>>(std::move(name),
-                                                               std::move(make_manager));
+  return std::make_unique<OffloadDriver<MakeManager>>(std::move(name), std::move(make_manager));
 }
 
 /// A driver of managers that are made from their configuration alone.

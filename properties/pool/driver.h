@@ -2,10 +2,8 @@
 
 /// Puts any block pool that satisfies the concept behind the interface that a lockstep drives.
 
-#include <algorithm>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,10 +14,11 @@
 
 namespace kvfence {
 
-template <BlockPool Pool, class MakePool>
+template <class MakePool>
 class BlockPoolDriver final
-    : public ValueDriver<BlockPoolDriver<Pool, MakePool>, BlockPoolTarget, Pool, MakePool> {
-  using Base = ValueDriver<BlockPoolDriver, BlockPoolTarget, Pool, MakePool>;
+    : public ValueDriver<BlockPoolDriver<MakePool>, BlockPoolTarget, MakePool> {
+  using Base = ValueDriver<BlockPoolDriver, BlockPoolTarget, MakePool>;
+  static_assert(BlockPool<typename Base::Component>);
   friend Base;
 
  public:
@@ -133,8 +132,7 @@ class BlockPoolDriver final
 /// A driver of pools that make_pool(config) makes.
 template <class MakePool>
 std::unique_ptr<Implementation> make_block_pool_driver(std::string name, MakePool make_pool) {
-  using Pool = std::invoke_result_t<MakePool&, const BlockPoolConfig&>;
-  return std::make_unique<BlockPoolDriver<Pool, MakePool>>(std::move(name), std::move(make_pool));
+  return std::make_unique<BlockPoolDriver<MakePool>>(std::move(name), std::move(make_pool));
 }
 
 /// A driver of pools that are made from their configuration alone.

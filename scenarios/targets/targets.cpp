@@ -19,13 +19,6 @@ const std::vector<const TargetSides*>& all_targets() {
   return kTargets;
 }
 
-const TargetSides* find_target(std::string_view name) {
-  for (const TargetSides* sides : all_targets()) {
-    if (sides->target().name == name) return sides;
-  }
-  return nullptr;
-}
-
 const std::vector<CheckedPart>& all_parts() {
   static std::deque<std::string> names;  // what parts point to
   static const std::vector<CheckedPart> kParts = [] {

@@ -47,9 +47,6 @@ const TargetSides& engine_sides();
 /// In the order in which the documentation lists them.
 const std::vector<const TargetSides*>& all_targets();
 
-/// The target of that name, or null.
-const TargetSides* find_target(std::string_view name);
-
 /// What is checked by itself: a target, or one assembly of the target engine.
 struct CheckedPart {
   std::string_view name;  ///< "block_pool", "engine.offloading"
