@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <tuple>
-#include <utility>
 
 #include "contract/core/joined.h"
 
@@ -81,6 +80,27 @@ std::string touches_of(const StoryOperation& operation) {
   }
   if (text.empty()) text = "touches no page";
   return operation.requests.empty() ? text : "for " + operation.requests + ": " + text;
+}
+
+std::map<StoryMoment, StoryEvent> events_of(const DeviceStory& story) {
+  using Kind = StoryEvent::Kind;
+  std::map<StoryMoment, StoryEvent> events;
+  for (const StoryOperation& operation : story.operations) {
+    const bool is_racing = operation.is_racing;
+    events[operation.enqueued] = {
+        Kind::kNote, kHostLane, is_racing,
+        "enqueues " + operation.name + " (" + operation.function + "): " + touches_of(operation)};
+    if (operation.started != kNever) {
+      events[operation.started] = {Kind::kBegins, operation.lane, is_racing, operation.name};
+    }
+    if (operation.ended != kNever) {
+      events[operation.ended] = {Kind::kEnds, operation.lane, is_racing, operation.name};
+    }
+  }
+  for (const StoryMark& mark : story.marks) {
+    events[mark.moment] = {Kind::kNote, mark.lane, mark.is_racing, to_text(story, mark)};
+  }
+  return events;
 }
 
 std::vector<StoryLane> lanes_of(const DeviceStory& story) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -146,6 +147,15 @@ StoryLane lane_of(const DeviceStory& story, const StoryParty& party);
 std::string to_text(const DeviceStory& story, const StoryMark& mark);
 /// "for A: reads GPU 0, writes CPU 1"
 std::string touches_of(const StoryOperation& operation);
+/// One of the things that happened, as text and page list them.
+struct StoryEvent {
+  enum class Kind : std::uint8_t { kNote, kBegins, kEnds };
+  Kind kind = Kind::kNote;
+  StoryLane lane = kHostLane;
+  bool is_racing = false;
+  std::string text = {};  ///< what was done; of what begins or ends its name
+};
+std::map<StoryMoment, StoryEvent> events_of(const DeviceStory& story);
 /// The host's, then each rank's streams.
 std::vector<StoryLane> lanes_of(const DeviceStory& story);
 inline std::size_t num_lanes(const DeviceStory& story) {

@@ -348,29 +348,15 @@ std::string item(bool is_racing, const std::string& text) {
          escape_xml(text) + "</li>\n";
 }
 
-/// What happened at each moment, as items of a list.
-std::map<StoryMoment, std::string> items_of(const DeviceStory& story) {
-  std::map<StoryMoment, std::string> items;
-  for (const StoryOperation& operation : story.operations) {
-    const std::string lane = to_text(operation.lane) + ": ";
-    items[operation.enqueued] =
-        item(operation.is_racing, "host: enqueues " + operation.name + " (" + operation.function +
-                                      "): " + touches_of(operation));
-    if (operation.started != kNever) {
-      items[operation.started] = item(operation.is_racing, lane + operation.name + " begins");
-    }
-    if (operation.ended != kNever) {
-      items[operation.ended] = item(operation.is_racing, lane + operation.name + " is over");
-    }
-  }
-  for (const StoryMark& mark : story.marks) {
-    items[mark.moment] = item(mark.is_racing, to_text(mark.lane) + ": " + to_text(story, mark));
-  }
-  return items;
+std::string item(const StoryEvent& event) {
+  const char* const what = event.kind == StoryEvent::Kind::kBegins ? " begins"
+                           : event.kind == StoryEvent::Kind::kEnds ? " is over"
+                                                                   : "";
+  return item(event.is_racing, to_text(event.lane) + ": " + event.text + what);
 }
 
 std::string commands_html(const DeviceStory& story) {
-  const std::map<StoryMoment, std::string> items = items_of(story);
+  const std::map<StoryMoment, StoryEvent> events = events_of(story);
   std::string html = "<h2>Commands</h2>\n<table>\n";
   for (std::size_t index = 0; index < story.commands.size(); ++index) {
     const StoryCommand& command = story.commands[index];
@@ -379,8 +365,8 @@ std::string commands_html(const DeviceStory& story) {
             (command.answer.empty() ? "" : "<br/>-&gt; " + escape_xml(command.answer)) +
             "</td><td>";
     std::string happened;
-    const auto end = items.lower_bound(command.end);
-    for (auto at = items.lower_bound(command.begin); at != end; ++at) happened += at->second;
+    const auto end = events.lower_bound(command.end);
+    for (auto at = events.lower_bound(command.begin); at != end; ++at) happened += item(at->second);
     for (const std::string& wrong : command.wrong_tokens) happened += item(true, wrong);
     if (!happened.empty()) html += "<ul>\n" + happened + "</ul>";
     html += "</td></tr>\n";

@@ -1,11 +1,7 @@
 /// A story of devices as text: see device_story.h.
 
-#include <algorithm>
-#include <functional>
 #include <map>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "scenarios/story/device_story.h"
 #include "scenarios/story/explain_picture.h"
@@ -22,27 +18,11 @@ std::string line_of(const DeviceStory& story, bool is_marked, const std::string&
          "\n";
 }
 
-/// What happened at each moment.
-std::map<StoryMoment, std::string> lines_of(const DeviceStory& story) {
-  std::map<StoryMoment, std::string> lines;
-  for (const StoryOperation& operation : story.operations) {
-    const bool is_racing = operation.is_racing;
-    lines[operation.enqueued] = line_of(
-        story, is_racing, to_text(kHostLane),
-        "enqueues " + operation.name + " (" + operation.function + "): " + touches_of(operation));
-    if (operation.started != kNever) {
-      lines[operation.started] =
-          line_of(story, is_racing, to_text(operation.lane), "> " + operation.name);
-    }
-    if (operation.ended != kNever) {
-      lines[operation.ended] =
-          line_of(story, is_racing, to_text(operation.lane), "< " + operation.name);
-    }
-  }
-  for (const StoryMark& mark : story.marks) {
-    lines[mark.moment] = line_of(story, mark.is_racing, to_text(mark.lane), to_text(story, mark));
-  }
-  return lines;
+std::string line_of(const DeviceStory& story, const StoryEvent& event) {
+  const char* const sign = event.kind == StoryEvent::Kind::kBegins ? "> "
+                           : event.kind == StoryEvent::Kind::kEnds ? "< "
+                                                                   : "";
+  return line_of(story, event.is_racing, to_text(event.lane), sign + event.text);
 }
 
 std::string contents_after(const DeviceStory& story, std::size_t command) {
@@ -76,12 +56,14 @@ std::string story_text(const DeviceStory& story) {
                                  : ", the " + story.subject + " with " + story.planted_bug) +
       "\n      > begins   < is over   ! takes part in a race   " + story.content_example + " " +
       story.content_meaning + "\n\n";
-  const std::map<StoryMoment, std::string> lines = lines_of(story);
+  const std::map<StoryMoment, StoryEvent> events = events_of(story);
   for (std::size_t index = 0; index < story.commands.size(); ++index) {
     const StoryCommand& command = story.commands[index];
     text += padded(std::to_string(index), 6) + command.text + "\n";
-    const auto end = lines.lower_bound(command.end);
-    for (auto at = lines.lower_bound(command.begin); at != end; ++at) text += at->second;
+    const auto end = events.lower_bound(command.end);
+    for (auto at = events.lower_bound(command.begin); at != end; ++at) {
+      text += line_of(story, at->second);
+    }
     for (std::size_t race = 0; race < story.races.size(); ++race) {
       const StoryMoment moment = story.races[race].moment;
       if (moment < command.begin || moment >= command.end) continue;

@@ -1,6 +1,5 @@
 /// A story of devices as a trace of the Chrome format: see device_story.h.
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>

@@ -7,7 +7,6 @@
 #include "scenarios/story/engine_story.h"
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>

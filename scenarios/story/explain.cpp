@@ -1,7 +1,5 @@
 #include "scenarios/story/explain.h"
 
-#include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -4,6 +4,25 @@
 
 namespace kvfence {
 
+std::string history_of(const Scenes& scenes, const std::string& name, std::string before,
+                       std::size_t width, const ShownOf& shown_of) {
+  std::string text = "\n" + name + "\n";
+  for (const Scene& scene : scenes) {
+    const std::optional<std::string> now = shown_of(scene.expected);
+    if (!now) continue;
+    const bool is_last = &scene == &scenes.back();
+    if (*now != before || is_last) {
+      text += "  step " + padded(std::to_string(scene.step), 4) + padded(before, width) + "-> " +
+              padded(*now, width);
+      const std::optional<std::string> other = is_last ? shown_of(scene.actual) : now;
+      if (other && *other != *now) text += "(" + *other + " on the other side) ";
+      text += " " + scene.command + "\n";
+    }
+    before = *now;
+  }
+  return text;
+}
+
 std::string different(std::initializer_list<std::pair<bool, std::string_view>> differs_and_names) {
   std::string names;
   for (const auto& [differs, name] : differs_and_names) {

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,16 +44,14 @@ struct Scene {
 };
 using Scenes = std::vector<Scene>;
 
-/// One change in the life of a block, as both pictures show it; `other` is what the other side
-/// shows, empty if it shows the same.
-inline std::string history_line(const Scene& scene, const std::string& before,
-                                const std::string& now, std::size_t width,
-                                const std::string& other) {
-  std::string line = "  step " + padded(std::to_string(scene.step), 4) + padded(before, width) +
-                     "-> " + padded(now, width);
-  if (!other.empty()) line += "(" + other + " on the other side) ";
-  return line + " " + scene.command + "\n";
-}
+/// What a side shows of one thing; nothing where it shows no state.
+using ShownOf = std::function<std::optional<std::string>(const Observation& observation)>;
+
+/// The life of that thing: every step at which it changed on the reference's side, and the last one
+/// with what the other side shows, if that is something else. `before`: what is shown before the
+/// first command.
+std::string history_of(const Scenes& scenes, const std::string& name, std::string before,
+                       std::size_t width, const ShownOf& shown_of);
 
 /// Marks that say in words what differs.
 std::string different(std::initializer_list<std::pair<bool, std::string_view>> differs_and_names);

@@ -4,7 +4,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -131,7 +130,12 @@ class ListsPicture final : public ScenePicture {
     for (std::uint32_t key : keys_of(*expected, *actual)) {
       if (num_told == kHistoriesMax) break;
       if (place_of(*expected, key) == place_of(*actual, key)) continue;
-      text += history(scenes, key);
+      const auto shown_of = [key](const Observation& observation) -> std::optional<std::string> {
+        const auto lists = find_lists(observation);
+        if (!lists) return std::nullopt;
+        return place_of(*lists, key);
+      };
+      text += history_of(scenes, "key " + std::to_string(key), ".", kPlaceWidth, shown_of);
       ++num_told;
     }
     return text;
@@ -144,25 +148,6 @@ class ListsPicture final : public ScenePicture {
 
   static double target_of(const Observation& observation) {
     return observed<double>(observation, "target_t1_size");
-  }
-
-  /// Every step at which the key changed its place on the reference's side.
-  static std::string history(const Scenes& scenes, std::uint32_t key) {
-    std::string text = "\nkey " + std::to_string(key) + "\n";
-    std::string before = ".";
-    for (const Scene& scene : scenes) {
-      const auto expected = find_lists(scene.expected);
-      if (!expected) continue;
-      const std::string now = place_of(*expected, key);
-      const bool is_last = &scene == &scenes.back();
-      if (now != before || is_last) {
-        const auto actual = find_lists(scene.actual);
-        const std::string other = is_last && actual ? place_of(*actual, key) : now;
-        text += history_line(scene, before, now, kPlaceWidth, other == now ? "" : other);
-      }
-      before = now;
-    }
-    return text;
   }
 
   bool is_arc_;

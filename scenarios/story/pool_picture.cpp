@@ -29,12 +29,6 @@ struct Pool {
   const KeyList* keys;
 };
 
-/// Of both sides after a command, where they hold it.
-struct Pools {
-  std::optional<Pool> expected;
-  std::optional<Pool> actual;
-};
-
 std::string cell(const Pool& pool, BlockId block) {
   if (block == kNullBlockId) return "N";
   const std::uint32_t ref_cnt = (*pool.ref_cnts)[block];
@@ -55,11 +49,9 @@ std::string queue_text(const std::vector<BlockId>& queue) {
   return text.empty() ? "(empty)" : text;
 }
 
-std::vector<BlockId> blocks_concerned(const Pools& last) {
+/// What the two sides show differently.
+std::vector<BlockId> blocks_concerned(const Pool& expected, const Pool& actual) {
   std::vector<BlockId> blocks;
-  if (!last.expected || !last.actual) return blocks;
-  const Pool& expected = *last.expected;
-  const Pool& actual = *last.actual;
   const std::size_t num_blocks = std::min(expected.ref_cnts->size(), actual.ref_cnts->size());
   for (BlockId block = 0; block < num_blocks && blocks.size() < kHistoriesMax; ++block) {
     const auto count = [block](const Pool& pool) {
@@ -132,9 +124,19 @@ class PoolPicture final : public ScenePicture {
 
   /// Of each block.
   std::string histories(const Scenes& scenes) const override {
-    const std::vector<Pools> pools = pools_of(scenes);
+    const auto expected = find_pool(scenes.back().expected);
+    const auto actual = find_pool(scenes.back().actual);
+    if (!expected || !actual) return "";
     std::string text;
-    for (BlockId block : blocks_concerned(pools.back())) text += history(scenes, pools, block);
+    for (const BlockId block : blocks_concerned(*expected, *actual)) {
+      const auto shown_of = [&](const Observation& observation) -> std::optional<std::string> {
+        const auto pool = find_pool(observation);
+        if (!pool) return std::nullopt;
+        return cell(*pool, block);
+      };
+      text += history_of(scenes, "block " + std::to_string(block),
+                         block == kNullBlockId ? "N" : ".", 3, shown_of);
+    }
     return text;
   }
 
@@ -147,10 +149,13 @@ class PoolPicture final : public ScenePicture {
     return pool;
   }
 
-  std::vector<Pools> pools_of(const Scenes& scenes) const {
-    std::vector<Pools> pools;
+  /// Of both sides after each command, where they are shown.
+  std::vector<Pool> pools_of(const Scenes& scenes) const {
+    std::vector<Pool> pools;
     for (const Scene& scene : scenes) {
-      pools.push_back({find_pool(scene.expected), find_pool(scene.actual)});
+      for (const Observation* observation : {&scene.expected, &scene.actual}) {
+        if (const auto pool = find_pool(*observation)) pools.push_back(*pool);
+      }
     }
     return pools;
   }
@@ -159,43 +164,17 @@ class PoolPicture final : public ScenePicture {
     return observed_values(observation, prefix_ + "tables");
   }
 
-  void choose_columns(std::uint32_t num_blocks, const std::vector<Pools>& scenes) {
-    for (BlockId block = 0; block < num_blocks; ++block) {
-      bool shown = num_blocks <= kColumnsMax;
-      for (const Pools& scene : scenes) {
-        if (shown || !scene.expected) break;
-        shown = cell(*scene.expected, block) != "." ||
-                (scene.actual && cell(*scene.actual, block) != ".");
-      }
-      if (shown && columns_.size() < kColumnsMax) columns_.push_back(block);
-    }
-    for (BlockId block : columns_) {
+  void choose_columns(std::uint32_t num_blocks, const std::vector<Pool>& pools) {
+    for (BlockId block = 0; block < num_blocks && columns_.size() < kColumnsMax; ++block) {
+      const bool changes = std::any_of(pools.begin(), pools.end(), [block](const Pool& pool) {
+        return cell(pool, block) != ".";
+      });
+      if (!changes && num_blocks > kColumnsMax) continue;
       std::size_t width = std::to_string(block).size();
-      for (const Pools& scene : scenes) {
-        for (const std::optional<Pool>* pool : {&scene.expected, &scene.actual}) {
-          if (*pool) width = std::max(width, cell(**pool, block).size());
-        }
-      }
+      for (const Pool& pool : pools) width = std::max(width, cell(pool, block).size());
+      columns_.push_back(block);
       widths_.push_back(width);
     }
-  }
-
-  /// Every step at which the block changed on the reference's side.
-  static std::string history(const Scenes& scenes, const std::vector<Pools>& pools, BlockId block) {
-    std::string text = "\nblock " + std::to_string(block) + "\n";
-    std::string before = block == kNullBlockId ? "N" : ".";
-    for (std::size_t at = 0; at < scenes.size(); ++at) {
-      const auto& [expected, actual] = pools[at];
-      if (!expected) continue;
-      const std::string now = cell(*expected, block);
-      const bool is_last = at + 1 == scenes.size();
-      if (now != before || is_last) {
-        const bool differs = is_last && actual && cell(*actual, block) != now;
-        text += history_line(scenes[at], before, now, 3, differs ? cell(*actual, block) : "");
-      }
-      before = now;
-    }
-    return text;
   }
 
   std::string prefix_;

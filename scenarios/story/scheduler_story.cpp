@@ -1,6 +1,5 @@
 #include "scenarios/story/scheduler_story.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
