@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <string_view>
-#include <type_traits>
-#include <utility>
 
 #include "contract/core/check.h"
-#include "properties/core/command_members.h"
+#include "contract/core/erased.h"
 #include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::kv_cache {
@@ -494,40 +491,33 @@ Command Generator::can_fit(Choices& choices, const World& world, RequestIndex in
 }
 
 void Generator::perturb(Choices& choices, const World& world, Command& command) {
-  std::size_t num_members = 0;
-  for_each_member_of_command(command, [&](auto&, Domain) { ++num_members; });
-  if (num_members == 0) return;
-  const std::size_t chosen = choices.below(static_cast<std::uint32_t>(num_members));
-  const bool declares = std::holds_alternative<DeclareRequest>(command);
-  const bool allocates = std::holds_alternative<AllocateSlots>(command);
-  std::size_t at = 0;
-  for_each_member_of_command(command, [&](auto& member, Domain domain) {
+  const DeclaredObject members = erased_type<Command>->declared(&command);
+  if (members.size() == 0) return;
+  const std::size_t chosen = choices.below(static_cast<std::uint32_t>(members.size()));
+  const MemberRef member = members[chosen];
+  if (auto* flag = get_if<bool>(member)) {
+    *flag = !*flag;
+  } else if (auto* number = get_if<std::uint32_t>(member)) {
     // Slots after tokens that nobody computed are beyond what a manager can be asked for.
-    const bool may_grow = !allocates || at != 1;
-    if (at++ != chosen) return;
-    using Member = std::remove_cvref_t<decltype(member)>;
-    if constexpr (std::is_same_v<Member, bool>) {
-      member = !member;
-    } else if constexpr (std::is_same_v<Member, std::uint32_t>) {
-      if (member > 0 && (!may_grow || choices.once_in(2))) {
-        member = choices.below(member);
-      } else if (may_grow && choices.once_in(32)) {
-        member = kHuge - choices.below(2);
-      } else if (may_grow) {
-        member += 1 + choices.below(2 * unit_);
-      }
-    } else if constexpr (std::is_same_v<Member, std::string>) {
-      if (world.entries().empty() || choices.once_in(4)) {
-        if (!declares) member = "nobody";
-      } else {
-        member = pick(choices, world.entries()).name;
-      }
-    } else if constexpr (std::is_same_v<Member, std::vector<std::uint32_t>>) {
-      if (domain == Domain::kBlocks) {
-        member.push_back(config_.num_gpu_blocks - (choices.once_in(2) ? 0 : 1));
-      }
+    const bool may_grow = !std::holds_alternative<AllocateSlots>(command) || chosen != 1;
+    if (*number > 0 && (!may_grow || choices.once_in(2))) {
+      *number = choices.below(*number);
+    } else if (may_grow && choices.once_in(32)) {
+      *number = kHuge - choices.below(2);
+    } else if (may_grow) {
+      *number += 1 + choices.below(2 * unit_);
     }
-  });
+  } else if (auto* name = get_if<std::string>(member)) {
+    if (world.entries().empty() || choices.once_in(4)) {
+      if (!std::holds_alternative<DeclareRequest>(command)) *name = "nobody";
+    } else {
+      *name = pick(choices, world.entries()).name;
+    }
+  } else if (auto* list = get_if<std::vector<std::uint32_t>>(member)) {
+    if (member.domain() == Domain::kBlocks) {
+      list->push_back(config_.num_gpu_blocks - (choices.once_in(2) ? 0 : 1));
+    }
+  }
 }
 
 }  // namespace kvfence::kv_cache
