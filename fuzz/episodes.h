@@ -2,9 +2,7 @@
 
 /// Fuzz inputs as episodes of a target, in lockstep against its reference.
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>

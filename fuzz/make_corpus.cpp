@@ -8,17 +8,14 @@
 /// do. Decided by no seed but kSeed. Exit status: 1 if some input was not found, 2 for a usage
 /// error.
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "fuzz/episodes.h"

@@ -7,7 +7,6 @@
 /// its type, with the capacity of its lists, for observations are refilled millions of times a
 /// second.
 
-#include <cstddef>
 #include <type_traits>
 #include <utility>
 

@@ -4,7 +4,6 @@
 /// in common. `S` is the struct that declares them.
 
 #include <optional>
-#include <string_view>
 
 #include "contract/core/declare.h"
 #include "contract/pool/request.h"

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
 
 #include "contract/core/rules.h"
 #include "contract/core/status.h"

@@ -15,7 +15,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,11 +1,7 @@
 #include "contract/kv_cache/kv_cache_manager.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <utility>
-
-#include "contract/core/check.h"
 
 namespace kvfence {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "contract/core/check.h"
 #include "contract/core/describe.h"
 #include "contract/core/limits.h"
 

@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
-#include <vector>
 
 #include "contract/eviction/cache_policy.h"
 

@@ -1,6 +1,5 @@
 #include "contract/pool/block_pool_target.h"
 
-#include "contract/core/check.h"
 #include "contract/core/describe.h"
 #include "contract/core/limits.h"
 

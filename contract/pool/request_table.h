@@ -6,9 +6,7 @@
 /// A hash is written `A:2` where a person writes it: block 2 of request A at hash granularity.
 /// `A:1*2` is element 1 of the merged view of factor 2, and `A:2/0` is the packed key with group 0.
 
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>

@@ -1,7 +1,5 @@
 #include "contract/scheduler/scheduler.h"
 
-#include "contract/core/check.h"
-
 namespace kvfence {
 
 std::optional<std::uint32_t> SchedulerConfig::mamba_split_block_size() const {

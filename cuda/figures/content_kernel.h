@@ -7,7 +7,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <cstdint>
 
 #include "contract/worker/content_pattern.h"

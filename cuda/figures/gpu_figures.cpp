@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <span>
 
 #include "cuda/copy_paths/pinned_memory.h"
 #include "cuda/figures/content_kernel.h"

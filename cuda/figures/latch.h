@@ -9,8 +9,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-
 #include "cuda/copy_paths/pinned_memory.h"
 #include "cuda/figures/latch_kernel.h"
 

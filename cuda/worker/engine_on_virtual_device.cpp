@@ -1,6 +1,5 @@
 #include "cuda/worker/engine_on_virtual_device.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>

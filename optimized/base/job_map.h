@@ -1,11 +1,12 @@
 #pragma once
 
+/// JobMap: number of a transfer -> slot.
+
 #include "contract/connectors/kv_connector.h"
 #include "optimized/base/open_table.h"
 
 namespace kvfence::optimized {
 
-/// Number of a transfer -> slot.
 using JobMap = OpenTable<JobId>;
 
 }  // namespace kvfence::optimized

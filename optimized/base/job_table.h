@@ -3,7 +3,6 @@
 /// JobTable: job id -> what is kept of the job. An entry that was given back is taken again with
 /// its storage, so that lists in it keep their capacity.
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

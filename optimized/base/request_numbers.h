@@ -3,7 +3,6 @@
 /// RequestNumbers: a number for some requests, by their ids. What is there lies densely, so that
 /// going over all of it costs no more than it holds.
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -1,8 +1,6 @@
 #include "optimized/files/block_file_header.h"
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -8,9 +8,7 @@
 /// stored the others find.
 
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 

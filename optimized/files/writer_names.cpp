@@ -1,12 +1,10 @@
 #include "optimized/files/writer_names.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace kvfence::optimized {

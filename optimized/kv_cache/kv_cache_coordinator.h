@@ -7,7 +7,6 @@
 /// the number of groups. Every fan-out runs in group order. Source: vLLM v0.19.0 and v0.23.0
 /// v1/core/kv_cache_coordinator.py.
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>

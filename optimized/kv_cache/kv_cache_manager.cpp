@@ -1,8 +1,6 @@
 #include "optimized/kv_cache/kv_cache_manager.h"
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
 #include <utility>
 #include <variant>
 

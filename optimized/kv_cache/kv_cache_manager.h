@@ -8,7 +8,6 @@
 /// they pass in. No virtual calls, no pointers between members: a copy is a manager of its own. No
 /// threads: a manager belongs to one.
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -3,7 +3,6 @@
 /// OffloadingEventLog: the events of an offloading manager, flat, until the caller takes them.
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "optimized/offload/offloading_manager.h"
 
-#include <algorithm>
 #include <cstddef>
 
 namespace kvfence::optimized {

@@ -3,7 +3,6 @@
 /// ReuseTracker: how often each of the keys looked up last was looked up.
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 

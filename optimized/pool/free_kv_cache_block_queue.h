@@ -9,7 +9,6 @@
 /// memory to its throughput (jump pointers: Luk and Mowry, ASPLOS 1996). The fourth word of a node
 /// belongs to the owner of the queue; there it shares a cache line with the links.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

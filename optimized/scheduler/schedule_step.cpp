@@ -4,11 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
-
-#include "contract/core/check.h"
 
 namespace kvfence::optimized {
 namespace {

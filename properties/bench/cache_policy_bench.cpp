@@ -7,20 +7,16 @@
 
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/eviction/cache_policy.h"
 #include "contract/pool/block_hash.h"
 #include "optimized/eviction/cache_policy.h"

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "contract/core/scenario.h"
 #include "contract/pool/block_pool_target.h"

@@ -1,7 +1,6 @@
 // Numbers, keys and digests of LRU and ARC, on both sides, with policies small enough to write
 // every list down. Each rule and each refusal by itself is in scenarios/cases/eviction/.
 
-#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "contract/eviction/eviction_target.h"
 #include "properties/core/choices.h"

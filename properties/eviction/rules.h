@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <optional>
-#include <string_view>
 
 #include "contract/eviction/cache_policy.h"
 #include "contract/eviction/eviction_target.h"

@@ -2,10 +2,7 @@
 // worked out by hand, and what a caller in C++ gets. Each rule and each refusal by itself is in
 // scenarios/cases/kv_cache/. Blocks have two tokens unless said otherwise.
 
-#include <initializer_list>
-#include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "contract/kv_cache/kv_cache_manager.h"

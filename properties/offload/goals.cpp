@@ -43,8 +43,8 @@ constexpr Goal kGoals[] = {
     {"promoted", "a touched block went from T1 to T2", kNeedsState},
     {"ghost_touched", "a touched ghost moved the target"},
     {"reset", "a reset forgot blocks"},
-    {"stored_event", "an event told of stored blocks"},
-    {"removed_event", "an event told of removed blocks"},
+    {"stored_event", "an event reported stored blocks"},
+    {"removed_event", "an event reported removed blocks"},
 };
 
 using Keys = std::vector<std::uint32_t>;

@@ -1,9 +1,7 @@
 // Upstream's own script of the manager, its reuse filter, and what a refusal leaves as it was, on
 // both sides. Each rule and each refusal by itself is in scenarios/cases/offload/.
 
-#include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <optional>
 #include <set>
-#include <string_view>
 
 #include "contract/offload/offload_target.h"
 #include "contract/offload/offloading_manager.h"

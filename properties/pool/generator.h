@@ -4,9 +4,6 @@
 /// weights, arguments that are mostly sensible in the state that the pool shows and now and then
 /// are not.
 
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "contract/pool/block_pool_target.h"

@@ -3,7 +3,6 @@
 // pool are in conformance_test.cpp and scenarios/cases/block_pool/.
 
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 

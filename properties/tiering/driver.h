@@ -20,7 +20,6 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/core/state_digest.h"
 #include "contract/scripted/scripted_tier.h"
 #include "contract/tiering/tier_files.h"

@@ -52,8 +52,8 @@ constexpr Goal kGoals[] = {
     {"several_jobs_reported", "one tier reported several jobs at once"},
     {"strange_result_passed_over", "a tier reported a job that it does not have", kNeedsState},
     {"store_of_no_keys", "a cascade had no keys"},
-    {"stored_event", "an event told of stored blocks"},
-    {"removed_event", "an event told of removed blocks"},
+    {"stored_event", "an event reported stored blocks"},
+    {"removed_event", "an event reported removed blocks"},
     {"promoted_from_file", "a load of a file tier was done", kNeedsState},
     {"cascaded_to_file", "a store of a file tier was done", kNeedsState},
     {"file_store_failed", "files kept a store from being done", kNeedsState},
@@ -63,7 +63,7 @@ constexpr Goal kGoals[] = {
     {"short_transfer_went_on", "a job was done while a read or write was to be short", kNeedsState},
     {"torn_file_missed", "a file of another size was missed", kNeedsState},
     {"bad_file_removed", "a load removed the file", kNeedsState},
-    {"doubtful_file_missed", "a file was missed behind a load that failed", kNeedsState},
+    {"doubtful_file_missed", "a file was missed after a load that failed", kNeedsState},
     {"temporary_file_left", "a temporary file could not be removed", kNeedsState},
 };
 

@@ -4,7 +4,6 @@
 /// and showing the tiers and the jobs with them (contract/tiering/tier_records.h). `show_keys(keys,
 /// shown)` writes keys over a list of the target's.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -10,7 +10,6 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/core/state_digest.h"
 #include "contract/worker/worker.h"
 #include "contract/worker/worker_target.h"

@@ -4,7 +4,6 @@
 #include <array>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace kvfence::worker {
 namespace {
@@ -20,13 +19,13 @@ constexpr VerbWeights<Command> kWeights = {{
     {Advance::kVerb, 24},
     {FailNext::kVerb, 2},
 }};
-/// Shutdown comes once in so many commands: nothing happens behind it.
+/// Shutdown comes once in so many commands: nothing happens after it.
 constexpr std::uint32_t kShutdownOnceIn = 256;
 
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
 constexpr std::array<std::string_view, 5> kFaultKinds = {"copy", "wait", "record", "late",
                                                          "partial"};
-/// A device is lost once in so many faults: nothing runs behind it.
+/// A device is lost once in so many faults: nothing runs after it.
 constexpr std::uint32_t kStickyOnceIn = 8;
 /// Mostly, devices are commanded, and of one rank.
 constexpr std::uint32_t kFreeOnceIn = 3;

@@ -37,7 +37,7 @@ constexpr Goal kGoals[] = {
     {"part_ran", "a part of a transfer ran"},
     {"page_undefined", "what a page holds was undefined, for a write may have been under way",
      kNeedsState},
-    {"copy_failed_in_part", "a transfer failed behind a part of it"},
+    {"copy_failed_in_part", "a transfer failed after a part of it"},
     {"device_lost", "a transfer ran into an error that ends all work"},
     {"failed_by_the_loss", "a device is lost, and more transfers failed than have met a fault"},
     {"free_device_reported", "transfers were reported that no command has made run"},

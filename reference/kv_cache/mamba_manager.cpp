@@ -143,7 +143,7 @@ void MambaManager::free(BlockPool& pool, RequestIndex request) {
 }
 
 // Speculative tokens may still be rejected, so they do not count as computed. Mode align also gives
-// the state back that the running one was copied from, once it is two boundaries behind: it may
+// the state back that the running one was copied from, once it is two boundaries back: it may
 // stand alone among null blocks, where the base does not see it. Source: vLLM v0.19.0
 // v1/core/single_type_kv_cache_manager.py MambaManager.remove_skipped_blocks
 void MambaManager::remove_skipped_blocks(BlockPool& pool, RequestIndex request,

@@ -12,7 +12,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "contract/core/state_digest.h"

@@ -1,7 +1,6 @@
 #include "reference/offload/offloading_manager.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <iterator>
 #include <utility>
 

@@ -2,7 +2,6 @@
 /// can go through has a file each.
 
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 

@@ -1,8 +1,5 @@
 /// `kvfence replay --target engine`: recorded production traffic through a whole engine.
 
-#include <memory>
-#include <utility>
-
 #include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
 #include "scenarios/command/commands.h"

@@ -1,10 +1,8 @@
 /// `kvfence replay --target offload`: recorded production traffic over a GPU tier and a CPU tier.
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
-#include "contract/offload/offload_target.h"
 #include "optimized/offload/offloading_manager.h"
 #include "properties/offload/driver.h"
 #include "reference/offload/offloading_manager.h"

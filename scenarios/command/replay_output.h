@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "contract/core/scenario.h"
 #include "properties/core/report.h"
 #include "scenarios/command/commands.h"
 

@@ -1,7 +1,6 @@
 #include "scenarios/replay/engine_replay.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -232,7 +231,7 @@ class Replay {
     if (seen().num_referenced_blocks != kReferencedAtRest || *seen().num_transfers > 0) {
       diverge("num_referenced_blocks", std::to_string(kReferencedAtRest),
               std::to_string(seen().num_referenced_blocks),
-              "behind the last request nothing is held or under way");
+              "after the last request nothing is held or under way");
     } else if (num_ended_ != requests_.size()) {
       diverge("requests", std::to_string(requests_.size()), std::to_string(num_ended_),
               "every request ends");

@@ -10,7 +10,7 @@
 ///
 /// That bounds every policy under the same traffic: whatever it stores, refuses or filters, it can
 /// do no more. It is not attainable in general, for two reasons: nobody knows the future, and a
-/// lookup ends at the first block that is missing, so that a held block behind a gap is not found.
+/// lookup ends at the first block that is missing, so that a held block after a gap is not found.
 /// A line for scale, not a goal.
 
 #include <cstdint>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "contract/core/check.h"
 #include "contract/core/rules.h"
 #include "properties/targets/checks.h"
 #include "scenarios/replay/offload_optimum.h"
@@ -30,7 +29,7 @@ class Replay {
       serve(requests[index]);
       if (progress) progress(index + 1, requests.size());
     }
-    // A command that changes nothing, so that the state behind the last request is compared.
+    // A command that changes nothing, so that the state after the last request is compared.
     if (!result_.divergence) send(offload::TakeEvents{}, /*want_state=*/true);
     return std::move(result_);
   }

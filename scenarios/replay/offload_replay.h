@@ -113,7 +113,7 @@ struct OffloadReplayResult {
   const OffloadTierResult* diverged() const;
 };
 
-/// Every policy at every capacity, and the optimum beside them; stops behind a run that diverged.
+/// Every policy at every capacity, and the optimum beside them; stops after a run that diverged.
 /// progress counts the requests of all runs.
 ///
 /// Requires: valid options.

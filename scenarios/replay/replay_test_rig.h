@@ -16,7 +16,6 @@
 
 #include "contract/core/check.h"
 #include "contract/core/implementation.h"
-#include "contract/core/scenario.h"
 #include "scenarios/replay/mooncake_trace.h"
 
 namespace kvfence {

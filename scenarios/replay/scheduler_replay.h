@@ -140,7 +140,8 @@ struct SchedulerReplayResult {
   NumberRange referenced;
   std::vector<SchedulerSample> samples;
 
-  /// Wall time in schedule and update: the one figure that differs from run to run.
+  /// Wall time of schedule and update, with what the driver shows of them: the one figure that
+  /// differs from run to run.
   double scheduler_seconds = 0;
 
   std::optional<Divergence> divergence;  ///< its step counts the calls of schedule, from 1

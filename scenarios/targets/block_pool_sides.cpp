@@ -1,9 +1,7 @@
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "contract/pool/block_pool_target.h"
 #include "optimized/pool/block_pool.h"
 #include "planted/optimized/pool/block_pool.h"
 #include "properties/pool/driver.h"

@@ -1,9 +1,7 @@
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "contract/eviction/eviction_target.h"
 #include "optimized/eviction/cache_policy.h"
 #include "planted/optimized/eviction/cache_policy.h"
 #include "properties/eviction/driver.h"

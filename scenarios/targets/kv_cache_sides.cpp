@@ -1,9 +1,7 @@
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "contract/kv_cache/kv_cache_target.h"
 #include "optimized/kv_cache/kv_cache_manager.h"
 #include "planted/optimized/kv_cache/kv_cache_manager.h"
 #include "properties/kv_cache/driver.h"

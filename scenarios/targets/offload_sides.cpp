@@ -1,9 +1,7 @@
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "contract/offload/offload_target.h"
 #include "optimized/offload/offloading_manager.h"
 #include "planted/optimized/offload/offloading_manager.h"
 #include "properties/offload/driver.h"

@@ -12,7 +12,6 @@
 #include "contract/core/implementation.h"
 #include "properties/planted/bugs.h"
 #include "properties/planted/switches.h"
-#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 

@@ -1,9 +1,7 @@
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "contract/tiering/tiering_target.h"
 #include "optimized/tiering/tier_files.h"
 #include "optimized/tiering/tiering_manager.h"
 #include "planted/optimized/tiering/tier_files.h"

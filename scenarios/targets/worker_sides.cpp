@@ -1,9 +1,7 @@
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "contract/worker/worker_target.h"
 #include "cuda/worker/worker_on_virtual_device.h"
 #include "planted/cuda/worker/worker_on_virtual_device.h"
 #include "properties/targets/checks.h"
