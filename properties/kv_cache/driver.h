@@ -145,7 +145,7 @@ class KVCacheDriver final
   ErrorCode run(const kv_cache::GetUnhashedBlockIds& command, const World& world) {
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
-    manager_->get_unhashed_block_ids(entry->index, observation_.blocks.emplace());
+    component_->get_unhashed_block_ids(entry->index, observation_.blocks.emplace());
     return ErrorCode::kNone;
   }
 
