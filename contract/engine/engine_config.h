@@ -218,7 +218,7 @@ enum class Assembly : std::uint8_t {
   kScheduler,           ///< no connector, or the scripted one
   kOffloading,          ///< the OffloadingConnector over scripted copies
   kOffloadingOnDevice,  ///< the same over a device, with a toy model
-  kOnDevice,            ///< any other that can be over a device: none, simple, or both under multi
+  kOnDevice,            ///< any other that can be over a device: none, simple, NIXL, several
   kSimple,
   kSynchronous,  ///< the ExampleConnector or the DecodeBenchConnector
   kPrefillDecode,
@@ -237,7 +237,7 @@ inline constexpr AssemblyInfo kAssemblies[] = {
     {Assembly::kOffloadingOnDevice, "offloading_on_device",
      "OffloadingConnector, copy workers and devices with a toy model: tokens as without a cache"},
     {Assembly::kOnDevice, "on_device",
-     "the same with no connector, SimpleCPUOffloadConnector, or both under MultiConnector"},
+     "the same with no connector, SimpleCPUOffloadConnector, both under MultiConnector, or NIXL"},
     {Assembly::kSimple, "simple",
      "SimpleCPUOffloadConnector over scripted copies: a second block pool"},
     {Assembly::kSynchronous, "synchronous",

@@ -22,6 +22,14 @@
 ///   gpu_page        What a GPU block, or the page of CPU memory that takes one, holds: writes over
 ///   cpu_page        the symbols, one a token. False: nothing was ever written there.
 ///
+/// Where others read the KV cache, or write it, over a network (has_remote):
+///
+///   begin_remote    From now on some of these blocks may be read, or written, at any time,
+///                   whatever the streams do. Behind what the host knows.
+///   know_remote     The host knows that it is over.
+///   know_forward    The host knows what came of the oldest forward of which it did not yet, and
+///                   which has run.
+///
 /// A transfer without pages, or whose copies could not be enqueued, ends when its turn comes.
 ///
 /// Nothing is refused: that no transfer touches what others use is what an engine owes.
@@ -68,6 +76,7 @@ struct DeviceOptions {
   std::uint32_t block_size_factor = 1;
   std::uint32_t num_groups = 1;
   bool looks_for_races = true;
+  bool has_remote = false;
 };
 
 /// What a device is asked to copy.
@@ -121,6 +130,9 @@ concept EngineDevice = requires(T device, const T& shown, const Copy& copy,
   device.forward(places, places, kernel);  // reads, writes
   { device.advance(worker::Stream::kCompute) } -> std::same_as<bool>;  // whether anything ran
   device.fail_next(worker::Direction::kLoad, worker::Fault::kCopy);
+  device.begin_remote(std::uint32_t{}, jobs, bool{});  // its number, blocks, whether it writes
+  device.know_remote(std::uint32_t{});
+  device.know_forward();
   { shown.counts() } -> std::same_as<worker::Counts>;
   { shown.gpu_page(std::uint32_t{}, symbols) } -> std::same_as<bool>;
   { shown.cpu_page(std::uint32_t{}, symbols) } -> std::same_as<bool>;

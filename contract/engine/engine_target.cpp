@@ -108,7 +108,11 @@ class Preparation {
     if (!is_known) return error("device=" + config_.device, "scripted, symbols or virtual");
     if (config_.has_device() && !can_be_on_device()) {
       return error("device=" + config_.device,
-                   "scripted, unless under (offloading ...), (simple ...), both or none");
+                   "scripted, unless under (offloading ...), (simple ...), (nixl ...) or none");
+    }
+    if (config_.has_device() && is_pair && config_.consumer_ranks != config_.ranks) {
+      return error("consumer_ranks=" + std::to_string(config_.consumer_ranks),
+                   std::to_string(config_.ranks) + ", as ranks, on a device");
     }
     return check_modelled();
   }
@@ -119,7 +123,8 @@ class Preparation {
     if (const auto* const multi = config_.connector<MultiRecord>()) all = &multi->children;
     return std::all_of(all->begin(), all->end(), [](const ConnectorRecord& record) {
       return std::holds_alternative<offloading::Record>(record.as_variant()) ||
-             std::holds_alternative<simple::Record>(record.as_variant());
+             std::holds_alternative<simple::Record>(record.as_variant()) ||
+             std::holds_alternative<nixl::Record>(record.as_variant());
     });
   }
 
@@ -330,6 +335,7 @@ class Preparation {
     const std::pair<const char*, std::pair<std::uint32_t, std::uint32_t>> bounds[] = {
         {"ranks", {config_.ranks, 4}},
         {"num_gpu_blocks", {config_.num_gpu_blocks, 4096}},
+        {"consumer_num_gpu_blocks", {config_.consumer_num_gpu_blocks, 4096}},
         {"num_cpu_blocks", {record.num_cpu_blocks, 4096}},
         {"num_cpu_blocks", {simple ? simple->num_cpu_blocks : 0, 4096}},
         {"block_size_factor", {record.block_size_factor, 8}},
@@ -349,7 +355,8 @@ class Preparation {
                      .block_size = block_size,
                      .block_size_factor = 1,
                      .num_groups = static_cast<std::uint32_t>(setup_.windows.size()),
-                     .looks_for_races = !config_.tokens_only};
+                     .looks_for_races = !config_.tokens_only,
+                     .has_remote = setup_.is_pair()};
     if (!setup_.children.empty()) {
       setup_.device->num_cpu_blocks = lay_out_children(record, simple);
     } else if (offloaded) {
@@ -358,6 +365,9 @@ class Preparation {
     } else if (simple) {
       setup_.device->num_cpu_blocks = simple->num_cpu_blocks;
     }
+    if (!setup_.is_pair()) return std::nullopt;
+    setup_.consumer.device = setup_.device;
+    setup_.consumer.device->num_gpu_blocks = setup_.schedulers.back().kv_cache.pool.num_gpu_blocks;
     return std::nullopt;
   }
 
@@ -370,11 +380,11 @@ class Preparation {
       if (child.kind == ConnectorKind::kOffloading) {
         child.block_size_factor = offloaded.block_size_factor;
         num_pages += offloaded.num_cpu_blocks * offloaded.block_size_factor;
-      } else {
+      } else if (child.kind == ConnectorKind::kSimple) {
         num_pages += simple->num_cpu_blocks;
       }
     }
-    return num_pages;
+    return std::max(1U, num_pages);
   }
 
   Config config_;

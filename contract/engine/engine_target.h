@@ -42,7 +42,8 @@ struct Execute {
   static constexpr std::string_view kVerb = "execute";
   static constexpr std::string_view kDoc = "the oldest planned step goes to the device";
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
-  static void declare(auto& /*fields*/) {}
+  EngineRole engine = EngineRole::kProducer;
+  static void declare(auto& fields) { add_engine_field<Execute>(fields); }
   friend bool operator==(const Execute&, const Execute&) = default;
 };
 
@@ -53,18 +54,20 @@ struct Advance {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string stream = "compute";
   std::uint32_t rank = 0;
+  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     fields.add("stream", &Advance::stream, Domain::kChoice, "compute, store or load");
     fields.add("rank", &Advance::rank, Domain::kCount, "whose").optional();
+    add_engine_field<Advance>(fields);
   }
   friend bool operator==(const Advance&, const Advance&) = default;
 };
 
 /// A fault that waits for its transfer is replaced.
-/// Errors: kNotInConfig: no such rank, stream of copies or fault, no OffloadingConnector or the
-/// simple one beside it, whose copies do not fail, or a load where a group has a window, or there
-/// are several, whose lost blocks upstream's scheduler cannot take in; kNotInProfile: a store fails
-/// with hold.
+/// Errors: kNotInConfig: no such rank, stream of copies or fault, no OffloadingConnector, or the
+/// simple one beside it, whose copies do not fail, or NIXL, whose reads do, or a load where a group
+/// has a window, or there are several, whose lost blocks upstream's scheduler cannot take in;
+/// kNotInProfile: a store fails with hold.
 struct FailNext {
   static constexpr std::string_view kVerb = "fail_next";
   static constexpr std::string_view kDoc = "the next transfer that a stream is given fails";
@@ -72,6 +75,7 @@ struct FailNext {
   std::string stream = "load";
   std::uint32_t rank = 0;
   std::string fault = "copy";
+  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = FailNext;
     fields.add("stream", &S::stream, Domain::kChoice, "store or load");
@@ -81,6 +85,7 @@ struct FailNext {
              "copy: nothing is copied; wait: nothing, and it waits for nobody; record: its end is "
              "known when its stream has nothing left")
         .optional();
+    add_engine_field<S>(fields);
   }
   friend bool operator==(const FailNext&, const FailNext&) = default;
 };
@@ -90,18 +95,21 @@ struct Poll {
   static constexpr std::string_view kVerb = "poll";
   static constexpr std::string_view kDoc = "the worker's half asks what is over, for its report";
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
-  static void declare(auto& /*fields*/) {}
+  EngineRole engine = EngineRole::kProducer;
+  static void declare(auto& fields) { add_engine_field<Poll>(fields); }
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 
 /// Faults that wait are taken back. Steps without tokens follow until nothing is held or copied,
 /// kNumDrainSteps at most. Copies that they submit are over when they are first polled: where one
-/// is under way, a lazy simple connector plans another, as long as there are steps.
+/// is under way, a lazy simple connector plans another, as long as there are steps. Of a pair one
+/// engine is drained, and what the other one or the network still uses stays held.
 struct Drain {
   static constexpr std::string_view kVerb = "drain";
   static constexpr std::string_view kDoc = "aborts every request and lets everything come to rest";
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  static void declare(auto& /*fields*/) {}
+  EngineRole engine = EngineRole::kProducer;
+  static void declare(auto& fields) { add_engine_field<Drain>(fields); }
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 inline constexpr std::uint32_t kNumDrainSteps = 4;
@@ -234,16 +242,18 @@ struct DeviceObserved {
   friend bool operator==(const DeviceObserved&, const DeviceObserved&) = default;
 };
 
-/// What one engine shows: of its scheduler, and of its connectors as far as there are some. Storage
-/// with files is shared by both engines of a pair, as upstream's connectors share a folder: it
-/// stands with the producer.
+/// What one engine shows: of its scheduler, devices and connectors as far as there are some.
+/// Storage with files is shared by both engines of a pair, as upstream's connectors share a folder:
+/// it stands with the producer.
 struct EngineObservation : SchedulerObservation,
+                           DeviceObserved,
                            offloading::Observed,
                            simple::Observed,
                            files::Observed,
                            multi::Observed {
   static void declare(auto& fields) {
     SchedulerObservation::declare(fields);
+    DeviceObserved::declare(fields);
     offloading::Observed::declare(fields);
     simple::Observed::declare(fields);
     files::Observed::declare(fields);
@@ -254,7 +264,7 @@ struct EngineObservation : SchedulerObservation,
 
 /// What an engine, or a pair, owes its caller after a command: what the engine shows, of a pair the
 /// producer; and what concerns both. The report of a pair is that of the engine that was asked.
-struct Observation : EngineObservation, Report, DeviceObserved, nixl::Observed {
+struct Observation : EngineObservation, Report, nixl::Observed {
   ErrorCode error = ErrorCode::kNone;
   /// Upstream raised, and another engine starts, or another pair: there is no other answer than the
   /// calls so far, and the state is the new one's.
@@ -340,14 +350,16 @@ struct ChildSetup {
 
 }  // namespace engine
 
-/// What the connectors of one engine are built from: only those that the configuration names.
+/// What the devices and connectors of one engine are built from: only those that the configuration
+/// names.
 struct ConnectorParts {
+  std::optional<engine::DeviceOptions> device;  ///< each rank's
   std::optional<ConnectorSetup> offloading;
   std::optional<SimpleCPUOffloadSpec> simple;
   std::optional<SynchronousConnectorSpec> files;
 };
 
-/// What an engine, or a pair, is built from; the connectors' parts are the producer's.
+/// What an engine, or a pair, is built from; the parts are the producer's.
 struct EngineSetup : ConnectorParts {
   std::vector<SchedulerConfig> schedulers;  ///< by EngineRole: one, or two
   std::vector<std::uint32_t> num_ranks;     ///< likewise
@@ -360,7 +372,6 @@ struct EngineSetup : ConnectorParts {
   /// each that is there; none without one.
   std::vector<engine::ChildSetup> children;
 
-  std::optional<engine::DeviceOptions> device;  ///< each rank's, where there are devices
   bool is_virtual = false;
   std::vector<std::uint32_t> windows;  ///< by group: tokens; 0: full attention
   bool tokens_only = false;

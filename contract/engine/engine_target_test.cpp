@@ -193,15 +193,18 @@ TEST(EngineSetup, RefusesDevicesThatNobodyRuns) {
   EXPECT_EQ(error_of([](Config& c) { c.device = "abacus"; }),
             "found device=abacus, expected scripted, symbols or virtual");
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
-    const bool is_taken =
-        info.assembly != Assembly::kSynchronous && info.assembly != Assembly::kPrefillDecode;
+    const bool is_taken = info.assembly != Assembly::kSynchronous;
     Config config = config_of(info.assembly);
     config.device = "symbols";
     EXPECT_EQ(error_of(config), is_taken ? ""
                                          : "found device=symbols, expected scripted, unless under "
-                                           "(offloading ...), (simple ...), both or none")
+                                           "(offloading ...), (simple ...), (nixl ...) or none")
         << info.name;
   }
+  Config pair = config_of(Assembly::kPrefillDecode);
+  pair.device = "symbols";
+  pair.consumer_ranks = 2;
+  EXPECT_EQ(error_of(pair), "found consumer_ranks=2, expected 1, as ranks, on a device");
   Config config = config_of(Assembly::kScheduler);
   config.device = "symbols";
   config.num_speculative_tokens = 1;
@@ -228,6 +231,17 @@ TEST(EngineSetup, GivesEachChildItsPagesOfADevice) {
   const engine::DeviceTransfer of_simple{0, 5, "", false, {7}, {1}, {0}, {4}};
   EXPECT_TRUE(setup->is_of_simple(5));
   EXPECT_EQ(setup->cpu_pages_of(of_simple), std::vector<std::uint32_t>{10});
+
+  Config pair = config;
+  pair.engines = 2;
+  pair.consumer_num_gpu_blocks = 7;
+  pair.edit_connector<engine::MultiRecord>().children.front() = engine::nixl::Record();
+  const auto two = EngineTarget::prepare(pair, {}, {});
+  ASSERT_TRUE(two) << two.error().to_text();
+  EXPECT_EQ(two->assembly, Assembly::kOnDevice);
+  EXPECT_EQ(two->device->num_cpu_blocks, 5U);
+  EXPECT_EQ(two->device->num_gpu_blocks, pair.num_gpu_blocks);
+  EXPECT_EQ(two->consumer.device->num_gpu_blocks, 7U);
 
   config.connectors->clear();
   const auto alone = EngineTarget::prepare(config, {}, {});

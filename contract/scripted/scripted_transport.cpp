@@ -24,6 +24,7 @@ ReadId ScriptedTransport::read(const ReadSpec& spec) {
   read.spec = spec;
   const bool is_open = listening_.count(spec.remote_rank) > 0 &&
                        closed_.count({spec.remote_rank, spec.remote_request}) == 0;
+  if (is_open && carrier_) carrier_->begin(number, spec);
   if (!is_open) end(read, /*success=*/false);
   return number;
 }
@@ -39,6 +40,7 @@ void ScriptedTransport::get_finished_reads(std::uint32_t rank, std::vector<ReadR
       continue;
     }
     out.push_back({number, at->progress == TransferProgress::kFinished});
+    if (carrier_) carrier_->tell_reader(number);
     reads_.erase(at);
   }
   ended_.swap(of_others);
@@ -58,6 +60,9 @@ void ScriptedTransport::get_new_notices(std::uint32_t remote_rank, std::vector<N
       continue;
     }
     out.push_back(at->notice);
+    for (const std::string& request : at->notice.requests) {
+      if (carrier_ && !at->notice.is_heartbeat) carrier_->tell_owner(remote_rank, request);
+    }
     seen_.push_back(*at);
     notices_.erase(at);
   }
@@ -71,6 +76,7 @@ void ScriptedTransport::close(std::uint32_t remote_rank, const std::string& remo
         read.spec.remote_rank == remote_rank && read.spec.remote_request == remote_request;
     if (is_of_it && !has_ended(read)) end(read, /*success=*/false);
   }
+  if (carrier_) carrier_->tell_owner(remote_rank, remote_request);
 }
 
 bool ScriptedTransport::advance_clock(Seconds seconds) {
@@ -120,6 +126,7 @@ bool ScriptedTransport::repeat(NoticeId notice) {
 void ScriptedTransport::end(Read& read, bool success) {
   read.progress = success ? TransferProgress::kFinished : TransferProgress::kFailed;
   ended_.push_back(read.read);
+  if (carrier_) carrier_->end(read.read, success);
   if (success) {
     send_notice({read.spec.rank,
                  read.spec.remote_rank,

@@ -18,6 +18,22 @@ namespace kvfence {
 /// Names a notice; 0, 1, ... in the order in which they were sent.
 using NoticeId = std::uint32_t;
 
+/// What carries the bytes of reads, where engines have some.
+class ReadCarrier {
+ public:
+  /// From now on, and until its end, the blocks may be read and written at any time.
+  virtual void begin(ReadId read, const ReadSpec& spec) = 0;
+  /// Everything was read, or nobody knows what.
+  virtual void end(ReadId read, bool success) = 0;
+  /// The consumer's rank is told of the end.
+  virtual void tell_reader(ReadId read) = 0;
+  /// The producer's rank knows that all reads of the request that have ended are over.
+  virtual void tell_owner(std::uint32_t remote_rank, const std::string& remote_request) = 0;
+
+ protected:
+  ~ReadCarrier() = default;
+};
+
 class ScriptedTransport final : public Transport {
  public:
   struct Read {
@@ -35,6 +51,9 @@ class ScriptedTransport final : public Transport {
     void add_to(StateHash& hash) const { hash.add_all(number, notice, is_delivered); }
     friend bool operator==(const SentNotice&, const SentNotice&) = default;
   };
+
+  /// carrier: null, or outlives it.
+  explicit ScriptedTransport(ReadCarrier* carrier = nullptr) : carrier_(carrier) {}
 
   Seconds now() const override { return now_; }
   void listen(std::uint32_t remote_rank) override { listening_.insert(remote_rank); }
@@ -73,6 +92,7 @@ class ScriptedTransport final : public Transport {
  private:
   void end(Read& read, bool success);
 
+  ReadCarrier* carrier_;
   Seconds now_ = 0;
   std::set<std::uint32_t> listening_;  ///< the producer's ranks
   ReadId num_reads_ = 0;

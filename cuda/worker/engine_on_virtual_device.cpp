@@ -15,6 +15,8 @@ using engine::Place;
 using engine::Symbol;
 
 constexpr std::size_t kNumLayers = kEngineLayers;
+/// That many accesses over the network are told apart at once, by the check of happens-before.
+constexpr std::size_t kRemoteStreams = 8;
 /// Besides the KV cache.
 constexpr std::size_t kSpareBytes = std::size_t{1} << 16;
 
@@ -169,6 +171,46 @@ void EngineOnVirtualDevice::forward(const std::vector<Place>& reads,
   const virtual_device::Installed installed(device_);
   ok(device_.launch(compute_, ranges_of(reads), ranges_of(writes),
                     [this, kernel = std::move(kernel)] { kernel(*this); }));
+  if (options_.has_remote) forwards_.push_back(record(compute_));
+}
+
+/// Which bytes are touched when is not known before the end, so that nothing is touched here: what
+/// may be is compared with everything else.
+void EngineOnVirtualDevice::begin_remote(std::uint32_t number,
+                                         std::span<const std::uint32_t> blocks, bool writes) {
+  const virtual_device::Installed installed(device_);
+  if (remote_.size() < kRemoteStreams) {
+    ok(cudaStreamCreateWithFlags(&remote_.emplace_back(), cudaStreamNonBlocking));
+  }
+  const cudaStream_t stream = remote_[number % remote_.size()];
+  std::vector<Place> places;
+  for (const std::uint32_t block : blocks) {
+    for (std::uint32_t at = 0; at < options_.block_size; ++at) places.push_back({block, at});
+  }
+  const std::vector<virtual_device::MemoryRange> ranges = ranges_of(places);
+  ok(device_.launch(stream, writes ? decltype(ranges){} : ranges,
+                    writes ? ranges : decltype(ranges){}, [] {}));
+  device_.advance(stream, 1);
+  remotes_[number] = record(stream);
+}
+
+void EngineOnVirtualDevice::know(cudaEvent_t event) {
+  const virtual_device::Installed installed(device_);
+  ok(cudaEventSynchronize(event));
+  ok(cudaEventDestroy(event));
+}
+
+void EngineOnVirtualDevice::know_remote(std::uint32_t number) {
+  const auto remote = remotes_.find(number);
+  if (remote == remotes_.end()) return;
+  know(remote->second);
+  remotes_.erase(remote);
+}
+
+void EngineOnVirtualDevice::know_forward() {
+  if (forwards_.empty()) return;
+  know(forwards_.front());
+  forwards_.pop_front();
 }
 
 bool EngineOnVirtualDevice::advance(worker::Stream stream) {

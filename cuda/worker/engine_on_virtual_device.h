@@ -11,6 +11,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -40,6 +42,9 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::KVCells {
   void fail_next(worker::Direction direction, worker::Fault fault) {
     next_faults_[static_cast<std::size_t>(direction)] = fault;
   }
+  void begin_remote(std::uint32_t number, std::span<const std::uint32_t> blocks, bool writes);
+  void know_remote(std::uint32_t number);
+  void know_forward();
 
   worker::Counts counts() const { return counts_of_worker(); }
   bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const {
@@ -55,6 +60,7 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::KVCells {
   void add_to(StateHash& hash) const { hash.add_all(device_, worker_, next_faults_); }
 
  private:
+  void know(cudaEvent_t event);
   bool page(PageName name, std::span<engine::Symbol> symbols) const;
   std::size_t gpu_offset(std::size_t layer, engine::Place place) const;
   std::byte* gpu_address(std::size_t layer, engine::Place place) const {
@@ -67,6 +73,9 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::KVCells {
   std::byte* gpu_base_ = nullptr;
   std::vector<content::Granule> host_;
   std::array<worker::Fault, worker::kNumDirections> next_faults_ = {};
+  std::deque<cudaEvent_t> forwards_;  ///< that the host knows nothing of; with has_remote
+  std::vector<cudaStream_t> remote_;  ///< what works over a network, in turn
+  std::map<std::uint32_t, cudaEvent_t> remotes_;  ///< that the host knows nothing of
 };
 
 }  // namespace kvfence::cuda

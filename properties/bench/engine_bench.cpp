@@ -155,7 +155,7 @@ EngineDriver<optimized::Scheduler> make_optimized_on() {
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
     return AggregateReports(optimized::KVOutputAggregator(num_ranks));
   };
-  parts.make_device = [](const EngineSetup& setup) {
+  parts.make_device = [](const EngineSetup& setup, EngineRole) {
     return std::make_unique<DeviceOf<Device>>(*setup.device);
   };
   return EngineDriver<optimized::Scheduler>(

@@ -62,6 +62,7 @@
 #include "properties/engine/observer.h"
 #include "properties/engine/offloading/facet.h"
 #include "properties/engine/on_device/facet.h"
+#include "properties/engine/on_device/remote_reads.h"
 #include "properties/engine/planned_step.h"
 #include "properties/engine/rank.h"
 #include "properties/engine/simple/facet.h"
@@ -99,8 +100,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (setup_.files && !files_.start(*setup_.files, parts_.make_storage(*setup_.files))) {
       return ImplementationFailure{"there is no storage"};
     }
-    if (setup_.nixl) nixl_.start(config);
-    device_.start(setup_);
+    if (setup_.nixl) nixl_.start(config, setup_.device ? &remote_reads_ : nullptr);
+    start_device();
     observation_ = Observation();
     return start_engines();
   }
@@ -120,7 +121,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(device_, files_, nixl_, engines_, received_);
+    hash.add_all(files_, nixl_, engines_, received_);
     for (const Around& around : around_) hash.add(around);
   }
 
@@ -130,12 +131,14 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   /// What surrounds the connectors of an engine, and outlives it.
   struct Around {
+    // Before the ranks, at whose end forwards may still run.
+    engine::on_device::Facet device;
     engine::offloading::Facet offloading;
     engine::simple::Facet simple;
     std::shared_ptr<ScriptedChildren> scripted = std::make_shared<ScriptedChildren>();
 
     void add_to(StateHash& hash) const {
-      hash.add(offloading);
+      hash.add_all(device, offloading);
       // Calls that no answer has shown: those of the start, which the configuration decides.
       hash.add(scripted->calls.size());
     }
@@ -211,13 +214,21 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       if (setup_.offloading) around(engine.role).offloading.watch(engine.ranks);
     }
     if (setup_.files) files_.count_engine_start();
+    if (setup_.device && setup_.nixl) {
+      remote_reads_.start(engine_of(EngineRole::kProducer).ranks,
+                          engine_of(EngineRole::kConsumer).ranks, setup_.device->block_size);
+    }
     return std::nullopt;
+  }
+
+  void start_device() {
+    for (const EngineRole role : kEngineRoles) around(role).device.start(setup_, role);
   }
 
   void restart_engines() {
     forget_engines();
     if (setup_.nixl) nixl_.restart();
-    device_.start(setup_);
+    start_device();
     KVFENCE_CHECK(!start_engines(), "an engine that started once starts again");
   }
 
@@ -373,7 +384,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       rank.worker = parts_.make_multi_worker(std::move(children));
     }
     if (setup_.device) {
-      rank.device = parts_.make_device(setup_);
+      rank.device = parts_.make_device(setup_, engine.role);
       rank.device_copies.emplace(number, setup_, *rank.device);
     }
     return rank.worker != nullptr || !setup_.has_workers();
@@ -485,7 +496,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                                   const engine::on_device::Facet::Around& around,
                                   Observation& shown) { facet.run(command, around, shown); }) {
       if (!setup_.device) return ErrorCode::kNotInConfig;
-      return device_.run(command, on_device(first()), observation_);
+      Engine& engine = engine_of(command.engine);
+      return device_of(engine).run(command, on_device(engine), observation_.of(engine.role));
     } else {
       return run(command);
     }
@@ -546,7 +558,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (auto* const connector = scripted(engine, command.child)) {
       connector->set_script(command.id, engine::make_script(command));
     }
-    if (setup_.device) device_.add(command);
+    if (setup_.device) device_of(engine).add(command.id, request.spec);
     return error;
   }
 
@@ -563,7 +575,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     request.priority = command.priority;
     request.arrival_time = command.arrival_time;
     request.kv_transfer_params = *told;
-    return add(engine_of(EngineRole::kConsumer), request);
+    Engine& consumer = engine_of(EngineRole::kConsumer);
+    const ErrorCode error = add(consumer, request);
+    if (error == ErrorCode::kNone && setup_.device) {
+      device_of(consumer).add(command.id, request.spec);
+    }
+    return error;
   }
 
   /// Behind those in flight, with the storage of one that is over.
@@ -670,12 +687,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (setup_.offloading) {
       engine::offloading::Facet::observe_report(step.report, observation_.of(engine.role));
     }
-    const ErrorCode error = take_in(engine, step);
-    if (error == ErrorCode::kNone && setup_.nixl && engine.role == EngineRole::kProducer) {
-      nixl_.take_finished_prefills(connector_of<DisaggregatedProducer>(engine, Kind::kNixl),
-                                   observation_);
-    }
-    return error;
+    return take_in(engine, step);
   }
 
   bool all_known(const engine::Update& command) const {
@@ -825,6 +837,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (error != ErrorCode::kNone) return error;
     engine.spare.splice(engine.spare.end(), engine.in_flight, engine.in_flight.begin());
     engine.observer.observe_outputs(outputs_, observation_.of(engine.role));
+    if (setup_.nixl && engine.role == EngineRole::kProducer) {
+      nixl_.take_finished_prefills(connector_of<DisaggregatedProducer>(engine, Kind::kNixl),
+                                   observation_);
+    }
     return ErrorCode::kNone;
   }
 
@@ -926,13 +942,17 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return {engine.in_flight, engine.ranks};
   }
 
-  ErrorCode run(const engine::Poll&) {
+  engine::on_device::Facet& device_of(const Engine& engine) { return around(engine.role).device; }
+
+  ErrorCode run(const engine::Poll& command) {
     if (!setup_.device) return ErrorCode::kNotInConfig;
-    PlannedStep* const step = device_.poll(on_device(first()), worker_outputs_, observation_);
+    Engine& engine = engine_of(command.engine);
+    PlannedStep* const step =
+        device_of(engine).poll(on_device(engine), worker_outputs_, observation_.of(engine.role));
     if (!step) return ErrorCode::kNoStepInFlight;
     if (!setup_.has_workers()) return ErrorCode::kNone;
-    aggregate(first(), *step);
-    observe_report(first(), step->report);
+    aggregate(engine, *step);
+    observe_report(engine, step->report);
     return ErrorCode::kNone;
   }
 
@@ -940,7 +960,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const bool samples =
         command.token != engine::Update().token || command.accepted > 0 || !command.samples.empty();
     if (samples || has_report(command)) return ErrorCode::kNotInConfig;
-    Engine& engine = first();
+    Engine& engine = engine_of(command.engine);
     if (engine.in_flight.empty() || !engine.in_flight.front().is_polled) {
       return ErrorCode::kNoStepInFlight;
     }
@@ -949,20 +969,22 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return take_in(engine, step);
   }
 
-  ErrorCode run(const engine::Drain&) {
+  ErrorCode run(const engine::Drain& command) {
     if (!setup_.device) return ErrorCode::kNotInConfig;
-    Engine& engine = first();
+    Engine& engine = engine_of(command.engine);
     engine::on_device::Facet::begin_drain(engine.ranks);
     engine.scheduler->finish_all_requests(RequestStatus::kFinishedAborted);
     ErrorCode error = ErrorCode::kNone;
     for (std::uint32_t step = 0; step < engine::kNumDrainSteps; ++step) {
       // Refused where so many steps are in flight that they have to be taken in first.
-      static_cast<void>(run(engine::Schedule{}));
+      static_cast<void>(run(engine::Schedule{engine.role}));
       while (!engine.in_flight.empty() && error == ErrorCode::kNone) {
-        static_cast<void>(dispatch(engine::Execute{}));
+        static_cast<void>(dispatch(engine::Execute{engine.role}));
         for (EngineRank& rank : engine.ranks) rank.device_copies->run_all();
-        static_cast<void>(run(engine::Poll{}));
-        error = run(engine::Update{});
+        static_cast<void>(run(engine::Poll{engine.role}));
+        engine::Update update;
+        update.engine = engine.role;
+        error = run(update);
       }
       if (error != ErrorCode::kNone || is_at_rest(engine)) break;
     }
@@ -989,7 +1011,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   void forget_answer() {
     for (const Engine& engine : engines_) forget_answer(observation_.of(engine.role));
-    if (setup_.device) engine::on_device::Facet::forget_answer(observation_);
     if (!setup_.has_workers()) return;
     observation_.finished_recving.reset();
     observation_.finished_sending.reset();
@@ -1001,6 +1022,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   void forget_answer(engine::EngineObservation& shown) const {
     Observer::forget_answer(shown);
+    if (setup_.device) engine::on_device::Facet::forget_answer(shown);
     if (setup_.offloading) engine::offloading::Facet::forget_answer(shown);
     if (setup_.simple) engine::simple::Facet::forget_answer(shown);
     if (setup_.files) engine::files::Facet::forget_answer(shown);
@@ -1037,14 +1059,13 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void observe_all(Observe observe) {
+    const bool has_state = observe == Observe::kState;
     for (Engine& engine : engines_) {
       engine::EngineObservation& shown = observation_.of(engine.role);
       if (setup_.is_scripted || is_multi()) observe_connector_calls(engine, shown);
       engine.observer.observe(*engine.scheduler, observe, shown);
-    }
-    const bool has_state = observe == Observe::kState;
-    if (setup_.device) {
-      device_.observe(first().ranks, first().in_flight.size(), has_state, observation_);
+      if (!setup_.device) continue;
+      device_of(engine).observe(engine.ranks, engine.in_flight.size(), has_state, shown);
     }
     if (!setup_.has_workers()) return;
     for (Engine& engine : engines_) {
@@ -1165,10 +1186,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   EngineSetup setup_;
   const World* world_ = nullptr;  ///< of the command that runs
 
-  // Before the ranks, at whose end forwards may still run.
-  engine::on_device::Facet device_;
   std::array<Around, kEngineRoles.size()> around_;  ///< by EngineRole
   engine::files::Facet files_;                      ///< both engines share its storage
+  engine::on_device::RemoteReads remote_reads_;
   engine::nixl::Facet nixl_;
   std::deque<Engine> engines_;  ///< by EngineRole
 

@@ -38,6 +38,12 @@ class AnyDevice {
                        const std::vector<engine::Place>& writes, engine::Kernel kernel) = 0;
   virtual bool advance(worker::Stream stream) = 0;
   virtual void fail_next(worker::Direction direction, worker::Fault fault) = 0;
+  virtual void begin_remote(std::uint32_t number, std::span<const std::uint32_t> blocks,
+                            bool writes) = 0;
+  virtual void know_remote(std::uint32_t number) = 0;
+  virtual void know_forward() = 0;
+  /// The KV cache, for who accesses it over a network.
+  virtual engine::KVCells& cells() = 0;
   virtual worker::Counts counts() const = 0;
   virtual bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const = 0;
   virtual bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const = 0;
@@ -63,6 +69,13 @@ class DeviceOf final : public AnyDevice {
   void fail_next(worker::Direction direction, worker::Fault fault) override {
     device_.fail_next(direction, fault);
   }
+  void begin_remote(std::uint32_t number, std::span<const std::uint32_t> blocks,
+                    bool writes) override {
+    device_.begin_remote(number, blocks, writes);
+  }
+  void know_remote(std::uint32_t number) override { device_.know_remote(number); }
+  void know_forward() override { device_.know_forward(); }
+  engine::KVCells& cells() override { return device_; }
   worker::Counts counts() const override { return device_.counts(); }
   bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const override {
     return device_.gpu_page(block, symbols);
@@ -134,7 +147,7 @@ struct EngineParts : KVConnectorFactories {
       make_multi_worker;
 
   std::function<AggregateReports(const EngineSetup& setup, std::uint32_t num_ranks)> make_aggregate;
-  std::function<std::unique_ptr<AnyDevice>(const EngineSetup& setup)> make_device;
+  std::function<std::unique_ptr<AnyDevice>(const EngineSetup& setup, EngineRole role)> make_device;
   MakeTierFiles make_tier_files;
 };
 

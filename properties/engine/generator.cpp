@@ -184,8 +184,8 @@ void Generator::take_in(const Observation& now) {
   } else if (const auto* updated = picture_.accepted<Update>(now)) {
     auto& in_flight = picture_.of(updated->engine).in_flight;
     if (!in_flight.empty()) in_flight.pop_front();
-  } else if (picture_.accepted<Drain>(now)) {
-    picture_.of(EngineRole::kProducer).in_flight.clear();
+  } else if (const auto* drained = picture_.accepted<Drain>(now)) {
+    picture_.of(drained->engine).in_flight.clear();
   }
   if (has_ended(now)) picture_.engines = {};
   for (const EngineRole role : kEngineRoles) {
@@ -271,7 +271,7 @@ Command Generator::act(Action action, Choices& choices) {
 /// Plans ahead as far as the configuration goes, mostly.
 Command Generator::step(EngineRole role, Choices& choices) {
   for (const auto& facet : draws_) {
-    if (auto command = facet->step(picture_, choices)) return *std::move(command);
+    if (auto command = facet->step(role, picture_, choices)) return *std::move(command);
   }
   const std::size_t num_in_flight = picture_.of(role).in_flight.size();
   const bool has_room = num_in_flight < picture_.config.max_concurrent_batches;

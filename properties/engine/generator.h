@@ -148,7 +148,8 @@ class Draws {
     return {};
   }
   /// How steps go on where `schedule` and `update` are not all.
-  virtual std::optional<Command> step(const Picture& /*picture*/, Choices& /*choices*/) const {
+  virtual std::optional<Command> step(EngineRole /*role*/, const Picture& /*picture*/,
+                                      Choices& /*choices*/) const {
     return {};
   }
   /// A command out of turn, once in so many of those that are bent.

@@ -29,10 +29,9 @@ void ModelRunner::reset(const EngineSetup& setup) {
   sequences_.clear();
 }
 
-void ModelRunner::add(const engine::AddRequest& request, std::size_t num_ranks) {
-  sequences_[request.id] = {
-      request.cache_salt,
-      std::make_shared<std::vector<std::vector<TokenId>>>(num_ranks, request.tokens),
+void ModelRunner::add(const std::string& request, const RequestSpec& spec, std::size_t num_ranks) {
+  sequences_[request] = {
+      spec.cache_salt, std::make_shared<std::vector<std::vector<TokenId>>>(num_ranks, spec.tokens),
       std::make_shared<const BlocksByGroup>(windows_.size())};
 }
 
@@ -161,6 +160,7 @@ void ModelRunner::wait_for_forward(const PlannedStep& step, std::vector<EngineRa
       KVFENCE_CHECK(ranks[rank].device->advance(worker::Stream::kCompute),
                     "a forward that is not enqueued");
     }
+    ranks[rank].device->know_forward();
   }
 }
 

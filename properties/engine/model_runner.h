@@ -25,13 +25,13 @@ class ModelRunner {
   /// Nothing is known any more. Requires: no forward is enqueued.
   void reset(const EngineSetup& setup);
 
-  void add(const engine::AddRequest& request, std::size_t num_ranks);
+  void add(const std::string& request, const RequestSpec& spec, std::size_t num_ranks);
 
   /// What a step that begins says of finished requests and of blocks.
   void take_in_blocks(const PlannedStep& step);
   /// A forward on each rank.
   void enqueue_forward(PlannedStep& step, std::vector<EngineRank>& ranks);
-  /// Runs what is missing of the step's forwards.
+  /// Runs what is missing of the step's forwards. What is told of them is known to be there.
   static void wait_for_forward(const PlannedStep& step, std::vector<EngineRank>& ranks);
 
   void add_to(StateHash& hash) const { hash.add(sequences_); }

@@ -196,6 +196,7 @@ std::optional<Divergence> SchedulerRules::take(const Command& command,
   } else if (const auto* update = std::get_if<Update>(&command)) {
     return check_update(*update, before, observation, world);
   } else if (std::holds_alternative<Poll>(command)) {
+    if (!setup_.has_workers()) return std::nullopt;
     const auto step = std::find_if(in_flight_.begin(), in_flight_.end(),
                                    [](const Step& each) { return !each.invalid_blocks; });
     if (step != in_flight_.end()) step->invalid_blocks = *observation.invalid_blocks;

@@ -26,6 +26,12 @@ class EngineDevice final : public engine::KVCells {
   void fail_next(worker::Direction direction, worker::Fault fault) {
     next_faults_[static_cast<std::size_t>(direction)] = fault;
   }
+  // Who accesses the KV cache over a network does so at its end: there is nobody who looks for
+  // races.
+  void begin_remote(std::uint32_t /*number*/, std::span<const std::uint32_t> /*blocks*/,
+                    bool /*writes*/) {}
+  void know_remote(std::uint32_t /*number*/) {}
+  void know_forward() {}
 
   worker::Counts counts() const;
   bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const {

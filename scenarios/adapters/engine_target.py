@@ -207,8 +207,10 @@ def config_from_line(line: Line) -> Config:
     if config.engines != 1 + is_pair:
         raise ValueError(f"engines={config.engines}, expected 2 under (nixl), else 1")
     under = config.connector.children if isinstance(config.connector, Multi) else config.connectors or []
-    if config.device != "scripted" and not all(isinstance(each, (Offloading, Simple)) for each in under):
-        raise ValueError(f"device={config.device}, expected scripted, unless under (offloading), (simple), both, none")
+    if config.device != "scripted" and not all(isinstance(each, (Offloading, Simple, Nixl)) for each in under):
+        raise ValueError(f"device={config.device}, expected scripted, unless under (offloading), (simple), (nixl), none")
+    if config.device != "scripted" and is_pair and config.consumer_ranks != config.ranks:
+        raise ValueError(f"consumer_ranks={config.consumer_ranks}, expected as many as ranks on a device")
     if min(config.ranks, config.consumer_ranks, config.max_num_seqs) < 1:
         raise ValueError("ranks, consumer_ranks and max_num_seqs are at least 1")
     if config.max_concurrent_batches not in (1, 2):
@@ -393,11 +395,12 @@ READERS: Dict[str, CommandReader] = {
         "update_draft_token_ids": ({"request": TEXT, "tokens": INTEGERS},),
         "grammar_compiled": ({"request": TEXT},),
         # Devices.
-        "execute": ({},),
-        "advance": ({"stream": TEXT, "rank": INTEGER}, {"rank": 0}),
-        "fail_next": ({"stream": TEXT, "rank": INTEGER, "fault": TEXT}, {"rank": 0, "fault": "copy"}),
-        "poll": ({},),
-        "drain": ({},),
+        "execute": (_ENGINE_FIELD, _ENGINE_DEFAULT),
+        "advance": ({"stream": TEXT, "rank": INTEGER, **_ENGINE_FIELD}, {"rank": 0, **_ENGINE_DEFAULT}),
+        "fail_next": ({"stream": TEXT, "rank": INTEGER, "fault": TEXT, **_ENGINE_FIELD},
+                      {"rank": 0, "fault": "copy", **_ENGINE_DEFAULT}),
+        "poll": (_ENGINE_FIELD, _ENGINE_DEFAULT),
+        "drain": (_ENGINE_FIELD, _ENGINE_DEFAULT),
         # Tiers of an offloading connector.
         "tier_finish": ({"tier": INTEGER, "job": INTEGER, "success": FLAG}, {"success": True}),
         "tier_ask_again": (

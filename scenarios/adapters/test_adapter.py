@@ -121,6 +121,7 @@ class EngineTarget(unittest.TestCase):
             (f"{on_device} connectors=[(offloading)] device=symbols", "Offloading", "symbols", 1),
             ("config assembly=on_device", "Multi", "virtual", 1),
             ("config assembly=on_device connectors=[] device=symbols", "NoneType", "symbols", 1),
+            ("config connectors=[(nixl)] device=virtual engines=2", "Nixl", "virtual", 2),
             ("config assembly=simple", "Simple", "scripted", 1),
             ("config assembly=synchronous", "Example", "scripted", 1),
             ("config assembly=synchronous connectors=[(decode_bench)]", "DecodeBench", "scripted", 1),
@@ -1329,7 +1330,7 @@ class Release(Story):
                 self.assertEqual(list(reply), ["unsupported"])
 
     def test_commands_of_what_is_not_there(self):
-        commands = ("execute", "advance stream=load", "fail_next stream=load", "poll", "drain",
+        commands = ("execute", "execute engine=consumer", "advance stream=load", "fail_next stream=load", "poll", "drain",
                     "advance_transfer job=0", "report_transfer_again job=0", "tier_finish tier=0 job=0", "tier_add tier=0 request=A blocks=[0]",
                     "advance_copy", "write_entry tokens=[] num_files=0", "fail_next_file layer=0 operation=read",
                     "advance_read read=0", "deliver_notice notice=0", "advance_clock seconds=1",

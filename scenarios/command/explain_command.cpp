@@ -17,11 +17,13 @@
 namespace kvfence {
 namespace {
 
-/// Whether there is a device that can be reported on.
+/// Whether there is a device that can be reported on; those of a pair cannot.
 bool has_devices(const Scenario& scenario) {
   const std::string_view target = scenario.target->name;
   if (target == WorkerTarget::kName) return true;
-  return target == EngineTarget::kName && prepare(scenario)->as<EngineSetup>().device;
+  if (target != EngineTarget::kName) return false;
+  const Parsed<Setup> setup = prepare(scenario);
+  return setup->as<EngineSetup>().device && !setup->as<EngineSetup>().is_pair();
 }
 
 /// The option whose side runs on devices that nobody can watch, if one was given.

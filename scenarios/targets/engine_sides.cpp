@@ -133,8 +133,8 @@ EngineParts reference_parts() {
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
     return AggregateReports(reference::KVOutputAggregator(num_ranks));
   };
-  parts.make_device = [](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
-    return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.device);
+  parts.make_device = [](const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {
+    return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.of(role).device);
   };
   parts.make_tier_files = reference::make_tier_files;
   return parts;
@@ -177,11 +177,11 @@ EngineParts optimized_parts() {
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
     return AggregateReports(optimized::KVOutputAggregator(num_ranks));
   };
-  parts.make_device = [](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
+  parts.make_device = [](const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {
     if (!setup.is_virtual) {
-      return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.device);
+      return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.of(role).device);
     }
-    return std::make_unique<DeviceOf<cuda::EngineOnVirtualDevice>>(*setup.device);
+    return std::make_unique<DeviceOf<cuda::EngineOnVirtualDevice>>(*setup.of(role).device);
   };
   parts.make_tier_files = optimized::make_tier_files;
   return parts;
@@ -194,7 +194,7 @@ EngineParts optimized_parts() {
 std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   std::vector<std::string_view> rooms = {"scheduler", "kv_cache", "pool"};
   if (assembly == engine::Assembly::kOnDevice) {
-    rooms.insert(rooms.end(), {"on_device", "simple", "worker"});
+    rooms.insert(rooms.end(), {"on_device", "simple", "worker", "disaggregated"});
   }
   const bool is_multi =
       assembly == engine::Assembly::kMulti || assembly == engine::Assembly::kOnDevice;
@@ -253,6 +253,12 @@ constexpr std::string_view kWorkerBugsOfOthers[] = {
     "wait_returns_at_once",
 };
 
+/// Those of NIXL that put somebody else's KV under a read.
+constexpr std::string_view kNixlBugsOnDevice[] = {
+    "read_not_closed_at_expiry",
+    "remote_blocks_from_the_end",
+};
+
 /// Whether some assembly has a bug of that name. A name may stand for several, of which an assembly
 /// has one.
 bool is_planted_bug(std::string_view name) {
@@ -302,12 +308,13 @@ EngineParts planted_parts(OnDevice on_device) {
   parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
     return AggregateReports(planted::optimized::KVOutputAggregator(num_ranks));
   };
-  parts.make_device =
-      [on_device = std::move(on_device)](const EngineSetup& setup) -> std::unique_ptr<AnyDevice> {
+  parts.make_device = [on_device = std::move(on_device)](
+                          const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {
     if (!setup.is_virtual) {
-      return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.device);
+      return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.of(role).device);
     }
-    auto device = std::make_unique<DeviceOf<planted::cuda::EngineOnVirtualDevice>>(*setup.device);
+    auto device =
+        std::make_unique<DeviceOf<planted::cuda::EngineOnVirtualDevice>>(*setup.of(role).device);
     if (on_device) on_device(device->device());
     return device;
   };
@@ -351,6 +358,9 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   }
   for (std::string_view name : kWorkerBugsOfOthers) {
     add(engine::Assembly::kOnDevice, *find_planted_bug("worker", name));
+  }
+  for (std::string_view name : kNixlBugsOnDevice) {
+    add(engine::Assembly::kOnDevice, *find_planted_bug("disaggregated", name));
   }
   add_all(engine::Assembly::kSimple, planted::bugs_of("simple"));
   add_all(engine::Assembly::kSynchronous, planted::bugs_of("synchronous"));

@@ -9,13 +9,14 @@ ErrorCode known(bool is_known) { return is_known ? ErrorCode::kNone : ErrorCode:
 
 }  // namespace
 
-void Facet::start(const Config& config) {
+void Facet::start(const Config& config, ReadCarrier* carrier) {
+  carrier_ = carrier;
   transport_may_fail_ = config.connector<Record>()->transport_may_fail;
   restart();
 }
 
 void Facet::restart() {
-  transport_ = {};
+  transport_ = ScriptedTransport(carrier_);
   finished_prefills_.clear();
 }
 

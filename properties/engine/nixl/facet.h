@@ -18,7 +18,8 @@ namespace kvfence::engine::nixl {
 
 class Facet {
  public:
-  void start(const Config& config);
+  /// carrier: of the bytes that are read; null: there are none. It outlives this.
+  void start(const Config& config, ReadCarrier* carrier);
   /// Another pair: nothing is under way, and the router knows nothing.
   void restart();
 
@@ -47,6 +48,7 @@ class Facet {
 
  private:
   bool transport_may_fail_ = false;
+  ReadCarrier* carrier_ = nullptr;
   ScriptedTransport transport_;
   std::map<std::string, KVTransferParams> finished_prefills_;  ///< the router's, by request
   std::vector<RemotePrefill> remote_prefills_;

@@ -9,8 +9,9 @@
 
 namespace kvfence::engine::on_device {
 
-void Facet::start(const EngineSetup& setup) {
+void Facet::start(const EngineSetup& setup, EngineRole role) {
   setup_ = &setup;
+  role_ = role;
   runner_.reset(setup);
 }
 
@@ -61,7 +62,7 @@ ErrorCode Facet::run(const FailNext& command, const Around& around, DeviceObserv
   const bool can_be = fault == worker::Fault::kCopy || fault == worker::Fault::kWait ||
                       fault == worker::Fault::kRecord;
   if (!direction || !can_be || command.rank >= around.ranks.size()) return ErrorCode::kNotInConfig;
-  if (!setup_->offloading || setup_->simple) return ErrorCode::kNotInConfig;
+  if (!setup_->offloading || setup_->simple || setup_->nixl) return ErrorCode::kNotInConfig;
   if (*direction == worker::Direction::kLoad) {
     const bool is_plain = setup_->windows == std::vector<std::uint32_t>{0};
     if (!is_plain) return ErrorCode::kNotInConfig;
@@ -162,7 +163,7 @@ void Facet::observe(const std::vector<EngineRank>& ranks, std::size_t num_steps,
 }
 
 void Facet::observe_pages(const std::vector<EngineRank>& ranks, DeviceObserved& observed) {
-  const DeviceOptions& options = *setup_->device;
+  const DeviceOptions& options = *setup_->of(role_).device;
   page_symbols_.resize(options.block_size);
   KVPages& gpu = observed.gpu_kv.emplace();
   KVPages& cpu = observed.cpu_kv.emplace();

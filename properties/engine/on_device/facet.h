@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <list>
+#include <string>
 #include <vector>
 
 #include "contract/core/flat_lists.h"
@@ -21,9 +22,11 @@ namespace kvfence::engine::on_device {
 class Facet {
  public:
   /// setup: of the engine, which outlives it. Requires: no forward is enqueued.
-  void start(const EngineSetup& setup);
+  void start(const EngineSetup& setup, EngineRole role);
 
-  void add(const AddRequest& request) { runner_.add(request, setup_->num_ranks.front()); }
+  void add(const std::string& request, const RequestSpec& spec) {
+    runner_.add(request, spec, setup_->num_ranks.front());
+  }
   /// What the model runner needs of a step when it is executed.
   static void plan(const SchedulerObservation& shown, PlannedStep& step);
 
@@ -58,6 +61,7 @@ class Facet {
   void observe_pages(const std::vector<EngineRank>& ranks, DeviceObserved& observed);
 
   const EngineSetup* setup_ = nullptr;
+  EngineRole role_ = EngineRole::kProducer;
   ModelRunner runner_;
   std::vector<Symbol> page_symbols_;  ///< of the page that is observed
 };

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "properties/engine/nixl/generator.h"
 #include "properties/kv_cache/generator.h"
+#include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::on_device {
 namespace {
@@ -26,8 +28,10 @@ constexpr std::uint32_t kWeights[] = {1, 4};  // Drain, FailNext
 
 class DeviceDraws final : public Draws {
  public:
-  DeviceDraws(const Config& config, Choices& choices)
-      : config_(config), can_fail_(assembly_of(config) == Assembly::kOffloadingOnDevice) {
+  DeviceDraws(const Config& config, Choices& choices, EngineRole role)
+      : config_(config),
+        role_(role),
+        can_fail_(assembly_of(config) == Assembly::kOffloadingOnDevice) {
     if (const auto* record = config.connector<offloading::Record>()) record_ = *record;
     for (std::size_t stream = 0; stream < kStreams.size(); ++stream) {
       late_in_.push_back(draw_lateness(config.ranks, choices));
@@ -55,14 +59,15 @@ class DeviceDraws final : public Draws {
   }
 
   void take_in(const Picture& picture, const Observation& now) override {
-    num_transfers_ = now.num_transfers.has_value() ? *now.num_transfers : 0;
-    if (picture.accepted<Execute>(now)) ++num_executed_;
-    if (picture.accepted<Poll>(now)) ++num_polled_;
-    if (picture.accepted<Update>(now)) {
+    const auto& num_transfers = now.of(role_).num_transfers;
+    num_transfers_ = num_transfers.has_value() ? *num_transfers : 0;
+    if (has_accepted<Execute>(picture, now)) ++num_executed_;
+    if (has_accepted<Poll>(picture, now)) ++num_polled_;
+    if (has_accepted<Update>(picture, now)) {
       --num_executed_;
       --num_polled_;
     }
-    if (picture.accepted<Drain>(now) || has_ended(now)) num_executed_ = num_polled_ = 0;
+    if (has_accepted<Drain>(picture, now) || has_ended(now)) num_executed_ = num_polled_ = 0;
   }
 
   /// Each stream half the time, so that an eager one leaves room for something else.
@@ -72,50 +77,58 @@ class DeviceDraws final : public Draws {
       if (!has_work || choices.once_in(2)) continue;
       const std::uint32_t rank = choices.below(config_.ranks);
       if (!choices.once_in(late_in_[stream][rank])) continue;
-      return Advance{std::string(kStreams[stream]), rank};
+      return Advance{std::string(kStreams[stream]), rank, role_};
     }
     return std::nullopt;
   }
 
   std::optional<Command> act(std::size_t place, Picture& /*picture*/, Choices& choices) override {
-    if (place == 0) return Drain{};
+    if (place == 0) return Drain{role_};
     // Mostly of a stream that may fail.
     const bool loads_may = config_.groups.size() == 1 && config_.groups.front().is_full_attention();
     const bool stores_may = config_.profile != "v0.19";
     bool is_store = choices.once_in(2);
     if (loads_may != stores_may && !choices.once_in(16)) is_store = stores_may;
-    return FailNext{is_store ? "store" : "load", choices.below(config_.ranks),
-                    std::string(pick(choices, kFaults))};
+    const std::uint32_t rank = choices.below(config_.ranks);
+    return FailNext{is_store ? "store" : "load", rank, std::string(pick(choices, kFaults)), role_};
   }
 
   /// What can be done in any order, is.
-  std::optional<Command> step(const Picture& picture, Choices& choices) const override {
-    if (num_polled_ < num_executed_) return Poll{};
-    const std::size_t num_planned = picture.engine().in_flight.size();
-    if (num_planned == 0) return Schedule{};
+  std::optional<Command> step(EngineRole role, const Picture& picture,
+                              Choices& choices) const override {
+    if (role != role_) return std::nullopt;
+    if (num_polled_ < num_executed_) return Poll{role_};
+    const std::size_t num_planned = picture.of(role_).in_flight.size();
+    if (num_planned == 0) return Schedule{role_};
     const bool has_room = num_planned < config_.max_concurrent_batches;
     const std::uint32_t idle_in = picture.habits.idle_in;
     if (has_room && num_executed_ > 0 && (idle_in == 0 || !choices.once_in(idle_in))) {
-      return Schedule{};
+      return Schedule{role_};
     }
-    if (has_room && choices.once_in(4)) return Schedule{};
-    if (num_executed_ < num_planned && (num_polled_ == 0 || !choices.once_in(3))) return Execute{};
-    return Update{};
+    if (has_room && choices.once_in(4)) return Schedule{role_};
+    if (num_executed_ < num_planned && (num_polled_ == 0 || !choices.once_in(3))) {
+      return Execute{role_};
+    }
+    Update update;
+    update.engine = role_;
+    return update;
   }
 
   std::optional<Command> bent(Picture& /*picture*/, Choices& choices) override {
     switch (choices.below(8)) {
       case 0:
-        return Execute{};
+        return Execute{role_};
       case 1:
-        return Poll{};
+        return Poll{role_};
       case 2:
-        return Advance{"copy"};
+        return Advance{"copy", 0, role_};
       case 3:
-        return Advance{"store", choices.below(config_.ranks + 1)};
-      case 4:
-        return FailNext{choices.once_in(2) ? "load" : "compute", choices.below(config_.ranks + 1),
-                        choices.once_in(2) ? "copy" : "late"};
+        return Advance{"store", choices.below(config_.ranks + 1), role_};
+      case 4: {
+        const std::string stream = choices.once_in(2) ? "load" : "compute";
+        const std::uint32_t rank = choices.below(config_.ranks + 1);
+        return FailNext{stream, rank, choices.once_in(2) ? "copy" : "late", role_};
+      }
       default:
         return std::nullopt;
     }
@@ -127,14 +140,23 @@ class DeviceDraws final : public Draws {
   }
   /// The model samples.
   void add_to(Update& command, const Picture& /*picture*/, Choices& /*choices*/) override {
+    const EngineRole engine = command.engine;
     command = {};
+    command.engine = engine;
   }
   void add_to(ResetPrefixCache& command, const Picture& /*picture*/, Choices& choices) override {
     if (!config_.has_connector()) command.reset_running_requests = choices.once_in(2);
   }
 
  private:
+  template <class Accepted>
+  bool has_accepted(const Picture& picture, const Observation& now) const {
+    const auto* command = picture.accepted<Accepted>(now);
+    return command && command->engine == role_;
+  }
+
   const Config config_;
+  const EngineRole role_;
   std::optional<offloading::Record> record_;
   bool can_fail_;
   std::vector<std::vector<std::uint32_t>> late_in_;  ///< by stream and rank
@@ -145,8 +167,15 @@ class DeviceDraws final : public Draws {
 
 }  // namespace
 
-std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
-  return std::make_unique<DeviceDraws>(config, choices);
+/// Those of each engine, and of what is between them.
+DrawsList make_draws(const Config& config, Choices& choices) {
+  DrawsList draws;
+  for (std::uint32_t engine = 0; engine < config.engines; ++engine) {
+    draws.push_back(
+        std::make_unique<DeviceDraws>(config, choices, static_cast<EngineRole>(engine)));
+  }
+  if (config.connector<nixl::Record>()) draws.push_back(nixl::make_draws(config, choices));
+  return draws;
 }
 
 namespace {
@@ -168,6 +197,35 @@ void draw_record(Choices& choices, offloading::Record& record) {
   record.request_level_policy = choices.once_in(4);
 }
 
+/// A pair over NIXL, mostly with the OffloadingConnector beside it.
+Config draw_pair(Config config, Choices& choices) {
+  const nixl::Record nixl = nixl::draw_pair(choices, config);
+  config.hash_block_size = std::max(2U, config.hash_block_size);
+  config.groups = {full(config.hash_block_size)};
+  config.consumer_ranks = config.ranks = 1 + choices.below(2);
+  config.enable_caching = true;
+  // With another step under way upstream may read into blocks to which its forward still writes.
+  config.max_concurrent_batches = 1;
+  if (choices.once_in(3)) {
+    config.connectors = ConnectorList{nixl};
+  } else {
+    // Stores are under way, and their blocks soon somebody else's.
+    if (!choices.once_in(4)) config.profile = "v0.23";
+    if (!choices.once_in(4)) {
+      config.num_gpu_blocks = 4 + choices.below(4);
+      config.consumer_num_gpu_blocks = 0;
+    }
+    offloading::Record offloading;
+    draw_record(choices, offloading);
+    MultiRecord multi{{nixl, offloading}};
+    if (choices.once_in(2)) std::swap(multi.children.front(), multi.children.back());
+    if (config.profile != "v0.19") multi.multi_connector_shares_blocks = true;
+    config.connectors = ConnectorList{multi};
+  }
+  make_valid(config);
+  return config;
+}
+
 }  // namespace
 
 Config Generator::draw_config(Choices& choices) {
@@ -182,6 +240,7 @@ Config Generator::draw_config(Choices& choices) {
 Config GeneratorOfOthers::draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kOnDevice, choices);
   draw_ranks(choices, config);
+  if (choices.once_in(3)) return draw_pair(std::move(config), choices);
   const std::uint32_t kind = choices.below(5);
   if (kind == 0) {
     draw_groups(kShapesAlone, choices, config);
@@ -214,9 +273,9 @@ Config GeneratorOfOthers::draw_config(Choices& choices) {
 }
 
 GeneratorOfOthers::GeneratorOfOthers(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, alone(make_draws(config, choices))) {}
+    : engine::Generator(config, choices, make_draws(config, choices)) {}
 
 Generator::Generator(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, alone(make_draws(config, choices))) {}
+    : engine::Generator(config, choices, make_draws(config, choices)) {}
 
 }  // namespace kvfence::engine::on_device

@@ -3,15 +3,11 @@
 /// What engines over devices draw: ranks and streams that are eager or lazy, transfers that fail,
 /// steps that are executed and polled in any order.
 
-#include <memory>
-
 #include "contract/engine/engine_target.h"
 #include "properties/core/choices.h"
 #include "properties/engine/generator.h"
 
 namespace kvfence::engine::on_device {
-
-std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
 
 /// With the OffloadingConnector.
 struct Generator : engine::Generator {
@@ -21,7 +17,7 @@ struct Generator : engine::Generator {
   Generator(const Config& config, Choices& choices);
 };
 
-/// With no connector, the simple one, or both under a MultiConnector.
+/// With no connector, the simple one, or both under a MultiConnector; or a pair over NIXL.
 struct GeneratorOfOthers : engine::Generator {
   static Config draw_config(Choices& choices);
 

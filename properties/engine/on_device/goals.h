@@ -9,7 +9,7 @@ namespace kvfence::engine::on_device {
 
 /// With the OffloadingConnector.
 GoalSuite goals();
-/// With no connector, the simple one, or both under a MultiConnector.
+/// With no connector, the simple one, or both under a MultiConnector; or a pair over NIXL.
 GoalSuite goals_of_others();
 
 }  // namespace kvfence::engine::on_device

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -27,6 +30,14 @@ constexpr Goal kGoalsOfOthers[] = {
     {"loaded_by_each", "loads of both children were in flight"},
     {"store_fenced_for_the_other",
      "a load of the simple connector goes into blocks that a store of the other child reads"},
+    {"said_behind_a_read", "a consumer sampled behind KV that it had read from the producer",
+     kNeedsState},
+    {"computed_behind_a_failed_read", "a consumer computed a prompt that it had failed to read",
+     kNeedsState},
+    {"stored_what_was_read", "a consumer's store took blocks that it had read from the producer",
+     kNeedsState},
+    {"loaded_beside_a_read", "a consumer's load was in flight while a read was under way",
+     kNeedsState},
 };
 
 class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
@@ -36,6 +47,7 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
   void count(const Command& command, const Observation& before, const Observation& after,
              const World&) {
     if (after.error != ErrorCode::kNone) return;
+    if (setup().is_pair()) return count_of_pair(command, before, after);
     if (has_ended(after)) {
       num_executed_ = 0;
       in_flight_.clear();
@@ -116,6 +128,50 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
         }));
   }
 
+  void count_of_pair(const Command& command, const Observation& before, const Observation& after) {
+    if (has_ended(after)) {
+      reads_.clear();
+      loads_.clear();
+      return;
+    }
+    const EngineObservation& shown = after.consumer;
+    if (const auto* advance = std::get_if<nixl::AdvanceRead>(&command)) {
+      if (!before.reads.has_value()) return;
+      for (const nixl::ReadState& read : *before.reads) {
+        if (read.read != advance->read || advance->progress == TransferProgress::kPart) continue;
+        bool& has_failed = reads_.try_emplace(read.request, false).first->second;
+        has_failed |= advance->progress == TransferProgress::kFailed;
+      }
+    }
+    if (shown.submitted.has_value()) {
+      for (const DeviceTransfer& transfer : *shown.submitted) {
+        add("stored_what_was_read", transfer.store && was_read(transfer.request));
+        if (!transfer.store) loads_.insert({transfer.rank, transfer.job});
+      }
+    }
+    if (shown.ended.has_value()) {
+      for (const EndedTransfer& ended : *shown.ended) loads_.erase({ended.rank, ended.job});
+    }
+    if (const auto* drained = std::get_if<Drain>(&command)) {
+      if (drained->engine == EngineRole::kConsumer) loads_.clear();
+    }
+    add("loaded_beside_a_read",
+        !loads_.empty() && after.reads.has_value() &&
+            std::any_of(after.reads->begin(), after.reads->end(),
+                        [](const nixl::ReadState& read) { return read.is_under_way(); }));
+    if (!shown.outputs.has_value()) return;
+    for (const RequestOutput& output : *shown.outputs) {
+      if (output.tokens.empty() || !reads_.contains(output.request)) continue;
+      add("said_behind_a_read", was_read(output.request));
+      add("computed_behind_a_failed_read", !was_read(output.request));
+    }
+  }
+
+  bool was_read(const std::string& request) const {
+    const auto read = reads_.find(request);
+    return read != reads_.end() && !read->second;
+  }
+
   void count_poll(const Observation& after) {
     bool has_simple_load = false;
     for (const EndedTransfer& ended : *after.ended) {
@@ -134,6 +190,10 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     add("copied_by_simple", has_simple_load && is_received);
     add("late_rank", has_simple_load && !is_received);
   }
+
+  // Of a pair.
+  std::map<std::string, bool> reads_;  ///< that are over, by who reads: whether one of them failed
+  std::set<std::pair<std::uint32_t, std::uint32_t>> loads_;  ///< the consumer's: rank, job
 
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
   std::uint32_t num_executed_ = 0;         ///< steps, not taken in

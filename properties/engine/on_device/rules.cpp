@@ -31,6 +31,22 @@ Divergence broken(Rule rule, std::string_view member, const T& expected, const T
   return broken_rule(kInvariants[rule], member, expected, actual);
 }
 
+EngineRole role_of(const Command& command) {
+  return std::visit(
+      [](const auto& typed) {
+        if constexpr (requires { typed.engine; }) return typed.engine;
+        return EngineRole::kProducer;
+      },
+      command);
+}
+
+/// Whether what has to be told is, and nothing else, unless there is more to tell.
+template <class T>
+bool is_told(const std::set<T>& owed, const std::set<T>& told, bool has_more) {
+  if (!has_more) return owed == told;
+  return std::includes(told.begin(), told.end(), owed.begin(), owed.end());
+}
+
 bool begins_with(const KVPage& page, const std::vector<std::uint32_t>& symbols) {
   return page.symbols.size() >= symbols.size() &&
          std::equal(symbols.begin(), symbols.end(), page.symbols.begin());
@@ -40,18 +56,28 @@ bool begins_with(const KVPage& page, const std::vector<std::uint32_t>& symbols) 
 
 std::optional<Divergence> TokenOracle::check(const Command& command,
                                              const Observation& observation) {
+  const bool is_taken = observation.error == ErrorCode::kNone;
   const auto* added = std::get_if<AddRequest>(&command);
-  if (added && observation.error == ErrorCode::kNone) {
-    sequences_[added->id] = {added->cache_salt, added->tokens};
+  if (added && is_taken) {
+    sequences_[added->id] = {added->cache_salt, added->tokens, added->tokens.size()};
   }
-  if (!observation.outputs.has_value()) return std::nullopt;
-  for (const RequestOutput& output : *observation.outputs) {
-    Sequence& sequence = sequences_[output.request];
-    for (const TokenId token : output.tokens) {
-      const TokenId expected =
-          toy_model::sample_without_cache(sequence.cache_salt, sequence.tokens, windows_);
-      if (token != expected) return broken(kTokens, "outputs", expected, token);
-      sequence.tokens.push_back(token);
+  const auto* handed_over = std::get_if<HandOver>(&command);
+  if (handed_over && is_taken) {
+    Sequence sequence = sequences_[handed_over->request];
+    sequence.tokens.resize(sequence.num_prompt_tokens);
+    sequences_[handed_over->id] = std::move(sequence);
+  }
+  for (const EngineRole role : kEngineRoles) {
+    const auto& outputs = observation.of(role).outputs;
+    if (!outputs.has_value()) continue;
+    for (const RequestOutput& output : *outputs) {
+      Sequence& sequence = sequences_[output.request];
+      for (const TokenId token : output.tokens) {
+        const TokenId expected =
+            toy_model::sample_without_cache(sequence.cache_salt, sequence.tokens, windows_);
+        if (token != expected) return broken(kTokens, "outputs", expected, token);
+        sequence.tokens.push_back(token);
+      }
     }
   }
   return std::nullopt;
@@ -62,20 +88,33 @@ const TokenOracle::Sequence* TokenOracle::find(const std::string& request) const
   return found == sequences_.end() ? nullptr : &found->second;
 }
 
-void BlockContents::take_in(const Command& command, const Observation& observation) {
+void BlockContents::take_in(const Command& command, const Observation& observation,
+                            const World& world) {
+  const bool is_taken = observation.error == ErrorCode::kNone;
   const auto* added = std::get_if<AddRequest>(&command);
-  if (added && observation.error == ErrorCode::kNone) {
-    RequestSpec spec{{}, std::nullopt, added->cache_salt, {}};
+  const auto* handed_over = std::get_if<HandOver>(&command);
+  if (added && is_taken) {
+    RequestSpec spec{added->tokens, std::nullopt, added->cache_salt, {}};
     if (added->lora_name) spec.lora = LoraRequest{*added->lora_name, added->lora_id};
-    const auto [request, is_new] =
-        requests_.insert_or_assign(added->id, Request(std::move(spec), setup_.pool.hash));
-    append(request->second, added->tokens);
+    add(added->id, spec);
+  } else if (handed_over && is_taken) {
+    add(handed_over->id, world.requests().find(handed_over->request)->spec());
   }
-  if (!observation.outputs.has_value()) return;
-  for (const RequestOutput& output : *observation.outputs) {
-    const auto request = requests_.find(output.request);
-    if (request != requests_.end()) append(request->second, output.tokens);
+  for (const EngineRole role : kEngineRoles) {
+    const auto& outputs = observation.of(role).outputs;
+    if (!outputs.has_value()) continue;
+    for (const RequestOutput& output : *outputs) {
+      const auto request = requests_.find(output.request);
+      if (request != requests_.end()) append(request->second, output.tokens);
+    }
   }
+}
+
+void BlockContents::add(const std::string& name, const RequestSpec& spec) {
+  RequestSpec without_tokens{{}, spec.lora, spec.cache_salt, {}};
+  const auto [request, is_new] =
+      requests_.insert_or_assign(name, Request(std::move(without_tokens), setup_.pool.hash));
+  append(request->second, spec.tokens);
 }
 
 void BlockContents::append(Request& request, std::span<const TokenId> tokens) {
@@ -108,78 +147,84 @@ bool BlockContents::has_block_of(const KVPage& page) const {
 }
 
 std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World&, std::size_t step) {
-  std::optional<Divergence> found = check(command, observation);
+                                            const World& world, std::size_t step) {
+  std::optional<Divergence> found = check(command, observation, world);
   if (found) found->step = step;
   return found;
 }
 
-std::optional<Divergence> Invariants::check(const Command& command,
-                                            const Observation& observation) {
+std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
+                                            const World& world) {
   if (auto found = tokens_.check(command, observation)) return found;
-  contents_.take_in(command, observation);
-  if (observation.load_event.has_value()) {
-    loads_[*observation.load_event] = *observation.load_requests;
-  }
-  if (*observation.num_races != 0) {
-    return broken(kNothingRaces, "num_races", 0U, *observation.num_races);
-  }
-  if (*observation.num_misuses != 0) {
-    return broken(kNothingIsMisused, "num_misuses", 0U, *observation.num_misuses);
-  }
-  const auto* failing = std::get_if<FailNext>(&command);
-  if (failing && observation.error == ErrorCode::kNone) {
-    faults_.insert({failing->rank, failing->stream == "store"});
-  }
-  if (observation.submitted.has_value()) take_in_submitted(*observation.submitted);
-  if (auto found = check_reports(observation)) return found;
-  // Another engine starts with empty devices.
-  if (std::holds_alternative<Drain>(command) || has_ended(observation)) {
-    in_flight_.clear();
-    num_on_ranks_.clear();
-    faults_.clear();
-    loads_.clear();
-    if (auto found = check_rest(observation)) return found;
-  }
-  const auto num_in_flight = static_cast<std::uint32_t>(in_flight_.size());
-  if (*observation.num_transfers != num_in_flight) {
-    return broken(kReportedOnce, "num_transfers", num_in_flight, *observation.num_transfers);
+  contents_.take_in(command, observation, world);
+  const EngineRole asked = role_of(command);
+  const bool is_taken = observation.error == ErrorCode::kNone;
+  for (std::size_t number = 0; number < engines_.size(); ++number) {
+    const auto role = static_cast<EngineRole>(number);
+    Engine& engine = engines_[number];
+    const auto* failing = std::get_if<FailNext>(&command);
+    if (failing && is_taken && role == asked) {
+      engine.faults.insert({failing->rank, failing->stream == "store"});
+    }
+    // Another engine starts with empty devices.
+    const bool was_drained = std::holds_alternative<Drain>(command) && is_taken && role == asked;
+    const bool is_at_rest = was_drained || has_ended(observation);
+    if (is_at_rest) engine = {};
+    if (auto found = check(engine, observation.of(role), observation)) return found;
+    if (!is_at_rest) continue;
+    if (auto found = check_rest(observation.of(role))) return found;
   }
   return std::nullopt;
 }
 
-/// A fault is met by the next transfer of its rank and direction.
-void Invariants::take_in_submitted(const std::vector<DeviceTransfer>& submitted) {
-  for (const DeviceTransfer& transfer : submitted) {
-    const bool fails = faults_.erase({transfer.rank, transfer.store}) > 0;
-    in_flight_.push_back({transfer, fails});
+/// What an engine shows; an answer only if it was asked.
+std::optional<Divergence> Invariants::check(Engine& engine, const EngineObservation& shown,
+                                            const Report& report) {
+  if (shown.load_event.has_value()) engine.loads[*shown.load_event] = *shown.load_requests;
+  if (*shown.num_races != 0) return broken(kNothingRaces, "num_races", 0U, *shown.num_races);
+  if (*shown.num_misuses != 0) {
+    return broken(kNothingIsMisused, "num_misuses", 0U, *shown.num_misuses);
   }
+  // A fault is met by the next transfer of its rank and direction.
+  if (shown.submitted.has_value()) {
+    for (const DeviceTransfer& transfer : *shown.submitted) {
+      const bool fails = engine.faults.erase({transfer.rank, transfer.store}) > 0;
+      engine.in_flight.push_back({transfer, fails});
+    }
+  }
+  if (auto found = check_reports(engine, shown, report)) return found;
+  const auto num_in_flight = static_cast<std::uint32_t>(engine.in_flight.size());
+  if (*shown.num_transfers != num_in_flight) {
+    return broken(kReportedOnce, "num_transfers", num_in_flight, *shown.num_transfers);
+  }
+  return std::nullopt;
 }
 
-std::optional<Divergence> Invariants::check_reports(const Observation& observation) {
-  if (!observation.ended.has_value()) return std::nullopt;
-  ended_.clear();
-  for (const EndedTransfer& ended : *observation.ended) {
+std::optional<Divergence> Invariants::check_reports(Engine& engine, const EngineObservation& shown,
+                                                    const Report& report) {
+  if (!shown.ended.has_value()) return std::nullopt;
+  engine.ended.clear();
+  for (const EndedTransfer& ended : *shown.ended) {
     const auto next =
-        std::find_if(in_flight_.begin(), in_flight_.end(), [&](const Submitted& each) {
+        std::find_if(engine.in_flight.begin(), engine.in_flight.end(), [&](const Submitted& each) {
           const DeviceTransfer& transfer = each.transfer;
           return transfer.rank == ended.rank && transfer.store == ended.store &&
                  transfer.job == ended.job;
         });
-    if (next == in_flight_.end() || ended.succeeded == next->fails) {
+    if (next == engine.in_flight.end() || ended.succeeded == next->fails) {
       return broken(kReportedOnce, "ended", std::vector<EndedTransfer>{}, {ended});
     }
-    ended_.push_back(*next);
-    in_flight_.erase(next);
+    engine.ended.push_back(*next);
+    engine.in_flight.erase(next);
     if (!ended.succeeded) continue;
-    if (auto found = check_arrival(ended_.back().transfer, observation)) return found;
+    if (auto found = check_arrival(engine.ended.back().transfer, shown)) return found;
   }
-  return check_answer(observation);
+  return check_answer(engine, report);
 }
 
 std::optional<Divergence> Invariants::check_arrival(const DeviceTransfer& transfer,
-                                                    const Observation& observation) const {
-  if (!observation.cpu_kv.has_value()) return std::nullopt;
+                                                    const EngineObservation& shown_state) const {
+  if (!shown_state.cpu_kv.has_value()) return std::nullopt;
   const std::vector<std::uint32_t> pages =
       transfer.store
           ? setup_.cpu_pages_of(transfer)
@@ -187,7 +232,7 @@ std::optional<Divergence> Invariants::check_arrival(const DeviceTransfer& transf
   std::size_t at = 0;
   for (std::size_t group = 0; group < transfer.group_sizes.size(); ++group) {
     for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
-      const KVPages& shown = transfer.store ? *observation.cpu_kv : *observation.gpu_kv;
+      const KVPages& shown = transfer.store ? *shown_state.cpu_kv : *shown_state.gpu_kv;
       const KVPage page = shown.find(transfer.rank, pages[at]);
       if (setup_.is_of_simple(transfer.job) && contents_.has_block_of(page)) continue;
       // A store leaves out what is stored already, so that nothing is known of its later blocks.
@@ -201,14 +246,15 @@ std::optional<Divergence> Invariants::check_arrival(const DeviceTransfer& transf
   return std::nullopt;
 }
 
-/// What the ranks' report says of the transfers that have just ended.
-std::optional<Divergence> Invariants::check_answer(const Observation& observation) {
+/// What the ranks' report says of the transfers that have just ended. What NIXL's reads add to it
+/// is judged elsewhere (properties/engine/nixl).
+std::optional<Divergence> Invariants::check_answer(Engine& engine, const Report& report) {
   if (!setup_.has_workers()) return std::nullopt;
   const bool fences = setup_.scheduler().kv_cache.pool.rules.offload_fences_reuse;
   std::set<BlockId> invalid;
   std::map<JobId, Completed> jobs;
   std::set<std::string> loaded;
-  for (const Submitted& each : ended_) {
+  for (const Submitted& each : engine.ended) {
     const DeviceTransfer& transfer = each.transfer;
     const bool is_of_simple = setup_.is_of_simple(transfer.job);
     if (is_of_simple ? transfer.store : fences) {
@@ -218,30 +264,32 @@ std::optional<Divergence> Invariants::check_answer(const Observation& observatio
     }
     if (transfer.store) continue;
     if (each.fails) invalid.insert(transfer.gpu_blocks.begin(), transfer.gpu_blocks.end());
-    const std::vector<std::string> whose = is_of_simple
-                                               ? loads_[event_of(setup_.own_number(transfer.job))]
-                                               : std::vector<std::string>{transfer.request};
+    const std::vector<std::string> whose =
+        is_of_simple ? engine.loads[event_of(setup_.own_number(transfer.job))]
+                     : std::vector<std::string>{transfer.request};
     for (const std::string& request : whose) {
-      if (++num_on_ranks_[request] < setup_.num_ranks.front()) continue;
-      num_on_ranks_.erase(request);
+      if (++engine.num_on_ranks[request] < setup_.num_ranks.front()) continue;
+      engine.num_on_ranks.erase(request);
       loaded.insert(request);
     }
   }
-  const std::vector<BlockId> invalid_blocks(invalid.begin(), invalid.end());
-  if (*observation.invalid_blocks != invalid_blocks) {
-    return broken(kReportNamesWhatEnded, "invalid_blocks", invalid_blocks,
-                  *observation.invalid_blocks);
+  const bool has_more = setup_.nixl.has_value();
+  const std::set<BlockId> said_invalid(report.invalid_blocks->begin(),
+                                       report.invalid_blocks->end());
+  if (!is_told(invalid, said_invalid, has_more)) {
+    return broken(kReportNamesWhatEnded, "invalid_blocks",
+                  std::vector<BlockId>(invalid.begin(), invalid.end()), *report.invalid_blocks);
   }
   std::vector<Completed> completed;
   for (auto& [number, job] : jobs) {
     job.job = number;
     completed.push_back(job);
   }
-  if (*observation.completed_jobs != completed) {
-    return broken(kReportNamesWhatEnded, "completed_jobs", completed, *observation.completed_jobs);
+  if (*report.completed_jobs != completed) {
+    return broken(kReportNamesWhatEnded, "completed_jobs", completed, *report.completed_jobs);
   }
-  const std::vector<std::string>& received = *observation.finished_recving;
-  if (std::set<std::string>(received.begin(), received.end()) != loaded) {
+  const std::vector<std::string>& received = *report.finished_recving;
+  if (!is_told(loaded, std::set<std::string>(received.begin(), received.end()), has_more)) {
     return broken(kReportNamesWhatEnded, "finished_recving",
                   std::vector<std::string>(loaded.begin(), loaded.end()), received);
   }
@@ -257,24 +305,28 @@ JobId Invariants::reported_number(JobId transfer) const {
   return multi_connector_job({child_job(transfer, num_children).child, event}, num_children);
 }
 
-std::optional<Divergence> Invariants::check_rest(const Observation& observation) const {
-  std::vector<std::uint32_t> left = {*observation.num_steps_in_flight, *observation.num_transfers,
-                                     observation.num_unfinished, observation.num_referenced_blocks};
-  // Null blocks are always held.
-  std::vector<std::uint32_t> at_rest = {0, 0, 0, 1};
+std::optional<Divergence> Invariants::check_rest(const EngineObservation& shown) const {
+  std::vector<std::uint32_t> left = {*shown.num_steps_in_flight, *shown.num_transfers,
+                                     shown.num_unfinished};
+  std::vector<std::uint32_t> at_rest = {0, 0, 0};
+  // Null blocks are always held. Over NIXL blocks are held for the other engine, or its reads.
+  if (!setup_.nixl || (shown.tables.has_value() && shown.tables->empty())) {
+    left.push_back(shown.num_referenced_blocks);
+    at_rest.push_back(1);
+  }
   if (setup_.simple) {
-    left.push_back(*observation.num_referenced_cpu_blocks);
+    left.push_back(*shown.num_referenced_cpu_blocks);
     at_rest.push_back(1);
   }
   if (left != at_rest) return broken(kDrainedIsAtRest, "num_steps_in_flight", at_rest, left);
-  if (!observation.gpu_kv.has_value()) return std::nullopt;
-  if (auto found = check_cached(*observation.keys, *observation.gpu_kv, 0, "gpu_kv")) return found;
+  if (!shown.gpu_kv.has_value()) return std::nullopt;
+  if (auto found = check_cached(*shown.keys, *shown.gpu_kv, 0, "gpu_kv")) return found;
   if (!setup_.simple) return std::nullopt;
   std::uint32_t first_page = 0;
   for (const ChildSetup& child : setup_.children) {
     if (child.kind == ConnectorKind::kSimple) first_page = child.first_page;
   }
-  return check_cached(*observation.cpu_keys, *observation.cpu_kv, first_page, "cpu_kv");
+  return check_cached(*shown.cpu_keys, *shown.cpu_kv, first_page, "cpu_kv");
 }
 
 /// keys: by block, whose page has the number behind first_page.

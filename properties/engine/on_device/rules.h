@@ -25,7 +25,7 @@ namespace kvfence::engine::on_device {
 inline constexpr std::array<Invariant, 8> kInvariants = {{
     {"on_device.1", "tokens_as_without_cache",
      "each output token is the one that the toy model gives for the tokens before it, on all "
-     "ranks"},
+     "ranks, whichever engine of a pair says it"},
     {"on_device.2", "nothing_races",
      "accesses to the same bytes, of which one is a write, are ordered"},
     {"on_device.3", "nothing_is_misused",
@@ -40,10 +40,11 @@ inline constexpr std::array<Invariant, 8> kInvariants = {{
     {"on_device.6", "a_report_names_what_ended",
      "the ranks' report names the GPU blocks of loads that failed and no others, counts the ranks "
      "on which a job ended or failed (rule offload_fences_reuse), and calls a load received when "
-     "all ranks have it"},
+     "all ranks have it; what a consumer reads over NIXL comes in addition"},
     {"on_device.7", "a_drained_engine_is_at_rest",
-     "after a drain no step, transfer or request is left, and no block is held, on the GPU or by "
-     "the simple connector on the CPU"},
+     "after a drain no step, transfer or request is left, and no block is held, on the GPU, but "
+     "for "
+     "another engine or by what it reads, or by the simple connector on the CPU"},
     {"on_device.8", "what_is_cached_is_there",
      "after a drain each GPU block and each CPU block of the simple connector with a key holds, on "
      "each rank, the KV of the tokens that the key names"},
@@ -56,6 +57,7 @@ class TokenOracle {
   struct Sequence {
     std::optional<std::string> cache_salt;
     std::vector<TokenId> tokens;
+    std::size_t num_prompt_tokens = 0;
   };
 
   /// windows: of the groups (EngineSetup).
@@ -75,13 +77,14 @@ class BlockContents {
  public:
   explicit BlockContents(const EngineSetup& setup) : setup_(setup.scheduler().kv_cache) {}
 
-  void take_in(const Command& command, const Observation& observation);
+  void take_in(const Command& command, const Observation& observation, const World& world);
   /// Null: no request has shown such a block.
   const std::vector<std::uint32_t>* find(const std::string& key) const;
   /// Whether a page begins with some block's symbols.
   bool has_block_of(const KVPage& page) const;
 
  private:
+  void add(const std::string& name, const RequestSpec& spec);
   void append(Request& request, std::span<const TokenId> tokens);
 
   KVCacheManagerConfig setup_;
@@ -95,7 +98,10 @@ class Invariants {
   static constexpr auto& kRules = kInvariants;
 
   explicit Invariants(const EngineSetup& setup)
-      : setup_(setup), tokens_(setup.windows), contents_(setup) {}
+      : setup_(setup),
+        tokens_(setup.windows),
+        contents_(setup),
+        engines_(setup.schedulers.size()) {}
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called
   /// after every command on a fresh engine. Nothing may follow a divergence.
@@ -103,35 +109,43 @@ class Invariants {
                                   const World& world, std::size_t step);
 
  private:
-  std::optional<Divergence> check(const Command& command, const Observation& observation);
-  std::optional<Divergence> check_reports(const Observation& observation);
+  struct Engine;
+
+  std::optional<Divergence> check(const Command& command, const Observation& observation,
+                                  const World& world);
+  std::optional<Divergence> check(Engine& engine, const EngineObservation& shown,
+                                  const Report& report);
+  std::optional<Divergence> check_reports(Engine& engine, const EngineObservation& shown,
+                                          const Report& report);
   std::optional<Divergence> check_arrival(const DeviceTransfer& transfer,
-                                          const Observation& observation) const;
-  std::optional<Divergence> check_answer(const Observation& observation);
+                                          const EngineObservation& shown) const;
+  std::optional<Divergence> check_answer(Engine& engine, const Report& report);
   JobId reported_number(JobId transfer) const;
-  std::optional<Divergence> check_rest(const Observation& observation) const;
+  std::optional<Divergence> check_rest(const EngineObservation& shown) const;
   std::optional<Divergence> check_cached(const KeyList& keys, const KVPages& pages,
                                          std::uint32_t first_page, std::string_view member) const;
   /// Whether a page begins with the symbols of a whole block of the request in a group: the one at
   /// that place of its table, or any.
   bool is_block_of(const std::string& request, std::size_t group,
                    std::optional<std::uint32_t> place, const KVPage& page) const;
-  void take_in_submitted(const std::vector<DeviceTransfer>& submitted);
-
   /// A transfer, and whether it met a fault.
   struct Submitted {
     DeviceTransfer transfer;
     bool fails = false;
   };
 
+  struct Engine {
+    std::vector<Submitted> in_flight;                   ///< not reported, in order
+    std::set<std::pair<std::uint32_t, bool>> faults;    ///< that wait: rank, of a store
+    std::vector<Submitted> ended;                       ///< by the last report
+    std::map<std::string, std::uint32_t> num_on_ranks;  ///< by request: ranks that have its load
+    std::map<JobId, std::vector<std::string>> loads;  ///< of the simple connector, by event: whose
+  };
+
   EngineSetup setup_;
   TokenOracle tokens_;
   BlockContents contents_;
-  std::vector<Submitted> in_flight_;                   ///< not reported, in order
-  std::set<std::pair<std::uint32_t, bool>> faults_;    ///< that wait: rank, of a store
-  std::vector<Submitted> ended_;                       ///< by the last report
-  std::map<std::string, std::uint32_t> num_on_ranks_;  ///< by request: ranks that have its load
-  std::map<JobId, std::vector<std::string>> loads_;    ///< of the simple connector, by event: whose
+  std::vector<Engine> engines_;  ///< by EngineRole
 };
 
 }  // namespace kvfence::engine::on_device

@@ -240,6 +240,81 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
   EXPECT_EQ(seen.size(), kInvariants.size());
 }
 
+/// The consumer reads a prompt from the producer's device, and both are drained. What is judged of
+/// the last observation that `change` could change.
+std::optional<Divergence> judge_pair(const std::function<bool(Observation&)>& change) {
+  Config config = small_config();
+  config.engines = 2;
+  config.max_concurrent_batches = 1;
+  config.connectors = ConnectorList{nixl::Record()};
+  AddRequest prompt;
+  prompt.id = "A";
+  prompt.tokens = {5, 6, 7};
+  prompt.max_tokens = 1;
+  prompt.do_remote_decode = true;
+  std::vector<Command> commands = {prompt};
+  const auto add_step = [&](EngineRole engine, bool reads) {
+    commands.insert(commands.end(), {Schedule{engine}, Execute{engine}});
+    if (reads) commands.emplace_back(nixl::AdvanceRead{});
+    commands.emplace_back(Poll{engine});
+    Update update;
+    update.engine = engine;
+    commands.emplace_back(update);
+  };
+  add_step(EngineRole::kProducer, false);
+  HandOver handed_over;
+  handed_over.request = "A";
+  handed_over.id = "B";
+  handed_over.max_tokens = 2;
+  commands.emplace_back(handed_over);
+  for (const bool reads : {true, false, false}) add_step(EngineRole::kConsumer, reads);
+  commands.insert(commands.end(), {Drain{EngineRole::kProducer}, Drain{EngineRole::kConsumer}});
+
+  for (std::size_t changed = commands.size(); changed-- > 0;) {
+    TypedRun<EngineTarget> reference(engine_sides().make_reference(), config);
+    Invariants invariants(setup_of<EngineTarget>(config));
+    bool is_changed = false;
+    for (std::size_t step = 0; step < commands.size(); ++step) {
+      Observation now = reference.run(commands[step]);
+      EXPECT_EQ(now.error, ErrorCode::kNone) << step;
+      if (step == changed) is_changed = change(now);
+      auto found = invariants.check(commands[step], now, reference.world(), step);
+      EXPECT_TRUE(is_changed || !found) << step;
+      if (found) return found;
+    }
+    if (is_changed) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+TEST(EngineInvariants, OfAPairTurnRedAtWhatItsConsumerShows) {
+  const std::pair<std::string_view, std::function<bool(Observation&)>> wrongs[] = {
+      {"tokens_as_without_cache",
+       [](Observation& now) {
+         auto& outputs = now.consumer.outputs;
+         if (!outputs.has_value() || outputs->empty()) return false;
+         edit<std::vector<RequestOutput>>(outputs, [](auto& all) { ++all.front().tokens.front(); });
+         return true;
+       }},
+      {"nothing_races", [](Observation& now) { return ++now.consumer.num_races.emplace() > 0; }},
+      {"a_drained_engine_is_at_rest",
+       [](Observation& now) { return ++now.consumer.num_referenced_blocks > 0; }},
+      {"what_is_cached_is_there",
+       [](Observation& now) {
+         edit_pages(now.consumer.gpu_kv, [](auto& pages) {
+           for (KVPage& page : pages) ++page.symbols.front();
+         });
+         return true;
+       }},
+  };
+  for (const auto& [rule, change] : wrongs) {
+    const std::optional<Divergence> found = judge_pair(change);
+    ASSERT_TRUE(found) << rule;
+    EXPECT_EQ(found->oracle, rule);
+  }
+  EXPECT_FALSE(judge_pair([](Observation&) { return true; }));
+}
+
 /// Whether random runs say a wrong token at last; nobody looks at anything else.
 bool tokens_show(std::string_view bug) {
   for (std::uint64_t episode = 0; episode < 4000; ++episode) {
