@@ -12,6 +12,7 @@
 #include "properties/core/campaign.h"
 #include "properties/core/lockstep.h"
 #include "scenarios/command/exit_code.h"
+#include "scenarios/command/shell_word.h"
 
 namespace kvfence {
 namespace {
@@ -244,7 +245,11 @@ class Checker {
     reproduces_alone_ = false;
     report.reproduce = "kvfence check --target " + std::string(target_.name) + " --seed " +
                        std::to_string(options_.seed) + " --jobs 1 --commands " +
-                       std::to_string(report.commands);
+                       std::to_string(report.commands) + " --episode-commands " +
+                       std::to_string(options_.episode_commands);
+    for (const Field& field : options_.config_overrides) {
+      report.reproduce += " --config " + shell_word(field.key + "=" + print(field.value));
+    }
   }
 
   /// What the generator draws, for which the reference alone is asked.

@@ -54,6 +54,7 @@ class Harmful final : public Implementation {
     Harm harm = Harm::kNullDereference;
     std::uint64_t command = 7;
     bool counts_across_episodes = false;
+    bool spares_first_episode = false;
   };
   Harmful(std::unique_ptr<Implementation> sound, Plan plan)
       : sound_(std::move(sound)), plan_(plan) {}
@@ -69,7 +70,8 @@ class Harmful final : public Implementation {
     ++num_commands_of_process;
     const std::uint64_t count =
         plan_.counts_across_episodes ? num_commands_of_process : num_commands_;
-    if (count == plan_.command) do_harm(plan_.harm);
+    const bool is_spared = plan_.spares_first_episode && num_commands_ == num_commands_of_process;
+    if (count == plan_.command && !is_spared) do_harm(plan_.harm);
     return sound_->apply(command, world, observe, observation);
   }
 
@@ -192,6 +194,19 @@ TEST(ContainedCheck, TriesOneLongEpisodeWhereEarlierOnesCount) {
   ASSERT_TRUE(scenario);
   EXPECT_EQ(scenario->steps.size(), 450);
   EXPECT_EQ(outcome.report.reproduce, "");
+}
+
+TEST(ContainedCheck, NamesTheWholeCheckWhereNoEpisodeShowsIt) {
+  const ContainedCheck check =
+      check_of(block_pool_sides(), {.command = 7, .spares_first_episode = true});
+  CheckOptions options = commands(1'000);
+  options.config_overrides = {{"profile", Value(std::string("v0.23")), {}}};
+  const Outcome outcome = check_contained(check, options);
+  ASSERT_TRUE(outcome.report.divergence);
+  EXPECT_EQ(outcome.report.episode, 1);
+  EXPECT_EQ(outcome.report.reproduce,
+            "kvfence check --target block_pool --seed 1 --jobs 1 --commands 207 "
+            "--episode-commands 200 --config 'profile=v0.23'");
 }
 
 TEST(ContainedCheck, FindsTheSameWithAnyNumberOfProcesses) {

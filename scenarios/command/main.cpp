@@ -332,7 +332,7 @@ ProgramHelp help_of_all(const CLI::App& app) {
 }
 
 /// The command line after the subcommand, ready to be typed again.
-std::string arguments_behind_subcommand(int argc, char** argv) {
+std::string arguments_after_subcommand(int argc, char** argv) {
   std::string text;
   for (int k = 2; k < argc; ++k) {
     const std::string_view argument = argv[k];
@@ -362,7 +362,7 @@ class CommandLine {
   }
 
   int run(int argc, char** argv) {
-    replay_.arguments = arguments_behind_subcommand(argc, argv);
+    arguments_ = replay_.arguments = arguments_after_subcommand(argc, argv);
     try {
       app_.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -543,7 +543,7 @@ class CommandLine {
     run.wait();
     if (run.answer()) return std::stoi(*run.answer());
     const std::string message = "the process that ran both sides " + run.how_it_ended() +
-                                "; reproduce: kvfence " + name + " " + replay_.arguments;
+                                "; reproduce: kvfence " + name + " " + arguments_;
     return without_report({exit_code::kDisagreement, {}, message, {}}, output);
   }
 
@@ -552,6 +552,7 @@ class CommandLine {
       "optimized implementation, against a planted bug, or against yours.",
       "kvfence"};
   int exit_code_ = exit_code::kAgree;
+  std::string arguments_;            ///< after the subcommand, as they could be typed again
   std::vector<std::string> config_;  ///< --config of the subcommand
   RunCommandOptions run_;
   CheckCommandOptions check_;

@@ -14,7 +14,7 @@ namespace kvfence::engine::on_device {
 namespace {
 
 constexpr Goal kGoalsOfOthers[] = {
-    {"prefix_hit", "a request began behind tokens that it did not compute"},
+    {"prefix_hit", "a request began after tokens that it did not compute"},
     {"run_ahead", "a step was executed while one before it was in flight"},
     {"request_finished", "a request said all that it was asked for"},
     {"preempted_alone", "a request was preempted under no connector while a step was in flight"},
@@ -30,9 +30,9 @@ constexpr Goal kGoalsOfOthers[] = {
     {"loaded_by_each", "loads of both children were in flight"},
     {"store_fenced_for_the_other",
      "a load of the simple connector goes into blocks that a store of the other child reads"},
-    {"said_behind_a_read", "a consumer sampled behind KV that it had read from the producer",
+    {"said_after_a_read", "a consumer sampled after KV that it had read from the producer",
      kNeedsState},
-    {"computed_behind_a_failed_read", "a consumer computed a prompt that it had failed to read",
+    {"computed_after_a_failed_read", "a consumer computed a prompt that it had failed to read",
      kNeedsState},
     {"stored_what_was_read", "a consumer's store took blocks that it had read from the producer",
      kNeedsState},
@@ -162,8 +162,8 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     if (!shown.outputs.has_value()) return;
     for (const RequestOutput& output : *shown.outputs) {
       if (output.tokens.empty() || !reads_.contains(output.request)) continue;
-      add("said_behind_a_read", was_read(output.request));
-      add("computed_behind_a_failed_read", !was_read(output.request));
+      add("said_after_a_read", was_read(output.request));
+      add("computed_after_a_failed_read", !was_read(output.request));
     }
   }
 
