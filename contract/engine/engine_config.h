@@ -245,7 +245,7 @@ inline constexpr AssemblyInfo kAssemblies[] = {
     {Assembly::kPrefillDecode, "prefill_decode",
      "two engines over NIXL: remote reads, notices, deadlines and leases, failures"},
     {Assembly::kMulti, "multi",
-     "MultiConnector over real and scripted connectors: who loads, who saves, who is told"},
+     "MultiConnector over real and scripted connectors: who loads, who saves, who is notified"},
 };
 
 std::string_view to_text(Assembly assembly);

@@ -40,7 +40,7 @@ void ScriptedTransport::get_finished_reads(std::uint32_t rank, std::vector<ReadR
       continue;
     }
     out.push_back({number, at->progress == TransferProgress::kFinished});
-    if (carrier_) carrier_->tell_reader(number);
+    if (carrier_) carrier_->reader_knows(number);
     reads_.erase(at);
   }
   ended_.swap(of_others);
@@ -61,7 +61,7 @@ void ScriptedTransport::get_new_notices(std::uint32_t remote_rank, std::vector<N
     }
     out.push_back(at->notice);
     for (const std::string& request : at->notice.requests) {
-      if (carrier_ && !at->notice.is_heartbeat) carrier_->tell_owner(remote_rank, request);
+      if (carrier_ && !at->notice.is_heartbeat) carrier_->owner_knows(remote_rank, request);
     }
     seen_.push_back(*at);
     notices_.erase(at);
@@ -76,7 +76,7 @@ void ScriptedTransport::close(std::uint32_t remote_rank, const std::string& remo
         read.spec.remote_rank == remote_rank && read.spec.remote_request == remote_request;
     if (is_of_it && !has_ended(read)) end(read, /*success=*/false);
   }
-  if (carrier_) carrier_->tell_owner(remote_rank, remote_request);
+  if (carrier_) carrier_->owner_knows(remote_rank, remote_request);
 }
 
 bool ScriptedTransport::advance_clock(Seconds seconds) {

@@ -25,10 +25,10 @@ class ReadCarrier {
   virtual void begin(ReadId read, const ReadSpec& spec) = 0;
   /// Everything was read, or nobody knows what.
   virtual void end(ReadId read, bool success) = 0;
-  /// The consumer's rank is told of the end.
-  virtual void tell_reader(ReadId read) = 0;
+  /// The consumer's rank knows that the read is over.
+  virtual void reader_knows(ReadId read) = 0;
   /// The producer's rank knows that all reads of the request that have ended are over.
-  virtual void tell_owner(std::uint32_t remote_rank, const std::string& remote_request) = 0;
+  virtual void owner_knows(std::uint32_t remote_rank, const std::string& remote_request) = 0;
 
  protected:
   ~ReadCarrier() = default;

@@ -15,7 +15,7 @@ using engine::Place;
 using engine::Symbol;
 
 constexpr std::size_t kNumLayers = kEngineLayers;
-/// That many accesses over the network are told apart at once, by the check of happens-before.
+/// That many accesses over the network are kept apart at once, by the check of happens-before.
 constexpr std::size_t kRemoteStreams = 8;
 /// Besides the KV cache.
 constexpr std::size_t kSpareBytes = std::size_t{1} << 16;

@@ -121,7 +121,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(files_, nixl_, engines_, received_);
+    hash.add_all(files_, nixl_, remote_reads_, engines_, received_);
     for (const Around& around : around_) hash.add(around);
   }
 

@@ -31,7 +31,7 @@ class ModelRunner {
   void take_in_blocks(const PlannedStep& step);
   /// A forward on each rank.
   void enqueue_forward(PlannedStep& step, std::vector<EngineRank>& ranks);
-  /// Runs what is missing of the step's forwards. What is told of them is known to be there.
+  /// Runs what is missing of the step's forwards. The host knows that what they wrote is there.
   static void wait_for_forward(const PlannedStep& step, std::vector<EngineRank>& ranks);
 
   void add_to(StateHash& hash) const { hash.add(sequences_); }

@@ -307,7 +307,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   std::vector<std::string> classes_;  ///< by child; empty: it is not scripted
   std::set<std::string> shared_;      ///< requests that several children held
-  std::set<std::string> read_;        ///< requests that NIXL was told to read
+  std::set<std::string> read_;        ///< requests that NIXL reads
 };
 
 }  // namespace

@@ -90,7 +90,7 @@ std::optional<Divergence> Invariants::check_engine(EngineRole role, const Comman
     if (!found) found = check_loads(calls);
     if (!found) found = check_metadata(calls);
   }
-  // What never fits ends after the step was told.
+  // What never fits ends after the step was planned.
   const auto* const planned = std::get_if<Schedule>(&command);
   const bool is_step = planned && planned->engine == role &&
                        observation.error == ErrorCode::kNone && !has_ended(observation) &&

@@ -36,11 +36,11 @@ void RemoteReads::end(ReadId read, bool success) {
   }
 }
 
-void RemoteReads::tell_reader(ReadId read) {
+void RemoteReads::reader_knows(ReadId read) {
   for (EngineRank& rank : *consumer_) rank.device->know_remote(read);
 }
 
-void RemoteReads::tell_owner(std::uint32_t remote_rank, const std::string& remote_request) {
+void RemoteReads::owner_knows(std::uint32_t remote_rank, const std::string& remote_request) {
   std::erase_if(begun_, [&](const auto& each) {
     const auto& [read, begun] = each;
     const bool is_of_it = begun.has_ended && begun.spec.remote_rank == remote_rank &&

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/transport.h"
+#include "contract/core/state_digest.h"
 #include "contract/scripted/scripted_transport.h"
 #include "properties/engine/rank.h"
 
@@ -23,13 +24,16 @@ class RemoteReads final : public ReadCarrier {
 
   void begin(ReadId read, const ReadSpec& spec) override;
   void end(ReadId read, bool success) override;
-  void tell_reader(ReadId read) override;
-  void tell_owner(std::uint32_t remote_rank, const std::string& remote_request) override;
+  void reader_knows(ReadId read) override;
+  void owner_knows(std::uint32_t remote_rank, const std::string& remote_request) override;
+
+  void add_to(StateHash& hash) const { hash.add(begun_); }
 
  private:
   struct Begun {
     ReadSpec spec;
     bool has_ended = false;
+    void add_to(StateHash& hash) const { hash.add_all(spec, has_ended); }
   };
 
   std::vector<EngineRank>* producer_ = nullptr;

@@ -40,11 +40,11 @@ EngineRole role_of(const Command& command) {
       command);
 }
 
-/// Whether what has to be told is, and nothing else, unless there is more to tell.
+/// Whether what is owed was reported, and nothing else, unless more may be.
 template <class T>
-bool is_told(const std::set<T>& owed, const std::set<T>& told, bool has_more) {
-  if (!has_more) return owed == told;
-  return std::includes(told.begin(), told.end(), owed.begin(), owed.end());
+bool is_reported(const std::set<T>& owed, const std::set<T>& reported, bool has_more) {
+  if (!has_more) return owed == reported;
+  return std::includes(reported.begin(), reported.end(), owed.begin(), owed.end());
 }
 
 bool begins_with(const KVPage& page, const std::vector<std::uint32_t>& symbols) {
@@ -276,7 +276,7 @@ std::optional<Divergence> Invariants::check_answer(Engine& engine, const Report&
   const bool has_more = setup_.nixl.has_value();
   const std::set<BlockId> said_invalid(report.invalid_blocks->begin(),
                                        report.invalid_blocks->end());
-  if (!is_told(invalid, said_invalid, has_more)) {
+  if (!is_reported(invalid, said_invalid, has_more)) {
     return broken(kReportNamesWhatEnded, "invalid_blocks",
                   std::vector<BlockId>(invalid.begin(), invalid.end()), *report.invalid_blocks);
   }
@@ -289,7 +289,7 @@ std::optional<Divergence> Invariants::check_answer(Engine& engine, const Report&
     return broken(kReportNamesWhatEnded, "completed_jobs", completed, *report.completed_jobs);
   }
   const std::vector<std::string>& received = *report.finished_recving;
-  if (!is_told(loaded, std::set<std::string>(received.begin(), received.end()), has_more)) {
+  if (!is_reported(loaded, std::set<std::string>(received.begin(), received.end()), has_more)) {
     return broken(kReportNamesWhatEnded, "finished_recving",
                   std::vector<std::string>(loaded.begin(), loaded.end()), received);
   }
@@ -329,7 +329,7 @@ std::optional<Divergence> Invariants::check_rest(const EngineObservation& shown)
   return check_cached(*shown.cpu_keys, *shown.cpu_kv, first_page, "cpu_kv");
 }
 
-/// keys: by block, whose page has the number behind first_page.
+/// keys: by block, whose page has that number, counted from first_page.
 std::optional<Divergence> Invariants::check_cached(const KeyList& keys, const KVPages& pages,
                                                    std::uint32_t first_page,
                                                    std::string_view member) const {
