@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -68,6 +69,8 @@ constexpr Goal kGoals[] = {
      kNeedsState},
     {"duplicate_key", "two blocks carry the same key", kNeedsState},
     {"common_prefix_of_several", "several requests hold the same leading block", kNeedsState},
+    {"unhashed_beside_padding", "blocks without a key were asked for in a table with null blocks",
+     kNeedsState},
     {"fits_not", "can_fit_full_sequence answered false"},
     {"reset_done", "reset_prefix_cache took a key"},
     {"reset_refused", "reset_prefix_cache answered false"},
@@ -123,6 +126,8 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
                                                   [](std::uint32_t count) { return count > 0; });
       add("common_prefix_of_several",
           is_common && after.tables.has_value() && after.tables->size() > 1);
+    } else if (const auto* asked = std::get_if<GetUnhashedBlockIds>(&command)) {
+      add("unhashed_beside_padding", has_unhashed_beside_padding(asked->request, after));
     } else if (std::holds_alternative<NewStepStarts>(command)) {
       mamba_keys_.clear();
     }
@@ -130,6 +135,18 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
   }
 
  private:
+  static bool has_unhashed_beside_padding(const std::string& request, const Observation& after) {
+    if (!after.blocks.has_value() || !after.tables.has_value()) return false;
+    const BlocksByGroup* const table = find_table(*after.tables, request);
+    for (std::size_t group = 0; table && group < table->size(); ++group) {
+      const std::vector<BlockId>& blocks = (*table)[group];
+      const bool has_padding =
+          std::find(blocks.begin(), blocks.end(), kNullBlockId) != blocks.end();
+      if (has_padding && !(*after.blocks)[group].empty()) return true;
+    }
+    return false;
+  }
+
   /// Whether a group can serve a hit of so many tokens out of these keys.
   bool has_hit(GroupId group, const Request& request, std::uint32_t num_tokens,
                const KeyList& keys) const {

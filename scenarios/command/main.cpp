@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -28,6 +29,9 @@ using namespace kvfence;
 
 constexpr const char* kExitCodes =
     "exit codes: 0 agree, 1 disagreement, 2 bad input, 77 cannot run here";
+
+/// More than any machine has.
+constexpr std::uint64_t kMemoryMibMax = std::uint64_t{1} << 24;
 
 using Targets = std::vector<std::string>;
 
@@ -104,7 +108,8 @@ class Options {
              "seconds of silence that count as a dead child; without a child: of CPU time in one "
              "command");
     with_default("--memory-limit", subject.memory_mib,
-                 "MiB of memory of a process that checks, without a child; 0: no limit");
+                 "MiB of memory of a process that checks, without a child; 0: no limit")
+        ->check(CLI::Range(std::uint64_t{0}, kMemoryMibMax));
   }
 
  private:

@@ -137,6 +137,8 @@ class Check(Command):
             (("--target", "nope"), "--target: found target 'nope', expected one of block_pool, kv_cache"),
             (("--target", "engine", "--config", "assembly=nope"), "one of scheduler, offloading"),
             (("--target", "block_pool", "--seconds", "-1"), "--seconds"),
+            (("--target", "block_pool", "--jobs", "0"), "--jobs"),
+            (("--target", "block_pool", "--memory-limit", "-1"), "--memory-limit"),
             (("--target", "block_pool", "--config", "num_gpu_blocks"), "expected key=value"),
             (("--target", "block_pool", "--config", "num_gpu_blocks=0"), "num_gpu_blocks=0"),
             (("--target", "block_pool", "--config", "profile=v9"), "expected v0.19 or v0.23"),
