@@ -27,7 +27,7 @@ constexpr std::size_t kShrinkTriesOutsideMax = 1'000;
 /// unreached.
 constexpr std::uint64_t kGoalsFromCommands = 500'000;
 
-Outcome bad_input(std::string message) {
+Outcome bad_input_outcome(std::string message) {
   return {exit_code::kBadInput, {}, std::move(message), {}};
 }
 
@@ -106,8 +106,9 @@ class TargetTools::Pair {
     if (!subject.planted_bug.empty()) {
       actual = sides_.make_planted(subject.planted_bug);
       if (actual) return std::nullopt;
-      return bad_input("--planted-bug: found '" + subject.planted_bug + "', expected one of " +
-                       joined(sides_.planted_bugs, ", ", &PlantedBugInfo::name));
+      return bad_input_outcome("--planted-bug: found '" + subject.planted_bug +
+                               "', expected one of " +
+                               joined(sides_.planted_bugs, ", ", &PlantedBugInfo::name));
     }
     if (!subject.connector_library.empty()) return open_library(subject.connector_library);
     actual = sides_.make_optimized();
@@ -118,7 +119,8 @@ class TargetTools::Pair {
   /// or configuration.
   std::optional<Outcome> refusal(const std::optional<Divergence>& found) const {
     if (!found || found->oracle != "unsupported") return std::nullopt;
-    if (!outside) return bad_input("--connector-library: " + library_ + ": " + found->message);
+    if (!outside)
+      return bad_input_outcome("--connector-library: " + library_ + ": " + found->message);
     return Outcome{exit_code::kCannotRun,
                    {},
                    outside->name() + " does not have this configuration: " + found->message +
@@ -133,11 +135,11 @@ class TargetTools::Pair {
  private:
   std::optional<Outcome> open_library(const std::string& path) {
     if (&sides_ != &engine_sides()) {
-      return bad_input("--connector-library: not with --target " +
-                       std::string(sides_.target().name));
+      return bad_input_outcome("--connector-library: not with --target " +
+                               std::string(sides_.target().name));
     }
     auto made = make_engine_with_library(path);
-    if (!made) return bad_input("--connector-library: " + made.error().to_text());
+    if (!made) return bad_input_outcome("--connector-library: " + made.error().to_text());
     actual = std::move(*made);
     library_ = path;
     return std::nullopt;
@@ -256,7 +258,7 @@ Outcome TargetTools::checked_here(const Checks& checks, const Subject& subject,
   if (auto refused = pair.open(subject)) return std::move(*refused);
   if (pair.outside) options.shrink_tries_max = kShrinkTriesOutsideMax;
   Parsed<Report> report = kvfence::check(checks, *pair.expected, *pair.actual, options);
-  if (!report) return bad_input(report.error().to_text());
+  if (!report) return bad_input_outcome(report.error().to_text());
   if (auto refused = pair.refusal(report->divergence)) return std::move(*refused);
   Outcome outcome;
   outcome.report = std::move(*report);
@@ -269,9 +271,10 @@ Outcome TargetTools::shrink(const Document& document, const std::string& file,
   Outcome outcome = run(document, file, subject, std::nullopt, /*shrink=*/true, keep_going);
   const std::optional<Divergence>& divergence = outcome.report.divergence;
   if (!divergence || divergence->oracle != "expectation") return outcome;
-  return bad_input(file + ": step " + std::to_string(divergence->step) +
-                   " misses its expectation; there is nothing to shrink, expected scenarios in "
-                   "which the two sides disagree");
+  return bad_input_outcome(
+      file + ": step " + std::to_string(divergence->step) +
+      " misses its expectation; there is nothing to shrink, expected scenarios in "
+      "which the two sides disagree");
 }
 
 // ---- Recording ----
@@ -307,7 +310,7 @@ class TargetTools::Recorder {
   std::optional<Outcome> refused(const std::optional<ImplementationFailure>& failure) const {
     if (!failure) return std::nullopt;
     if (auto outcome = pair_.refusal(divergence_of(*pair_.actual, *failure, 0))) return outcome;
-    return bad_input(pair_.actual->name() + ": " + failure->message);
+    return bad_input_outcome(pair_.actual->name() + ": " + failure->message);
   }
 
   Pair& pair_;
@@ -323,7 +326,7 @@ Outcome TargetTools::record_random(const RecordOptions& options, const Sink& sin
   for (std::uint64_t episode = 0; episode < options.episodes; ++episode) {
     Choices choices = episode_choices(options.seed, episode);
     const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides);
-    if (!setup) return bad_input(setup.error().to_text());
+    if (!setup) return bad_input_outcome(setup.error().to_text());
     Scenario scenario(sides_.target());
     scenario.config = setup->config();
     const std::unique_ptr<Generator> generator = checks.make_generator(*setup, choices);
@@ -347,7 +350,7 @@ Outcome TargetTools::record_random(const RecordOptions& options, const Sink& sin
 Outcome TargetTools::record_document(const Document& document, const std::string& file,
                                      const Subject& subject, const Sink& sink) const {
   Parsed<Scenario> scenario = this->scenario(document, file);
-  if (!scenario) return bad_input(scenario.error().to_text());
+  if (!scenario) return bad_input_outcome(scenario.error().to_text());
   Pair pair(sides_);
   if (auto refused = pair.open(subject)) return std::move(*refused);
   Recorder recorder(pair);

@@ -19,10 +19,10 @@ constexpr std::uint32_t kStandstillMax = 16;
 /// Blocks that are held when nobody is there: the null block.
 constexpr std::uint32_t kReferencedAtRest = 1;
 
-class Replay {
+class EngineReplay {
  public:
-  Replay(std::span<const MooncakeRequest> requests, const EngineReplayOptions& options,
-         ReplaySides& sides, const ReplayProgress& progress)
+  EngineReplay(std::span<const MooncakeRequest> requests, const EngineReplayOptions& options,
+               ReplaySides& sides, const ReplayProgress& progress)
       : config_(config_of(options, requests)),
         options_(options),
         sides_(sides),
@@ -312,7 +312,7 @@ EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
   ReplaySides sides(checks_of(engine::Assembly::kOffloadingOnDevice), expected, actual,
                     options.state_every);
   if (actual != nullptr) sides.keep_commands(SIZE_MAX);
-  EngineReplayResult result = Replay(requests, options, sides, progress).run();
+  EngineReplayResult result = EngineReplay(requests, options, sides, progress).run();
   if (result.divergence && actual != nullptr) result.scenario = sides.scenario();
   return result;
 }

@@ -10,10 +10,8 @@
 namespace kvfence {
 namespace {
 
-/// `name` in a column, then the text.
-std::string row(const char* name, const std::string& text) {
-  return formatted("  %-18s ", name) + text + '\n';
-}
+// With more forms of it.
+using kvfence::row;
 
 /// A part of the prompts.
 std::string row(const char* name, std::uint64_t num_tokens, const EngineReplayResult& result) {

@@ -11,8 +11,6 @@
 namespace kvfence {
 namespace {
 
-using Json = nlohmann::json;
-
 /// Longest piece of a line that a message repeats.
 constexpr std::size_t kFoundCharsMax = 40;
 
@@ -23,10 +21,10 @@ class LineReader {
       : text_(text), file_(file), line_number_(line_number) {}
 
   Parsed<MooncakeRequest> read(std::uint32_t block_tokens) const {
-    Json object;
+    nlohmann::json object;
     try {
-      object = Json::parse(text_);
-    } catch (const Json::parse_error& error) {
+      object = nlohmann::json::parse(text_);
+    } catch (const nlohmann::json::parse_error& error) {
       return syntax_error(error.byte);
     }
     if (!object.is_object()) {
@@ -78,8 +76,8 @@ class LineReader {
     return at == std::string_view::npos ? 1 : at + 1;
   }
 
-  InputError wrong_value(const std::string& key, const std::string& place, const Json& found,
-                         std::string expected) const {
+  InputError wrong_value(const std::string& key, const std::string& place,
+                         const nlohmann::json& found, std::string expected) const {
     std::string text = found.dump(-1, ' ', /*ensure_ascii=*/true);
     if (text.size() > kFoundCharsMax) text = text.substr(0, kFoundCharsMax) + "...";
     return error_at(column_of(key), place + ": " + text, std::move(expected));
@@ -87,7 +85,7 @@ class LineReader {
 
   template <class Integer>
   std::optional<InputError> take_integer(const std::string& key, const std::string& place,
-                                         const Json& value, Integer& out) const {
+                                         const nlohmann::json& value, Integer& out) const {
     constexpr std::uint64_t kMax = std::numeric_limits<Integer>::max();
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMax) {
       return wrong_value(key, place, value, "an integer from 0 to " + std::to_string(kMax));
@@ -97,7 +95,8 @@ class LineReader {
   }
 
   template <class Member>
-  std::optional<InputError> take(const Json& object, const std::string& key, Member& out) const {
+  std::optional<InputError> take(const nlohmann::json& object, const std::string& key,
+                                 Member& out) const {
     const auto at = object.find(key);
     if (at == object.end()) return error_at(1, "an object without " + key, "the key " + key);
     if constexpr (std::is_integral_v<Member>) {

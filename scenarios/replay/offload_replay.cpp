@@ -15,9 +15,9 @@ namespace {
 using Keys = std::vector<std::uint32_t>;
 
 /// One run: turns requests into commands by what it sees.
-class Replay {
+class OffloadReplay {
  public:
-  Replay(const Setup& setup, ReplaySides& managers)
+  OffloadReplay(const Setup& setup, ReplaySides& managers)
       : setup_(setup),
         config_(setup.config().as<offload::Config>()),
         rules_(rules_of(*from_text<Profile>(config_.profile))),
@@ -184,7 +184,7 @@ OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
   const Setup setup = prepared(OffloadTarget::description(), Config(config));
   ReplaySides managers(offload_checks(), expected, actual, state_every);
   if (actual != nullptr) managers.keep_commands(SIZE_MAX);
-  OffloadTierResult result = Replay(setup, managers).run(requests, progress);
+  OffloadTierResult result = OffloadReplay(setup, managers).run(requests, progress);
   if (result.divergence && actual != nullptr) result.scenario = managers.scenario();
   return result;
 }

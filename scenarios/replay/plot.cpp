@@ -23,6 +23,10 @@ std::string formatted(const char* format, ...) {
   return text;
 }
 
+std::string row(const char* name, const std::string& text) {
+  return formatted("  %-18s ", name) + text + "\n";
+}
+
 std::string percent(double share) { return formatted("%.2f %%", share * 100); }
 
 double tick_step(double max) {

@@ -25,6 +25,9 @@ inline constexpr std::string_view kGridColor = "#cccccc";
 /// printf into a string; what is longer than 255 characters is cut.
 [[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...);
 
+/// A line of a summary: `name` in a column, then the text.
+std::string row(const char* name, const std::string& text);
+
 /// For %llu.
 inline unsigned long long wide(std::uint64_t value) { return value; }
 

@@ -87,10 +87,10 @@ class TimeSeries {
   std::vector<SchedulerSample> rows_;
 };
 
-class Replay {
+class SchedulerReplay {
  public:
-  Replay(std::span<const MooncakeRequest> requests, const SchedulerReplayOptions& options,
-         ReplaySides& sides, const ReplayProgress& progress)
+  SchedulerReplay(std::span<const MooncakeRequest> requests, const SchedulerReplayOptions& options,
+                  ReplaySides& sides, const ReplayProgress& progress)
       : requests_(requests.first(std::min(requests.size(), options.requests_max))),
         options_(options),
         setup_(prepared(EngineTarget::description(), Config(config_of(options, requests)))),
@@ -598,7 +598,7 @@ SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                      const ReplayProgress& progress) {
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
   ReplaySides sides(checks_of(engine::Assembly::kScheduler), expected, actual, options.state_every);
-  return Replay(requests, options, sides, progress).run();
+  return SchedulerReplay(requests, options, sides, progress).run();
 }
 
 }  // namespace kvfence

@@ -10,6 +10,9 @@
 namespace kvfence {
 namespace {
 
+// With more forms of it.
+using kvfence::row;
+
 using Json = nlohmann::ordered_json;
 
 double seconds(double microseconds) { return microseconds / 1e6; }
@@ -20,11 +23,6 @@ double per(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 double minutes(const SchedulerSample& sample) {
   return static_cast<double>(sample.end_ms) / 60'000;
-}
-
-/// `name` in a column, then the text.
-std::string row(const char* name, const std::string& text) {
-  return formatted("  %-15s ", name) + text + '\n';
 }
 
 std::string row(const char* name, const Distribution& times) {
@@ -92,22 +90,25 @@ std::string to_summary(const SchedulerReplayResult& result) {
     out += row("drafts", with_thousands(result.accepted_draft_tokens) + " of " +
                              with_thousands(result.draft_tokens) + " accepted");
   }
-  out += formatted("\n  %-15s %10s %10s %10s %10s\n", "seconds", "mean", "p50", "p99", "max");
+  out += formatted("\n  %-18s %10s %10s %10s %10s\n", "seconds", "mean", "p50", "p99", "max");
   out += row("queueing", result.queueing);
   out += row("first token", result.first_token);
   out += row("each further", result.time_per_output);
   out += row("completion", result.completion);
-  out += formatted("\n  %-15s %10s %10s %10s\n", "during steps", "min", "mean", "max");
+  out += formatted("\n  %-18s %10s %10s %10s\n", "during steps", "min", "mean", "max");
   out += row("running", result.running);
   out += row("waiting", result.waiting);
   out += row("empty", result.empty);
   out += row("cached", result.cached);
   out += row("referenced", result.referenced);
   const double planned = static_cast<double>(result.steps + result.idle_steps);
-  out += formatted("\n  wall time       %.2f s in schedule and update", result.scheduler_seconds);
-  out += formatted(": %.1f us a step, ", per(result.scheduler_seconds * 1e6, planned));
-  out += with_thousands(static_cast<std::uint64_t>(per(planned, result.scheduler_seconds))) +
-         " steps a second\n";
+  out +=
+      "\n" +
+      row("wall time",
+          formatted("%.2f s in schedule and update: %.1f us a step, ", result.scheduler_seconds,
+                    per(result.scheduler_seconds * 1e6, planned)) +
+              with_thousands(static_cast<std::uint64_t>(per(planned, result.scheduler_seconds))) +
+              " steps a second");
   return out;
 }
 

@@ -28,9 +28,9 @@ Setup setup_of(const TrafficReplayOptions& options) {
 }
 
 /// One replay: turns requests into commands by what it sees.
-class Replay {
+class TrafficReplay {
  public:
-  Replay(const TrafficReplayOptions& options, ReplaySides& pools)
+  TrafficReplay(const TrafficReplayOptions& options, ReplaySides& pools)
       : options_(options), pools_(pools) {
     counts_ = {options.gpu_blocks - 1, 0, 1};
     result_.peak_referenced = counts_.referenced;
@@ -220,12 +220,12 @@ TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                    Implementation* actual, const ReplayProgress& progress) {
   KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
   ReplaySides pools(block_pool_checks(), expected, actual, options.state_every);
-  TrafficReplayResult result = Replay(options, pools).run(requests, SIZE_MAX, progress);
+  TrafficReplayResult result = TrafficReplay(options, pools).run(requests, SIZE_MAX, progress);
   if (result.divergence) {
     const std::size_t num_commands = std::min(result.divergence->step + 1, result.commands);
     ReplaySides again(block_pool_checks(), expected, nullptr, options.state_every);
     again.keep_commands(num_commands);
-    Replay(options, again).run(requests, num_commands, {});
+    TrafficReplay(options, again).run(requests, num_commands, {});
     result.scenario = again.scenario();
   }
   return result;

@@ -12,7 +12,7 @@
 namespace kvfence {
 namespace {
 
-struct Parts {
+struct BlockPoolParts {
   static constexpr auto reference = make_block_pool_reference;
   static auto optimized(std::string name) {
     return make_block_pool_driver<optimized::BlockPool>(std::move(name));
@@ -26,7 +26,7 @@ struct Parts {
 }  // namespace
 
 const TargetSides& block_pool_sides() {
-  static const TargetSides kSides = sides_of<Parts>(block_pool_checks());
+  static const TargetSides kSides = sides_of<BlockPoolParts>(block_pool_checks());
   return kSides;
 }
 

@@ -12,7 +12,7 @@
 namespace kvfence {
 namespace {
 
-struct Parts {
+struct EvictionParts {
   static constexpr auto reference = make_eviction_reference;
   static auto optimized(std::string name) {
     return make_eviction_driver<optimized::CachePolicy>(std::move(name));
@@ -26,7 +26,7 @@ struct Parts {
 }  // namespace
 
 const TargetSides& eviction_sides() {
-  static const TargetSides kSides = sides_of<Parts>(eviction_checks());
+  static const TargetSides kSides = sides_of<EvictionParts>(eviction_checks());
   return kSides;
 }
 

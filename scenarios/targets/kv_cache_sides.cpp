@@ -12,7 +12,7 @@
 namespace kvfence {
 namespace {
 
-struct Parts {
+struct KVCacheParts {
   static constexpr auto reference = make_kv_cache_reference;
   static auto optimized(std::string name) {
     return make_kv_cache_driver<optimized::KVCacheManager>(std::move(name));
@@ -26,7 +26,7 @@ struct Parts {
 }  // namespace
 
 const TargetSides& kv_cache_sides() {
-  static const TargetSides kSides = sides_of<Parts>(kv_cache_checks());
+  static const TargetSides kSides = sides_of<KVCacheParts>(kv_cache_checks());
   return kSides;
 }
 

@@ -12,7 +12,7 @@
 namespace kvfence {
 namespace {
 
-struct Parts {
+struct OffloadParts {
   static constexpr auto reference = make_offload_reference;
   static auto optimized(std::string name) {
     return make_offload_driver<optimized::OffloadingManager>(std::move(name));
@@ -26,7 +26,7 @@ struct Parts {
 }  // namespace
 
 const TargetSides& offload_sides() {
-  static const TargetSides kSides = sides_of<Parts>(offload_checks());
+  static const TargetSides kSides = sides_of<OffloadParts>(offload_checks());
   return kSides;
 }
 

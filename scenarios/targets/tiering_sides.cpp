@@ -14,7 +14,7 @@
 namespace kvfence {
 namespace {
 
-struct Parts {
+struct TieringParts {
   static constexpr auto reference = make_tiering_reference;
   static auto optimized(std::string name) {
     return make_tiering_driver<optimized::TieringOffloadingManager>(std::move(name),
@@ -40,7 +40,7 @@ struct Parts {
 }  // namespace
 
 const TargetSides& tiering_sides() {
-  static const TargetSides kSides = sides_of<Parts>(tiering_checks());
+  static const TargetSides kSides = sides_of<TieringParts>(tiering_checks());
   return kSides;
 }
 

@@ -12,7 +12,7 @@
 namespace kvfence {
 namespace {
 
-struct Parts {
+struct WorkerParts {
   static constexpr auto reference = make_worker_reference;
   static auto optimized(std::string name) {
     return make_worker_driver<cuda::WorkersOnVirtualDevices>(std::move(name));
@@ -34,7 +34,7 @@ struct Parts {
 }  // namespace
 
 const TargetSides& worker_sides() {
-  static const TargetSides kSides = sides_of<Parts>(worker_checks());
+  static const TargetSides kSides = sides_of<WorkerParts>(worker_checks());
   return kSides;
 }
 
