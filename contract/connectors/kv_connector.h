@@ -94,9 +94,6 @@ class ConnectorHost {
   ~ConnectorHost() = default;
 };
 
-/// Names a transfer: an offloading connector's, on its scheduler or on one worker.
-using JobId = std::uint32_t;
-
 /// What the scheduler's half tells the workers about one step. Each connector has its own.
 struct KVConnectorMetadata {
   virtual ~KVConnectorMetadata() = default;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/connectors/offloading/offloading_setup.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/engine/engine_target.h"

@@ -15,7 +15,7 @@
 #include "contract/connectors/simple/simple_facet.h"
 #include "contract/connectors/synchronous/files_facet.h"
 #include "contract/core/declare.h"
-#include "contract/kv_cache/kv_cache_target.h"
+#include "contract/kv_cache/kv_cache_config.h"
 
 namespace kvfence::engine {
 

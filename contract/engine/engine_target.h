@@ -26,8 +26,8 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/target.h"
+#include "contract/core/types.h"
 #include "contract/engine/engine_config.h"
-#include "contract/engine/engine_device.h"
 #include "contract/engine/engine_words.h"
 #include "contract/pool/request_table.h"
 #include "contract/worker/kv_pages.h"
@@ -204,9 +204,6 @@ struct EndedTransfer {
   friend bool operator==(const EndedTransfer&, const EndedTransfer&) = default;
 };
 
-/// The low 32 bits of a symbol, of which 0 and 1 keep their meaning.
-inline std::uint32_t shortened(Symbol symbol) { return static_cast<std::uint32_t>(symbol); }
-
 /// What devices show. Ranks come one after the other.
 struct DeviceObserved {
   Reusable<std::vector<DeviceTransfer>> submitted;  ///< execute; poll, of the simple connector
@@ -333,71 +330,7 @@ class World {
 
 }  // namespace engine
 
-namespace engine {
-
-/// A connector whose parts a setup has.
-enum class ConnectorKind : std::uint8_t { kOffloading, kSimple, kFiles, kNixl, kScripted };
-inline constexpr std::size_t kNumConnectorKinds = 5;
-
-/// A child of a MultiConnector.
-struct ChildSetup {
-  ConnectorKind kind = ConnectorKind::kScripted;
-  ScriptedRecord scripted;  ///< of a scripted one
-  // Over a device: its pages of CPU memory.
-  std::uint32_t first_page = 0;
-  std::uint32_t block_size_factor = 1;  ///< pages of a slot
-};
-
-}  // namespace engine
-
-/// What the devices and connectors of one engine are built from: only those that the configuration
-/// names.
-struct ConnectorParts {
-  std::optional<engine::DeviceOptions> device;  ///< each rank's
-  std::optional<ConnectorSetup> offloading;
-  std::optional<SimpleCPUOffloadSpec> simple;
-  std::optional<SynchronousConnectorSpec> files;
-};
-
-/// What an engine, or a pair, is built from; the parts are the producer's.
-struct EngineSetup : ConnectorParts {
-  std::vector<SchedulerConfig> schedulers;  ///< by EngineRole: one, or two
-  std::vector<std::uint32_t> num_ranks;     ///< likewise
-  engine::Assembly assembly = engine::Assembly::kScheduler;
-  bool is_scripted = false;  ///< the connector's answers are commands
-
-  ConnectorParts consumer;  ///< of a pair
-  std::optional<DisaggregatedSpec> nixl;
-  /// Of each engine, the children of a MultiConnector, in their order: scripted ones, and of these
-  /// each that is there; none without one.
-  std::vector<engine::ChildSetup> children;
-
-  bool is_virtual = false;
-  std::vector<std::uint32_t> windows;  ///< by group: tokens; 0: full attention
-  bool tokens_only = false;
-
-  ConnectorParts& of(EngineRole role) { return role == EngineRole::kProducer ? *this : consumer; }
-  const ConnectorParts& of(EngineRole role) const {
-    return role == EngineRole::kProducer ? *this : consumer;
-  }
-  const SchedulerConfig& scheduler() const { return schedulers.front(); }
-  bool is_pair() const { return schedulers.size() > 1; }
-  bool has_connector() const { return is_scripted || has_workers(); }
-  /// Whether there are halves of workers, which report.
-  bool has_workers() const { return offloading || simple || files || nixl || !children.empty(); }
-  bool has_ranks() const { return has_workers() || device; }
-  bool has_child(std::uint32_t place, engine::ConnectorKind kind) const {
-    return place < children.size() && children[place].kind == kind;
-  }
-
-  // Over a device, by the number that the engine of a rank has for a transfer.
-
-  bool is_of_simple(JobId transfer) const;
-  /// What its connector calls it.
-  JobId own_number(JobId transfer) const;
-  /// The pages of CPU memory, one a GPU block. Requires: counts that fit.
-  std::vector<std::uint32_t> cpu_pages_of(const engine::DeviceTransfer& transfer) const;
-};
+struct EngineSetup;  ///< contract/engine/engine_setup.h
 
 /// What generic code knows of the target.
 struct EngineTarget {

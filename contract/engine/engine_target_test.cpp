@@ -10,6 +10,7 @@
 
 #include "contract/core/line.h"
 #include "contract/core/target.h"
+#include "contract/engine/engine_setup.h"
 
 namespace kvfence {
 namespace {

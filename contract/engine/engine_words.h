@@ -15,11 +15,11 @@
 #include "contract/core/declare.h"
 #include "contract/core/engine_role.h"
 #include "contract/core/status.h"
-#include "contract/kv_cache/kv_cache_target.h"
-#include "contract/pool/block_pool_target.h"
+#include "contract/core/types.h"
+#include "contract/kv_cache/kv_cache_config.h"
 #include "contract/pool/kv_events.h"
-#include "contract/scheduler/scheduler.h"
-#include "contract/scripted/scripted_connector.h"
+#include "contract/pool/pool_values.h"
+#include "contract/scheduler/request_status.h"
 
 namespace kvfence {
 
@@ -345,13 +345,6 @@ struct HandOver {
   }
   friend bool operator==(const HandOver&, const HandOver&) = default;
 };
-
-/// The script that a command with the members of script_fields sets.
-template <class S>
-ScriptedConnector::Script make_script(const S& command) {
-  return {command.external_tokens, command.load_async, command.ask_again, command.hold_blocks,
-          command.params};
-}
 
 /// A request of a step, in upstream's order of num_scheduled_tokens.
 struct ScheduledRequest {

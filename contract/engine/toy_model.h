@@ -24,6 +24,9 @@ inline constexpr Symbol kUnwritten = 0;
 /// Of bytes that are nobody's; no token has it.
 inline constexpr Symbol kTorn = 1;
 
+/// The low 32 bits of a symbol, of which 0 and 1 keep their meaning.
+inline std::uint32_t shortened(Symbol symbol) { return static_cast<std::uint32_t>(symbol); }
+
 /// What the symbols of a request begin with. The salt counts: who has another one shares nothing.
 inline Symbol first_symbol(const std::optional<std::string>& cache_salt) {
   Symbol symbol = content::fmix64(3);

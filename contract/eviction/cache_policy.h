@@ -31,9 +31,6 @@ namespace kvfence {
 using OffloadKey = std::string;
 using OffloadKeyView = std::string_view;
 
-/// Index of a slot of CPU memory that holds one offloaded block.
-using SlotId = std::uint32_t;
-
 enum class EvictionPolicy : std::uint8_t { kLRU, kARC };
 
 constexpr auto words_of(EvictionPolicy) { return std::to_array<std::string_view>({"lru", "arc"}); }

@@ -1,6 +1,7 @@
 #pragma once
 
-/// The `kv_cache` target: its configuration line, its commands, its observations. Everything that
+/// The `kv_cache` target: its commands and its observations (its configuration line:
+/// contract/kv_cache/kv_cache_config.h). Everything that
 /// reads or writes them derives from the declarations here (contract/core/declare.h).
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "contract/core/shared_fields.h"
 #include "contract/core/status.h"
 #include "contract/core/target.h"
+#include "contract/kv_cache/kv_cache_config.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/pool/kv_events.h"
@@ -24,28 +26,6 @@
 namespace kvfence {
 
 namespace kv_cache {
-
-/// Blocks by group: [[1 2] [3]].
-using BlockLists = BlocksByGroup;
-
-/// A request's block table.
-struct RequestBlocks {
-  static constexpr std::string_view kWord = "table";
-  std::string request;
-  BlockLists blocks;
-  static void declare(auto& fields) {
-    fields.add("request", &RequestBlocks::request, Domain::kState, "whose");
-    fields.add("blocks", &RequestBlocks::blocks, Domain::kState, "by group");
-  }
-  friend bool operator==(const RequestBlocks&, const RequestBlocks&) = default;
-};
-
-/// The groups of a configuration: [(full block_size=4) (sliding block_size=4 window=8)].
-struct GroupList : std::vector<KVCacheSpec> {
-  using std::vector<KVCacheSpec>::vector;
-};
-Value to_value(const GroupList& member);
-bool from_value(const Value& value, GroupList& member, std::string& expected);
 
 /// Declares a request. A name is used once: a manager may hold blocks for it.
 struct DeclareRequest {
@@ -257,42 +237,6 @@ using Command =
                  ResetPrefixCache, GetNumCommonPrefixBlocks, GetUnhashedBlockIds, TakeNewBlockIds,
                  TakeEvents, TakePrefixCacheStats>;
 
-/// The configuration as it stands on the config line; KVCacheManagerConfig is what a manager is
-/// built from.
-struct Config {
-  std::uint32_t num_gpu_blocks = 16;
-  bool enable_caching = true;
-  bool enable_kv_cache_events = true;
-  std::uint32_t hash_block_size = 4;
-  std::string hash_algorithm = "sha256_cbor";
-  std::string hash_seed = "0";
-  std::string profile = "v0.19";
-  GroupList groups = {KVCacheSpec{.block_size = 4}};
-  std::uint32_t max_model_len = 64;
-  std::uint32_t max_num_batched_tokens = 64;
-  bool use_eagle = false;
-  std::vector<GroupId> eagle_groups;
-  std::optional<std::uint32_t> retention_interval;
-  static void declare(auto& fields) {
-    using S = Config;
-    add_pool_fields<S>(fields);
-    add_hash_and_profile_fields<S>(fields);
-    fields.add("groups", &S::groups, Domain::kSetting,
-               "(full|sliding|chunked|mamba|cross|sink block_size=... window=... "
-               "chunk=... align=... spec_blocks=... sink_len=...)");
-    fields.add("max_model_len", &S::max_model_len, Domain::kSetting, "tokens");
-    fields.add("max_num_batched_tokens", &S::max_num_batched_tokens, Domain::kSetting,
-               "tokens; rule full_sequence_gate_in_allocate_slots");
-    fields.optional("use_eagle", &S::use_eagle, Domain::kSetting,
-                    "draft layers need the last hit block anew");
-    fields.optional("eagle_groups", &S::eagle_groups, Domain::kSetting,
-                    "with use_eagle: which groups; empty for all (rule eagle_by_group)");
-    fields.optional("retention_interval", &S::retention_interval, Domain::kSetting,
-                    "tokens (rule sliding_window_mask)");
-  }
-  friend bool operator==(const Config&, const Config&) = default;
-};
-
 /// What a manager owes its caller after a command.
 struct Observation {
   ErrorCode error = ErrorCode::kNone;
@@ -377,12 +321,6 @@ class World {
 };
 
 }  // namespace kv_cache
-
-/// What a manager is built from, or what is wrong with the configuration (position: the config
-/// line).
-Parsed<KVCacheManagerConfig> make_kv_cache_manager_config(const kv_cache::Config& config,
-                                                          std::string_view file = {},
-                                                          Position position = {});
 
 /// What generic code knows of the target.
 struct KVCacheTarget {

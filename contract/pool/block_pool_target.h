@@ -16,25 +16,11 @@
 #include "contract/core/target.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/kv_events.h"
+#include "contract/pool/pool_values.h"
 #include "contract/pool/request.h"
 #include "contract/pool/request_table.h"
 
 namespace kvfence {
-
-/// Packed keys by block id, empty for none. A type of its own, so that it prints as bytes and not
-/// as words.
-struct KeyList : std::vector<BlockHash> {
-  using std::vector<BlockHash>::vector;
-};
-
-// Members of this target's structs as values: events and items (block_pool_target.cpp).
-Value to_value(const MmFeature& member);
-Value to_value(const std::vector<MmFeature>& member);
-Value to_value(const std::vector<KVCacheEvent>& member);
-Value to_value(const KeyList& member);
-bool from_value(const Value& value, std::vector<MmFeature>& member, std::string& expected);
-bool from_value(const Value& value, std::vector<KVCacheEvent>& member, std::string& expected);
-bool from_value(const Value& value, KeyList& member, std::string& expected);
 
 namespace block_pool {
 

@@ -34,6 +34,7 @@
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/request.h"
+#include "contract/scheduler/request_status.h"
 
 namespace kvfence {
 
@@ -47,39 +48,6 @@ enum class KVLoadFailurePolicy : std::uint8_t { kFail, kRecompute };
 constexpr auto words_of(KVLoadFailurePolicy) {
   return std::to_array<std::string_view>({"fail", "recompute"});
 }
-
-enum class PauseState : std::uint8_t {
-  kUnpaused,
-  kPausedNew,  ///< running requests go on, nothing is admitted
-  kPausedAll,  ///< nothing is scheduled
-};
-constexpr auto words_of(PauseState) {
-  return std::to_array<std::string_view>({"unpaused", "paused_new", "paused_all"});
-}
-
-/// "Finished" is everything after kPreempted.
-enum class RequestStatus : std::uint8_t {
-  kWaiting,
-  kWaitingForGrammar,    ///< WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
-  kWaitingForRemoteKVs,  ///< an asynchronous load is under way
-  kRunning,
-  kPreempted,
-  kFinishedStopped,
-  kFinishedLengthCapped,
-  kFinishedAborted,
-  kFinishedIgnored,
-  kFinishedError,
-  kFinishedRepetition,
-};
-/// Upstream's names in lower case.
-constexpr auto words_of(RequestStatus) {
-  return std::to_array<std::string_view>(
-      {"waiting", "waiting_for_structured_output_grammar", "waiting_for_remote_kvs", "running",
-       "preempted", "finished_stopped", "finished_length_capped", "finished_aborted",
-       "finished_ignored", "finished_error", "finished_repetition"});
-}
-
-inline bool is_finished(RequestStatus status) { return status > RequestStatus::kPreempted; }
 
 /// A speculative token that only the worker knows: asynchronous scheduling plans with it.
 inline constexpr TokenId kPlaceholderTokenId = 0xFFFF'FFFF;

@@ -15,9 +15,6 @@
 
 namespace kvfence {
 
-/// What a slot holds in one layer. 0: nothing that was computed.
-using KVSymbol = std::uint32_t;
-
 inline constexpr KVSymbol kNothingComputed = 0;
 inline constexpr KVSymbol kFilledWithDummies = 1;
 

@@ -12,21 +12,9 @@
 
 #include "contract/connectors/transfer_engine.h"
 #include "contract/core/state_digest.h"
-#include "contract/core/words.h"
+#include "contract/scripted/transfer_progress.h"
 
 namespace kvfence {
-
-/// How far a transfer has come.
-enum class TransferProgress : std::uint8_t {
-  kSubmitted,
-  kPart,      ///< some of its bytes are copied
-  kFinished,  ///< all are; not reported yet
-  kFailed,    ///< it ended and something is missing; not reported yet
-};
-
-constexpr auto words_of(TransferProgress) {
-  return std::to_array<std::string_view>({"submitted", "part", "finished", "failed"});
-}
 
 /// What a GPU block counts for in TransferResult::num_bytes.
 inline constexpr std::uint64_t kScriptedBlockBytes = 4096;

@@ -15,9 +15,6 @@
 
 namespace kvfence {
 
-/// Names a notice; 0, 1, ... in the order in which they were sent.
-using NoticeId = std::uint32_t;
-
 /// What carries the bytes of reads, where engines have some.
 class ReadCarrier {
  public:

@@ -27,40 +27,6 @@
 
 namespace kvfence {
 
-/// How a call of the file system fails.
-enum class FileError : std::uint8_t {
-  kNone,  ///< not at all: it moves fewer bytes than it was asked to
-  kEACCES,
-  kEINTR,
-  kEIO,
-  kEMFILE,
-  kENOENT,
-  kENOSPC,
-  kEROFS,
-};
-
-inline constexpr std::size_t kNumFileErrors = 8;
-
-constexpr auto words_of(FileError) {
-  return std::to_array<std::string_view>(
-      {"none", "EACCES", "EINTR", "EIO", "EMFILE", "ENOENT", "ENOSPC", "EROFS"});
-}
-
-/// What is done to a block file without the tier's knowledge.
-enum class FileDamage : std::uint8_t {
-  kFlip,      ///< a bit is another one
-  kTruncate,  ///< shorter than it has to be
-  kGrow,      ///< longer
-  kReplace,   ///< the file of another key
-};
-
-inline constexpr std::array<FileDamage, 4> kFileDamages = {FileDamage::kFlip, FileDamage::kTruncate,
-                                                           FileDamage::kGrow, FileDamage::kReplace};
-
-constexpr auto words_of(FileDamage) {
-  return std::to_array<std::string_view>({"flip", "truncate", "grow", "replace"});
-}
-
 namespace tiering {
 
 using offload::CompleteLoad;
@@ -70,11 +36,6 @@ using offload::TakeEvents;
 template <class S>
 void add_request_field(auto& fields) {
   fields.add("request", &S::request, Domain::kRequest, "for whom");
-}
-
-template <class S>
-void add_tier_field(auto& fields) {
-  fields.add("tier", &S::tier, Domain::kCount, "its place in the order, from 0");
 }
 
 struct Lookup {
@@ -166,22 +127,6 @@ struct ResetCache {
   friend bool operator==(const ResetCache&, const ResetCache&) = default;
 };
 
-struct TierFinish {
-  static constexpr std::string_view kVerb = "tier_finish";
-  static constexpr std::string_view kDoc = "a job of a tier is over; it is reported at its poll";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  std::uint32_t tier = 0;
-  std::uint32_t job = 0;
-  bool success = true;
-  static void declare(auto& fields) {
-    using S = TierFinish;
-    add_tier_field<S>(fields);
-    fields.add("job", &S::job, Domain::kNumber, "its number");
-    fields.optional("success", &S::success, Domain::kFlag, "whether all was moved, or tried to be");
-  }
-  friend bool operator==(const TierFinish&, const TierFinish&) = default;
-};
-
 struct TierAskAgain {
   static constexpr std::string_view kVerb = "tier_ask_again";
   static constexpr std::string_view kDoc = "the next lookups of a key at a tier are put off";
@@ -222,40 +167,6 @@ struct TierDrop {
     offload::add_keys_field<TierDrop>(fields);
   }
   friend bool operator==(const TierDrop&, const TierDrop&) = default;
-};
-
-/// A FileFault (contract/tiering/file_fault.h).
-struct Fault {
-  static constexpr std::string_view kWord = "fault";
-  FileOperation operation = FileOperation::kWrite;
-  std::uint32_t call = 0;
-  FileError fails_with = FileError::kNone;
-  std::uint32_t num_bytes = 0;
-  static void declare(auto& fields) {
-    using S = Fault;
-    fields.add("operation", &S::operation, Domain::kChoice, "write, read, rename, close ...");
-    fields.optional("call", &S::call, Domain::kCount, "which from now on, from 0");
-    fields.optional("fails_with", &S::fails_with, Domain::kChoice, "an errno; none: short");
-    fields.optional("num_bytes", &S::num_bytes, Domain::kCount, "moved by a short one");
-  }
-  friend bool operator==(const Fault&, const Fault&) = default;
-};
-
-/// Errors: kNotInConfig: no such tier, or no file tier; kBadRange: no call of that operation can
-/// fail so (a short one that neither reads nor writes; what is about the folder of writers: list,
-/// lock, and create with ENOENT).
-struct TierFaults {
-  static constexpr std::string_view kVerb = "tier_faults";
-  static constexpr std::string_view kDoc = "what is to go wrong in a file tier's file system";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
-  std::uint32_t tier = 0;
-  std::vector<Fault> faults;
-  static void declare(auto& fields) {
-    using S = TierFaults;
-    add_tier_field<S>(fields);
-    fields.add("faults", &S::faults, Domain::kAnswers, "in place of those planned before");
-  }
-  friend bool operator==(const TierFaults&, const TierFaults&) = default;
 };
 
 /// The fault, or nothing for a call that cannot fail so.

@@ -556,7 +556,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const ErrorCode error = add(engine, request);
     if (error != ErrorCode::kNone) return error;
     if (auto* const connector = scripted(engine, command.child)) {
-      connector->set_script(command.id, engine::make_script(command));
+      connector->set_script(command.id, script_of(command));
     }
     if (setup_.device) device_of(engine).add(command.id, request.spec);
     return error;
@@ -928,11 +928,18 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return ErrorCode::kNone;
   }
 
+  /// The script that a command with the members of add_script_fields sets.
+  template <class Command>
+  static ScriptedConnector::Script script_of(const Command& command) {
+    return {command.external_tokens, command.load_async, command.ask_again, command.hold_blocks,
+            command.params};
+  }
+
   ErrorCode run(const engine::ScriptConnector& command) {
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
     ScriptedConnector* const connector = scripted(engine_of(command.engine), command.child);
     if (!connector) return ErrorCode::kNotInConfig;
-    connector->set_script(command.request, engine::make_script(command));
+    connector->set_script(command.request, script_of(command));
     return ErrorCode::kNone;
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/engine/engine_setup.h"
 #include "properties/engine/bend_member.h"
 #include "properties/kv_cache/generator.h"
 #include "properties/kv_cache/group_draws.h"

@@ -17,6 +17,7 @@
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/connectors/transfer_engine.h"
 #include "contract/core/state_digest.h"
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scripted/scripted_kv_cache.h"
 #include "contract/scripted/scripted_transfer_engine.h"

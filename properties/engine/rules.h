@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
 #include "properties/core/divergence.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/worker/worker_target.h"
 #include "scenarios/command/commands.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/toy_model.h"
 #include "properties/engine/checks.h"
 #include "scenarios/replay/scheduler_replay.h"

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "contract/core/check.h"
+#include "contract/engine/engine_setup.h"
 #include "properties/engine/checks.h"
 #include "scenarios/replay/ratio.h"
 

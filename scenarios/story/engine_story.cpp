@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/core/joined.h"
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
 #include "scenarios/story/observed_member.h"
@@ -107,12 +108,12 @@ class Tokens {
 
   void name_symbols(const std::string& request, const std::optional<std::string>& cache_salt,
                     const std::vector<TokenId>& tokens) {
-    const std::vector<engine::Symbol> symbols = toy_model::symbols_of(cache_salt, tokens);
+    const std::vector<toy_model::Symbol> symbols = toy_model::symbols_of(cache_salt, tokens);
     for (std::size_t group = 0; group < windows_.size(); ++group) {
       for (std::size_t at = 0; at < symbols.size(); ++at) {
-        const engine::Symbol symbol = toy_model::symbol_of_group(symbols[at], group);
+        const toy_model::Symbol symbol = toy_model::symbol_of_group(symbols[at], group);
         // A prefix that several requests share is the first one's.
-        names_.try_emplace(engine::shortened(symbol), Name{request, at, group});
+        names_.try_emplace(toy_model::shortened(symbol), Name{request, at, group});
       }
     }
   }

@@ -13,12 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/declare.h"
-#include "contract/core/line.h"
-#include "contract/scheduler/scheduler.h"
-#include "contract/scripted/scripted_transfer_engine.h"
-#include "contract/scripted/scripted_transport.h"
+#include "contract/core/status.h"
+#include "contract/core/types.h"
+#include "contract/scripted/transfer_progress.h"
 
 namespace kvfence {
 
@@ -241,13 +239,5 @@ struct Observed {
 };
 
 }  // namespace engine::nixl
-
-/// What both halves of a record are built from, or what is wrong with it: what check_spec says, and
-/// one group of full attention.
-Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
-                                         const SchedulerConfig& scheduler,
-                                         std::uint32_t num_producer_ranks,
-                                         std::uint32_t num_consumer_ranks,
-                                         std::string_view file = {}, Position position = {});
 
 }  // namespace kvfence

@@ -15,14 +15,8 @@
 
 namespace kvfence {
 
-/// Time since the pair was built, or a span of it.
-using Seconds = std::uint32_t;
-
 /// No time and no span is longer, so that the sum of two fits.
 inline constexpr Seconds kSecondsMax = 1'000'000'000;
-
-/// Names a read; 0, 1, ... in the order of submission, over all ranks.
-using ReadId = std::uint32_t;
 
 /// One rank of a consumer reads from one rank of the producer. The block lists are equally long:
 /// remote_blocks[i] is read into local_blocks[i].

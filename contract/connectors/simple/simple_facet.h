@@ -10,13 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/declare.h"
 #include "contract/core/engine_role.h"
-#include "contract/core/line.h"
-#include "contract/pool/block_pool_target.h"
-#include "contract/scheduler/scheduler.h"
-#include "contract/scripted/scripted_transfer_engine.h"
+#include "contract/core/shared_fields.h"
+#include "contract/core/status.h"
+#include "contract/core/types.h"
+#include "contract/pool/pool_values.h"
+#include "contract/scripted/transfer_progress.h"
 
 namespace kvfence {
 namespace engine::simple {
@@ -168,15 +168,5 @@ struct Observed {
 };
 
 }  // namespace engine::simple
-
-/// What the connector of a record is built from, or what is wrong with it. The overrides of rules
-/// are the scheduler's as well (override_rules).
-Parsed<SimpleCPUOffloadSpec> make_simple_spec(const engine::simple::Record& record,
-                                              const SchedulerConfig& scheduler,
-                                              std::uint32_t num_ranks, std::string_view file = {},
-                                              Position position = {});
-
-/// What a record says of the profile's rules.
-void override_rules(const engine::simple::Record& record, Rules& rules);
 
 }  // namespace kvfence

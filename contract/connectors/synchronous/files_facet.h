@@ -15,11 +15,12 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/core/declare.h"
 #include "contract/core/line.h"
-#include "contract/kv_cache/kv_cache_target.h"
-#include "contract/scheduler/scheduler.h"
+#include "contract/core/status.h"
+#include "contract/core/types.h"
+#include "contract/kv_cache/kv_cache_config.h"
+#include "contract/tiering/file_fault.h"
 
 namespace kvfence {
 
@@ -283,20 +284,5 @@ struct Observed {
 };
 
 }  // namespace engine::files
-
-/// What the connector of a record is built from, or what is wrong with it.
-Parsed<SynchronousConnectorSpec> make_files_spec(const engine::files::ExampleRecord& record,
-                                                 const SchedulerConfig& scheduler,
-                                                 std::uint32_t num_ranks,
-                                                 std::string_view file = {},
-                                                 Position position = {});
-Parsed<SynchronousConnectorSpec> make_files_spec(const engine::files::DecodeBenchRecord& record,
-                                                 const SchedulerConfig& scheduler,
-                                                 std::uint32_t num_ranks,
-                                                 std::string_view file = {},
-                                                 Position position = {});
-
-/// What a record says of the profile's rules.
-void override_rules(const engine::files::DecodeBenchRecord& record, Rules& rules);
 
 }  // namespace kvfence

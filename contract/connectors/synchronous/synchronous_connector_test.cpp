@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 
 namespace kvfence {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "contract/connectors/synchronous/shared_storage.h"
+#include "contract/connectors/synchronous/synchronous_connector.h"
 #include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::files {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/divergence.h"
 

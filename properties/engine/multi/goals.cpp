@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/connectors/multi/multi_connector.h"
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/engine/shown_requests.h"
 

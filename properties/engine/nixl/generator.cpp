@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/connectors/disaggregated/transport.h"
 #include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::nixl {

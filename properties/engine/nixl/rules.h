@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/divergence.h"
 #include "properties/kv_cache/kv_content.h"

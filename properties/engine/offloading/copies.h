@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/connectors/offloading/offloading_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/kv_cache/kv_content.h"
 

@@ -14,6 +14,7 @@
 
 #include "contract/connectors/offloading/offloading_spec_factory.h"
 #include "contract/core/check.h"
+#include "contract/engine/engine_setup.h"
 
 namespace kvfence::engine::offloading {
 namespace {

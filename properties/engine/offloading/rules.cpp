@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "contract/engine/engine_setup.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
 

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "contract/engine/engine_setup.h"
 #include "properties/core/typed_test_support.h"
 #include "properties/engine/checks.h"
 #include "properties/engine/offloading/generator.h"

@@ -174,7 +174,7 @@ void Facet::observe_pages(const std::vector<EngineRank>& ranks, DeviceObserved& 
     for (std::uint32_t number = 0; number < num_pages; ++number) {
       if (!read(number)) continue;
       std::transform(page_symbols_.begin(), page_symbols_.end(),
-                     pages.add(rank, number, page_symbols_.size()).begin(), shortened);
+                     pages.add(rank, number, page_symbols_.size()).begin(), toy_model::shortened);
     }
   };
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {

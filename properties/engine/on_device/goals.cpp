@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 
 namespace kvfence::engine::on_device {

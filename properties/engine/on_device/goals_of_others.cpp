@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/engine/on_device/goals.h"
 

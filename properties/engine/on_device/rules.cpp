@@ -130,7 +130,7 @@ void BlockContents::append(Request& request, std::span<const TokenId> tokens) {
           symbols_[make_block_hash_with_group_id(hashes[place], group)];
       symbols.clear();
       for (std::size_t at = place * size; at < (place + 1) * size; ++at) {
-        symbols.push_back(shortened(toy_model::symbol_of_group(all[at], group)));
+        symbols.push_back(toy_model::shortened(toy_model::symbol_of_group(all[at], group)));
       }
     }
   }
@@ -356,11 +356,11 @@ bool Invariants::is_block_of(const std::string& request, std::size_t group,
   const auto begin = page.symbols.begin();
   for (std::size_t first = 0; first + block_size <= all.size(); first += block_size) {
     if (place && first != std::size_t{*place} * block_size) continue;
-    const bool is_here =
-        std::equal(begin, begin + block_size, all.begin() + static_cast<std::ptrdiff_t>(first),
-                   [group](std::uint32_t shown, Symbol symbol) {
-                     return shown == shortened(toy_model::symbol_of_group(symbol, group));
-                   });
+    const bool is_here = std::equal(
+        begin, begin + block_size, all.begin() + static_cast<std::ptrdiff_t>(first),
+        [group](std::uint32_t shown, Symbol symbol) {
+          return shown == toy_model::shortened(toy_model::symbol_of_group(symbol, group));
+        });
     if (is_here) return true;
   }
   return false;

@@ -14,6 +14,7 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/scenario.h"
+#include "contract/engine/engine_setup.h"
 #include "properties/core/typed_test_support.h"
 
 namespace kvfence::engine::scheduler {

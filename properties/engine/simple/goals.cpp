@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
 #include "properties/engine/shown_requests.h"

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
 #include "properties/core/broken_rule.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector_registry.h"
-#include "contract/engine/engine_target.h"
+#include "contract/connectors/offloading/offloading_setup.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // Goal: a configuration with an offloading connector says what is wrong with its groups and its
 // tiers, and lists the tiers in the spec. Method: configurations, one mistake each.
 
-#include "contract/connectors/offloading/offloading_facet.h"
+#include "contract/connectors/offloading/offloading_setup.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 
 namespace kvfence {

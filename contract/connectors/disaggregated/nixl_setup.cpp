@@ -1,4 +1,4 @@
-#include "contract/connectors/disaggregated/nixl_facet.h"
+#include "contract/connectors/disaggregated/nixl_setup.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "contract/connectors/simple/simple_facet.h"
+#include "contract/connectors/simple/simple_setup.h"
 
 #include <utility>
 

@@ -1,0 +1,54 @@
+#pragma once
+
+/// The layers of a group, and block lists by group.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/types.h"
+#include "contract/core/words.h"
+
+namespace kvfence {
+
+/// One list of block ids a group.
+using BlocksByGroup = std::vector<std::vector<BlockId>>;
+
+/// How the layers of a group attend, which decides what of a request they keep.
+enum class KVCacheSpecKind : std::uint8_t {
+  kFullAttention,      ///< everything
+  kSlidingWindow,      ///< the last sliding_window tokens
+  kChunkedLocal,       ///< the current chunk of attention_chunk_size tokens
+  kMamba,              ///< one state, at block boundaries
+  kCrossAttention,     ///< the encoder's tokens, once; never cached
+  kSinkFullAttention,  ///< everything, and sink_len tokens of every request in blocks taken at
+                       ///< construction
+};
+
+constexpr auto words_of(KVCacheSpecKind) {
+  return std::to_array<std::string_view>({"full", "sliding", "chunked", "mamba", "cross", "sink"});
+}
+
+/// Upstream's name of a kind, as BlockStored carries it (Rules::events_carry_spec).
+/// Source: vLLM v0.23.0 v1/kv_cache_interface.py KVCacheSpecKind.
+std::string_view event_name(KVCacheSpecKind kind);
+
+/// The layers of one group. Equal specs make equal groups.
+struct KVCacheSpec {
+  KVCacheSpecKind kind = KVCacheSpecKind::kFullAttention;
+  std::uint32_t block_size = 0;              ///< tokens
+  std::uint32_t sliding_window = 0;          ///< tokens; kSlidingWindow
+  std::uint32_t attention_chunk_size = 0;    ///< tokens; kChunkedLocal
+  bool mamba_align = false;                  ///< kMamba: mamba_cache_mode "align", else "all"
+  std::uint32_t num_speculative_blocks = 0;  ///< kMamba
+  std::uint32_t sink_len = 0;  ///< tokens, a multiple of block_size; kSinkFullAttention
+
+  /// Full attention and its subclass with a sink: what the hybrid coordinator puts first.
+  bool is_full_attention() const {
+    return kind == KVCacheSpecKind::kFullAttention || kind == KVCacheSpecKind::kSinkFullAttention;
+  }
+  friend bool operator==(const KVCacheSpec&, const KVCacheSpec&) = default;
+};
+
+}  // namespace kvfence

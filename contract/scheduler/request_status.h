@@ -1,0 +1,46 @@
+#pragma once
+
+/// Where a request stands in a scheduler, and what a scheduler is told to leave.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "contract/core/words.h"
+
+namespace kvfence {
+
+enum class PauseState : std::uint8_t {
+  kUnpaused,
+  kPausedNew,  ///< running requests go on, nothing is admitted
+  kPausedAll,  ///< nothing is scheduled
+};
+constexpr auto words_of(PauseState) {
+  return std::to_array<std::string_view>({"unpaused", "paused_new", "paused_all"});
+}
+
+/// "Finished" is everything after kPreempted.
+enum class RequestStatus : std::uint8_t {
+  kWaiting,
+  kWaitingForGrammar,    ///< WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
+  kWaitingForRemoteKVs,  ///< an asynchronous load is under way
+  kRunning,
+  kPreempted,
+  kFinishedStopped,
+  kFinishedLengthCapped,
+  kFinishedAborted,
+  kFinishedIgnored,
+  kFinishedError,
+  kFinishedRepetition,
+};
+/// Upstream's names in lower case.
+constexpr auto words_of(RequestStatus) {
+  return std::to_array<std::string_view>(
+      {"waiting", "waiting_for_structured_output_grammar", "waiting_for_remote_kvs", "running",
+       "preempted", "finished_stopped", "finished_length_capped", "finished_aborted",
+       "finished_ignored", "finished_error", "finished_repetition"});
+}
+
+inline bool is_finished(RequestStatus status) { return status > RequestStatus::kPreempted; }
+
+}  // namespace kvfence
