@@ -64,9 +64,9 @@ function(kvfence_precompile target)
       $<$<BOOL:${ARG_TEST}>:<gtest/gtest.h$<ANGLE-R>>)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers})
-  # GCC 12 warns falsely about lists of strings, within a header that it otherwise knows is the system's.
+  # GCC 12 warns falsely about strings and lists of them, within a header that it otherwise knows is the system's.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
+    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
   endif()
 endfunction()
 

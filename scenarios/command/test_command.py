@@ -31,6 +31,11 @@ OLD_NAMES = {"scheduler": "scheduler", "connector": "offloading", "simple_offloa
 AGREE, DISAGREEMENT, BAD_INPUT, CANNOT_RUN = 0, 1, 2, 77
 
 
+def long_under_sanitizers(test):
+    """What runs for minutes there, and no other code than shorter tests do."""
+    return unittest.skipIf(os.environ.get("KVFENCE_SANITIZED") == "1", "minutes under sanitizers")(test)
+
+
 class Command(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -100,6 +105,7 @@ class Check(Command):
 
     # The rules alone hunt to the bound where they see nothing, which a sanitized build pays tenfold;
     # lockstep finds these bugs within the bounds below.
+    @long_under_sanitizers
     def test_the_table_of_planted_bugs(self):
         for target in ("block_pool", "eviction", "offload"):
             result = self.json_of(AGREE, "check", "--target", target, "--planted-bugs", "--seeds", "1",
@@ -107,6 +113,7 @@ class Check(Command):
             self.assertGreaterEqual(result["planted_bugs"], 10, target)
             self.assertEqual(result["caught"], result["planted_bugs"], target)
 
+    @long_under_sanitizers
     def test_the_table_of_one_assembly(self):
         result = self.json_of(AGREE, "check", "--target", "engine", "--config", "assembly=prefill_decode",
                               "--planted-bugs", "--seeds", "1", "--commands", "60000")
@@ -515,6 +522,7 @@ class ReplayThroughTheEngine(Command):
         self.assertEqual(result["loaded_bytes"], result["loaded_blocks"] * 4 * 32)
         self.assertEqual(result, self.figures(*self.SMALL))
 
+    @long_under_sanitizers
     def test_both_sides_have_the_same_figures(self):
         small = (*self.SMALL, "--async", "--profile", "v0.23")
         results = [self.figures(*small, *sides) for sides in ((), ("--only", "reference"), ("--lockstep",))]
@@ -526,6 +534,7 @@ class ReplayThroughTheEngine(Command):
         self.assertEqual(results[0], results[1])
         self.assertEqual(results[0], results[2])
 
+    @long_under_sanitizers
     def test_options_that_change_figures(self):
         plain = self.figures(*self.SMALL)
         for arguments in (("--cpu-blocks", "1000"), ("--concurrency", "2"), ("--max-num-batched-tokens", "64"),
