@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "contract/core/check.h"
 #include "contract/core/observation.h"
@@ -20,7 +21,8 @@ namespace kvfence {
 struct ImplementationFailure {
   enum class Kind : std::uint8_t {
     kFailed,       ///< a child exited, sent malformed output or timed out
-    kUnsupported,  ///< reset: it does not have this target or configuration; nothing is wrong
+    kUnsupported,  ///< reset: it does not have this configuration; nothing is wrong
+    kUnavailable,  ///< reset: it cannot be started, or does not have this target; nothing is wrong
   };
   std::string message;
   Kind kind = Kind::kFailed;
@@ -40,6 +42,9 @@ class Implementation {
   /// Requires: window() is 1.
   virtual std::optional<ImplementationFailure> apply(const Command& command, const World& world,
                                                      Observe observe, Observation& observation) = 0;
+
+  /// Members of the observation that it never reports, which are not compared. Holds after a reset.
+  virtual std::vector<std::string> unreported() const { return {}; }
 
   /// An independent copy of the whole state, or null where there is none to be had, as of a child
   /// process. assign() makes this one a copy instead, in the storage that it has.

@@ -23,6 +23,8 @@ void cut_after(Scenario& scenario, const Divergence& divergence) {
 namespace {
 
 constexpr std::string_view kOverrides = "--config";
+/// In a row, before a side is taken to have nothing of what is drawn.
+constexpr int kRefusedDrawsMax = 1024;
 
 /// Sets a member of the records of one kind, wherever they stand in the configuration:
 /// `offloading.eviction_policy=arc`.
@@ -128,15 +130,20 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
     const std::uint64_t episode = options.first_episode + number;
     if (options.lockstep.position) options.lockstep.position->episode = episode;
     Choices choices = episode_choices(options.seed, episode);
-    const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides);
-    if (!setup) {
-      result.config_error = setup.error();
-      break;
-    }
     const std::uint64_t left = options.commands_max - commands_before;
     const auto num_commands =
         static_cast<std::size_t>(std::min<std::uint64_t>(options.episode_commands, left));
-    auto divergence = run_episode(lockstep, *setup, choices, num_commands, scenario);
+    std::optional<Divergence> divergence;
+    for (int draw = 0; draw < kRefusedDrawsMax; ++draw) {
+      const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides);
+      if (!setup) {
+        result.config_error = setup.error();
+        return result;
+      }
+      divergence = run_episode(lockstep, *setup, choices, num_commands, scenario);
+      if (!divergence || divergence->oracle != "unsupported") break;
+      result.refusals.add(divergence->message);
+    }
     result.progress.commands += lockstep.num_commands();
     ++result.progress.episodes;
     if (divergence) {

@@ -14,6 +14,7 @@
 #include "properties/core/checks.h"
 #include "properties/core/choices.h"
 #include "properties/core/lockstep.h"
+#include "properties/core/refusals.h"
 
 namespace kvfence {
 
@@ -55,6 +56,7 @@ struct CampaignResult {
   CampaignProgress progress;
   std::optional<CampaignFailure> failure;
   std::optional<InputError> config_error;  ///< an override that does not fit; nothing more was run
+  Refusals refusals;                       ///< another configuration was drawn in their place
   std::vector<GoalCount> goals;
 
   /// Requires: a goal of the target.

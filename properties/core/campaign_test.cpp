@@ -1,7 +1,10 @@
 #include "properties/core/campaign.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "contract/core/scenario.h"
 #include "contract/pool/block_pool_target.h"
@@ -67,6 +70,64 @@ TEST(Campaign, AFailureComesWithTheScenarioUpToTheFailingCommand) {
   ASSERT_TRUE(again);
   EXPECT_EQ(again->step, result.failure->divergence.step);
   EXPECT_EQ(again->field, result.failure->divergence.field);
+}
+
+/// A pool that does not have every configuration.
+class PickyPool final : public Implementation {
+ public:
+  PickyPool(std::string missing_profile) : missing_(std::move(missing_profile)) {}
+  std::string name() const override { return "picky"; }
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
+    const auto& config = setup.config().as<block_pool::Config>();
+    if (missing_.empty() || config.profile == missing_) {
+      return ImplementationFailure{"no " + config.profile,
+                                   ImplementationFailure::Kind::kUnsupported};
+    }
+    return inner_->reset(setup);
+  }
+  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                             Observe observe, Observation& observation) override {
+    return inner_->apply(command, world, observe, observation);
+  }
+
+ private:
+  std::string missing_;  ///< empty: all of them
+  std::unique_ptr<Implementation> inner_ = block_pool_sides().make_optimized();
+};
+
+TEST(Campaign, DrawsAnotherConfigurationInPlaceOfOneThatIsRefused) {
+  const auto reference = block_pool_sides().make_reference();
+  PickyPool picky("v0.23");
+  CampaignOptions options;
+  options.commands_max = 2'000;
+  const auto result = run_campaign(block_pool_checks(), *reference, picky, options, kToTheEnd);
+  EXPECT_FALSE(result.failure);
+  EXPECT_EQ(result.progress.commands, 2'000u);
+  ASSERT_EQ(result.refusals.reasons().size(), 1u);
+  EXPECT_EQ(result.refusals.reasons().front().why, "no v0.23");
+  EXPECT_GT(result.refusals.count(), 0u);
+}
+
+TEST(Campaign, EndsWhereNothingIsTaken) {
+  const auto reference = block_pool_sides().make_reference();
+  PickyPool picky("");
+  const auto result = run_campaign(block_pool_checks(), *reference, picky, {}, kToTheEnd);
+  ASSERT_TRUE(result.failure);
+  EXPECT_EQ(result.failure->divergence.oracle, "unsupported");
+  EXPECT_EQ(result.progress.commands, 0u);
+}
+
+TEST(Refusals, CountsTheRestTogetherWhereThereAreManyReasons) {
+  Refusals refusals;
+  for (std::uint64_t number = 0; number < 40; ++number) refusals.add(std::to_string(number));
+  refusals.add("3", 2);
+  EXPECT_EQ(refusals.reasons().size(), Refusals::kReasonsMax + 1);
+  EXPECT_EQ(refusals.count(), 42u);
+  Refusals both;
+  both.add(refusals);
+  both.add(refusals);
+  EXPECT_EQ(both.count(), 84u);
+  EXPECT_EQ(both.reasons().back().count, 2 * (40 - Refusals::kReasonsMax));
 }
 
 TEST(Campaign, AFailingEpisodeRunsAloneByItsNumber) {

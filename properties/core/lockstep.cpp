@@ -103,8 +103,9 @@ Divergence divergence_of(const Implementation& implementation, const Implementat
                          std::size_t step) {
   Divergence divergence;
   divergence.step = step;
-  if (failure.kind == ImplementationFailure::Kind::kUnsupported) {
-    divergence.oracle = "unsupported";
+  using Kind = ImplementationFailure::Kind;
+  if (failure.kind != Kind::kFailed) {
+    divergence.oracle = failure.kind == Kind::kUnsupported ? "unsupported" : "unavailable";
     divergence.message = failure.message;
     return divergence;
   }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "contract/core/joined.h"
 #include "properties/core/number_text.h"
 #include "properties/core/xml_text.h"
 
@@ -206,6 +207,17 @@ void add_reach(std::string& out, const Report& report) {
   }
 }
 
+/// What a verdict says nothing about.
+void add_left_out(std::string& out, const Report& report) {
+  if (!report.unreported.empty()) add_row(out, "unreported", joined(report.unreported, " "));
+  if (report.refusals.count() == 0) return;
+  add_row(out, "refused",
+          count_text(report.refusals.count(), "configuration") + ", others drawn instead:");
+  for (const Refusal& each : report.refusals.reasons()) {
+    add_row(out, "", with_thousands(each.count) + "  " + each.why);
+  }
+}
+
 }  // namespace
 
 bool Report::passed() const { return !divergence && disagreements == 0 && num_unmet(*this) == 0; }
@@ -223,6 +235,7 @@ std::string to_text(const Report& report) {
               number_text(report.commands_per_second()) + " a second, " +
               count_text(report.disagreements, "disagreement"));
   for (const auto& number : report.numbers) add_row(out, number.first, number_text(number.second));
+  add_left_out(out, report);
   // After a divergence nobody asks what else was seen.
   if (!report.divergence) add_reach(out, report);
   if (report.divergence && !report.scenario.empty()) add_scenario(out, report);
@@ -248,6 +261,8 @@ std::string to_json(const Report& report) {
   }
   if (!report.reproduce.empty()) json["reproduce"] = report.reproduce;
   for (const auto& number : report.numbers) json["numbers"][number.first] = number.second;
+  if (!report.unreported.empty()) json["unreported"] = report.unreported;
+  for (const Refusal& each : report.refusals.reasons()) json["refused"][each.why] = each.count;
   for (const ReachCount& reach : report.reach) {
     json["reach"][reach.name] = {{"count", reach.count}, {"goal", reach.goal}};
   }

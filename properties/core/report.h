@@ -13,6 +13,7 @@
 
 #include "contract/core/line.h"
 #include "properties/core/divergence.h"
+#include "properties/core/refusals.h"
 
 namespace kvfence {
 
@@ -43,6 +44,9 @@ struct Report {
   std::string reproduce;                      ///< one command line; empty for none
 
   std::vector<ReachCount> reach;
+  std::vector<std::string>
+      unreported;     ///< members that the actual side never reports: not compared
+  Refusals refusals;  ///< by the actual side
   std::vector<std::pair<std::string, double>> numbers;  ///< anything else worth a figure, in order
 
   /// No divergence, no disagreement, and every goal met.

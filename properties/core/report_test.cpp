@@ -55,6 +55,26 @@ TEST(ReportText, OfAnAgreement) {
             "  reached    2 of 2 situations, the rarest refused, 3 times\n");
 }
 
+TEST(ReportText, NamesWhatTheVerdictSaysNothingAbout) {
+  Report report = agreement();
+  report.unreported = {"events", "keys"};
+  report.refusals.add("profile v0.23, only v0.19 is known", 4'500);
+  report.refusals.add("no sinks");
+
+  EXPECT_EQ(to_text(report),
+            "agree block_pool: optimized equals reference\n"
+            "  source     random, seed 7\n"
+            "  ran        1,000 commands in 0.25 s, 4,000 a second, 0 disagreements\n"
+            "  unreported events keys\n"
+            "  refused    4,501 configurations, others drawn instead:\n"
+            "             4,500  profile v0.23, only v0.19 is known\n"
+            "             1  no sinks\n");
+  EXPECT_NE(to_json(report).find(R"("unreported":["events","keys"],)"
+                                 R"("refused":{"profile v0.23, only v0.19 is known":4500,)"
+                                 R"("no sinks":1})"),
+            std::string::npos);
+}
+
 TEST(ReportText, OfADisagreementShowsTheReferenceAsExpected) {
   EXPECT_EQ(to_text(disagreement()),
             "FAIL block_pool: optimized differs from reference\n"

@@ -41,8 +41,8 @@ void add_failure(Report& report, const Checks& checks, Implementation& expected,
   const std::size_t before = scenario.steps.size();
   // An expectation is about this very list of commands: a shorter one would miss it for no reason. A
   // configuration that one side does not have is no failure.
-  const bool may_shrink =
-      options.shrink && divergence.oracle != "expectation" && divergence.oracle != "unsupported";
+  const bool may_shrink = options.shrink && divergence.oracle != "expectation" &&
+                          divergence.oracle != "unsupported" && divergence.oracle != "unavailable";
   if (may_shrink && shrink_failure(checks, expected, actual, scenario, divergence, options)) {
     report.commands_before_shrinking = before;
   }
@@ -97,6 +97,7 @@ Parsed<Report> run_random(const Checks& checks, Implementation& expected, Implem
   report.commands = result.progress.commands;
   report.seconds = seconds_since(start);
   report.numbers.emplace_back("episodes", static_cast<double>(result.progress.episodes));
+  report.refusals = std::move(result.refusals);
   const bool needs_goals = report.commands >= options.goals_from_commands;
   for (const GoalCount& each : result.goals) {
     report.reach.push_back({std::string(each.goal.name), each.count, needs_goals ? 1u : 0u});
@@ -130,7 +131,10 @@ Parsed<Report> check(const Checks& checks, Implementation& expected, Implementat
   const auto run = options.scenario ? run_document : run_random;
   Parsed<Report> result = run(checks, expected, actual, options, std::move(report));
   // A child has its own name only once it runs.
-  if (result) result->actual_name = actual.name();
+  if (result) {
+    result->actual_name = actual.name();
+    result->unreported = actual.unreported();
+  }
   return result;
 }
 

@@ -4,6 +4,7 @@ upstream. One is a scheduler's own, the others are children of a MultiConnector.
 
 from __future__ import annotations
 
+import collections
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from engine_target import ChildReport, Script, Scripted
@@ -32,7 +33,8 @@ def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], na
 
     class ScriptedConnector(base):
         def __init__(self) -> None:
-            self._scripts: Dict[str, Script] = {}
+            # What is not there has the defaults: its script is a child's that this one has not.
+            self._scripts: Dict[str, Script] = collections.defaultdict(Script)
             self._calls: List[str] = []
             self._num_events = 0
             self.reset_fails = False

@@ -1352,6 +1352,11 @@ class Release(Story):
                 replies = self.ask_scheduler(f"assembly={assembly}", "add_request id=A tokens=[1]", *refused)
                 self.assertEqual([reply["error"] for reply in replies], [None, *["not_in_config"] * len(refused)])
 
+    def test_a_script_for_a_child_that_is_not_there_is_no_script(self):
+        replies = self.ask("target engine", f"config profile={self.profile} connectors=[(scripted)]",
+                           "add_request id=A tokens=[0] max_tokens=1 child=1", "schedule")
+        self.assertEqual([reply["error"] for reply in replies[2:]], [None, None])
+
     def test_unsupported_scheduler(self):
         for config, answer in (("priority_victim_shifts_loop=false", "unsupported"), ("policy=other", "malformed"),
                                ("priority_victim_shifts_loop=true", None)):
@@ -1496,6 +1501,20 @@ class Release019(Release):
 
 class Release023(Release):
     profile = "v0.23"
+
+    def test_the_profile_of_each_config_says_which_release_answers(self):
+        try:
+            find_release(RELEASE_OF_PROFILE["v0.19"])
+        except ReleaseNotFound as error:
+            self.skipTest(str(error))
+        commands = ("request id=A tokens=[1 2 3 4]", "get_new_blocks num_blocks=2", "free_blocks blocks=[1]",
+                    "free_blocks blocks=[2] prepend=true")
+        alone = {profile: converse("vllm.py", f"config num_gpu_blocks=4 profile={profile}", *commands)
+                 for profile in RELEASE_OF_PROFILE}
+        self.assertNotEqual(alone["v0.19"], alone["v0.23"])
+        both = converse("vllm.py", *(line for profile in ("v0.19", "v0.23", "v0.19")
+                                     for line in (f"config num_gpu_blocks=4 profile={profile}", *commands)))
+        self.assertEqual(both, alone["v0.19"] + alone["v0.23"] + alone["v0.19"])
 
     def test_prepend_and_mask(self):
         command = ("cache_full_blocks request=A blocks=[1 2 3] num_cached_blocks=0 num_full_blocks=3 block_size=4"

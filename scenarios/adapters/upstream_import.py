@@ -210,6 +210,23 @@ class _ReleaseFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
 
+class ReleaseSetAside:
+    """What was imported of the release in use, out of the way of another one until take_back()."""
+
+    def __init__(self):
+        self._finders = [finder for finder in sys.meta_path if isinstance(finder, _ReleaseFinder)]
+        self._modules = {name: module for name, module in sys.modules.items()
+                         if name.partition(".")[0] in {"vllm", *PLACEHOLDER_PACKAGES}}
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in self._finders]
+        for name in self._modules:
+            del sys.modules[name]
+
+    def take_back(self):
+        """Requires: no other release is in use."""
+        sys.meta_path[:0] = self._finders
+        sys.modules.update(self._modules)
+
+
 def use_release(folder: str | pathlib.Path | None) -> None:
     """Makes `REAL_MODULES` importable; to be called before the first import of vllm.
 

@@ -29,7 +29,7 @@ class UpstreamChanged(Exception):
 
 
 class Modules:
-    """The modules of one release. A process holds one."""
+    """The modules of one release."""
 
     def __init__(self, release: Release):
         # Events carry the hash itself, not a 64-bit part of it.

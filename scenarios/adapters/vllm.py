@@ -5,8 +5,8 @@ for its engine: the scheduler, alone or with an offloading, NIXL or synchronous 
 Speaks the protocol of README.md on stdin and stdout.
 
 Runs without a GPU and without vLLM's dependencies; needs cbor2, xxhash and Python 3.10. Looks for the release in
---path, among the installed packages, and where fetch_vllm.py puts it. Without --release the profile of the first config
-decides.
+--path, among the installed packages, and where fetch_vllm.py puts it. Without --release the profile of each config
+decides which one answers.
 
 example: printf 'config num_gpu_blocks=4\\nget_new_blocks num_blocks=2\\n' | vllm.py --release 0.19.0
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from typing import Any, Callable, FrozenSet, Optional
+from typing import Any, Callable, Dict, FrozenSet, Optional
 
 import corrected_connector
 import corrected_disaggregated
@@ -34,6 +34,7 @@ from offload_target import offload_target
 from releases import RELEASE_OF_PROFILE, Release, ReleaseNotFound, find_release
 from session import Session, Unsupported
 from tiering_target import tiering_target
+from upstream_import import ReleaseSetAside
 from upstream_kv_cache import UpstreamKVCache
 from upstream_offload import KVOffload, UpstreamEviction, UpstreamOffload
 from upstream_pool import Modules, UpstreamPool, check_supported
@@ -47,14 +48,37 @@ CORRECTIONS = (*corrected_scheduler.CORRECTIONS, *corrected_connector.CORRECTION
                *corrected_synchronous_connector.CORRECTIONS)
 
 
+class Loaded:
+    """A release that was loaded; its modules are importable while it is in use."""
+
+    def __init__(self, release: Release):
+        self.modules = Modules(release)
+        self._kv_offload: Optional[KVOffload] = None
+        self._aside: Optional[ReleaseSetAside] = None
+
+    def kv_offload(self) -> KVOffload:
+        if self._kv_offload is None:
+            self._kv_offload = KVOffload(self.modules)
+        return self._kv_offload
+
+    def set_aside(self) -> None:
+        self._aside = ReleaseSetAside()
+
+    def take_back(self) -> None:
+        if self._aside is not None:
+            self._aside.take_back()
+            self._aside = None
+
+
 class Upstream:
-    """One release of vLLM, loaded when the first configuration comes."""
+    """Releases of vLLM, each loaded when the first configuration comes that needs it: the one that was chosen, or, where
+    none was, that of the configuration's profile."""
 
     def __init__(self, version: Optional[str], folder: Optional[str]):
         self._version = version
         self._folder = folder
-        self._modules: Optional[Modules] = None
-        self._kv_offload: Optional[KVOffload] = None
+        self._loaded: Dict[Optional[str], Loaded] = {}
+        self._in_use: Optional[Loaded] = None
 
     def describe(self) -> str:
         if not self._is_chosen():
@@ -73,22 +97,35 @@ class Upstream:
         return UpstreamEngine(self._modules_for(config), lambda: self._kv_offload_for(config), config, uncorrected)
 
     def _kv_offload_for(self, config: Any) -> KVOffload:
-        modules = self._modules_for(config)
-        if self._kv_offload is None:
-            self._kv_offload = KVOffload(modules)
-        return self._kv_offload
+        return self._loaded_for(config).kv_offload()
 
     def _modules_for(self, config: Any) -> Modules:
+        return self._loaded_for(config).modules
+
+    def _loaded_for(self, config: Any) -> Loaded:
         if config.profile not in RELEASE_OF_PROFILE:
             raise Unsupported(f"profile {config.profile}, expected one of {', '.join(RELEASE_OF_PROFILE)}")
-        if self._modules is None:
-            release = self._find(self._version if self._is_chosen() else RELEASE_OF_PROFILE[config.profile])
+        loaded = self._use(self._version if self._is_chosen() else RELEASE_OF_PROFILE[config.profile])
+        check_supported(loaded.modules, config)
+        return loaded
+
+    def _use(self, version: Optional[str]) -> Loaded:
+        loaded = self._loaded.get(version)
+        if loaded is not None and loaded is self._in_use:
+            return loaded
+        release = self._find(version) if loaded is None else None
+        if self._in_use is not None:
+            self._in_use.set_aside()
+            self._in_use = None
+        if release is not None:
             try:
-                self._modules = Modules(release)
+                loaded = self._loaded[version] = Loaded(release)
             except ImportError as error:
+                ReleaseSetAside()
                 raise Unsupported(f"{error}; perhaps: python3 -m pip install cbor2 xxhash") from error
-        check_supported(self._modules, config)
-        return self._modules
+        loaded.take_back()
+        self._in_use = loaded
+        return loaded
 
     def _is_chosen(self) -> bool:
         return self._version is not None or self._folder is not None

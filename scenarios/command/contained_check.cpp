@@ -169,6 +169,7 @@ class Checker {
   /// The counts of a share to those of all.
   void add(const Report& share, Report& all) const {
     all.commands += share.commands;
+    all.refusals.add(share.refusals);
     for (std::size_t k = 0; k < all.numbers.size(); ++k) {
       all.numbers[k].second += share.numbers[k].second;
     }
@@ -280,7 +281,7 @@ class Checker {
 
   void shrink(Outcome& outcome) {
     const std::string& oracle = outcome.report.divergence->oracle;
-    if (oracle == "expectation" || oracle == "unsupported" || !reproduces_alone_) return;
+    if (oracle == "expectation" || !reproduces_alone_) return;
     // At full speed first: most failures do no harm to the process.
     if (oracle != kCrash && shrink_in_one_process(outcome)) return;
     Parsed<Scenario> scenario = parsed(outcome.report.scenario);

@@ -9,6 +9,7 @@
 namespace kvfence {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReachCount, name, count, goal)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Refusal, why, count)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Divergence, step, oracle, field, expected, actual, message)
 
 std::string to_bytes(const Outcome& outcome) {
@@ -29,7 +30,9 @@ std::string to_bytes(const Outcome& outcome) {
                            {"before_shrinking", report.commands_before_shrinking},
                            {"reproduce", report.reproduce},
                            {"reach", report.reach},
-                           {"numbers", report.numbers}};
+                           {"numbers", report.numbers},
+                           {"unreported", report.unreported},
+                           {"refusals", report.refusals.reasons()}};
   if (report.divergence) object["divergence"] = *report.divergence;
   // Not text, since texts may have bytes that are not UTF-8.
   std::string bytes;
@@ -57,6 +60,10 @@ Outcome outcome_from_bytes(const std::string& bytes) {
   object.at("reproduce").get_to(report.reproduce);
   object.at("reach").get_to(report.reach);
   object.at("numbers").get_to(report.numbers);
+  object.at("unreported").get_to(report.unreported);
+  for (const auto& each : object.at("refusals").get<std::vector<Refusal>>()) {
+    report.refusals.add(each.why, each.count);
+  }
   Parsed<Document> scenario = parse_document(object.at("scenario").get<std::string>());
   KVFENCE_CHECK(scenario, "a document that was printed can be read");
   report.scenario = std::move(*scenario);

@@ -31,6 +31,10 @@ Outcome bad_input_outcome(std::string message) {
   return {exit_code::kBadInput, {}, std::move(message), {}};
 }
 
+Outcome cannot_run(std::string message) {
+  return {exit_code::kCannotRun, {}, std::move(message), {}};
+}
+
 template <class Value>
 Value median(std::vector<Value> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
@@ -91,9 +95,10 @@ class TargetTools::Pair {
   explicit Pair(const TargetSides& sides) : expected(sides.make_reference()), sides_(sides) {}
 
   /// Makes the actual side; an outcome if that cannot be done.
-  std::optional<Outcome> open(const Subject& subject) {
+  std::optional<Outcome> open(const Subject& subject, bool pass_on_stderr = true) {
     if (!subject.sut_command.empty()) {
       OutsideOptions options;
+      options.child.pass_on_stderr = pass_on_stderr;
       options.answer_timeout =
           std::chrono::milliseconds(static_cast<std::int64_t>(subject.timeout_seconds * 1000));
       options.start_timeout = std::max(options.start_timeout, options.answer_timeout);
@@ -118,14 +123,13 @@ class TargetTools::Pair {
   /// The outcome of a run that a child or a library could not begin: it does not have this target
   /// or configuration.
   std::optional<Outcome> refusal(const std::optional<Divergence>& found) const {
-    if (!found || found->oracle != "unsupported") return std::nullopt;
+    if (!found) return std::nullopt;
+    if (found->oracle == "unavailable") return cannot_run(outside->name() + ": " + found->message);
+    if (found->oracle != "unsupported") return std::nullopt;
     if (!outside)
       return bad_input_outcome("--connector-library: " + library_ + ": " + found->message);
-    return Outcome{exit_code::kCannotRun,
-                   {},
-                   outside->name() + " does not have this configuration: " + found->message +
-                       " (a random run can pin what it has: --config profile=v0.19)",
-                   {}};
+    return cannot_run(outside->name() + " does not have this configuration: " + found->message +
+                      " (a random run can pin what it has: --config profile=v0.19)");
   }
 
   std::unique_ptr<Implementation> expected;
@@ -220,7 +224,8 @@ Outcome TargetTools::check(const Subject& subject, CheckOptions options, std::ui
   // all; an assembly reaches its own.
   const bool is_pinned = std::any_of(overrides.begin(), overrides.end(),
                                      [](const Field& field) { return field.key != kAssembly; });
-  if (!options.episode && !is_pinned) {
+  // Nor does an implementation from outside have all of them.
+  if (!options.episode && !is_pinned && subject.sut_command.empty()) {
     options.goals_from_commands =
         kGoalsFromCommands * (pinned_part(overrides) ? 1 : parts().size());
   }
@@ -235,6 +240,15 @@ Outcome TargetTools::check(const Subject& subject, CheckOptions options, std::ui
 Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
                              const CheckOptions& options, std::uint32_t jobs) const {
   const bool is_outside = !subject.sut_command.empty();
+  if (is_outside) {
+    // Once, before several processes start one each.
+    Pair pair(sides_);
+    static_cast<void>(pair.open(subject, /*pass_on_stderr=*/false));
+    const auto failure = pair.outside->start();
+    if (failure && failure->kind == ImplementationFailure::Kind::kUnavailable) {
+      return *pair.refusal(divergence_of(*pair.actual, *failure, 0));
+    }
+  }
   ContainedCheck contained{
       .checks = checks,
       // Shrunk scenarios may leave the assembly of a campaign.

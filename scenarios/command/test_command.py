@@ -166,9 +166,20 @@ class Outside(Command):
         self.check(DISAGREEMENT, f"{KVFENCE} serve --target block_pool --planted-bug free_reverses_list")
 
     def test_a_child_that_is_none(self):
-        for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "babbled: found 'hi'"),
-                               ("no-such-command-here", "status 127")):
+        for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "babbled: found 'hi'")):
             self.assertIn(words, self.check(DISAGREEMENT, command).stdout, command)
+        done = self.check(CANNOT_RUN, "no-such-command-here", "--jobs", "4")
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("no-such-command-here: exited with status 127", done.stderr)
+
+    def test_what_it_does_not_have_is_left_out_and_named(self):
+        child = f"python3 -B {HERE / 'adapters' / 'minimal_pool.py'}"
+        for jobs in ("1", "3"):
+            result = self.json_of(AGREE, "check", "--target", "block_pool", "--commands", "4000", "--sut", child,
+                                  "--jobs", jobs)
+            self.assertEqual((result["actual"], result["commands"]), ("minimal_pool", 4000))
+            self.assertEqual(result["unreported"], ["events", "keys"])
+            self.assertEqual(list(result["refused"]), ["profile v0.23, only v0.19 is known"])
 
     def test_a_child_without_the_target(self):
         done = self.check(CANNOT_RUN, "echo '-> unsupported=\"not this one\"'; cat >/dev/null")

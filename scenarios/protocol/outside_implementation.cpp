@@ -11,12 +11,47 @@ OutsideImplementation::OutsideImplementation(const Target& target, std::string c
                                              OutsideOptions options)
     : target_(target), session_(std::move(command), options), members_(observation_names(target)) {}
 
+std::vector<std::string> OutsideImplementation::unreported() const {
+  std::vector<std::string> names;
+  for (std::size_t index = 0; session_.is_running() && index < members_.size(); ++index) {
+    if (!session_.reports(index)) names.emplace_back(members_[index]);
+  }
+  return names;
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::start() {
+  if (session_.is_running()) return std::nullopt;
+  if (auto failure = session_.start(target_.name, members_)) return failure;
+  observes_state_ = true;
+  return check_reported();
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::check_reported() {
+  bool has_error = false;
+  bool has_answer = false;
+  bool has_state = false;
+  const Observation observation = default_observation(target_);
+  for (const DeclaredObject& part : parts_of(observation)) {
+    for (std::size_t index = 0; index < part.size(); ++index) {
+      const auto& declaration = part[index].declaration();
+      const auto at = std::find(members_.begin(), members_.end(), declaration.name);
+      if (!session_.reports(static_cast<std::size_t>(at - members_.begin()))) continue;
+      has_error |= declaration.name == "error";
+      has_answer |= declaration.name != "error" && declaration.domain == Domain::kResult;
+      has_state |= declaration.domain == Domain::kState;
+    }
+  }
+  if (has_error && has_answer && has_state) return std::nullopt;
+  return session_.babbled(
+      std::string("observes without ") + (!has_error    ? "error"
+                                          : !has_answer ? "any answer"
+                                                        : "anything of the state"),
+      "error, and at least one member of an answer and one of the state");
+}
+
 std::optional<ImplementationFailure> OutsideImplementation::reset(const Setup& setup) {
   discard_outstanding();
-  if (!session_.is_running()) {
-    if (auto failure = session_.start(target_.name, members_)) return failure;
-    observes_state_ = true;
-  }
+  if (auto failure = start()) return failure;
   return session_.configure(config_line(setup.config()));
 }
 

@@ -23,6 +23,10 @@ class OutsideImplementation final : public Implementation {
   OutsideImplementation(const Target& target, std::string command, OutsideOptions options = {});
 
   std::string name() const override { return session_.name(); }
+  std::vector<std::string> unreported() const override;
+
+  /// Starts the child, unless it runs: what it answers to `target`.
+  std::optional<ImplementationFailure> start();
 
   std::optional<ImplementationFailure> reset(const Setup& setup) override;
   std::size_t window() const override { return 256; }
@@ -34,6 +38,9 @@ class OutsideImplementation final : public Implementation {
                                              Observe observe, Observation& observation) override;
 
  private:
+  /// Without these members nothing is compared.
+  std::optional<ImplementationFailure> check_reported();
+
   /// After a divergence the answers to later commands are of no interest, nor is how they fail.
   void discard_outstanding();
 

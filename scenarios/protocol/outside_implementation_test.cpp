@@ -69,8 +69,11 @@ std::string canned(const std::vector<std::string>& replies,
 
 std::string message(const std::optional<ImplementationFailure>& failure) {
   if (!failure) return "no failure";
-  const bool is_failed = failure->kind == ImplementationFailure::Kind::kFailed;
-  return (is_failed ? "" : "unsupported: ") + failure->message;
+  using Kind = ImplementationFailure::Kind;
+  const std::string what = failure->kind == Kind::kUnsupported   ? "unsupported: "
+                           : failure->kind == Kind::kUnavailable ? "unavailable: "
+                                                                 : "";
+  return what + failure->message;
 }
 
 // The failure at the first answer to a command.
@@ -178,6 +181,29 @@ TEST(OutsideImplementation, ObservesHasToNameMembers) {
             "babbled: found observes=error, expected a list such as [error blocks]");
 }
 
+TEST(OutsideImplementation, ObservesHasToNameWhatCanBeCompared) {
+  const std::string expected =
+      ", expected error, and at least one member of an answer and one of the state";
+  for (const auto& [observes, missing] : std::vector<std::pair<std::string, std::string>>{
+           {"[blocks usage]", "error"},
+           {"[error usage]", "any answer"},
+           {"[error blocks]", "anything of the state"}}) {
+    EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=" + observes})),
+              "babbled: found observes without " + missing + expected);
+  }
+}
+
+TEST(OutsideImplementation, SaysWhatItDoesNotReport) {
+  OutsideImplementation outside(
+      BlockPoolTarget::description(),
+      canned({"-> implementation=toy observes=[error hit blocks success events num_free_blocks "
+              "num_empty num_cached num_referenced num_cached_keys usage free_queue]"}),
+      quiet());
+  EXPECT_TRUE(outside.unreported().empty());
+  ASSERT_EQ(message(outside.start()), "no failure");
+  EXPECT_EQ(outside.unreported(), (std::vector<std::string>{"ref_cnts", "keys"}));
+}
+
 TEST(OutsideImplementation, HandshakeHasToNameTheImplementation) {
   EXPECT_EQ(reset_failure(canned({"->"})),
             "babbled: found no name in the answer to 'target', expected implementation=...");
@@ -198,7 +224,7 @@ TEST(OutsideImplementation, DeathIsReportedWithItsLastWords) {
 
 TEST(OutsideImplementation, CommandThatIsNotThere) {
   const std::string text = reset_failure("kvfence-no-such-command");
-  EXPECT_EQ(text.substr(0, 26), "exited with status 127 whi");
+  EXPECT_EQ(text.substr(0, 35), "unavailable: exited with status 127");
   EXPECT_NE(text.find("kvfence-no-such-command"), std::string::npos) << text;
 }
 
@@ -242,9 +268,11 @@ TEST(OutsideImplementation, Babble) {
 }
 
 TEST(OutsideImplementation, KeysThatItSaidNotToReportAreBabble) {
-  EXPECT_EQ(first_answer_failure(canned(
-                {"-> implementation=toy observes=[error]", "->", "-> error=none usage=0.5"})),
-            "babbled: found key 'usage' in '-> error=none usage=0.5', expected error");
+  EXPECT_EQ(
+      first_answer_failure(canned({"-> implementation=toy observes=[error blocks num_free_blocks]",
+                                   "->", "-> error=none num_free_blocks=1 usage=0.5"})),
+      "babbled: found key 'usage' in '-> error=none num_free_blocks=1 usage=0.5', expected "
+      "one of error, blocks, num_free_blocks");
 }
 
 TEST(OutsideImplementation, WrongValues) {
@@ -274,7 +302,7 @@ TEST(OutsideImplementation, LineThatItDoesNotUnderstand) {
 
 TEST(OutsideImplementation, UnsupportedIsToldFromFailure) {
   Outside target(canned({"-> unsupported=\"no such target\""}), quiet());
-  EXPECT_EQ(message(target.reset(Config{})), "unsupported: no such target");
+  EXPECT_EQ(message(target.reset(Config{})), "unavailable: no such target");
 
   Outside config(canned({kHello, "-> unsupported=\"needs 0.23.0\"", "->"}), quiet());
   EXPECT_EQ(message(config.reset(Config{})), "unsupported: needs 0.23.0");
@@ -300,8 +328,8 @@ TEST(OutsideImplementation, AFailedChildIsReplacedAtTheNextReset) {
 TEST(OutsideImplementation, ResetDropsOutstandingAnswersAndKeepsTheChild) {
   const std::string one = "-> error=none num_free_blocks=1";
   const std::string two = "-> error=none num_free_blocks=2";
-  Outside outside(canned({"-> implementation=toy observes=[error num_free_blocks]", "->", one, "->",
-                          one, one, "->", two}),
+  Outside outside(canned({"-> implementation=toy observes=[error blocks num_free_blocks]", "->",
+                          one, "->", one, one, "->", two}),
                   quiet());
   ASSERT_EQ(message(outside.reset(Config{})), "no failure");
   Observation observation;
@@ -316,8 +344,8 @@ TEST(OutsideImplementation, ResetDropsOutstandingAnswersAndKeepsTheChild) {
 }
 
 TEST(OutsideImplementation, TheWholeWindowMayBeOutstanding) {
-  Outside outside(canned({"-> implementation=toy observes=[error]", "->"},
-                         "while read -r line; do echo '-> error=none'; done"),
+  Outside outside(canned({"-> implementation=toy observes=[error blocks num_free_blocks]", "->"},
+                         "while read -r line; do echo '-> error=none num_free_blocks=1'; done"),
                   quiet());
   ASSERT_EQ(message(outside.reset(Config{})), "no failure");
   Observation observation;

@@ -43,11 +43,14 @@ std::optional<ImplementationFailure> OutsideSession::start(
     std::string_view target, const std::vector<std::string_view>& members) {
   child_.reset();
   outgoing_.clear();
+  has_answered_ = false;
   child_ = std::make_unique<ChildProcess>(command_, options_.child);
   outgoing_.append("target ").append(target).append("\n");
   if (auto failure = read_parsed(options_.start_timeout)) return failure;
+  has_answered_ = true;
   if (auto failure = read_unsupported()) {
     child_.reset();
+    failure->kind = ImplementationFailure::Kind::kUnavailable;
     return failure;
   }
   return read_handshake(members);
@@ -172,11 +175,20 @@ ImplementationFailure OutsideSession::unknown_key(const std::vector<std::string_
 }
 
 ImplementationFailure OutsideSession::ended() {
-  std::string message = child_->end()->to_text() + " while an answer was expected";
+  const ChildEnd end = *child_->end();
+  std::string message = end.to_text() + " while an answer was expected";
   if (!child_->stderr_lines().empty()) {
     message += "; last on its stderr: " + in_quotes(child_->stderr_lines().back());
   }
-  return fail(std::move(message));
+  ImplementationFailure failure = fail(std::move(message));
+  // By which a shell says that there is no such command, or that it is none.
+  constexpr int kNotExecutable = 126;
+  constexpr int kNotFound = 127;
+  const bool is_no_command = end.kind == ChildEnd::Kind::kNotStarted ||
+                             (end.kind == ChildEnd::Kind::kExited &&
+                              (end.number == kNotExecutable || end.number == kNotFound));
+  if (!has_answered_ && is_no_command) failure.kind = ImplementationFailure::Kind::kUnavailable;
+  return failure;
 }
 
 ImplementationFailure OutsideSession::fail(std::string message) {

@@ -44,6 +44,7 @@ class OutsideSession {
   bool is_running() const { return child_ != nullptr; }
 
   /// Starts a child and says `target`. `members`: what an observation of the target has, in order.
+  /// Errors: kUnavailable: the shell cannot run the command, or the child does not have the target.
   std::optional<ImplementationFailure> start(std::string_view target,
                                              const std::vector<std::string_view>& members);
 
@@ -81,6 +82,7 @@ class OutsideSession {
   OutsideOptions options_;
   std::string name_;
   std::unique_ptr<ChildProcess> child_;
+  bool has_answered_ = false;  ///< the child that runs
   std::vector<bool> reports_;
   std::string outgoing_;
   Line reply_;
