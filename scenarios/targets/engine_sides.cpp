@@ -217,7 +217,7 @@ int planted_bug_of(engine::Assembly assembly, std::string_view name) {
 
 /// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
 /// target tiering.
-constexpr std::string_view kFileTierBug = "block_digest_not_checked";
+constexpr std::string_view kFileTierBugs[] = {"block_digest_not_checked"};
 
 /// Those mistakes of the connector and of the copy worker that break what the layers owe one
 /// another, which is what an assembly on devices is for.
@@ -343,29 +343,26 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   const auto add_all = [&](engine::Assembly assembly, const auto& table) {
     for (const auto& info : table) add(assembly, info);
   };
-  add_all(engine::Assembly::kScheduler, planted::bugs_of("scheduler"));
-  add_all(engine::Assembly::kOffloading, planted::bugs_of("offloading"));
-  add(engine::Assembly::kOffloading, *find_planted_bug("files", kFileTierBug));
-  for (std::string_view name : kConnectorBugsOnDevice) {
-    add(engine::Assembly::kOffloadingOnDevice, *find_planted_bug("offloading", name));
-  }
-  for (std::string_view name : kWorkerBugs) {
-    add(engine::Assembly::kOffloadingOnDevice, *find_planted_bug("worker", name));
-  }
-  add_all(engine::Assembly::kOnDevice, planted::bugs_of("on_device"));
-  for (std::string_view name : kSimpleBugsOnDevice) {
-    add(engine::Assembly::kOnDevice, *find_planted_bug("simple", name));
-  }
-  for (std::string_view name : kWorkerBugsOfOthers) {
-    add(engine::Assembly::kOnDevice, *find_planted_bug("worker", name));
-  }
-  for (std::string_view name : kNixlBugsOnDevice) {
-    add(engine::Assembly::kOnDevice, *find_planted_bug("disaggregated", name));
-  }
-  add_all(engine::Assembly::kSimple, planted::bugs_of("simple"));
-  add_all(engine::Assembly::kSynchronous, planted::bugs_of("synchronous"));
-  add_all(engine::Assembly::kPrefillDecode, planted::bugs_of("disaggregated"));
-  add_all(engine::Assembly::kMulti, planted::bugs_of("multi"));
+  // Where other edits were planted than the project's own, these are not there.
+  const auto add_named = [&](engine::Assembly assembly, std::string_view room, const auto& names) {
+    for (std::string_view name : names) {
+      if (const planted::Bug* const bug = find_planted_bug(room, name)) add(assembly, *bug);
+    }
+  };
+  using engine::Assembly;
+  add_all(Assembly::kScheduler, planted::bugs_of("scheduler"));
+  add_all(Assembly::kOffloading, planted::bugs_of("offloading"));
+  add_named(Assembly::kOffloading, "files", kFileTierBugs);
+  add_named(Assembly::kOffloadingOnDevice, "offloading", kConnectorBugsOnDevice);
+  add_named(Assembly::kOffloadingOnDevice, "worker", kWorkerBugs);
+  add_all(Assembly::kOnDevice, planted::bugs_of("on_device"));
+  add_named(Assembly::kOnDevice, "simple", kSimpleBugsOnDevice);
+  add_named(Assembly::kOnDevice, "worker", kWorkerBugsOfOthers);
+  add_named(Assembly::kOnDevice, "disaggregated", kNixlBugsOnDevice);
+  add_all(Assembly::kSimple, planted::bugs_of("simple"));
+  add_all(Assembly::kSynchronous, planted::bugs_of("synchronous"));
+  add_all(Assembly::kPrefillDecode, planted::bugs_of("disaggregated"));
+  add_all(Assembly::kMulti, planted::bugs_of("multi"));
   return infos;
 }
 
