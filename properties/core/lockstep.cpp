@@ -23,6 +23,8 @@ std::optional<Divergence> Lockstep::start(const Setup& setup) {
   goal_counts_->start(setup);
   num_commands_ = 0;
   num_collected_ = 0;
+  newest_ = expected_observations_.size() - 1;
+  oldest_ = 0;
   for (Observation& observation : expected_observations_) {
     observation = default_observation(*checks_.target);
   }
@@ -39,7 +41,8 @@ std::optional<Divergence> Lockstep::step(const Command& command,
                      num_commands_ % options_.state_every == options_.state_every - 1;
   const Observe observe = state ? Observe::kState : Observe::kNumbers;
   const Observation& before = last_expected();
-  Observation& expected = expected_observations_[num_commands_ % expected_observations_.size()];
+  const std::size_t slot = after(newest_);
+  Observation& expected = expected_observations_[slot];
   const std::size_t step = num_commands_;
   if (options_.position) options_.position->begin_step(step);
   world_->apply(command);
@@ -59,6 +62,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
     ++num_commands_;
     ++num_collected_;
   }
+  newest_ = slot;
   enter(RunPhase::kJudges);
   if (expectation) {
     const auto resolve = [this](std::string_view symbol) { return world_->resolve(symbol); };
@@ -84,12 +88,13 @@ std::optional<Divergence> Lockstep::finish() {
 
 std::optional<Divergence> Lockstep::collect_oldest() {
   const std::size_t step = num_collected_;
-  const Observation& expected = expected_observations_[step % expected_observations_.size()];
+  const Observation& expected = expected_observations_[oldest_];
   // What the other side does not report keeps the expected value: nothing is claimed about it.
   actual_observation_ = expected;
   if (auto failure = actual_.collect(actual_observation_))
     return divergence_of(actual_, *failure, step);
   ++num_collected_;
+  oldest_ = after(oldest_);
   return compare(expected, step);
 }
 

@@ -48,10 +48,7 @@ class Lockstep {
 
   const Checks& checks() const { return checks_; }
   /// What the expected side showed after the last command.
-  const Observation& last_expected() const {
-    return expected_observations_[(num_commands_ + expected_observations_.size() - 1) %
-                                  expected_observations_.size()];
-  }
+  const Observation& last_expected() const { return expected_observations_[newest_]; }
   /// What the actual side showed after the last command that was collected.
   const Observation& last_actual() const { return actual_observation_; }
 
@@ -63,6 +60,10 @@ class Lockstep {
  private:
   void enter(RunPhase phase) const {
     if (options_.position) options_.position->begin(phase);
+  }
+  /// In the ring.
+  std::size_t after(std::size_t slot) const {
+    return slot + 1 == expected_observations_.size() ? 0 : slot + 1;
   }
   std::optional<Divergence> collect_oldest();
   std::optional<Divergence> compare(const Observation& expected, std::size_t step) const;
@@ -76,6 +77,8 @@ class Lockstep {
   std::unique_ptr<RuleChecker> rules_;
   std::unique_ptr<GoalCounts> goal_counts_;
   std::vector<Observation> expected_observations_;  ///< a ring: those outstanding, and one before
+  std::size_t newest_ = 0;                          ///< in the ring: of the last command
+  std::size_t oldest_ = 0;                          ///< of the next one that is collected
   Observation actual_observation_;
   std::size_t num_commands_ = 0;
   std::size_t num_collected_ = 0;

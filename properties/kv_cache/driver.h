@@ -189,7 +189,9 @@ class KVCacheDriver final
     keys.resize(num_blocks);
     for (BlockId block = 0; block < num_blocks; ++block) {
       ref_cnts[block] = pool.ref_cnt(block);
-      keys[block].assign(std::string_view(pool.block_key(block)));
+      // Most are as they were.
+      const std::string_view key(pool.block_key(block));
+      if (keys[block] != key) keys[block].assign(key);
     }
     std::vector<kv_cache::RequestBlocks>& tables = observation_.tables.emplace();
     std::size_t num_tables = 0;

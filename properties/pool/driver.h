@@ -122,7 +122,9 @@ class BlockPoolDriver final
     keys.resize(num_blocks);
     for (BlockId block = 0; block < num_blocks; ++block) {
       ref_cnts[block] = component_->ref_cnt(block);
-      keys[block].assign(std::string_view(component_->block_key(block)));
+      // Most are as they were.
+      const std::string_view key(component_->block_key(block));
+      if (keys[block] != key) keys[block].assign(key);
     }
   }
 

@@ -236,7 +236,12 @@ Invariants::Found Invariants::check_keys(const Observation& shown, const World& 
   if (keys.size() != cached_.size())
     return broken("keys_are_what_was_cached", "keys", cached_, keys, world);
   std::uint32_t num_cached = 0;
+  bool have_changed = false;
   for (BlockId block = 0; block < keys.size(); ++block) {
+    if (keys_[block] != keys[block]) {
+      keys_[block] = keys[block];
+      have_changed = true;
+    }
     if (keys[block].empty()) continue;
     if (block == kNullBlockId || keys[block] != cached_[block]) {
       return broken(
@@ -246,8 +251,7 @@ Invariants::Found Invariants::check_keys(const Observation& shown, const World& 
     }
     if (holders_[block] == 0) ++num_cached;
   }
-  if (keys != keys_) {
-    keys_ = keys;
+  if (have_changed) {
     distinct_.clear();
     for (const BlockHash& key : keys_) {
       if (!key.empty()) distinct_.push_back(key);
