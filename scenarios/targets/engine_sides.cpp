@@ -202,7 +202,9 @@ std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   if (assembly == engine::Assembly::kSimple || is_multi) rooms.push_back("simple");
   if (assembly == engine::Assembly::kSynchronous || is_multi) rooms.push_back("synchronous");
   if (assembly == engine::Assembly::kPrefillDecode) rooms.push_back("disaggregated");
-  if (assembly != engine::Assembly::kScheduler) rooms.insert(rooms.end(), {"offloading", "files"});
+  if (assembly != engine::Assembly::kScheduler) {
+    rooms.insert(rooms.end(), {"offloading", "files", "offload", "eviction", "tiering"});
+  }
   if (assembly == engine::Assembly::kOffloadingOnDevice) rooms.push_back("worker");
   return rooms;
 }
