@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where a request stands in a scheduler, and what a scheduler is told to leave.
+/// The status of a request in a scheduler, and how far a scheduler is paused.
 
 #include <array>
 #include <cstdint>

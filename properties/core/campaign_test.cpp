@@ -128,6 +128,13 @@ TEST(Refusals, CountsTheRestTogetherWhereThereAreManyReasons) {
   both.add(refusals);
   EXPECT_EQ(both.count(), 84u);
   EXPECT_EQ(both.reasons().back().count, 2 * (40 - Refusals::kReasonsMax));
+  // What others counted together stays one reason, wherever it comes first.
+  Refusals late;
+  late.add(refusals.reasons().back().why);
+  late.add(refusals);
+  late.add("40");
+  EXPECT_EQ(late.reasons().size(), Refusals::kReasonsMax);
+  EXPECT_EQ(late.count(), 44u);
 }
 
 TEST(Campaign, AFailingEpisodeRunsAloneByItsNumber) {

@@ -28,11 +28,8 @@ class Refusals {
         return;
       }
     }
-    if (reasons_.size() < kReasonsMax) {
-      reasons_.push_back({std::move(why), count});
-    } else {
-      add_other(count);
-    }
+    if (reasons_.size() >= kReasonsMax && why != kOther) return add(kOther, count);
+    reasons_.push_back({std::move(why), count});
   }
   void add(const Refusals& others) {
     for (const Refusal& each : others.reasons_) add(each.why, each.count);
@@ -46,10 +43,6 @@ class Refusals {
   }
 
  private:
-  void add_other(std::uint64_t count) {
-    if (reasons_.back().why != kOther) reasons_.push_back({kOther, 0});
-    reasons_.back().count += count;
-  }
   static constexpr const char* kOther = "other reasons";
 
   std::vector<Refusal> reasons_;  ///< in the order in which they were first given

@@ -240,7 +240,7 @@ Outcome TargetTools::check(const Subject& subject, CheckOptions options, std::ui
 Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
                              const CheckOptions& options, std::uint32_t jobs) const {
   const bool is_outside = !subject.sut_command.empty();
-  if (is_outside) {
+  if (is_outside && !options.scenario) {
     // Once, before several processes start one each.
     Pair pair(sides_);
     static_cast<void>(pair.open(subject, /*pass_on_stderr=*/false));
