@@ -43,6 +43,14 @@ class Implementation {
   virtual std::optional<ImplementationFailure> apply(const Command& command, const World& world,
                                                      Observe observe, Observation& observation) = 0;
 
+  /// Asked where another implementation answered the last command otherwise than `last`, what this
+  /// one answered. A failure: this one contradicts itself, so that the fault is found without the
+  /// other; a second copy of its parts answers otherwise.
+  virtual std::optional<ImplementationFailure> contradicted(const Observation& last) {
+    static_cast<void>(last);
+    return std::nullopt;
+  }
+
   /// Members of the observation that it never reports, which are not compared. Holds after a reset.
   virtual std::vector<std::string> unreported() const { return {}; }
 

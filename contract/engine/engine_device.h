@@ -20,7 +20,7 @@
 ///                   kCopy, kWait or kRecord. It ends, and is reported as one that failed.
 ///
 ///   gpu_page        What a GPU block, or the page of CPU memory that takes one, holds: writes over
-///   cpu_page        the symbols, one a token. False: nothing was ever written there.
+///   cpu_page        the shortened symbols, one a token. False: nothing was ever written there.
 ///
 /// Where others read the KV cache, or write it, over a network (has_remote):
 ///
@@ -123,7 +123,7 @@ template <class T>
 concept EngineDevice = requires(T device, const T& shown, const Copy& copy,
                                 std::vector<worker::Ended>& ended, Kernel kernel,
                                 std::span<const std::uint32_t> jobs,
-                                const std::vector<Place>& places, std::span<Symbol> symbols) {
+                                const std::vector<Place>& places, std::span<std::uint32_t> symbols) {
   device.transfer_async(copy);
   device.get_finished(ended);
   device.wait(jobs);

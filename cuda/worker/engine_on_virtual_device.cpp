@@ -47,11 +47,12 @@ Symbol symbol_at(const LayerBytes& layers) {
 }
 
 /// Of a page that begins there; whether anything was written to it.
-bool read_page(LayerBytes layers, std::span<Symbol> symbols) {
+bool read_page(LayerBytes layers, std::span<std::uint32_t> symbols) {
   bool is_written = false;
-  for (Symbol& symbol : symbols) {
-    symbol = symbol_at(layers);
+  for (std::uint32_t& shown : symbols) {
+    const Symbol symbol = symbol_at(layers);
     is_written |= symbol != toy_model::kUnwritten;
+    shown = toy_model::shortened(symbol);
     for (const std::byte*& bytes : layers) bytes += sizeof(content::Granule);
   }
   return is_written;
@@ -219,11 +220,10 @@ bool EngineOnVirtualDevice::advance(worker::Stream stream) {
   return device_.advance_to_event(actor_of(stream));
 }
 
-bool EngineOnVirtualDevice::page(PageName name, std::span<Symbol> symbols) const {
+bool EngineOnVirtualDevice::page(PageName name, std::span<std::uint32_t> symbols) const {
+  const auto parts = parts_of(name);
   LayerBytes layers;
-  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
-    layers[layer] = parts_of(name)[layer].bytes;
-  }
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) layers[layer] = parts[layer].bytes;
   return read_page(layers, symbols);
 }
 

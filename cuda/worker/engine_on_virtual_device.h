@@ -47,10 +47,10 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::KVCells {
   void know_forward();
 
   worker::Counts counts() const { return counts_of_worker(); }
-  bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const {
+  bool gpu_page(std::uint32_t block, std::span<std::uint32_t> symbols) const {
     return page({true, block}, symbols);
   }
-  bool cpu_page(std::uint32_t number, std::span<engine::Symbol> symbols) const {
+  bool cpu_page(std::uint32_t number, std::span<std::uint32_t> symbols) const {
     return page({false, number}, symbols);
   }
 
@@ -61,7 +61,7 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::KVCells {
 
  private:
   void know(cudaEvent_t event);
-  bool page(PageName name, std::span<engine::Symbol> symbols) const;
+  bool page(PageName name, std::span<std::uint32_t> symbols) const;
   std::size_t gpu_offset(std::size_t layer, engine::Place place) const;
   std::byte* gpu_address(std::size_t layer, engine::Place place) const {
     return gpu_base_ + gpu_offset(layer, place);

@@ -34,14 +34,14 @@ engine::Copy transfer(std::uint32_t job, worker::Direction direction, BlockId bl
           .block_indices = {1}};
 }
 
-std::vector<engine::Symbol> gpu_page(const EngineOnVirtualDevice& device, std::uint32_t block) {
-  std::vector<engine::Symbol> symbols(kOptions.block_size);
+std::vector<std::uint32_t> gpu_page(const EngineOnVirtualDevice& device, std::uint32_t block) {
+  std::vector<std::uint32_t> symbols(kOptions.block_size);
   device.gpu_page(block, symbols);
   return symbols;
 }
 
-std::vector<engine::Symbol> cpu_page(const EngineOnVirtualDevice& device, std::uint32_t page) {
-  std::vector<engine::Symbol> symbols(kOptions.block_size);
+std::vector<std::uint32_t> cpu_page(const EngineOnVirtualDevice& device, std::uint32_t page) {
+  std::vector<std::uint32_t> symbols(kOptions.block_size);
   device.cpu_page(page, symbols);
   return symbols;
 }

@@ -234,15 +234,24 @@ void CachePolicy::clear() {
 }
 
 void CachePolicy::lists(PolicyLists& out) const {
+  // Into the storage of the keys that were there.
   const auto list_blocks = [this](List list, std::vector<PolicyEntry>& entries) {
-    entries.clear();
+    std::size_t size = 0;
     for_each_block(list, [&](Index index) {
-      entries.push_back({OffloadKey(key_of(index)), {ref_cnt(index), slot(index)}});
+      if (size == entries.size()) entries.emplace_back();
+      PolicyEntry& entry = entries[size++];
+      entry.key = key_of(index);
+      entry.status = {ref_cnt(index), slot(index)};
     });
+    entries.resize(size);
   };
   const auto list_ghosts = [this](List list, std::vector<OffloadKey>& keys) {
-    keys.clear();
-    for_each_ghost(list, [&](Index index) { keys.emplace_back(key_of(index)); });
+    std::size_t size = 0;
+    for_each_ghost(list, [&](Index index) {
+      if (size == keys.size()) keys.emplace_back();
+      keys[size++] = key_of(index);
+    });
+    keys.resize(size);
   };
   list_blocks(List::kT1, out.t1);
   list_blocks(List::kT2, out.t2);

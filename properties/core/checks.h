@@ -33,8 +33,10 @@ class Generator {
 class RuleChecker {
  public:
   virtual ~RuleChecker() = default;
-  virtual std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                          const World& world, std::size_t step) = 0;
+  /// before: what was shown after the command before; null for the first command of a run.
+  virtual std::optional<Divergence> check(const Command& command, const Observation* before,
+                                          const Observation& observation, const World& world,
+                                          std::size_t step) = 0;
 };
 
 /// One situation that a suite of runs has to reach.

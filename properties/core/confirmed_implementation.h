@@ -1,46 +1,53 @@
 #pragma once
 
-/// An implementation beside which another runs that has to answer the same: whoever drives the one
-/// drives both.
+/// An implementation that a witness, the same one with other parts, can contradict: it tells a
+/// fault of those parts from a fault of what both have.
 
-#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "contract/core/implementation.h"
+#include "properties/core/replayed_implementation.h"
 
 namespace kvfence {
 
-/// Its name and its answers are those of `shown`. Where `witness` answers otherwise, the
-/// implementation has failed, and its message has the member and both values. The witness runs with
-/// those setups of which is_needed says so.
+/// All that it answers comes from `shown`. The witness runs where an answer is in doubt alone: it
+/// is given the same commands, from the reset on. Where it answers the last one otherwise, the
+/// implementation has failed, and the message has the member and both values.
 ///
-/// Requires: two implementations that answer at once.
+/// Cost: in doubt, as many commands as were run since the reset.
 class ConfirmedImplementation final : public Implementation {
  public:
-  ConfirmedImplementation(std::unique_ptr<Implementation> shown,
-                          std::unique_ptr<Implementation> witness, bool (*is_needed)(const Setup&));
+  using Make = ReplayedImplementation::Make;
+
+  /// is_needed: whether the parts differ with a setup at all.
+  ConfirmedImplementation(std::unique_ptr<ReplayedImplementation> shown, Make make_witness,
+                          bool (*is_needed)(const Setup&))
+      : shown_(std::move(shown)), make_witness_(std::move(make_witness)), is_needed_(is_needed) {}
 
   std::string name() const override { return shown_->name(); }
-  std::optional<ImplementationFailure> reset(const Setup& setup) override;
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
+    return shown_->reset(setup);
+  }
   std::optional<ImplementationFailure> apply(const Command& command, const World& world,
-                                             Observe observe, Observation& observation) override;
+                                             Observe observe, Observation& observation) override {
+    observe_ = observe;
+    return shown_->apply(command, world, observe, observation);
+  }
+  std::optional<ImplementationFailure> contradicted(const Observation& last) override;
 
   std::unique_ptr<Implementation> clone() const override;
   void assign(const Implementation& other) override;
-  /// Of the two, as far as they run.
-  StateDigest digest() const override;
+  StateDigest digest() const override { return shown_->digest(); }
 
  private:
-  std::optional<ImplementationFailure> of_witness(std::optional<ImplementationFailure> failure);
-
-  std::unique_ptr<Implementation> shown_;
-  std::unique_ptr<Implementation> witness_;
+  std::unique_ptr<ReplayedImplementation> shown_;
+  Make make_witness_;
   bool (*is_needed_)(const Setup&);
-  bool has_witness_ = false;  ///< of this run
-  Observation witnessed_;
-  std::size_t num_answers_ = 0;
+  Observe observe_ = Observe::kState;  ///< what the last command was to show
 };
 
 }  // namespace kvfence

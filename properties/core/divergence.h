@@ -21,6 +21,8 @@ struct Divergence {
   std::string expected;  ///< the reference's side, or what the rule demands; line-language text
   std::string actual;    ///< the other side
   std::string message;   ///< one sentence: the rule that is broken
+
+  friend bool operator==(const Divergence&, const Divergence&) = default;
 };
 
 /// One row of a room's table of rules.

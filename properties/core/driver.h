@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -27,18 +28,47 @@ void add_state(StateHash& hash, const Component& component) {
   }
 }
 
-/// Makes absent what an observation can do without: the answer, and the state.
+namespace detail {
+
+/// Takes the declarations of a struct's members and empties each.
+template <class Struct>
+struct Emptied {
+  struct Added {
+    void optional() const {}
+  };
+  Struct& object;
+
+  template <class Owner, class T>
+  Added add(std::string_view, T Owner::*member, Domain, std::string_view) {
+    T& value = object.*member;
+    if constexpr (requires { value.reset(); }) {
+      value.reset();
+    } else if constexpr (requires { value.clear(); }) {
+      value.clear();
+    } else {
+      value = T();
+    }
+    return {};
+  }
+  template <class Owner, class Part>
+  void add_part(std::string_view, Part Owner::*part) {
+    Emptied<Part> fields{object.*part};
+    Part::declare(fields);
+  }
+};
+
+}  // namespace detail
+
+/// Makes absent what an observation can do without, and the rest as in a new one; storage stays.
 template <class Observation>
-void forget(Observation& observation) {
-  for_each_field<Observation>([&observation](auto member, Domain) {
-    if constexpr (requires { (observation.*member).reset(); }) (observation.*member).reset();
-  });
+void empty(Observation& observation) {
+  detail::Emptied<Observation> fields{observation};
+  Observation::declare(fields);
 }
 
 /// A driver has
 ///   start(config, setup)                builds the component afresh
-///   submit_typed(command, world, observe)  runs the command and observes
-///   collect_typed(observation)          hands the observation out
+///   answer(command, world, observe)     runs the command and fills observed(), empty before
 ///   add_to(hash)                        takes in the state of the component
 /// and, where its component is a value (others: properties/core/replayed_implementation.h),
 ///   clone()                             a copy of the driver
@@ -61,10 +91,10 @@ class DriverOf : public Implementation {
   std::optional<ImplementationFailure> apply(const kvfence::Command& command,
                                              const kvfence::World& world, Observe observe,
                                              kvfence::Observation& observation) final {
-    submit_typed(command.as<Command>(), typed_world<World>(world), observe);
-    Observation& typed = observation.numbers.reuse<Observation>();
-    collect_typed(typed);
-    observation.error = typed.error;
+    observed_ = &observation.numbers.reuse<Observation>();
+    empty(*observed_);
+    answer(command.as<Command>(), typed_world<World>(world), observe);
+    observation.error = observed_->error;
     return std::nullopt;
   }
 
@@ -75,16 +105,21 @@ class DriverOf : public Implementation {
   }
 
   virtual std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) = 0;
-  virtual void submit_typed(const Command& command, const World& world, Observe observe) = 0;
-  virtual void collect_typed(Observation& observation) = 0;
+  virtual void answer(const Command& command, const World& world, Observe observe) = 0;
   virtual void add_to(StateHash& hash) const = 0;
+
+ protected:
+  /// What the command at hand shows: storage of whoever applies it.
+  Observation& observed() { return *observed_; }
+
+ private:
+  Observation* observed_ = nullptr;
 };
 
 /// A driver of a component that is a value, and that make(setup) makes: the place where a planted
 /// variant gets its bug. Derived has
 ///   run(command, world)          for each command
-///   observe(world, with_state)   fills what is shown besides the answer; all that can be absent is
-///                                absent before
+///   observe(world, with_state)   fills what is shown besides the answer
 template <class Derived, class T, class Make>
 class ValueDriver : public DriverOf<T> {
  public:
@@ -104,15 +139,12 @@ class ValueDriver : public DriverOf<T> {
     return std::nullopt;
   }
 
-  void submit_typed(const Command& command, const World& world, Observe observe) override {
+  void answer(const Command& command, const World& world, Observe observe) override {
     auto& self = static_cast<Derived&>(*this);
-    forget(observation_);
-    observation_.error =
+    this->observed().error =
         std::visit([&](const auto& alternative) { return self.run(alternative, world); }, command);
     self.observe(world, observe == Observe::kState);
   }
-
-  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   /// Without the storage of single calls, which may hold views.
   std::unique_ptr<Implementation> clone() const override {
@@ -127,7 +159,6 @@ class ValueDriver : public DriverOf<T> {
 
  protected:
   std::optional<Component> component_;
-  Observation observation_;
 
  private:
   std::string name_;

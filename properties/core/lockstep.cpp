@@ -41,6 +41,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
                      num_commands_ % options_.state_every == options_.state_every - 1;
   const Observe observe = state ? Observe::kState : Observe::kNumbers;
   const Observation& before = last_expected();
+  const Observation& actual_before = last_actual();
   const std::size_t slot = after(newest_);
   Observation& expected = expected_observations_[slot];
   const std::size_t step = num_commands_;
@@ -56,7 +57,10 @@ std::optional<Divergence> Lockstep::step(const Command& command,
       return divergence_of(actual_, *failure, step);
     ++num_commands_;
   } else {
-    if (auto failure = actual_.apply(command, *world_, observe, actual_observation_)) {
+    // Where both are compared, the expected one before it is the actual one before it.
+    if (!options_.compare) newest_actual_ = 1 - newest_actual_;
+    Observation& actual = actual_observations_[newest_actual_];
+    if (auto failure = actual_.apply(command, *world_, observe, actual)) {
       return divergence_of(actual_, *failure, step);
     }
     ++num_commands_;
@@ -76,7 +80,11 @@ std::optional<Divergence> Lockstep::step(const Command& command,
     return divergence;
   }
   if (!rules_) return std::nullopt;
-  return rules_->check(command, window_ > 1 ? expected : actual_observation_, *world_, step);
+  const bool answers_at_once = window_ == 1;
+  const bool is_only_actual = answers_at_once && !options_.compare;
+  const Observation* const shown_before = is_only_actual ? &actual_before : &before;
+  return rules_->check(command, step > 0 ? shown_before : nullptr,
+                       answers_at_once ? last_actual() : expected, *world_, step);
 }
 
 std::optional<Divergence> Lockstep::finish() {
@@ -90,17 +98,20 @@ std::optional<Divergence> Lockstep::collect_oldest() {
   const std::size_t step = num_collected_;
   const Observation& expected = expected_observations_[oldest_];
   // What the other side does not report keeps the expected value: nothing is claimed about it.
-  actual_observation_ = expected;
-  if (auto failure = actual_.collect(actual_observation_))
-    return divergence_of(actual_, *failure, step);
+  Observation& actual = actual_observations_[newest_actual_];
+  actual = expected;
+  if (auto failure = actual_.collect(actual)) return divergence_of(actual_, *failure, step);
   ++num_collected_;
   oldest_ = after(oldest_);
   return compare(expected, step);
 }
 
 std::optional<Divergence> Lockstep::compare(const Observation& expected, std::size_t step) const {
-  if (!options_.compare || expected == actual_observation_) return std::nullopt;
-  return first_difference(expected, actual_observation_, step,
+  if (!options_.compare || expected == last_actual()) return std::nullopt;
+  if (auto failure = actual_.contradicted(last_actual())) {
+    return divergence_of(actual_, *failure, step);
+  }
+  return first_difference(expected, last_actual(), step,
                           [this](std::string_view bytes) { return world_->symbol_of(bytes); });
 }
 

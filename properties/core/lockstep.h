@@ -4,6 +4,7 @@
 /// must be equal, the rules must hold, and a recorded expectation must be met. The first thing that
 /// is wrong ends the run.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,7 +51,7 @@ class Lockstep {
   /// What the expected side showed after the last command.
   const Observation& last_expected() const { return expected_observations_[newest_]; }
   /// What the actual side showed after the last command that was collected.
-  const Observation& last_actual() const { return actual_observation_; }
+  const Observation& last_actual() const { return actual_observations_[newest_actual_]; }
 
   const World& world() const { return *world_; }
   std::size_t num_commands() const { return num_commands_; }
@@ -79,7 +80,8 @@ class Lockstep {
   std::vector<Observation> expected_observations_;  ///< a ring: those outstanding, and one before
   std::size_t newest_ = 0;                          ///< in the ring: of the last command
   std::size_t oldest_ = 0;                          ///< of the next one that is collected
-  Observation actual_observation_;
+  std::array<Observation, 2> actual_observations_;  ///< the last one, and one before
+  std::size_t newest_actual_ = 0;                   ///< of the two
   std::size_t num_commands_ = 0;
   std::size_t num_collected_ = 0;
 };

@@ -45,27 +45,44 @@ class ReplayedImplementation final : public Implementation {
     return implementation_->apply(command, world, observe, observation);
   }
 
-  std::unique_ptr<Implementation> clone() const override {
+  std::optional<ImplementationFailure> contradicted(const Observation& last) override {
+    return implementation_->contradicted(last);
+  }
+
+  std::unique_ptr<ReplayedImplementation> copy() const {
     auto copy = std::make_unique<ReplayedImplementation>(make_);
     copy->become(*this);
     return copy;
   }
+  std::unique_ptr<Implementation> clone() const override { return copy(); }
   void assign(const Implementation& other) override {
     become(static_cast<const ReplayedImplementation&>(other));
   }
   StateDigest digest() const override { return implementation_->digest(); }
 
+  /// Of the last reset. Requires: there was one.
+  const Setup& setup() const { return setup_; }
+
+  /// Starts another implementation and gives it the commands since the reset, in a fresh world; what
+  /// it shows of the last one, as `last` says. A failure ends it.
+  std::optional<ImplementationFailure> run_again(Implementation& other, World& world, Observe last,
+                                                 Observation& observation) const {
+    if (auto failure = other.reset(setup_)) return failure;
+    for (std::size_t i = 0; i < num_commands_; ++i) {
+      world.apply(history_[i]);
+      const Observe observe = i + 1 < num_commands_ ? Observe::kNumbers : last;
+      if (auto failure = other.apply(history_[i], world, observe, observation)) return failure;
+    }
+    return std::nullopt;
+  }
+
  private:
   void become(const ReplayedImplementation& other) {
     if (!other.is_started_) return;
-    KVFENCE_CHECK(!reset(other.setup_), "what started once starts again");
-    const std::unique_ptr<World> world = setup_.target().make_world(setup_);
+    const std::unique_ptr<World> world = other.setup_.target().make_world(other.setup_);
     Observation observation;
-    for (std::size_t i = 0; i < other.num_commands_; ++i) {
-      world->apply(other.history_[i]);
-      const auto failure = apply(other.history_[i], *world, Observe::kNumbers, observation);
-      KVFENCE_CHECK(!failure, "what ran once runs again");
-    }
+    const auto failure = other.run_again(*this, *world, Observe::kNumbers, observation);
+    KVFENCE_CHECK(!failure, "what ran once runs again");
   }
 
   Make make_;

@@ -36,10 +36,20 @@ template <class T, class Typed>
 class RulesOf final : public RuleChecker {
  public:
   explicit RulesOf(const Setup& setup) : typed_(make(setup)) {}
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step) override {
-    return typed_.check(command.as<typename T::Command>(), typed_observation<T>(observation),
-                        typed_world<typename T::World>(world), step);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step) override {
+    const auto& typed_command = command.as<typename T::Command>();
+    const auto& shown = typed_observation<T>(observation);
+    const auto& typed_world_of_it = typed_world<typename T::World>(world);
+    const auto* const shown_before = before ? &typed_observation<T>(*before) : nullptr;
+    if constexpr (requires {
+                    typed_.check(typed_command, shown_before, shown, typed_world_of_it, step);
+                  }) {
+      return typed_.check(typed_command, shown_before, shown, typed_world_of_it, step);
+    } else {
+      return typed_.check(typed_command, shown, typed_world_of_it, step);
+    }
   }
 
  private:
@@ -59,8 +69,9 @@ class RulesOf final : public RuleChecker {
 
 /// T: the declarations of the target (contract/core/target.h).
 /// Generator: (config, choices); static draw_config(choices); next(choices, observation, world)
-/// Rules: (setup), or (config, setup); check(command, observation, world, step); kRules, each with
-/// name and rule. void: the target has none.
+/// Rules: (setup), or (config, setup); check(command, observation, world, step), with the
+/// observation before it behind the command where they want it; kRules, each with name and rule.
+/// void: the target has none.
 template <class T, class Generator, class Rules>
 Checks checks_of(GoalSuite goals) {
   Checks checks{};

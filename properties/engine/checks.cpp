@@ -127,12 +127,15 @@ class RulesOfEngine final : public RuleChecker {
   explicit RulesOfEngine(const Setup& setup)
       : core_(setup.as<EngineSetup>()),
         room_(room_checks(setup.as<EngineSetup>().assembly).make_rules(setup)) {}
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step) override {
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step) override {
     const auto found =
-        core_.check(command.as<engine::Command>(), observation.numbers.as<engine::Observation>(),
+        core_.check(command.as<engine::Command>(),
+                    before ? &detail::typed_observation<EngineTarget>(*before) : nullptr,
+                    detail::typed_observation<EngineTarget>(observation),
                     typed_world<engine::World>(world), step);
-    return found || !room_ ? found : room_->check(command, observation, world, step);
+    return found || !room_ ? found : room_->check(command, before, observation, world, step);
   }
 
  private:

@@ -102,23 +102,19 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (setup_.nixl) nixl_.start(config, setup_.device ? &remote_reads_ : nullptr);
     start_device();
-    observation_ = Observation();
     return start_engines();
   }
 
-  void submit_typed(const Command& command, const World& world, Observe observe) override {
-    forget_answer();
+  void answer(const Command& command, const World& world, Observe observe) override {
     world_ = &world;
     try {
-      observation_.error = std::visit([&](const auto& typed) { return dispatch(typed); }, command);
+      observed().error = std::visit([&](const auto& typed) { return dispatch(typed); }, command);
     } catch (const EngineEnded& ended) {
       end_engine(ended.code);
     }
-    if (engine::has_ended(observation_)) restart_engines();
+    if (engine::has_ended(observed())) restart_engines();
     observe_all(observe);
   }
-
-  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   void add_to(StateHash& hash) const override {
     hash.add_all(files_, nixl_, remote_reads_, engines_, received_);
@@ -177,9 +173,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   /// As upstream does where it raises: what the command had answered so far is lost.
   void end_engine(ErrorCode code) {
-    forget_answer();
-    observation_.error = ErrorCode::kNone;
-    observation_.engine_ended.emplace() = to_text(code);
+    empty(observed());
+    observed().error = ErrorCode::kNone;
+    observed().engine_ended.emplace() = to_text(code);
   }
 
   std::optional<ImplementationFailure> start_engines() {
@@ -497,7 +493,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                                   Observation& shown) { facet.run(command, around, shown); }) {
       if (!setup_.device) return ErrorCode::kNotInConfig;
       Engine& engine = engine_of(command.engine);
-      return device_of(engine).run(command, on_device(engine), observation_.of(engine.role));
+      return device_of(engine).run(command, on_device(engine), observed().of(engine.role));
     } else {
       return run(command);
     }
@@ -599,7 +595,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine.spare.splice(engine.spare.end(), engine.in_flight, std::prev(engine.in_flight.end()));
       return error;
     }
-    engine::EngineObservation& shown = observation_.of(command.engine);
+    engine::EngineObservation& shown = observed().of(command.engine);
     engine.observer.observe_output(*engine.scheduler, step.output, shown);
     if (!setup_.has_ranks()) return ErrorCode::kNone;
     engine.observer.names_of(step.output.finished, step.finished);
@@ -610,7 +606,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void observe_plan(Engine& engine, const PlannedStep& step) {
-    engine::EngineObservation& shown = observation_.of(engine.role);
+    engine::EngineObservation& shown = observed().of(engine.role);
     if (setup_.offloading) {
       around(engine.role)
           .offloading.observe_plan(
@@ -627,10 +623,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (setup_.nixl && engine.role == EngineRole::kProducer) {
       engine::nixl::Facet::observe_plan(metadata_of<ProducerMetadata>(step, Kind::kNixl),
-                                        observation_);
+                                        observed());
     } else if (setup_.nixl) {
       engine::nixl::Facet::observe_plan(metadata_of<ConsumerMetadata>(step, Kind::kNixl),
-                                        observation_);
+                                        observed());
     }
   }
 
@@ -679,13 +675,13 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     // Nothing refuses the step any more: what the workers do stays done.
     run_on_all_ranks(engine, step);
     if (setup_.files) {
-      files_.observe_report(name_of(engine), observation_.of(engine.role));
+      files_.observe_report(name_of(engine), observed().of(engine.role));
       if (files_.has_failed()) return ErrorCode::kNone;
     }
     // The synchronous connectors' workers have nothing to report.
     if (setup_.assembly != engine::Assembly::kSynchronous) observe_report(engine, step.report);
     if (setup_.offloading) {
-      engine::offloading::Facet::observe_report(step.report, observation_.of(engine.role));
+      engine::offloading::Facet::observe_report(step.report, observed().of(engine.role));
     }
     return take_in(engine, step);
   }
@@ -836,10 +832,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (is_multi() && error != ErrorCode::kNone) throw EngineEnded{error};
     if (error != ErrorCode::kNone) return error;
     engine.spare.splice(engine.spare.end(), engine.in_flight, engine.in_flight.begin());
-    engine.observer.observe_outputs(outputs_, observation_.of(engine.role));
+    engine.observer.observe_outputs(outputs_, observed().of(engine.role));
     if (setup_.nixl && engine.role == EngineRole::kProducer) {
       nixl_.take_finished_prefills(connector_of<DisaggregatedProducer>(engine, Kind::kNixl),
-                                   observation_);
+                                   observed());
     }
     return ErrorCode::kNone;
   }
@@ -893,7 +889,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     const ErrorCode error = script_reset(command);
     if (error != ErrorCode::kNone) return error;
-    observation_.of(command.engine).success.emplace() =
+    observed().of(command.engine).success.emplace() =
         engine_of(command.engine)
             .scheduler->reset_prefix_cache(command.reset_running_requests, command.reset_connector);
     return ErrorCode::kNone;
@@ -955,7 +951,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (!setup_.device) return ErrorCode::kNotInConfig;
     Engine& engine = engine_of(command.engine);
     PlannedStep* const step =
-        device_of(engine).poll(on_device(engine), worker_outputs_, observation_.of(engine.role));
+        device_of(engine).poll(on_device(engine), worker_outputs_, observed().of(engine.role));
     if (!step) return ErrorCode::kNoStepInFlight;
     if (!setup_.has_workers()) return ErrorCode::kNone;
     aggregate(engine, *step);
@@ -997,7 +993,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     engine::on_device::Facet::end_drain(engine.ranks);
     // The answers of the steps are not those of the command.
-    forget_answer();
+    empty(observed());
     return error;
   }
 
@@ -1016,37 +1012,16 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     };
   }
 
-  void forget_answer() {
-    for (const Engine& engine : engines_) forget_answer(observation_.of(engine.role));
-    if (!setup_.has_workers()) return;
-    observation_.finished_recving.reset();
-    observation_.finished_sending.reset();
-    observation_.invalid_blocks.reset();
-    observation_.completed_jobs.reset();
-    if (setup_.nixl) engine::nixl::Facet::forget_answer(observation_);
-    observation_.engine_ended.reset();
-  }
-
-  void forget_answer(engine::EngineObservation& shown) const {
-    Observer::forget_answer(shown);
-    if (setup_.device) engine::on_device::Facet::forget_answer(shown);
-    if (setup_.offloading) engine::offloading::Facet::forget_answer(shown);
-    if (setup_.simple) engine::simple::Facet::forget_answer(shown);
-    if (setup_.files) engine::files::Facet::forget_answer(shown);
-    shown.client_params.reset();
-    shown.stats_of_children.reset();
-  }
-
   void observe_report(const Engine& engine, const AggregatedOutput& report) {
-    observation_.finished_recving.emplace() = report.finished_recving;
-    observation_.finished_sending.emplace() = report.finished_sending;
-    observation_.invalid_blocks.emplace() = report.invalid_block_ids;
-    std::vector<engine::Completed>& completed = observation_.completed_jobs.emplace();
+    observed().finished_recving.emplace() = report.finished_recving;
+    observed().finished_sending.emplace() = report.finished_sending;
+    observed().invalid_blocks.emplace() = report.invalid_block_ids;
+    std::vector<engine::Completed>& completed = observed().completed_jobs.emplace();
     completed.clear();
     for (const CompletedJob& job : report.completed_jobs) {
       completed.push_back({job.job, job.num_workers, job.num_failed});
     }
-    if (is_multi()) observe_stats_of_children(report, observation_.of(engine.role));
+    if (is_multi()) observe_stats_of_children(report, observed().of(engine.role));
   }
 
   static void observe_stats_of_children(const AggregatedOutput& report,
@@ -1068,7 +1043,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   void observe_all(Observe observe) {
     const bool has_state = observe == Observe::kState;
     for (Engine& engine : engines_) {
-      engine::EngineObservation& shown = observation_.of(engine.role);
+      engine::EngineObservation& shown = observed().of(engine.role);
       if (setup_.is_scripted || is_multi()) observe_connector_calls(engine, shown);
       engine.observer.observe(*engine.scheduler, observe, shown);
       if (!setup_.device) continue;
@@ -1076,16 +1051,15 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (!setup_.has_workers()) return;
     for (Engine& engine : engines_) {
-      observe_connectors(engine, has_state, observation_.of(engine.role));
+      observe_connectors(engine, has_state, observed().of(engine.role));
     }
     if (setup_.files) {
-      files_.observe_numbers(observation_);
-      files_.observe_storage(has_state, observation_);
+      files_.observe_numbers(observed());
+      files_.observe_storage(has_state, observed());
     }
     if (setup_.nixl) {
-      nixl_.observe_numbers(observation_);
-      engine::nixl::Facet::forget_state(observation_);
-      if (has_state) nixl_.observe_state(observation_);
+      nixl_.observe_numbers(observed());
+      if (has_state) nixl_.observe_state(observed());
     }
   }
 
@@ -1094,13 +1068,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine::offloading::Facet& facet = around(engine.role).offloading;
       auto& connector = offloading_of(engine);
       facet.observe_numbers(connector, shown);
-      engine::offloading::Facet::forget_state(shown);
       if (has_state) facet.observe_state(connector, engine.ranks, shown);
     }
     if (setup_.simple) {
       const auto& connector = connector_of<SimpleCPUOffloadScheduler>(engine, Kind::kSimple);
       engine::simple::Facet::observe_numbers(connector, shown);
-      engine::simple::Facet::forget_state(shown);
       const auto names_of = [&](const std::vector<RequestIndex>& indices,
                                 std::vector<std::string>& names) {
         engine.observer.names_of(indices, names);
@@ -1111,7 +1083,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (setup_.files) {
       const auto& connector = connector_of<SynchronousConnectorScheduler>(engine, Kind::kFiles);
-      engine::files::Facet::forget_state(shown);
       if (has_state) files_.observe_state(connector, engine.ranks, name_of(engine), shown);
     }
     if (is_multi()) observe_multi(engine, has_state, shown);
@@ -1137,7 +1108,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       append_extra(rank, extra);
     }
     shown.num_extra_saves.emplace() = static_cast<std::uint32_t>(extra.size());
-    shown.chosen.reset();
     if (!has_state) {
       shown.extra_saves.reset();
       return;
@@ -1161,7 +1131,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   /// refused: a refusal changes nothing.
   void observe_connector_calls(Engine& engine, engine::EngineObservation& shown) {
     if (is_multi()) {
-      if (observation_.error != ErrorCode::kNone) return;
+      if (observed().error != ErrorCode::kNone) return;
       calls_.clear();
       calls_.swap(around(engine.role).scripted->calls);
     } else {
@@ -1208,7 +1178,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::vector<ChosenConnector> chosen_;
   std::vector<ExtraAsyncSaves> extra_saves_;
   std::vector<std::string> name_of_;
-  Observation observation_;
 };
 
 }  // namespace kvfence

@@ -107,24 +107,6 @@ class SchedulerObserver {
     return num_named == samples.size();
   }
 
-  static void forget_answer(Observation& observation) {
-    observation.scheduled.reset();
-    observation.new_reqs.reset();
-    observation.cached_reqs.reset();
-    observation.common_prefix.reset();
-    observation.preempted.reset();
-    observation.finished.reset();
-    observation.new_block_ids.reset();
-    observation.never_fits.reset();
-    observation.outputs.reset();
-    observation.events.reset();
-    observation.stats.reset();
-    observation.connector_stats.reset();
-    observation.spec_stats.reset();
-    observation.success.reset();
-    observation.connector_calls.reset();
-  }
-
   /// What schedule answered.
   void observe_output(const SchedulerType& scheduler, const SchedulerOutput& output,
                       Observation& observation) const {
@@ -177,8 +159,6 @@ class SchedulerObserver {
     if (observe == Observe::kState) {
       observe_pool(scheduler, observation);
       observe_requests(scheduler, observation);
-    } else {
-      forget_state(observation);
     }
   }
 
@@ -189,22 +169,10 @@ class SchedulerObserver {
   /// Indices from here on stand for names whose request is gone; a scheduler has no such index.
   static constexpr RequestIndex kGone = 0x8000'0000;
 
-  static void forget_state(Observation& observation) {
-    observation.requests.reset();
-    observation.free_queue.reset();
-    observation.ref_cnts.reset();
-    observation.keys.reset();
-    observation.tables.reset();
-  }
-
   /// The queue that indices_ holds.
   void observe_queue(Observe observe, std::uint32_t& length, Reusable<Names>& names) const {
     length = static_cast<std::uint32_t>(indices_.size());
-    if (observe == Observe::kState) {
-      names_of(indices_, names.emplace());
-    } else {
-      names.reset();
-    }
+    if (observe == Observe::kState) names_of(indices_, names.emplace());
   }
 
   void observe_requests(const SchedulerType& scheduler, Observation& observation) {

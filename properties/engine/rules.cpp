@@ -858,32 +858,11 @@ CoreRules::CoreRules(const EngineSetup& setup) {
   }
 }
 
-std::optional<Divergence> CoreRules::check(const Command& command, const Observation& observation,
-                                           const World& world, std::size_t step) {
-  const auto role = static_cast<std::size_t>(role_of(command));
-  std::optional<Divergence> found;
-  if (observation.error != ErrorCode::kNone) {
-    found = check_unchanged(observation, world);
-  } else if (has_ended(observation)) {
-    for (SchedulerRules& scheduler : schedulers_) scheduler.restart();
-  } else if (role < schedulers_.size()) {
-    const SchedulerObservation* const before =
-        has_before_ ? &before_.of(static_cast<EngineRole>(role)) : nullptr;
-    found = schedulers_[role].take(command, before, observation, world);
-  }
-  for (SchedulerRules& scheduler : schedulers_) {
-    if (!found) found = scheduler.check_shown(observation, world);
-  }
-  before_ = observation;
-  has_before_ = true;
-  if (found) found->step = step;
-  return found;
-}
+namespace {
 
-std::optional<Divergence> CoreRules::check_unchanged(const Observation& observation,
-                                                     const World& world) const {
-  if (!has_before_) return std::nullopt;
-  const DeclaredObject was = declared_of(before_);
+std::optional<Divergence> check_unchanged(const Observation& before, const Observation& observation,
+                                          const World& world) {
+  const DeclaredObject was = declared_of(before);
   const DeclaredObject is = declared_of(observation);
   for (std::size_t at = 0; at < was.size(); ++at) {
     const MemberRef then = was[at];
@@ -893,6 +872,29 @@ std::optional<Divergence> CoreRules::check_unchanged(const Observation& observat
     return broken_values(kRefused, then.declaration().name, then.value(), now.value(), world);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Divergence> CoreRules::check(const Command& command, const Observation* before,
+                                           const Observation& observation, const World& world,
+                                           std::size_t step) {
+  const auto role = static_cast<std::size_t>(role_of(command));
+  std::optional<Divergence> found;
+  if (observation.error != ErrorCode::kNone) {
+    if (before) found = check_unchanged(*before, observation, world);
+  } else if (has_ended(observation)) {
+    for (SchedulerRules& scheduler : schedulers_) scheduler.restart();
+  } else if (role < schedulers_.size()) {
+    const SchedulerObservation* const shown_before =
+        before ? &before->of(static_cast<EngineRole>(role)) : nullptr;
+    found = schedulers_[role].take(command, shown_before, observation, world);
+  }
+  for (SchedulerRules& scheduler : schedulers_) {
+    if (!found) found = scheduler.check_shown(observation, world);
+  }
+  if (found) found->step = step;
+  return found;
 }
 
 }  // namespace kvfence::engine

@@ -224,19 +224,16 @@ class CoreRules {
   explicit CoreRules(const EngineSetup& setup);
 
   /// Holds one observation against every core rule; the first that is broken, or nothing. Called
-  /// after every command of a run, with a world that has taken it in; nothing follows a divergence.
+  /// after every command of a run, with what was shown before it, null for the first one, and a
+  /// world that has taken it in; nothing follows a divergence.
   ///
   /// Cost: linear in the observation.
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step);
 
  private:
-  std::optional<Divergence> check_unchanged(const Observation& observation,
-                                            const World& world) const;
-
   std::vector<SchedulerRules> schedulers_;  ///< by EngineRole
-  Observation before_;
-  bool has_before_ = false;
 };
 
 }  // namespace kvfence::engine

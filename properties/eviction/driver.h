@@ -27,11 +27,11 @@ class EvictionDriver final
 
  private:
   using Base::component_;
-  using Base::observation_;
+  using Base::observed;
   using typename Base::World;
 
   ErrorCode run(const eviction::Get& command, const World&) {
-    std::vector<eviction::Entry>& found = observation_.found.emplace();
+    std::vector<eviction::Entry>& found = observed().found.emplace();
     found.clear();
     BlockStatus status;
     if (component_->get(key_of_number(command.key), status)) {
@@ -69,9 +69,9 @@ class EvictionDriver final
     evicted_.clear();
     const bool success =
         component_->evict(command.num_blocks, keys_.of(command.protected_keys), evicted_);
-    observation_.success.emplace() = success;
+    observed().success.emplace() = success;
     // What a refused call may have appended is shown: it should have appended nothing.
-    if (success || !evicted_.empty()) victims_of(evicted_, observation_.evicted.emplace());
+    if (success || !evicted_.empty()) victims_of(evicted_, observed().evicted.emplace());
     return ErrorCode::kNone;
   }
 
@@ -81,9 +81,9 @@ class EvictionDriver final
   }
 
   void observe(const World&, bool with_state) {
-    observation_.size = component_->size();
+    observed().size = component_->size();
     component_->lists(lists_);
-    show_lists(lists_, with_state, observation_);
+    show_lists(lists_, with_state, observed());
   }
 
   OffloadKeyList keys_;

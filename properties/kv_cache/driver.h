@@ -27,7 +27,7 @@ class KVCacheDriver final
 
  private:
   using Base::component_;
-  using Base::observation_;
+  using Base::observed;
   using typename Base::World;
 
   using Entry = kv_cache::World::Entry;
@@ -61,8 +61,8 @@ class KVCacheDriver final
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
     component_->get_computed_blocks(request_of(world, *entry, 0, command.was_preempted), hit_);
-    observation_.blocks.emplace() = hit_.blocks;
-    observation_.num_hit_tokens.emplace() = hit_.num_tokens;
+    observed().blocks.emplace() = hit_.blocks;
+    observed().num_hit_tokens.emplace() = hit_.num_tokens;
     return ErrorCode::kNone;
   }
 
@@ -75,7 +75,7 @@ class KVCacheDriver final
     const ErrorCode error = component_->can_fit_full_sequence(
         request, command.from_cache ? &hit_ : nullptr, command.num_external_tokens,
         command.num_encoder_tokens, fits);
-    if (error == ErrorCode::kNone) observation_.fits.emplace() = fits;
+    if (error == ErrorCode::kNone) observed().fits.emplace() = fits;
     return error;
   }
 
@@ -86,7 +86,7 @@ class KVCacheDriver final
         request_of(world, *entry, command.num_computed_tokens, command.was_preempted);
     if (command.from_cache) component_->get_computed_blocks(request, hit_);
     bool allocated = false;
-    BlocksByGroup& blocks = observation_.blocks.emplace();
+    BlocksByGroup& blocks = observed().blocks.emplace();
     const ErrorCode error =
         component_->allocate_slots({.request = request,
                                     .num_new_tokens = command.num_new_tokens,
@@ -98,8 +98,8 @@ class KVCacheDriver final
                                     .full_sequence_must_fit = command.full_sequence_must_fit,
                                     .reserved_blocks = command.reserved_blocks},
                                    allocated, blocks);
-    if (error == ErrorCode::kNone) observation_.allocated.emplace() = allocated;
-    if (error != ErrorCode::kNone || !allocated) observation_.blocks.reset();
+    if (error == ErrorCode::kNone) observed().allocated.emplace() = allocated;
+    if (error != ErrorCode::kNone || !allocated) observed().blocks.reset();
     return error;
   }
 
@@ -129,7 +129,7 @@ class KVCacheDriver final
   }
 
   ErrorCode run(const kv_cache::ResetPrefixCache&, const World&) {
-    observation_.success.emplace() = component_->reset_prefix_cache();
+    observed().success.emplace() = component_->reset_prefix_cache();
     return ErrorCode::kNone;
   }
 
@@ -137,31 +137,31 @@ class KVCacheDriver final
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
     const ErrorCode error =
-        component_->get_num_common_prefix_blocks(entry->index, observation_.counts.emplace());
-    if (error != ErrorCode::kNone) observation_.counts.reset();
+        component_->get_num_common_prefix_blocks(entry->index, observed().counts.emplace());
+    if (error != ErrorCode::kNone) observed().counts.reset();
     return error;
   }
 
   ErrorCode run(const kv_cache::GetUnhashedBlockIds& command, const World& world) {
     const Entry* entry = world.find(command.request);
     if (!entry) return ErrorCode::kUnknownRequest;
-    component_->get_unhashed_block_ids(entry->index, observation_.blocks.emplace());
+    component_->get_unhashed_block_ids(entry->index, observed().blocks.emplace());
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::TakeNewBlockIds&, const World&) {
-    component_->take_new_block_ids(observation_.block_ids.emplace());
+    component_->take_new_block_ids(observed().block_ids.emplace());
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::TakeEvents&, const World&) {
-    component_->take_events(observation_.events.emplace());
+    component_->take_events(observed().events.emplace());
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::TakePrefixCacheStats&, const World&) {
     const PrefixCacheStats stats = component_->take_prefix_cache_stats();
-    std::vector<std::uint32_t>& list = observation_.stats.emplace();
+    std::vector<std::uint32_t>& list = observed().stats.emplace();
     list.clear();
     for (std::uint64_t number :
          {std::uint64_t{stats.reset}, stats.requests, stats.queries, stats.hits,
@@ -173,18 +173,18 @@ class KVCacheDriver final
 
   void observe(const World& world, bool with_state) {
     const auto& pool = component_->block_pool();
-    observation_.num_free_blocks = pool.get_num_free_blocks();
-    observation_.num_cached_keys = pool.num_cached_keys();
-    observation_.usage = pool.get_usage();
+    observed().num_free_blocks = pool.get_num_free_blocks();
+    observed().num_cached_keys = pool.num_cached_keys();
+    observed().usage = pool.get_usage();
     if (with_state) observe_state(world);
   }
 
   void observe_state(const World& world) {
     const auto& pool = component_->block_pool();
     const std::uint32_t num_blocks = pool.config().num_gpu_blocks;
-    pool.get_all_free_blocks(observation_.free_queue.emplace());
-    std::vector<std::uint32_t>& ref_cnts = observation_.ref_cnts.emplace();
-    KeyList& keys = observation_.keys.emplace();
+    pool.get_all_free_blocks(observed().free_queue.emplace());
+    std::vector<std::uint32_t>& ref_cnts = observed().ref_cnts.emplace();
+    KeyList& keys = observed().keys.emplace();
     ref_cnts.resize(num_blocks);
     keys.resize(num_blocks);
     for (BlockId block = 0; block < num_blocks; ++block) {
@@ -193,7 +193,7 @@ class KVCacheDriver final
       const std::string_view key(pool.block_key(block));
       if (keys[block] != key) keys[block].assign(key);
     }
-    std::vector<kv_cache::RequestBlocks>& tables = observation_.tables.emplace();
+    std::vector<kv_cache::RequestBlocks>& tables = observed().tables.emplace();
     std::size_t num_tables = 0;
     for (const Entry& entry : world.entries()) {
       component_->get_block_ids(entry.index, table_);

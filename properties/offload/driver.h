@@ -39,20 +39,20 @@ class OffloadDriver final
 
  private:
   using Base::component_;
-  using Base::observation_;
+  using Base::observed;
   using typename Base::World;
 
   ErrorCode run(const offload::Lookup& command, const World&) {
     std::uint32_t num_hits = 0;
     const ErrorCode error = component_->lookup(keys_.of(command.keys), num_hits);
-    if (error == ErrorCode::kNone) observation_.num_hits.emplace() = num_hits;
+    if (error == ErrorCode::kNone) observed().num_hits.emplace() = num_hits;
     return error;
   }
 
   ErrorCode run(const offload::LookupKey& command, const World&) {
     LookupResult result = LookupResult::kMiss;
     const ErrorCode error = component_->lookup_key(key_of_number(command.key), result);
-    if (error == ErrorCode::kNone) observation_.result.emplace() = result;
+    if (error == ErrorCode::kNone) observed().result.emplace() = result;
     return error;
   }
 
@@ -64,7 +64,7 @@ class OffloadDriver final
   ErrorCode run(const offload::PrepareLoad& command, const World&) {
     slots_.clear();
     const ErrorCode error = component_->prepare_load(keys_.of(command.keys), slots_);
-    if (error == ErrorCode::kNone) observation_.slots.emplace() = slots_;
+    if (error == ErrorCode::kNone) observed().slots.emplace() = slots_;
     return error;
   }
 
@@ -79,11 +79,11 @@ class OffloadDriver final
     output_.evicted.clear();
     const ErrorCode error = component_->prepare_store(keys_.of(command.keys), stored, output_);
     if (error != ErrorCode::kNone) return error;
-    observation_.stored.emplace() = stored;
+    observed().stored.emplace() = stored;
     if (!stored) return error;
-    numbers_of(output_.keys_to_store, observation_.keys_to_store.emplace());
-    observation_.slots.emplace() = output_.slots;
-    victims_of(output_.evicted, observation_.evicted.emplace());
+    numbers_of(output_.keys_to_store, observed().keys_to_store.emplace());
+    observed().slots.emplace() = output_.slots;
+    victims_of(output_.evicted, observed().evicted.emplace());
     return error;
   }
 
@@ -96,15 +96,15 @@ class OffloadDriver final
 
   ErrorCode run(const offload::TakeEvents&, const World&) {
     component_->take_events(taken_);
-    show_events(taken_, observation_.events.emplace());
+    show_events(taken_, observed().events.emplace());
     return ErrorCode::kNone;
   }
 
   void observe(const World&, bool with_state) {
-    observation_.size = component_->policy().size();
-    observation_.num_free_slots = component_->num_free_slots();
+    observed().size = component_->policy().size();
+    observed().num_free_slots = component_->num_free_slots();
     component_->policy().lists(lists_);
-    show_lists(lists_, with_state, observation_);
+    show_lists(lists_, with_state, observed());
   }
 
   OffloadKeyList keys_;

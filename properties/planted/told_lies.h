@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -49,6 +50,7 @@ inline std::map<std::string, int> caught_by(const Checks& checks, Implementation
     const std::unique_ptr<RuleChecker> rules = checks.make_rules(setup);
     const std::unique_ptr<World> world = checks.target->make_world(setup);
     Observation now;
+    std::optional<Observation> before;
     now.numbers.emplace(*checks.target->numbers);
     EXPECT_FALSE(side.reset(setup));
     int num_left = -1;
@@ -60,7 +62,8 @@ inline std::map<std::string, int> caught_by(const Checks& checks, Implementation
       if (num_left < 0 && lie(command, setup.config(), shown)) num_left = commands_behind;
       num_left -= num_left > 0;
       if (hide) hide(shown);
-      const auto found = rules->check(command, shown, *world, 0);
+      const auto found = rules->check(command, before ? &*before : nullptr, shown, *world, 0);
+      before = std::move(shown);
       if (!found) continue;
       EXPECT_GE(num_left, 0) << "a true observation: " << found->oracle << ", " << found->field
                              << ": expected " << found->expected << ", actual " << found->actual;

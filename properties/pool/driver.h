@@ -26,7 +26,7 @@ class BlockPoolDriver final
 
  private:
   using Base::component_;
-  using Base::observation_;
+  using Base::observed;
   using typename Base::World;
 
   ErrorCode run(const block_pool::DeclareRequest&, const World&) { return ErrorCode::kNone; }
@@ -38,10 +38,10 @@ class BlockPoolDriver final
   ErrorCode run(const block_pool::GetNewBlocks& command, const World&) {
     // The list to fill is as long as the command says: an absurd count never reaches the pool.
     if (command.num_blocks > component_->config().num_gpu_blocks) return ErrorCode::kNoFreeBlocks;
-    std::vector<BlockId>& blocks = observation_.blocks.emplace();
+    std::vector<BlockId>& blocks = observed().blocks.emplace();
     blocks.resize(command.num_blocks);
     const ErrorCode error = component_->get_new_blocks(blocks);
-    if (error != ErrorCode::kNone) observation_.blocks.reset();
+    if (error != ErrorCode::kNone) observed().blocks.reset();
     return error;
   }
 
@@ -55,11 +55,11 @@ class BlockPoolDriver final
     }
     const BlockHashListView hashes = request->block_hashes(command.block_size);
     if (command.index >= hashes.size()) return ErrorCode::kMissingHash;
-    std::vector<BlockId>& blocks = observation_.blocks.emplace();
+    std::vector<BlockId>& blocks = observed().blocks.emplace();
     blocks.resize(command.groups.size());
     const bool hit = component_->get_cached_block(hashes[command.index], command.groups, blocks);
-    observation_.hit.emplace() = hit;
-    if (!hit) observation_.blocks.reset();
+    observed().hit.emplace() = hit;
+    if (!hit) observed().blocks.reset();
     return ErrorCode::kNone;
   }
 
@@ -93,31 +93,31 @@ class BlockPoolDriver final
   }
 
   ErrorCode run(const block_pool::ResetPrefixCache&, const World&) {
-    observation_.success.emplace() = component_->reset_prefix_cache();
+    observed().success.emplace() = component_->reset_prefix_cache();
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const block_pool::TakeEvents&, const World&) {
-    component_->take_events(observation_.events.emplace());
+    component_->take_events(observed().events.emplace());
     return ErrorCode::kNone;
   }
 
   void observe(const World&, bool with_state) {
     const BlockCounts counts = component_->block_counts();
-    observation_.num_free_blocks = component_->get_num_free_blocks();
-    observation_.num_empty = counts.empty;
-    observation_.num_cached = counts.cached;
-    observation_.num_referenced = counts.referenced;
-    observation_.num_cached_keys = component_->num_cached_keys();
-    observation_.usage = component_->get_usage();
+    observed().num_free_blocks = component_->get_num_free_blocks();
+    observed().num_empty = counts.empty;
+    observed().num_cached = counts.cached;
+    observed().num_referenced = counts.referenced;
+    observed().num_cached_keys = component_->num_cached_keys();
+    observed().usage = component_->get_usage();
     if (with_state) observe_state();
   }
 
   void observe_state() {
     const std::uint32_t num_blocks = component_->config().num_gpu_blocks;
-    component_->get_all_free_blocks(observation_.free_queue.emplace());
-    std::vector<std::uint32_t>& ref_cnts = observation_.ref_cnts.emplace();
-    KeyList& keys = observation_.keys.emplace();
+    component_->get_all_free_blocks(observed().free_queue.emplace());
+    std::vector<std::uint32_t>& ref_cnts = observed().ref_cnts.emplace();
+    KeyList& keys = observed().keys.emplace();
     ref_cnts.resize(num_blocks);
     keys.resize(num_blocks);
     for (BlockId block = 0; block < num_blocks; ++block) {

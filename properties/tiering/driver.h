@@ -65,21 +65,18 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     return std::nullopt;
   }
 
-  void submit_typed(const Command& command, const World&, Observe observe) override {
-    forget(observation_);
-    observation_.error =
+  void answer(const Command& command, const World&, Observe observe) override {
+    observed().error =
         std::visit([&](const auto& alternative) { return run(alternative); }, command);
-    show_tier_calls(*calls_, observation_.tier_calls, show_keys);
-    observation_.size = manager_->primary().policy().size();
-    observation_.num_free_slots = manager_->primary().num_free_slots();
-    observation_.num_jobs = manager_->num_jobs();
-    observation_.num_pending = manager_->num_pending();
+    show_tier_calls(*calls_, observed().tier_calls, show_keys);
+    observed().size = manager_->primary().policy().size();
+    observed().num_free_slots = manager_->primary().num_free_slots();
+    observed().num_jobs = manager_->num_jobs();
+    observed().num_pending = manager_->num_pending();
     manager_->primary().policy().lists(lists_);
-    show_lists(lists_, observe == Observe::kState, observation_);
+    show_lists(lists_, observe == Observe::kState, observed());
     if (observe == Observe::kState) show_state();
   }
-
-  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   void add_to(StateHash& hash) const override { hash.add_all(slot_bytes_, writes_, *manager_); }
 
@@ -88,7 +85,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   ScriptedTier& tier(std::uint32_t place) { return scripted_tier_at(manager_->tiers(), place); }
 
   ErrorCode run(const tiering::Lookup& command) {
-    observation_.result.emplace() = manager_->lookup(key_of_number(command.key), {command.request});
+    observed().result.emplace() = manager_->lookup(key_of_number(command.key), {command.request});
     return ErrorCode::kNone;
   }
 
@@ -100,7 +97,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   ErrorCode run(const tiering::PrepareLoad& command) {
     slots_.clear();
     const ErrorCode error = manager_->prepare_load(keys_.of(command.keys), slots_);
-    if (error == ErrorCode::kNone) observation_.slots.emplace() = slots_;
+    if (error == ErrorCode::kNone) observed().slots.emplace() = slots_;
     return error;
   }
 
@@ -116,16 +113,16 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     const ErrorCode error =
         manager_->prepare_store(keys_.of(command.keys), {command.request}, stored, output_);
     if (error != ErrorCode::kNone) return error;
-    observation_.stored.emplace() = stored;
+    observed().stored.emplace() = stored;
     if (!stored) return error;
     for (std::size_t i = 0; has_files_ && i < output_.keys_to_store.size(); ++i) {
       const std::span<std::byte> slot = primary_.slot(output_.slots[i]);
       std::fill(slot.begin(), slot.end(), std::byte{0xff});
       writes_[OffloadKey(output_.keys_to_store[i])] = output_.slots[i];
     }
-    numbers_of(output_.keys_to_store, observation_.keys_to_store.emplace());
-    observation_.slots.emplace() = output_.slots;
-    victims_of(output_.evicted, observation_.evicted.emplace());
+    numbers_of(output_.keys_to_store, observed().keys_to_store.emplace());
+    observed().slots.emplace() = output_.slots;
+    victims_of(output_.evicted, observed().evicted.emplace());
     return error;
   }
 
@@ -154,7 +151,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
       const bool wants = std::find(wanting.begin(), wanting.end(), place) != wanting.end();
       tier(place).want(wants ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel);
     }
-    observation_.request_level.emplace() =
+    observed().request_level.emplace() =
         manager_->on_new_request({command.request}) == OffloadPolicy::kRequestLevel;
     return ErrorCode::kNone;
   }
@@ -176,7 +173,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
 
   ErrorCode run(const tiering::TakeEvents&) {
     manager_->take_events(taken_);
-    show_events(taken_, observation_.events.emplace());
+    show_events(taken_, observed().events.emplace());
     return ErrorCode::kNone;
   }
 
@@ -218,16 +215,16 @@ class TieringDriver final : public DriverOf<TieringTarget> {
 
   void show_state() {
     manager_->jobs(job_states_);
-    show_tier_jobs(job_states_, observation_.jobs.emplace(), show_keys);
+    show_tier_jobs(job_states_, observed().jobs.emplace(), show_keys);
     manager_->pending(pending_states_);
-    show_pending_promotions(pending_states_, observation_.pending.emplace(), show_keys);
-    show_tiers(manager_->tiers(), observation_.tiers.emplace(),
+    show_pending_promotions(pending_states_, observed().pending.emplace(), show_keys);
+    show_tiers(manager_->tiers(), observed().tiers.emplace(),
                [](const std::vector<OffloadKey>& keys, std::vector<std::uint32_t>& numbers) {
                  show_keys(keys, numbers);
                  std::sort(numbers.begin(), numbers.end());
                });
     if (!has_files_) return;
-    std::vector<std::uint32_t>& damaged = observation_.damaged.emplace();
+    std::vector<std::uint32_t>& damaged = observed().damaged.emplace();
     damaged.clear();
     for_each_damaged(lists_, primary_,
                      [&](const OffloadKey& key) { damaged.push_back(number_of(key)); });
@@ -247,7 +244,6 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   PrimaryKvView primary_;
   std::map<OffloadKey, SlotId> writes_;  ///< of stores that are not complete
   std::optional<Manager> manager_;
-  Observation observation_;
   OffloadKeyList keys_;
   std::vector<SlotId> slots_;
   PrepareStoreOutput output_;

@@ -100,12 +100,12 @@ bool Invariants::is_used(SlotId slot) const {
                      [&](const Transfer& job) { return contains(job.slots, slot); });
 }
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World&, std::size_t step) {
+std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
+                                            const Observation& observation, const World&,
+                                            std::size_t step) {
+  before_ = before;
   Found found = check_all(command, observation);
   if (found) found->step = step;
-  before_.reset();
-  if (shows_lists(observation)) before_ = observation;
   return found;
 }
 
@@ -268,7 +268,7 @@ Found Invariants::check_events(const Observation& observation) {
 }
 
 Found Invariants::check_unchanged(const Observation& observation) const {
-  if (!before_ || !shows_lists(observation)) return std::nullopt;
+  if (!before_ || !shows_lists(*before_) || !shows_lists(observation)) return std::nullopt;
   Found found;
   const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
     if (!found && !(was == is)) found = broken("a_refusal_changes_nothing", name, *was, *is);

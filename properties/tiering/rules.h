@@ -75,8 +75,9 @@ class Invariants {
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called
   /// after every command of a run, until one is broken.
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step);
 
  private:
   using Found = std::optional<Divergence>;
@@ -113,7 +114,7 @@ class Invariants {
   std::vector<Transfer> jobs_;                    ///< submitted, not reported
   std::set<std::uint32_t> polled_;                ///< tiers, in this step
   std::set<std::uint32_t> index_;                 ///< fed by events
-  std::optional<Observation> before_;             ///< of the command before, if it had the lists
+  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
 };
 
 }  // namespace kvfence::tiering

@@ -34,25 +34,22 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     return std::nullopt;
   }
 
-  void submit_typed(const Command& command, const World&, Observe observe) override {
-    forget(observation_);
-    observation_.error =
+  void answer(const Command& command, const World&, Observe observe) override {
+    observed().error =
         std::visit([&](const auto& alternative) { return run(alternative); }, command);
     worker_->take_seen(seen_);
-    observation_.seen.clear();
+    observed().seen.clear();
     for (const worker::Seen& seen : seen_) {
-      observation_.seen.push_back(page_of(seen.rank, seen.gpu_block, seen.content));
+      observed().seen.push_back(page_of(seen.rank, seen.gpu_block, seen.content));
     }
     const worker::Counts counts = worker_->counts();
-    observation_.num_deferred = counts.num_deferred;
-    observation_.num_in_flight = counts.num_in_flight;
-    observation_.num_races = counts.num_races;
-    observation_.num_misuses = counts.num_misuses;
-    observation_.next_fault = to_text(counts.next_fault);
+    observed().num_deferred = counts.num_deferred;
+    observed().num_in_flight = counts.num_in_flight;
+    observed().num_races = counts.num_races;
+    observed().num_misuses = counts.num_misuses;
+    observed().next_fault = to_text(counts.next_fault);
     if (observe == Observe::kState) show_state();
   }
-
-  void collect_typed(Observation& observation) override { observation = std::move(observation_); }
 
   void add_to(StateHash& hash) const override { hash.add(*worker_); }
 
@@ -79,19 +76,19 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
         }
       }
     };
-    show(observation_.gpu_pages.emplace(), options_.num_gpu_blocks,
+    show(observed().gpu_pages.emplace(), options_.num_gpu_blocks,
          [this](std::uint32_t rank, std::uint32_t block) {
            return worker_->gpu_content(rank, block);
          });
-    show(observation_.cpu_pages.emplace(), options_.num_cpu_blocks * options_.block_size_factor,
+    show(observed().cpu_pages.emplace(), options_.num_cpu_blocks * options_.block_size_factor,
          [this](std::uint32_t rank, std::uint32_t page) {
            return worker_->cpu_content(rank, page);
          });
-    observation_.num_stray_bytes.emplace() = worker_->num_stray_bytes();
+    observed().num_stray_bytes.emplace() = worker_->num_stray_bytes();
   }
 
   void show_finished() {
-    std::vector<worker::FinishedJob>& finished = observation_.finished_jobs.emplace();
+    std::vector<worker::FinishedJob>& finished = observed().finished_jobs.emplace();
     finished.clear();
     for (const worker::Ended& ended : ended_) {
       finished.push_back({ended.job_id, std::string(to_text(ended.direction)), ended.succeeded});
@@ -139,7 +136,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   ErrorCode run(const worker::Advance& command) {
     const auto stream = from_text<worker::Stream>(command.stream);
     if (!stream || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
-    observation_.advanced.emplace() = worker_->advance(command.rank, *stream, command.steps);
+    observed().advanced.emplace() = worker_->advance(command.rank, *stream, command.steps);
     return ErrorCode::kNone;
   }
 
@@ -158,7 +155,6 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   MakeWorker make_worker_;
   worker::Options options_;
   std::unique_ptr<Worker> worker_;
-  Observation observation_;
   std::vector<worker::Ended> ended_;
   std::vector<worker::Seen> seen_;
 };

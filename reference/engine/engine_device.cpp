@@ -124,12 +124,12 @@ bool EngineDevice::advance(worker::Stream stream) {
 }
 
 bool EngineDevice::read_page(const std::vector<engine::Symbol>& pages, std::uint32_t page,
-                             std::span<engine::Symbol> symbols) const {
+                             std::span<std::uint32_t> symbols) const {
   const engine::Symbol* next = &pages[index_of({page, 0})];
   bool is_written = false;
-  for (engine::Symbol& symbol : symbols) {
-    symbol = *next++;
-    is_written |= symbol != toy_model::kUnwritten;
+  for (std::uint32_t& symbol : symbols) {
+    is_written |= *next != toy_model::kUnwritten;
+    symbol = toy_model::shortened(*next++);
   }
   return is_written;
 }

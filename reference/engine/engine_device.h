@@ -34,10 +34,10 @@ class EngineDevice final : public engine::KVCells {
   void know_forward() {}
 
   worker::Counts counts() const;
-  bool gpu_page(std::uint32_t block, std::span<engine::Symbol> symbols) const {
+  bool gpu_page(std::uint32_t block, std::span<std::uint32_t> symbols) const {
     return read_page(gpu_, block, symbols);
   }
-  bool cpu_page(std::uint32_t page, std::span<engine::Symbol> symbols) const {
+  bool cpu_page(std::uint32_t page, std::span<std::uint32_t> symbols) const {
     return read_page(cpu_, page, symbols);
   }
 
@@ -74,7 +74,7 @@ class EngineDevice final : public engine::KVCells {
     return std::size_t{place.block} * options_.block_size + place.offset;
   }
   bool read_page(const std::vector<engine::Symbol>& pages, std::uint32_t page,
-                 std::span<engine::Symbol> symbols) const;
+                 std::span<std::uint32_t> symbols) const;
   static Job* next_of(Jobs& jobs);
   bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
   static bool is_known_to_be_over(const Job& job, const Jobs& jobs);

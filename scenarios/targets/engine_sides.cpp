@@ -64,7 +64,7 @@ namespace kvfence {
 namespace {
 
 template <class Scheduler>
-std::unique_ptr<Implementation> make_driver(std::string name, EngineParts parts) {
+std::unique_ptr<ReplayedImplementation> make_driver(std::string name, EngineParts parts) {
   return std::make_unique<ReplayedImplementation>(
       [name = std::move(name), parts = std::move(parts)] {
         return std::make_unique<EngineDriver<Scheduler>>(
@@ -368,22 +368,24 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   return infos;
 }
 
-/// With the copy worker; on a virtual device beside it the same on the reference's device: what the
-/// two disagree about is the copies' fault, what both do otherwise than the reference is none of
-/// theirs.
+/// With the copy worker; on a virtual device the same on the reference's device is its witness:
+/// what the two disagree about is the copies' fault, what both do otherwise than the reference is
+/// none of theirs.
 std::unique_ptr<Implementation> make_optimized() {
-  EngineParts on_symbols = optimized_parts();
-  on_symbols.make_device = reference_parts().make_device;
+  const auto make_witness = [] {
+    EngineParts on_symbols = optimized_parts();
+    on_symbols.make_device = reference_parts().make_device;
+    return make_driver<optimized::Scheduler>("optimized on symbols", std::move(on_symbols));
+  };
   return std::make_unique<ConfirmedImplementation>(
-      make_driver<optimized::Scheduler>("optimized", optimized_parts()),
-      make_driver<optimized::Scheduler>("optimized on symbols", std::move(on_symbols)),
+      make_driver<optimized::Scheduler>("optimized", optimized_parts()), make_witness,
       [](const Setup& setup) { return setup.as<EngineSetup>().is_virtual; });
 }
 
 TargetSides make_sides() {
   TargetSides sides{};
   sides.checks = &engine_checks();
-  sides.make_reference = [] {
+  sides.make_reference = []() -> std::unique_ptr<Implementation> {
     return make_driver<reference::Scheduler>("reference", reference_parts());
   };
   sides.make_optimized = &make_optimized;
@@ -416,7 +418,8 @@ Parsed<std::unique_ptr<Implementation>> make_engine_with_library(const std::stri
   EngineParts parts = optimized_parts();
   parts.take(*factories);
   parts.judged_kinds = factories->kinds();
-  return make_driver<optimized::Scheduler>("connector of " + path, std::move(parts));
+  return std::unique_ptr<Implementation>(
+      make_driver<optimized::Scheduler>("connector of " + path, std::move(parts)));
 }
 
 }  // namespace kvfence

@@ -51,6 +51,10 @@ class PlantedSide final : public Implementation {
     planted::plant(bug_);
     return copy_->apply(command, world, observe, observation);
   }
+  std::optional<ImplementationFailure> contradicted(const Observation& last) override {
+    planted::plant(bug_);
+    return copy_->contradicted(last);
+  }
   std::unique_ptr<Implementation> clone() const override {
     planted::plant(bug_);
     auto copy = copy_->clone();

@@ -82,15 +82,6 @@ ErrorCode Facet::run(const FailNextFile& command) {
 
 // ---- Observations ----
 
-void Facet::forget_answer(Observed& observed) {
-  observed.file_transfers.reset();
-  observed.fills.reset();
-  observed.loaded.reset();
-  observed.saved.reset();
-  observed.filled.reset();
-  observed.failed.reset();
-}
-
 void Facet::observe_plan(const SynchronousConnectorMetadata& metadata, const NameOf& name_of,
                          Observed& observed) {
   std::vector<Transfer>& transfers = observed.file_transfers.emplace();
@@ -150,8 +141,6 @@ void Facet::observe_state(const SynchronousConnectorScheduler& connector,
 }
 
 void Facet::observe_storage(bool has_state, Observed& observed) {
-  observed.folders.reset();
-  observed.files.reset();
   if (!has_state) return;
   storage_->folders(observed.folders.emplace());
   storage_->files(stored_files_);
@@ -163,11 +152,6 @@ void Facet::observe_storage(bool has_state, Observed& observed) {
     files[k].whole = stored_files_[k].whole;
     files[k].symbols = stored_files_[k].symbols;
   }
-}
-
-void Facet::forget_state(Observed& observed) {
-  observed.filled_requests.reset();
-  observed.symbols.reset();
 }
 
 }  // namespace kvfence::engine::files

@@ -48,7 +48,6 @@ class Facet {
   ErrorCode run(const TruncateFile& command);
   ErrorCode run(const FailNextFile& command);
 
-  static void forget_answer(Observed& observed);
   static void observe_plan(const SynchronousConnectorMetadata& metadata, const NameOf& name_of,
                            Observed& observed);
   void observe_report(const NameOf& name_of, Observed& observed) const;
@@ -59,7 +58,6 @@ class Facet {
                      const std::vector<EngineRank>& ranks, const NameOf& name_of,
                      Observed& observed);
   void observe_storage(bool has_state, Observed& observed);
-  static void forget_state(Observed& observed);
   void add_to(StateHash& hash) const { hash.add_all(storage_, num_engine_starts_); }
 
  private:

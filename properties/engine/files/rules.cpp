@@ -56,8 +56,10 @@ std::vector<KVSymbol> symbols_in(const std::vector<File>& files, const FileCopy&
 
 }  // namespace
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World& /*world*/, std::size_t step) {
+std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
+                                            const Observation& observation, const World& /*world*/,
+                                            std::size_t step) {
+  before_ = before;
   Found found;
   if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
   if (!found && *observation.num_engine_starts != num_engine_starts_) {
@@ -69,8 +71,6 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
   if (!found && !comes_back) found = check_changes(nullptr, observation);
   if (!found && observation.files.has_value()) found = check_files(observation);
   if (!found && observation.requests.has_value()) found = check_requests(observation);
-  files_before_ = observation.files;
-  symbols_before_ = observation.symbols;
   if (found) found->step = step;
   return found;
 }
@@ -226,8 +226,8 @@ Invariants::Found Invariants::check_copies(const PlannedStep& step,
 
 Invariants::Found Invariants::check_contents_of_copies(const Observation& observation) const {
   for (const FileCopy& copy : *observation.loaded) {
-    if (!files_before_.has_value()) break;
-    const std::vector<KVSymbol> held = symbols_in(*files_before_, copy);
+    if (!before_ || !before_->files.has_value()) break;
+    const std::vector<KVSymbol> held = symbols_in(*before_->files, copy);
     if (copy.symbols == held) continue;
     return broken(kFilesAndSlotsAgree, name_of("loaded", copy.folder, copy.layer), held,
                   copy.symbols);
@@ -293,8 +293,10 @@ Invariants::Found Invariants::check_fills(const PlannedStep& step,
 /// step: what came back; null: none.
 Invariants::Found Invariants::check_changes(const PlannedStep* step,
                                             const Observation& observation) const {
-  if (!observation.symbols.has_value() || !symbols_before_.has_value()) return std::nullopt;
-  if (*observation.symbols == *symbols_before_) return std::nullopt;
+  if (!before_ || !(observation.symbols.has_value() && before_->symbols.has_value())) {
+    return std::nullopt;
+  }
+  if (*observation.symbols == *before_->symbols) return std::nullopt;
   const std::uint32_t size = spec().block_size();
   std::set<BlockId> written;
   if (step) {
@@ -315,7 +317,7 @@ Invariants::Found Invariants::check_changes(const PlannedStep* step,
     }
   }
   for (std::size_t layer = 0; layer < observation.symbols->size(); ++layer) {
-    const std::vector<KVSymbol>& before = (*symbols_before_)[layer];
+    const std::vector<KVSymbol>& before = (*before_->symbols)[layer];
     const std::vector<KVSymbol>& after = (*observation.symbols)[layer];
     for (std::size_t at = 0; at < after.size(); ++at) {
       if (after[at] == before[at]) continue;
@@ -332,7 +334,9 @@ Invariants::Found Invariants::check_changes(const PlannedStep* step,
 
 /// Whole ones, whoever wrote them.
 Invariants::Found Invariants::check_files(const Observation& observation) const {
-  if (files_before_.has_value() && *files_before_ == *observation.files) return std::nullopt;
+  if (before_ && before_->files.has_value() && *before_->files == *observation.files) {
+    return std::nullopt;
+  }
   for (const File& file : *observation.files) {
     if (!file.whole) continue;
     const auto named = folder_tokens_.find(file.folder);

@@ -62,8 +62,9 @@ class Invariants {
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called
   /// after every command since reset. After a divergence only reset() may follow.
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step);
 
  private:
   using Found = std::optional<Divergence>;
@@ -116,8 +117,7 @@ class Invariants {
   std::deque<PlannedStep> in_flight_;
   std::uint32_t num_engine_starts_ = 1;
   // Of the command before, if it had the state.
-  Reusable<std::vector<File>> files_before_;
-  Reusable<kv_cache::BlockLists> symbols_before_;
+  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
 };
 
 }  // namespace kvfence::engine::files

@@ -65,13 +65,14 @@ Invariants::Invariants(const EngineSetup& setup) : setup_(setup) {
   if (setup.nixl && !has_scripted) nixl_.emplace(setup);
 }
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World& world, std::size_t step) {
+std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
+                                            const Observation& observation, const World& world,
+                                            std::size_t step) {
   Found found;
   for (std::size_t number = 0; number < setup_.schedulers.size() && !found; ++number) {
     found = check_engine(static_cast<EngineRole>(number), command, observation);
   }
-  if (!found && nixl_) return nixl_->check(command, observation, world, step);
+  if (!found && nixl_) return nixl_->check(command, before, observation, world, step);
   if (found) found->step = step;
   return found;
 }

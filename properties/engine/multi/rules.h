@@ -50,8 +50,9 @@ class Invariants {
   explicit Invariants(const EngineSetup& setup);
 
   /// Holds one observation against every invariant; the first that is broken, or nothing.
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step);
 
  private:
   using Found = std::optional<Divergence>;

@@ -68,15 +68,6 @@ void Facet::take_finished_prefills(DisaggregatedProducer& producer, Observed& ob
   }
 }
 
-void Facet::forget_answer(Observed& observed) {
-  observed.reqs_in_batch.reset();
-  observed.reqs_not_processed.reset();
-  observed.reqs_to_send.reset();
-  observed.reqs_to_recv.reset();
-  observed.heartbeats.reset();
-  observed.finished_prefills.reset();
-}
-
 void Facet::observe_plan(const ProducerMetadata& metadata, Observed& observed) {
   observed.reqs_in_batch.emplace() = metadata.reqs_in_batch;
   observed.reqs_not_processed.emplace() = metadata.reqs_not_processed;
@@ -125,11 +116,6 @@ void Facet::observe_state(Observed& observed) const {
     notices[index].requests = sent.notice.requests;
     notices[index].delivered = sent.is_delivered;
   }
-}
-
-void Facet::forget_state(Observed& observed) {
-  observed.reads.reset();
-  observed.notices.reset();
 }
 
 }  // namespace kvfence::engine::nixl

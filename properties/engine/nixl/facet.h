@@ -38,12 +38,10 @@ class Facet {
   /// A finished request tells its router with its last output.
   void take_finished_prefills(DisaggregatedProducer& producer, Observed& observed);
 
-  static void forget_answer(Observed& observed);
   static void observe_plan(const ProducerMetadata& metadata, Observed& observed);
   static void observe_plan(const ConsumerMetadata& metadata, Observed& observed);
   void observe_numbers(Observed& observed) const { observed.now.emplace() = transport_.now(); }
   void observe_state(Observed& observed) const;
-  static void forget_state(Observed& observed);
   void add_to(StateHash& hash) const { hash.add_all(transport_, finished_prefills_); }
 
  private:

@@ -109,8 +109,10 @@ std::uint32_t Invariants::num_readers() const {
   return std::max(spec_.producer_world_size, spec_.consumer_world_size);
 }
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World& world, std::size_t step) {
+std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
+                                            const Observation& observation, const World& world,
+                                            std::size_t step) {
+  before_ = before;
   is_blind_ |= !has_state(observation);
   if (is_blind_) return std::nullopt;
   Found found;
@@ -122,8 +124,6 @@ std::optional<Divergence> Invariants::check(const Command& command, const Observ
     found = broken(kOnlyHeldIsSent, "error", to_text(ErrorCode::kNone), to_text(observation.error));
   }
   if (!found) found = check_state(observation);
-  before_ = observation;
-  has_before_ = true;
   if (found) found->step = step;
   return found;
 }
@@ -214,8 +214,8 @@ Found Invariants::take_in_receives(const Observation& observation, Step& step) {
     return broken(kLoadsEnd, "reqs_to_recv", each.request + ", which runs", "others");
   }
   for (const auto& [name, known] : known_) {
-    if (known.remote_request.empty() || known.load != Load::kNone || !has_before_) continue;
-    if (is_unfinished(name, *before_.of(EngineRole::kConsumer).requests)) continue;
+    if (known.remote_request.empty() || known.load != Load::kNone || !before_) continue;
+    if (is_unfinished(name, *before_->of(EngineRole::kConsumer).requests)) continue;
     return broken(kLoadsEnd, "reqs_to_recv", name + ", which ended", "others");
   }
   return std::nullopt;
@@ -271,7 +271,7 @@ Found Invariants::run(EngineRole role, const Step& step) {
 
 Found Invariants::check_sent(const Step& step, const Observation& observation) {
   const Seconds now = *observation.now;
-  for (const NoticeState& notice : *before_.notices) {
+  for (const NoticeState& notice : *before_->notices) {
     if (!notice.heartbeat || !notice.delivered || !spec_.deadline) continue;
     for (const std::string& name : notice.requests) {
       if (const auto at = held_.find(name); at != held_.end()) {
@@ -335,7 +335,7 @@ Found Invariants::check_received(const Step& step, const Observation& observatio
 /// Reads of this step that are not there any more failed at once: their request was given back.
 Found Invariants::check_invalid(const Step& step, const Observation& observation) const {
   std::set<BlockId> failed;
-  for (const ReadState& read : *before_.reads) {
+  for (const ReadState& read : *before_->reads) {
     if (read.progress != TransferProgress::kFailed) continue;
     failed.insert(read.local_blocks.begin(), read.local_blocks.end());
   }
@@ -366,7 +366,7 @@ Found Invariants::check_new_notices(const Step& step, const Observation& observa
   }
   for (const NoticeState& notice : *observation.notices) {
     const bool is_new =
-        std::none_of(before_.notices->begin(), before_.notices->end(),
+        std::none_of(before_->notices->begin(), before_->notices->end(),
                      [&](const NoticeState& other) { return other.notice == notice.notice; });
     if (!is_new || notice.heartbeat) continue;
     for (const std::string& name : notice.requests) {

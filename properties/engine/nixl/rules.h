@@ -80,8 +80,9 @@ class Invariants {
 
   /// Holds one observation against every invariant; the first that is broken, or nothing.
   /// Called after every command of a run, until one is broken.
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step);
 
  private:
   using Found = std::optional<Divergence>;
@@ -148,9 +149,8 @@ class Invariants {
   std::vector<Engine> engines_;  ///< by EngineRole
   std::map<std::string, Known> known_;
   std::map<std::string, Held> held_;
-  bool is_blind_ = false;  ///< a command did not show the state
-  Observation before_;     ///< of the command before, with the state
-  bool has_before_ = false;
+  bool is_blind_ = false;                ///< a command did not show the state
+  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
 };
 
 }  // namespace kvfence::engine::nixl

@@ -178,15 +178,6 @@ ErrorCode Facet::find_keys(std::uint32_t place, const std::string& request, Grou
 
 // ---- Observations ----
 
-void Facet::forget_answer(Observed& observed) {
-  observed.tier_calls.reset();
-  observed.loads.reset();
-  observed.stores.reset();
-  observed.requests_to_flush.reset();
-  observed.jobs_to_flush.reset();
-  observed.transfer_stats.reset();
-}
-
 void Facet::observe_plan(const OffloadingConnectorMetadata& metadata,
                          const OffloadingConnectorScheduler& connector, Observed& observed) {
   observe_jobs(metadata.loads, observed.loads.emplace());
@@ -268,18 +259,6 @@ void Facet::observe_tiers(OffloadingConnectorScheduler& connector, Observed& obs
   damaged.clear();
   for_each_damaged(lists_, slots_->view(),
                    [&](const OffloadKey& key) { damaged.emplace_back(key); });
-}
-
-void Facet::forget_state(Observed& observed) {
-  observed.transfers.reset();
-  observed.t1.reset();
-  observed.t2.reset();
-  observed.b1.reset();
-  observed.b2.reset();
-  observed.tier_jobs.reset();
-  observed.pending_promotions.reset();
-  observed.tiers.reset();
-  observed.damaged.reset();
 }
 
 }  // namespace kvfence::engine::offloading

@@ -52,7 +52,6 @@ class Facet {
 
   bool has_tiers() const { return setup_.spec.has_tiers; }
 
-  static void forget_answer(Observed& observed);
   void observe_plan(const OffloadingConnectorMetadata& metadata,
                     const OffloadingConnectorScheduler& connector, Observed& observed);
   static void observe_report(const AggregatedOutput& report, Observed& observed);
@@ -60,7 +59,6 @@ class Facet {
   /// Behind the numbers. Over a device the transfers are the device's.
   void observe_state(OffloadingConnectorScheduler& connector, const std::vector<EngineRank>& ranks,
                      Observed& observed);
-  static void forget_state(Observed& observed);
   void add_to(StateHash& hash) const { hash.add(slots_); }
 
  private:

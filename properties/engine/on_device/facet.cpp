@@ -135,12 +135,6 @@ bool Facet::is_copying(const std::vector<EngineRank>& ranks) {
 
 // ---- Observations ----
 
-void Facet::forget_answer(DeviceObserved& observed) {
-  observed.submitted.reset();
-  observed.advanced.reset();
-  observed.ended.reset();
-}
-
 void Facet::observe(const std::vector<EngineRank>& ranks, std::size_t num_steps, bool has_state,
                     DeviceObserved& observed) {
   std::uint32_t& num_transfers = observed.num_transfers.emplace();
@@ -154,35 +148,28 @@ void Facet::observe(const std::vector<EngineRank>& ranks, std::size_t num_steps,
     num_misuses += counts.num_misuses;
   }
   observed.num_steps_in_flight.emplace() = static_cast<std::uint32_t>(num_steps);
-  if (has_state && !setup_->tokens_only) {
-    observe_pages(ranks, observed);
-  } else {
-    observed.gpu_kv.reset();
-    observed.cpu_kv.reset();
-  }
+  if (has_state && !setup_->tokens_only) observe_pages(ranks, observed);
 }
 
 void Facet::observe_pages(const std::vector<EngineRank>& ranks, DeviceObserved& observed) {
   const DeviceOptions& options = *setup_->of(role_).device;
-  page_symbols_.resize(options.block_size);
   KVPages& gpu = observed.gpu_kv.emplace();
   KVPages& cpu = observed.cpu_kv.emplace();
   gpu.clear();
   cpu.clear();
-  // read(page) fills page_symbols_; false: there is nothing to show.
+  // read(page, symbols) fills the symbols; false: there is nothing to show.
   const auto show = [&](KVPages& pages, std::uint32_t rank, std::uint32_t num_pages, auto read) {
     for (std::uint32_t number = 0; number < num_pages; ++number) {
-      if (!read(number)) continue;
-      std::transform(page_symbols_.begin(), page_symbols_.end(),
-                     pages.add(rank, number, page_symbols_.size()).begin(), toy_model::shortened);
+      const std::size_t num_symbols = options.block_size;
+      if (!read(number, pages.add(rank, number, num_symbols))) pages.drop(num_symbols);
     }
   };
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
     const AnyDevice& device = *ranks[rank].device;
     show(gpu, rank, options.num_gpu_blocks,
-         [&](std::uint32_t block) { return device.gpu_page(block, page_symbols_); });
+         [&](std::uint32_t block, auto symbols) { return device.gpu_page(block, symbols); });
     show(cpu, rank, options.num_cpu_blocks * options.block_size_factor,
-         [&](std::uint32_t page) { return device.cpu_page(page, page_symbols_); });
+         [&](std::uint32_t page, auto symbols) { return device.cpu_page(page, symbols); });
   }
 }
 

@@ -51,7 +51,6 @@ class Facet {
   static void end_drain(std::vector<EngineRank>& ranks);
   static bool is_copying(const std::vector<EngineRank>& ranks);
 
-  static void forget_answer(DeviceObserved& observed);
   void observe(const std::vector<EngineRank>& ranks, std::size_t num_steps, bool has_state,
                DeviceObserved& observed);
   void add_to(StateHash& hash) const { hash.add(runner_); }
@@ -63,7 +62,6 @@ class Facet {
   const EngineSetup* setup_ = nullptr;
   EngineRole role_ = EngineRole::kProducer;
   ModelRunner runner_;
-  std::vector<Symbol> page_symbols_;  ///< of the page that is observed
 };
 
 }  // namespace kvfence::engine::on_device

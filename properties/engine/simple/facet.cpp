@@ -25,17 +25,6 @@ ErrorCode Facet::run(const AdvanceCopy& command, std::vector<EngineRank>& ranks)
   return ErrorCode::kUnknownJob;
 }
 
-void Facet::forget_answer(Observed& observed) {
-  observed.load_event.reset();
-  observed.load_gpu_blocks.reset();
-  observed.load_cpu_blocks.reset();
-  observed.load_requests.reset();
-  observed.store_event.reset();
-  observed.store_gpu_blocks.reset();
-  observed.store_cpu_blocks.reset();
-  observed.need_flush.reset();
-}
-
 void Facet::observe_plan(const SimpleCPUOffloadMetadata& metadata, Observed& observed) {
   if (metadata.load_event) observed.load_event.emplace() = *metadata.load_event;
   observed.load_gpu_blocks.emplace() = metadata.load_gpu_blocks;
@@ -53,7 +42,6 @@ void Facet::observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed
   observed.num_cached_cpu_blocks.emplace() = counts.cached;
   observed.num_referenced_cpu_blocks.emplace() = counts.referenced;
   observed.has_pending_stores.emplace() = connector.has_pending_stores();
-  observed.lazy_cursor.reset();
   const std::optional<BlockId> cursor = connector.lazy_cursor();
   if (cursor) observed.lazy_cursor.emplace() = *cursor;
 }
@@ -72,14 +60,6 @@ void Facet::observe_copies(const std::vector<EngineRank>& ranks, Observed& obser
       copy.progress = each.progress;
     }
   }
-}
-
-void Facet::forget_state(Observed& observed) {
-  observed.copies.reset();
-  observed.pins.reset();
-  observed.cpu_free_queue.reset();
-  observed.cpu_ref_cnts.reset();
-  observed.cpu_keys.reset();
 }
 
 }  // namespace kvfence::engine::simple

@@ -27,7 +27,6 @@ class Facet {
 
   ErrorCode run(const AdvanceCopy& command, std::vector<EngineRank>& ranks) const;
 
-  static void forget_answer(Observed& observed);
   static void observe_plan(const SimpleCPUOffloadMetadata& metadata, Observed& observed);
   static void observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed& observed);
   /// names_of(indices, names) fills names. Over a device the copies are the device's.
@@ -50,7 +49,6 @@ class Facet {
     observed.cpu_ref_cnts.emplace() = cpu_pool_.ref_cnts;
     observed.cpu_keys.emplace().assign(cpu_pool_.keys.begin(), cpu_pool_.keys.end());
   }
-  static void forget_state(Observed& observed);
 
  private:
   void observe_copies(const std::vector<EngineRank>& ranks, Observed& observed) const;

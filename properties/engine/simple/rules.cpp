@@ -23,12 +23,13 @@ std::string element(std::string_view list, std::size_t index) {
 
 Invariants::Invariants(const EngineSetup& setup) : setup_(setup), copies_(*setup.simple) {}
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World& /*world*/, std::size_t step) {
+std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
+                                            const Observation& observation, const World& /*world*/,
+                                            std::size_t step) {
+  before_ = before;
   Found found;
   if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
   if (!found && has_state(observation)) found = check_state(observation);
-  cpu_keys_before_ = observation.cpu_keys;
   if (found) found->step = step;
   return found;
 }
@@ -348,7 +349,8 @@ Invariants::Found Invariants::check_cpu_numbers(const Observation& observation) 
 Invariants::Found Invariants::check_keys(const Observation& observation) const {
   const KeyList& keys = *observation.cpu_keys;
   const auto check_held = [&](BlockId block) -> Found {
-    const bool is_kept = !cpu_keys_before_.has_value() || (*cpu_keys_before_)[block] == keys[block];
+    const bool is_kept =
+        !before_ || !before_->cpu_keys.has_value() || (*before_->cpu_keys)[block] == keys[block];
     if (!keys[block].empty() && is_kept) return std::nullopt;
     return broken_phrase(kWhatIsHeldKeepsItsKey, element("cpu_keys", block),
                          "the key that it had, for it is held", "none or another one");

@@ -100,8 +100,9 @@ class Invariants {
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called
   /// after every command since reset. After a divergence only reset() may follow.
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step);
 
  private:
   using Found = std::optional<Divergence>;
@@ -149,7 +150,7 @@ class Invariants {
   std::map<std::pair<bool, JobId>, Event> events_;  ///< by id: stores not completed, loads not over
   std::set<std::string> have_loads_;                ///< requests that did not run since their load
   std::uint32_t num_quiet_updates_ = 0;             ///< in a row: no copy and no step is under way
-  Reusable<KeyList> cpu_keys_before_;               ///< by the command before; absent: not shown
+  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
 };
 
 }  // namespace kvfence::engine::simple

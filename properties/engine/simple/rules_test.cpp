@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -220,8 +221,11 @@ TEST(SimpleOffloadInvariants, WhatHasEndedIsReported) {
   TypedRun<EngineTarget> side(engine_sides().make_reference(), config);
   Invariants invariants(setup_of<EngineTarget>(config));
   std::string oracle;
+  std::optional<Observation> before;
   const auto check = [&](const Command& command, const Observation& shown) {
-    const auto found = invariants.check(command, shown, side.world(), 0);
+    const auto found =
+        invariants.check(command, before ? &*before : nullptr, shown, side.world(), 0);
+    before = shown;
     if (found) oracle = found->oracle;
   };
   check(add, side.run(add));
