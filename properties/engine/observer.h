@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
+#include "properties/pool/observe_blocks.h"
 
 namespace kvfence {
 
@@ -157,7 +157,8 @@ class SchedulerObserver {
     observation.num_cached_blocks = counts.cached;
     observation.num_referenced_blocks = counts.referenced;
     if (observe == Observe::kState) {
-      observe_pool(scheduler, observation);
+      observe_blocks(scheduler.kv_cache_manager().block_pool(), observation.free_queue.emplace(),
+                     observation.ref_cnts.emplace(), observation.keys.emplace());
       observe_requests(scheduler, observation);
     }
   }
@@ -268,22 +269,6 @@ class SchedulerObserver {
     state.num_output_placeholders = view.num_output_placeholders;
     state.num_preemptions = view.num_preemptions;
     state.spec_tokens.assign(view.spec_token_ids.begin(), view.spec_token_ids.end());
-  }
-
-  static void observe_pool(const SchedulerType& scheduler, Observation& observation) {
-    const auto& pool = scheduler.kv_cache_manager().block_pool();
-    const std::uint32_t num_blocks = pool.config().num_gpu_blocks;
-    pool.get_all_free_blocks(observation.free_queue.emplace());
-    std::vector<std::uint32_t>& ref_cnts = observation.ref_cnts.emplace();
-    KeyList& keys = observation.keys.emplace();
-    ref_cnts.resize(num_blocks);
-    keys.resize(num_blocks);
-    for (BlockId block = 0; block < num_blocks; ++block) {
-      ref_cnts[block] = pool.ref_cnt(block);
-      // Most blocks keep theirs.
-      const auto& key = pool.block_key(block);
-      if (keys[block] != key) keys[block].assign(std::string_view(key));
-    }
   }
 
   Names names_;  ///< by index; of a request that is gone until its index is used again

@@ -12,6 +12,7 @@
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/driver.h"
+#include "properties/pool/observe_blocks.h"
 
 namespace kvfence {
 
@@ -180,19 +181,8 @@ class KVCacheDriver final
   }
 
   void observe_state(const World& world) {
-    const auto& pool = component_->block_pool();
-    const std::uint32_t num_blocks = pool.config().num_gpu_blocks;
-    pool.get_all_free_blocks(observed().free_queue.emplace());
-    std::vector<std::uint32_t>& ref_cnts = observed().ref_cnts.emplace();
-    KeyList& keys = observed().keys.emplace();
-    ref_cnts.resize(num_blocks);
-    keys.resize(num_blocks);
-    for (BlockId block = 0; block < num_blocks; ++block) {
-      ref_cnts[block] = pool.ref_cnt(block);
-      // Most are as they were.
-      const std::string_view key(pool.block_key(block));
-      if (keys[block] != key) keys[block].assign(key);
-    }
+    observe_blocks(component_->block_pool(), observed().free_queue.emplace(),
+                   observed().ref_cnts.emplace(), observed().keys.emplace());
     std::vector<kv_cache::RequestBlocks>& tables = observed().tables.emplace();
     std::size_t num_tables = 0;
     for (const Entry& entry : world.entries()) {

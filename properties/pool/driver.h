@@ -11,6 +11,7 @@
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
 #include "properties/core/driver.h"
+#include "properties/pool/observe_blocks.h"
 
 namespace kvfence {
 
@@ -103,29 +104,17 @@ class BlockPoolDriver final
   }
 
   void observe(const World&, bool with_state) {
+    block_pool::Observation& shown = observed();
     const BlockCounts counts = component_->block_counts();
-    observed().num_free_blocks = component_->get_num_free_blocks();
-    observed().num_empty = counts.empty;
-    observed().num_cached = counts.cached;
-    observed().num_referenced = counts.referenced;
-    observed().num_cached_keys = component_->num_cached_keys();
-    observed().usage = component_->get_usage();
-    if (with_state) observe_state();
-  }
-
-  void observe_state() {
-    const std::uint32_t num_blocks = component_->config().num_gpu_blocks;
-    component_->get_all_free_blocks(observed().free_queue.emplace());
-    std::vector<std::uint32_t>& ref_cnts = observed().ref_cnts.emplace();
-    KeyList& keys = observed().keys.emplace();
-    ref_cnts.resize(num_blocks);
-    keys.resize(num_blocks);
-    for (BlockId block = 0; block < num_blocks; ++block) {
-      ref_cnts[block] = component_->ref_cnt(block);
-      // Most are as they were.
-      const std::string_view key(component_->block_key(block));
-      if (keys[block] != key) keys[block].assign(key);
-    }
+    shown.num_free_blocks = component_->get_num_free_blocks();
+    shown.num_empty = counts.empty;
+    shown.num_cached = counts.cached;
+    shown.num_referenced = counts.referenced;
+    shown.num_cached_keys = component_->num_cached_keys();
+    shown.usage = component_->get_usage();
+    if (!with_state) return;
+    observe_blocks(*component_, shown.free_queue.emplace(), shown.ref_cnts.emplace(),
+                   shown.keys.emplace());
   }
 
   std::vector<std::uint8_t> mask_;

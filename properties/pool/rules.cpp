@@ -34,23 +34,23 @@ Invariants::Invariants(const BlockPoolConfig& config)
     : config_(config),
       holders_(config.num_gpu_blocks),
       cached_(config.num_gpu_blocks),
-      keys_(config.num_gpu_blocks) {
+      has_key_(config.num_gpu_blocks) {
   // Who knows the groups adds their kind to events (contract/kv_cache/kv_cache_manager.h).
   config_.rules.events_carry_spec = false;
 }
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World& world, std::size_t step) {
+std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
+                                            const Observation& observation, const World& world,
+                                            std::size_t step) {
   Found found;
   if (observation.error != ErrorCode::kNone) {
-    found = check_unchanged(observation, world);
+    if (before) found = check_unchanged(*before, observation, world);
   } else {
     found = std::visit([&](const auto& accepted) { return take(accepted, observation, world); },
                        command);
   }
   if (!found) found = check_numbers(observation, world);
-  was_seen_ = has_state(observation);
-  if (!found && was_seen_) found = check_state(observation, world);
+  if (!found && has_state(observation)) found = check_state(observation, world);
   if (found) found->step = step;
   return found;
 }
@@ -120,6 +120,7 @@ Invariants::Found Invariants::take(const CacheFullBlocks& command, const Observa
     const bool is_masked =
         command.block_mask && (at >= command.block_mask->size() || !(*command.block_mask)[at]);
     if (is_masked || !can_be_held(block)) continue;
+    is_counted_ = false;
     BlockHash& key = cached_[block];
     key.assign((*hashes)[index]);
     for (int shift = 24; shift >= 0; shift -= 8) {
@@ -225,8 +226,6 @@ Invariants::Found Invariants::check_state(const Observation& shown, const World&
     return broken("queue_holds_the_unreferenced", "free_queue", "every unreferenced block", queue,
                   world);
   }
-  queue_ = queue;
-  ref_cnts_ = ref_cnts;
   return check_keys(shown, world);
 }
 
@@ -236,13 +235,11 @@ Invariants::Found Invariants::check_keys(const Observation& shown, const World& 
   if (keys.size() != cached_.size())
     return broken("keys_are_what_was_cached", "keys", cached_, keys, world);
   std::uint32_t num_cached = 0;
-  bool have_changed = false;
   for (BlockId block = 0; block < keys.size(); ++block) {
-    if (keys_[block] != keys[block]) {
-      keys_[block] = keys[block];
-      have_changed = true;
-    }
-    if (keys[block].empty()) continue;
+    const bool has_key = !keys[block].empty();
+    is_counted_ = is_counted_ && has_key == static_cast<bool>(has_key_[block]);
+    has_key_[block] = has_key;
+    if (!has_key) continue;
     if (block == kNullBlockId || keys[block] != cached_[block]) {
       return broken(
           block == kNullBlockId ? Rule("null_block_stays_out") : Rule("keys_are_what_was_cached"),
@@ -251,9 +248,10 @@ Invariants::Found Invariants::check_keys(const Observation& shown, const World& 
     }
     if (holders_[block] == 0) ++num_cached;
   }
-  if (have_changed) {
+  if (!is_counted_) {
+    is_counted_ = true;
     distinct_.clear();
-    for (const BlockHash& key : keys_) {
+    for (const BlockHash& key : keys) {
       if (!key.empty()) distinct_.push_back(key);
     }
     std::sort(distinct_.begin(), distinct_.end());
@@ -269,17 +267,17 @@ Invariants::Found Invariants::check_keys(const Observation& shown, const World& 
   return std::nullopt;
 }
 
-Invariants::Found Invariants::check_unchanged(const Observation& shown, const World& world) const {
-  if (!was_seen_ || !has_state(shown)) return std::nullopt;
-  if (*shown.ref_cnts != ref_cnts_) {
-    return broken("refused_changes_nothing", "ref_cnts", ref_cnts_, *shown.ref_cnts, world);
-  }
-  if (*shown.free_queue != queue_) {
-    return broken("refused_changes_nothing", "free_queue", queue_, *shown.free_queue, world);
-  }
-  if (*shown.keys != keys_)
-    return broken("refused_changes_nothing", "keys", keys_, *shown.keys, world);
-  return std::nullopt;
+Invariants::Found Invariants::check_unchanged(const Observation& before, const Observation& shown,
+                                              const World& world) {
+  if (!has_state(before) || !has_state(shown)) return std::nullopt;
+  Found found;
+  const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
+    if (!found && was != is) found = broken("refused_changes_nothing", name, was, is, world);
+  };
+  keep("ref_cnts", *before.ref_cnts, *shown.ref_cnts);
+  keep("free_queue", *before.free_queue, *shown.free_queue);
+  keep("keys", *before.keys, *shown.keys);
+  return found;
 }
 
 }  // namespace kvfence::block_pool

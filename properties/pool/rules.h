@@ -62,11 +62,13 @@ class Invariants {
   explicit Invariants(const BlockPoolConfig& config);
 
   /// Holds one observation against every invariant; the first that is broken, or nothing. Called
-  /// after every command, with a world that has taken it in, until something is found.
+  /// after every command, with what was shown before it, null for the first one, and a world that
+  /// has taken it in, until something is found.
   ///
   /// Cost: linear in the blocks; no allocation once warm, unless an invariant is broken.
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world, std::size_t step);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step);
 
  private:
   using Found = std::optional<Divergence>;
@@ -88,7 +90,8 @@ class Invariants {
   Found check_numbers(const Observation& shown, const World& world) const;
   Found check_state(const Observation& shown, const World& world);
   Found check_keys(const Observation& shown, const World& world);
-  Found check_unchanged(const Observation& shown, const World& world) const;
+  static Found check_unchanged(const Observation& before, const Observation& shown,
+                               const World& world);
 
   bool can_be_held(BlockId block) const { return block != kNullBlockId && block < holders_.size(); }
   /// The request's hashes at that size; nothing where a lookup has nothing to look up.
@@ -101,12 +104,9 @@ class Invariants {
   KeyList cached_;                      ///< by block: the key under which it was cached last
   EventMirror index_;
 
-  // What the command before showed.
-  bool was_seen_ = false;
-  std::vector<BlockId> queue_;
-  std::vector<std::uint32_t> ref_cnts_;
-  KeyList keys_;
-  std::uint32_t num_keys_ = 0;  ///< different ones among keys_
+  std::vector<std::uint8_t> has_key_;  ///< by block, where the state was shown last
+  std::uint32_t num_keys_ = 0;         ///< different ones among the keys
+  bool is_counted_ = false;            ///< they are those of has_key_ and cached_
 
   std::vector<std::uint8_t> is_queued_;     ///< scratch
   std::vector<std::string_view> distinct_;  ///< scratch

@@ -93,13 +93,15 @@ class Scene {
     World world = world_;
     world.apply(command);
     Invariants invariants = invariants_;
-    return invariants.check(command, shown, world, step_);
+    return invariants.check(command, before_ ? &*before_ : nullptr, shown, world, step_);
   }
 
   /// Goes on with an answer that is right.
   void pass(const Command& command, const Observation& shown) {
     world_.apply(command);
-    const auto found = invariants_.check(command, shown, world_, step_++);
+    const auto found =
+        invariants_.check(command, before_ ? &*before_ : nullptr, shown, world_, step_++);
+    before_ = shown;
     if (found) {
       ADD_FAILURE() << "step " << found->step << ": " << found->message << "\n  " << found->field
                     << ": expected " << found->expected << ", actual " << found->actual;
@@ -146,6 +148,7 @@ class Scene {
   World world_;
   Invariants invariants_;
   std::size_t step_ = 0;
+  std::optional<Observation> before_;
 };
 
 /// The verdict names this invariant and this place.
