@@ -21,14 +21,9 @@ class Choices {
 
   /// A number from 0 to bound - 1. Requires: bound > 0.
   std::uint32_t below(std::uint32_t bound) {
-    if (bytes_.data() == nullptr) {
-      const std::uint64_t high = next() >> 32;
-      return static_cast<std::uint32_t>((high * bound) >> 32);
-    }
-    std::uint32_t number = take_byte();
-    if (bound > 256) number = (number << 8) | take_byte();
-    if (bound > 65536) number = (number << 16) | (std::uint32_t{take_byte()} << 8) | take_byte();
-    return number % bound;
+    if (bytes_.data() != nullptr) return below_by_bytes(bound);
+    const std::uint64_t high = next() >> 32;
+    return static_cast<std::uint32_t>((high * bound) >> 32);
   }
 
   /// True once in `one_in` times on average; after the end of bytes never.
@@ -41,6 +36,14 @@ class Choices {
   explicit Choices(std::uint64_t seed) : state_(seed) {}
   explicit Choices(std::span<const std::uint8_t> bytes)
       : bytes_(bytes.data() != nullptr ? bytes : std::span<const std::uint8_t>(&kNothing, 0)) {}
+
+  /// Apart from below, which compilers inline without it.
+  [[gnu::noinline]] std::uint32_t below_by_bytes(std::uint32_t bound) {
+    std::uint32_t number = take_byte();
+    if (bound > 256) number = (number << 8) | take_byte();
+    if (bound > 65536) number = (number << 16) | (std::uint32_t{take_byte()} << 8) | take_byte();
+    return number % bound;
+  }
 
   std::uint8_t take_byte() { return at_ < bytes_.size() ? bytes_[at_++] : std::uint8_t{0}; }
 

@@ -21,8 +21,10 @@ void observe_blocks(const Pool& pool, std::vector<BlockId>& free_queue,
                     std::vector<std::uint32_t>& ref_cnts, KeyList& keys) {
   pool.get_all_free_blocks(free_queue);
   const std::uint32_t num_blocks = pool.config().num_gpu_blocks;
-  ref_cnts.resize(num_blocks);
-  keys.resize(num_blocks);
+  if (keys.size() != num_blocks || ref_cnts.size() != num_blocks) {
+    ref_cnts.resize(num_blocks);
+    keys.resize(num_blocks);
+  }
   for (BlockId block = 0; block < num_blocks; ++block) {
     ref_cnts[block] = pool.ref_cnt(block);
     const std::string_view key = pool.block_key(block);
