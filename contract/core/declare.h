@@ -95,15 +95,11 @@ namespace detail {
 /// Takes a struct's declarations and passes each on, with its type.
 template <class Visit>
 struct FieldVisitor {
-  struct Added {
-    void optional() const {}
-  };
   Visit& visit;
 
   template <class Owner, class T>
-  Added add(std::string_view /*name*/, T Owner::*member, Domain domain, std::string_view /*doc*/) {
+  void add(std::string_view /*name*/, T Owner::*member, Domain domain, std::string_view /*doc*/) {
     visit(member, domain);
-    return {};
   }
   template <class Owner, class T>
   void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
@@ -313,18 +309,17 @@ class FieldCollector {
       : defaults_(defaults), members_(members) {}
 
   template <class Owner, class T>
-  DeclaredMember& add(std::string_view name, T Owner::*member, Domain domain,
-                      std::string_view doc) {
+  void add(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
     const auto* const object = reinterpret_cast<const char*>(&defaults_);
     const auto* const address = reinterpret_cast<const char*>(&(defaults_.*member));
     members_.push_back({std::string(name), doc, domain, false, &MemberTypeOf<T>::kType,
                         static_cast<std::size_t>(address - object)});
-    return members_.back();
   }
 
   template <class Owner, class T>
   void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
-    add(name, member, domain, doc).optional();
+    add(name, member, domain, doc);
+    members_.back().is_optional = true;
   }
 
   /// The members of a member, each under its name after the prefix. They are optional: absent from
@@ -340,7 +335,7 @@ class FieldCollector {
     for (std::size_t index = first; index < members_.size(); ++index) {
       members_[index].name.insert(0, prefix);
       members_[index].offset += offset;
-      members_[index].optional();
+      members_[index].is_optional = true;
     }
   }
 

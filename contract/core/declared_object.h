@@ -37,8 +37,6 @@ struct DeclaredMember {
   bool is_optional = false;
   const MemberType* type = nullptr;  ///< the same for all members of one type
   std::size_t offset = 0;            ///< bytes from the beginning of the struct
-
-  void optional() { is_optional = true; }
 };
 
 /// A struct's declared members, in declaration order.

@@ -29,7 +29,7 @@ namespace engine {
 /// Which engine of a pair a command is about.
 template <class S>
 void add_engine_field(auto& fields) {
-  fields.add("engine", &S::engine, Domain::kChoice, "producer or consumer").optional();
+  fields.optional("engine", &S::engine, Domain::kChoice, "producer or consumer");
 }
 
 }  // namespace engine

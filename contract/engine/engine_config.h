@@ -32,19 +32,15 @@ struct ScriptedRecord {
   bool shutdown_fails = false;
   static void declare(auto& fields) {
     using S = ScriptedRecord;
-    fields.add("class", &S::connector_class, Domain::kSetting, "of a child: names its statistics")
-        .optional();
-    fields.add("hma", &S::hma, Domain::kSetting, "of a child: takes several groups").optional();
-    fields
-        .add("cross_layers", &S::cross_layers, Domain::kSetting,
-             "of a child: prefers the blocks of all layers together")
-        .optional();
-    fields
-        .add("handshake", &S::handshake, Domain::kSetting,
-             "of a child: its workers have something to tell before the first request")
-        .optional();
-    fields.add("shutdown_fails", &S::shutdown_fails, Domain::kSetting, "of a child: both halves'")
-        .optional();
+    fields.optional("class", &S::connector_class, Domain::kSetting,
+                    "of a child: names its statistics");
+    fields.optional("hma", &S::hma, Domain::kSetting, "of a child: takes several groups");
+    fields.optional("cross_layers", &S::cross_layers, Domain::kSetting,
+                    "of a child: prefers the blocks of all layers together");
+    fields.optional("handshake", &S::handshake, Domain::kSetting,
+                    "of a child: its workers have something to tell before the first request");
+    fields.optional("shutdown_fails", &S::shutdown_fails, Domain::kSetting,
+                    "of a child: both halves'");
   }
   friend bool operator==(const ScriptedRecord&, const ScriptedRecord&) = default;
 };
@@ -70,10 +66,8 @@ struct MultiRecord {
     fields.add("children", &MultiRecord::children, Domain::kSetting,
                "(offloading ...), (simple ...), (example ...), (decode_bench ...), (nixl ...) or "
                "(scripted ...), in their order");
-    fields
-        .add("multi_connector_shares_blocks", &MultiRecord::multi_connector_shares_blocks,
-             Domain::kSetting, "overrides the profile's rule")
-        .optional();
+    fields.optional("multi_connector_shares_blocks", &MultiRecord::multi_connector_shares_blocks,
+                    Domain::kSetting, "overrides the profile's rule");
   }
   friend bool operator==(const MultiRecord&, const MultiRecord&) = default;
 };
@@ -120,71 +114,42 @@ struct Config : kv_cache::Config {
   std::optional<bool> priority_victim_shifts_loop;
   static void declare(auto& fields) {
     using S = Config;
-    fields
-        .add("assembly", &S::assembly, Domain::kSetting,
-             "a name for what is put together; decides where connectors are left out")
-        .optional();
-    fields
-        .add("connectors", &S::connectors, Domain::kSetting,
-             "none, or (scripted), (offloading ...), (simple ...), (example ...), "
-             "(decode_bench ...), (nixl ...), (multi children=[...])")
-        .optional();
-    fields.add("device", &S::device, Domain::kSetting, "scripted, symbols or virtual").optional();
-    fields
-        .add("engines", &S::engines, Domain::kSetting,
-             "1, or 2 with (nixl ...): a producer and a consumer")
-        .optional();
-    fields.add("ranks", &S::ranks, Domain::kSetting, "workers").optional();
-    fields.add("consumer_ranks", &S::consumer_ranks, Domain::kSetting, "of the consumer")
-        .optional();
-    fields
-        .add("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
-             "blocks of the consumer's pool; 0: as many as the producer's")
-        .optional();
-    fields
-        .add("tokens_only", &S::tokens_only, Domain::kSetting,
-             "nobody looks at races and pages: what is wrong shows in the tokens")
-        .optional();
+    fields.optional("assembly", &S::assembly, Domain::kSetting,
+                    "a name for what is put together; decides where connectors are left out");
+    fields.optional("connectors", &S::connectors, Domain::kSetting,
+                    "none, or (scripted), (offloading ...), (simple ...), (example ...), "
+                    "(decode_bench ...), (nixl ...), (multi children=[...])");
+    fields.optional("device", &S::device, Domain::kSetting, "scripted, symbols or virtual");
+    fields.optional("engines", &S::engines, Domain::kSetting,
+                    "1, or 2 with (nixl ...): a producer and a consumer");
+    fields.optional("ranks", &S::ranks, Domain::kSetting, "workers");
+    fields.optional("consumer_ranks", &S::consumer_ranks, Domain::kSetting, "of the consumer");
+    fields.optional("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
+                    "blocks of the consumer's pool; 0: as many as the producer's");
+    fields.optional("tokens_only", &S::tokens_only, Domain::kSetting,
+                    "nobody looks at races and pages: what is wrong shows in the tokens");
     kv_cache::Config::declare(fields);
     fields.add("policy", &S::policy, Domain::kSetting, "fcfs or priority");
     fields.add("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once");
-    fields
-        .add("max_num_scheduled_tokens", &S::max_num_scheduled_tokens, Domain::kSetting,
-             "tokens a step; 0: max_num_batched_tokens")
-        .optional();
-    fields
-        .add("long_prefill_token_threshold", &S::long_prefill_token_threshold, Domain::kSetting,
-             "tokens of one request a step; 0: no bound")
-        .optional();
-    fields
-        .add("enable_chunked_prefill", &S::enable_chunked_prefill, Domain::kSetting,
-             "a prompt may be computed in several steps")
-        .optional();
-    fields
-        .add("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl, Domain::kSetting,
-             "admits only what fits with its full length")
-        .optional();
-    fields
-        .add("num_speculative_tokens", &S::num_speculative_tokens, Domain::kSetting,
-             "drafts a request and step")
-        .optional();
-    fields.add("draft_model", &S::draft_model, Domain::kSetting, "drafts need slots").optional();
-    fields
-        .add("async_scheduling", &S::async_scheduling, Domain::kSetting,
-             "plans with outputs that are not there yet")
-        .optional();
-    fields
-        .add("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
-             "steps in flight of each engine, 1 or 2")
-        .optional();
-    fields
-        .add("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-             "fail or recompute")
-        .optional();
-    fields
-        .add("priority_victim_shifts_loop", &S::priority_victim_shifts_loop, Domain::kSetting,
-             "overrides the profile's rule")
-        .optional();
+    fields.optional("max_num_scheduled_tokens", &S::max_num_scheduled_tokens, Domain::kSetting,
+                    "tokens a step; 0: max_num_batched_tokens");
+    fields.optional("long_prefill_token_threshold", &S::long_prefill_token_threshold,
+                    Domain::kSetting, "tokens of one request a step; 0: no bound");
+    fields.optional("enable_chunked_prefill", &S::enable_chunked_prefill, Domain::kSetting,
+                    "a prompt may be computed in several steps");
+    fields.optional("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl, Domain::kSetting,
+                    "admits only what fits with its full length");
+    fields.optional("num_speculative_tokens", &S::num_speculative_tokens, Domain::kSetting,
+                    "drafts a request and step");
+    fields.optional("draft_model", &S::draft_model, Domain::kSetting, "drafts need slots");
+    fields.optional("async_scheduling", &S::async_scheduling, Domain::kSetting,
+                    "plans with outputs that are not there yet");
+    fields.optional("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
+                    "steps in flight of each engine, 1 or 2");
+    fields.optional("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
+                    "fail or recompute");
+    fields.optional("priority_victim_shifts_loop", &S::priority_victim_shifts_loop,
+                    Domain::kSetting, "overrides the profile's rule");
   }
   friend bool operator==(const Config&, const Config&) = default;
 

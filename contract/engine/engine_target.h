@@ -57,7 +57,7 @@ struct Advance {
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     fields.add("stream", &Advance::stream, Domain::kChoice, "compute, store or load");
-    fields.add("rank", &Advance::rank, Domain::kCount, "whose").optional();
+    fields.optional("rank", &Advance::rank, Domain::kCount, "whose");
     add_engine_field<Advance>(fields);
   }
   friend bool operator==(const Advance&, const Advance&) = default;
@@ -79,12 +79,11 @@ struct FailNext {
   static void declare(auto& fields) {
     using S = FailNext;
     fields.add("stream", &S::stream, Domain::kChoice, "store or load");
-    fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
-    fields
-        .add("fault", &S::fault, Domain::kChoice,
-             "copy: nothing is copied; wait: nothing, and it waits for nobody; record: its end is "
-             "known when its stream has nothing left")
-        .optional();
+    fields.optional("rank", &S::rank, Domain::kCount, "whose");
+    fields.optional(
+        "fault", &S::fault, Domain::kChoice,
+        "copy: nothing is copied; wait: nothing, and it waits for nobody; record: its end is "
+        "known when its stream has nothing left");
     add_engine_field<S>(fields);
   }
   friend bool operator==(const FailNext&, const FailNext&) = default;
@@ -137,7 +136,7 @@ struct Completed {
     using S = Completed;
     fields.add("job", &S::job, Domain::kResult, "which");
     fields.add("num_workers", &S::num_workers, Domain::kResult, "that report it now");
-    fields.add("num_failed", &S::num_failed, Domain::kResult, "of them").optional();
+    fields.optional("num_failed", &S::num_failed, Domain::kResult, "of them");
   }
   friend bool operator==(const Completed&, const Completed&) = default;
 };
@@ -173,10 +172,10 @@ struct DeviceTransfer {
   std::vector<SlotId> slots;
   static void declare(auto& fields) {
     using S = DeviceTransfer;
-    fields.add("rank", &S::rank, Domain::kResult, "where").optional();
+    fields.optional("rank", &S::rank, Domain::kResult, "where");
     fields.add("job", &S::job, Domain::kResult, "its number");
     fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.add("store", &S::store, Domain::kResult, "to CPU memory").optional();
+    fields.optional("store", &S::store, Domain::kResult, "to CPU memory");
     fields.add("gpu_blocks", &S::gpu_blocks, Domain::kResult,
                "group after group, in the order of their tokens");
     fields.add("group_sizes", &S::group_sizes, Domain::kResult, "GPU blocks by group");
@@ -196,10 +195,10 @@ struct EndedTransfer {
   bool succeeded = true;
   static void declare(auto& fields) {
     using S = EndedTransfer;
-    fields.add("rank", &S::rank, Domain::kResult, "where").optional();
+    fields.optional("rank", &S::rank, Domain::kResult, "where");
     fields.add("job", &S::job, Domain::kResult, "its number");
-    fields.add("store", &S::store, Domain::kResult, "to CPU memory").optional();
-    fields.add("succeeded", &S::succeeded, Domain::kResult, "whether all was copied").optional();
+    fields.optional("store", &S::store, Domain::kResult, "to CPU memory");
+    fields.optional("succeeded", &S::succeeded, Domain::kResult, "whether all was copied");
   }
   friend bool operator==(const EndedTransfer&, const EndedTransfer&) = default;
 };

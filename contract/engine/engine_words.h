@@ -37,21 +37,15 @@ using kv_cache::RequestBlocks;
 /// What the scripted connector, or a scripted child of a MultiConnector, answers about a request.
 template <class S>
 void add_script_fields(auto& fields) {
-  fields
-      .add("external_tokens", &S::external_tokens, Domain::kTokenCount,
-           "leading tokens that the connector could load")
-      .optional();
-  fields.add("load_async", &S::load_async, Domain::kFlag, "loads while the request waits")
-      .optional();
-  fields.add("ask_again", &S::ask_again, Domain::kCount, "lookups answered with ask again, first")
-      .optional();
-  fields
-      .add("hold_blocks", &S::hold_blocks, Domain::kFlag,
-           "at its end its blocks stay until finished_sending")
-      .optional();
-  fields.add("child", &S::child, Domain::kCount, "its place under (multi ...)").optional();
-  fields.add("params", &S::params, Domain::kText, "of a child at its end, for the client")
-      .optional();
+  fields.optional("external_tokens", &S::external_tokens, Domain::kTokenCount,
+                  "leading tokens that the connector could load");
+  fields.optional("load_async", &S::load_async, Domain::kFlag, "loads while the request waits");
+  fields.optional("ask_again", &S::ask_again, Domain::kCount,
+                  "lookups answered with ask again, first");
+  fields.optional("hold_blocks", &S::hold_blocks, Domain::kFlag,
+                  "at its end its blocks stay until finished_sending");
+  fields.optional("child", &S::child, Domain::kCount, "its place under (multi ...)");
+  fields.optional("params", &S::params, Domain::kText, "of a child at its end, for the client");
 }
 
 /// Errors, besides the scheduler's: kNotInConfig: several groups under a connector that loads,
@@ -90,31 +84,23 @@ struct AddRequest {
     using S = AddRequest;
     fields.add("id", &S::id, Domain::kRequest, "its name");
     fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
-    fields.add("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional();
-    fields.add("min_tokens", &S::min_tokens, Domain::kCount, "no stop before").optional();
-    fields.add("eos_token", &S::eos_token, Domain::kCount, "stops it").optional();
-    fields.add("stop_tokens", &S::stop_tokens, Domain::kTokens, "each stops it").optional();
-    fields.add("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional();
-    fields.add("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional();
-    fields.add("lora_name", &S::lora_name, Domain::kText, "LoRA adapter").optional();
-    fields.add("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events")
-        .optional();
-    fields.add("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash")
-        .optional();
-    fields
-        .add("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-             "its lookups find nothing")
-        .optional();
-    fields.add("grammar", &S::grammar, Domain::kFlag, "waits for grammar_compiled").optional();
+    fields.optional("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most");
+    fields.optional("min_tokens", &S::min_tokens, Domain::kCount, "no stop before");
+    fields.optional("eos_token", &S::eos_token, Domain::kCount, "stops it");
+    fields.optional("stop_tokens", &S::stop_tokens, Domain::kTokens, "each stops it");
+    fields.optional("priority", &S::priority, Domain::kCount, "the smaller, the sooner");
+    fields.optional("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals");
+    fields.optional("lora_name", &S::lora_name, Domain::kText, "LoRA adapter");
+    fields.optional("lora_id", &S::lora_id, Domain::kCount, "LoRA adapter id, shown in events");
+    fields.optional("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash");
+    fields.optional("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+                    "its lookups find nothing");
+    fields.optional("grammar", &S::grammar, Domain::kFlag, "waits for grammar_compiled");
     add_script_fields<S>(fields);
-    fields
-        .add("max_offload_tokens", &S::max_offload_tokens, Domain::kTokenCount,
-             "leading tokens that may be stored (rule offload_fences_reuse)")
-        .optional();
-    fields
-        .add("do_remote_decode", &S::do_remote_decode, Domain::kFlag,
-             "the consumer will read its blocks")
-        .optional();
+    fields.optional("max_offload_tokens", &S::max_offload_tokens, Domain::kTokenCount,
+                    "leading tokens that may be stored (rule offload_fences_reuse)");
+    fields.optional("do_remote_decode", &S::do_remote_decode, Domain::kFlag,
+                    "the consumer will read its blocks");
     add_engine_field<S>(fields);
   }
   friend bool operator==(const AddRequest&, const AddRequest&) = default;
@@ -169,19 +155,15 @@ struct Update {
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = Update;
-    fields.add("token", &S::token, Domain::kCount, "what everyone samples").optional();
-    fields.add("accepted", &S::accepted, Domain::kCount, "drafts of each accepted, at most")
-        .optional();
-    fields.add("samples", &S::samples, Domain::kSamples, "what some sampled instead").optional();
-    fields.add("finished_recving", &S::finished_recving, Domain::kRequests, "loads that are over")
-        .optional();
-    fields
-        .add("finished_sending", &S::finished_sending, Domain::kRequests,
-             "held blocks that are not needed any more")
-        .optional();
-    fields.add("invalid_blocks", &S::invalid_blocks, Domain::kBlocks, "loads that failed")
-        .optional();
-    fields.add("reports", &S::reports, Domain::kAnswers, "of scripted children").optional();
+    fields.optional("token", &S::token, Domain::kCount, "what everyone samples");
+    fields.optional("accepted", &S::accepted, Domain::kCount, "drafts of each accepted, at most");
+    fields.optional("samples", &S::samples, Domain::kSamples, "what some sampled instead");
+    fields.optional("finished_recving", &S::finished_recving, Domain::kRequests,
+                    "loads that are over");
+    fields.optional("finished_sending", &S::finished_sending, Domain::kRequests,
+                    "held blocks that are not needed any more");
+    fields.optional("invalid_blocks", &S::invalid_blocks, Domain::kBlocks, "loads that failed");
+    fields.optional("reports", &S::reports, Domain::kAnswers, "of scripted children");
     add_engine_field<Update>(fields);
   }
   friend bool operator==(const Update&, const Update&) = default;
@@ -223,7 +205,7 @@ struct FinishRequests {
   static void declare(auto& fields) {
     using S = FinishRequests;
     fields.add("requests", &S::requests, Domain::kRequests, "which");
-    fields.add("status", &S::status, Domain::kChoice, "how").optional();
+    fields.optional("status", &S::status, Domain::kChoice, "how");
     add_engine_field<FinishRequests>(fields);
   }
   friend bool operator==(const FinishRequests&, const FinishRequests&) = default;
@@ -236,7 +218,7 @@ struct FinishAllRequests {
   RequestStatus status = RequestStatus::kFinishedAborted;
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
-    fields.add("status", &FinishAllRequests::status, Domain::kChoice, "how").optional();
+    fields.optional("status", &FinishAllRequests::status, Domain::kChoice, "how");
     add_engine_field<FinishAllRequests>(fields);
   }
   friend bool operator==(const FinishAllRequests&, const FinishAllRequests&) = default;
@@ -273,26 +255,16 @@ struct ResetPrefixCache {
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ResetPrefixCache;
-    fields
-        .add("reset_running_requests", &S::reset_running_requests, Domain::kFlag,
-             "preempts running requests first")
-        .optional();
-    fields
-        .add("reset_connector", &S::reset_connector, Domain::kFlag,
-             "resets the connector's cache too")
-        .optional();
-    fields
-        .add("connector_fails", &S::connector_fails, Domain::kFlag,
-             "the connector answers that it could not")
-        .optional();
-    fields
-        .add("failing_children", &S::failing_children, Domain::kAnswers,
-             "places of scripted children that answer so")
-        .optional();
-    fields
-        .add("silent_children", &S::silent_children, Domain::kAnswers,
-             "places of those that do not answer")
-        .optional();
+    fields.optional("reset_running_requests", &S::reset_running_requests, Domain::kFlag,
+                    "preempts running requests first");
+    fields.optional("reset_connector", &S::reset_connector, Domain::kFlag,
+                    "resets the connector's cache too");
+    fields.optional("connector_fails", &S::connector_fails, Domain::kFlag,
+                    "the connector answers that it could not");
+    fields.optional("failing_children", &S::failing_children, Domain::kAnswers,
+                    "places of scripted children that answer so");
+    fields.optional("silent_children", &S::silent_children, Domain::kAnswers,
+                    "places of those that do not answer");
     add_engine_field<ResetPrefixCache>(fields);
   }
   friend bool operator==(const ResetPrefixCache&, const ResetPrefixCache&) = default;
@@ -339,9 +311,9 @@ struct HandOver {
     using S = HandOver;
     fields.add("request", &S::request, Domain::kRequest, "the producer's");
     fields.add("id", &S::id, Domain::kRequest, "its name at the consumer");
-    fields.add("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most").optional();
-    fields.add("priority", &S::priority, Domain::kCount, "the smaller, the sooner").optional();
-    fields.add("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals").optional();
+    fields.optional("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most");
+    fields.optional("priority", &S::priority, Domain::kCount, "the smaller, the sooner");
+    fields.optional("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals");
   }
   friend bool operator==(const HandOver&, const HandOver&) = default;
 };
@@ -358,7 +330,7 @@ struct ScheduledRequest {
     fields.add("request", &S::request, Domain::kResult, "who");
     fields.add("num_tokens", &S::num_tokens, Domain::kResult, "tokens of this step");
     fields.add("samples", &S::samples, Domain::kResult, "whether output comes of it");
-    fields.add("spec_tokens", &S::spec_tokens, Domain::kResult, "drafts among them").optional();
+    fields.optional("spec_tokens", &S::spec_tokens, Domain::kResult, "drafts among them");
   }
   friend bool operator==(const ScheduledRequest&, const ScheduledRequest&) = default;
 };
@@ -390,13 +362,12 @@ struct ScheduledCached {
   static void declare(auto& fields) {
     using S = ScheduledCached;
     fields.add("request", &S::request, Domain::kResult, "who");
-    fields.add("resumed", &S::resumed, Domain::kResult, "blocks are all, not the new ones")
-        .optional();
-    fields.add("all_token_ids", &S::all_token_ids, Domain::kResult, "was not in the step before")
-        .optional();
+    fields.optional("resumed", &S::resumed, Domain::kResult, "blocks are all, not the new ones");
+    fields.optional("all_token_ids", &S::all_token_ids, Domain::kResult,
+                    "was not in the step before");
     fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kResult, "before this step");
     fields.add("num_output_tokens", &S::num_output_tokens, Domain::kResult, "with placeholders");
-    fields.add("blocks", &S::blocks, Domain::kResult, "absent: none in any group").optional();
+    fields.optional("blocks", &S::blocks, Domain::kResult, "absent: none in any group");
   }
   friend bool operator==(const ScheduledCached&, const ScheduledCached&) = default;
 };
@@ -412,8 +383,8 @@ struct RequestOutput {
     using S = RequestOutput;
     fields.add("request", &S::request, Domain::kResult, "whose");
     fields.add("tokens", &S::tokens, Domain::kResult, "that were kept");
-    fields.add("status", &S::status, Domain::kResult, "where it finished").optional();
-    fields.add("stop_reason", &S::stop_reason, Domain::kResult, "the stop token").optional();
+    fields.optional("status", &S::status, Domain::kResult, "where it finished");
+    fields.optional("stop_reason", &S::stop_reason, Domain::kResult, "the stop token");
   }
   friend bool operator==(const RequestOutput&, const RequestOutput&) = default;
 };
@@ -434,13 +405,10 @@ struct RequestState {
     fields.add("status", &S::status, Domain::kState, "where it stands");
     fields.add("num_tokens", &S::num_tokens, Domain::kState, "prompt and output");
     fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kState, "whose KV is there");
-    fields
-        .add("num_output_placeholders", &S::num_output_placeholders, Domain::kState,
-             "outputs planned and not there")
-        .optional();
-    fields.add("num_preemptions", &S::num_preemptions, Domain::kState, "so far").optional();
-    fields.add("spec_tokens", &S::spec_tokens, Domain::kState, "drafts for its next step")
-        .optional();
+    fields.optional("num_output_placeholders", &S::num_output_placeholders, Domain::kState,
+                    "outputs planned and not there");
+    fields.optional("num_preemptions", &S::num_preemptions, Domain::kState, "so far");
+    fields.optional("spec_tokens", &S::spec_tokens, Domain::kState, "drafts for its next step");
   }
   friend bool operator==(const RequestState&, const RequestState&) = default;
 };
@@ -464,18 +432,18 @@ struct ConnectorCallRecord {
   static void declare(auto& fields) {
     using S = ConnectorCallRecord;
     fields.add("method", &S::method, Domain::kResult, "upstream's name");
-    fields.add("child", &S::child, Domain::kResult, "of which child").optional();
-    fields.add("rank", &S::rank, Domain::kResult, "of which worker of a child").optional();
-    fields.add("request", &S::request, Domain::kResult, "about whom").optional();
-    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "what was passed").optional();
-    fields.add("answer", &S::answer, Domain::kResult, "what was answered").optional();
-    fields.add("blocks", &S::blocks, Domain::kResult, "what was passed").optional();
-    fields.add("metadata", &S::metadata, Domain::kResult, "of a step").optional();
-    fields.add("finished", &S::finished, Domain::kResult, "requests, ascending").optional();
-    fields.add("sending", &S::sending, Domain::kResult, "sent, ascending").optional();
-    fields.add("recving", &S::recving, Domain::kResult, "received, ascending").optional();
-    fields.add("invalid", &S::invalid, Domain::kResult, "whose load failed, ascending").optional();
-    fields.add("jobs", &S::jobs, Domain::kResult, "its own, one per worker").optional();
+    fields.optional("child", &S::child, Domain::kResult, "of which child");
+    fields.optional("rank", &S::rank, Domain::kResult, "of which worker of a child");
+    fields.optional("request", &S::request, Domain::kResult, "about whom");
+    fields.optional("num_tokens", &S::num_tokens, Domain::kResult, "what was passed");
+    fields.optional("answer", &S::answer, Domain::kResult, "what was answered");
+    fields.optional("blocks", &S::blocks, Domain::kResult, "what was passed");
+    fields.optional("metadata", &S::metadata, Domain::kResult, "of a step");
+    fields.optional("finished", &S::finished, Domain::kResult, "requests, ascending");
+    fields.optional("sending", &S::sending, Domain::kResult, "sent, ascending");
+    fields.optional("recving", &S::recving, Domain::kResult, "received, ascending");
+    fields.optional("invalid", &S::invalid, Domain::kResult, "whose load failed, ascending");
+    fields.optional("jobs", &S::jobs, Domain::kResult, "its own, one per worker");
   }
   friend bool operator==(const ConnectorCallRecord&, const ConnectorCallRecord&) = default;
 };

@@ -33,13 +33,14 @@ namespace detail {
 /// Takes the declarations of a struct's members and empties each.
 template <class Struct>
 struct Emptied {
-  struct Added {
-    void optional() const {}
-  };
   Struct& object;
 
   template <class Owner, class T>
-  Added add(std::string_view, T Owner::*member, Domain, std::string_view) {
+  void optional(std::string_view, T Owner::*member, Domain, std::string_view) {
+    add({}, member, {}, {});
+  }
+  template <class Owner, class T>
+  void add(std::string_view, T Owner::*member, Domain, std::string_view) {
     T& value = object.*member;
     if constexpr (requires { value.reset(); }) {
       value.reset();
@@ -48,7 +49,6 @@ struct Emptied {
     } else {
       value = T();
     }
-    return {};
   }
   template <class Owner, class Part>
   void add_part(std::string_view, Part Owner::*part) {

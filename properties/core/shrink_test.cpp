@@ -32,7 +32,7 @@ struct Open {
   static void declare(auto& fields) {
     fields.add("name", &Open::name, Domain::kRequest, "");
     fields.add("tokens", &Open::tokens, Domain::kTokens, "");
-    fields.add("salt", &Open::salt, Domain::kText, "").optional();
+    fields.optional("salt", &Open::salt, Domain::kText, "");
   }
   friend bool operator==(const Open&, const Open&) = default;
 };
@@ -54,9 +54,9 @@ struct Use {
   std::optional<std::vector<bool>> mask;
   static void declare(auto& fields) {
     fields.add("blocks", &Use::blocks, Domain::kBlocks, "");
-    fields.add("num_full", &Use::num_full, Domain::kBlockCount, "").optional();
-    fields.add("back", &Use::back, Domain::kFlag, "").optional();
-    fields.add("mask", &Use::mask, Domain::kMask, "").optional();
+    fields.optional("num_full", &Use::num_full, Domain::kBlockCount, "");
+    fields.optional("back", &Use::back, Domain::kFlag, "");
+    fields.optional("mask", &Use::mask, Domain::kMask, "");
   }
   friend bool operator==(const Use&, const Use&) = default;
 };
@@ -86,8 +86,8 @@ struct Report {
   std::vector<std::string> names;
   std::vector<Note> notes;
   static void declare(auto& fields) {
-    fields.add("names", &Report::names, Domain::kRequests, "").optional();
-    fields.add("notes", &Report::notes, Domain::kSamples, "").optional();
+    fields.optional("names", &Report::names, Domain::kRequests, "");
+    fields.optional("notes", &Report::notes, Domain::kSamples, "");
   }
   friend bool operator==(const Report&, const Report&) = default;
 };
@@ -101,7 +101,7 @@ struct Toy {
     static void declare(auto& fields) {
       fields.add("size", &Config::size, Domain::kSetting, "");
       fields.add("fast", &Config::fast, Domain::kSetting, "");
-      fields.add("prepend", &Config::prepend, Domain::kSetting, "").optional();
+      fields.optional("prepend", &Config::prepend, Domain::kSetting, "");
     }
     friend bool operator==(const Config&, const Config&) = default;
   };

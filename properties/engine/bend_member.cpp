@@ -32,19 +32,15 @@ constexpr std::array<std::string_view, 24> kSeldomBent = {
 /// Takes a struct's declarations and passes on those members that are bent.
 template <class Object, class Visit>
 struct BentMembers {
-  struct Added {
-    void optional() const {}
-  };
   Object& object;
   const std::function<bool(std::string_view)>& bends;
   Visit& visit;
 
   template <class Owner, class T>
-  Added add(std::string_view name, T Owner::*member, Domain domain, std::string_view /*doc*/) {
+  void add(std::string_view name, T Owner::*member, Domain domain, std::string_view /*doc*/) {
     const bool is_seldom =
         std::find(kSeldomBent.begin(), kSeldomBent.end(), name) != kSeldomBent.end();
     if (!is_seldom || bends(name)) visit(object.*member, domain);
-    return {};
   }
   template <class Owner, class T>
   void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {

@@ -34,7 +34,7 @@ struct AdvanceRead {
   static void declare(auto& fields) {
     using S = AdvanceRead;
     fields.add("read", &S::read, Domain::kNumber, "which");
-    fields.add("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional();
+    fields.optional("progress", &S::progress, Domain::kChoice, "part, finished or failed");
   }
   friend bool operator==(const AdvanceRead&, const AdvanceRead&) = default;
 };
@@ -97,10 +97,8 @@ struct Record {
     using S = Record;
     fields.add("deadline", &S::deadline, Domain::kSetting,
                "seconds that the producer waits for its readers; 0: for ever");
-    fields
-        .add("transport_may_fail", &S::transport_may_fail, Domain::kSetting,
-             "reads can fail, notices can be lost or come twice")
-        .optional();
+    fields.optional("transport_may_fail", &S::transport_may_fail, Domain::kSetting,
+                    "reads can fail, notices can be lost or come twice");
   }
   friend bool operator==(const Record&, const Record&) = default;
 };
@@ -142,10 +140,9 @@ struct Receive {
     using S = Receive;
     fields.add("request", &S::request, Domain::kResult, "for whom");
     fields.add("remote_request", &S::remote_request, Domain::kResult, "of whom");
-    fields
-        .add("local_blocks", &S::local_blocks, Domain::kResult, "into; none: the producer is told")
-        .optional();
-    fields.add("remote_blocks", &S::remote_blocks, Domain::kResult, "from, one by one").optional();
+    fields.optional("local_blocks", &S::local_blocks, Domain::kResult,
+                    "into; none: the producer is told");
+    fields.optional("remote_blocks", &S::remote_blocks, Domain::kResult, "from, one by one");
   }
   friend bool operator==(const Receive&, const Receive&) = default;
 };
@@ -164,8 +161,8 @@ struct ReadState {
   static void declare(auto& fields) {
     using S = ReadState;
     fields.add("read", &S::read, Domain::kState, "its number");
-    fields.add("rank", &S::rank, Domain::kState, "the consumer's").optional();
-    fields.add("remote_rank", &S::remote_rank, Domain::kState, "the producer's").optional();
+    fields.optional("rank", &S::rank, Domain::kState, "the consumer's");
+    fields.optional("remote_rank", &S::remote_rank, Domain::kState, "the producer's");
     fields.add("request", &S::request, Domain::kState, "for whom");
     fields.add("remote_request", &S::remote_request, Domain::kState, "of whom");
     fields.add("local_blocks", &S::local_blocks, Domain::kState, "into");
@@ -190,11 +187,11 @@ struct NoticeState {
   static void declare(auto& fields) {
     using S = NoticeState;
     fields.add("notice", &S::notice, Domain::kState, "its number");
-    fields.add("rank", &S::rank, Domain::kState, "the consumer's").optional();
-    fields.add("remote_rank", &S::remote_rank, Domain::kState, "the producer's").optional();
-    fields.add("heartbeat", &S::heartbeat, Domain::kState, "renews leases").optional();
+    fields.optional("rank", &S::rank, Domain::kState, "the consumer's");
+    fields.optional("remote_rank", &S::remote_rank, Domain::kState, "the producer's");
+    fields.optional("heartbeat", &S::heartbeat, Domain::kState, "renews leases");
     fields.add("requests", &S::requests, Domain::kState, "the producer's");
-    fields.add("delivered", &S::delivered, Domain::kState, "waits until the rank looks").optional();
+    fields.optional("delivered", &S::delivered, Domain::kState, "waits until the rank looks");
   }
   friend bool operator==(const NoticeState&, const NoticeState&) = default;
 };

@@ -27,13 +27,13 @@ struct ChildReport {
   std::vector<std::uint32_t> jobs;
   static void declare(auto& fields) {
     using S = ChildReport;
-    fields.add("child", &S::child, Domain::kCount, "its place").optional();
-    fields.add("rank", &S::rank, Domain::kCount, "of which worker").optional();
-    fields.add("sending", &S::sending, Domain::kRequests, "sent").optional();
-    fields.add("recving", &S::recving, Domain::kRequests, "received").optional();
-    fields.add("invalid", &S::invalid, Domain::kBlocks, "whose load failed").optional();
-    fields.add("stats", &S::stats, Domain::kAnswers, "sizes of operations").optional();
-    fields.add("jobs", &S::jobs, Domain::kAnswers, "that are over").optional();
+    fields.optional("child", &S::child, Domain::kCount, "its place");
+    fields.optional("rank", &S::rank, Domain::kCount, "of which worker");
+    fields.optional("sending", &S::sending, Domain::kRequests, "sent");
+    fields.optional("recving", &S::recving, Domain::kRequests, "received");
+    fields.optional("invalid", &S::invalid, Domain::kBlocks, "whose load failed");
+    fields.optional("stats", &S::stats, Domain::kAnswers, "sizes of operations");
+    fields.optional("jobs", &S::jobs, Domain::kAnswers, "that are over");
   }
   friend bool operator==(const ChildReport&, const ChildReport&) = default;
 };
@@ -89,8 +89,7 @@ struct Extra {
   std::uint32_t saves = 0;
   static void declare(auto& fields) {
     using S = Extra;
-    fields.add("rank", &S::rank, Domain::kState, "whose worker knows; none: no metadata yet")
-        .optional();
+    fields.optional("rank", &S::rank, Domain::kState, "whose worker knows; none: no metadata yet");
     fields.add("request", &S::request, Domain::kState, "whose");
     fields.add("saves", &S::saves, Domain::kState, "how many");
   }

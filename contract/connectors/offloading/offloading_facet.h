@@ -54,13 +54,11 @@ struct AdvanceTransfer {
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = AdvanceTransfer;
-    fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
+    fields.optional("rank", &S::rank, Domain::kCount, "whose");
     fields.add("job", &S::job, Domain::kNumber, "which transfer");
-    fields.add("progress", &S::progress, Domain::kChoice, "part, finished or failed").optional();
-    fields
-        .add("microseconds", &S::microseconds, Domain::kCount,
-             "that it took, if this is its end; 0: the engine does not know")
-        .optional();
+    fields.optional("progress", &S::progress, Domain::kChoice, "part, finished or failed");
+    fields.optional("microseconds", &S::microseconds, Domain::kCount,
+                    "that it took, if this is its end; 0: the engine does not know");
     add_engine_field<S>(fields);
   }
   friend bool operator==(const AdvanceTransfer&, const AdvanceTransfer&) = default;
@@ -76,7 +74,7 @@ struct ReportTransferAgain {
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ReportTransferAgain;
-    fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
+    fields.optional("rank", &S::rank, Domain::kCount, "whose");
     fields.add("job", &S::job, Domain::kNumber, "which transfer");
     add_engine_field<S>(fields);
   }
@@ -97,7 +95,7 @@ void add_prompt_fields(auto& fields) {
 
 template <class S>
 void add_group_field(auto& fields) {
-  fields.add("group", &S::group, Domain::kCount, "of which group").optional();
+  fields.optional("group", &S::group, Domain::kCount, "of which group");
 }
 
 struct TierAskAgain {
@@ -115,7 +113,7 @@ struct TierAskAgain {
     add_prompt_fields<S>(fields);
     fields.add("block", &S::block, Domain::kCount, "which offloaded block");
     add_group_field<S>(fields);
-    fields.add("times", &S::times, Domain::kCount, "how many; 0: none").optional();
+    fields.optional("times", &S::times, Domain::kCount, "how many; 0: none");
   }
   friend bool operator==(const TierAskAgain&, const TierAskAgain&) = default;
 };
@@ -179,7 +177,7 @@ struct TierDamage {
     fields.add("block", &S::block, Domain::kCount, "which offloaded block");
     add_group_field<S>(fields);
     fields.add("damage", &S::damage, Domain::kChoice, "flip, truncate, grow, replace");
-    fields.add("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the block").optional();
+    fields.optional("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the block");
   }
   friend bool operator==(const TierDamage&, const TierDamage&) = default;
 };
@@ -203,34 +201,22 @@ struct Record {
   static void declare(auto& fields) {
     using S = Record;
     add_cpu_cache_fields<S>(fields);
-    fields
-        .add("store_threshold", &S::store_threshold, Domain::kSetting,
-             "lookups before a block may be stored; below 2: no filter")
-        .optional();
-    fields
-        .add("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
-             "keys whose lookups are counted")
-        .optional();
+    fields.optional("store_threshold", &S::store_threshold, Domain::kSetting,
+                    "lookups before a block may be stored; below 2: no filter");
+    fields.optional("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
+                    "keys whose lookups are counted");
     add_stored_fields<S>(fields);
-    fields
-        .add("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
-             "transfers can fail (upstream asserts that none does)")
-        .optional();
-    fields
-        .add("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
-             "overrides the profile's rule")
-        .optional();
-    fields
-        .add("spec_name", &S::spec_name, Domain::kSetting,
-             "CPUOffloadingSpec or, with tiers, TieringOffloadingSpec (rule tiering)")
-        .optional();
-    fields.add("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8").optional();
-    fields
-        .add("request_level_tiers", &S::request_level_tiers, Domain::kSetting,
-             "those that want held blocks of a request, too, by place")
-        .optional();
-    fields.add("file_tiers", &S::file_tiers, Domain::kSetting, "those that keep files, by place")
-        .optional();
+    fields.optional("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
+                    "transfers can fail (upstream asserts that none does)");
+    fields.optional("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
+                    "overrides the profile's rule");
+    fields.optional("spec_name", &S::spec_name, Domain::kSetting,
+                    "CPUOffloadingSpec or, with tiers, TieringOffloadingSpec (rule tiering)");
+    fields.optional("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8");
+    fields.optional("request_level_tiers", &S::request_level_tiers, Domain::kSetting,
+                    "those that want held blocks of a request, too, by place");
+    fields.optional("file_tiers", &S::file_tiers, Domain::kSetting,
+                    "those that keep files, by place");
   }
   friend bool operator==(const Record&, const Record&) = default;
 };
@@ -246,8 +232,8 @@ struct Transfer {
   std::vector<SlotId> slots;
   static void declare(auto& fields) {
     using S = Transfer;
-    fields.add("job", &S::job, Domain::kResult, "its number; with hold each worker has its own")
-        .optional();
+    fields.optional("job", &S::job, Domain::kResult,
+                    "its number; with hold each worker has its own");
     fields.add("request", &S::request, Domain::kResult, "for whom");
     fields.add("gpu_blocks", &S::gpu_blocks, Domain::kResult, "group after group");
     fields.add("group_sizes", &S::group_sizes, Domain::kResult, "GPU blocks by group");
@@ -268,10 +254,10 @@ struct EngineTransfer {
   TransferProgress progress = TransferProgress::kSubmitted;
   static void declare(auto& fields) {
     using S = EngineTransfer;
-    fields.add("rank", &S::rank, Domain::kState, "where").optional();
+    fields.optional("rank", &S::rank, Domain::kState, "where");
     fields.add("job", &S::job, Domain::kState, "its number");
     fields.add("request", &S::request, Domain::kState, "for whom");
-    fields.add("store", &S::store, Domain::kState, "to CPU memory").optional();
+    fields.optional("store", &S::store, Domain::kState, "to CPU memory");
     fields.add("progress", &S::progress, Domain::kState, "how far");
   }
   friend bool operator==(const EngineTransfer&, const EngineTransfer&) = default;
@@ -303,8 +289,8 @@ struct OffloadedBlock {
     using S = OffloadedBlock;
     fields.add("key", &S::key, Domain::kState, "which");
     fields.add("slot", &S::slot, Domain::kState, "where it lies");
-    fields.add("ready", &S::ready, Domain::kState, "written").optional();
-    fields.add("readers", &S::readers, Domain::kState, "transfers that read it").optional();
+    fields.optional("ready", &S::ready, Domain::kState, "written");
+    fields.optional("readers", &S::readers, Domain::kState, "transfers that read it");
   }
   friend bool operator==(const OffloadedBlock&, const OffloadedBlock&) = default;
 };

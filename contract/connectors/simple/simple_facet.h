@@ -35,9 +35,9 @@ struct AdvanceCopy {
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = AdvanceCopy;
-    fields.add("rank", &S::rank, Domain::kCount, "whose").optional();
-    fields.add("store", &S::store, Domain::kFlag, "to CPU memory, else from there").optional();
-    fields.add("progress", &S::progress, Domain::kChoice, "part or finished").optional();
+    fields.optional("rank", &S::rank, Domain::kCount, "whose");
+    fields.optional("store", &S::store, Domain::kFlag, "to CPU memory, else from there");
+    fields.optional("progress", &S::progress, Domain::kChoice, "part or finished");
     add_engine_field<S>(fields);
   }
   friend bool operator==(const AdvanceCopy&, const AdvanceCopy&) = default;
@@ -57,25 +57,16 @@ struct Record {
     constexpr std::string_view kOverrides = "overrides the profile's rule";
     fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
                "blocks of the CPU's pool, with the null block");
-    fields
-        .add("lazy_offload", &S::lazy_offload, Domain::kSetting,
-             "stores what is about to be evicted, else what was computed")
-        .optional();
-    fields
-        .add("simple_offload_pins_hits", &S::simple_offload_pins_hits, Domain::kSetting, kOverrides)
-        .optional();
-    fields
-        .add("simple_offload_skips_stores_under_way", &S::simple_offload_skips_stores_under_way,
-             Domain::kSetting, kOverrides)
-        .optional();
-    fields
-        .add("simple_offload_skips_unhashed_blocks", &S::simple_offload_skips_unhashed_blocks,
-             Domain::kSetting, kOverrides)
-        .optional();
-    fields
-        .add("simple_offload_aligns_stores", &S::simple_offload_aligns_stores, Domain::kSetting,
-             kOverrides)
-        .optional();
+    fields.optional("lazy_offload", &S::lazy_offload, Domain::kSetting,
+                    "stores what is about to be evicted, else what was computed");
+    fields.optional("simple_offload_pins_hits", &S::simple_offload_pins_hits, Domain::kSetting,
+                    kOverrides);
+    fields.optional("simple_offload_skips_stores_under_way",
+                    &S::simple_offload_skips_stores_under_way, Domain::kSetting, kOverrides);
+    fields.optional("simple_offload_skips_unhashed_blocks",
+                    &S::simple_offload_skips_unhashed_blocks, Domain::kSetting, kOverrides);
+    fields.optional("simple_offload_aligns_stores", &S::simple_offload_aligns_stores,
+                    Domain::kSetting, kOverrides);
   }
   friend bool operator==(const Record&, const Record&) = default;
 };
@@ -89,8 +80,8 @@ struct Copy {
   TransferProgress progress = TransferProgress::kSubmitted;
   static void declare(auto& fields) {
     using S = Copy;
-    fields.add("rank", &S::rank, Domain::kState, "where").optional();
-    fields.add("store", &S::store, Domain::kState, "to CPU memory").optional();
+    fields.optional("rank", &S::rank, Domain::kState, "where");
+    fields.optional("store", &S::store, Domain::kState, "to CPU memory");
     fields.add("event", &S::event, Domain::kState, "its number in its direction");
     fields.add("progress", &S::progress, Domain::kState, "how far");
   }

@@ -120,7 +120,7 @@ struct ExampleRecord {
   static constexpr std::string_view kWord = "example";
   std::uint32_t num_layers = 1;
   static void declare(auto& fields) {
-    fields.add("num_layers", &ExampleRecord::num_layers, Domain::kSetting, "a rank").optional();
+    fields.optional("num_layers", &ExampleRecord::num_layers, Domain::kSetting, "a rank");
   }
   friend bool operator==(const ExampleRecord&, const ExampleRecord&) = default;
 };
@@ -132,11 +132,9 @@ struct DecodeBenchRecord {
   std::optional<bool> decode_bench_hma;
   static void declare(auto& fields) {
     using S = DecodeBenchRecord;
-    fields.add("num_layers", &S::num_layers, Domain::kSetting, "a rank").optional();
-    fields
-        .add("decode_bench_hma", &S::decode_bench_hma, Domain::kSetting,
-             "overrides the profile's rule")
-        .optional();
+    fields.optional("num_layers", &S::num_layers, Domain::kSetting, "a rank");
+    fields.optional("decode_bench_hma", &S::decode_bench_hma, Domain::kSetting,
+                    "overrides the profile's rule");
   }
   friend bool operator==(const DecodeBenchRecord&, const DecodeBenchRecord&) = default;
 };
@@ -152,7 +150,7 @@ struct Transfer {
   static void declare(auto& fields) {
     using S = Transfer;
     fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.add("store", &S::store, Domain::kResult, "into files, else from there").optional();
+    fields.optional("store", &S::store, Domain::kResult, "into files, else from there");
     fields.add("folder", &S::folder, Domain::kResult, "where the files are");
     fields.add("num_tokens", &S::num_tokens, Domain::kResult, "leading ones");
     fields.add("blocks", &S::blocks, Domain::kResult, "whose slots");
@@ -219,7 +217,7 @@ struct FailedFile {
   static void declare(auto& fields) {
     using S = FailedFile;
     fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.add("store", &S::store, Domain::kResult, "it was to be written").optional();
+    fields.optional("store", &S::store, Domain::kResult, "it was to be written");
     fields.add("layer", &S::layer, Domain::kResult, "of all ranks' layers");
     fields.add("folder", &S::folder, Domain::kResult, "where the file is, or should be");
   }
@@ -237,7 +235,7 @@ struct File {
     using S = File;
     fields.add("folder", &S::folder, Domain::kState, "where");
     fields.add("layer", &S::layer, Domain::kState, "of all ranks' layers");
-    fields.add("whole", &S::whole, Domain::kState, "it can be loaded").optional();
+    fields.optional("whole", &S::whole, Domain::kState, "it can be loaded");
     fields.add("symbols", &S::symbols, Domain::kState, "by token, of a whole one");
   }
   friend bool operator==(const File&, const File&) = default;
