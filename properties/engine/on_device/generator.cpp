@@ -33,9 +33,13 @@ class DeviceDraws final : public Draws {
         role_(role),
         can_fail_(assembly_of(config) == Assembly::kOffloadingOnDevice) {
     if (const auto* record = config.connector<offloading::Record>()) record_ = *record;
-    for (std::size_t stream = 0; stream < kStreams.size(); ++stream) {
-      late_in_.push_back(draw_lateness(config.ranks, choices));
-    }
+    // Eager, usual, lazy; a compute stream that is as lazy as can be is driven by updates.
+    constexpr std::array<std::uint32_t, 4> kLate = {1, 3, 6, 30};
+    Lateness usual;
+    for (std::uint32_t& late_in : usual) late_in = pick(choices, kLate);
+    late_in_.resize(config.ranks, usual);
+    // Mostly one rank is late in all it does: its transfers outlive many steps.
+    if (!choices.once_in(3)) late_in_[choices.below(config.ranks)] = {6, 30, 30};
   }
 
   void adjust(Habits& habits, Choices& choices) const override {
@@ -76,7 +80,7 @@ class DeviceDraws final : public Draws {
       const bool has_work = stream == 0 ? num_executed_ > 0 : num_transfers_ > 0;
       if (!has_work || choices.once_in(2)) continue;
       const std::uint32_t rank = choices.below(config_.ranks);
-      if (!choices.once_in(late_in_[stream][rank])) continue;
+      if (!choices.once_in(late_in_[rank][stream])) continue;
       return Advance{std::string(kStreams[stream]), rank, role_};
     }
     return std::nullopt;
@@ -159,9 +163,11 @@ class DeviceDraws final : public Draws {
   const EngineRole role_;
   std::optional<offloading::Record> record_;
   bool can_fail_;
-  std::vector<std::vector<std::uint32_t>> late_in_;  ///< by stream and rank
-  std::uint32_t num_executed_ = 0;                   ///< steps, not taken in
-  std::uint32_t num_polled_ = 0;                     ///< of those
+  using Lateness = std::array<std::uint32_t, kStreams.size()>;
+
+  std::vector<Lateness> late_in_;   ///< by rank and stream
+  std::uint32_t num_executed_ = 0;  ///< steps, not taken in
+  std::uint32_t num_polled_ = 0;    ///< of those
   std::uint32_t num_transfers_ = 0;
 };
 
