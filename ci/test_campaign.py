@@ -9,11 +9,16 @@ import tempfile
 import unittest
 
 CAMPAIGN = pathlib.Path(__file__).resolve().parent / "campaign"
+REPORT = CAMPAIGN.with_name("campaign_report.py")
 
 # Two parts, of which engine.multi fails: with a scenario that depends on whether the seed is odd.
 STUB = '''#!/usr/bin/env python3
 import json, pathlib, sys
 arguments = sys.argv[1:]
+if arguments[0] == "shrink":
+    text = pathlib.Path(arguments[1]).read_text()
+    pathlib.Path(arguments[3]).write_text(text.replace("add id=B\\n", ""))
+    sys.exit(1)
 if arguments[0] == "list":
     print(json.dumps({"block_pool": {}, "engine.multi": {}}))
     sys.exit(0)
@@ -27,6 +32,19 @@ if value("--target") == "engine":
     (pathlib.Path(value("--out")) / "f.kvs").write_text(f"# seed {value('--seed')}\\ntarget engine\\npoll odd={odd}\\n")
 print(json.dumps(report))
 sys.exit(1 if "divergence" in report else 0)
+'''
+
+# Writes an input to its corpus; of engine.multi it finds something.
+FUZZ_STUB = '''#!/usr/bin/env python3
+import os, pathlib, sys
+prefix = next(each for each in sys.argv if each.startswith("-artifact_prefix=")).split("=")[1]
+(pathlib.Path(sys.argv[-2]) / "new").write_text("x")
+print("#9 NEW cov: 120 ft: 300\\nstat::number_of_executed_units: 500", file=sys.stderr)
+if os.environ["KVFENCE_FUZZ_TARGET"] == "engine.multi":
+    pathlib.Path(prefix + "crash-1").write_text("y")
+    print("# divergence at command 2, seen by lockstep: holders\\ntarget engine\\nadd id=A\\nadd id=B\\n"
+          "# end of the scenario\\nSUMMARY: libFuzzer: deadly signal", file=sys.stderr)
+    sys.exit(77)
 '''
 
 
@@ -54,7 +72,7 @@ class CampaignTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.state()["parts"]["block_pool"]["commands"], 14)
         curve = (self.folder / "out" / "curve.csv").read_text().splitlines()
-        self.assertEqual(curve[-1], "block_pool,14,2,1,2")
+        self.assertEqual(curve[-1], "block_pool,check,14,2,1,2")
 
     def test_a_finding_is_kept_once(self):
         done = self.campaign("--rounds", "8")
@@ -80,6 +98,36 @@ class CampaignTest(unittest.TestCase):
         (self.folder / "seeds.txt").unlink()
         self.campaign("--rounds", "4", "--part", "block_pool", out="alone")
         self.assertEqual(sorted(self.seeds()), sorted(shared))
+
+    def test_fuzzing_keeps_its_corpus_and_shrinks_what_it_finds(self):
+        fuzz = self.folder / "fuzz_lockstep"
+        fuzz.write_text(FUZZ_STUB)
+        fuzz.chmod(0o755)
+        done = self.campaign("--rounds", "2", "--fuzz", str(fuzz), "--fuzz-seconds", "1")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertTrue((self.folder / "out" / "corpus" / "block_pool" / "new").exists())
+        self.assertEqual(self.state()["fuzz"]["block_pool"], {"commands": 1000, "seconds": 2, "edges": 120})
+        name = next(name for name in self.state()["findings"] if "lockstep" in name)
+        self.assertEqual(self.state()["findings"][name]["times"], 2)
+        found = (self.folder / "out" / "findings" / f"{name}.kvs").read_text()
+        self.assertIn("add id=A", found)
+        self.assertNotIn("add id=B", found)
+        self.assertEqual((self.folder / "out" / "findings" / f"{name}.input").read_text(), "y")
+
+    def test_the_report_adds_shards_up(self):
+        for shard in ("0/2", "1/2"):
+            self.campaign("--rounds", "2", "--shard", shard, "--commands", "7", out=f"shards/{shard[0]}")
+        done = subprocess.run([sys.executable, "-B", str(REPORT), str(self.folder / "shards"), "--json"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual({row["part"]: (row["commands"], row["reached"], row["last_new_at"]) for row in report["curves"]},
+                         {"block_pool": (28, 1, 14), "engine.multi": (28, 1, 14)})
+        self.assertEqual(sum(finding["times"] for finding in report["findings"].values()), 4)
+        done = subprocess.run([sys.executable, "-B", str(REPORT), str(self.folder)], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected the folder of a campaign", done.stderr)
 
     def test_bad_input(self):
         self.campaign("--rounds", "1", "--part", "block_pool")
