@@ -14,7 +14,7 @@ import json
 import pathlib
 import sys
 
-LEVELS = " ▁▂▃▄▅▆▇█"
+LEVELS = " .:-=+*#@"
 WIDTH = 16
 
 
@@ -69,7 +69,7 @@ def summary(curves):
 
 
 def picture(points):
-    """How much was reached by each of WIDTH equal parts of the commands, as blocks of growing height; the lowest is what
+    """How much was reached by each of WIDTH equal parts of the commands, as characters of growing weight; the lightest is what
     the first check had reached, so that a flat end is seen."""
     first, last, total = points[0]["reached"], points[-1]["reached"], points[-1]["commands"]
     text = ""

@@ -19,8 +19,8 @@
 ///   says it:
 ///                   kCopy, kWait or kRecord. It ends, and is reported as one that failed.
 ///
-///   gpu_page        What a GPU block, or the page of CPU memory that takes one, holds: writes over
-///   cpu_page        the shortened symbols, one a token. False: nothing was ever written there.
+///   show_pages      Appends what GPU blocks, and the pages of CPU memory that take one, hold:
+///                   the shortened symbols, one a token. What was never written is left out.
 ///
 /// Where others read the KV cache, or write it, over a network (has_remote):
 ///
@@ -44,6 +44,7 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/engine/toy_model.h"
+#include "contract/worker/kv_pages.h"
 #include "contract/worker/worker.h"
 
 namespace kvfence::engine {
@@ -123,7 +124,7 @@ template <class T>
 concept EngineDevice = requires(T device, const T& shown, const Copy& copy,
                                 std::vector<worker::Ended>& ended, Kernel kernel,
                                 std::span<const std::uint32_t> jobs,
-                                const std::vector<Place>& places, std::span<std::uint32_t> symbols) {
+                                const std::vector<Place>& places, KVPages& pages) {
   device.transfer_async(copy);
   device.get_finished(ended);
   device.wait(jobs);
@@ -134,8 +135,7 @@ concept EngineDevice = requires(T device, const T& shown, const Copy& copy,
   device.know_remote(std::uint32_t{});
   device.know_forward();
   { shown.counts() } -> std::same_as<worker::Counts>;
-  { shown.gpu_page(std::uint32_t{}, symbols) } -> std::same_as<bool>;
-  { shown.cpu_page(std::uint32_t{}, symbols) } -> std::same_as<bool>;
+  shown.show_pages(std::uint32_t{}, pages, pages);  // the rank to name, of the GPU, of the CPU
 };
 // clang-format on
 

@@ -50,9 +50,6 @@ class KVPages {
     return {head + kNumHeadWords, num_symbols};
   }
 
-  /// Takes back the page that was appended last, of so many symbols.
-  void drop(std::size_t num_symbols) { size_ -= kNumHeadWords + num_symbols; }
-
   std::vector<KVPage> list() const;
   /// One without symbols if it is not in the list. Cost: O(pages).
   KVPage find(std::uint32_t rank, std::uint32_t number) const;

@@ -1,6 +1,9 @@
 #include "cuda/worker/engine_on_virtual_device.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
@@ -29,6 +32,17 @@ content::Granule granule_of(Symbol symbol, std::size_t layer) {
   return {symbol, content::fmix64(symbol + layer)};
 }
 
+/// Of a whole number of granules.
+bool is_zero(std::span<const std::byte> bytes) {
+  std::uint64_t any = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof any) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    any |= word;
+  }
+  return any == 0;
+}
+
 using LayerBytes = std::array<const std::byte*, kNumLayers>;
 
 /// Of a token's bytes in each layer.
@@ -44,18 +58,6 @@ Symbol symbol_at(const LayerBytes& layers) {
     if (found[layer] != granule_of(found[0].first, layer)) return toy_model::kTorn;
   }
   return found[0].first;
-}
-
-/// Of a page that begins there; whether anything was written to it.
-bool read_page(LayerBytes layers, std::span<std::uint32_t> symbols) {
-  bool is_written = false;
-  for (std::uint32_t& shown : symbols) {
-    const Symbol symbol = symbol_at(layers);
-    is_written |= symbol != toy_model::kUnwritten;
-    shown = toy_model::shortened(symbol);
-    for (const std::byte*& bytes : layers) bytes += sizeof(content::Granule);
-  }
-  return is_written;
 }
 
 /// Two layers per group, blocks first; groups share the memory.
@@ -220,11 +222,26 @@ bool EngineOnVirtualDevice::advance(worker::Stream stream) {
   return device_.advance_to_event(actor_of(stream));
 }
 
-bool EngineOnVirtualDevice::page(PageName name, std::span<std::uint32_t> symbols) const {
-  const auto parts = parts_of(name);
-  LayerBytes layers;
-  for (std::size_t layer = 0; layer < kNumLayers; ++layer) layers[layer] = parts[layer].bytes;
-  return read_page(layers, symbols);
+void EngineOnVirtualDevice::show_pages(std::uint32_t rank, engine::KVPages& gpu,
+                                       engine::KVPages& cpu) const {
+  for (const bool is_gpu : {true, false}) {
+    const std::uint32_t num_pages =
+        is_gpu ? options_.num_gpu_blocks : options_.num_cpu_blocks * options_.block_size_factor;
+    engine::KVPages& pages = is_gpu ? gpu : cpu;
+    for (std::uint32_t number = 0; number < num_pages; ++number) {
+      const auto parts = parts_of({is_gpu, number}).first(kNumLayers);
+      const auto was_written = [](const PagePart& part) {
+        return !is_zero({part.bytes, part.size});
+      };
+      if (std::ranges::none_of(parts, was_written)) continue;
+      LayerBytes layers;
+      for (std::size_t layer = 0; layer < kNumLayers; ++layer) layers[layer] = parts[layer].bytes;
+      for (std::uint32_t& shown : pages.add(rank, number, options_.block_size)) {
+        shown = toy_model::shortened(symbol_at(layers));
+        for (const std::byte*& bytes : layers) bytes += sizeof(content::Granule);
+      }
+    }
+  }
 }
 
 /// Checked against the ranges that the forward declares.

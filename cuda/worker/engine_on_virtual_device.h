@@ -47,12 +47,7 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::KVCells {
   void know_forward();
 
   worker::Counts counts() const { return counts_of_worker(); }
-  bool gpu_page(std::uint32_t block, std::span<std::uint32_t> symbols) const {
-    return page({true, block}, symbols);
-  }
-  bool cpu_page(std::uint32_t number, std::span<std::uint32_t> symbols) const {
-    return page({false, number}, symbols);
-  }
+  void show_pages(std::uint32_t rank, engine::KVPages& gpu, engine::KVPages& cpu) const;
 
   engine::Symbol read(engine::Place place) const override;
   void write(engine::Place place, engine::Symbol symbol) override;
@@ -61,7 +56,6 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::KVCells {
 
  private:
   void know(cudaEvent_t event);
-  bool page(PageName name, std::span<std::uint32_t> symbols) const;
   std::size_t gpu_offset(std::size_t layer, engine::Place place) const;
   std::byte* gpu_address(std::size_t layer, engine::Place place) const {
     return gpu_base_ + gpu_offset(layer, place);

@@ -34,16 +34,22 @@ engine::Copy transfer(std::uint32_t job, worker::Direction direction, BlockId bl
           .block_indices = {1}};
 }
 
-std::vector<std::uint32_t> gpu_page(const EngineOnVirtualDevice& device, std::uint32_t block) {
-  std::vector<std::uint32_t> symbols(kOptions.block_size);
-  device.gpu_page(block, symbols);
+std::vector<std::uint32_t> page(const EngineOnVirtualDevice& device, bool is_gpu,
+                                std::uint32_t number) {
+  engine::KVPages gpu;
+  engine::KVPages cpu;
+  device.show_pages(0, gpu, cpu);
+  std::vector<std::uint32_t> symbols = (is_gpu ? gpu : cpu).find(0, number).symbols;
+  symbols.resize(kOptions.block_size, toy_model::kUnwritten);  // if it is left out
   return symbols;
 }
 
-std::vector<std::uint32_t> cpu_page(const EngineOnVirtualDevice& device, std::uint32_t page) {
-  std::vector<std::uint32_t> symbols(kOptions.block_size);
-  device.cpu_page(page, symbols);
-  return symbols;
+std::vector<std::uint32_t> gpu_page(const EngineOnVirtualDevice& device, std::uint32_t block) {
+  return page(device, true, block);
+}
+
+std::vector<std::uint32_t> cpu_page(const EngineOnVirtualDevice& device, std::uint32_t number) {
+  return page(device, false, number);
 }
 
 TEST(EngineOnVirtualDevice, SymbolsComeBack) {

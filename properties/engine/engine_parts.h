@@ -45,8 +45,7 @@ class AnyDevice {
   /// The KV cache, for who accesses it over a network.
   virtual engine::KVCells& cells() = 0;
   virtual worker::Counts counts() const = 0;
-  virtual bool gpu_page(std::uint32_t block, std::span<std::uint32_t> symbols) const = 0;
-  virtual bool cpu_page(std::uint32_t page, std::span<std::uint32_t> symbols) const = 0;
+  virtual void show_pages(std::uint32_t rank, engine::KVPages& gpu, engine::KVPages& cpu) const = 0;
   virtual void add_to(StateHash& hash) const = 0;
 };
 
@@ -77,11 +76,8 @@ class DeviceOf final : public AnyDevice {
   void know_forward() override { device_.know_forward(); }
   engine::KVCells& cells() override { return device_; }
   worker::Counts counts() const override { return device_.counts(); }
-  bool gpu_page(std::uint32_t block, std::span<std::uint32_t> symbols) const override {
-    return device_.gpu_page(block, symbols);
-  }
-  bool cpu_page(std::uint32_t page, std::span<std::uint32_t> symbols) const override {
-    return device_.cpu_page(page, symbols);
+  void show_pages(std::uint32_t rank, engine::KVPages& gpu, engine::KVPages& cpu) const override {
+    device_.show_pages(rank, gpu, cpu);
   }
   void add_to(StateHash& hash) const override { hash.add(device_); }
 

@@ -1,10 +1,15 @@
 #include "reference/engine/engine_device.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace kvfence::reference {
 
+using engine::Symbol;
 using worker::Direction;
 using worker::Fault;
 
@@ -123,15 +128,20 @@ bool EngineDevice::advance(worker::Stream stream) {
   return ran;
 }
 
-bool EngineDevice::read_page(const std::vector<engine::Symbol>& pages, std::uint32_t page,
-                             std::span<std::uint32_t> symbols) const {
-  const engine::Symbol* next = &pages[index_of({page, 0})];
-  bool is_written = false;
-  for (std::uint32_t& symbol : symbols) {
-    is_written |= *next != toy_model::kUnwritten;
-    symbol = toy_model::shortened(*next++);
-  }
-  return is_written;
+void EngineDevice::show_pages(std::uint32_t rank, engine::KVPages& gpu,
+                              engine::KVPages& cpu) const {
+  const auto is_unwritten = [](Symbol symbol) { return symbol == toy_model::kUnwritten; };
+  const auto show = [&](const std::vector<Symbol>& memory, engine::KVPages& pages) {
+    const std::size_t size = options_.block_size;
+    for (std::size_t begin = 0; begin < memory.size(); begin += size) {
+      const std::span page(memory.data() + begin, size);
+      if (std::ranges::all_of(page, is_unwritten)) continue;
+      const auto number = static_cast<std::uint32_t>(begin / size);
+      std::ranges::transform(page, pages.add(rank, number, size).begin(), toy_model::shortened);
+    }
+  };
+  show(gpu_, gpu);
+  show(cpu_, cpu);
 }
 
 worker::Counts EngineDevice::counts() const {

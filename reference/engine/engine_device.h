@@ -34,12 +34,7 @@ class EngineDevice final : public engine::KVCells {
   void know_forward() {}
 
   worker::Counts counts() const;
-  bool gpu_page(std::uint32_t block, std::span<std::uint32_t> symbols) const {
-    return read_page(gpu_, block, symbols);
-  }
-  bool cpu_page(std::uint32_t page, std::span<std::uint32_t> symbols) const {
-    return read_page(cpu_, page, symbols);
-  }
+  void show_pages(std::uint32_t rank, engine::KVPages& gpu, engine::KVPages& cpu) const;
 
   engine::Symbol read(engine::Place place) const override { return gpu_[index_of(place)]; }
   void write(engine::Place place, engine::Symbol symbol) override {
@@ -73,8 +68,6 @@ class EngineDevice final : public engine::KVCells {
   std::size_t index_of(engine::Place place) const {
     return std::size_t{place.block} * options_.block_size + place.offset;
   }
-  bool read_page(const std::vector<engine::Symbol>& pages, std::uint32_t page,
-                 std::span<std::uint32_t> symbols) const;
   static Job* next_of(Jobs& jobs);
   bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
   static bool is_known_to_be_over(const Job& job, const Jobs& jobs);

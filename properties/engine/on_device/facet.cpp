@@ -152,24 +152,12 @@ void Facet::observe(const std::vector<EngineRank>& ranks, std::size_t num_steps,
 }
 
 void Facet::observe_pages(const std::vector<EngineRank>& ranks, DeviceObserved& observed) {
-  const DeviceOptions& options = *setup_->of(role_).device;
   KVPages& gpu = observed.gpu_kv.emplace();
   KVPages& cpu = observed.cpu_kv.emplace();
   gpu.clear();
   cpu.clear();
-  // read(page, symbols) fills the symbols; false: there is nothing to show.
-  const auto show = [&](KVPages& pages, std::uint32_t rank, std::uint32_t num_pages, auto read) {
-    for (std::uint32_t number = 0; number < num_pages; ++number) {
-      const std::size_t num_symbols = options.block_size;
-      if (!read(number, pages.add(rank, number, num_symbols))) pages.drop(num_symbols);
-    }
-  };
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
-    const AnyDevice& device = *ranks[rank].device;
-    show(gpu, rank, options.num_gpu_blocks,
-         [&](std::uint32_t block, auto symbols) { return device.gpu_page(block, symbols); });
-    show(cpu, rank, options.num_cpu_blocks * options.block_size_factor,
-         [&](std::uint32_t page, auto symbols) { return device.cpu_page(page, symbols); });
+    ranks[rank].device->show_pages(rank, gpu, cpu);
   }
 }
 

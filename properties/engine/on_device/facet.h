@@ -12,7 +12,6 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
-#include "contract/worker/kv_pages.h"
 #include "properties/engine/model_runner.h"
 #include "properties/engine/planned_step.h"
 #include "properties/engine/rank.h"
