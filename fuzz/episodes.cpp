@@ -11,12 +11,17 @@
 namespace kvfence::fuzz {
 
 std::optional<Divergence> run_input(Lockstep& lockstep, std::span<const std::uint8_t> bytes,
-                                    Scenario& scenario) {
+                                    Scenario& scenario, Marks* marks) {
   // Bounds the time of one input; the bytes end most episodes earlier.
   constexpr std::size_t kCommandsMax = 200;
   Choices choices = Choices::from_bytes(bytes);
   const Setup setup = prepared(*lockstep.checks().target, lockstep.checks().draw_config(choices));
-  return run_episode(lockstep, setup, choices, kCommandsMax, scenario);
+  const auto mark = [&] {
+    if (marks) marks->push_back(choices.num_used());
+  };
+  auto divergence = run_episode(lockstep, setup, choices, kCommandsMax, scenario, mark);
+  mark();
+  return divergence;
 }
 
 std::string to_scenario_text(const Divergence& divergence, Scenario scenario) {
@@ -42,7 +47,9 @@ void Episodes::run(std::span<const std::uint8_t> bytes) {
   KVFENCE_CHECK(actual, "a planted bug that the part does not have");
   Lockstep lockstep(*part_.checks, *reference, *actual);
   Scenario scenario(*part_.checks->target);
-  const std::optional<Divergence> divergence = run_input(lockstep, bytes, scenario);
+  Marks marks;
+  const std::optional<Divergence> divergence = run_input(lockstep, bytes, scenario, &marks);
+  known_marks_.add(bytes, marks);
   num_commands_ += lockstep.num_commands();
   for (std::size_t goal = 0; goal < counts_.size(); ++goal) {
     counts_[goal] += lockstep.goal_counts().count_of(goal);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/core/scenario.h"
+#include "fuzz/command_mutator.h"
 #include "fuzz/corpus_goals.h"
 #include "properties/core/divergence.h"
 #include "properties/core/lockstep.h"
@@ -17,16 +18,18 @@
 
 namespace kvfence::fuzz {
 
-/// Runs the episode that the bytes spell; `scenario` receives its configuration and commands.
+/// Runs the episode that the bytes spell; `scenario` receives its configuration and commands,
+/// `marks`, if any, where they lie in the bytes.
 std::optional<Divergence> run_input(Lockstep& lockstep, std::span<const std::uint8_t> bytes,
-                                    Scenario& scenario);
+                                    Scenario& scenario, Marks* marks = nullptr);
 
 /// A divergence and what leads to it, as one scenario: the report stands in its comments, so the
 /// text of a crash is a `.kvs` file.
 std::string to_scenario_text(const Divergence& divergence, Scenario scenario);
 
-/// Runs inputs one by one and counts what they reached. Nothing else is kept between two of them,
-/// so an input behaves alike wherever it stands, and libFuzzer sees each give back its memory.
+/// Runs inputs one by one, counts what they reached and knows where their commands lie. Else
+/// nothing is kept between two of them: an input behaves alike wherever it stands, and libFuzzer
+/// sees each give back its memory.
 class Episodes {
  public:
   /// planted_bug: in the optimized side; empty for none. Requires: the part has it.
@@ -35,6 +38,9 @@ class Episodes {
   /// Runs the episode that the bytes spell. At a divergence it prints to_scenario_text to stderr
   /// and aborts.
   void run(std::span<const std::uint8_t> bytes);
+
+  /// Of inputs that have run.
+  const KnownMarks& known_marks() const { return known_marks_; }
 
   /// The goals of the part.
   std::vector<CorpusGoal> goals() const;
@@ -45,6 +51,7 @@ class Episodes {
   std::string planted_bug_;
   std::vector<std::uint64_t> counts_;  ///< by goal
   std::uint64_t num_commands_ = 0;
+  KnownMarks known_marks_;
 };
 
 }  // namespace kvfence::fuzz

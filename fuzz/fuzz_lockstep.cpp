@@ -1,7 +1,8 @@
 /// Bytes -> configuration and commands -> reference against optimized, with every rule.
 ///
 /// One program for all targets; the environment says which:
-///   KVFENCE_FUZZ_TARGET       a target's name, or engine.ASSEMBLY
+///   KVFENCE_FUZZ_TARGET       a target's name, or engine.ASSEMBLY; without it, a program that is
+///                             called PART_lockstep fuzzes that part
 ///   KVFENCE_FUZZ_PLANTED_BUG  one of its planted bugs, in the optimized side; unset for none. Such
 ///                             a run has to abort with a report on the corpus of the target, the
 ///                             proof that a silent fuzz run means something.
@@ -10,9 +11,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "fuzz/command_mutator.h"
 #include "fuzz/corpus_goals.h"
 #include "fuzz/episodes.h"
 #include "scenarios/targets/targets.h"
@@ -25,9 +31,16 @@ std::string_view setting(const char* name) {
   return value ? value : "";
 }
 
+/// What the program's own name says.
+std::string& part_of_program() {
+  static std::string part;
+  return part;
+}
+
 Episodes& episodes() {
   static Episodes instance = [] {
-    const std::string_view target = setting("KVFENCE_FUZZ_TARGET");
+    std::string_view target = setting("KVFENCE_FUZZ_TARGET");
+    if (target.empty()) target = part_of_program();
     const CheckedPart* part = find_part(target);
     const std::string_view bug = setting("KVFENCE_FUZZ_PLANTED_BUG");
     if (!part || (!bug.empty() && !part->sides->make_planted(bug))) {
@@ -46,8 +59,16 @@ Episodes& episodes() {
 
 std::vector<CorpusGoal> corpus_goals() { return episodes().goals(); }
 CorpusGoal corpus_size() { return episodes().size(); }
+const KnownMarks& known_marks() { return episodes().known_marks(); }
 
 }  // namespace kvfence::fuzz
+
+extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** argv) {
+  std::string name = std::filesystem::path(**argv).filename();
+  if (name.ends_with("_lockstep")) name.resize(name.size() - std::strlen("_lockstep"));
+  kvfence::fuzz::part_of_program() = std::move(name);
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   kvfence::fuzz::episodes().run({data, size});

@@ -94,13 +94,15 @@ Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
 }
 
 std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Choices& choices,
-                                      std::size_t num_commands, Scenario& scenario) {
+                                      std::size_t num_commands, Scenario& scenario,
+                                      const std::function<void()>& before_draw) {
   scenario.target = &setup.target();
   scenario.config = setup.config();
   scenario.steps.clear();
   if (auto divergence = lockstep.start(setup)) return divergence;
   const std::unique_ptr<Generator> generator = lockstep.checks().make_generator(setup, choices);
   for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {
+    if (before_draw) before_draw();
     scenario.steps.push_back(
         {generator->next(choices, lockstep.last_expected(), lockstep.world())});
     if (auto divergence = lockstep.step(scenario.steps.back().command)) return divergence;

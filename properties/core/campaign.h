@@ -78,9 +78,10 @@ Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
                          const std::vector<Field>& overrides = {});
 
 /// Runs an episode of this setup out of a stream of choices; `scenario` receives its configuration
-/// and commands.
+/// and commands. `before_draw` is called before each command is drawn.
 std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Choices& choices,
-                                      std::size_t num_commands, Scenario& scenario);
+                                      std::size_t num_commands, Scenario& scenario,
+                                      const std::function<void()>& before_draw = {});
 
 /// Each goal of the checks that some run could reach, with its count.
 std::vector<GoalCount> goal_counts_of(const Checks& checks, const GoalCounts& counts);

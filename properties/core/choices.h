@@ -31,6 +31,8 @@ class Choices {
 
   /// Whether bytes are used up; a seed never is.
   bool exhausted() const { return bytes_.data() != nullptr && at_ >= bytes_.size(); }
+  /// Bytes that were used.
+  std::size_t num_used() const { return at_; }
 
  private:
   explicit Choices(std::uint64_t seed) : state_(seed) {}

@@ -1,0 +1,17 @@
+#!/bin/bash -eu
+# Makes of fuzz/ what ClusterFuzzLite runs: a program and a corpus for each part, in $OUT. The compiler, its flags and the
+# engine come from the environment, as ClusterFuzzLite sets it.
+cmake -S . -B "$WORK/kvfence" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKVFENCE_BUILD_TESTS=OFF \
+  -DKVFENCE_BUILD_BENCHMARKS=OFF -DKVFENCE_ENABLE_FUZZING=ON "-DKVFENCE_FUZZING_ENGINE=$LIB_FUZZING_ENGINE" \
+  '-DCMAKE_EXE_LINKER_FLAGS=-Wl,-rpath,$ORIGIN'
+cmake --build "$WORK/kvfence" --target fuzz_lockstep fuzz_line_language
+cp "$WORK/kvfence/fuzz/fuzz_line_language" "$OUT/line_language"
+(cd fuzz/corpus/line_language && zip -q -r "$OUT/line_language_seed_corpus.zip" .)
+# The program knows from its name which part it is.
+while read -r part _; do
+  case $part in '' | '#') continue ;; esac
+  cp "$WORK/kvfence/fuzz/fuzz_lockstep" "$OUT/${part}_lockstep"
+  (cd "fuzz/corpus/${part}_lockstep" && zip -q -r "$OUT/${part}_lockstep_seed_corpus.zip" .)
+done < fuzz/targets.txt
+# Its own libraries travel with it.
+ldd "$OUT/line_language" | awk '$3 ~ /libcrypto/ {print $3}' | xargs -r cp -t "$OUT"

@@ -1,0 +1,55 @@
+#pragma once
+
+/// Mutations of fuzz inputs that keep commands whole: what races need is a command less, twice, or
+/// later, and a changed byte in the middle of an input turns all that follows into other commands.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace kvfence::fuzz {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// Where commands begin in an input, in order, and where the last one ends.
+using Marks = std::vector<std::size_t>;
+
+/// The input with one command left out, given twice, exchanged with its neighbor or given later, or
+/// with random bytes as one more. Unchanged if it has no command.
+Bytes mutate_commands(std::span<const std::uint8_t> input, const Marks& marks,
+                      std::minstd_rand& random);
+
+/// The first commands of one input, then the last ones of another.
+Bytes cross_commands(std::span<const std::uint8_t> first, const Marks& first_marks,
+                     std::span<const std::uint8_t> second, const Marks& second_marks,
+                     std::minstd_rand& random);
+
+/// The marks of inputs that have run, which are known only then: what a byte spells depends on all
+/// before it. Takes all its memory at once, so that libFuzzer sees no input keep some.
+class KnownMarks {
+ public:
+  /// Forgets an input in the same place. Keeps kMarksMax marks at the most.
+  void add(std::span<const std::uint8_t> input, const Marks& marks);
+  /// Empty if the input has not run, or another one came since.
+  Marks find(std::span<const std::uint8_t> input) const;
+
+  static constexpr std::size_t kMarksMax = 201;
+
+ private:
+  struct Entry {
+    std::size_t hash = 0;
+    std::size_t num_marks = 0;
+    std::array<std::uint32_t, kMarksMax> marks{};
+  };
+  static constexpr std::size_t kNumEntries = 1 << 13;
+
+  std::vector<Entry> entries_ = std::vector<Entry>(kNumEntries);  ///< by hash of the input
+};
+
+/// Those of the inputs that this program has run.
+const KnownMarks& known_marks();
+
+}  // namespace kvfence::fuzz

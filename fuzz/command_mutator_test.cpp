@@ -1,0 +1,72 @@
+// What mutations of whole commands do to the bytes of the commands.
+
+#include "fuzz/command_mutator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+
+namespace kvfence::fuzz {
+namespace {
+
+// Configuration, three commands, bytes that nobody has read.
+const Bytes kInput = {9, 9, 1, 1, 2, 3, 3, 3, 8};
+const Marks kMarks = {2, 4, 5, 8};
+
+std::set<Bytes> mutants_of(const Bytes& input, const Marks& marks) {
+  std::minstd_rand random(1);
+  std::set<Bytes> mutants;
+  for (int round = 0; round < 1000; ++round) {
+    mutants.insert(mutate_commands(input, marks, random));
+  }
+  return mutants;
+}
+
+TEST(MutateCommands, MakesEachKindOfMutant) {
+  const std::set<Bytes> mutants = mutants_of(kInput, kMarks);
+  EXPECT_TRUE(mutants.contains({9, 9, 1, 1, 3, 3, 3, 8})) << "one left out";
+  EXPECT_TRUE(mutants.contains({9, 9, 1, 1, 1, 1, 2, 3, 3, 3, 8})) << "one twice";
+  EXPECT_TRUE(mutants.contains({9, 9, 1, 1, 2, 1, 1, 3, 3, 3, 8})) << "one again, later";
+  EXPECT_TRUE(mutants.contains({9, 9, 2, 1, 1, 3, 3, 3, 8})) << "neighbors exchanged";
+  EXPECT_TRUE(mutants.contains({9, 9, 2, 3, 3, 3, 1, 1, 8})) << "one much later";
+  EXPECT_TRUE(std::ranges::any_of(mutants, [](const Bytes& mutant) {
+    return mutant.size() == kInput.size() + 7;
+  })) << "one more";
+}
+
+TEST(MutateCommands, LeavesTheConfigurationAndTheRestAlone) {
+  for (const Bytes& mutant : mutants_of(kInput, kMarks)) {
+    EXPECT_EQ(Bytes(mutant.begin(), mutant.begin() + 2), Bytes({9, 9}));
+    EXPECT_EQ(mutant.back(), 8);
+  }
+}
+
+TEST(MutateCommands, WithoutCommandsThereIsNothingToDo) {
+  EXPECT_EQ(mutants_of(kInput, {}), std::set<Bytes>{kInput});
+  EXPECT_EQ(mutants_of(kInput, {2}), std::set<Bytes>{kInput});
+}
+
+TEST(CrossCommands, JoinsABeginningAndAnEnd) {
+  const Bytes other = {7, 4, 5, 5};
+  const Marks marks = {1, 2, 4};
+  std::minstd_rand random(1);
+  std::set<Bytes> crossed;
+  for (int round = 0; round < 1000; ++round) {
+    crossed.insert(cross_commands(kInput, kMarks, other, marks, random));
+  }
+  EXPECT_EQ(crossed.size(), kMarks.size() * marks.size());
+  EXPECT_TRUE(crossed.contains({9, 9, 1, 1, 5, 5}));
+}
+
+TEST(KnownMarks, AreOfInputsThatHaveRun) {
+  KnownMarks known;
+  known.add(kInput, kMarks);
+  EXPECT_EQ(known.find(kInput), kMarks);
+  EXPECT_EQ(known.find(Bytes{1}), Marks());
+}
+
+}  // namespace
+}  // namespace kvfence::fuzz
