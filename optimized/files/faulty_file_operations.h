@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -48,40 +49,31 @@ class FaultyFileOperations : public FileOperations {
   }
 
   int make_folder(const std::string& path) override {
-    const std::optional<FileFault> fault = next(FileOperation::kMakeFolder);
-    return fault ? -fault->error : files_.make_folder(path);
+    return attempt(FileOperation::kMakeFolder, [&] { return files_.make_folder(path); });
   }
   int list(const std::string& folder, std::vector<std::string>& names) override {
-    const std::optional<FileFault> fault = next(FileOperation::kList);
-    return fault ? -fault->error : files_.list(folder, names);
+    return attempt(FileOperation::kList, [&] { return files_.list(folder, names); });
   }
   FileHandle create(const std::string& path) override {
-    const std::optional<FileFault> fault = next(FileOperation::kCreate);
-    return fault ? -fault->error : files_.create(path);
+    return attempt(FileOperation::kCreate, [&] { return files_.create(path); });
   }
   FileHandle open(const std::string& path) override {
-    const std::optional<FileFault> fault = next(FileOperation::kOpen);
-    return fault ? -fault->error : files_.open(path);
+    return attempt(FileOperation::kOpen, [&] { return files_.open(path); });
   }
   FileHandle open_lock(const std::string& path) override {
-    const std::optional<FileFault> fault = next(FileOperation::kLock);
-    return fault ? -fault->error : files_.open_lock(path);
+    return attempt(FileOperation::kLock, [&] { return files_.open_lock(path); });
   }
   int try_lock(FileHandle file) override {
-    const std::optional<FileFault> fault = next(FileOperation::kLock);
-    return fault ? -fault->error : files_.try_lock(file);
+    return attempt(FileOperation::kLock, [&] { return files_.try_lock(file); });
   }
   int num_links(FileHandle file) override {
-    const std::optional<FileFault> fault = next(FileOperation::kLock);
-    return fault ? -fault->error : files_.num_links(file);
+    return attempt(FileOperation::kLock, [&] { return files_.num_links(file); });
   }
   std::int64_t size_of(const std::string& path) override {
-    const std::optional<FileFault> fault = next(FileOperation::kSize);
-    return fault ? -fault->error : files_.size_of(path);
+    return attempt(FileOperation::kSize, [&] { return files_.size_of(path); });
   }
   std::int64_t size(FileHandle file) override {
-    const std::optional<FileFault> fault = next(FileOperation::kSize);
-    return fault ? -fault->error : files_.size(file);
+    return attempt(FileOperation::kSize, [&] { return files_.size(file); });
   }
   std::int64_t read(FileHandle file, std::span<std::byte> bytes) override {
     const std::optional<FileFault> fault = next(FileOperation::kRead);
@@ -94,8 +86,7 @@ class FaultyFileOperations : public FileOperations {
     return files_.write(file, fault ? at_most(bytes, *fault) : bytes);
   }
   int sync_data(FileHandle file) override {
-    const std::optional<FileFault> fault = next(FileOperation::kSync);
-    return fault ? -fault->error : files_.sync_data(file);
+    return attempt(FileOperation::kSync, [&] { return files_.sync_data(file); });
   }
   int close(FileHandle file) override {
     const std::optional<FileFault> fault = next(FileOperation::kClose);
@@ -103,19 +94,22 @@ class FaultyFileOperations : public FileOperations {
     return fault ? -fault->error : answer;
   }
   int rename(const std::string& from, const std::string& to) override {
-    const std::optional<FileFault> fault = next(FileOperation::kRename);
-    return fault ? -fault->error : files_.rename(from, to);
+    return attempt(FileOperation::kRename, [&] { return files_.rename(from, to); });
   }
   int remove(const std::string& path) override {
-    const std::optional<FileFault> fault = next(FileOperation::kRemove);
-    return fault ? -fault->error : files_.remove(path);
+    return attempt(FileOperation::kRemove, [&] { return files_.remove(path); });
   }
   int remove_folder(const std::string& path) override {
-    const std::optional<FileFault> fault = next(FileOperation::kRemove);
-    return fault ? -fault->error : files_.remove_folder(path);
+    return attempt(FileOperation::kRemove, [&] { return files_.remove_folder(path); });
   }
 
  private:
+  template <class Call>
+  std::invoke_result_t<Call> attempt(FileOperation operation, const Call& call) {
+    const std::optional<FileFault> fault = next(operation);
+    return fault ? -fault->error : call();
+  }
+
   std::optional<FileFault> next(FileOperation operation) {
     if (watcher_) watcher_(operation);
     const std::lock_guard lock(mutex_);
