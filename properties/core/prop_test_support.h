@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -34,7 +35,7 @@ inline std::string test_name(std::string_view part) {
 struct Side {
   const TargetSides* sides;
   const Checks* checked;  ///< the target's, or those of the part
-  std::unique_ptr<Implementation> (*make)();
+  std::function<std::unique_ptr<Implementation>()> make;
   std::string name;  ///< of part and implementation, in letters that gtest takes
 
   const Checks& checks() const { return *checked; }

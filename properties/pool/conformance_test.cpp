@@ -1,6 +1,7 @@
 // Goal: each rule and error code of contract/pool/block_pool.h holds for both pools.
 // Method: one named test per rule and code, a scenario with what has to be seen.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@
 namespace kvfence {
 
 class BlockPoolConformance
-    : public ::testing::TestWithParam<std::unique_ptr<Implementation> (*)()> {
+    : public ::testing::TestWithParam<std::function<std::unique_ptr<Implementation>()>> {
  protected:
   /// Runs the lines on one implementation: every expectation must be met and every rule hold.
   void expect(std::string_view lines) {

@@ -92,98 +92,86 @@ void take_multi(EngineParts& parts) {
   };
 }
 
+template <class Made>
+constexpr auto kMake = [](const auto&... from) { return std::make_unique<Made>(from...); };
+
+template <auto kMakeScheduler>
+std::unique_ptr<KVConnector> make_offloading(const ConnectorSetup& setup) {
+  return kMakeScheduler(setup.spec, make_secondary_tiers(setup));
+}
+
+template <auto kMakeWorker>
+std::unique_ptr<KVConnectorWorker> make_offloading_worker(const ConnectorSetup& setup,
+                                                          std::uint32_t) {
+  return kMakeWorker(setup.spec);
+}
+
+template <auto kMakeWorker>
+std::unique_ptr<SynchronousConnectorWorker> make_files_worker(const SynchronousConnectorSpec& spec,
+                                                              std::uint32_t,
+                                                              SharedStorage& storage) {
+  return kMakeWorker(spec, storage);
+}
+
+template <auto kMakeStorage>
+std::unique_ptr<SharedStorage> make_storage(const SynchronousConnectorSpec&) {
+  return kMakeStorage();
+}
+
+template <class Aggregator>
+AggregateReports make_aggregate(const EngineSetup&, std::uint32_t num_ranks) {
+  return AggregateReports(Aggregator(num_ranks));
+}
+
+template <class Device>
+std::unique_ptr<DeviceOf<Device>> make_device(const EngineSetup& setup, EngineRole role) {
+  return std::make_unique<DeviceOf<Device>>(*setup.of(role).device);
+}
+
 EngineParts reference_parts() {
+  using namespace reference;
   EngineParts parts;
-  parts.make_simple = [](const SimpleCPUOffloadSpec& spec) {
-    return reference::make_simple_cpu_offload_scheduler(spec);
-  };
-  parts.make_simple_worker = [](const SimpleCPUOffloadSpec& spec) {
-    return reference::make_simple_cpu_offload_worker(spec);
-  };
+  parts.make_simple = make_simple_cpu_offload_scheduler;
+  parts.make_simple_worker = make_simple_cpu_offload_worker;
   take_multi<reference::MultiConnector, reference::MultiConnectorWorker,
              reference::OffloadingConnectorStats>(parts);
-  parts.make_offloading = [](const ConnectorSetup& setup) {
-    return reference::make_offloading_connector_scheduler(setup.spec, make_secondary_tiers(setup));
-  };
-  parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
-    return reference::make_offloading_connector_worker(setup.spec);
-  };
-  parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
-    return reference::make_shared_storage();
-  };
-  parts.make_files_connector = [](const SynchronousConnectorSpec& spec, SharedStorage& storage) {
-    return reference::make_synchronous_connector_scheduler(spec, storage);
-  };
-  parts.make_files_worker = [](const SynchronousConnectorSpec& spec, std::uint32_t,
-                               SharedStorage& storage) {
-    return reference::make_synchronous_connector_worker(spec, storage);
-  };
-  parts.make_producer = [](const DisaggregatedSpec& spec) {
-    return std::make_unique<reference::DisaggregatedProducer>(spec);
-  };
-  parts.make_consumer = [](const DisaggregatedSpec& spec) {
-    return std::make_unique<reference::DisaggregatedConsumer>(spec);
-  };
-  parts.make_producer_worker = [](const DisaggregatedSpec& spec, std::uint32_t rank) {
-    return std::make_unique<reference::DisaggregatedProducerWorker>(spec, rank);
-  };
-  parts.make_consumer_worker = [](const DisaggregatedSpec& spec, std::uint32_t rank) {
-    return std::make_unique<reference::DisaggregatedConsumerWorker>(spec, rank);
-  };
-  parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
-    return AggregateReports(reference::KVOutputAggregator(num_ranks));
-  };
-  parts.make_device = [](const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {
-    return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.of(role).device);
-  };
-  parts.make_tier_files = reference::make_tier_files;
+  parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
+  parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
+  parts.make_storage = make_storage<make_shared_storage>;
+  parts.make_files_connector = make_synchronous_connector_scheduler;
+  parts.make_files_worker = make_files_worker<make_synchronous_connector_worker>;
+  parts.make_producer = kMake<reference::DisaggregatedProducer>;
+  parts.make_consumer = kMake<reference::DisaggregatedConsumer>;
+  parts.make_producer_worker = kMake<DisaggregatedProducerWorker>;
+  parts.make_consumer_worker = kMake<DisaggregatedConsumerWorker>;
+  parts.make_aggregate = make_aggregate<reference::KVOutputAggregator>;
+  parts.make_device = make_device<EngineDevice>;
+  parts.make_tier_files = make_tier_files;
   return parts;
 }
 
 EngineParts optimized_parts() {
+  using namespace optimized;
   EngineParts parts;
-  parts.make_simple = [](const SimpleCPUOffloadSpec& spec) {
-    return optimized::make_simple_cpu_offload_scheduler(spec);
-  };
-  parts.make_simple_worker = [](const SimpleCPUOffloadSpec& spec) {
-    return optimized::make_simple_cpu_offload_worker(spec);
-  };
+  parts.make_simple = make_simple_cpu_offload_scheduler;
+  parts.make_simple_worker = make_simple_cpu_offload_worker;
   take_multi<optimized::MultiConnector, optimized::MultiConnectorWorker,
              optimized::OffloadingConnectorStats>(parts);
-  parts.make_offloading = [](const ConnectorSetup& setup) {
-    return optimized::make_offloading_connector_scheduler(setup.spec, make_secondary_tiers(setup));
-  };
-  parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
-    return optimized::make_offloading_connector_worker(setup.spec);
-  };
-  parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
-    return optimized::make_shared_storage();
-  };
-  parts.make_files_connector = [](const SynchronousConnectorSpec& spec, SharedStorage& storage) {
-    return optimized::make_synchronous_connector_scheduler(spec, storage);
-  };
-  parts.make_files_worker = [](const SynchronousConnectorSpec& spec, std::uint32_t,
-                               SharedStorage& storage) {
-    return optimized::make_synchronous_connector_worker(spec, storage);
-  };
-  parts.make_producer = [](const DisaggregatedSpec& spec) {
-    return optimized::make_disaggregated_producer(spec);
-  };
-  parts.make_consumer = [](const DisaggregatedSpec& spec) {
-    return optimized::make_disaggregated_consumer(spec);
-  };
-  parts.make_producer_worker = &optimized::make_disaggregated_producer_worker;
-  parts.make_consumer_worker = &optimized::make_disaggregated_consumer_worker;
-  parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
-    return AggregateReports(optimized::KVOutputAggregator(num_ranks));
-  };
+  parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
+  parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
+  parts.make_storage = make_storage<make_shared_storage>;
+  parts.make_files_connector = make_synchronous_connector_scheduler;
+  parts.make_files_worker = make_files_worker<make_synchronous_connector_worker>;
+  parts.make_producer = make_disaggregated_producer;
+  parts.make_consumer = make_disaggregated_consumer;
+  parts.make_producer_worker = make_disaggregated_producer_worker;
+  parts.make_consumer_worker = make_disaggregated_consumer_worker;
+  parts.make_aggregate = make_aggregate<optimized::KVOutputAggregator>;
   parts.make_device = [](const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {
-    if (!setup.is_virtual) {
-      return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.of(role).device);
-    }
-    return std::make_unique<DeviceOf<cuda::EngineOnVirtualDevice>>(*setup.of(role).device);
+    if (!setup.is_virtual) return make_device<reference::EngineDevice>(setup, role);
+    return make_device<cuda::EngineOnVirtualDevice>(setup, role);
   };
-  parts.make_tier_files = optimized::make_tier_files;
+  parts.make_tier_files = make_tier_files;
   return parts;
 }
 
@@ -273,54 +261,29 @@ bool is_planted_bug(std::string_view name) {
 using OnDevice = std::function<void(planted::cuda::EngineOnVirtualDevice&)>;
 
 EngineParts planted_parts(OnDevice on_device) {
+  using namespace planted::optimized;
   EngineParts parts = optimized_parts();
-  parts.make_offloading = [](const ConnectorSetup& setup) {
-    return planted::optimized::make_offloading_connector_scheduler(setup.spec,
-                                                                   make_secondary_tiers(setup));
-  };
-  parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
-    return planted::optimized::make_offloading_connector_worker(setup.spec);
-  };
-  parts.make_simple = [](const SimpleCPUOffloadSpec& spec) {
-    return planted::optimized::make_simple_cpu_offload_scheduler(spec);
-  };
-  parts.make_simple_worker = [](const SimpleCPUOffloadSpec& spec) {
-    return planted::optimized::make_simple_cpu_offload_worker(spec);
-  };
+  parts.make_simple = make_simple_cpu_offload_scheduler;
+  parts.make_simple_worker = make_simple_cpu_offload_worker;
   take_multi<planted::optimized::MultiConnector, planted::optimized::MultiConnectorWorker,
              optimized::OffloadingConnectorStats>(parts);
-  parts.make_storage = [](const SynchronousConnectorSpec&) -> std::unique_ptr<SharedStorage> {
-    return planted::optimized::make_shared_storage();
-  };
-  parts.make_files_connector = [](const SynchronousConnectorSpec& spec, SharedStorage& storage) {
-    return planted::optimized::make_synchronous_connector_scheduler(spec, storage);
-  };
-  parts.make_files_worker = [](const SynchronousConnectorSpec& spec, std::uint32_t,
-                               SharedStorage& storage) {
-    return planted::optimized::make_synchronous_connector_worker(spec, storage);
-  };
-  parts.make_producer = [](const DisaggregatedSpec& spec) {
-    return planted::optimized::make_disaggregated_producer(spec);
-  };
-  parts.make_consumer = [](const DisaggregatedSpec& spec) {
-    return planted::optimized::make_disaggregated_consumer(spec);
-  };
-  parts.make_producer_worker = &planted::optimized::make_disaggregated_producer_worker;
-  parts.make_consumer_worker = &planted::optimized::make_disaggregated_consumer_worker;
-  parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
-    return AggregateReports(planted::optimized::KVOutputAggregator(num_ranks));
-  };
+  parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
+  parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
+  parts.make_storage = make_storage<make_shared_storage>;
+  parts.make_files_connector = make_synchronous_connector_scheduler;
+  parts.make_files_worker = make_files_worker<make_synchronous_connector_worker>;
+  parts.make_producer = make_disaggregated_producer;
+  parts.make_consumer = make_disaggregated_consumer;
+  parts.make_producer_worker = make_disaggregated_producer_worker;
+  parts.make_aggregate = make_aggregate<planted::optimized::KVOutputAggregator>;
   parts.make_device = [on_device = std::move(on_device)](
                           const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {
-    if (!setup.is_virtual) {
-      return std::make_unique<DeviceOf<reference::EngineDevice>>(*setup.of(role).device);
-    }
-    auto device =
-        std::make_unique<DeviceOf<planted::cuda::EngineOnVirtualDevice>>(*setup.of(role).device);
+    if (!setup.is_virtual) return make_device<reference::EngineDevice>(setup, role);
+    auto device = make_device<planted::cuda::EngineOnVirtualDevice>(setup, role);
     if (on_device) on_device(device->device());
     return device;
   };
-  parts.make_tier_files = planted::optimized::make_tier_files;
+  parts.make_tier_files = make_tier_files;
   return parts;
 }
 
@@ -383,18 +346,15 @@ std::unique_ptr<Implementation> make_optimized() {
 }
 
 TargetSides make_sides() {
-  TargetSides sides{};
-  sides.checks = &engine_checks();
-  sides.make_reference = []() -> std::unique_ptr<Implementation> {
-    return make_driver<reference::Scheduler>("reference", reference_parts());
-  };
-  sides.make_optimized = &make_optimized;
-  sides.make_planted = [](std::string_view name) -> std::unique_ptr<Implementation> {
-    if (!name.empty() && !is_planted_bug(name)) return nullptr;
-    return make_planted("optimized with " + std::string(name), name);
-  };
-  sides.planted_bugs = planted_bug_infos();
-  return sides;
+  return {.checks = &engine_checks(),
+          .make_reference =
+              [] { return make_driver<reference::Scheduler>("reference", reference_parts()); },
+          .make_optimized = make_optimized,
+          .make_planted = [](std::string_view name) -> std::unique_ptr<Implementation> {
+            if (!name.empty() && !is_planted_bug(name)) return nullptr;
+            return make_planted("optimized with " + std::string(name), name);
+          },
+          .planted_bugs = planted_bug_infos()};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 /// Every target with its checks and the implementations that live in this process. The one place
 /// where reference and optimized meet.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,10 +28,10 @@ struct PlantedBugInfo {
 
 struct TargetSides {
   const Checks* checks;
-  std::unique_ptr<Implementation> (*make_reference)();
-  std::unique_ptr<Implementation> (*make_optimized)();
+  std::function<std::unique_ptr<Implementation>()> make_reference;
+  std::function<std::unique_ptr<Implementation>()> make_optimized;
   /// Null for an unknown name. Of the empty name the instrumented copy without a bug, if any.
-  std::unique_ptr<Implementation> (*make_planted)(std::string_view bug_name);
+  std::function<std::unique_ptr<Implementation>(std::string_view bug_name)> make_planted;
   std::vector<PlantedBugInfo> planted_bugs;
 
   const Target& target() const { return *checks->target; }
