@@ -4,76 +4,237 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/declare.h"
+#include "contract/core/scenario.h"
 
 namespace kvfence {
+namespace {
+
+/// Text of a child between quotes, cut where it grows long, with what is not ASCII as \xNN.
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t kShownMax = 120;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string out = "'";
+  for (const char character : text.substr(0, kShownMax)) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte >= 0x20 && byte < 0x7f) {
+      out += character;
+    } else {
+      out += "\\x";
+      out += kDigits[byte >> 4];
+      out += kDigits[byte & 15];
+    }
+  }
+  out += "'";
+  if (text.size() > kShownMax) {
+    out += "... (" + std::to_string(text.size()) + " bytes)";
+  }
+  return out;
+}
+
+constexpr std::string_view kReplyExpected = "an answer, '-> key=value ...'";
+
+bool has(const std::vector<std::string_view>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
 
 OutsideImplementation::OutsideImplementation(const Target& target, std::string command,
                                              OutsideOptions options)
-    : target_(target), session_(std::move(command), options), members_(observation_names(target)) {}
+    : target_(target),
+      command_(std::move(command)),
+      options_(options),
+      name_(command_),
+      members_(observation_names(target)) {}
 
 std::vector<std::string> OutsideImplementation::unreported() const {
   std::vector<std::string> names;
-  for (std::size_t index = 0; session_.is_running() && index < members_.size(); ++index) {
-    if (!session_.reports(index)) names.emplace_back(members_[index]);
+  for (const std::string_view member : members_) {
+    if (child_ && !has(reported_, member)) names.emplace_back(member);
   }
   return names;
 }
 
+// ---- The conversation ----
+
 std::optional<ImplementationFailure> OutsideImplementation::start() {
-  if (session_.is_running()) return std::nullopt;
-  if (auto failure = session_.start(target_.name, members_)) return failure;
+  if (child_) return std::nullopt;
+  has_answered_ = false;
+  child_ = std::make_unique<ChildProcess>(command_, options_.child);
+  outgoing_ = "target " + std::string(target_.name) + "\n";
+  if (auto failure = read_reply(options_.start_timeout)) return failure;
+  has_answered_ = true;
+  if (auto failure = read_unsupported()) {
+    child_.reset();
+    failure->kind = ImplementationFailure::Kind::kUnavailable;
+    return failure;
+  }
+  if (auto failure = read_handshake()) return failure;
   observes_state_ = true;
   return check_reported();
 }
 
+std::optional<ImplementationFailure> OutsideImplementation::read_handshake() {
+  std::string implementation;
+  std::string version;
+  reported_ = members_;
+  for (const Field& field : *reply_.expectation) {
+    std::string expected;
+    if (field.key == "implementation") {
+      from_value(field.value, implementation, expected);
+    } else if (field.key == "version") {
+      from_value(field.value, version, expected);
+    } else if (field.key != "observes") {
+      expected = "only implementation, version, observes";
+    } else if (const auto* values = field.value.get_if<Value::List>()) {
+      std::vector<std::string_view> names;
+      for (const Value& value : *values) {
+        const auto* name = value.get_if<std::string>();
+        if (!name || !has(members_, *name)) {
+          return babbled("observes with " + print(value), detail::one_of(members_));
+        }
+        names.push_back(*name);
+      }
+      std::erase_if(reported_, [&](std::string_view member) { return !has(names, member); });
+      if (values->empty()) expected = "a list with " + detail::one_of(members_);
+    } else {
+      expected = "a list such as [error blocks]";
+    }
+    if (!expected.empty()) return babbled(field.key + "=" + print(field.value), expected);
+  }
+  if (implementation.empty()) {
+    return babbled("no name in the answer to 'target'", "implementation=...");
+  }
+  name_ = version.empty() ? implementation : implementation + " " + version;
+  return std::nullopt;
+}
+
 std::optional<ImplementationFailure> OutsideImplementation::check_reported() {
-  bool has_error = false;
   bool has_answer = false;
   bool has_state = false;
   const Observation observation = default_observation(target_);
   for (const DeclaredObject& part : parts_of(observation)) {
     for (std::size_t index = 0; index < part.size(); ++index) {
       const auto& declaration = part[index].declaration();
-      const auto at = std::find(members_.begin(), members_.end(), declaration.name);
-      if (!session_.reports(static_cast<std::size_t>(at - members_.begin()))) continue;
-      has_error |= declaration.name == "error";
+      if (!has(reported_, declaration.name)) continue;
       has_answer |= declaration.name != "error" && declaration.domain == Domain::kResult;
       has_state |= declaration.domain == Domain::kState;
     }
   }
+  const bool has_error = has(reported_, "error");
   if (has_error && has_answer && has_state) return std::nullopt;
-  return session_.babbled(
-      std::string("observes without ") + (!has_error    ? "error"
-                                          : !has_answer ? "any answer"
-                                                        : "anything of the state"),
-      "error, and at least one member of an answer and one of the state");
+  return babbled(std::string("observes without ") + (!has_error    ? "error"
+                                                     : !has_answer ? "any answer"
+                                                                   : "anything of the state"),
+                 "error, and at least one member of an answer and one of the state");
 }
+
+void OutsideImplementation::flush() {
+  if (child_) child_->send(outgoing_);
+  outgoing_.clear();
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::read_reply(
+    std::chrono::milliseconds timeout) {
+  if (!child_) return ImplementationFailure{"is not running"};
+  if (!child_->has_line()) flush();
+  const std::optional<std::string_view> text = child_->read_line(timeout);
+  if (!text) return ended();
+  Parsed<Line> parsed = parse_line(*text);
+  if (!parsed) {
+    return babbled(in_quotes(*text) + " (column " + std::to_string(parsed.error().position.column) +
+                       ": " + parsed.error().found + ", expected " + parsed.error().expected + ")",
+                   kReplyExpected);
+  }
+  if (!parsed->verb.empty() || !parsed->expectation)
+    return babbled(in_quotes(*text), kReplyExpected);
+  reply_ = std::move(*parsed);
+  if (const Field* malformed = find_field(*reply_.expectation, "malformed")) {
+    return fail("did not understand a line: " + print(malformed->value));
+  }
+  return std::nullopt;
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::read_bare_reply() {
+  if (auto failure = read_reply(options_.answer_timeout)) return failure;
+  if (reply_.expectation->empty()) return std::nullopt;
+  return babbled(in_quotes(print(reply_)), "a bare '->' to 'observe'");
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::check_nothing_unasked() {
+  if (!child_ || !child_->has_line()) return std::nullopt;
+  const auto line = child_->read_line(options_.answer_timeout);
+  return babbled(in_quotes(*line), "no answer to nothing");
+}
+
+std::optional<ImplementationFailure> OutsideImplementation::read_unsupported() const {
+  const Field* field = find_field(*reply_.expectation, "unsupported");
+  if (!field) return std::nullopt;
+  const auto* why = field->value.get_if<std::string>();
+  return ImplementationFailure{why ? *why : print(field->value),
+                               ImplementationFailure::Kind::kUnsupported};
+}
+
+ImplementationFailure OutsideImplementation::babbled(std::string_view found,
+                                                     std::string_view expected) {
+  return fail("babbled: found " + std::string(found) + ", expected " + std::string(expected));
+}
+
+ImplementationFailure OutsideImplementation::ended() {
+  const ChildEnd end = *child_->end();
+  std::string message = end.to_text() + " while an answer was expected";
+  if (!child_->stderr_lines().empty()) {
+    message += "; last on its stderr: " + in_quotes(child_->stderr_lines().back());
+  }
+  ImplementationFailure failure = fail(std::move(message));
+  // By which a shell says that there is no such command, or that it is none.
+  constexpr int kNotExecutable = 126;
+  constexpr int kNotFound = 127;
+  const bool is_no_command = end.kind == ChildEnd::Kind::kNotStarted ||
+                             (end.kind == ChildEnd::Kind::kExited &&
+                              (end.number == kNotExecutable || end.number == kNotFound));
+  if (!has_answered_ && is_no_command) failure.kind = ImplementationFailure::Kind::kUnavailable;
+  return failure;
+}
+
+ImplementationFailure OutsideImplementation::fail(std::string message) {
+  child_.reset();
+  return {std::move(message)};
+}
+
+// ---- Commands and observations ----
 
 std::optional<ImplementationFailure> OutsideImplementation::reset(const Setup& setup) {
   discard_outstanding();
   if (auto failure = start()) return failure;
-  return session_.configure(config_line(setup.config()));
+  if (auto failure = check_nothing_unasked()) return failure;
+  print_to(outgoing_, config_line(setup.config()));
+  outgoing_ += '\n';
+  if (auto failure = read_reply(options_.answer_timeout)) return failure;
+  if (auto failure = read_unsupported()) return failure;
+  if (reply_.expectation->empty()) return std::nullopt;
+  return babbled(in_quotes(print(reply_)), "a bare '->' to 'config', or unsupported=\"why\"");
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::submit(const Command& command,
                                                                    Observe observe) {
   KVFENCE_CHECK(follow_observe_.size() < window(), "more commands than the window holds");
   if (follow_observe_.empty()) {
-    if (auto failure = session_.check_nothing_unasked()) return failure;
+    if (auto failure = check_nothing_unasked()) return failure;
   }
-  std::string& out = session_.outgoing();
   const bool wants_state = observe == Observe::kState;
   const bool says_observe = wants_state != observes_state_;
   if (says_observe) {
-    out += wants_state ? "observe state=true\n" : "observe state=false\n";
+    outgoing_ += wants_state ? "observe state=true\n" : "observe state=false\n";
     observes_state_ = wants_state;
   }
-  print_to(out, to_line(command));
-  out += '\n';
+  print_to(outgoing_, to_line(command));
+  outgoing_ += '\n';
   follow_observe_.push_back(says_observe);
   // Well before the window is full, so that the child works while the caller goes on.
   constexpr std::size_t kFlushBytes = 4096;
-  if (out.size() >= kFlushBytes) session_.flush();
+  if (outgoing_.size() >= kFlushBytes) flush();
   return std::nullopt;
 }
 
@@ -82,11 +243,10 @@ std::optional<ImplementationFailure> OutsideImplementation::collect(Observation&
   const bool follows_observe = follow_observe_.front();
   follow_observe_.pop_front();
   if (follows_observe) {
-    if (auto failure = session_.read_bare_reply()) return failure;
+    if (auto failure = read_bare_reply()) return failure;
   }
-  const std::vector<Field>* fields = nullptr;
-  if (auto failure = session_.read_reply(fields)) return failure;
-  return read_observation(*fields, observation);
+  if (auto failure = read_reply(options_.answer_timeout)) return failure;
+  return read_observation(observation);
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::apply(const Command& command,
@@ -98,46 +258,42 @@ std::optional<ImplementationFailure> OutsideImplementation::apply(const Command&
 }
 
 void OutsideImplementation::discard_outstanding() {
-  const std::vector<Field>* fields = nullptr;
   for (; !follow_observe_.empty(); follow_observe_.pop_front()) {
-    if (!session_.is_running()) continue;
-    if (follow_observe_.front() && session_.read_bare_reply()) continue;
-    static_cast<void>(session_.read_reply(fields));
+    if (!child_) continue;
+    if (follow_observe_.front() && read_bare_reply()) continue;
+    static_cast<void>(read_reply(options_.answer_timeout));
   }
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::read_observation(
-    const std::vector<Field>& fields, Observation& observation) {
+    Observation& observation) {
   if (!observation.numbers.has_value()) observation.numbers.emplace(*target_.numbers);
   for (const DeclaredObject& part : parts_of(observation)) {
-    if (auto failure = read_part(part, fields)) return failure;
+    if (auto failure = read_part(part)) return failure;
   }
-  for (const Field& field : fields) {
-    const auto at = std::find(members_.begin(), members_.end(), field.key);
-    const bool is_reported =
-        at != members_.end() && session_.reports(static_cast<std::size_t>(at - members_.begin()));
-    if (!is_reported) return session_.unknown_key(members_);
+  for (const Field& field : *reply_.expectation) {
+    if (has(reported_, field.key)) continue;
+    return babbled("key '" + field.key + "' in " + in_quotes(print(reply_)),
+                   detail::one_of(reported_));
   }
   return std::nullopt;
 }
 
-std::optional<ImplementationFailure> OutsideImplementation::read_part(
-    const DeclaredObject& part, const std::vector<Field>& fields) {
+std::optional<ImplementationFailure> OutsideImplementation::read_part(const DeclaredObject& part) {
   for (std::size_t index = 0; index < part.size(); ++index) {
     const MemberRef member = part[index];
     const std::string& name = member.declaration().name;
-    const auto at = std::find(members_.begin(), members_.end(), name);
-    if (!session_.reports(static_cast<std::size_t>(at - members_.begin()))) continue;
+    if (!has(reported_, name)) continue;
     std::string expected;
-    if (const Field* field = find_field(fields, name)) {
+    if (const Field* field = find_field(*reply_.expectation, name)) {
       if (!member.assign(field->value, expected)) {
-        return session_.babbled(field->key + "=" + print(field->value), expected);
+        return babbled(field->key + "=" + print(field->value), expected);
       }
     } else if (member.declaration().is_optional) {
       // What is absent by default has no value that could be assigned.
       if (!member.assign(member.default_value(), expected)) member.reset();
     } else if (!member.reset()) {
-      return session_.babbled("an answer to a command without " + name, name + "=...");
+      return babbled("an answer to a command without " + name, name + "=...");
     }
   }
   return std::nullopt;

@@ -1,31 +1,51 @@
 #pragma once
 
-/// An implementation at the other end of a pipe, as a lockstep drives it.
+/// An implementation at the other end of a pipe, as a lockstep drives it. Lines go both ways, one
+/// at a time, commands ahead of their answers:
+///
+///     target block_pool          -> implementation=vllm version="0.19.0" observes=[error blocks]
+///     config num_gpu_blocks=8    ->
+///     observe state=false        ->
+///     get_new_blocks num_blocks=1    -> error=none blocks=[1] num_free_blocks=6 ...
+///
+/// `observes` names the members of the observation that the implementation reports; without it,
+/// all. `target` and `config` may be answered by `-> unsupported="why"`; a line that the child does
+/// not understand, by `-> malformed="why"`. At the end of its input the child exits.
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "contract/core/implementation.h"
+#include "contract/core/line.h"
 #include "contract/core/target.h"
-#include "scenarios/protocol/outside_session.h"
+#include "scenarios/protocol/child_process.h"
 
 namespace kvfence {
 
-/// Speaks the protocol of outside_session.h with a child that a shell command starts. The child
-/// starts at the first reset(), and again at the next one after a failure; in between, one child
-/// serves all resets.
+struct OutsideOptions {
+  std::chrono::milliseconds answer_timeout{10'000};
+  std::chrono::milliseconds start_timeout{60'000};  ///< for the answer to `target`
+  ChildProcessOptions child;
+};
+
+/// A child that a shell command starts at the first reset(), and again at the next one after a
+/// failure, which ends it; in between, one child serves all resets.
 class OutsideImplementation final : public Implementation {
  public:
   OutsideImplementation(const Target& target, std::string command, OutsideOptions options = {});
 
-  std::string name() const override { return session_.name(); }
+  /// What the child said of itself, "vllm 0.19.0"; before that, its command.
+  std::string name() const override { return name_; }
   std::vector<std::string> unreported() const override;
 
   /// Starts the child, unless it runs: what it answers to `target`.
+  /// Errors: kUnavailable: the shell cannot run the command, or the child does not have the target.
   std::optional<ImplementationFailure> start();
 
   std::optional<ImplementationFailure> reset(const Setup& setup) override;
@@ -38,21 +58,41 @@ class OutsideImplementation final : public Implementation {
                                              Observe observe, Observation& observation) override;
 
  private:
+  std::optional<ImplementationFailure> read_handshake();
   /// Without these members nothing is compared.
   std::optional<ImplementationFailure> check_reported();
 
+  void flush();
+  /// The next answer; flushes before it waits.
+  std::optional<ImplementationFailure> read_reply(std::chrono::milliseconds timeout);
+  /// It has to be a bare `->`.
+  std::optional<ImplementationFailure> read_bare_reply();
+  /// The failure that an answer to `target` or `config` stands for, if it is `unsupported`.
+  std::optional<ImplementationFailure> read_unsupported() const;
+  /// An answer while nothing is outstanding.
+  std::optional<ImplementationFailure> check_nothing_unasked();
   /// After a divergence the answers to later commands are of no interest, nor is how they fail.
   void discard_outstanding();
 
-  std::optional<ImplementationFailure> read_observation(const std::vector<Field>& fields,
-                                                        Observation& observation);
+  std::optional<ImplementationFailure> read_observation(Observation& observation);
   /// Takes over the members that the child reports.
-  std::optional<ImplementationFailure> read_part(const DeclaredObject& part,
-                                                 const std::vector<Field>& fields);
+  std::optional<ImplementationFailure> read_part(const DeclaredObject& part);
+
+  /// The child's last answer is not what it should be.
+  ImplementationFailure babbled(std::string_view found, std::string_view expected);
+  ImplementationFailure ended();
+  ImplementationFailure fail(std::string message);
 
   const Target& target_;
-  OutsideSession session_;
-  std::vector<std::string_view> members_;
+  std::string command_;
+  OutsideOptions options_;
+  std::string name_;
+  std::vector<std::string_view> members_;   ///< of an observation of the target
+  std::vector<std::string_view> reported_;  ///< those that the child has
+  std::unique_ptr<ChildProcess> child_;
+  bool has_answered_ = false;  ///< the child that runs
+  std::string outgoing_;
+  Line reply_;
   /// Per command whose answer was not collected yet: a bare answer to `observe` comes first.
   std::deque<bool> follow_observe_;
   bool observes_state_ = true;

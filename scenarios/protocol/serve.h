@@ -1,6 +1,6 @@
 #pragma once
 
-/// The child's side of the protocol to outside implementations (outside_session.h): puts any
+/// The child's side of the protocol to outside implementations (outside_implementation.h): puts any
 /// implementation in this process at the other end of a pipe. Also the pattern for writing one in
 /// another language.
 
