@@ -1,6 +1,7 @@
 // A connector for `kvfence check --target engine --config assembly=offloading
-// --connector-library FILE`. It leaves every decision to the connector that kvfence has; replace
-// them by yours, one function after the other. The rules by which it is judged stand in
+// --connector-library FILE`. The scheduler's half leaves every decision to the connector that
+// kvfence has; replace them by yours, one function after the other. The worker's half is kvfence's;
+// my_simple_connector.cpp has one written out. The rules by which a connector is judged stand in
 // contract/connectors/offloading/offloading_connector.h.
 
 #include <cstdint>
@@ -91,49 +92,6 @@ class MyConnectorScheduler final : public OffloadingConnectorScheduler {
   KVConnectorHandle inner_;  ///< copies what it holds
 };
 
-class MyConnectorWorker final : public KVConnectorWorker {
- public:
-  explicit MyConnectorWorker(const ConnectorSetup& setup)
-      : inner_(optimized::make_offloading_connector_worker(setup.spec)) {}
-
-  std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<MyConnectorWorker>(*this);
-  }
-
-  bool prefer_cross_layer_blocks() const override { return inner_->prefer_cross_layer_blocks(); }
-  void register_kv_caches(TransferEngine& copies) override { inner_->register_kv_caches(copies); }
-  void register_cross_layers_kv_cache(TransferEngine& copies) override {
-    inner_->register_cross_layers_kv_cache(copies);
-  }
-  std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override {
-    return inner_->get_handshake_metadata();
-  }
-
-  void handle_preemptions(const KVConnectorMetadata& metadata) override {
-    inner_->handle_preemptions(metadata);
-  }
-
-  void bind_connector_metadata(const KVConnectorMetadata& metadata) override {
-    inner_->bind_connector_metadata(metadata);
-  }
-
-  void start_load_kv() override { inner_->start_load_kv(); }
-  void wait_for_layer_load(std::uint32_t layer) override { inner_->wait_for_layer_load(layer); }
-  void save_kv_layer(std::uint32_t layer) override { inner_->save_kv_layer(layer); }
-  void wait_for_save() override { inner_->wait_for_save(); }
-
-  void get_finished(std::span<const std::string> finished_requests,
-                    KVConnectorWorkerOutput& out) override {
-    inner_->get_finished(finished_requests, out);
-  }
-
-  void clear_connector_metadata() override { inner_->clear_connector_metadata(); }
-  bool shutdown() override { return inner_->shutdown(); }
-
- private:
-  KVConnectorWorkerHandle inner_;
-};
-
 }  // namespace
 
 extern "C" void kvfence_connector(kvfence::KVConnectorFactories& connectors) {
@@ -141,6 +99,6 @@ extern "C" void kvfence_connector(kvfence::KVConnectorFactories& connectors) {
     return std::make_unique<MyConnectorScheduler>(setup);
   };
   connectors.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
-    return std::make_unique<MyConnectorWorker>(setup);
+    return optimized::make_offloading_connector_worker(setup.spec);
   };
 }
