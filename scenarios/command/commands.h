@@ -83,10 +83,6 @@ struct ReplayCommandOptions {
   OutputOptions output;
 };
 int replay_command(const ReplayCommandOptions& options);
-/// The same through a scheduler, two tiers and an engine; replay_command calls them.
-int replay_scheduler_command(const ReplayCommandOptions& options);
-int replay_offload_command(const ReplayCommandOptions& options);
-int replay_engine_command(const ReplayCommandOptions& options);
 
 struct ShrinkCommandOptions {
   std::string file;

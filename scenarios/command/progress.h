@@ -21,6 +21,14 @@ class Progress {
   /// Cheap enough to be called thousands of times a second. Either bound may be 0: unknown.
   void show(std::uint64_t done, std::uint64_t total, double seconds_max = 0);
 
+  /// Calls it, and always says to go on.
+  auto callback() {
+    return [this](std::uint64_t done, std::uint64_t total) {
+      show(done, total);
+      return true;
+    };
+  }
+
   /// Wipes the line, so that a result can be printed.
   void clear();
 

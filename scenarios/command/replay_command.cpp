@@ -1,68 +1,179 @@
-/// `kvfence replay --target block_pool`: recorded production traffic through the pool. What else it
-/// can go through has a file each.
+/// `kvfence replay`: recorded production traffic through a pool, a scheduler (which is an engine
+/// without a connector), two tiers, or a whole engine.
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "contract/core/implementation.h"
+#include "cuda/worker/engine_on_virtual_device.h"
+#include "optimized/offload/offloading_manager.h"
+#include "properties/offload/driver.h"
+#include "reference/offload/offloading_manager.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/exit_code.h"
+#include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
-#include "scenarios/command/replay_implementations.h"
-#include "scenarios/command/replay_output.h"
-#include "scenarios/replay/mooncake_trace.h"
-#include "scenarios/replay/traffic_replay.h"
-#include "scenarios/replay/traffic_report.h"
+#include "scenarios/replay/replay_reports.h"
+#include "scenarios/replay/unlisted_offloading_manager.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 namespace {
 
-using Sides = ReplayImplementations;
+using Json = nlohmann::ordered_json;
 
-Report report_of(const ReplayCommandOptions& options, const Sides& sides,
-                 const TrafficReplayResult& result, double seconds) {
-  Report report =
-      make_report(block_pool_sides(), options, sides, result.commands, result.divergence, seconds);
-  const auto number = [&](const char* name, auto value) {
-    report.numbers.emplace_back(name, static_cast<double>(value));
-  };
-  number("requests", result.requests);
-  number("too_large", result.too_large);
-  number("gpu_blocks", options.gpu_blocks);
-  number("concurrency", options.concurrency);
-  number("blocks", result.blocks);
-  number("hits", result.hits);
-  number("hit_rate", result.hit_rate());
-  number("evictions", result.evictions);
-  number("peak_referenced", result.peak_referenced);
+// ---- Who replays traffic, and the report on it ----
+
+/// One side alone, or the reference and the side under test.
+struct Sides {
+  std::unique_ptr<Implementation> expected;
+  std::unique_ptr<Implementation> actual;  ///< null: the expected side alone
+};
+
+/// The reference, and the optimized side or what the options ask to plant. Errors: no such bug.
+Parsed<Sides> make_both_sides(const TargetSides& target, const ReplayCommandOptions& options) {
+  const std::string& bug = options.subject.planted_bug;
+  Sides sides;
+  sides.expected = target.make_reference();
+  sides.actual = bug.empty() ? target.make_optimized() : target.make_planted(bug);
+  if (sides.actual) return sides;
+  return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
+}
+
+/// The side that the options ask for alone, or both.
+Parsed<Sides> make_sides(const TargetSides& target, const ReplayCommandOptions& options,
+                         bool in_lockstep) {
+  if (options.only == "reference") return Sides{target.make_reference(), nullptr};
+  if (!in_lockstep) return Sides{target.make_optimized(), nullptr};
+  return make_both_sides(target, options);
+}
+
+/// A side alone shows no lists, which cost the whole capacity at each command.
+Parsed<Sides> make_sides_of_tier(const ReplayCommandOptions& options) {
+  using Reference = UnlistedOffloadingManager<reference::OffloadingManager>;
+  using Optimized = UnlistedOffloadingManager<optimized::OffloadingManager>;
+  if (options.only == "reference")
+    return Sides{make_offload_driver<Reference>(options.only), nullptr};
+  if (!options.lockstep) return Sides{make_offload_driver<Optimized>("optimized"), nullptr};
+  return make_both_sides(offload_sides(), options);
+}
+
+Report make_report(const TargetSides& target, const ReplayCommandOptions& options,
+                   const Sides& sides, std::uint64_t commands,
+                   const std::optional<Divergence>& divergence, double seconds) {
+  Report report;
+  report.target = target.target().name;
+  report.source = options.file;
+  report.expected_name = sides.expected->name();
+  report.actual_name = sides.actual ? sides.actual->name() : "";
+  report.commands = commands;
+  report.seconds = seconds;
+  report.disagreements = divergence ? 1 : 0;
+  report.divergence = divergence;
   return report;
 }
 
-/// The counts as integers, where the report has decimals.
-std::string json_of(const TrafficReplayResult& result, const Report& report) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : report.numbers) {
-    if (name != "hit_rate") object[name] = static_cast<std::uint64_t>(value);
+// ---- What became of it ----
+
+/// What a replay found, in every shape that may be asked for.
+struct Findings {
+  std::string csv;
+  std::string svg;
+  std::string json;  ///< one object, whose members join those of the report
+  std::string text;  ///< stands before the report where the sides agree
+};
+
+/// Keeps the commands that lead to the report's divergence, if there are any, shrunk: real traffic
+/// makes long scenarios. The report names the file.
+void save_divergence(const ReplayCommandOptions& options, const std::optional<Scenario>& scenario,
+                     Report& report) {
+  if (!scenario) return;
+  report.scenario = to_document(*scenario);
+  const TargetTools& target = **tools_of(report.target, {});
+  Progress progress("tries", options.output.quiet);
+  const Outcome shrunk =
+      target.shrink(report.scenario, options.file, options.subject, progress.callback());
+  progress.clear();
+  if (shrunk.report.divergence) {
+    report.divergence = shrunk.report.divergence;
+    report.scenario = shrunk.report.scenario;
+    report.commands_before_shrinking = shrunk.report.commands_before_shrinking;
   }
-  object["hit_rate"] = result.hit_rate();
-  return object.dump();
+  // Not beside the trace: recorded traffic often lies where nobody may write.
+  const auto name = std::filesystem::path(shrunk_path(options.file)).filename();
+  const auto path = std::filesystem::path(options.out_folder) / name;
+  save_failure(report, path.lexically_normal().string(), options.subject);
+}
+
+/// Writes the files that are asked for; false (said on stderr) if that fails.
+bool write_pictures(const ReplayCommandOptions& options, const std::string& csv,
+                    const std::string& svg) {
+  const bool is_saved = write_if_asked(options.csv_file, csv);
+  return write_if_asked(options.svg_file, svg) && is_saved;
+}
+
+/// Writes, prints the findings and the report, and returns the exit code.
+int show_replay(const ReplayCommandOptions& options, const Report& report,
+                const Findings& findings) {
+  bool is_saved = write_pictures(options, findings.csv, findings.svg);
+  is_saved = write_junit({report}, options.output) && is_saved;
+  if (options.output.json) {
+    Json object = Json::parse(to_json(report));
+    object.update(Json::parse(findings.json));
+    std::printf("%s\n", object.dump().c_str());
+  } else {
+    if (report.disagreements == 0) std::printf("%s", findings.text.c_str());
+    std::printf("%s", to_text(report).c_str());
+  }
+  if (!is_saved) return exit_code::kBadInput;
+  return report.disagreements == 0 ? exit_code::kAgree : exit_code::kDisagreement;
+}
+
+// ---- A pool ----
+
+/// The figures, with the counts as integers, where the report has decimals.
+Json add_numbers(const ReplayCommandOptions& options, const TrafficReplayResult& result,
+                 Report& report) {
+  Json counts = {{"requests", result.requests},
+                 {"too_large", result.too_large},
+                 {"gpu_blocks", options.gpu_blocks},
+                 {"concurrency", options.concurrency},
+                 {"blocks", result.blocks},
+                 {"hits", result.hits},
+                 {"hit_rate", result.hit_rate()},
+                 {"evictions", result.evictions},
+                 {"peak_referenced", result.peak_referenced}};
+  for (const auto& [name, value] : counts.items()) {
+    report.numbers.emplace_back(name, value.get<double>());
+  }
+  // The share stands behind the counts.
+  counts.erase("hit_rate");
+  counts["hit_rate"] = result.hit_rate();
+  return counts;
 }
 
 int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions& replay,
                  const Sides& sides, const std::vector<MooncakeRequest>& requests) {
   Progress progress("requests", options.output.quiet);
-  const auto curve =
-      hit_rate_curve(requests, options.curve, replay, *sides.expected, sides.actual.get(),
-                     [&](std::size_t done, std::size_t total) { progress.show(done, total); });
+  const auto curve = hit_rate_curve(requests, options.curve, replay, *sides.expected,
+                                    sides.actual.get(), progress.callback());
   progress.clear();
   const MooncakeTotals totals = totals_of(requests);
-  nlohmann::ordered_json object = {{"requests", totals.num_requests},
-                                   {"blocks", totals.num_blocks},
-                                   {"hit_rate_max", totals.hit_rate_max()},
-                                   {"seconds", progress.seconds()},
-                                   {"disagreements", 0},
-                                   {"curve", nlohmann::ordered_json::array()}};
+  Json object = {{"requests", totals.num_requests},
+                 {"blocks", totals.num_blocks},
+                 {"hit_rate_max", totals.hit_rate_max()},
+                 {"seconds", progress.seconds()},
+                 {"disagreements", 0},
+                 {"curve", Json::array()}};
   for (const HitRatePoint& point : curve) {
     object["curve"].push_back({{"gpu_blocks", point.gpu_blocks},
                                {"hits", point.result.hits},
@@ -76,19 +187,11 @@ int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions
   } else {
     std::printf("%s", to_table(curve, totals).c_str());
   }
-  if (!write_if_asked(options.csv_file, to_csv(curve)) ||
-      !write_if_asked(options.svg_file, to_svg(curve, totals))) {
-    return exit_code::kBadInput;
-  }
+  if (!write_pictures(options, to_csv(curve), to_svg(curve, totals))) return exit_code::kBadInput;
   return object["disagreements"] == 0 ? exit_code::kAgree : exit_code::kDisagreement;
 }
 
-}  // namespace
-
-int replay_command(const ReplayCommandOptions& options) {
-  if (options.target == kReplayScheduler) return replay_scheduler_command(options);
-  if (options.target == kReplayOffload) return replay_offload_command(options);
-  if (options.target == kReplayEngine) return replay_engine_command(options);
+int replay_pool(const ReplayCommandOptions& options) {
   TrafficReplayOptions replay;
   replay.gpu_blocks = options.gpu_blocks;
   replay.concurrency = options.concurrency;
@@ -109,16 +212,113 @@ int replay_command(const ReplayCommandOptions& options) {
 
   Progress progress("requests", options.output.quiet);
   const TrafficReplayResult result =
-      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(),
-                     [&](std::size_t done, std::size_t total) { progress.show(done, total); });
+      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback());
   progress.clear();
-  Report report = report_of(options, *sides, result, progress.seconds());
-  if (result.divergence) save_divergence(options, to_document(*result.scenario), report);
+  Report report = make_report(block_pool_sides(), options, *sides, result.commands,
+                              result.divergence, progress.seconds());
+  const Json counts = add_numbers(options, result, report);
+  save_divergence(options, result.scenario, report);
   return show_replay(options, report,
                      {.csv = to_csv(result.samples),
                       .svg = to_svg(result.samples),
-                      .json = json_of(result, report),
+                      .json = counts.dump(),
                       .text = to_text_chart(result.samples) + "\n"});
+}
+
+// ---- A scheduler, two tiers, an engine ----
+
+int replay_scheduler(const ReplayCommandOptions& options) {
+  SchedulerReplayOptions replay = options.scheduler;
+  replay.enable_kv_cache_events = options.lockstep;  // events are compared too
+  const auto requests = read_mooncake_trace_file(options.file, replay.block_tokens);
+  if (!requests) return bad_input(requests.error());
+  if (auto error = validate(replay, *requests)) return bad_input(*error);
+  const auto sides = make_sides(engine_sides(), options, options.lockstep);
+  if (!sides) return bad_input(sides.error());
+
+  Progress progress("requests", options.output.quiet);
+  const SchedulerReplayResult result =
+      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback());
+  progress.clear();
+  Report report = make_report(engine_sides(), options, *sides, result.steps + result.idle_steps,
+                              result.divergence, progress.seconds());
+  report.target = kReplayScheduler;
+  if (result.divergence) {
+    report.reproduce =
+        "kvfence replay " + options.arguments + " --requests " + std::to_string(result.requests);
+  }
+  return show_replay(options, report,
+                     {.csv = to_csv(result.samples),
+                      .svg = to_svg(result.samples),
+                      .json = to_json(result),
+                      .text = to_text_chart(result.samples) + "\n" + to_summary(result) + "\n"});
+}
+
+int replay_offload(const ReplayCommandOptions& options) {
+  OffloadReplayOptions replay = options.offload;
+  replay.enable_events = options.lockstep;  // events are compared too
+  if (auto error = validate(replay)) return bad_input(*error);
+  const auto requests = read_mooncake_trace_file(options.file);
+  if (!requests) return bad_input(requests.error());
+  if (auto error = find_repeated_id(*requests, options.file)) return bad_input(*error);
+  const Parsed<Sides> sides = make_sides_of_tier(options);
+  if (!sides) return bad_input(sides.error());
+
+  Progress progress("requests", options.output.quiet);
+  // The run through the GPU tier, then those through the CPU tier, which count what it left of them.
+  const std::size_t num_requests = std::min<std::size_t>(requests->size(), replay.requests_max);
+  const std::size_t num_runs = 1 + replay.cpu_blocks.size() * replay.policies.size();
+  const auto show = [&](std::size_t done) { progress.show(done, num_runs * num_requests); };
+  const auto gpu_tier = block_pool_sides().make_optimized();
+  OffloadRequests traffic = behind_gpu_tier(*requests, gpu_options_of(replay), *gpu_tier,
+                                            [&](std::size_t done, std::size_t) { show(done); });
+  const OffloadReplayResult result =
+      replay_offload_tiers(std::move(traffic), replay, *sides->expected, sides->actual.get(),
+                           [&](std::size_t done, std::size_t) { show(num_requests + done); });
+  progress.clear();
+  const OffloadTierResult* const diverged = result.diverged();
+  Report report = make_report(offload_sides(), options, *sides, result.commands(),
+                              diverged ? diverged->divergence : std::nullopt, progress.seconds());
+  if (diverged) save_divergence(options, diverged->scenario, report);
+  return show_replay(options, report,
+                     {.csv = to_csv(result),
+                      .svg = to_svg(result),
+                      .json = to_json(result),
+                      .text = to_table(result) + "\n"});
+}
+
+int replay_engine(const ReplayCommandOptions& options) {
+  const EngineReplayOptions& replay = options.engine;
+  const auto requests = read_mooncake_trace_file(options.file, kMooncakeBlockTokens);
+  if (!requests) return bad_input(requests.error());
+  if (auto error = validate(replay, *requests)) return bad_input(*error);
+  const auto sides = make_sides(engine_sides(), options, options.lockstep);
+  if (!sides) return bad_input(sides.error());
+
+  Progress progress("requests", options.output.quiet);
+  const EngineReplayResult result =
+      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback());
+  progress.clear();
+  Report report = make_report(engine_sides(), options, *sides, result.commands, result.divergence,
+                              progress.seconds());
+  save_divergence(options, result.scenario, report);
+  // The reference moves symbols; beside it or alone, the optimized engine copies.
+  const bool has_bytes = options.only != "reference";
+  const std::size_t block_bytes = has_bytes ? replay.block_size * cuda::kEngineTokenBytes : 0;
+  return show_replay(options, report,
+                     {.csv = to_csv(result),
+                      .svg = "",
+                      .json = to_json(result, block_bytes),
+                      .text = to_summary(result, block_bytes) + "\n"});
+}
+
+}  // namespace
+
+int replay_command(const ReplayCommandOptions& options) {
+  if (options.target == kReplayScheduler) return replay_scheduler(options);
+  if (options.target == kReplayOffload) return replay_offload(options);
+  if (options.target == kReplayEngine) return replay_engine(options);
+  return replay_pool(options);
 }
 
 }  // namespace kvfence

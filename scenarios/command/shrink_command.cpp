@@ -14,11 +14,8 @@ int shrink_command(const ShrinkCommandOptions& options) {
   const Parsed<LoadedScenario> loaded = load_scenario(options.file);
   if (!loaded) return bad_input(loaded.error());
   Progress progress("tries", options.output.quiet);
-  Outcome outcome = loaded->target->shrink(loaded->document, options.file, options.subject,
-                                           [&](std::uint64_t done, std::uint64_t total) {
-                                             progress.show(done, total);
-                                             return true;
-                                           });
+  Outcome outcome =
+      loaded->target->shrink(loaded->document, options.file, options.subject, progress.callback());
   progress.clear();
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, options.output);
   Report& report = outcome.report;

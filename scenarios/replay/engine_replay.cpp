@@ -1,6 +1,7 @@
 #include "scenarios/replay/engine_replay.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -37,7 +38,7 @@ class EngineReplay {
   }
 
   EngineReplayResult run() {
-    result_.divergence = sides_.start(prepared(EngineTarget::description(), Config(config_)));
+    sides_.start(prepared(EngineTarget::description(), Config(config_)));
     while (!is_over() && (next_ < requests_.size() || !is_at_rest())) {
       add_arrivals();
       if (!is_over()) make_step();
@@ -46,11 +47,12 @@ class EngineReplay {
     while (!is_over() && *seen().num_steps_in_flight > 0) update();
     if (!is_over() && send(engine::Drain{}, /*want_state=*/true)) check_end();
     result_.commands = sides_.num_commands();
+    result_.divergence = sides_.divergence();
     return std::move(result_);
   }
 
  private:
-  bool is_over() const { return result_.divergence.has_value(); }
+  bool is_over() const { return sides_.is_over(); }
   const engine::Observation& seen() const {
     return sides_.seen().numbers.as<engine::Observation>();
   }
@@ -61,35 +63,21 @@ class EngineReplay {
            seen().num_referenced_blocks == kReferencedAtRest;
   }
 
-  bool diverge(std::string field, std::string expected, std::string actual, std::string message) {
-    result_.divergence =
-        traffic_divergence(sides_.num_commands() - 1, std::move(field), std::move(expected),
-                           std::move(actual), std::move(message));
-    return false;
-  }
-
-  /// Sends one command; false ends the replay.
-  bool send(engine::Command command, bool want_state = false) {
-    const bool may_be_refused = std::holds_alternative<engine::AddRequest>(command);
-    result_.divergence = sides_.step(Command(std::move(command)), want_state);
-    if (is_over()) return false;
+  /// As ReplaySides.
+  bool send(engine::Command command, bool want_state = false,
+            std::initializer_list<ErrorCode> may_refuse = {}) {
+    if (!sides_.send(Command(std::move(command)), want_state, may_refuse)) return false;
     result_.peak_referenced = std::max(result_.peak_referenced, seen().num_referenced_blocks);
     // In lockstep the invariants are there before.
     if (*seen().num_races > 0) {
-      return diverge("num_races", "0", std::to_string(*seen().num_races),
-                     "two accesses to the same bytes are not ordered");
+      return sides_.diverge("num_races", "0", std::to_string(*seen().num_races),
+                            "two accesses to the same bytes are not ordered");
     }
     if (*seen().num_misuses > 0) {
-      return diverge("num_misuses", "0", std::to_string(*seen().num_misuses),
-                     "a call that the runtime's documentation forbids");
+      return sides_.diverge("num_misuses", "0", std::to_string(*seen().num_misuses),
+                            "a call that the runtime's documentation forbids");
     }
-    const ErrorCode error = sides_.seen().error;
-    return may_be_refused || error == ErrorCode::kNone || refuse(error);
-  }
-
-  bool refuse(ErrorCode error) {
-    return diverge("error", "none", std::string(to_text(error)),
-                   "the traffic asks only for what is to be granted");
+    return true;
   }
 
   void add_arrivals() {
@@ -102,21 +90,17 @@ class EngineReplay {
   void add_request(std::size_t number) {
     const MooncakeRequest& request = requests_[number];
     engine::AddRequest command;
-    command.id = name_of(number);
+    command.id = request_name(number);
     command.tokens = prompt_of(request, options_.block_size);
     command.max_tokens = request.output_length;
     command.arrival_time = static_cast<std::uint32_t>(number);
     ++result_.requests;
     result_.replayed[number].prompt_tokens = request.input_length;
     sequences_[number].tokens = command.tokens;
-    if (!send(std::move(command))) return;
-    const ErrorCode error = sides_.seen().error;
-    if (error == ErrorCode::kNoTokens) {
-      ++result_.refused;
-      ++num_ended_;
-    } else if (error != ErrorCode::kNone) {
-      refuse(error);
-    }
+    if (!send(std::move(command), /*want_state=*/false, {ErrorCode::kNoTokens})) return;
+    if (sides_.seen().error == ErrorCode::kNone) return;
+    ++result_.refused;
+    ++num_ended_;
   }
 
   void make_step() {
@@ -138,7 +122,7 @@ class EngineReplay {
     const bool computes = !plan.scheduled->empty();
     ++(computes ? result_.steps : result_.idle_steps);
     for (const engine::ScheduledNew& entry : *plan.new_reqs) {
-      const std::size_t number = number_of(entry.request);
+      const std::size_t number = request_number(entry.request);
       ReplayedRequest& request = result_.replayed[number];
       Sequence& sequence = sequences_[number];
       sequence.is_scheduled = true;
@@ -150,7 +134,7 @@ class EngineReplay {
       result_.gpu_hit_tokens += request.gpu_hit_tokens;
     }
     for (const std::string& victim : *plan.preempted) {
-      ++result_.replayed[number_of(victim)].preemptions;
+      ++result_.replayed[request_number(victim)].preemptions;
       ++result_.preemptions;
     }
     if (plan.never_fits.has_value() && !plan.never_fits->empty()) {
@@ -165,7 +149,7 @@ class EngineReplay {
       CopiesMade& copies = transfer.store ? result_.stored : result_.loaded;
       ++copies.transfers;
       copies.blocks += transfer.gpu_blocks.size();
-      Sequence& sequence = sequences_[number_of(transfer.request)];
+      Sequence& sequence = sequences_[request_number(transfer.request)];
       if (transfer.store || sequence.is_scheduled) continue;
       sequence.loaded_tokens +=
           static_cast<std::uint32_t>(transfer.gpu_blocks.size()) * options_.block_size;
@@ -185,14 +169,14 @@ class EngineReplay {
   void check_progress(bool has_moved) {
     num_standing_ = has_moved ? 0 : num_standing_ + 1;
     if (is_over() || num_standing_ <= kStandstillMax) return;
-    diverge("num_unfinished", "0", std::to_string(seen().num_unfinished),
-            "requests are unfinished and no step computes or reports anything");
+    sides_.diverge("num_unfinished", "0", std::to_string(seen().num_unfinished),
+                   "requests are unfinished and no step computes or reports anything");
   }
 
   void update() {
     if (!send(engine::Update{})) return;
     for (const engine::RequestOutput& output : *seen().outputs) {
-      const std::size_t number = number_of(output.request);
+      const std::size_t number = request_number(output.request);
       if (!take_tokens(number, output.tokens)) return;
       if (is_finished(output.status) && !end_request(number)) return;
     }
@@ -203,8 +187,9 @@ class EngineReplay {
     for (const TokenId token : tokens) {
       const TokenId expected = toy_model::sample_without_cache(std::nullopt, sequence);
       if (token != expected) {
-        return diverge("outputs", std::to_string(expected), std::to_string(token),
-                       name_of(number) + " says something else than a run without a cache");
+        return sides_.diverge(
+            "outputs", std::to_string(expected), std::to_string(token),
+            request_name(number) + " says something else than a run without a cache");
       }
       sequence.push_back(token);
       ++result_.replayed[number].output_tokens;
@@ -218,9 +203,9 @@ class EngineReplay {
     const std::uint32_t wanted = requests_[number].output_length;
     const std::uint32_t said = result_.replayed[number].output_tokens;
     if (said != wanted) {
-      return diverge("outputs", std::to_string(wanted) + " tokens",
-                     std::to_string(said) + " tokens",
-                     name_of(number) + " ended with another number of tokens");
+      return sides_.diverge("outputs", std::to_string(wanted) + " tokens",
+                            std::to_string(said) + " tokens",
+                            request_name(number) + " ended with another number of tokens");
     }
     ++result_.completed;
     // Nothing is asked of it any more.
@@ -230,17 +215,14 @@ class EngineReplay {
 
   void check_end() {
     if (seen().num_referenced_blocks != kReferencedAtRest || *seen().num_transfers > 0) {
-      diverge("num_referenced_blocks", std::to_string(kReferencedAtRest),
-              std::to_string(seen().num_referenced_blocks),
-              "after the last request nothing is held or under way");
+      sides_.diverge("num_referenced_blocks", std::to_string(kReferencedAtRest),
+                     std::to_string(seen().num_referenced_blocks),
+                     "after the last request nothing is held or under way");
     } else if (num_ended_ != requests_.size()) {
-      diverge("requests", std::to_string(requests_.size()), std::to_string(num_ended_),
-              "every request ends");
+      sides_.diverge("requests", std::to_string(requests_.size()), std::to_string(num_ended_),
+                     "every request ends");
     }
   }
-
-  static std::string name_of(std::size_t number) { return "r" + std::to_string(number); }
-  static std::size_t number_of(const std::string& name) { return std::stoul(name.substr(1)); }
 
   /// A request on its way.
   struct Sequence {
@@ -311,7 +293,7 @@ EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                   Implementation* actual, const ReplayProgress& progress) {
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
   ReplaySides sides(checks_of(engine::Assembly::kOffloadingOnDevice), expected, actual,
-                    options.state_every);
+                    options.state_every, kEnginePromise);
   if (actual != nullptr) sides.keep_commands(SIZE_MAX);
   EngineReplayResult result = EngineReplay(requests, options, sides, progress).run();
   if (result.divergence && actual != nullptr) result.scenario = sides.scenario();

@@ -1,4 +1,4 @@
-#include "scenarios/replay/engine_replay_report.h"
+#include "scenarios/replay/replay_reports.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

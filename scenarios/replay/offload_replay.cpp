@@ -24,13 +24,15 @@ class OffloadReplay {
         managers_(managers) {}
 
   OffloadTierResult run(std::span<const OffloadRequest> requests, const ReplayProgress& progress) {
-    result_.divergence = managers_.start(setup_);
-    for (std::size_t index = 0; index < requests.size() && !result_.divergence; ++index) {
+    managers_.start(setup_);
+    for (std::size_t index = 0; index < requests.size() && !managers_.is_over(); ++index) {
       serve(requests[index]);
       if (progress) progress(index + 1, requests.size());
     }
     // A command that changes nothing, so that the state after the last request is compared.
-    if (!result_.divergence) send(offload::TakeEvents{}, /*want_state=*/true);
+    if (!managers_.is_over()) send(offload::TakeEvents{}, /*want_state=*/true);
+    result_.commands = managers_.num_commands();
+    result_.divergence = managers_.divergence();
     return std::move(result_);
   }
 
@@ -41,18 +43,7 @@ class OffloadReplay {
 
   /// Sends one command; false ends the replay.
   bool send(offload::Command command, bool want_state = false) {
-    ++result_.commands;
-    result_.divergence = managers_.step(Command(std::move(command)), want_state);
-    if (result_.divergence) return false;
-    const ErrorCode error = managers_.seen().error;
-    return error == ErrorCode::kNone || refuse("error", "none", std::string(to_text(error)));
-  }
-
-  bool refuse(std::string field, std::string expected, std::string actual) {
-    result_.divergence = traffic_divergence(
-        result_.commands - 1, std::move(field), std::move(expected), std::move(actual),
-        "the traffic asks only for what a manager has to answer");
-    return false;
+    return managers_.send(Command(std::move(command)), want_state);
   }
 
   bool serve(const OffloadRequest& request) {
@@ -77,7 +68,7 @@ class OffloadReplay {
       for (const std::uint32_t key : asked) {
         if (!send(offload::LookupKey{key})) return false;
         const auto& result = seen().result;
-        if (!result.has_value()) return refuse("result", "miss, pending or hit", "none");
+        if (!result.has_value()) return managers_.refuse("result", "miss, pending or hit", "none");
         if (*result != LookupResult::kHit) break;
         ++num_found;
       }
@@ -86,8 +77,8 @@ class OffloadReplay {
     if (!send(offload::Lookup{asked})) return false;
     const auto& num_hits = seen().num_hits;
     if (!num_hits.has_value() || *num_hits > asked.size()) {
-      return refuse("num_hits", "at most " + std::to_string(asked.size()),
-                    num_hits.has_value() ? std::to_string(*num_hits) : "none");
+      return managers_.refuse("num_hits", "at most " + std::to_string(asked.size()),
+                              num_hits.has_value() ? std::to_string(*num_hits) : "none");
     }
     num_found = *num_hits;
     return true;
@@ -98,13 +89,14 @@ class OffloadReplay {
     if (keys.empty()) return true;
     if (!send(offload::PrepareStore{keys})) return false;
     const offload::Observation& seen = this->seen();
-    if (!seen.stored.has_value()) return refuse("stored", "true or false", "none");
+    if (!seen.stored.has_value()) return managers_.refuse("stored", "true or false", "none");
     if (!*seen.stored) {
       ++result_.refused;
       return true;
     }
     if (!seen.keys_to_store.has_value() || !seen.evicted.has_value()) {
-      return refuse("keys_to_store", "lists of keys to store and of evicted blocks", "none");
+      return managers_.refuse("keys_to_store", "lists of keys to store and of evicted blocks",
+                              "none");
     }
     const Keys keys_to_store = *seen.keys_to_store;
     result_.evicted += seen.evicted->size();
@@ -182,7 +174,8 @@ OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
                                       Implementation& expected, Implementation* actual,
                                       const ReplayProgress& progress) {
   const Setup setup = prepared(OffloadTarget::description(), Config(config));
-  ReplaySides managers(offload_checks(), expected, actual, state_every);
+  ReplaySides managers(offload_checks(), expected, actual, state_every,
+                       "the traffic asks only for what a manager has to answer");
   if (actual != nullptr) managers.keep_commands(SIZE_MAX);
   OffloadTierResult result = OffloadReplay(setup, managers).run(requests, progress);
   if (result.divergence && actual != nullptr) result.scenario = managers.scenario();

@@ -1,51 +1,70 @@
 #include "scenarios/replay/replay_sides.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace kvfence {
 
-Divergence traffic_divergence(std::size_t step, std::string field, std::string expected,
-                              std::string actual, std::string message) {
-  return {step,
-          "traffic",
-          std::move(field),
-          std::move(expected),
-          std::move(actual),
-          std::move(message)};
-}
-
 ReplaySides::ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,
-                         std::uint32_t state_every)
-    : expected_(expected), scenario_(*checks.target) {
+                         std::uint32_t state_every, std::string promise)
+    : expected_(expected), promise_(std::move(promise)), scenario_(*checks.target) {
   if (actual == nullptr) return;
   LockstepOptions options;
   options.state_every = state_every;
   lockstep_.emplace(checks, expected, *actual, options);
 }
 
-std::optional<Divergence> ReplaySides::start(const Setup& setup) {
+void ReplaySides::start(const Setup& setup) {
   scenario_.config = setup.config();
-  if (lockstep_) return lockstep_->start(setup);
+  if (lockstep_) {
+    divergence_ = lockstep_->start(setup);
+    return;
+  }
   world_ = setup.target().make_world(setup);
   seen_.numbers.emplace(*setup.target().numbers);
-  return alone_failed(expected_.reset(setup));
+  take_failure(expected_.reset(setup));
 }
 
-std::optional<Divergence> ReplaySides::step(const Command& command, bool want_state) {
+bool ReplaySides::send(const Command& command, bool want_state,
+                       std::initializer_list<ErrorCode> may_refuse) {
   if (num_commands_ < num_kept_) scenario_.steps.push_back({command, std::nullopt, {}});
   ++num_commands_;
-  if (lockstep_) return lockstep_->step(command, std::nullopt, want_state);
-  world_->apply(command);
-  return alone_failed(expected_.apply(command, *world_, Observe::kNumbers, seen_));
+  if (lockstep_) {
+    divergence_ = lockstep_->step(command, std::nullopt, want_state);
+  } else {
+    world_->apply(command);
+    take_failure(expected_.apply(command, *world_, Observe::kNumbers, seen_));
+  }
+  if (is_over()) return false;
+  const ErrorCode error = seen().error;
+  const bool is_answer = error == ErrorCode::kNone ||
+                         std::find(may_refuse.begin(), may_refuse.end(), error) != may_refuse.end();
+  return is_answer || refuse("error", "none", std::string(to_text(error)));
 }
 
-std::optional<Divergence> ReplaySides::finish() {
-  return lockstep_ ? lockstep_->finish() : std::nullopt;
+void ReplaySides::finish() {
+  if (lockstep_ && !is_over()) divergence_ = lockstep_->finish();
 }
 
-/// What becomes of a failure in the last command.
-std::optional<Divergence> ReplaySides::alone_failed(
-    const std::optional<ImplementationFailure>& failure) const {
-  if (!failure) return std::nullopt;
-  return divergence_of(expected_, *failure, num_commands_ == 0 ? 0 : num_commands_ - 1);
+bool ReplaySides::diverge(std::string field, std::string expected, std::string actual,
+                          std::string message) {
+  if (is_over()) return false;
+  divergence_ = {std::max<std::size_t>(num_commands_, 1) - 1,
+                 "traffic",
+                 std::move(field),
+                 std::move(expected),
+                 std::move(actual),
+                 std::move(message)};
+  return false;
+}
+
+bool ReplaySides::refuse(std::string field, std::string expected, std::string actual) {
+  return diverge(std::move(field), std::move(expected), std::move(actual), promise_);
+}
+
+void ReplaySides::take_failure(const std::optional<ImplementationFailure>& failure) {
+  if (!failure) return;
+  divergence_ = divergence_of(expected_, *failure, std::max<std::size_t>(num_commands_, 1) - 1);
 }
 
 }  // namespace kvfence

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,29 +23,42 @@ namespace kvfence {
 /// never to be slow.
 using ReplayProgress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// An answer that nobody may give to well-formed traffic. In lockstep the rules are there before.
-Divergence traffic_divergence(std::size_t step, std::string field, std::string expected,
-                              std::string actual, std::string message);
-
 /// What is wrong with an option, which has no place in a file.
 inline InputError option_error(std::string found, std::string expected) {
   return {{}, {}, std::move(found), std::move(expected)};
 }
 
+/// The n-th request, from 0, and back.
+inline std::string request_name(std::size_t number) { return "r" + std::to_string(number); }
+inline std::size_t request_number(const std::string& name) { return std::stoul(name.substr(1)); }
+
+/// A replay is over at its first divergence.
 class ReplaySides {
  public:
   /// actual: null if `expected` runs alone; then its state is never asked for, and of the checks
   /// only the target counts.
   /// state_every: LockstepOptions.
+  /// promise: what is said of a refusal: "the traffic asks only for what a pool has to grant".
   ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,
-              std::uint32_t state_every);
+              std::uint32_t state_every, std::string promise);
 
   /// From now on the first `num_commands` commands are kept, to report a divergence as a scenario.
   void keep_commands(std::size_t num_commands) { num_kept_ = num_commands; }
 
-  std::optional<Divergence> start(const Setup& setup);
-  std::optional<Divergence> step(const Command& command, bool want_state = false);
-  std::optional<Divergence> finish();
+  void start(const Setup& setup);
+  /// Sends one command; false: the replay is over. may_refuse: errors that are answers.
+  bool send(const Command& command, bool want_state = false,
+            std::initializer_list<ErrorCode> may_refuse = {});
+  void finish();
+
+  /// An answer that nobody may give to well-formed traffic; in lockstep the rules are there before.
+  /// False: the replay is over.
+  bool diverge(std::string field, std::string expected, std::string actual, std::string message);
+  /// The same of one that breaks the promise.
+  bool refuse(std::string field, std::string expected, std::string actual);
+
+  bool is_over() const { return divergence_.has_value(); }
+  const std::optional<Divergence>& divergence() const { return divergence_; }
 
   /// What the expected side answered to the last command; default numbers before the first one.
   const Observation& seen() const { return lockstep_ ? lockstep_->last_expected() : seen_; }
@@ -53,15 +67,17 @@ class ReplaySides {
   const Scenario& scenario() const { return scenario_; }
 
  private:
-  std::optional<Divergence> alone_failed(const std::optional<ImplementationFailure>& failure) const;
+  void take_failure(const std::optional<ImplementationFailure>& failure);
 
   Implementation& expected_;
+  std::string promise_;
   std::optional<Lockstep> lockstep_;
   std::unique_ptr<World> world_;  ///< of one that runs alone, as is what it showed last
   Observation seen_;
   Scenario scenario_;
   std::size_t num_kept_ = 0;
   std::size_t num_commands_ = 0;
+  std::optional<Divergence> divergence_;
 };
 
 }  // namespace kvfence

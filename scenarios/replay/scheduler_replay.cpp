@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <initializer_list>
 #include <utility>
-#include <variant>
 
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
@@ -73,14 +73,10 @@ class TimeSeries {
  private:
   void finish_row() {
     rows_.push_back(row_);
-    row_.end_ms += interval_ms_;
-    row_.steps = 0;
-    row_.tokens = 0;
-    row_.preemptions = 0;
-    row_.admitted_tokens = 0;
-    row_.found_tokens = 0;
-    row_.queries = 0;
-    row_.hits = 0;
+    row_ = {.end_ms = row_.end_ms + interval_ms_,
+            .running = row_.running,
+            .waiting = row_.waiting,
+            .counts = row_.counts};
   }
 
   std::uint64_t interval_ms_;
@@ -106,7 +102,7 @@ class SchedulerReplay {
   }
 
   SchedulerReplayResult run() {
-    result_.divergence = sides_.start(setup_);
+    sides_.start(setup_);
     while (!is_over()) {
       add_arrivals();
       if (can_plan()) {
@@ -161,39 +157,21 @@ class SchedulerReplay {
     return std::max(totals_of(requests_).span_ms / kSamplesByDefault, kShortestIntervalMs);
   }
 
-  bool is_over() const { return result_.divergence.has_value(); }
-
-  void diverge(std::string field, std::string expected, std::string actual, std::string message) {
-    if (is_over()) return;
-    result_.divergence = traffic_divergence(num_planned_, std::move(field), std::move(expected),
-                                            std::move(actual), std::move(message));
-  }
+  bool is_over() const { return sides_.is_over(); }
 
   const engine::Observation& seen() const {
     return sides_.seen().numbers.as<engine::Observation>();
   }
 
-  /// Sends one command; false ends the replay.
-  bool send(engine::Command command) {
-    const bool may_be_refused = std::holds_alternative<engine::AddRequest>(command);
-    result_.divergence = sides_.step(Command(std::move(command)));
-    if (is_over()) {
-      result_.divergence->step = num_planned_;
-      return false;
-    }
+  /// As ReplaySides.
+  bool send(engine::Command command, std::initializer_list<ErrorCode> may_refuse = {}) {
+    if (!sides_.send(Command(std::move(command)), /*want_state=*/false, may_refuse)) return false;
     numbers_ = {seen().num_running,
                 seen().num_unfinished - seen().num_running,
                 seen().has_finished,
                 {seen().num_empty_blocks, seen().num_cached_blocks, seen().num_referenced_blocks}};
     series_.set(numbers_.running, numbers_.waiting, numbers_.counts);
-    const ErrorCode error = sides_.seen().error;
-    return may_be_refused || error == ErrorCode::kNone || refuse(error);
-  }
-
-  bool refuse(ErrorCode error) {
-    diverge("error", "none", std::string(to_text(error)),
-            "the traffic asks only for what is to be granted");
-    return false;
+    return true;
   }
 
   /// The same, with the time that it takes.
@@ -225,18 +203,15 @@ class SchedulerReplay {
     progress_of_[number].arrival_us = latest_arrival_us_;
     ++result_.requests;
     engine::AddRequest command;
-    command.id = name_of(number);
+    command.id = request_name(number);
     command.tokens = prompt_of(traced, options_.block_tokens);
     command.max_tokens = traced.output_length;
     command.priority = static_cast<std::uint32_t>(number % options_.num_priorities);
     command.arrival_time = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(latest_arrival_us_ / kMicrosecondsAMillisecond, UINT32_MAX));
-    if (!send(std::move(command))) return;
-    const ErrorCode error = sides_.seen().error;
-    if (error == ErrorCode::kBeyondModelLength || error == ErrorCode::kNoTokens) {
+    if (!send(std::move(command), {ErrorCode::kBeyondModelLength, ErrorCode::kNoTokens})) return;
+    if (sides_.seen().error != ErrorCode::kNone) {
       ++result_.refused;
-    } else if (error != ErrorCode::kNone) {
-      refuse(error);
     } else {
       result_.prompt_tokens += traced.input_length;
     }
@@ -278,7 +253,7 @@ class SchedulerReplay {
       step.num_tokens += entry.num_tokens;
       if (!entry.samples) continue;
       step.sampling.push_back(
-          {number_of(entry.request), static_cast<std::uint32_t>(entry.spec_tokens.size())});
+          {request_number(entry.request), static_cast<std::uint32_t>(entry.spec_tokens.size())});
     }
     const bool has_ended_one = plan.never_fits.has_value() && !plan.never_fits->empty();
     step.changes_nothing =
@@ -287,7 +262,7 @@ class SchedulerReplay {
     result_.preemptions += plan.preempted->size();
     series_.row().preemptions += static_cast<std::uint32_t>(plan.preempted->size());
     for (const engine::ScheduledNew& entry : *plan.new_reqs) {
-      const std::size_t number = number_of(entry.request);
+      const std::size_t number = request_number(entry.request);
       queueing_us_.push_back(now_us_ - progress_of_[number].arrival_us);
       series_.row().admitted_tokens += requests_[number].input_length;
       series_.row().found_tokens += entry.num_computed_tokens;
@@ -315,9 +290,9 @@ class SchedulerReplay {
     if (next_ < requests_.size()) {
       pass_time_until(arrival_us(next_));
     } else {
-      diverge("scheduled", "tokens", "none",
-              std::to_string(numbers_.running + numbers_.waiting) +
-                  " requests are unfinished and no step schedules any of them");
+      sides_.diverge("scheduled", "tokens", "none",
+                     std::to_string(numbers_.running + numbers_.waiting) +
+                         " requests are unfinished and no step schedules any of them");
     }
   }
 
@@ -328,7 +303,8 @@ class SchedulerReplay {
     for (const Sampling& sampling : step.sampling) {
       const TokenId token = kGenerated + static_cast<TokenId>(sampling.number);
       const std::uint32_t num_tokens = 1 + num_accepted_of(sampling.num_drafts);
-      update.samples.push_back({name_of(sampling.number), std::vector<TokenId>(num_tokens, token)});
+      update.samples.push_back(
+          {request_name(sampling.number), std::vector<TokenId>(num_tokens, token)});
     }
     return update;
   }
@@ -341,7 +317,7 @@ class SchedulerReplay {
 
   void take_outputs(const StepInFlight& step) {
     for (const engine::RequestOutput& output : *seen().outputs) {
-      const std::size_t number = number_of(output.request);
+      const std::size_t number = request_number(output.request);
       RequestProgress& request = progress_of_[number];
       if (request.num_outputs == 0 && !output.tokens.empty()) {
         request.first_token_us = now_us_;
@@ -382,9 +358,9 @@ class SchedulerReplay {
                traced.input_length + request.num_outputs == config_.kv_cache.max_model_len) {
       ++result_.cut_short;
     } else {
-      diverge("outputs", std::to_string(traced.output_length) + " tokens",
-              std::to_string(request.num_outputs) + " tokens",
-              "r" + std::to_string(number) + " ended with another number of tokens");
+      sides_.diverge("outputs", std::to_string(traced.output_length) + " tokens",
+                     std::to_string(request.num_outputs) + " tokens",
+                     request_name(number) + " ended with another number of tokens");
       return;
     }
     completion_us_.push_back(now_us_ - request.arrival_us);
@@ -399,7 +375,7 @@ class SchedulerReplay {
     for (const Sampling& sampling : step.sampling) {
       if (has_ended(sampling.number)) continue;
       engine::UpdateDraftTokenIds drafts;
-      drafts.request = name_of(sampling.number);
+      drafts.request = request_name(sampling.number);
       drafts.tokens.assign(options_.num_speculative_tokens, kGenerated);
       if (!send(std::move(drafts))) return;
     }
@@ -410,9 +386,6 @@ class SchedulerReplay {
     return request.num_outputs >= requests_[number].output_length ||
            requests_[number].input_length + request.num_outputs >= config_.kv_cache.max_model_len;
   }
-
-  static std::string name_of(std::size_t number) { return "r" + std::to_string(number); }
-  static std::size_t number_of(const std::string& name) { return std::stoul(name.substr(1)); }
 
   void pass_time_until(std::uint64_t time_us) {
     now_us_ = std::max(now_us_, time_us);
@@ -430,8 +403,8 @@ class SchedulerReplay {
   void check_plan(std::uint32_t num_tokens) {
     const auto at_most = [&](std::string field, std::uint32_t limit, std::uint32_t number) {
       if (number <= limit) return;
-      diverge(field, "at most " + std::to_string(limit), std::to_string(number),
-              field + " is beyond its limit");
+      sides_.diverge(field, "at most " + std::to_string(limit), std::to_string(number),
+                     field + " is beyond its limit");
     };
     at_most("scheduled", config_.token_budget(), num_tokens);
     at_most("num_running", config_.max_num_seqs, numbers_.running);
@@ -442,24 +415,26 @@ class SchedulerReplay {
     const BlockCounts& counts = numbers_.counts;
     const std::uint64_t sum = std::uint64_t{counts.empty} + counts.cached + counts.referenced;
     if (sum == options_.gpu_blocks) return;
-    diverge("empty + cached + referenced", std::to_string(options_.gpu_blocks), std::to_string(sum),
-            "every block is empty, cached or referenced");
+    sides_.diverge("empty + cached + referenced", std::to_string(options_.gpu_blocks),
+                   std::to_string(sum), "every block is empty, cached or referenced");
   }
 
   void check_end() {
     check_blocks();
     if (numbers_.counts.referenced != 1) {
-      diverge("referenced", "1", std::to_string(numbers_.counts.referenced),
-              "after the last request the null block alone is referenced");
+      sides_.diverge("referenced", "1", std::to_string(numbers_.counts.referenced),
+                     "after the last request the null block alone is referenced");
     }
     const std::size_t num_accounted = num_ended_ + result_.refused;
     if (num_accounted != requests_.size()) {
-      diverge("requests", std::to_string(requests_.size()), std::to_string(num_accounted),
-              "every request ends");
+      sides_.diverge("requests", std::to_string(requests_.size()), std::to_string(num_accounted),
+                     "every request ends");
     }
   }
 
   SchedulerReplayResult finish() {
+    result_.divergence = sides_.divergence();
+    if (result_.divergence) result_.divergence->step = num_planned_;
     result_.end_us = now_us_;
     result_.queueing = distribution_of(std::move(queueing_us_));
     result_.first_token = distribution_of(std::move(first_token_us_));
@@ -598,7 +573,8 @@ SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                      Implementation& expected, Implementation* actual,
                                      const ReplayProgress& progress) {
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
-  ReplaySides sides(checks_of(engine::Assembly::kScheduler), expected, actual, options.state_every);
+  ReplaySides sides(checks_of(engine::Assembly::kScheduler), expected, actual, options.state_every,
+                    kEnginePromise);
   return SchedulerReplay(requests, options, sides, progress).run();
 }
 

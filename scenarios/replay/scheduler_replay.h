@@ -71,6 +71,9 @@ std::optional<InputError> validate(const SchedulerReplayOptions& options,
 /// Requires: hash_ids for all of input_length.
 std::vector<TokenId> prompt_of(const MooncakeRequest& request, std::uint32_t block_tokens);
 
+/// What is said of a refusal.
+inline constexpr const char* kEnginePromise = "the traffic asks only for what is to be granted";
+
 /// Microseconds of simulated time, over the requests that have them. Percentiles are the smallest
 /// value that at least that share of the values does not exceed.
 struct Distribution {

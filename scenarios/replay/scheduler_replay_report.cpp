@@ -1,4 +1,4 @@
-#include "scenarios/replay/scheduler_replay_report.h"
+#include "scenarios/replay/replay_reports.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/replay/replay_reports.h"
 #include "scenarios/replay/replay_test_rig.h"
-#include "scenarios/replay/scheduler_replay_report.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
@@ -312,8 +312,8 @@ TEST(SchedulerReplay, KnowsPercentiles) {
 
 TEST(SchedulerReplay, ValidatesItsOptions) {
   const std::vector<MooncakeRequest> requests = {request(0, 4, 3, 1)};
-  EXPECT_FALSE(validate({}, requests));
-  EXPECT_EQ(config_of({}, requests).max_model_len, 7U);
+  EXPECT_FALSE(validate(SchedulerReplayOptions(), requests));
+  EXPECT_EQ(config_of(SchedulerReplayOptions(), requests).max_model_len, 7U);
   EXPECT_EQ(validate({.num_priorities = 0}, requests)->to_text(),
             "found num_priorities=0, expected at least 1");
   EXPECT_EQ(validate({.step_us = 0, .token_ns = 0}, requests)->to_text(),

@@ -23,9 +23,7 @@ using block_pool::Touch;
 constexpr std::uint32_t kBlockSize = 1;  ///< one symbol a block
 constexpr GroupId kGroup = 0;
 
-Setup setup_of(const TrafficReplayOptions& options) {
-  return prepared(BlockPoolTarget::description(), Config(config_of(options)));
-}
+constexpr const char* kPromise = "the traffic asks only for what a pool has to grant";
 
 /// One replay: turns requests into commands by what it sees.
 class TrafficReplay {
@@ -43,10 +41,10 @@ class TrafficReplay {
     const std::size_t num_requests = std::min(requests.size(), options_.requests_max);
     const std::size_t per_sample =
         num_requests / std::max<std::uint32_t>(options_.samples_max, 1) + 1;
-    result_.divergence = pools_.start(setup_of(options_));
+    pools_.start(prepared(BlockPoolTarget::description(), Config(config_of(options_))));
     for (std::size_t index = 0; index < num_requests && !is_over(); ++index) {
       const MooncakeRequest& request = requests[index];
-      if (!admit("r" + std::to_string(index), request.hash_ids)) break;
+      if (!admit(request_name(index), request.hash_ids)) break;
       ++result_.requests;
       latest_ms_ = std::max(latest_ms_, request.timestamp_ms);
       if (result_.requests % per_sample == 0 || result_.requests == num_requests) take_sample();
@@ -54,14 +52,14 @@ class TrafficReplay {
     }
     while (!running_.empty() && end_oldest(/*want_state=*/running_.size() == 1)) {
     }
-    if (!result_.divergence) result_.divergence = pools_.finish();
+    pools_.finish();
+    result_.commands = pools_.num_commands();
+    result_.divergence = pools_.divergence();
     return std::move(result_);
   }
 
  private:
-  bool is_over() const {
-    return result_.divergence.has_value() || result_.commands >= commands_max_;
-  }
+  bool is_over() const { return pools_.is_over() || pools_.num_commands() >= commands_max_; }
 
   const block_pool::Observation& seen() const {
     return pools_.seen().numbers.as<block_pool::Observation>();
@@ -71,32 +69,18 @@ class TrafficReplay {
 
   /// Sends one command; false ends the replay.
   bool send(const Command& command, bool want_state = false) {
-    if (is_over()) return false;
-    const std::size_t step = result_.commands++;
-    result_.divergence = pools_.step(command, want_state);
-    if (result_.divergence) return false;
-    const ErrorCode error = pools_.seen().error;
-    if (error != ErrorCode::kNone) {
-      return refuse(step, "error", "none", std::string(to_text(error)));
-    }
+    if (is_over() || !pools_.send(command, want_state)) return false;
     counts_ = {seen().num_empty, seen().num_cached, seen().num_referenced};
     result_.peak_referenced = std::max(result_.peak_referenced, counts_.referenced);
     return true;
-  }
-
-  bool refuse(std::size_t step, std::string field, std::string expected, std::string actual) {
-    result_.divergence =
-        traffic_divergence(step, std::move(field), std::move(expected), std::move(actual),
-                           "the traffic asks only for what a pool has to grant");
-    return false;
   }
 
   bool has_blocks(std::size_t num_blocks) {
     const auto& blocks = seen().blocks;
     const std::size_t found = blocks.has_value() ? blocks->size() : 0;
     if (found == num_blocks) return true;
-    return refuse(result_.commands - 1, "blocks", std::to_string(num_blocks) + " blocks",
-                  std::to_string(found) + " blocks");
+    return pools_.refuse("blocks", std::to_string(num_blocks) + " blocks",
+                         std::to_string(found) + " blocks");
   }
 
   bool admit(const std::string& name, const std::vector<std::uint32_t>& hash_ids) {
@@ -149,7 +133,7 @@ class TrafficReplay {
           static_cast<std::uint32_t>(index);
       if (!send(command)) return false;
       const auto& hit = seen().hit;
-      if (!hit.has_value()) return refuse(result_.commands - 1, "hit", "true or false", "none");
+      if (!hit.has_value()) return pools_.refuse("hit", "true or false", "none");
       if (!*hit) return true;
       if (!has_blocks(1)) return false;
       blocks.push_back(seen().blocks->front());
@@ -219,11 +203,11 @@ TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                    const TrafficReplayOptions& options, Implementation& expected,
                                    Implementation* actual, const ReplayProgress& progress) {
   KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
-  ReplaySides pools(block_pool_checks(), expected, actual, options.state_every);
+  ReplaySides pools(block_pool_checks(), expected, actual, options.state_every, kPromise);
   TrafficReplayResult result = TrafficReplay(options, pools).run(requests, SIZE_MAX, progress);
   if (result.divergence) {
     const std::size_t num_commands = std::min(result.divergence->step + 1, result.commands);
-    ReplaySides again(block_pool_checks(), expected, nullptr, options.state_every);
+    ReplaySides again(block_pool_checks(), expected, nullptr, options.state_every, kPromise);
     again.keep_commands(num_commands);
     TrafficReplay(options, again).run(requests, num_commands, {});
     result.scenario = again.scenario();

@@ -1,4 +1,4 @@
-#include "scenarios/replay/traffic_report.h"
+#include "scenarios/replay/replay_reports.h"
 
 #include <algorithm>
 #include <cmath>
