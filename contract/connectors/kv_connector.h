@@ -153,7 +153,7 @@ class KVConnector {
   virtual void set_xfer_handshake_metadata(const HandshakesByRank&) {}
 
   /// A request was added (Rules::connector_learns_new_requests).
-  virtual void on_new_request(const ConnectorRequest& request) = 0;
+  virtual void on_new_request(const ConnectorRequest&) {}
 
   /// How many tokens behind the local hit can be loaded. Asked at each attempt to admit a request
   /// of which nothing is computed; may be asked again for the same request.
@@ -174,7 +174,7 @@ class KVConnector {
       ConnectorHost& host, const SchedulerOutput& output) = 0;
 
   /// The workers reported; the scheduler has not acted on it yet, but for invalid blocks.
-  virtual void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) = 0;
+  virtual void update_connector_output(ConnectorHost&, const KVConnectorOutput&) {}
 
   /// A request is finished and still has these blocks. True: its blocks stay until finished_sending
   /// or finished_recving names it. Its index may name another request once its blocks are gone.
@@ -186,10 +186,12 @@ class KVConnector {
   virtual std::optional<std::string> take_client_params() { return std::nullopt; }
 
   /// Appends events since the last call, oldest first.
-  virtual void take_events(std::vector<KVCacheEvent>& out) = 0;
+  virtual void take_events(std::vector<KVCacheEvent>& /*out*/) {}
 
-  /// False if it failed.
-  virtual bool reset_cache() = 0;
+  /// False if it failed. Upstream takes a connector without a cache for a success.
+  /// Source: vLLM v0.19.0 kv_connector/v1/base.py reset_cache, v1/core/sched/scheduler.py
+  /// reset_connector_cache.
+  virtual bool reset_cache() { return true; }
 
   /// Whether the last reset_cache said how it went; upstream may answer nothing.
   virtual bool says_how_reset_went() const { return true; }

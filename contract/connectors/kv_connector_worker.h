@@ -63,7 +63,7 @@ class KVConnectorWorker {
   // ---- In each step ----
 
   /// Before anything of the step touches the KV cache.
-  virtual void handle_preemptions(const KVConnectorMetadata& metadata) = 0;
+  virtual void handle_preemptions(const KVConnectorMetadata& /*metadata*/) {}
 
   /// The metadata of the calls up to clear_connector_metadata; they outlive them.
   virtual void bind_connector_metadata(const KVConnectorMetadata& metadata) {
@@ -79,7 +79,7 @@ class KVConnectorWorker {
   virtual void save_kv_layer(std::uint32_t /*layer*/) {}
 
   /// After the forward pass; not called in a step without tokens.
-  virtual void wait_for_save() = 0;
+  virtual void wait_for_save() {}
 
   /// With the requests that the step named as finished. Replaces out, which has as well what
   /// upstream asks for next: get_block_ids_with_load_errors, get_kv_connector_stats and

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Owns a value behind an interface that has clone(), or none, and copies it with itself.
+/// Values behind an interface that has clone(): who owns one, and copies it with itself; and what
+/// such a value is made from.
 
 #include <memory>
 #include <utility>
@@ -9,6 +10,7 @@
 
 namespace kvfence {
 
+/// Owns one, or none.
 template <class T>
 class Cloned {
  public:
@@ -30,6 +32,16 @@ class Cloned {
 
  private:
   std::unique_ptr<T> value_;
+};
+
+/// Base with the clone() of Derived, a copy.
+template <class Derived, class Base>
+class Cloning : public Base {
+ public:
+  using Base::Base;
+  decltype(std::declval<const Base&>().clone()) clone() const override {
+    return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+  }
 };
 
 }  // namespace kvfence

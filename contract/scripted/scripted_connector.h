@@ -79,7 +79,7 @@ struct ScriptedMetadata final : KVConnectorMetadata {
   void add_to(StateHash& hash) const override { hash.add(text); }
 };
 
-class ScriptedConnector final : public KVConnector {
+class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
  public:
   /// What is to be answered about a request.
   struct Script {
@@ -112,9 +112,6 @@ class ScriptedConnector final : public KVConnector {
     calls_.clear();
   }
 
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<ScriptedConnector>(*this);
-  }
   void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override;
   void on_new_request(const ConnectorRequest& request) override;
   /// The part of num_external_tokens after the local hit, as far as the call allows; async only if
@@ -158,15 +155,12 @@ class ScriptedConnector final : public KVConnector {
 };
 
 /// The worker's half of a scripted child. It reports what stands under its place and rank.
-class ScriptedConnectorWorker final : public KVConnectorWorker {
+class ScriptedConnectorWorker final : public Cloning<ScriptedConnectorWorker, KVConnectorWorker> {
  public:
   ScriptedConnectorWorker(std::uint32_t place, std::uint32_t rank, const ScriptedTraits& traits,
                           std::shared_ptr<ScriptedChildren> children)
       : place_(place), rank_(rank), traits_(traits), children_(std::move(children)) {}
 
-  std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<ScriptedConnectorWorker>(*this);
-  }
   bool prefer_cross_layer_blocks() const override { return traits_.prefers_cross_layers; }
   void register_kv_caches(TransferEngine&) override { note("register_kv_caches"); }
   void register_cross_layers_kv_cache(TransferEngine&) override {

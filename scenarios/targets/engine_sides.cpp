@@ -43,14 +43,12 @@
 #include "properties/engine/driver.h"
 #include "properties/engine/engine_parts.h"
 #include "reference/connectors/disaggregated/disaggregated_connector.h"
-#include "reference/connectors/disaggregated/disaggregated_worker.h"
 #include "reference/connectors/kv_connector_stats.h"
 #include "reference/connectors/kv_output_aggregator.h"
 #include "reference/connectors/multi/multi_connector.h"
 #include "reference/connectors/multi/multi_connector_worker.h"
 #include "reference/connectors/offloading/offloading_connector.h"
 #include "reference/connectors/simple/simple_cpu_offload.h"
-#include "reference/connectors/simple/simple_cpu_offload_worker.h"
 #include "reference/connectors/synchronous/shared_storage.h"
 #include "reference/connectors/synchronous/synchronous_connector.h"
 #include "reference/engine/engine_device.h"
@@ -140,10 +138,10 @@ EngineParts reference_parts() {
   parts.make_storage = make_storage<make_shared_storage>;
   parts.make_files_connector = make_synchronous_connector_scheduler;
   parts.make_files_worker = make_files_worker<make_synchronous_connector_worker>;
-  parts.make_producer = kMake<reference::DisaggregatedProducer>;
-  parts.make_consumer = kMake<reference::DisaggregatedConsumer>;
-  parts.make_producer_worker = kMake<DisaggregatedProducerWorker>;
-  parts.make_consumer_worker = kMake<DisaggregatedConsumerWorker>;
+  parts.make_producer = make_disaggregated_producer;
+  parts.make_consumer = make_disaggregated_consumer;
+  parts.make_producer_worker = make_disaggregated_producer_worker;
+  parts.make_consumer_worker = make_disaggregated_consumer_worker;
   parts.make_aggregate = make_aggregate<reference::KVOutputAggregator>;
   parts.make_device = make_device<EngineDevice>;
   parts.make_tier_files = make_tier_files;
@@ -275,6 +273,7 @@ EngineParts planted_parts(OnDevice on_device) {
   parts.make_producer = make_disaggregated_producer;
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
+  parts.make_consumer_worker = make_disaggregated_consumer_worker;
   parts.make_aggregate = make_aggregate<planted::optimized::KVOutputAggregator>;
   parts.make_device = [on_device = std::move(on_device)](
                           const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {

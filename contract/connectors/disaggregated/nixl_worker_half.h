@@ -13,22 +13,17 @@
 
 namespace kvfence {
 
-class NixlWorkerHalf final : public KVConnectorWorker {
+class NixlWorkerHalf final : public Cloning<NixlWorkerHalf, KVConnectorWorker> {
  public:
   /// transport: outlives it.
   NixlWorkerHalf(std::unique_ptr<DisaggregatedWorker> worker, Transport& transport)
       : worker_(std::move(worker)), transport_(&transport) {}
 
-  std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<NixlWorkerHalf>(*this);
-  }
   bool prefer_cross_layer_blocks() const override { return true; }
   std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override {
     return std::make_shared<NixlHandshake>(*transport_);
   }
-  void handle_preemptions(const KVConnectorMetadata&) override {}
   void start_load_kv() override { worker_->start_load_kv(bound_metadata(), *transport_); }
-  void wait_for_save() override {}
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     worker_->get_finished(*transport_, out);
   }

@@ -150,7 +150,7 @@ class MultiKVConnectorWorkerHalf : public KVConnectorWorker {
 
 /// Multi: a MultiConnector over KVConnectorChild.
 template <class Multi>
-class MultiKVConnector final : public MultiKVConnectorScheduler {
+class MultiKVConnector final : public Cloning<MultiKVConnector<Multi>, MultiKVConnectorScheduler> {
  public:
   /// more: what Multi is constructed from besides. Requires: at least one child; one group, unless
   /// Rules::multi_connector_hma.
@@ -160,10 +160,6 @@ class MultiKVConnector final : public MultiKVConnectorScheduler {
         supports_hma_(std::all_of(children.begin(), children.end(),
                                   [](const auto& child) { return child.supports_hma(); })),
         multi_(rules, std::move(children), more...) {}
-
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<MultiKVConnector>(*this);
-  }
 
   void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override {
     multi_.set_xfer_handshake_metadata(handshakes);
@@ -413,7 +409,8 @@ class KVConnectorWorkerChild {
 
 /// Multi: a MultiConnectorWorker over KVConnectorWorkerChild<Stats>.
 template <class Multi, class Stats>
-class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
+class MultiKVConnectorWorker final
+    : public Cloning<MultiKVConnectorWorker<Multi, Stats>, MultiKVConnectorWorkerHalf> {
  public:
   using Child = KVConnectorWorkerChild<Stats>;
 
@@ -422,10 +419,6 @@ class MultiKVConnectorWorker final : public MultiKVConnectorWorkerHalf {
   explicit MultiKVConnectorWorker(std::vector<Child> children, More... more)
       : engines_(std::make_shared<Engines>()), multi_(std::move(children), more...) {
     engines_->inboxes.resize(multi_.children().size());
-  }
-
-  std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<MultiKVConnectorWorker>(*this);
   }
 
   bool prefer_cross_layer_blocks() const override { return multi_.prefer_cross_layer_blocks(); }

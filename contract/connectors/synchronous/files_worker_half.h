@@ -15,7 +15,7 @@
 
 namespace kvfence {
 
-class FilesWorkerHalf final : public KVConnectorWorker {
+class FilesWorkerHalf final : public Cloning<FilesWorkerHalf, KVConnectorWorker> {
  public:
   /// kv_cache, report: outlive it. The report gets what each call did; once it has a failed file,
   /// nothing is called any more.
@@ -23,17 +23,12 @@ class FilesWorkerHalf final : public KVConnectorWorker {
                   SynchronousWorkerReport& report)
       : worker_(std::move(worker)), kv_cache_(&kv_cache), report_(&report) {}
 
-  std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<FilesWorkerHalf>(*this);
-  }
-  void handle_preemptions(const KVConnectorMetadata&) override {}
   void start_load_kv() override {
     worker_->start_load_kv(own(bound_metadata()), *kv_cache_, *report_);
   }
   void save_kv_layer(std::uint32_t layer) override {
     worker_->save_kv_layer(own(bound_metadata()), layer, *kv_cache_, *report_);
   }
-  void wait_for_save() override {}
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out = {};
   }

@@ -111,14 +111,8 @@ struct Makers {
 };
 using Maker = BySide<Makers>;
 
-template <class Half, class Made>
-std::unique_ptr<Half> make(const DisaggregatedSpec& spec) {
-  return std::make_unique<Made>(spec);
-}
 constexpr Maker kSides[] = {
-    {"reference",
-     {make<DisaggregatedProducer, reference::DisaggregatedProducer>,
-      make<DisaggregatedConsumer, reference::DisaggregatedConsumer>}},
+    {"reference", {reference::make_disaggregated_producer, reference::make_disaggregated_consumer}},
     {"optimized", {optimized::make_disaggregated_producer, optimized::make_disaggregated_consumer}},
 };
 

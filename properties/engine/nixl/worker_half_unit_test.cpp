@@ -13,7 +13,7 @@
 #include "contract/scripted/scripted_transport.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "properties/core/both_sides_test_support.h"
-#include "reference/connectors/disaggregated/disaggregated_worker.h"
+#include "reference/connectors/disaggregated/disaggregated_connector.h"
 
 namespace kvfence {
 namespace {
@@ -47,13 +47,10 @@ struct Makers {
 };
 using Maker = BySide<Makers>;
 
-template <class Made>
-std::unique_ptr<DisaggregatedWorker> make(const DisaggregatedSpec& spec, std::uint32_t rank) {
-  return std::make_unique<Made>(spec, rank);
-}
 constexpr Maker kSides[] = {
     {"reference",
-     {make<reference::DisaggregatedProducerWorker>, make<reference::DisaggregatedConsumerWorker>}},
+     {reference::make_disaggregated_producer_worker,
+      reference::make_disaggregated_consumer_worker}},
     {"optimized",
      {optimized::make_disaggregated_producer_worker,
       optimized::make_disaggregated_consumer_worker}},

@@ -11,7 +11,7 @@
 #include "contract/scripted/scripted_transfer_engine.h"
 #include "optimized/connectors/simple/simple_cpu_offload_worker.h"
 #include "properties/core/both_sides_test_support.h"
-#include "reference/connectors/simple/simple_cpu_offload_worker.h"
+#include "reference/connectors/simple/simple_cpu_offload.h"
 
 namespace kvfence {
 namespace {

@@ -1,221 +1,259 @@
 #include "reference/connectors/disaggregated/disaggregated_connector.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence::reference {
-
-// Producer.
-
-DisaggregatedProducer::DisaggregatedProducer(const DisaggregatedSpec& spec) : spec_(spec) {
-  KVFENCE_CHECK(!check_spec(spec), "a spec that check_spec refuses");
-}
-
-std::unique_ptr<KVConnector> DisaggregatedProducer::clone() const {
-  return std::make_unique<DisaggregatedProducer>(*this);
-}
-
-// Source: vLLM v0.19.0 nixl_connector.py NixlConnectorScheduler.set_xfer_handshake_metadata,
-// _nixl_handshake_listener
-void DisaggregatedProducer::set_xfer_handshake_metadata(const HandshakesByRank& handshakes) {
-  for (std::uint32_t rank = 0; rank < handshakes.size(); ++rank) {
-    if (!handshakes[rank]) continue;
-    const auto* const nixl = dynamic_cast<const NixlHandshake*>(handshakes[rank].get());
-    KVFENCE_CHECK(nixl != nullptr, "the handshake of another connector");
-    nixl->transport.listen(rank);
-  }
-}
-
-void DisaggregatedProducer::on_new_request(const ConnectorRequest& /*request*/) {}
-
-MatchedTokens DisaggregatedProducer::get_num_new_matched_tokens(const ConnectorRequest& /*request*/,
-                                                                std::uint32_t /*num_local*/) {
-  return {.num_tokens = 0, .load_async = false};
-}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler.update_state_after_alloc
-void DisaggregatedProducer::update_state_after_alloc(ConnectorHost& /*host*/,
-                                                     const ConnectorRequest& request,
-                                                     const BlocksByGroup& /*blocks*/,
-                                                     std::uint32_t /*num_external_tokens*/) {
-  if (!request.params.do_remote_decode) return;
-  std::vector<std::string>& batch = next_.reqs_in_batch;
-  if (std::find(batch.begin(), batch.end(), request.id) == batch.end()) {
-    batch.emplace_back(request.id);
-  }
-}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler.build_connector_meta
-std::shared_ptr<const KVConnectorMetadata> DisaggregatedProducer::build_connector_meta(
-    ConnectorHost& /*host*/, const SchedulerOutput& /*output*/) {
-  return std::make_shared<ProducerMetadata>(std::exchange(next_, {}));
-}
-
-void DisaggregatedProducer::update_connector_output(ConnectorHost& /*host*/,
-                                                    const KVConnectorOutput& /*output*/) {}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py and v0.23.0 v1/nixl/scheduler.py request_finished
-bool DisaggregatedProducer::is_sent(const ConnectorRequest& request) const {
-  return request.status == RequestStatus::kFinishedLengthCapped ||
-         (spec_.rules.stopped_requests_are_sent &&
-          request.status == RequestStatus::kFinishedStopped);
-}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler.request_finished
-bool DisaggregatedProducer::request_finished(ConnectorHost& /*host*/,
-                                             const ConnectorRequest& request,
-                                             const BlocksByGroup& blocks) {
-  client_params_.reset();
-  if (!request.params.do_remote_decode) return false;
-  const std::string id(request.id);
-  const bool has_blocks =
-      std::any_of(blocks.begin(), blocks.end(), [](const auto& group) { return !group.empty(); });
-  if (!is_sent(request) || !has_blocks) {
-    next_.reqs_not_processed.push_back(id);
-    return false;
-  }
-  ProducerMetadata::Send& send = next_.reqs_to_send.emplace_back();
-  send.request = id;
-  if (spec_.deadline) send.expires = now_ + *spec_.deadline;
-  RemotePrefill& told = remote_prefills_.emplace_back();
-  told.request = id;
-  told.params.do_remote_prefill = true;
-  told.params.remote_engine_id = spec_.producer_engine_id;
-  told.params.remote_request_id = id;
-  told.params.remote_block_ids = blocks;
-  client_params_ = id;
-  return true;
-}
-
-void DisaggregatedProducer::take_events(std::vector<KVCacheEvent>& /*out*/) {}
-
-bool DisaggregatedProducer::reset_cache() { return true; }
-
-void DisaggregatedProducer::take_remote_prefills(std::vector<RemotePrefill>& out) {
-  out.insert(out.end(), remote_prefills_.begin(), remote_prefills_.end());
-  remote_prefills_.clear();
-  client_params_.reset();
-}
-
-// Consumer.
-
 namespace {
+
+// A request is known by its id, since its index may name another one by the time a worker acts.
 
 bool has_blocks(const BlocksByGroup& groups) {
   return std::any_of(groups.begin(), groups.end(),
                      [](const auto& blocks) { return !blocks.empty(); });
 }
 
-}  // namespace
-
-DisaggregatedConsumer::DisaggregatedConsumer(const DisaggregatedSpec& spec) : spec_(spec) {
-  KVFENCE_CHECK(!check_spec(spec), "a spec that check_spec refuses");
-}
-
-std::unique_ptr<KVConnector> DisaggregatedConsumer::clone() const {
-  return std::make_unique<DisaggregatedConsumer>(*this);
-}
-
-// Upstream notes that a transfer was triggered in the request's own params.
-// Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler; incomplete params: ours
-bool DisaggregatedConsumer::wants_prompt(const ConnectorRequest& request) const {
-  const KVTransferParams& params = request.params;
-  return params.do_remote_prefill && !params.remote_request_id.empty() &&
-         has_blocks(params.remote_block_ids) && received_.count(request.id) == 0;
-}
-
-// Source: vLLM v0.23.0 v1/nixl/scheduler.py on_new_request
-void DisaggregatedConsumer::on_new_request(const ConnectorRequest& request) {
-  if (!spec_.rules.kv_lease_heartbeats || !spec_.deadline || !wants_prompt(request)) return;
-  leases_.push_back({std::string(request.id), request.params.remote_request_id});
-}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py get_num_new_matched_tokens; one token: ours
-MatchedTokens DisaggregatedConsumer::get_num_new_matched_tokens(const ConnectorRequest& request,
-                                                                std::uint32_t num_local_tokens) {
-  const std::uint32_t num_prompt_tokens = request.num_prompt_tokens;
-  if (!wants_prompt(request) || num_prompt_tokens == 1 || num_prompt_tokens <= num_local_tokens) {
-    return {.num_tokens = 0, .load_async = false};
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py
+/// NixlConnectorScheduler, for requests with do_remote_decode.
+class DisaggregatedProducer final
+    : public Cloning<DisaggregatedProducer, kvfence::DisaggregatedProducer> {
+ public:
+  /// Requires: check_spec(spec) finds nothing wrong
+  explicit DisaggregatedProducer(const DisaggregatedSpec& spec) : spec_(spec) {
+    KVFENCE_CHECK(!check_spec(spec), "a spec that check_spec refuses");
   }
-  return {.num_tokens = num_prompt_tokens - num_local_tokens, .load_async = true};
-}
 
-// Source: vLLM v0.19.0 v1/nixl_connector.py update_state_after_alloc; which remote blocks belong to
-// the local ones: v1/nixl_connector.py _read_blocks, and ours
-void DisaggregatedConsumer::update_state_after_alloc(ConnectorHost& host,
-                                                     const ConnectorRequest& request,
-                                                     const BlocksByGroup& blocks,
-                                                     std::uint32_t num_external_tokens) {
-  if (!wants_prompt(request)) return;
-  ConsumerMetadata::Receive& receive = reqs_need_recv_.emplace_back();
-  receive.request = request.id;
-  receive.remote_request = request.params.remote_request_id;
-  received_.insert(receive.request);
-  if (num_external_tokens == 0) return;
-  const std::vector<BlockId>& local = blocks.front();
-  const std::vector<BlockId>& remote = request.params.remote_block_ids.front();
-  for (std::size_t place = 0; place < local.size(); ++place) {
-    if (host.is_cached(local[place])) continue;
-    KVFENCE_CHECK(place < remote.size(), "the remote request has a block at each place");
-    receive.local_blocks.push_back(local[place]);
-    receive.remote_blocks.push_back(remote[place]);
-  }
-}
-
-// Source: vLLM v0.23.0 v1/nixl/scheduler.py build_connector_meta
-bool DisaggregatedConsumer::heartbeat_is_due() const {
-  if (!spec_.deadline) return false;
-  const Seconds interval = *spec_.deadline / 6;
-  return !last_heartbeat_ || now_ - *last_heartbeat_ >= interval;
-}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py and v0.23.0 v1/nixl/scheduler.py build_connector_meta
-std::shared_ptr<const KVConnectorMetadata> DisaggregatedConsumer::build_connector_meta(
-    ConnectorHost& /*host*/, const SchedulerOutput& /*output*/) {
-  auto metadata = std::make_shared<ConsumerMetadata>();
-  metadata->reqs_to_recv = std::exchange(reqs_need_recv_, {});
-  if (!leases_.empty() && heartbeat_is_due()) {
-    last_heartbeat_ = now_;
-    for (const Lease& lease : leases_) {
-      std::vector<std::string>& all = metadata->heartbeats;
-      if (std::find(all.begin(), all.end(), lease.remote_request) == all.end()) {
-        all.push_back(lease.remote_request);
-      }
+  // Source: vLLM v0.19.0 nixl_connector.py NixlConnectorScheduler.set_xfer_handshake_metadata,
+  // _nixl_handshake_listener
+  void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override {
+    for (std::uint32_t rank = 0; rank < handshakes.size(); ++rank) {
+      if (!handshakes[rank]) continue;
+      const auto* const nixl = dynamic_cast<const NixlHandshake*>(handshakes[rank].get());
+      KVFENCE_CHECK(nixl != nullptr, "the handshake of another connector");
+      nixl->transport.listen(rank);
     }
   }
-  return metadata;
-}
 
-// Source: vLLM v0.23.0 v1/nixl/scheduler.py _stop_heartbeat
-void DisaggregatedConsumer::stop_heartbeat(std::string_view request) {
-  std::erase_if(leases_, [request](const Lease& lease) { return lease.request == request; });
-}
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& /*request*/,
+                                           std::uint32_t /*num_local*/) override {
+    return {.num_tokens = 0, .load_async = false};
+  }
 
-// Source: vLLM v0.23.0 v1/nixl/scheduler.py update_connector_output
-void DisaggregatedConsumer::update_connector_output(ConnectorHost& host,
-                                                    const KVConnectorOutput& output) {
-  for (const RequestIndex index : output.finished_recving) stop_heartbeat(host.request(index).id);
-}
+  // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler.update_state_after_alloc
+  void update_state_after_alloc(ConnectorHost& /*host*/, const ConnectorRequest& request,
+                                const BlocksByGroup& /*blocks*/,
+                                std::uint32_t /*num_external_tokens*/) override {
+    if (!request.params.do_remote_decode) return;
+    std::vector<std::string>& batch = next_.reqs_in_batch;
+    if (std::find(batch.begin(), batch.end(), request.id) == batch.end()) {
+      batch.emplace_back(request.id);
+    }
+  }
 
-// Source: vLLM v0.19.0 v1/nixl_connector.py and v0.23.0 v1/nixl/scheduler.py request_finished
-bool DisaggregatedConsumer::request_finished(ConnectorHost& /*host*/,
-                                             const ConnectorRequest& request,
-                                             const BlocksByGroup& /*blocks*/) {
-  stop_heartbeat(request.id);
-  if (wants_prompt(request)) {
+  // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler.build_connector_meta
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& /*host*/, const SchedulerOutput& /*output*/) override {
+    return std::make_shared<ProducerMetadata>(std::exchange(next_, {}));
+  }
+
+  // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler.request_finished
+  bool request_finished(ConnectorHost& /*host*/, const ConnectorRequest& request,
+                        const BlocksByGroup& blocks) override {
+    client_params_.reset();
+    if (!request.params.do_remote_decode) return false;
+    const std::string id(request.id);
+    const bool has_blocks =
+        std::any_of(blocks.begin(), blocks.end(), [](const auto& group) { return !group.empty(); });
+    if (!is_sent(request) || !has_blocks) {
+      next_.reqs_not_processed.push_back(id);
+      return false;
+    }
+    ProducerMetadata::Send& send = next_.reqs_to_send.emplace_back();
+    send.request = id;
+    if (spec_.deadline) send.expires = now_ + *spec_.deadline;
+    RemotePrefill& told = remote_prefills_.emplace_back();
+    told.request = id;
+    told.params.do_remote_prefill = true;
+    told.params.remote_engine_id = spec_.producer_engine_id;
+    told.params.remote_request_id = id;
+    told.params.remote_block_ids = blocks;
+    client_params_ = id;
+    return true;
+  }
+
+  void tell_time(Seconds now) override { now_ = now; }
+
+  void take_remote_prefills(std::vector<RemotePrefill>& out) override {
+    out.insert(out.end(), remote_prefills_.begin(), remote_prefills_.end());
+    remote_prefills_.clear();
+    client_params_.reset();
+  }
+
+  std::optional<std::string> take_client_params() override {
+    return std::exchange(client_params_, std::nullopt);
+  }
+  void add_to(StateHash& hash) const override {
+    hash.add_all(now_, next_, remote_prefills_, client_params_);
+  }
+
+ private:
+  // Source: vLLM v0.19.0 v1/nixl_connector.py and v0.23.0 v1/nixl/scheduler.py request_finished
+  bool is_sent(const ConnectorRequest& request) const {
+    return request.status == RequestStatus::kFinishedLengthCapped ||
+           (spec_.rules.stopped_requests_are_sent &&
+            request.status == RequestStatus::kFinishedStopped);
+  }
+
+  DisaggregatedSpec spec_;
+  Seconds now_ = 0;
+  ProducerMetadata next_;  ///< what the workers have not been told
+  std::vector<RemotePrefill> remote_prefills_;
+  std::optional<std::string> client_params_;  ///< of the request that finished last
+};
+
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py
+/// NixlConnectorScheduler, for requests with do_remote_prefill; leases: v0.23.0
+/// v1/nixl/scheduler.py.
+class DisaggregatedConsumer final
+    : public Cloning<DisaggregatedConsumer, kvfence::DisaggregatedConsumer> {
+ public:
+  /// Requires: check_spec(spec) finds nothing wrong
+  explicit DisaggregatedConsumer(const DisaggregatedSpec& spec) : spec_(spec) {
+    KVFENCE_CHECK(!check_spec(spec), "a spec that check_spec refuses");
+  }
+
+  // Source: vLLM v0.23.0 v1/nixl/scheduler.py on_new_request
+  void on_new_request(const ConnectorRequest& request) override {
+    if (!spec_.rules.kv_lease_heartbeats || !spec_.deadline || !wants_prompt(request)) return;
+    leases_.push_back({std::string(request.id), request.params.remote_request_id});
+  }
+
+  // Source: vLLM v0.19.0 v1/nixl_connector.py get_num_new_matched_tokens; one token: ours
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                           std::uint32_t num_local_tokens) override {
+    const std::uint32_t num_prompt_tokens = request.num_prompt_tokens;
+    if (!wants_prompt(request) || num_prompt_tokens == 1 || num_prompt_tokens <= num_local_tokens) {
+      return {.num_tokens = 0, .load_async = false};
+    }
+    return {.num_tokens = num_prompt_tokens - num_local_tokens, .load_async = true};
+  }
+
+  // Source: vLLM v0.19.0 v1/nixl_connector.py update_state_after_alloc; which remote blocks belong
+  // to the local ones: v1/nixl_connector.py _read_blocks, and ours
+  void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks,
+                                std::uint32_t num_external_tokens) override {
+    if (!wants_prompt(request)) return;
     ConsumerMetadata::Receive& receive = reqs_need_recv_.emplace_back();
     receive.request = request.id;
     receive.remote_request = request.params.remote_request_id;
+    received_.insert(receive.request);
+    if (num_external_tokens == 0) return;
+    const std::vector<BlockId>& local = blocks.front();
+    const std::vector<BlockId>& remote = request.params.remote_block_ids.front();
+    for (std::size_t place = 0; place < local.size(); ++place) {
+      if (host.is_cached(local[place])) continue;
+      KVFENCE_CHECK(place < remote.size(), "the remote request has a block at each place");
+      receive.local_blocks.push_back(local[place]);
+      receive.remote_blocks.push_back(remote[place]);
+    }
   }
-  received_.erase(std::string(request.id));
-  return false;
+
+  // Source: vLLM v0.19.0 v1/nixl_connector.py and v0.23.0 v1/nixl/scheduler.py build_connector_meta
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& /*host*/, const SchedulerOutput& /*output*/) override {
+    auto metadata = std::make_shared<ConsumerMetadata>();
+    metadata->reqs_to_recv = std::exchange(reqs_need_recv_, {});
+    if (!leases_.empty() && heartbeat_is_due()) {
+      last_heartbeat_ = now_;
+      for (const Lease& lease : leases_) {
+        std::vector<std::string>& all = metadata->heartbeats;
+        if (std::find(all.begin(), all.end(), lease.remote_request) == all.end()) {
+          all.push_back(lease.remote_request);
+        }
+      }
+    }
+    return metadata;
+  }
+
+  // Source: vLLM v0.23.0 v1/nixl/scheduler.py update_connector_output
+  void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) override {
+    for (const RequestIndex index : output.finished_recving) stop_heartbeat(host.request(index).id);
+  }
+
+  // Source: vLLM v0.19.0 v1/nixl_connector.py and v0.23.0 v1/nixl/scheduler.py request_finished
+  bool request_finished(ConnectorHost& /*host*/, const ConnectorRequest& request,
+                        const BlocksByGroup& /*blocks*/) override {
+    stop_heartbeat(request.id);
+    if (wants_prompt(request)) {
+      ConsumerMetadata::Receive& receive = reqs_need_recv_.emplace_back();
+      receive.request = request.id;
+      receive.remote_request = request.params.remote_request_id;
+    }
+    received_.erase(std::string(request.id));
+    return false;
+  }
+
+  void tell_time(Seconds now) override { now_ = now; }
+  void add_to(StateHash& hash) const override {
+    hash.add_all(now_, received_, reqs_need_recv_, leases_, last_heartbeat_);
+  }
+
+ private:
+  struct Lease {
+    std::string request;
+    std::string remote_request;
+    void add_to(StateHash& hash) const { hash.add_all(request, remote_request); }
+  };
+
+  // Upstream notes that a transfer was triggered in the request's own params.
+  // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler; incomplete params: ours
+  bool wants_prompt(const ConnectorRequest& request) const {
+    const KVTransferParams& params = request.params;
+    return params.do_remote_prefill && !params.remote_request_id.empty() &&
+           has_blocks(params.remote_block_ids) && received_.count(request.id) == 0;
+  }
+
+  // Source: vLLM v0.23.0 v1/nixl/scheduler.py build_connector_meta
+  bool heartbeat_is_due() const {
+    if (!spec_.deadline) return false;
+    const Seconds interval = *spec_.deadline / 6;
+    return !last_heartbeat_ || now_ - *last_heartbeat_ >= interval;
+  }
+
+  // Source: vLLM v0.23.0 v1/nixl/scheduler.py _stop_heartbeat
+  void stop_heartbeat(std::string_view request) {
+    std::erase_if(leases_, [request](const Lease& lease) { return lease.request == request; });
+  }
+
+  DisaggregatedSpec spec_;
+  Seconds now_ = 0;
+  std::set<std::string, std::less<>> received_;  ///< unfinished ones that had their transfer
+  std::vector<ConsumerMetadata::Receive> reqs_need_recv_;
+  std::vector<Lease> leases_;  ///< renewed, in the order in which they came
+  std::optional<Seconds> last_heartbeat_;
+};
+
+}  // namespace
+
+std::unique_ptr<kvfence::DisaggregatedProducer> make_disaggregated_producer(
+    const DisaggregatedSpec& spec) {
+  return std::make_unique<DisaggregatedProducer>(spec);
 }
 
-void DisaggregatedConsumer::take_events(std::vector<KVCacheEvent>& /*out*/) {}
-
-bool DisaggregatedConsumer::reset_cache() { return true; }
+std::unique_ptr<kvfence::DisaggregatedConsumer> make_disaggregated_consumer(
+    const DisaggregatedSpec& spec) {
+  return std::make_unique<DisaggregatedConsumer>(spec);
+}
 
 }  // namespace kvfence::reference

@@ -1,9 +1,18 @@
-#include "reference/connectors/disaggregated/disaggregated_worker.h"
+#include "reference/connectors/disaggregated/disaggregated_connector.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
 namespace {
@@ -15,174 +24,210 @@ const Metadata& of_half(const KVConnectorMetadata& metadata) {
   return *own;
 }
 
-}  // namespace
-
-// Producer.
-
-DisaggregatedProducerWorker::DisaggregatedProducerWorker(const DisaggregatedSpec& spec,
-                                                         std::uint32_t rank)
-    : spec_(spec), rank_(rank) {
-  KVFENCE_CHECK(!check_spec(spec) && rank < spec.producer_world_size, "a rank of the producer");
-}
-
-std::unique_ptr<DisaggregatedWorker> DisaggregatedProducerWorker::clone() const {
-  return std::make_unique<DisaggregatedProducerWorker>(*this);
-}
-
-DisaggregatedProducerWorker::Expected* DisaggregatedProducerWorker::find(
-    const std::string& request) {
-  const auto found =
-      std::find_if(expected_.begin(), expected_.end(),
-                   [&](const Expected& expected) { return expected.request == request; });
-  return found == expected_.end() ? nullptr : &*found;
-}
-
-// Consumer's ranks that read from this one.
-// Source: vLLM v0.19.0 v1/nixl_connector.py _get_new_notifs
-std::size_t DisaggregatedProducerWorker::num_readers() const {
-  const std::uint32_t producers = spec_.producer_world_size;
-  const std::uint32_t consumers = spec_.consumer_world_size;
-  return consumers > producers ? consumers / producers : 1;
-}
-
-// Whether a consumer's rank reads from this one: its remote_ranks(), seen from here.
-// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks
-bool DisaggregatedProducerWorker::is_reader(std::uint32_t rank) const {
-  const std::uint32_t producers = spec_.producer_world_size;
-  const std::uint32_t consumers = spec_.consumer_world_size;
-  if (consumers >= producers) return rank / (consumers / producers) == rank_;
-  return rank_ / (producers / consumers) == rank;
-}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorWorker.start_load_kv
-void DisaggregatedProducerWorker::start_load_kv(const KVConnectorMetadata& metadata,
-                                                Transport& /*transport*/) {
-  const auto& told = of_half<ProducerMetadata>(metadata);
-  for (const std::string& request : told.reqs_in_batch) {
-    if (find(request) == nullptr) expected_.emplace_back().request = request;
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py
+/// NixlConnectorWorker, what a producer does; leases: v0.23.0 v1/nixl/worker.py.
+class DisaggregatedProducerWorker final
+    : public Cloning<DisaggregatedProducerWorker, DisaggregatedWorker> {
+ public:
+  /// Requires: check_spec(spec) finds nothing wrong, rank < spec.producer_world_size
+  DisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank)
+      : spec_(spec), rank_(rank) {
+    KVFENCE_CHECK(!check_spec(spec) && rank < spec.producer_world_size, "a rank of the producer");
   }
-  for (const std::string& request : told.reqs_not_processed) {
-    std::erase_if(expected_, [&](const Expected& expected) { return expected.request == request; });
-  }
-  for (const ProducerMetadata::Send& send : told.reqs_to_send) {
-    Expected* const expected = find(send.request);
-    if (expected != nullptr) expected->expires = send.expires;
-  }
-}
 
-// Source: vLLM v0.23.0 v1/nixl/worker.py _handle_heartbeat
-void DisaggregatedProducerWorker::extend(const Notice& heartbeat, Seconds now) {
-  KVFENCE_CHECK(spec_.deadline.has_value(), "a heartbeat renews a deadline");
-  const Seconds expires = now + *spec_.deadline * 2 / 3;
-  for (const std::string& request : heartbeat.requests) {
-    Expected* const expected = find(request);
-    if (expected == nullptr || !expected->expires) continue;
-    expected->expires = std::max(*expected->expires, expires);
-  }
-}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _get_new_notifs; closing: ours
-void DisaggregatedProducerWorker::finish(const std::string& request, Transport& transport,
-                                         KVConnectorWorkerOutput& out) {
-  transport.close(rank_, request);
-  out.finished_sending.push_back(request);
-  std::erase_if(expected_, [&](const Expected& expected) { return expected.request == request; });
-}
-
-// Notices come before the deadlines: what both name is finished once.
-// Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _get_new_notifs; ranks instead of
-// notices, and deadlines behind one that is not over: ours
-void DisaggregatedProducerWorker::get_finished(Transport& transport, KVConnectorWorkerOutput& out) {
-  out = {};
-  std::vector<Notice> notices;
-  transport.get_new_notices(rank_, notices);
-  for (const Notice& notice : notices) {
-    if (notice.is_heartbeat) {
-      extend(notice, transport.now());
-      continue;
+  // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorWorker.start_load_kv
+  void start_load_kv(const KVConnectorMetadata& metadata, Transport& /*transport*/) override {
+    const auto& told = of_half<ProducerMetadata>(metadata);
+    for (const std::string& request : told.reqs_in_batch) {
+      if (find(request) == nullptr) expected_.emplace_back().request = request;
     }
-    const std::string& request = notice.requests.front();
-    Expected* const expected = find(request);
-    if (expected == nullptr || !is_reader(notice.rank)) continue;
-    expected->done_ranks.insert(notice.rank);
-    if (expected->done_ranks.size() == num_readers()) finish(request, transport, out);
+    for (const std::string& request : told.reqs_not_processed) {
+      std::erase_if(expected_,
+                    [&](const Expected& expected) { return expected.request == request; });
+    }
+    for (const ProducerMetadata::Send& send : told.reqs_to_send) {
+      Expected* const expected = find(send.request);
+      if (expected != nullptr) expected->expires = send.expires;
+    }
   }
-  std::vector<std::string> over;
-  for (const Expected& expected : expected_) {
-    if (expected.expires && *expected.expires <= transport.now()) over.push_back(expected.request);
-  }
-  for (const std::string& request : over) finish(request, transport, out);
-}
 
-// Consumer.
-
-DisaggregatedConsumerWorker::DisaggregatedConsumerWorker(const DisaggregatedSpec& spec,
-                                                         std::uint32_t rank)
-    : spec_(spec), rank_(rank) {
-  KVFENCE_CHECK(!check_spec(spec) && rank < spec.consumer_world_size, "a rank of the consumer");
-}
-
-std::unique_ptr<DisaggregatedWorker> DisaggregatedConsumerWorker::clone() const {
-  return std::make_unique<DisaggregatedConsumerWorker>(*this);
-}
-
-// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks
-std::vector<std::uint32_t> DisaggregatedConsumerWorker::remote_ranks() const {
-  const std::uint32_t producers = spec_.producer_world_size;
-  const std::uint32_t consumers = spec_.consumer_world_size;
-  if (consumers >= producers) return {rank_ / (consumers / producers)};
-  std::vector<std::uint32_t> ranks;
-  const std::uint32_t ratio = producers / consumers;
-  for (std::uint32_t i = 0; i < ratio; ++i) ranks.push_back(rank_ * ratio + i);
-  return ranks;
-}
-
-// Source: vLLM v0.19.0 v1/nixl_connector.py start_load_kv, _read_blocks_for_req, _read_blocks;
-// heartbeats: v0.23.0 v1/nixl/worker.py _send_heartbeats
-void DisaggregatedConsumerWorker::start_load_kv(const KVConnectorMetadata& metadata,
-                                                Transport& transport) {
-  const auto& told = of_half<ConsumerMetadata>(metadata);
-  for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
-    for (const std::uint32_t remote_rank : remote_ranks()) {
-      if (receive.local_blocks.empty()) {
-        transport.send_notice(
-            {rank_, remote_rank, /*is_heartbeat=*/false, {receive.remote_request}});
+  // Notices come before the deadlines: what both name is finished once.
+  // Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _get_new_notifs; ranks instead of
+  // notices, and deadlines behind one that is not over: ours
+  void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
+    out = {};
+    std::vector<Notice> notices;
+    transport.get_new_notices(rank_, notices);
+    for (const Notice& notice : notices) {
+      if (notice.is_heartbeat) {
+        extend(notice, transport.now());
         continue;
       }
-      const ReadId read =
-          transport.read({rank_, remote_rank, receive.request, receive.remote_request,
-                          receive.local_blocks, receive.remote_blocks});
-      under_way_[read] = {receive.request, receive.local_blocks};
+      const std::string& request = notice.requests.front();
+      Expected* const expected = find(request);
+      if (expected == nullptr || !is_reader(notice.rank)) continue;
+      expected->done_ranks.insert(notice.rank);
+      if (expected->done_ranks.size() == num_readers()) finish(request, transport, out);
+    }
+    std::vector<std::string> over;
+    for (const Expected& expected : expected_) {
+      if (expected.expires && *expected.expires <= transport.now())
+        over.push_back(expected.request);
+    }
+    for (const std::string& request : over) finish(request, transport, out);
+  }
+
+  void add_to(StateHash& hash) const override { hash.add_all(expected_); }
+
+ private:
+  /// A request that a consumer may read.
+  struct Expected {
+    std::string request;
+    std::optional<Seconds> expires;
+    std::set<std::uint32_t> done_ranks;  ///< the consumer's that said so
+    void add_to(StateHash& hash) const { hash.add_all(request, expires, done_ranks); }
+  };
+
+  Expected* find(const std::string& request) {
+    const auto found =
+        std::find_if(expected_.begin(), expected_.end(),
+                     [&](const Expected& expected) { return expected.request == request; });
+    return found == expected_.end() ? nullptr : &*found;
+  }
+
+  // Consumer's ranks that read from this one.
+  // Source: vLLM v0.19.0 v1/nixl_connector.py _get_new_notifs
+  std::size_t num_readers() const {
+    const std::uint32_t producers = spec_.producer_world_size;
+    const std::uint32_t consumers = spec_.consumer_world_size;
+    return consumers > producers ? consumers / producers : 1;
+  }
+
+  // Whether a consumer's rank reads from this one: its remote_ranks(), seen from here.
+  // Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks
+  bool is_reader(std::uint32_t rank) const {
+    const std::uint32_t producers = spec_.producer_world_size;
+    const std::uint32_t consumers = spec_.consumer_world_size;
+    if (consumers >= producers) return rank / (consumers / producers) == rank_;
+    return rank_ / (producers / consumers) == rank;
+  }
+
+  // Source: vLLM v0.23.0 v1/nixl/worker.py _handle_heartbeat
+  void extend(const Notice& heartbeat, Seconds now) {
+    KVFENCE_CHECK(spec_.deadline.has_value(), "a heartbeat renews a deadline");
+    const Seconds expires = now + *spec_.deadline * 2 / 3;
+    for (const std::string& request : heartbeat.requests) {
+      Expected* const expected = find(request);
+      if (expected == nullptr || !expected->expires) continue;
+      expected->expires = std::max(*expected->expires, expires);
     }
   }
-  if (told.heartbeats.empty()) return;
-  for (const std::uint32_t remote_rank : remote_ranks()) {
-    transport.send_notice({rank_, remote_rank, /*is_heartbeat=*/true, told.heartbeats});
-  }
-}
 
-// Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _pop_done_transfers,
-// _handle_failed_transfer
-void DisaggregatedConsumerWorker::get_finished(Transport& transport, KVConnectorWorkerOutput& out) {
-  out = {};
-  std::vector<ReadResult> results;
-  transport.get_finished_reads(rank_, results);
-  for (const ReadResult& result : results) {
-    const auto ended = under_way_.find(result.read);
-    KVFENCE_CHECK(ended != under_way_.end(), "a read of this rank");
-    const Read read = ended->second;
-    under_way_.erase(ended);
-    if (!result.success) {
-      for (const BlockId block : read.local_blocks) {
-        std::vector<BlockId>& all = out.invalid_block_ids;
-        if (std::find(all.begin(), all.end(), block) == all.end()) all.push_back(block);
+  // Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _get_new_notifs; closing: ours
+  void finish(const std::string& request, Transport& transport, KVConnectorWorkerOutput& out) {
+    transport.close(rank_, request);
+    out.finished_sending.push_back(request);
+    std::erase_if(expected_, [&](const Expected& expected) { return expected.request == request; });
+  }
+
+  DisaggregatedSpec spec_;
+  std::uint32_t rank_;
+  std::vector<Expected> expected_;  ///< in the order in which they came
+};
+
+/// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py
+/// NixlConnectorWorker, what a consumer does; leases: v0.23.0 v1/nixl/worker.py.
+class DisaggregatedConsumerWorker final
+    : public Cloning<DisaggregatedConsumerWorker, DisaggregatedWorker> {
+ public:
+  /// Requires: check_spec(spec) finds nothing wrong, rank < spec.consumer_world_size
+  DisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank)
+      : spec_(spec), rank_(rank) {
+    KVFENCE_CHECK(!check_spec(spec) && rank < spec.consumer_world_size, "a rank of the consumer");
+  }
+
+  // Source: vLLM v0.19.0 v1/nixl_connector.py start_load_kv, _read_blocks_for_req, _read_blocks;
+  // heartbeats: v0.23.0 v1/nixl/worker.py _send_heartbeats
+  void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override {
+    const auto& told = of_half<ConsumerMetadata>(metadata);
+    for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
+      for (const std::uint32_t remote_rank : remote_ranks()) {
+        if (receive.local_blocks.empty()) {
+          transport.send_notice(
+              {rank_, remote_rank, /*is_heartbeat=*/false, {receive.remote_request}});
+          continue;
+        }
+        const ReadId read =
+            transport.read({rank_, remote_rank, receive.request, receive.remote_request,
+                            receive.local_blocks, receive.remote_blocks});
+        under_way_[read] = {receive.request, receive.local_blocks};
       }
     }
-    const bool is_last = std::none_of(under_way_.begin(), under_way_.end(), [&](const auto& other) {
-      return other.second.request == read.request;
-    });
-    if (is_last) out.finished_recving.push_back(read.request);
+    if (told.heartbeats.empty()) return;
+    for (const std::uint32_t remote_rank : remote_ranks()) {
+      transport.send_notice({rank_, remote_rank, /*is_heartbeat=*/true, told.heartbeats});
+    }
   }
+
+  // Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _pop_done_transfers,
+  // _handle_failed_transfer
+  void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
+    out = {};
+    std::vector<ReadResult> results;
+    transport.get_finished_reads(rank_, results);
+    for (const ReadResult& result : results) {
+      const auto ended = under_way_.find(result.read);
+      KVFENCE_CHECK(ended != under_way_.end(), "a read of this rank");
+      const Read read = ended->second;
+      under_way_.erase(ended);
+      if (!result.success) {
+        for (const BlockId block : read.local_blocks) {
+          std::vector<BlockId>& all = out.invalid_block_ids;
+          if (std::find(all.begin(), all.end(), block) == all.end()) all.push_back(block);
+        }
+      }
+      const bool is_last =
+          std::none_of(under_way_.begin(), under_way_.end(),
+                       [&](const auto& other) { return other.second.request == read.request; });
+      if (is_last) out.finished_recving.push_back(read.request);
+    }
+  }
+
+  void add_to(StateHash& hash) const override { hash.add_all(under_way_); }
+
+ private:
+  struct Read {
+    std::string request;
+    std::vector<BlockId> local_blocks;
+    void add_to(StateHash& hash) const { hash.add_all(request, local_blocks); }
+  };
+
+  // Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks
+  std::vector<std::uint32_t> remote_ranks() const {
+    const std::uint32_t producers = spec_.producer_world_size;
+    const std::uint32_t consumers = spec_.consumer_world_size;
+    if (consumers >= producers) return {rank_ / (consumers / producers)};
+    std::vector<std::uint32_t> ranks;
+    const std::uint32_t ratio = producers / consumers;
+    for (std::uint32_t i = 0; i < ratio; ++i) ranks.push_back(rank_ * ratio + i);
+    return ranks;
+  }
+
+  DisaggregatedSpec spec_;
+  std::uint32_t rank_;
+  std::map<ReadId, Read> under_way_;
+};
+
+}  // namespace
+
+std::unique_ptr<DisaggregatedWorker> make_disaggregated_producer_worker(
+    const DisaggregatedSpec& spec, std::uint32_t rank) {
+  return std::make_unique<DisaggregatedProducerWorker>(spec, rank);
+}
+
+std::unique_ptr<DisaggregatedWorker> make_disaggregated_consumer_worker(
+    const DisaggregatedSpec& spec, std::uint32_t rank) {
+  return std::make_unique<DisaggregatedConsumerWorker>(spec, rank);
 }
 
 }  // namespace kvfence::reference

@@ -4,9 +4,6 @@
 #include <utility>
 
 #include "contract/core/check.h"
-#include "reference/connectors/offloading/fencing_offloading_connector.h"
-#include "reference/connectors/offloading/holding_offloading_connector.h"
-#include "reference/connectors/offloading/offloading_connector_worker.h"
 
 namespace kvfence::reference {
 namespace {
@@ -165,17 +162,9 @@ void OffloadingConnectorBase::pending_promotions(std::vector<PendingPromotionSta
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
     const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers) {
   if (spec.manager.rules.offload_fences_reuse) {
-    return std::make_unique<FencingOffloadingConnector>(spec, std::move(tiers));
+    return make_fencing_connector(spec, std::move(tiers));
   }
-  return std::make_unique<HoldingOffloadingConnector>(spec);
-}
-
-std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec) {
-  KVFENCE_CHECK(!check_spec(spec), "no connector can be built from this spec");
-  if (spec.manager.rules.offload_fences_reuse) {
-    return std::make_unique<FencingOffloadingConnectorWorker>();
-  }
-  return std::make_unique<HoldingOffloadingConnectorWorker>();
+  return make_holding_connector(spec);
 }
 
 }  // namespace kvfence::reference

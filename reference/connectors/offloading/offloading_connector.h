@@ -2,8 +2,8 @@
 
 /// The scheduler's half of the offloading connector: what both of its forms share. The rules stand
 /// in contract/connectors/offloading/offloading_connector.h; the forms are in
-/// holding_offloading_connector.h (v0.19.0) and fencing_offloading_connector.h (v0.23.0), the
-/// worker's half in offloading_connector_worker.h.
+/// holding_offloading_connector.cpp (v0.19.0) and fencing_offloading_connector.cpp (v0.23.0), the
+/// worker's half in offloading_connector_worker.cpp.
 ///
 /// A request is known by its id, since its index may name another one before its transfers are
 /// done. Keys are made from the request's hashes wherever they are needed.
@@ -77,6 +77,11 @@ class OffloadingConnectorBase : public OffloadingConnectorScheduler {
   OffloadingSpec spec_;
   SpecOffloadingManager manager_;
 };
+
+/// Each form. Both require: check_spec(spec) finds nothing wrong; tiers only if spec.has_tiers
+std::unique_ptr<OffloadingConnectorScheduler> make_holding_connector(const OffloadingSpec& spec);
+std::unique_ptr<OffloadingConnectorScheduler> make_fencing_connector(
+    const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers);
 
 /// Both choose by Rules::offload_fences_reuse. Requires: check_spec(spec) finds nothing wrong;
 /// tiers only if spec.has_tiers
