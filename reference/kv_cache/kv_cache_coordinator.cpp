@@ -8,44 +8,45 @@
 #include "contract/core/check.h"
 
 namespace kvfence::reference {
+namespace {
+
+// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py spec_manager_map
+std::unique_ptr<SingleTypeKVCacheManager> make_manager(const KVCacheManagerConfig& config,
+                                                       GroupId group, BlockPool& pool) {
+  switch (config.groups[group].kind) {
+    case KVCacheSpecKind::kFullAttention:
+      break;
+    case KVCacheSpecKind::kSlidingWindow:
+      return make_sliding_window_manager(config, group);
+    case KVCacheSpecKind::kChunkedLocal:
+      return make_chunked_local_attention_manager(config, group);
+    case KVCacheSpecKind::kMamba:
+      return make_mamba_manager(config, group);
+    case KVCacheSpecKind::kCrossAttention:
+      return make_cross_attention_manager(config, group);
+    case KVCacheSpecKind::kSinkFullAttention:
+      return make_sink_full_attention_manager(config, group, pool);
+  }
+  return make_full_attention_manager(config, group);
+}
+
+}  // namespace
 
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py KVCacheCoordinator.__init__
 KVCacheCoordinator::KVCacheCoordinator(const KVCacheManagerConfig& config)
     : config_(config), pool_(config.pool) {
   KVFENCE_CHECK(!check_config(config), "a configuration that check_config refuses");
-  managers_.reserve(config.groups.size());
   for (GroupId group = 0; group < config.groups.size(); ++group) {
-    managers_.push_back(make_manager(config, group, pool_));
+    managers_.emplace_back(make_manager(config, group, pool_));
   }
-}
-
-// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py spec_manager_map
-KVCacheCoordinator::AnyManager KVCacheCoordinator::make_manager(const KVCacheManagerConfig& config,
-                                                                GroupId group, BlockPool& pool) {
-  switch (config.groups[group].kind) {
-    case KVCacheSpecKind::kFullAttention:
-      break;
-    case KVCacheSpecKind::kSlidingWindow:
-      return SlidingWindowManager(config, group);
-    case KVCacheSpecKind::kChunkedLocal:
-      return ChunkedLocalAttentionManager(config, group);
-    case KVCacheSpecKind::kMamba:
-      return MambaManager(config, group);
-    case KVCacheSpecKind::kCrossAttention:
-      return CrossAttentionManager(config, group);
-    case KVCacheSpecKind::kSinkFullAttention:
-      return SinkFullAttentionManager(config, group, pool);
-  }
-  return FullAttentionManager(config, group);
 }
 
 SingleTypeKVCacheManager& KVCacheCoordinator::manager(GroupId group) {
-  return std::visit([](auto& any) -> SingleTypeKVCacheManager& { return any; }, managers_[group]);
+  return *managers_[group].get();
 }
 
 const SingleTypeKVCacheManager& KVCacheCoordinator::manager(GroupId group) const {
-  return std::visit([](const auto& any) -> const SingleTypeKVCacheManager& { return any; },
-                    managers_[group]);
+  return *managers_[group].get();
 }
 
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py get_kv_cache_coordinator,

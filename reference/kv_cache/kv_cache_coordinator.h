@@ -8,17 +8,12 @@
 /// v0.23.0 v1/core/kv_cache_coordinator.py.
 
 #include <cstdint>
-#include <variant>
+#include <memory>
 #include <vector>
 
 #include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
-#include "reference/kv_cache/chunked_local_attention_manager.h"
-#include "reference/kv_cache/cross_attention_manager.h"
-#include "reference/kv_cache/full_attention_manager.h"
-#include "reference/kv_cache/mamba_manager.h"
 #include "reference/kv_cache/single_type_kv_cache_manager.h"
-#include "reference/kv_cache/sliding_window_manager.h"
 #include "reference/pool/block_pool.h"
 
 namespace kvfence::reference {
@@ -61,18 +56,12 @@ class KVCacheCoordinator {
   void add_to(StateHash& hash) const;
 
  private:
-  using AnyManager =
-      std::variant<FullAttentionManager, SinkFullAttentionManager, SlidingWindowManager,
-                   ChunkedLocalAttentionManager, MambaManager, CrossAttentionManager>;
-
   /// Groups of equal specs, which are looked up together.
   struct SpecGroup {
     std::vector<GroupId> group_ids;
     const SingleTypeKVCacheManager& manager;  ///< of the first group
   };
 
-  static AnyManager make_manager(const KVCacheManagerConfig& config, GroupId group,
-                                 BlockPool& pool);
   SingleTypeKVCacheManager& manager(GroupId group);
   const SingleTypeKVCacheManager& manager(GroupId group) const;
   GroupId num_groups() const { return static_cast<GroupId>(managers_.size()); }
@@ -85,7 +74,7 @@ class KVCacheCoordinator {
 
   KVCacheManagerConfig config_;
   BlockPool pool_;
-  std::vector<AnyManager> managers_;  ///< by group
+  std::vector<Cloned<SingleTypeKVCacheManager>> managers_;  ///< by group
 };
 
 }  // namespace kvfence::reference

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The block tables of one group, whatever its kind: what every kind does alike, and the questions
-/// that each kind answers its own way (full_attention_manager.h and its neighbours).
+/// that each kind answers its own way (full_attention_manager.cpp and its neighbours).
 ///
 /// A manager owns no blocks: the pool is handed to each function that needs it, so that a manager
 /// is a value. Refusals are looked for by KVCacheManager before any of these functions runs.
@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/block_hash.h"
@@ -57,6 +59,7 @@ class SingleTypeKVCacheManager {
   /// Requires: a configuration that check_config accepts; group < config.groups.size()
   SingleTypeKVCacheManager(const KVCacheManagerConfig& config, GroupId group);
   virtual ~SingleTypeKVCacheManager() = default;
+  virtual std::unique_ptr<SingleTypeKVCacheManager> clone() const = 0;
 
   /// Blocks that an allocation is expected to take, hits in the free queue included. May be
   /// negative (Mamba align), and less than what is then taken: num_blocks_taken.
@@ -165,6 +168,18 @@ class SingleTypeKVCacheManager {
   std::map<RequestIndex, std::size_t> num_cached_block_;
   std::vector<BlockId> new_block_ids_;
 };
+
+/// One of each kind. All require: a configuration that check_config accepts, with a group of that
+/// kind there; with a sink: sink_len / block_size blocks are free.
+using MakeManager = std::unique_ptr<SingleTypeKVCacheManager>(const KVCacheManagerConfig& config,
+                                                              GroupId group);
+MakeManager make_full_attention_manager;
+MakeManager make_sliding_window_manager;
+MakeManager make_chunked_local_attention_manager;
+MakeManager make_mamba_manager;
+MakeManager make_cross_attention_manager;
+std::unique_ptr<SingleTypeKVCacheManager> make_sink_full_attention_manager(
+    const KVCacheManagerConfig& config, GroupId group, BlockPool& pool);
 
 /// One block a group for the hash at index, or nothing.
 std::optional<std::vector<BlockId>> get_cached_block(const BlockPool& pool, const Lookup& lookup,
