@@ -40,36 +40,6 @@ void answer_with(std::string& out, std::string_view key, const std::string& why)
 
 }  // namespace
 
-int serve_lines(int input, int output, const AnswerLine& answer_line) {
-  std::string chunk(kChunkBytes, '\0');
-  std::string incoming;
-  std::string out;
-  while (true) {
-    const ssize_t num_bytes = ::read(input, chunk.data(), chunk.size());
-    if (num_bytes < 0 && errno == EINTR) continue;
-    if (num_bytes < 0) return failed("cannot read");
-    if (num_bytes == 0) break;
-    std::size_t begin = 0;
-    // What was there before holds no newline.
-    std::size_t searched = incoming.size();
-    incoming.append(chunk, 0, static_cast<std::size_t>(num_bytes));
-    for (std::size_t newline = incoming.find('\n', searched); newline != std::string::npos;
-         newline = incoming.find('\n', searched)) {
-      const std::string_view line = std::string_view(incoming).substr(begin, newline - begin);
-      if (!answer_line(line, out)) {
-        write_all(output, out);
-        return failed("the implementation failed");
-      }
-      if (out.size() >= kWriteBytes && !write_all(output, out)) return failed("cannot write");
-      begin = searched = newline + 1;
-    }
-    incoming.erase(0, begin);
-    if (incoming.size() > limits::kLineBytesMax) return failed("a line is too long");
-    if (!write_all(output, out)) return failed("cannot write");
-  }
-  return incoming.empty() ? 0 : failed("the input ends within a line");
-}
-
 bool Server::answer(std::string_view text, std::string& out) {
   const Parsed<Line> line = parse_line(text);
   if (!line) {
@@ -147,9 +117,33 @@ bool Server::answer_command(const Line& line, std::string& out) {
 
 int serve(const Target& target, Implementation& implementation, int input, int output) {
   Server server(target, implementation);
-  return serve_lines(input, output, [&server](std::string_view line, std::string& out) {
-    return server.answer(line, out);
-  });
+  std::string chunk(kChunkBytes, '\0');
+  std::string incoming;
+  std::string out;
+  while (true) {
+    const ssize_t num_bytes = ::read(input, chunk.data(), chunk.size());
+    if (num_bytes < 0 && errno == EINTR) continue;
+    if (num_bytes < 0) return failed("cannot read");
+    if (num_bytes == 0) break;
+    std::size_t begin = 0;
+    // What was there before holds no newline.
+    std::size_t searched = incoming.size();
+    incoming.append(chunk, 0, static_cast<std::size_t>(num_bytes));
+    for (std::size_t newline = incoming.find('\n', searched); newline != std::string::npos;
+         newline = incoming.find('\n', searched)) {
+      const std::string_view line = std::string_view(incoming).substr(begin, newline - begin);
+      if (!server.answer(line, out)) {
+        write_all(output, out);
+        return failed("the implementation failed");
+      }
+      if (out.size() >= kWriteBytes && !write_all(output, out)) return failed("cannot write");
+      begin = searched = newline + 1;
+    }
+    incoming.erase(0, begin);
+    if (incoming.size() > limits::kLineBytesMax) return failed("a line is too long");
+    if (!write_all(output, out)) return failed("cannot write");
+  }
+  return incoming.empty() ? 0 : failed("the input ends within a line");
 }
 
 }  // namespace kvfence

@@ -4,7 +4,6 @@
 /// implementation in this process at the other end of a pipe. Also the pattern for writing one in
 /// another language.
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,17 +14,6 @@
 
 namespace kvfence {
 
-/// Answers one line: appends a whole answer line to `out`, or nothing to a blank line. False ends
-/// the service.
-using AnswerLine = std::function<bool(std::string_view line, std::string& out)>;
-
-/// Answers every line of one file descriptor on another until the end of input. All that has
-/// arrived is answered before waiting for more.
-///
-/// Returns an exit status: 0 at the end of input; 1 where input or output fails, a line is longer
-///         than limits::kLineBytesMax, or an answer ends the service (stderr says which).
-int serve_lines(int input, int output, const AnswerLine& answer_line);
-
 /// What a child of the protocol remembers between lines.
 class Server {
  public:
@@ -33,7 +21,8 @@ class Server {
   Server(const Target& target, Implementation& implementation)
       : target_(target), implementation_(implementation) {}
 
-  /// An AnswerLine.
+  /// Answers one line: appends a whole answer line to `out`, or nothing to a blank line. False ends
+  /// the service.
   bool answer(std::string_view text, std::string& out);
 
  private:
@@ -49,8 +38,11 @@ class Server {
   Observation observation_;
 };
 
-/// Serves an implementation over two file descriptors, by default stdin and stdout. Returns an exit
-/// status, as serve_lines.
+/// Serves an implementation over two file descriptors, until the end of input. All that has arrived
+/// is answered before waiting for more.
+///
+/// Returns an exit status: 0 at the end of input; 1 where input or output fails, a line is longer
+///         than limits::kLineBytesMax, or an answer ends the service (stderr says which).
 int serve(const Target& target, Implementation& implementation, int input = 0, int output = 1);
 
 }  // namespace kvfence
