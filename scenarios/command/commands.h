@@ -12,6 +12,7 @@
 #include "scenarios/replay/engine_replay.h"
 #include "scenarios/replay/offload_replay.h"
 #include "scenarios/replay/scheduler_replay.h"
+#include "scenarios/replay/traffic_replay.h"
 
 namespace kvfence {
 
@@ -64,21 +65,18 @@ struct ReplayCommandOptions {
   std::string target = kReplayBlockPool;
   std::string file;
   std::string format = "mooncake";
-  std::uint32_t gpu_blocks = 10'000;
-  std::uint32_t concurrency = 16;
-  std::string only;  ///< "reference" or "optimized" alone; empty for the target's default
-  std::uint32_t state_every = 64;
-  std::uint64_t requests_max = UINT64_MAX;
+  TrafficReplayOptions pool;  ///< of that target; what others have as well stands here
+  std::string only;           ///< "reference" or "optimized" alone; empty for the target's default
   std::string csv_file;
   std::string svg_file;
   std::string out_folder = ".";  ///< where a failure is written, shrunk
   std::vector<std::uint32_t>
       curve;  ///< pool sizes; not empty: the hit-rate curve instead of one run
-  SchedulerReplayOptions scheduler;  ///< with that target; gpu_blocks and requests_max stand here
-  OffloadReplayOptions offload;      ///< with that target; what both have stands above as well
-  EngineReplayOptions engine;        ///< with that target; likewise
-  bool lockstep = false;             ///< with the targets for which it is not the default
-  std::string arguments;             ///< the command line after `kvfence replay`
+  SchedulerReplayOptions scheduler;
+  OffloadReplayOptions offload;
+  EngineReplayOptions engine;
+  bool lockstep = false;  ///< with the targets for which it is not the default
+  std::string arguments;  ///< the command line after `kvfence replay`
   Subject subject;
   OutputOptions output;
 };

@@ -29,12 +29,6 @@ std::vector<std::string> names_of(const std::vector<OptionHelp>& options) {
   return names;
 }
 
-std::vector<std::string> names_of(const std::vector<CommandHelp>& commands) {
-  std::vector<std::string> names;
-  for (const CommandHelp& command : commands) names.push_back(command.name);
-  return names;
-}
-
 // ---- man(7) ----
 
 /// Text that roff takes for nothing else.
@@ -116,7 +110,7 @@ std::string bash_completions(const ProgramHelp& help) {
          "() {\n  local word=${COMP_WORDS[COMP_CWORD]} words=\n  if [ \"$COMP_CWORD\" -eq 1 ]; "
          "then\n"
          "    words=" +
-         shell_word(joined(names_of(help.commands), " ") + " " +
+         shell_word(joined(help.commands, " ", &CommandHelp::name) + " " +
                     joined(names_of(help.program.options), " ")) +
          "\n  elif [[ $word == -* ]]; then\n    case ${COMP_WORDS[1]} in\n" + options +
          "    esac\n  else\n    case \"${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}\" in\n" +

@@ -42,6 +42,7 @@ class Options {
   using Restricted = std::vector<std::pair<CLI::Option*, Targets>>;
 
   explicit Options(CLI::App* app) : app_(app) {}
+  CLI::App* app() const { return app_; }
   /// The same where options are for some targets alone; `all` receives them.
   Options(CLI::App* app, Targets targets, Restricted& all)
       : app_(app), targets_(std::move(targets)), all_(&all) {}
@@ -151,21 +152,21 @@ class ReplayCommandLine {
     all.one_of("--format", options.format, "of the trace", {"mooncake"});
     all.one_of("--target", options.target, "what the traffic goes through",
                {kBlockPool, kScheduler, kOffload, kEngine});
-    gpu_blocks_ =
-        all.value("--gpu-blocks", options.gpu_blocks, "blocks of the pool, with the null block")
-            ->check(CLI::PositiveNumber)
-            ->default_str("10000; 65536 for scheduler, 2048 for offload, 512 for engine");
+    gpu_blocks_ = all.value("--gpu-blocks", options.pool.gpu_blocks,
+                            "blocks of the pool, with the null block")
+                      ->check(CLI::PositiveNumber)
+                      ->default_str("10000; 65536 for scheduler, 2048 for offload, 512 for engine");
     auto* only = all.value("--only", options.only, "one side alone, for figures")
                      ->check(CLI::IsMember({"reference", "optimized"}));
     all.flag("--lockstep", options.lockstep,
              "reference and optimized side by side (block_pool: unless --only; else optimized "
              "alone is the default)")
         ->excludes(only);
-    all.positive("--state-every", options.state_every,
+    all.positive("--state-every", options.pool.state_every,
                  "compare the whole state after every n-th command or step (numbers and answers "
                  "always)");
     // The last one counts, so that a line that reproduces a failure can be a line with an addition.
-    all.value("--requests", options.requests_max, "replay the first ones only")
+    all.value("--requests", options.pool.requests_max, "replay the first ones only")
         ->check(CLI::PositiveNumber)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     all.value("--csv", options.csv_file,
@@ -193,12 +194,13 @@ class ReplayCommandLine {
     OffloadReplayOptions& offload = options_.offload;
     EngineReplayOptions& engine = options_.engine;
     if (gpu_blocks_->count() > 0) {
-      scheduler.gpu_blocks = offload.gpu_blocks = engine.gpu_blocks = options_.gpu_blocks;
+      scheduler.gpu_blocks = offload.gpu_blocks = engine.gpu_blocks = options_.pool.gpu_blocks;
     }
-    scheduler.requests_max = offload.requests_max = engine.requests_max = options_.requests_max;
+    scheduler.requests_max = offload.requests_max = engine.requests_max =
+        options_.pool.requests_max;
     scheduler.profile = offload.profile = engine.profile = profile_;
-    offload.concurrency = engine.concurrency = options_.concurrency;
-    scheduler.state_every = offload.state_every = engine.state_every = options_.state_every;
+    offload.concurrency = engine.concurrency = options_.pool.concurrency;
+    scheduler.state_every = offload.state_every = engine.state_every = options_.pool.state_every;
     engine.block_size = scheduler.block_size;
     engine.async_scheduling = scheduler.async_scheduling;
     if (max_num_batched_tokens_->count() > 0) {
@@ -225,7 +227,7 @@ class ReplayCommandLine {
 
   void add_pool_options() {
     const Options some = with({kBlockPool, kOffload, kEngine});
-    some.positive("--concurrency", options_.concurrency,
+    some.positive("--concurrency", options_.pool.concurrency,
                   "requests that hold their blocks at a time; of engine: that are unfinished");
     with({kBlockPool})
         .list("--curve", options_.curve, "the hit rate at each of these pool sizes instead",
@@ -378,22 +380,26 @@ class CommandLine {
   }
 
  private:
+  /// A subcommand: what it does once its options are read.
+  Options command(const char* name, const char* doc, std::function<int()> run) {
+    CLI::App* const app = app_.add_subcommand(name, doc);
+    app->callback([this, run = std::move(run)] { exit_code_ = run(); });
+    return Options(app);
+  }
+
   void add_run() {
-    CLI::App* const app =
-        app_.add_subcommand("run", "run scenarios and traces (.kvs) against the reference");
-    const Options options(app);
+    const Options options = command("run", "run scenarios and traces (.kvs) against the reference",
+                                    [&] { return run_command(run_); });
     options.value("FILE", run_.paths, "scenario files, or folders of them")->required();
     options.value("--until", run_.until, "stop after that many commands");
     options.flag_off("--no-shrink", run_.shrink, "report a failure as it was found");
     options.subject(run_.subject);
     options.output(run_.output, /*junit=*/true);
-    app->callback([&] { exit_code_ = run_command(run_); });
   }
 
   void add_check() {
-    CLI::App* const app =
-        app_.add_subcommand("check", "random interleavings against the reference");
-    const Options options(app);
+    const Options options =
+        command("check", "random interleavings against the reference", [&] { return run_check(); });
     CheckOptions& check = check_.check;
     check_.jobs = std::max(1U, std::thread::hardware_concurrency());
     options.value("--target", check_.target, "what to check; see kvfence list")->required();
@@ -423,7 +429,6 @@ class CommandLine {
     options.flag("--markdown", bugs_.markdown, "with --planted-bugs: the table as Markdown");
     options.subject(check_.subject);
     options.output(check_.output, /*junit=*/true);
-    app->callback([&] { exit_code_ = run_check(); });
   }
 
   int run_check() {
@@ -444,32 +449,33 @@ class CommandLine {
   }
 
   void add_replay() {
-    CLI::App* const app = app_.add_subcommand(
+    const Options options = command(
         "replay",
-        "recorded production traffic through the pool, the scheduler, two tiers or an engine");
-    replay_line_.emplace(app, replay_);
-    app->callback([&] {
-      exit_code_ = exit_code::kBadInput;
-      if (!replay_line_->finish()) return;
-      exit_code_ = contained(
-          "replay", [&] { return replay_command(replay_); }, replay_.output);
-    });
+        "recorded production traffic through the pool, the scheduler, two tiers or an engine", [&] {
+          if (!replay_line_->finish()) return exit_code::kBadInput;
+          return contained(
+              "replay", [&] { return replay_command(replay_); }, replay_.output);
+        });
+    replay_line_.emplace(options.app(), replay_);
   }
 
   void add_shrink() {
-    CLI::App* const app = app_.add_subcommand("shrink", "make a failing scenario small");
-    const Options options(app);
+    const Options options =
+        command("shrink", "make a failing scenario small", [&] { return shrink_command(shrink_); });
     options.value("FILE", shrink_.file, "a scenario that fails")->required();
     options.value("--out", shrink_.out_file, "where to write it (FILE with .shrunk.kvs)", "FILE");
     options.subject(shrink_.subject);
     options.output(shrink_.output, /*junit=*/false);
-    app->callback([&] { exit_code_ = shrink_command(shrink_); });
   }
 
   void add_record() {
-    CLI::App* const app =
-        app_.add_subcommand("record", "write down what an implementation answers, as traces");
-    const Options options(app);
+    const Options options =
+        command("record", "write down what an implementation answers, as traces", [&] {
+          if (!parse_overrides(config_, record_.record.config_overrides))
+            return exit_code::kBadInput;
+          return contained(
+              "record", [&] { return record_command(record_); }, record_.output);
+        });
     options.value("FILE", record_.scenario_file,
                   "answer these commands (random episodes without it)");
     options.with_default("--target", record_.target, "of random episodes");
@@ -480,49 +486,38 @@ class CommandLine {
     options.value("--config", config_, "what every configuration has to have", "KEY=VALUE");
     options.subject(record_.record.subject);
     options.output(record_.output, /*junit=*/false);
-    app->callback([&] {
-      exit_code_ = parse_overrides(config_, record_.record.config_overrides)
-                       ? contained(
-                             "record", [&] { return record_command(record_); }, record_.output)
-                       : exit_code::kBadInput;
-    });
   }
 
   void add_list() {
-    CLI::App* const app = app_.add_subcommand("list", "what there is, by name");
-    const Options options(app);
+    const Options options =
+        command("list", "what there is, by name", [&] { return list_command(list_); });
     options.one_of(
         "WHAT", list_.what, "targets, commands, invariants, goals, planted-bugs, rules, devices",
         {"targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"});
     options.value("--target", list_.target, "of this target alone");
     options.output(list_.output, /*junit=*/false);
-    app->callback([&] { exit_code_ = list_command(list_); });
   }
 
   void add_explain() {
-    CLI::App* const app =
-        app_.add_subcommand("explain", "tell the story of a scenario, step by step");
-    const Options options(app);
+    const Options options = command("explain", "tell the story of a scenario, step by step",
+                                    [&] { return explain_command(explain_); });
     options.value("FILE", explain_.file, "a scenario")->required();
     options.value("--html", explain_.html_file, "write what the device did as a page", "OUT");
     options.value("--trace", explain_.trace_file,
                   "write what the device did for chrome://tracing or Perfetto", "OUT");
     options.subject(explain_.subject);
-    app->callback([&] { exit_code_ = explain_command(explain_); });
   }
 
   void add_serve() {
-    CLI::App* const app = app_.add_subcommand(
-        "serve", "be the child of the line protocol: answer commands from stdin on stdout");
-    const Options options(app);
+    const Options options = command(
+        "serve", "be the child of the line protocol: answer commands from stdin on stdout", [&] {
+          const auto target = tools_of(serve_target_, "--target");
+          if (!target) return bad_input(target.error());
+          return (*target)->serve(serve_bug_, serves_reference_);
+        });
     options.value("--target", serve_target_, "what to serve")->required();
     options.value("--planted-bug", serve_bug_, "with this mistake", "NAME");
     options.flag("--reference", serves_reference_, "the reference instead of the optimized one");
-    app->callback([&] {
-      const auto target = tools_of(serve_target_, "--target");
-      exit_code_ =
-          target ? (*target)->serve(serve_bug_, serves_reference_) : bad_input(target.error());
-    });
   }
 
   void add_generate() {
@@ -531,13 +526,14 @@ class CommandLine {
         {"bash", bash_completions},
         {"zsh", zsh_completions},
         {"fish", fish_completions}};
-    CLI::App* const app =
-        app_.add_subcommand("generate", "print the man page, or the completions of a shell");
-    Options(app)
+    command("generate", "print the man page, or the completions of a shell",
+            [&] {
+              std::printf("%s", kPages.at(page_)(help_of_all(app_)).c_str());
+              return exit_code::kAgree;
+            })
         .value("WHAT", page_, "man, bash, zsh, fish")
         ->required()
         ->check(CLI::IsMember({"man", "bash", "zsh", "fish"}));
-    app->callback([&] { std::printf("%s", kPages.at(page_)(help_of_all(app_)).c_str()); });
   }
 
   /// A command whose implementation may crash: in a process of its own.

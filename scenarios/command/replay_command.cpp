@@ -145,8 +145,8 @@ Json add_numbers(const ReplayCommandOptions& options, const TrafficReplayResult&
                  Report& report) {
   Json counts = {{"requests", result.requests},
                  {"too_large", result.too_large},
-                 {"gpu_blocks", options.gpu_blocks},
-                 {"concurrency", options.concurrency},
+                 {"gpu_blocks", options.pool.gpu_blocks},
+                 {"concurrency", options.pool.concurrency},
                  {"blocks", result.blocks},
                  {"hits", result.hits},
                  {"hit_rate", result.hit_rate()},
@@ -161,10 +161,10 @@ Json add_numbers(const ReplayCommandOptions& options, const TrafficReplayResult&
   return counts;
 }
 
-int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions& replay,
-                 const Sides& sides, const std::vector<MooncakeRequest>& requests) {
+int replay_curve(const ReplayCommandOptions& options, const Sides& sides,
+                 const std::vector<MooncakeRequest>& requests) {
   Progress progress("requests", options.output.quiet);
-  const auto curve = hit_rate_curve(requests, options.curve, replay, *sides.expected,
+  const auto curve = hit_rate_curve(requests, options.curve, options.pool, *sides.expected,
                                     sides.actual.get(), progress.callback());
   progress.clear();
   const MooncakeTotals totals = totals_of(requests);
@@ -192,11 +192,7 @@ int replay_curve(const ReplayCommandOptions& options, const TrafficReplayOptions
 }
 
 int replay_pool(const ReplayCommandOptions& options) {
-  TrafficReplayOptions replay;
-  replay.gpu_blocks = options.gpu_blocks;
-  replay.concurrency = options.concurrency;
-  replay.state_every = options.state_every;
-  replay.requests_max = options.requests_max;
+  const TrafficReplayOptions& replay = options.pool;
   if (auto error = validate(replay)) return bad_input(*error);
   for (std::uint32_t size : options.curve) {
     TrafficReplayOptions sized = replay;
@@ -208,7 +204,7 @@ int replay_pool(const ReplayCommandOptions& options) {
   const Parsed<Sides> sides =
       make_sides(block_pool_sides(), options, /*in_lockstep=*/options.only.empty());
   if (!sides) return bad_input(sides.error());
-  if (!options.curve.empty()) return replay_curve(options, replay, *sides, *requests);
+  if (!options.curve.empty()) return replay_curve(options, *sides, *requests);
 
   Progress progress("requests", options.output.quiet);
   const TrafficReplayResult result =
