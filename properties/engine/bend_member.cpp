@@ -38,8 +38,7 @@ struct BentMembers {
 
   template <class Owner, class T>
   void add(std::string_view name, T Owner::*member, Domain domain, std::string_view /*doc*/) {
-    const bool is_seldom =
-        std::find(kSeldomBent.begin(), kSeldomBent.end(), name) != kSeldomBent.end();
+    const bool is_seldom = std::ranges::find(kSeldomBent, name) != kSeldomBent.end();
     if (!is_seldom || bends(name)) visit(object.*member, domain);
   }
   template <class Owner, class T>

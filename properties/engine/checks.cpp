@@ -14,27 +14,7 @@
 #include "contract/core/check.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/typed_checks.h"
-#include "properties/engine/files/generator.h"
-#include "properties/engine/files/goals.h"
-#include "properties/engine/files/rules.h"
-#include "properties/engine/multi/generator.h"
-#include "properties/engine/multi/goals.h"
-#include "properties/engine/multi/rules.h"
-#include "properties/engine/nixl/generator.h"
-#include "properties/engine/nixl/goals.h"
-#include "properties/engine/nixl/rules.h"
-#include "properties/engine/offloading/generator.h"
-#include "properties/engine/offloading/goals.h"
-#include "properties/engine/offloading/rules.h"
-#include "properties/engine/on_device/generator.h"
-#include "properties/engine/on_device/goals.h"
-#include "properties/engine/on_device/rules.h"
-#include "properties/engine/rules.h"
-#include "properties/engine/scheduler/generator.h"
-#include "properties/engine/scheduler/goals.h"
-#include "properties/engine/simple/generator.h"
-#include "properties/engine/simple/goals.h"
-#include "properties/engine/simple/rules.h"
+#include "properties/engine/rooms.h"
 
 namespace kvfence {
 namespace {
@@ -77,80 +57,102 @@ bool is_met(Assembly assembly, ErrorCode code) {
   if (assembly == Assembly::kMulti || assembly == Assembly::kOnDevice) return false;
   for (const OnlyIn& only : kOnlyIn) {
     if (only.code != code) continue;
-    return std::find(only.assemblies.begin(), only.assemblies.end(), assembly) !=
-           only.assemblies.end();
+    return std::ranges::find(only.assemblies, assembly) != only.assemblies.end();
   }
   return true;
 }
 
-template <class Generator, class Rules>
-Checks room(Assembly assembly, GoalSuite goals) {
-  Checks checks = checks_of<EngineTarget, Generator, Rules>(std::move(goals));
-  std::erase_if(checks.goals, [&](const Goal& goal) {
-    return goal.refusal != ErrorCode::kNone && !is_met(assembly, goal.refusal);
-  });
-  return checks;
+/// What a room has (properties/engine/rooms.h).
+struct Room {
+  Config (*draw_config)(Choices& choices);
+  GoalSuite (*goals)();
+  // Null: the core rules are all that it needs.
+  std::span<const Invariant> (*invariants)() = nullptr;
+  std::unique_ptr<engine::Rules> (*make_rules)(const EngineSetup& setup) = nullptr;
+};
+
+template <engine::Config (*draw_config)(Choices& choices)>
+Config draw(Choices& choices) {
+  return Config(draw_config(choices));
 }
 
-Checks make_room(Assembly assembly) {
-  switch (assembly) {
-    case Assembly::kScheduler:  // the core rules are all that it needs
-      return room<engine::scheduler::Generator, void>(assembly, engine::scheduler::goals());
-    case Assembly::kOffloading:
-      return room<engine::offloading::Generator, engine::offloading::Invariants>(
-          assembly, engine::offloading::goals());
-    case Assembly::kOffloadingOnDevice:
-      return room<engine::on_device::Generator, engine::on_device::Invariants>(
-          assembly, engine::on_device::goals());
-    case Assembly::kOnDevice:
-      return room<engine::on_device::GeneratorOfOthers, engine::on_device::Invariants>(
-          assembly, engine::on_device::goals_of_others());
-    case Assembly::kSimple:
-      return room<engine::simple::Generator, engine::simple::Invariants>(assembly,
-                                                                         engine::simple::goals());
-    case Assembly::kSynchronous:
-      return room<engine::files::Generator, engine::files::Invariants>(assembly,
-                                                                       engine::files::goals());
-    case Assembly::kPrefillDecode:
-      return room<engine::nixl::Generator, engine::nixl::Invariants>(assembly,
-                                                                     engine::nixl::goals());
-    case Assembly::kMulti:
-      return room<engine::multi::Generator, engine::multi::Invariants>(assembly,
-                                                                       engine::multi::goals());
-  }
-  KVFENCE_CHECK(false, "an assembly outside its enumeration");
-}
+/// By Assembly.
+const Room kRooms[] = {
+    {draw<engine::scheduler::draw_config>, engine::scheduler::goals},
+    {draw<engine::offloading::draw_config>, engine::offloading::goals,
+     engine::offloading::invariants, engine::offloading::make_rules},
+    {draw<engine::on_device::draw_config>, engine::on_device::goals, engine::on_device::invariants,
+     engine::on_device::make_rules},
+    {draw<engine::on_device::draw_config_of_others>, engine::on_device::goals_of_others,
+     engine::on_device::invariants, engine::on_device::make_rules},
+    {draw<engine::simple::draw_config>, engine::simple::goals, engine::simple::invariants,
+     engine::simple::make_rules},
+    {draw<engine::files::draw_config>, engine::files::goals, engine::files::invariants,
+     engine::files::make_rules},
+    {draw<engine::nixl::draw_config>, engine::nixl::goals, engine::nixl::invariants,
+     engine::nixl::make_rules},
+    {draw<engine::multi::draw_config>, engine::multi::goals, engine::multi::invariants,
+     engine::multi::make_rules},
+};
+static_assert(std::size(kRooms) == kNumAssemblies);
 
-/// The core rules, then those of the room.
-class RulesOfEngine final : public RuleChecker {
+/// The core rules where they are wanted, then those of the room.
+template <bool has_core>
+class RulesOfEngine {
  public:
-  explicit RulesOfEngine(const Setup& setup)
-      : core_(setup.as<EngineSetup>()),
-        room_(room_checks(setup.as<EngineSetup>().assembly).make_rules(setup)) {}
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world,
-                                  std::size_t step) override {
-    const auto found =
-        core_.check(command.as<engine::Command>(),
-                    before ? &detail::typed_observation<EngineTarget>(*before) : nullptr,
-                    detail::typed_observation<EngineTarget>(observation),
-                    typed_world<engine::World>(world), step);
-    return found || !room_ ? found : room_->check(command, before, observation, world, step);
+  explicit RulesOfEngine(const EngineSetup& setup) {
+    if (has_core) rules_.push_back(engine::make_core_rules(setup));
+    const Room& room = kRooms[static_cast<std::size_t>(setup.assembly)];
+    if (room.make_rules) rules_.push_back(room.make_rules(setup));
+  }
+  std::optional<Divergence> check(const engine::Command& command, const engine::Observation* before,
+                                  const engine::Observation& observation,
+                                  const engine::World& world, std::size_t step) {
+    for (const auto& rules : rules_) {
+      if (auto found = rules->check(command, before, observation, world, step)) return found;
+    }
+    return std::nullopt;
   }
 
  private:
-  engine::CoreRules core_;
-  std::unique_ptr<RuleChecker> room_;  ///< null: it has no rules
+  std::vector<std::unique_ptr<engine::Rules>> rules_;
 };
 
+template <bool has_core>
 std::unique_ptr<RuleChecker> make_rules(const Setup& setup) {
-  return std::make_unique<RulesOfEngine>(setup);
+  return std::make_unique<detail::RulesOf<EngineTarget, RulesOfEngine<has_core>>>(setup);
 }
 
-void add_core_rules(Checks& checks) {
-  for (const Invariant& rule : engine::kCoreInvariants) {
-    checks.rules.emplace_back(rule.name, rule.rule);
+void add_rules(Checks& checks, std::span<const Invariant> rules) {
+  for (const Invariant& rule : rules) checks.rules.emplace_back(rule.name, rule.rule);
+}
+
+/// Draws what the configuration needs, whatever its assembly.
+struct GeneratorOfEngine : engine::Generator {
+  GeneratorOfEngine(const engine::Config& config, Choices& choices)
+      : engine::Generator(config, choices, engine::draws_of(config, choices)) {}
+};
+
+std::unique_ptr<Generator> make_generator(const Setup& setup, Choices& choices) {
+  return std::make_unique<detail::GeneratorOf<EngineTarget, GeneratorOfEngine>>(setup, choices);
+}
+
+/// The checks of an assembly, with the rules of its room alone.
+Checks make_room(Assembly assembly) {
+  const Room& room = kRooms[static_cast<std::size_t>(assembly)];
+  Checks checks{};
+  checks.target = &EngineTarget::description();
+  checks.draw_config = room.draw_config;
+  checks.make_generator = make_generator;
+  if (room.invariants) add_rules(checks, room.invariants());
+  checks.make_rules = make_rules</*has_core=*/false>;
+  GoalSuite goals = room.goals();
+  checks.goals = std::move(goals.goals);
+  for (const Goal& refusal : refusal_goals(*checks.target)) {
+    if (is_met(assembly, refusal.refusal)) checks.goals.push_back(refusal);
   }
+  checks.make_counts_of = goals.make_counts;
+  return checks;
 }
 
 /// Counts of each assembly, one after the other.
@@ -187,7 +189,7 @@ Checks make_checks() {
   static std::deque<std::string> names;  // what goals point to
   Checks checks{};
   checks.target = &EngineTarget::description();
-  add_core_rules(checks);
+  add_rules(checks, engine::core_invariants());
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     const std::string prefix = std::string(info.name) + ".";
     for (const auto& [name, rule] : room_checks(info.assembly).rules) {
@@ -201,10 +203,8 @@ Checks make_checks() {
   checks.draw_config = [](Choices& choices) {
     return checks_at(choices.below(kNumAssemblies)).draw_config(choices);
   };
-  checks.make_generator = [](const Setup& setup, Choices& choices) {
-    return checks_at(assembly_of(setup)).make_generator(setup, choices);
-  };
-  checks.make_rules = make_rules;
+  checks.make_generator = make_generator;
+  checks.make_rules = make_rules</*has_core=*/true>;
   checks.make_counts_of = [](std::span<const Goal>) -> std::unique_ptr<GoalCounts> {
     return std::make_unique<CountsOfAssemblies>();
   };
@@ -212,6 +212,37 @@ Checks make_checks() {
 }
 
 }  // namespace
+
+engine::DrawsList engine::draws_of(const Config& config, Choices& choices) {
+  DrawsList draws;
+  const Assembly assembly = assembly_of(config);
+  if (assembly == Assembly::kScheduler) {
+    draws.push_back(scheduler::make_draws(config, choices));
+    if (config.has_connector()) draws.push_back(scheduler::make_scripted_draws(config, choices));
+    return draws;
+  }
+  for (std::uint32_t number = 0; number < config.engines; ++number) {
+    const auto role = static_cast<EngineRole>(number);
+    if (config.has_device()) {
+      draws.push_back(on_device::make_draws(config, choices, role));
+      continue;
+    }
+    if (config.connector<ScriptedRecord>()) {
+      draws.push_back(multi::make_scripted_draws(config, choices, role));
+    }
+    if (config.connector<offloading::Record>()) {
+      draws.push_back(offloading::make_draws(config, choices, role));
+    }
+    if (config.connector<simple::Record>()) {
+      draws.push_back(simple::make_draws(config, choices, role));
+    }
+  }
+  if (config.connector<nixl::Record>()) draws.push_back(nixl::make_draws(config, choices));
+  if (config.connector<files::ExampleRecord>() || config.connector<files::DecodeBenchRecord>()) {
+    draws.push_back(files::make_draws(config, choices));
+  }
+  return draws;
+}
 
 const Checks& room_checks(Assembly assembly) {
   static const std::array<Checks, kNumAssemblies> kRooms = [] {
@@ -231,9 +262,9 @@ const Checks& checks_of(Assembly assembly) {
       const Checks& room = room_checks(static_cast<Assembly>(number));
       all[number] = room;
       all[number].rules.clear();
-      add_core_rules(all[number]);
+      add_rules(all[number], engine::core_invariants());
       all[number].rules.insert(all[number].rules.end(), room.rules.begin(), room.rules.end());
-      all[number].make_rules = make_rules;
+      all[number].make_rules = make_rules</*has_core=*/true>;
     }
     return all;
   }();

@@ -245,7 +245,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   TransferNumbers numbers_of(Kind kind) const {
     const std::vector<Kind> all = kinds();
-    const auto place = std::find(all.begin(), all.end(), kind) - all.begin();
+    const auto place = std::ranges::find(all, kind) - all.begin();
     return {static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(all.size())};
   }
 
@@ -278,7 +278,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const std::vector<std::string>& judged = parts_.judged_kinds;
     if (judged.empty() || is_multi()) return std::nullopt;
     const std::string kind = setup_.has_workers() ? name_of(kinds().front()) : "";
-    if (std::find(judged.begin(), judged.end(), kind) != judged.end()) return std::nullopt;
+    if (std::ranges::find(judged, kind) != judged.end()) return std::nullopt;
     return unsupported("a connector of kind " + joined(judged),
                        (kind.empty() ? "none" : "one of kind " + kind) + " for assembly " +
                            std::string(engine::to_text(setup_.assembly)));
@@ -690,12 +690,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const auto is_known = [&](const engine::Sample& sample) {
       return world_->find(sample.request) != nullptr;
     };
-    return std::all_of(command.samples.begin(), command.samples.end(), is_known) &&
-           std::all_of(command.reports.begin(), command.reports.end(),
-                       [&](const engine::multi::ChildReport& report) {
-                         return Observer::all_known(*world_, report.sending) &&
-                                Observer::all_known(*world_, report.recving);
-                       }) &&
+    return std::ranges::all_of(command.samples, is_known) &&
+           std::ranges::all_of(command.reports,
+                               [&](const engine::multi::ChildReport& report) {
+                                 return Observer::all_known(*world_, report.sending) &&
+                                        Observer::all_known(*world_, report.recving);
+                               }) &&
            Observer::all_known(*world_, command.finished_recving) &&
            Observer::all_known(*world_, command.finished_sending);
   }
@@ -708,8 +708,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       const bool is_there =
           setup_.has_child(each.child, Kind::kScripted) && each.rank < engine.ranks.size();
       if (!is_there) return ErrorCode::kNotInConfig;
-      if (std::any_of(each.jobs.begin(), each.jobs.end(),
-                      [](JobId job) { return job >= engine::multi::kNumChildJobsMax; })) {
+      if (std::ranges::any_of(each.jobs,
+                              [](JobId job) { return job >= engine::multi::kNumChildJobsMax; })) {
         return ErrorCode::kBadRange;
       }
       const bool is_first = reports
@@ -740,7 +740,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   static void check_sent(Engine& engine, const AggregatedOutput& report) {
     const std::vector<std::string>& received = report.finished_recving;
     for (const std::string& name : report.finished_sending) {
-      const bool ends_now = std::find(received.begin(), received.end(), name) != received.end();
+      const bool ends_now = std::ranges::find(received, name) != received.end();
       if (!ends_now && multi_of(engine).loading_child(name))
         throw EngineEnded{ErrorCode::kNotFinished};
     }
@@ -903,8 +903,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     };
     const std::vector<std::uint32_t>& failing = command.failing_children;
     const std::vector<std::uint32_t>& silent = command.silent_children;
-    if (!std::all_of(failing.begin(), failing.end(), is_scripted) ||
-        !std::all_of(silent.begin(), silent.end(), is_scripted)) {
+    if (!std::ranges::all_of(failing, is_scripted) || !std::ranges::all_of(silent, is_scripted)) {
       return ErrorCode::kNotInConfig;
     }
     Engine& engine = engine_of(command.engine);
@@ -914,7 +913,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     for (std::uint32_t child = 0; child < setup_.children.size(); ++child) {
       if (!is_scripted(child)) continue;
       const auto is_in = [child](const std::vector<std::uint32_t>& places) {
-        return std::find(places.begin(), places.end(), child) != places.end();
+        return std::ranges::find(places, child) != places.end();
       };
       scripted(engine, child)
           ->set_reset(is_in(failing)  ? Reset::kFails
@@ -1115,13 +1114,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     std::vector<engine::multi::Chosen>& chosen = shown.chosen.emplace();
     chosen.clear();
     for (const ChosenConnector& each : chosen_) chosen.push_back({each.request, each.child});
-    std::sort(chosen.begin(), chosen.end(),
-              [](const auto& a, const auto& b) { return a.request < b.request; });
+    std::ranges::sort(chosen, [](const auto& a, const auto& b) { return a.request < b.request; });
   }
 
   void append_extra(std::optional<std::uint32_t> rank, std::vector<engine::multi::Extra>& all) {
-    std::sort(extra_saves_.begin(), extra_saves_.end(),
-              [](const auto& a, const auto& b) { return a.request < b.request; });
+    std::ranges::sort(extra_saves_,
+                      [](const auto& a, const auto& b) { return a.request < b.request; });
     for (const ExtraAsyncSaves& each : extra_saves_) {
       all.push_back({rank, each.request, each.saves});
     }

@@ -110,9 +110,8 @@ std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choic
 // ---- The picture ----
 
 std::uint32_t EnginePicture::num_live() const {
-  return static_cast<std::uint32_t>(
-      std::count_if(known.begin(), known.end(),
-                    [](const RequestState& state) { return !is_finished(state.status); }));
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      known, [](const RequestState& state) { return !is_finished(state.status); }));
 }
 
 EngineRole Picture::draw_engine(Choices& choices) const {
@@ -341,8 +340,7 @@ void Generator::bend(Command& command, Choices& choices) {
   }
   const auto bends = [&](std::string_view member) {
     if (member == "engine") return picture_.config.engines > 1;
-    return std::any_of(draws_.begin(), draws_.end(),
-                       [&](const auto& facet) { return facet->bends(member); });
+    return std::ranges::any_of(draws_, [&](const auto& facet) { return facet->bends(member); });
   };
   bend_member(
       command, picture_.config, picture_.habits.unit, bends,

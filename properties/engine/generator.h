@@ -194,11 +194,4 @@ class Generator {
   EngineRole burst_at_ = EngineRole::kProducer;
 };
 
-/// One facet's draws alone.
-inline DrawsList alone(std::unique_ptr<Draws> facet) {
-  DrawsList draws;
-  draws.push_back(std::move(facet));
-  return draws;
-}
-
 }  // namespace kvfence::engine

@@ -41,8 +41,8 @@ class SchedulerObserver {
   }
 
   static bool all_known(const World& world, const Names& names) {
-    return std::all_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return world.find(name) != nullptr; });
+    return std::ranges::all_of(
+        names, [&](const std::string& name) { return world.find(name) != nullptr; });
   }
 
   // The following is for names that the world knows.
@@ -57,14 +57,15 @@ class SchedulerObserver {
   static std::vector<RequestIndex> indices_of(const SchedulerType& scheduler, const World& world,
                                               const Names& names) {
     std::vector<RequestIndex> indices(names.size());
-    std::transform(names.begin(), names.end(), indices.begin(),
-                   [&](const std::string& name) { return index_of(scheduler, world, name); });
+    std::ranges::transform(names, indices.begin(), [&](const std::string& name) {
+      return index_of(scheduler, world, name);
+    });
     return indices;
   }
 
   /// Gives an order to what is a set of names upstream.
   static void sort_by_declaration(Names& names, const World& world) {
-    std::sort(names.begin(), names.end(), [&](const std::string& left, const std::string& right) {
+    std::ranges::sort(names, [&](const std::string& left, const std::string& right) {
       return world.find(left)->number < world.find(right)->number;
     });
   }
@@ -92,9 +93,8 @@ class SchedulerObserver {
     sampled.clear();
     std::size_t num_named = 0;
     for (const SchedulerOutput::Scheduled& scheduled : output.scheduled) {
-      const auto named = std::find_if(
-          samples.begin(), samples.end(),
-          [&](const engine::Sample& each) { return each.request == names_[scheduled.request]; });
+      const auto named =
+          std::ranges::find(samples, names_[scheduled.request], &engine::Sample::request);
       if (named != samples.end()) {
         ++num_named;
         sampled.append(named->tokens);
@@ -185,8 +185,8 @@ class SchedulerObserver {
     for (std::size_t k = 0; k < indices_.size(); ++k) {
       observe_request(scheduler, indices_[k], requests[k]);
       scheduler.kv_cache_manager().get_block_ids(indices_[k], table_);
-      if (std::all_of(table_.begin(), table_.end(),
-                      [](const std::vector<BlockId>& group) { return group.empty(); })) {
+      if (std::ranges::all_of(table_,
+                              [](const std::vector<BlockId>& group) { return group.empty(); })) {
         continue;
       }
       if (num_tables == tables.size()) tables.emplace_back();

@@ -1,20 +1,97 @@
-#include "properties/engine/rules.h"
+/// What must hold of every scheduler of target engine, whatever connector it has: the core rules.
+/// None of them predicts what a command answers: they hold of any correct scheduler of any release.
+/// What a connector's own blocks, copies and files owe stands in the room of its assembly.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "contract/core/declare.h"
+#include "contract/engine/engine_setup.h"
+#include "contract/engine/engine_target.h"
+#include "contract/pool/request.h"
 #include "properties/core/difference.h"
+#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
 #include "properties/engine/shown_requests.h"
 #include "properties/kv_cache/arithmetic.h"
+#include "properties/kv_cache/block_table_rules.h"
+#include "properties/pool/event_mirror.h"
 
 namespace kvfence::engine {
+namespace {
+
+/// Every core rule: what the command line and the documentation list.
+constexpr std::array<Invariant, 21> kCoreInvariants = {{
+    {"engine.1", "blocks_add_up",
+     "empty, cached and referenced blocks are those of the free queue and of the pool"},
+    {"engine.2", "null_and_sinks_stay_out",
+     "the null block and the blocks that sinks took have no key, no reference and no place in the "
+     "free queue"},
+    {"engine.3", "ref_cnt_counts_places",
+     "a block's ref_cnt is the number of its places in the block tables; a connector that takes "
+     "blocks itself may add to it"},
+    {"engine.4", "queue_holds_the_unreferenced",
+     "the free queue holds exactly the unreferenced blocks, once each, but for null and sinks"},
+    {"engine.5", "a_block_has_one_place",
+     "a block stands at one place of one table, unless requests of the same prefix share it at the "
+     "same place"},
+    {"engine.6", "keys_fit_their_places",
+     "a block in a table that carries a key carries that of its place in the request and group"},
+    {"engine.7", "only_computed_blocks_are_cached",
+     "blocks after a request's computed tokens carry no key, nor do blocks that are being loaded"},
+    {"engine.8", "events_mirror_the_keys",
+     "an index fed by the events holds exactly the hashes in the pool, removes none that it does "
+     "not hold, and gets no event where events are off"},
+    {"engine.9", "a_request_has_one_place",
+     "an unfinished request stands once, in running or in a waiting place as its status says; a "
+     "finished one stands nowhere"},
+    {"engine.10", "tokens_add_up",
+     "a request has its prompt and the outputs that were reported; one of these tokens at least is "
+     "left to compute, unless all of them are being loaded"},
+    {"engine.11", "computed_tokens_have_blocks",
+     "a request's table has a place for each of its computed tokens, and for the drafts of a step"},
+    {"engine.12", "a_load_keeps_its_blocks",
+     "until its load is reported, a request is not scheduled and keeps its blocks, also if it is "
+     "finished"},
+    {"engine.13", "failed_blocks_are_computed_again",
+     "of those that count a failed block as computed one goes back to it or ends, and none of them "
+     "reports tokens of that step"},
+    {"engine.14", "a_finished_request_is_let_go",
+     "a finished request stays only while its connector holds it or loads into its blocks, and is "
+     "gone once it is reported as sent or received"},
+    {"engine.15", "workers_know_the_tables",
+     "what steps report of blocks adds up to the tables; a step begins at tokens that were "
+     "computed before, and counts its own"},
+    {"engine.16", "a_step_keeps_its_limits",
+     "a step keeps to token budget, seats, threshold, model length and pause, and names each "
+     "request once, which is there"},
+    {"engine.17", "outputs_come_from_steps",
+     "a request reports once in an update what the step that comes back sampled for it, up to the "
+     "token that ends it, and nothing after its end"},
+    {"engine.18", "finished_are_reported_once",
+     "a step reports exactly the requests that ended since the step before"},
+    {"engine.19", "schedule_makes_progress",
+     "while no request holds a block and admission is not paused, a request that nothing blocks "
+     "starts, or is reported as never fitting"},
+    {"engine.20", "nothing_is_held_when_all_are_gone",
+     "without requests, and copies of a connector's own, every block but null and sinks is free"},
+    {"engine.21", "a_refused_command_changes_nothing",
+     "after a refused command numbers and state are those before it"},
+}};
 
 using kv_cache::to_value;
 using kvfence::to_value;
@@ -23,8 +100,6 @@ using kvfence::detail::find_table;
 using kvfence::detail::key_value;
 using kvfence::detail::phrase;
 using kvfence::detail::place_name;
-
-namespace {
 
 // The places of kCoreInvariants, so that code names a rule by what it says.
 enum Rule : std::size_t {
@@ -109,757 +184,6 @@ EngineRole role_of(const Command& command) {
       command);
 }
 
-}  // namespace
-
-SchedulerRules::SchedulerRules(const EngineSetup& setup, EngineRole role)
-    : setup_(setup),
-      role_(role),
-      config_(setup.schedulers[static_cast<std::size_t>(role)]),
-      may_overshoot_(kv_cache::hit_may_overshoot(config_.kv_cache)),
-      block_tables_(config_.kv_cache),
-      mirror_(std::in_place) {}
-
-std::uint32_t SchedulerRules::num_base_blocks() const {
-  return config_.kv_cache.pool.num_gpu_blocks - config_.kv_cache.num_usable_blocks();
-}
-
-SchedulerRules::Track* SchedulerRules::find(const std::string& name, const World& world) {
-  const World::Entry* entry = world.find(name);
-  if (!entry || entry->number >= tracks_.size()) return nullptr;
-  Track& track = tracks_[entry->number];
-  return track.request ? &track : nullptr;
-}
-
-SchedulerRules::RequestNumber SchedulerRules::number_of(const Track& track) const {
-  return static_cast<RequestNumber>(&track - tracks_.data());
-}
-
-// ---- Who is there. ----
-
-void SchedulerRules::add(AddRequest limits, const World& world) {
-  const RequestNumber number = world.find(limits.id)->number;
-  if (tracks_.size() <= number) tracks_.resize(number + 1);
-  Track& track = tracks_[number];
-  track.request = *world.requests().find(limits.id);
-  track.num_prompt_tokens = size_of(track.request->all_token_ids());
-  track.is_unfinished = true;
-  track.is_blocked = limits.grammar;
-  track.limits = std::move(limits);
-  track.limits.tokens = {};
-  there_.push_back(number);
-  ++num_unfinished_;
-}
-
-void SchedulerRules::end(Track& track) {
-  track.is_unfinished = false;
-  track.is_held = track.is_held || track.is_loading;
-  --num_unfinished_;
-  ended_.push_back(track.limits.id);
-}
-
-void SchedulerRules::forget_requests() {
-  for (RequestNumber number : there_) {
-    tracks_[number].is_unfinished = false;
-    tracks_[number].is_loading = false;
-  }
-  num_unfinished_ = 0;
-  ended_.clear();
-  in_flight_.clear();
-}
-
-void SchedulerRules::restart() {
-  forget_requests();
-  for (RequestNumber number : there_) tracks_[number].request.reset();
-  there_.clear();
-  pause_state_ = PauseState::kUnpaused;
-  num_connector_events_ = 0;
-  block_tables_.reset();
-  mirror_.emplace();
-}
-
-std::optional<Divergence> SchedulerRules::take(const Command& command,
-                                               const SchedulerObservation* before,
-                                               const Observation& observation, const World& world) {
-  const SchedulerObservation& shown = observation.of(role_);
-  planned_now_ = std::holds_alternative<Schedule>(command);
-  if (planned_now_) ++num_steps_;
-  take_calls(shown, world);
-  if (const auto* added = std::get_if<AddRequest>(&command)) {
-    add(*added, world);
-  } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
-    AddRequest limits;
-    limits.id = handed_over->id;
-    limits.max_tokens = handed_over->max_tokens;
-    add(std::move(limits), world);
-  } else if (planned_now_) {
-    return check_step(shown, world);
-  } else if (const auto* update = std::get_if<Update>(&command)) {
-    return check_update(*update, before, observation, world);
-  } else if (std::holds_alternative<Poll>(command)) {
-    if (!setup_.has_workers()) return std::nullopt;
-    const auto step = std::find_if(in_flight_.begin(), in_flight_.end(),
-                                   [](const Step& each) { return !each.invalid_blocks; });
-    if (step != in_flight_.end()) step->invalid_blocks = *observation.invalid_blocks;
-    for (const std::string& name : *observation.finished_recving) {
-      if (Track* track = find(name, world)) track->is_loading = false;
-    }
-  } else if (const auto* compiled = std::get_if<GrammarCompiled>(&command)) {
-    if (Track* track = find(compiled->request, world)) track->is_blocked = false;
-  } else if (const auto* ended = std::get_if<FinishRequests>(&command)) {
-    for (const std::string& name : ended->requests) {
-      Track* track = find(name, world);
-      if (track && track->is_unfinished) end(*track);
-    }
-  } else if (std::holds_alternative<FinishAllRequests>(command)) {
-    for (RequestNumber number : there_) {
-      if (tracks_[number].is_unfinished) end(tracks_[number]);
-    }
-  } else if (const auto* paused = std::get_if<SetPauseState>(&command)) {
-    pause_state_ = paused->state;
-  } else if (std::holds_alternative<Drain>(command)) {
-    forget_requests();
-    mirror_.reset();  // its events are not observed
-  } else if (std::holds_alternative<ResetPrefixCache>(command) &&
-             shown.connector_calls.has_value()) {
-    for (const ConnectorCallRecord& call : *shown.connector_calls) {
-      if (call.method == "reset_cache" && call.answer == "done") ++num_connector_events_;
-    }
-  }
-  return std::nullopt;
-}
-
-/// What the calls of a scripted connector say.
-void SchedulerRules::take_calls(const SchedulerObservation& shown, const World& world) {
-  if (!shown.connector_calls.has_value()) return;
-  for (const ConnectorCallRecord& call : *shown.connector_calls) {
-    Track* const track = call.request.empty() ? nullptr : find(call.request, world);
-    if (!track) continue;
-    if (call.child) {
-      // What a MultiConnector makes of it is its own.
-      if (call.answer == "again") track->put_off_step = num_steps_;
-    } else if (call.method == "get_num_new_matched_tokens") {
-      track->num_local_tokens = call.num_tokens;
-      track->load_async = call.answer.find("async") != std::string::npos;
-      track->aliasing = Aliasing::kNone;
-      if (call.answer == "again") track->put_off_step = num_steps_;
-    } else if (call.method == "update_state_after_alloc" && call.num_tokens > 0) {
-      track->is_loading = track->load_async;
-      if (track->num_local_tokens > 0) {
-        track->aliasing = shown.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
-      }
-    } else if (call.method == "request_finished") {
-      track->is_held = call.answer == "hold";
-    }
-  }
-}
-
-// ---- A step. ----
-
-std::optional<Divergence> SchedulerRules::check_step(const SchedulerObservation& shown,
-                                                     const World& world) {
-  if (!std::is_permutation(ended_.begin(), ended_.end(), shown.finished->begin(),
-                           shown.finished->end())) {
-    return broken(kFinished, "finished", ended_, *shown.finished, world);
-  }
-  ended_.clear();
-  for (std::size_t at = 0; at < shown.new_reqs->size(); ++at) {
-    const ScheduledNew& entry = (*shown.new_reqs)[at];
-    const Told told = {entry.num_computed_tokens, /*is_whole=*/true, &entry.blocks};
-    if (auto found = take_told(entry.request, told, element("new_reqs", at), shown, world)) {
-      return found;
-    }
-  }
-  bool is_resumed = false;
-  for (std::size_t at = 0; at < shown.cached_reqs->size(); ++at) {
-    const ScheduledCached& entry = (*shown.cached_reqs)[at];
-    const Told told = {entry.num_computed_tokens, entry.resumed,
-                       entry.blocks.has_value() ? &*entry.blocks : nullptr};
-    if (auto found = take_told(entry.request, told, element("cached_reqs", at), shown, world)) {
-      return found;
-    }
-    is_resumed = is_resumed || entry.resumed;
-  }
-  if (auto found = check_scheduled(shown, world)) return found;
-  const bool is_over_pause =
-      (pause_state_ == PauseState::kPausedAll && !shown.scheduled->empty()) ||
-      (pause_state_ != PauseState::kUnpaused && (is_resumed || !shown.new_reqs->empty()));
-  if (is_over_pause) {
-    return broken_phrase(kLimits, "scheduled", "what the pause allows", *shown.scheduled, world);
-  }
-  if (!shown.never_fits.has_value()) return std::nullopt;
-  Track* const track = find(*shown.never_fits, world);
-  if (!track || !track->is_unfinished) {
-    return broken_phrase(kFinished, "never_fits", "an unfinished request", *shown.never_fits,
-                         world);
-  }
-  end(*track);
-  return std::nullopt;
-}
-
-std::optional<Divergence> SchedulerRules::take_told(const std::string& name, const Told& told,
-                                                    const std::string& place,
-                                                    const SchedulerObservation& shown,
-                                                    const World& world) {
-  Track* const track = find(name, world);
-  if (!track || !track->is_unfinished || track->told_step == num_steps_) {
-    return broken_phrase(kWorkersKnow, place, "an unfinished request, once", name, world);
-  }
-  const std::uint32_t most = track->num_shown_computed;
-  if (state_was_seen_ && most > 0 && told.num_computed > most &&
-      !contains(*shown.preempted, name)) {
-    return broken(kWorkersKnow, place + ".num_computed_tokens", most, told.num_computed, world);
-  }
-  track->told_step = num_steps_;
-  track->is_told_whole = told.is_whole;
-  track->num_told_computed = told.num_computed;
-  track->worker_table.resize(config_.kv_cache.groups.size());
-  for (std::size_t group = 0; group < track->worker_table.size(); ++group) {
-    std::vector<BlockId>& known = track->worker_table[group];
-    if (told.is_whole) known.clear();
-    if (!told.blocks || group >= told.blocks->size()) continue;
-    known.insert(known.end(), (*told.blocks)[group].begin(), (*told.blocks)[group].end());
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> SchedulerRules::check_scheduled(const SchedulerObservation& shown,
-                                                          const World& world) {
-  const std::vector<ScheduledRequest>& scheduled = *shown.scheduled;
-  std::vector<Planned>& planned = in_flight_.emplace_back().requests;
-  const std::uint32_t threshold = config_.long_prefill_token_threshold;
-  std::uint32_t total = 0;
-  for (std::size_t at = 0; at < scheduled.size(); ++at) {
-    const ScheduledRequest& entry = scheduled[at];
-    Track* const track = find(entry.request, world);
-    if (!track || !track->is_unfinished || track->scheduled_step == num_steps_) {
-      return broken_phrase(kLimits, element("scheduled", at), "an unfinished request, once",
-                           entry.request, world);
-    }
-    if (track->is_loading) {
-      return broken_phrase(kLoadKeepsBlocks, element("scheduled", at), "nobody who loads",
-                           entry.request, world);
-    }
-    if (track->told_step != num_steps_) {
-      return broken_phrase(kWorkersKnow, element("scheduled", at), "a new or cached request",
-                           entry.request, world);
-    }
-    const std::uint32_t num_tokens = entry.num_tokens;
-    total += num_tokens;
-    if (num_tokens == 0 || (threshold > 0 && num_tokens > threshold) ||
-        track->num_told_computed + num_tokens > config_.kv_cache.max_model_len) {
-      return broken_phrase(kLimits, element("scheduled", at) + ".num_tokens",
-                           "tokens within threshold and model length", num_tokens, world);
-    }
-    track->scheduled_step = num_steps_;
-    track->num_scheduled_tokens = num_tokens;
-    track->num_planned_tokens += num_tokens;
-    planned.push_back({number_of(*track), num_tokens, size_of(entry.spec_tokens), entry.samples});
-  }
-  if (shown.new_reqs->size() + shown.cached_reqs->size() != scheduled.size()) {
-    return broken(kWorkersKnow, "cached_reqs", size_of(scheduled),
-                  size_of(*shown.new_reqs) + size_of(*shown.cached_reqs), world);
-  }
-  if (total <= config_.token_budget()) return std::nullopt;
-  return broken(kLimits, "scheduled", config_.token_budget(), total, world);
-}
-
-// ---- A step comes back. ----
-
-std::optional<Divergence> SchedulerRules::check_update(const Update& command,
-                                                       const SchedulerObservation* before,
-                                                       const Observation& observation,
-                                                       const World& world) {
-  const SchedulerObservation& shown = observation.of(role_);
-  ++num_updates_;
-  Step step;
-  if (!in_flight_.empty()) {
-    step = std::move(in_flight_.front());
-    in_flight_.erase(in_flight_.begin());
-  }
-  const bool is_reported = setup_.has_workers() && observation.invalid_blocks.has_value();
-  const std::vector<BlockId>& invalid_blocks = step.invalid_blocks ? *step.invalid_blocks
-                                               : is_reported       ? *observation.invalid_blocks
-                                                                   : command.invalid_blocks;
-  if (!invalid_blocks.empty() && before && before->requests.has_value() &&
-      shown.requests.has_value() && config_.kv_cache.groups.size() == 1) {
-    if (auto found = check_failed_blocks(invalid_blocks, *before, shown, world)) return found;
-  }
-  for (std::size_t at = 0; at < shown.outputs->size(); ++at) {
-    if (auto found = check_output(command, at, step, shown, world)) return found;
-  }
-  for (const Planned& planned : step.requests) {
-    tracks_[planned.number].num_planned_tokens -= planned.num_tokens;
-  }
-  const auto report = [&](const std::vector<std::string>& names) {
-    for (const std::string& name : names) {
-      Track* const track = find(name, world);
-      if (!track) continue;
-      track->is_loading = false;
-      track->is_held = false;
-      track->is_released = !track->is_unfinished;
-    }
-  };
-  report(is_reported ? *observation.finished_recving : command.finished_recving);
-  report(is_reported ? *observation.finished_sending : command.finished_sending);
-  return check_events(shown, world);
-}
-
-/// Blocks whose load failed: loading requests and running ones count them for themselves.
-std::optional<Divergence> SchedulerRules::check_failed_blocks(const std::vector<BlockId>& blocks,
-                                                              const SchedulerObservation& before,
-                                                              const SchedulerObservation& shown,
-                                                              const World& world) {
-  const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
-  for (RequestStatus status : {RequestStatus::kWaitingForRemoteKVs, RequestStatus::kRunning}) {
-    for (BlockId block : blocks) {
-      const RequestState* counted_by = nullptr;
-      bool goes_back = false;
-      for (const RequestState& state : *before.requests) {
-        Track* const track = find(state.id, world);
-        const BlocksByGroup* const table = find_table(*before.tables, state.id);
-        if (state.status != status || !track || !table) continue;
-        const auto at = std::find(table->front().begin(), table->front().end(), block);
-        const auto first = static_cast<std::uint32_t>(at - table->front().begin()) * block_size;
-        if (at == table->front().end() || first >= state.num_computed_tokens) continue;
-        const RequestState* const now = find_state(shown, state.id);
-        goes_back =
-            goes_back || !now || is_finished(now->status) || now->num_computed_tokens <= first;
-        // What is planned may be computed all the same, where its step does not count any more.
-        const std::uint32_t num_computed =
-            state.num_computed_tokens -
-            std::min(state.num_computed_tokens, track->num_planned_tokens);
-        if (first >= num_computed) continue;
-        counted_by = &state;
-        if (status != RequestStatus::kRunning) continue;
-        for (const RequestOutput& output : *shown.outputs) {
-          if (output.request != state.id || output.tokens.empty()) continue;
-          return broken_values(kFailedBlocks, "outputs", phrase("none of " + state.id),
-                               to_value(output.tokens), world);
-        }
-      }
-      if (!counted_by || goes_back) continue;
-      return broken_phrase(kFailedBlocks, "requests",
-                           "block " + std::to_string(block) + " to be computed again",
-                           *shown.requests, world);
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> SchedulerRules::check_output(const Update& command, std::size_t at,
-                                                       const Step& step,
-                                                       const SchedulerObservation& shown,
-                                                       const World& world) {
-  const RequestOutput& output = (*shown.outputs)[at];
-  const std::string place = element("outputs", at);
-  Track* const track = find(output.request, world);
-  if (!track || !track->is_unfinished || track->output_update == num_updates_) {
-    return broken_phrase(kOutputs, place + ".request", "an unfinished request, once",
-                         output.request, world);
-  }
-  track->output_update = num_updates_;
-
-  // What was sampled; what the model on a device samples is not known here.
-  std::vector<TokenId> sampled;
-  const auto planned = std::find_if(
-      step.requests.begin(), step.requests.end(),
-      [&](const Planned& each) { return each.samples && &tracks_[each.number] == track; });
-  if (planned != step.requests.end()) {
-    sampled.assign(1 + std::min(command.accepted, planned->num_spec_tokens), command.token);
-  }
-  for (const Sample& sample : command.samples) {
-    if (sample.request == output.request) sampled = sample.tokens;
-  }
-  const std::vector<TokenId>& tokens = output.tokens;
-  const bool is_sampled =
-      tokens.size() <= sampled.size() &&
-      (setup_.device || std::equal(tokens.begin(), tokens.end(), sampled.begin()));
-  if (!is_sampled) return broken(kOutputs, place + ".tokens", sampled, tokens, world);
-  if (tokens.empty() && !is_finished(output.status)) {
-    return broken_phrase(kOutputs, place + ".tokens", "some, or an end", tokens, world);
-  }
-
-  const AddRequest& limits = track->limits;
-  track->request->append_output_token_ids(tokens);
-  for (std::size_t index = 0; index < tokens.size(); ++index) {
-    const std::uint32_t num_tokens = size_of(track->request->all_token_ids()) - size_of(tokens) +
-                                     static_cast<std::uint32_t>(index) + 1;
-    const std::uint32_t num_outputs = num_tokens - track->num_prompt_tokens;
-    const TokenId token = tokens[index];
-    const bool stops = num_outputs >= limits.min_tokens &&
-                       (token == limits.eos_token || contains(limits.stop_tokens, token));
-    const bool must_end =
-        stops || num_outputs >= limits.max_tokens || num_tokens >= config_.kv_cache.max_model_len;
-    const bool ends = index + 1 == tokens.size() && is_finished(output.status);
-    if (must_end == ends) continue;
-    return broken_phrase(kOutputs, place + ".status",
-                         must_end ? "an end at token " + std::to_string(token) : "no end yet",
-                         std::string(to_text(output.status)), world);
-  }
-  if (is_finished(output.status)) end(*track);
-  return std::nullopt;
-}
-
-std::optional<Divergence> SchedulerRules::check_events(const SchedulerObservation& shown,
-                                                       const World& world) {
-  if (!mirror_) return std::nullopt;
-  // The pool's come first. Those of connectors have a medium, or are the scripted ones': the last
-  // that clear all.
-  const auto has_medium = [](const KVCacheEvent& event) {
-    const auto* stored = std::get_if<BlockStored>(&event);
-    const auto* removed = std::get_if<BlockRemoved>(&event);
-    return (stored && stored->medium) || (removed && removed->medium);
-  };
-  std::span<const KVCacheEvent> events(*shown.events);
-  std::vector<KVCacheEvent> without_own;
-  if (num_connector_events_ > 0) {
-    without_own = *shown.events;
-    for (; num_connector_events_ > 0; --num_connector_events_) {
-      const auto last =
-          std::find_if(without_own.rbegin(), without_own.rend(), [](const KVCacheEvent& event) {
-            return std::holds_alternative<AllBlocksCleared>(event);
-          });
-      if (last == without_own.rend()) {
-        return broken_phrase(kEvents, "events", "the connector's too", *shown.events, world);
-      }
-      without_own.erase(std::prev(last.base()));
-    }
-    events = without_own;
-  }
-  const auto end = std::find_if(events.begin(), events.end(), has_medium);
-  std::optional<kvfence::detail::Mismatch> found = mirror_->take(
-      events.first(static_cast<std::size_t>(end - events.begin())), config_.kv_cache.pool);
-  if (!found && shown.keys.has_value()) {
-    found = mirror_->compare(*shown.keys, config_.kv_cache.pool);
-  }
-  if (!found) return std::nullopt;
-  return broken_values(kEvents, found->field, std::move(found->expected), std::move(found->actual),
-                       world);
-}
-
-// ---- What is shown. ----
-
-std::optional<Divergence> SchedulerRules::check_shown(const Observation& observation,
-                                                      const World& world) {
-  const SchedulerObservation& shown = observation.of(role_);
-  const bool has_state = shown.requests.has_value();
-  Found found = check_numbers(shown, world);
-  if (!found && has_state) found = check_state(shown, world);
-  if (!found && has_state) found = check_rest(observation, world);
-  state_was_seen_ = has_state;
-  planned_now_ = false;
-  return found;
-}
-
-std::optional<Divergence> SchedulerRules::check_numbers(const SchedulerObservation& shown,
-                                                        const World& world) const {
-  const auto differs = [&](Rule rule, std::string_view member, std::uint32_t expected,
-                           std::uint32_t actual) -> Found {
-    if (expected == actual) return std::nullopt;
-    return broken(rule, member, expected, actual, world);
-  };
-  const std::uint32_t num_blocks = config_.kv_cache.pool.num_gpu_blocks;
-  if (auto found = differs(kBlocksAddUp, "num_referenced_blocks",
-                           num_blocks - shown.num_empty_blocks - shown.num_cached_blocks,
-                           shown.num_referenced_blocks)) {
-    return found;
-  }
-  if (shown.num_running > config_.max_num_seqs) {
-    return broken(kLimits, "num_running", config_.max_num_seqs, shown.num_running, world);
-  }
-  const std::uint32_t num_waiting = shown.num_waiting + shown.num_skipped_waiting;
-  if (auto found = differs(kOnePlaceOfRequest, "num_waiting", num_unfinished_ - shown.num_running,
-                           num_waiting)) {
-    return found;
-  }
-  if (!shown.requests.has_value()) return std::nullopt;
-  std::uint32_t num_cached = 0;
-  for (BlockId block : *shown.free_queue) num_cached += (*shown.keys)[block].empty() ? 0 : 1;
-  if (auto found =
-          differs(kBlocksAddUp, "num_cached_blocks", num_cached, shown.num_cached_blocks)) {
-    return found;
-  }
-  if (auto found = differs(kBlocksAddUp, "num_referenced_blocks",
-                           num_blocks - size_of(*shown.free_queue), shown.num_referenced_blocks)) {
-    return found;
-  }
-  if (auto found =
-          differs(kOnePlaceOfRequest, "num_running", size_of(*shown.running), shown.num_running)) {
-    return found;
-  }
-  if (auto found =
-          differs(kOnePlaceOfRequest, "num_waiting", size_of(*shown.waiting), shown.num_waiting)) {
-    return found;
-  }
-  return differs(kOnePlaceOfRequest, "num_skipped_waiting", size_of(*shown.skipped_waiting),
-                 shown.num_skipped_waiting);
-}
-
-std::optional<Divergence> SchedulerRules::check_state(const SchedulerObservation& shown,
-                                                      const World& world) {
-  if (auto found = check_blocks(shown, world)) return found;
-  if (auto found = read_requests(shown, world)) return found;
-  const BlockState blocks{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
-  if (auto found = block_tables_.check_places(blocks, owners_)) {
-    return broken_values(rule_of(found->rule), found->mismatch.field,
-                         std::move(found->mismatch.expected), std::move(found->mismatch.actual),
-                         world);
-  }
-  if (auto found = check_places(shown, world)) return found;
-  for (RequestNumber number : there_) {
-    if (auto found = check_request(tracks_[number], shown, world)) return found;
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> SchedulerRules::check_blocks(const SchedulerObservation& shown,
-                                                       const World& world) {
-  const std::vector<RequestBlocks>* holders = &*shown.tables;
-  if (setup_.of(role_).simple) {
-    // What its copies hold counts as a table of theirs.
-    num_places_.assign(shown.ref_cnts->size(), 0);
-    for (const RequestBlocks& table : *shown.tables) {
-      for (const std::vector<BlockId>& blocks : table.blocks) {
-        for (BlockId block : blocks) ++num_places_[std::min(block, size_of(num_places_) - 1)];
-      }
-    }
-    holders_ = *shown.tables;
-    BlocksByGroup& held = holders_.emplace_back().blocks;
-    held.resize(config_.kv_cache.groups.size());
-    for (BlockId block = num_base_blocks(); block < num_places_.size(); ++block) {
-      for (; num_places_[block] < (*shown.ref_cnts)[block]; ++num_places_[block]) {
-        held.front().push_back(block);
-      }
-    }
-    holders = &holders_;
-  }
-  auto found =
-      block_tables_.check_blocks({*shown.free_queue, *shown.ref_cnts, *shown.keys, *holders});
-  if (!found) return std::nullopt;
-  return broken_values(rule_of(found->rule), found->mismatch.field,
-                       std::move(found->mismatch.expected), std::move(found->mismatch.actual),
-                       world);
-}
-
-/// Finds each request and its table, and who is gone.
-std::optional<Divergence> SchedulerRules::read_requests(const SchedulerObservation& shown,
-                                                        const World& world) {
-  for (RequestNumber number : there_) {
-    tracks_[number].shown = nullptr;
-    tracks_[number].table = nullptr;
-    tracks_[number].place = Place::kNowhere;
-  }
-  std::uint32_t num_unfinished = 0;
-  for (std::size_t at = 0; at < shown.requests->size(); ++at) {
-    const RequestState& state = (*shown.requests)[at];
-    Track* const track = find(state.id, world);
-    if (!track || track->shown || track->is_unfinished == is_finished(state.status)) {
-      return broken_phrase(kOnePlaceOfRequest, element("requests", at),
-                           "a request with the status of one that is there", state.id, world);
-    }
-    track->shown = &state;
-    num_unfinished += track->is_unfinished ? 1 : 0;
-  }
-  if (num_unfinished != num_unfinished_) {
-    return broken_phrase(kOnePlaceOfRequest, "requests", "every unfinished request",
-                         *shown.requests, world);
-  }
-  owners_.clear();
-  for (const RequestBlocks& table : *shown.tables) {
-    Track* const track = find(table.request, world);
-    if (!track || !track->shown || track->table) {
-      return broken_phrase(kOnePlaceOfRequest, "tables", "none of a request that is gone",
-                           table.request, world);
-    }
-    track->table = &table.blocks;
-    owners_.push_back({&*track->request, number_of(*track), track->aliasing});
-  }
-  for (RequestNumber number : there_) {
-    Track& track = tracks_[number];
-    if (track.shown) continue;
-    if (track.is_loading) {
-      return broken_phrase(kLoadKeepsBlocks, "requests", track.limits.id + " among them",
-                           *shown.requests, world);
-    }
-    track.request.reset();
-  }
-  std::erase_if(there_, [this](RequestNumber number) { return !tracks_[number].request; });
-  return std::nullopt;
-}
-
-std::optional<Divergence> SchedulerRules::check_places(const SchedulerObservation& shown,
-                                                       const World& world) {
-  const auto read = [&](std::string_view member, const std::vector<std::string>& names,
-                        Place place) -> Found {
-    for (std::size_t at = 0; at < names.size(); ++at) {
-      Track* const track = find(names[at], world);
-      const bool fits =
-          track && track->is_unfinished && track->place == Place::kNowhere &&
-          (track->shown->status == RequestStatus::kRunning) == (place == Place::kRunning);
-      if (!fits) {
-        return broken_phrase(kOnePlaceOfRequest, element(member, at),
-                             "an unfinished request that belongs there and stands nowhere else",
-                             names[at], world);
-      }
-      track->place = place;
-    }
-    return std::nullopt;
-  };
-  // As many stand there as are unfinished.
-  if (auto found = read("running", *shown.running, Place::kRunning)) return found;
-  if (auto found = read("waiting", *shown.waiting, Place::kWaiting)) return found;
-  return read("skipped_waiting", *shown.skipped_waiting, Place::kWaiting);
-}
-
-std::optional<Divergence> SchedulerRules::check_request(Track& track,
-                                                        const SchedulerObservation& shown,
-                                                        const World& world) {
-  const RequestState& state = *track.shown;
-  const std::string& name = state.id;
-  const auto wrong = [&](Rule rule, std::string_view member, std::uint32_t expected,
-                         std::uint32_t actual) {
-    return broken(rule, "requests[" + name + "]." + std::string(member), expected, actual, world);
-  };
-  const std::uint32_t num_tokens = size_of(track.request->all_token_ids());
-  if (state.num_tokens != num_tokens) {
-    return wrong(kTokensAddUp, "num_tokens", num_tokens, state.num_tokens);
-  }
-  const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
-  if (track.is_loading && (!track.table || loads != track.is_unfinished)) {
-    return broken_phrase(kLoadKeepsBlocks, "requests[" + name + "]",
-                         "one that waits for its load, with blocks",
-                         std::string(to_text(state.status)), world);
-  }
-  if (!track.is_unfinished) {
-    const bool may_stay = !track.is_released && (track.is_held || setup_.has_workers());
-    if (may_stay) return std::nullopt;
-    return broken_phrase(kLetGo, "requests", "none of " + name, *shown.requests, world);
-  }
-
-  // With workers a load shows as a status alone.
-  if (state_was_seen_ && loads && track.shown_status != RequestStatus::kWaitingForRemoteKVs) {
-    track.is_loading = true;
-  }
-  track.shown_status = state.status;
-  track.num_shown_computed = state.num_computed_tokens;
-
-  const std::uint32_t num_computed =
-      state.num_computed_tokens - std::min(state.num_computed_tokens, track.num_planned_tokens);
-  const std::uint32_t most = num_tokens - (loads ? 0 : 1);
-  if (num_computed > most) {
-    return wrong(kTokensAddUp, "num_computed_tokens", most + track.num_planned_tokens,
-                 state.num_computed_tokens);
-  }
-  // Who comes in may get the places of drafts in the step after.
-  const bool is_planned = planned_now_ && track.scheduled_step == num_steps_;
-  const std::uint32_t num_lookahead =
-      is_planned && !track.is_told_whole ? config_.num_lookahead_tokens() : 0;
-  for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
-    const KVCacheSpec& spec = config_.kv_cache.groups[group];
-    if (kv_cache::is_mamba_align(spec)) continue;  // it holds states, not tokens
-    const std::uint32_t num_slots =
-        std::min(state.num_computed_tokens + num_lookahead, config_.kv_cache.max_model_len);
-    const std::uint32_t least = kv_cache::blocks_for(num_slots, spec.block_size);
-    const std::uint32_t length = track.table ? size_of((*track.table)[group]) : 0;
-    if (length < least) {
-      return broken(kComputedHaveBlocks, "tables[" + name + "][" + std::to_string(group) + "]",
-                    std::to_string(least) + " places", std::to_string(length) + " places", world);
-    }
-  }
-  if (is_planned) {
-    if (auto found = check_told(track, world)) return found;
-  }
-  return check_keys(track, shown, world);
-}
-
-std::optional<Divergence> SchedulerRules::check_told(const Track& track, const World& world) const {
-  const std::uint32_t num_computed = track.num_told_computed + track.num_scheduled_tokens;
-  if (track.shown->num_computed_tokens != num_computed) {
-    return broken(kWorkersKnow, "requests[" + track.shown->id + "].num_computed_tokens",
-                  num_computed, track.shown->num_computed_tokens, world);
-  }
-  for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
-    // Mamba moves its states along.
-    if (kv_cache::is_mamba_align(config_.kv_cache.groups[group])) continue;
-    const std::vector<BlockId>& known = track.worker_table[group];
-    const std::vector<BlockId>& now = (*track.table)[group];
-    // A block that is not needed any more gives way to the null block.
-    const bool is_known = std::equal(
-        known.begin(), known.end(), now.begin(), now.end(),
-        [](BlockId told, BlockId block) { return block == told || block == kNullBlockId; });
-    if (is_known) continue;
-    return broken(kWorkersKnow, "blocks of " + track.shown->id, now, known, world);
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> SchedulerRules::check_keys(Track& track,
-                                                     const SchedulerObservation& shown,
-                                                     const World& world) {
-  const RequestState& state = *track.shown;
-  // What was computed once may be computed again, and stays cached. Unobserved, it may be all.
-  std::uint32_t& most = track.num_computed_most;
-  if (!track.table) most = 0;
-  if (!state_was_seen_ && track.table) most = config_.kv_cache.max_model_len;
-  if (state.status == RequestStatus::kWaitingForRemoteKVs) {
-    // What is cached already is only known where the lookup is observed.
-    most = std::max(most, setup_.is_scripted ? track.num_local_tokens : state.num_computed_tokens);
-    track.num_loaded_tokens = state.num_computed_tokens;
-  } else {
-    const std::uint32_t num_loaded = std::exchange(track.num_loaded_tokens, 0);
-    most = std::max({most, num_loaded, state.num_computed_tokens});
-  }
-  if (!track.table || may_overshoot_) return std::nullopt;
-  for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
-    const std::vector<BlockId>& blocks = (*track.table)[group];
-    const std::uint32_t block_size = config_.kv_cache.groups[group].block_size;
-    for (std::size_t index = most / block_size; index < blocks.size(); ++index) {
-      const BlockHash& key = (*shown.keys)[blocks[index]];
-      if (key.empty() || block_tables_.is_aliased(blocks[index])) continue;
-      return broken_values(kOnlyComputedCached, place_name(state.id, group, index), Value(),
-                           key_value(key), world);
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> SchedulerRules::check_rest(const Observation& observation,
-                                                     const World& world) const {
-  const EngineObservation& shown = observation.of(role_);
-  const bool is_idle = shown.num_referenced_blocks == num_base_blocks();
-  const bool copies_rest = !setup_.simple || (shown.copies->empty() && !*shown.has_pending_stores);
-  if (shown.requests->empty() && copies_rest && !is_idle) {
-    return broken(kRest, "num_referenced_blocks", num_base_blocks(), shown.num_referenced_blocks,
-                  world);
-  }
-  // An offloading connector may put a request off without anybody seeing it. A request may run on
-  // null blocks alone, where its window is that small.
-  if (!planned_now_ || !is_idle || setup_.offloading || shown.never_fits.has_value() ||
-      pause_state_ != PauseState::kUnpaused || !shown.preempted->empty() ||
-      !shown.running->empty()) {
-    return std::nullopt;
-  }
-  for (RequestNumber number : there_) {
-    const Track& track = tracks_[number];
-    const bool is_ready = track.is_unfinished && !track.is_blocked && !track.is_loading &&
-                          track.put_off_step != num_steps_;
-    if (!is_ready) continue;
-    return broken_values(kProgress, "never_fits", phrase(track.limits.id + ", or its admission"),
-                         Value(), world);
-  }
-  return std::nullopt;
-}
-
-// ---- All schedulers of an engine or a pair. ----
-
-CoreRules::CoreRules(const EngineSetup& setup) {
-  for (std::size_t number = 0; number < setup.schedulers.size(); ++number) {
-    schedulers_.emplace_back(setup, static_cast<EngineRole>(number));
-  }
-}
-
-namespace {
-
 std::optional<Divergence> check_unchanged(const Observation& before, const Observation& observation,
                                           const World& world) {
   const DeclaredObject was = declared_of(before);
@@ -874,27 +198,861 @@ std::optional<Divergence> check_unchanged(const Observation& before, const Obser
   return std::nullopt;
 }
 
+/// Watches one scheduler.
+class SchedulerRules {
+ public:
+  using Found = std::optional<Divergence>;
+
+  SchedulerRules(const EngineSetup& setup, EngineRole role)
+      : setup_(setup),
+        role_(role),
+        config_(setup.schedulers[static_cast<std::size_t>(role)]),
+        may_overshoot_(kv_cache::hit_may_overshoot(config_.kv_cache)),
+        block_tables_(config_.kv_cache),
+        mirror_(std::in_place) {}
+
+  /// From here on it is a new scheduler: the engine failed.
+  void restart() {
+    forget_requests();
+    for (RequestNumber number : there_) tracks_[number].request.reset();
+    there_.clear();
+    pause_state_ = PauseState::kUnpaused;
+    num_connector_events_ = 0;
+    block_tables_.reset();
+    mirror_.emplace();
+  }
+
+  /// Takes in a command to this scheduler that was not refused. before: what the scheduler showed
+  /// before it; null for the first command.
+  std::optional<Divergence> take(const Command& command, const SchedulerObservation* before,
+                                 const Observation& observation, const World& world) {
+    const SchedulerObservation& shown = observation.of(role_);
+    planned_now_ = std::holds_alternative<Schedule>(command);
+    if (planned_now_) ++num_steps_;
+    take_calls(shown, world);
+    if (const auto* added = std::get_if<AddRequest>(&command)) {
+      add(*added, world);
+    } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
+      AddRequest limits;
+      limits.id = handed_over->id;
+      limits.max_tokens = handed_over->max_tokens;
+      add(std::move(limits), world);
+    } else if (planned_now_) {
+      return check_step(shown, world);
+    } else if (const auto* update = std::get_if<Update>(&command)) {
+      return check_update(*update, before, observation, world);
+    } else if (std::holds_alternative<Poll>(command)) {
+      if (!setup_.has_workers()) return std::nullopt;
+      const auto step =
+          std::ranges::find_if(in_flight_, [](const Step& each) { return !each.invalid_blocks; });
+      if (step != in_flight_.end()) step->invalid_blocks = *observation.invalid_blocks;
+      for (const std::string& name : *observation.finished_recving) {
+        if (Track* track = find(name, world)) track->is_loading = false;
+      }
+    } else if (const auto* compiled = std::get_if<GrammarCompiled>(&command)) {
+      if (Track* track = find(compiled->request, world)) track->is_blocked = false;
+    } else if (const auto* ended = std::get_if<FinishRequests>(&command)) {
+      for (const std::string& name : ended->requests) {
+        Track* track = find(name, world);
+        if (track && track->is_unfinished) end(*track);
+      }
+    } else if (std::holds_alternative<FinishAllRequests>(command)) {
+      for (RequestNumber number : there_) {
+        if (tracks_[number].is_unfinished) end(tracks_[number]);
+      }
+    } else if (const auto* paused = std::get_if<SetPauseState>(&command)) {
+      pause_state_ = paused->state;
+    } else if (std::holds_alternative<Drain>(command)) {
+      forget_requests();
+      mirror_.reset();  // its events are not observed
+    } else if (std::holds_alternative<ResetPrefixCache>(command) &&
+               shown.connector_calls.has_value()) {
+      for (const ConnectorCallRecord& call : *shown.connector_calls) {
+        if (call.method == "reset_cache" && call.answer == "done") ++num_connector_events_;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // ---- What is shown. ----
+
+  /// Holds what is shown after any command against the rules. After take, if there was one.
+  std::optional<Divergence> check_shown(const Observation& observation, const World& world) {
+    const SchedulerObservation& shown = observation.of(role_);
+    const bool has_state = shown.requests.has_value();
+    Found found = check_numbers(shown, world);
+    if (!found && has_state) found = check_state(shown, world);
+    if (!found && has_state) found = check_rest(observation, world);
+    state_was_seen_ = has_state;
+    planned_now_ = false;
+    return found;
+  }
+
+ private:
+  /// World::Entry::number.
+  using RequestNumber = std::uint32_t;
+
+  enum class Place : std::uint8_t { kNowhere, kRunning, kWaiting };
+
+  /// A request, until it is known to be gone.
+  struct Track {
+    std::optional<Request> request;  ///< prompt and reported outputs; nothing: it is not there
+    AddRequest limits;               ///< as it was added, without its tokens
+    std::uint32_t num_prompt_tokens = 0;
+    bool is_unfinished = false;
+    bool is_blocked = false;   ///< its grammar is not compiled
+    bool is_loading = false;   ///< and the end of that was not reported
+    bool is_held = false;      ///< finished while it loaded, or held by a scripted connector
+    bool is_released = false;  ///< reported as sent or received after its end
+
+    // By the last lookup of a scripted connector.
+    std::uint32_t num_local_tokens = 0;
+    bool load_async = false;
+    std::uint64_t put_off_step = 0;       ///< the last step in which it is asked about in vain
+    Aliasing aliasing = Aliasing::kNone;  ///< of the table that followed
+
+    // By the last step that had it, and since.
+    std::uint64_t told_step = 0;
+    std::uint32_t num_told_computed = 0;
+    bool is_told_whole = false;
+    std::uint64_t scheduled_step = 0;
+    std::uint32_t num_scheduled_tokens = 0;
+    std::uint32_t num_planned_tokens = 0;  ///< by all steps in flight
+    std::uint64_t output_update = 0;       ///< the last update that reported output of it
+    BlocksByGroup worker_table;            ///< what steps reported of its blocks
+
+    // By the last state that was observed.
+    RequestStatus shown_status = RequestStatus::kWaiting;
+    std::uint32_t num_shown_computed = 0;
+    std::uint32_t num_loaded_tokens = 0;  ///< of the load under way, with what was there before it
+    std::uint32_t num_computed_most = 0;  ///< while it had its table
+    const RequestState* shown = nullptr;  ///< null: not among them
+    const BlocksByGroup* table = nullptr;
+    Place place = Place::kNowhere;
+  };
+
+  /// A request of a step in flight.
+  struct Planned {
+    RequestNumber number = 0;
+    std::uint32_t num_tokens = 0;
+    std::uint32_t num_spec_tokens = 0;
+    bool samples = false;
+  };
+
+  struct Step {
+    std::vector<Planned> requests;
+    std::optional<std::vector<BlockId>> invalid_blocks;  ///< on a device, from its poll on
+  };
+
+  /// What a step reports of a request to workers.
+  struct Told {
+    std::uint32_t num_computed = 0;
+    bool is_whole = false;               ///< of its blocks; else of those that it gained
+    const BlockLists* blocks = nullptr;  ///< null: none
+  };
+
+  std::uint32_t num_base_blocks() const {
+    return config_.kv_cache.pool.num_gpu_blocks - config_.kv_cache.num_usable_blocks();
+  }
+
+  /// The request of that name, unless it is known to be gone; else null.
+  Track* find(const std::string& name, const World& world) {
+    const World::Entry* entry = world.find(name);
+    if (!entry || entry->number >= tracks_.size()) return nullptr;
+    Track& track = tracks_[entry->number];
+    return track.request ? &track : nullptr;
+  }
+
+  RequestNumber number_of(const Track& track) const {
+    return static_cast<RequestNumber>(&track - tracks_.data());
+  }
+
+  // ---- Who is there. ----
+
+  void add(AddRequest limits, const World& world) {
+    const RequestNumber number = world.find(limits.id)->number;
+    if (tracks_.size() <= number) tracks_.resize(number + 1);
+    Track& track = tracks_[number];
+    track.request = *world.requests().find(limits.id);
+    track.num_prompt_tokens = size_of(track.request->all_token_ids());
+    track.is_unfinished = true;
+    track.is_blocked = limits.grammar;
+    track.limits = std::move(limits);
+    track.limits.tokens = {};
+    there_.push_back(number);
+    ++num_unfinished_;
+  }
+
+  void end(Track& track) {
+    track.is_unfinished = false;
+    track.is_held = track.is_held || track.is_loading;
+    --num_unfinished_;
+    ended_.push_back(track.limits.id);
+  }
+
+  void forget_requests() {
+    for (RequestNumber number : there_) {
+      tracks_[number].is_unfinished = false;
+      tracks_[number].is_loading = false;
+    }
+    num_unfinished_ = 0;
+    ended_.clear();
+    in_flight_.clear();
+  }
+
+  /// What the calls of a scripted connector say.
+  void take_calls(const SchedulerObservation& shown, const World& world) {
+    if (!shown.connector_calls.has_value()) return;
+    for (const ConnectorCallRecord& call : *shown.connector_calls) {
+      Track* const track = call.request.empty() ? nullptr : find(call.request, world);
+      if (!track) continue;
+      if (call.child) {
+        // What a MultiConnector makes of it is its own.
+        if (call.answer == "again") track->put_off_step = num_steps_;
+      } else if (call.method == "get_num_new_matched_tokens") {
+        track->num_local_tokens = call.num_tokens;
+        track->load_async = call.answer.find("async") != std::string::npos;
+        track->aliasing = Aliasing::kNone;
+        if (call.answer == "again") track->put_off_step = num_steps_;
+      } else if (call.method == "update_state_after_alloc" && call.num_tokens > 0) {
+        track->is_loading = track->load_async;
+        if (track->num_local_tokens > 0) {
+          track->aliasing = shown.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
+        }
+      } else if (call.method == "request_finished") {
+        track->is_held = call.answer == "hold";
+      }
+    }
+  }
+
+  // ---- A step. ----
+
+  Found check_step(const SchedulerObservation& shown, const World& world) {
+    if (!std::is_permutation(ended_.begin(), ended_.end(), shown.finished->begin(),
+                             shown.finished->end())) {
+      return broken(kFinished, "finished", ended_, *shown.finished, world);
+    }
+    ended_.clear();
+    for (std::size_t at = 0; at < shown.new_reqs->size(); ++at) {
+      const ScheduledNew& entry = (*shown.new_reqs)[at];
+      const Told told = {entry.num_computed_tokens, /*is_whole=*/true, &entry.blocks};
+      if (auto found = take_told(entry.request, told, element("new_reqs", at), shown, world)) {
+        return found;
+      }
+    }
+    bool is_resumed = false;
+    for (std::size_t at = 0; at < shown.cached_reqs->size(); ++at) {
+      const ScheduledCached& entry = (*shown.cached_reqs)[at];
+      const Told told = {entry.num_computed_tokens, entry.resumed,
+                         entry.blocks.has_value() ? &*entry.blocks : nullptr};
+      if (auto found = take_told(entry.request, told, element("cached_reqs", at), shown, world)) {
+        return found;
+      }
+      is_resumed = is_resumed || entry.resumed;
+    }
+    if (auto found = check_scheduled(shown, world)) return found;
+    const bool is_over_pause =
+        (pause_state_ == PauseState::kPausedAll && !shown.scheduled->empty()) ||
+        (pause_state_ != PauseState::kUnpaused && (is_resumed || !shown.new_reqs->empty()));
+    if (is_over_pause) {
+      return broken_phrase(kLimits, "scheduled", "what the pause allows", *shown.scheduled, world);
+    }
+    if (!shown.never_fits.has_value()) return std::nullopt;
+    Track* const track = find(*shown.never_fits, world);
+    if (!track || !track->is_unfinished) {
+      return broken_phrase(kFinished, "never_fits", "an unfinished request", *shown.never_fits,
+                           world);
+    }
+    end(*track);
+    return std::nullopt;
+  }
+
+  Found take_told(const std::string& name, const Told& told, const std::string& place,
+                  const SchedulerObservation& shown, const World& world) {
+    Track* const track = find(name, world);
+    if (!track || !track->is_unfinished || track->told_step == num_steps_) {
+      return broken_phrase(kWorkersKnow, place, "an unfinished request, once", name, world);
+    }
+    const std::uint32_t most = track->num_shown_computed;
+    if (state_was_seen_ && most > 0 && told.num_computed > most &&
+        !contains(*shown.preempted, name)) {
+      return broken(kWorkersKnow, place + ".num_computed_tokens", most, told.num_computed, world);
+    }
+    track->told_step = num_steps_;
+    track->is_told_whole = told.is_whole;
+    track->num_told_computed = told.num_computed;
+    track->worker_table.resize(config_.kv_cache.groups.size());
+    for (std::size_t group = 0; group < track->worker_table.size(); ++group) {
+      std::vector<BlockId>& known = track->worker_table[group];
+      if (told.is_whole) known.clear();
+      if (!told.blocks || group >= told.blocks->size()) continue;
+      known.insert(known.end(), (*told.blocks)[group].begin(), (*told.blocks)[group].end());
+    }
+    return std::nullopt;
+  }
+
+  Found check_scheduled(const SchedulerObservation& shown, const World& world) {
+    const std::vector<ScheduledRequest>& scheduled = *shown.scheduled;
+    std::vector<Planned>& planned = in_flight_.emplace_back().requests;
+    const std::uint32_t threshold = config_.long_prefill_token_threshold;
+    std::uint32_t total = 0;
+    for (std::size_t at = 0; at < scheduled.size(); ++at) {
+      const ScheduledRequest& entry = scheduled[at];
+      Track* const track = find(entry.request, world);
+      if (!track || !track->is_unfinished || track->scheduled_step == num_steps_) {
+        return broken_phrase(kLimits, element("scheduled", at), "an unfinished request, once",
+                             entry.request, world);
+      }
+      if (track->is_loading) {
+        return broken_phrase(kLoadKeepsBlocks, element("scheduled", at), "nobody who loads",
+                             entry.request, world);
+      }
+      if (track->told_step != num_steps_) {
+        return broken_phrase(kWorkersKnow, element("scheduled", at), "a new or cached request",
+                             entry.request, world);
+      }
+      const std::uint32_t num_tokens = entry.num_tokens;
+      total += num_tokens;
+      if (num_tokens == 0 || (threshold > 0 && num_tokens > threshold) ||
+          track->num_told_computed + num_tokens > config_.kv_cache.max_model_len) {
+        return broken_phrase(kLimits, element("scheduled", at) + ".num_tokens",
+                             "tokens within threshold and model length", num_tokens, world);
+      }
+      track->scheduled_step = num_steps_;
+      track->num_scheduled_tokens = num_tokens;
+      track->num_planned_tokens += num_tokens;
+      planned.push_back({number_of(*track), num_tokens, size_of(entry.spec_tokens), entry.samples});
+    }
+    if (shown.new_reqs->size() + shown.cached_reqs->size() != scheduled.size()) {
+      return broken(kWorkersKnow, "cached_reqs", size_of(scheduled),
+                    size_of(*shown.new_reqs) + size_of(*shown.cached_reqs), world);
+    }
+    if (total <= config_.token_budget()) return std::nullopt;
+    return broken(kLimits, "scheduled", config_.token_budget(), total, world);
+  }
+
+  // ---- A step comes back. ----
+
+  Found check_update(const Update& command, const SchedulerObservation* before,
+                     const Observation& observation, const World& world) {
+    const SchedulerObservation& shown = observation.of(role_);
+    ++num_updates_;
+    Step step;
+    if (!in_flight_.empty()) {
+      step = std::move(in_flight_.front());
+      in_flight_.erase(in_flight_.begin());
+    }
+    const bool is_reported = setup_.has_workers() && observation.invalid_blocks.has_value();
+    const std::vector<BlockId>& invalid_blocks = step.invalid_blocks ? *step.invalid_blocks
+                                                 : is_reported       ? *observation.invalid_blocks
+                                                                     : command.invalid_blocks;
+    if (!invalid_blocks.empty() && before && before->requests.has_value() &&
+        shown.requests.has_value() && config_.kv_cache.groups.size() == 1) {
+      if (auto found = check_failed_blocks(invalid_blocks, *before, shown, world)) return found;
+    }
+    for (std::size_t at = 0; at < shown.outputs->size(); ++at) {
+      if (auto found = check_output(command, at, step, shown, world)) return found;
+    }
+    for (const Planned& planned : step.requests) {
+      tracks_[planned.number].num_planned_tokens -= planned.num_tokens;
+    }
+    const auto report = [&](const std::vector<std::string>& names) {
+      for (const std::string& name : names) {
+        Track* const track = find(name, world);
+        if (!track) continue;
+        track->is_loading = false;
+        track->is_held = false;
+        track->is_released = !track->is_unfinished;
+      }
+    };
+    report(is_reported ? *observation.finished_recving : command.finished_recving);
+    report(is_reported ? *observation.finished_sending : command.finished_sending);
+    return check_events(shown, world);
+  }
+
+  /// Blocks whose load failed: loading requests and running ones count them for themselves.
+  Found check_failed_blocks(const std::vector<BlockId>& blocks, const SchedulerObservation& before,
+                            const SchedulerObservation& shown, const World& world) {
+    const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
+    for (RequestStatus status : {RequestStatus::kWaitingForRemoteKVs, RequestStatus::kRunning}) {
+      for (BlockId block : blocks) {
+        const RequestState* counted_by = nullptr;
+        bool goes_back = false;
+        for (const RequestState& state : *before.requests) {
+          Track* const track = find(state.id, world);
+          const BlocksByGroup* const table = find_table(*before.tables, state.id);
+          if (state.status != status || !track || !table) continue;
+          const auto at = std::ranges::find(table->front(), block);
+          const auto first = static_cast<std::uint32_t>(at - table->front().begin()) * block_size;
+          if (at == table->front().end() || first >= state.num_computed_tokens) continue;
+          const RequestState* const now = find_state(shown, state.id);
+          goes_back =
+              goes_back || !now || is_finished(now->status) || now->num_computed_tokens <= first;
+          // What is planned may be computed all the same, where its step does not count any more.
+          const std::uint32_t num_computed =
+              state.num_computed_tokens -
+              std::min(state.num_computed_tokens, track->num_planned_tokens);
+          if (first >= num_computed) continue;
+          counted_by = &state;
+          if (status != RequestStatus::kRunning) continue;
+          for (const RequestOutput& output : *shown.outputs) {
+            if (output.request != state.id || output.tokens.empty()) continue;
+            return broken_values(kFailedBlocks, "outputs", phrase("none of " + state.id),
+                                 to_value(output.tokens), world);
+          }
+        }
+        if (!counted_by || goes_back) continue;
+        return broken_phrase(kFailedBlocks, "requests",
+                             "block " + std::to_string(block) + " to be computed again",
+                             *shown.requests, world);
+      }
+    }
+    return std::nullopt;
+  }
+
+  Found check_output(const Update& command, std::size_t at, const Step& step,
+                     const SchedulerObservation& shown, const World& world) {
+    const RequestOutput& output = (*shown.outputs)[at];
+    const std::string place = element("outputs", at);
+    Track* const track = find(output.request, world);
+    if (!track || !track->is_unfinished || track->output_update == num_updates_) {
+      return broken_phrase(kOutputs, place + ".request", "an unfinished request, once",
+                           output.request, world);
+    }
+    track->output_update = num_updates_;
+
+    // What was sampled; what the model on a device samples is not known here.
+    std::vector<TokenId> sampled;
+    const auto planned = std::ranges::find_if(step.requests, [&](const Planned& each) {
+      return each.samples && &tracks_[each.number] == track;
+    });
+    if (planned != step.requests.end()) {
+      sampled.assign(1 + std::min(command.accepted, planned->num_spec_tokens), command.token);
+    }
+    for (const Sample& sample : command.samples) {
+      if (sample.request == output.request) sampled = sample.tokens;
+    }
+    const std::vector<TokenId>& tokens = output.tokens;
+    const bool is_sampled =
+        tokens.size() <= sampled.size() &&
+        (setup_.device || std::equal(tokens.begin(), tokens.end(), sampled.begin()));
+    if (!is_sampled) return broken(kOutputs, place + ".tokens", sampled, tokens, world);
+    if (tokens.empty() && !is_finished(output.status)) {
+      return broken_phrase(kOutputs, place + ".tokens", "some, or an end", tokens, world);
+    }
+
+    const AddRequest& limits = track->limits;
+    track->request->append_output_token_ids(tokens);
+    for (std::size_t index = 0; index < tokens.size(); ++index) {
+      const std::uint32_t num_tokens = size_of(track->request->all_token_ids()) - size_of(tokens) +
+                                       static_cast<std::uint32_t>(index) + 1;
+      const std::uint32_t num_outputs = num_tokens - track->num_prompt_tokens;
+      const TokenId token = tokens[index];
+      const bool stops = num_outputs >= limits.min_tokens &&
+                         (token == limits.eos_token || contains(limits.stop_tokens, token));
+      const bool must_end =
+          stops || num_outputs >= limits.max_tokens || num_tokens >= config_.kv_cache.max_model_len;
+      const bool ends = index + 1 == tokens.size() && is_finished(output.status);
+      if (must_end == ends) continue;
+      return broken_phrase(kOutputs, place + ".status",
+                           must_end ? "an end at token " + std::to_string(token) : "no end yet",
+                           std::string(to_text(output.status)), world);
+    }
+    if (is_finished(output.status)) end(*track);
+    return std::nullopt;
+  }
+
+  Found check_events(const SchedulerObservation& shown, const World& world) {
+    if (!mirror_) return std::nullopt;
+    // The pool's come first. Those of connectors have a medium, or are the scripted ones': the last
+    // that clear all.
+    const auto has_medium = [](const KVCacheEvent& event) {
+      const auto* stored = std::get_if<BlockStored>(&event);
+      const auto* removed = std::get_if<BlockRemoved>(&event);
+      return (stored && stored->medium) || (removed && removed->medium);
+    };
+    std::span<const KVCacheEvent> events(*shown.events);
+    std::vector<KVCacheEvent> without_own;
+    if (num_connector_events_ > 0) {
+      without_own = *shown.events;
+      for (; num_connector_events_ > 0; --num_connector_events_) {
+        const auto last =
+            std::find_if(without_own.rbegin(), without_own.rend(), [](const KVCacheEvent& event) {
+              return std::holds_alternative<AllBlocksCleared>(event);
+            });
+        if (last == without_own.rend()) {
+          return broken_phrase(kEvents, "events", "the connector's too", *shown.events, world);
+        }
+        without_own.erase(std::prev(last.base()));
+      }
+      events = without_own;
+    }
+    const auto end = std::ranges::find_if(events, has_medium);
+    std::optional<kvfence::detail::Mismatch> found = mirror_->take(
+        events.first(static_cast<std::size_t>(end - events.begin())), config_.kv_cache.pool);
+    if (!found && shown.keys.has_value()) {
+      found = mirror_->compare(*shown.keys, config_.kv_cache.pool);
+    }
+    if (!found) return std::nullopt;
+    return broken_values(kEvents, found->field, std::move(found->expected),
+                         std::move(found->actual), world);
+  }
+
+  Found check_numbers(const SchedulerObservation& shown, const World& world) const {
+    const auto differs = [&](Rule rule, std::string_view member, std::uint32_t expected,
+                             std::uint32_t actual) -> Found {
+      if (expected == actual) return std::nullopt;
+      return broken(rule, member, expected, actual, world);
+    };
+    const std::uint32_t num_blocks = config_.kv_cache.pool.num_gpu_blocks;
+    if (auto found = differs(kBlocksAddUp, "num_referenced_blocks",
+                             num_blocks - shown.num_empty_blocks - shown.num_cached_blocks,
+                             shown.num_referenced_blocks)) {
+      return found;
+    }
+    if (shown.num_running > config_.max_num_seqs) {
+      return broken(kLimits, "num_running", config_.max_num_seqs, shown.num_running, world);
+    }
+    const std::uint32_t num_waiting = shown.num_waiting + shown.num_skipped_waiting;
+    if (auto found = differs(kOnePlaceOfRequest, "num_waiting", num_unfinished_ - shown.num_running,
+                             num_waiting)) {
+      return found;
+    }
+    if (!shown.requests.has_value()) return std::nullopt;
+    std::uint32_t num_cached = 0;
+    for (BlockId block : *shown.free_queue) num_cached += (*shown.keys)[block].empty() ? 0 : 1;
+    if (auto found =
+            differs(kBlocksAddUp, "num_cached_blocks", num_cached, shown.num_cached_blocks)) {
+      return found;
+    }
+    if (auto found =
+            differs(kBlocksAddUp, "num_referenced_blocks", num_blocks - size_of(*shown.free_queue),
+                    shown.num_referenced_blocks)) {
+      return found;
+    }
+    if (auto found = differs(kOnePlaceOfRequest, "num_running", size_of(*shown.running),
+                             shown.num_running)) {
+      return found;
+    }
+    if (auto found = differs(kOnePlaceOfRequest, "num_waiting", size_of(*shown.waiting),
+                             shown.num_waiting)) {
+      return found;
+    }
+    return differs(kOnePlaceOfRequest, "num_skipped_waiting", size_of(*shown.skipped_waiting),
+                   shown.num_skipped_waiting);
+  }
+
+  Found check_state(const SchedulerObservation& shown, const World& world) {
+    if (auto found = check_blocks(shown, world)) return found;
+    if (auto found = read_requests(shown, world)) return found;
+    const BlockState blocks{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
+    if (auto found = block_tables_.check_places(blocks, owners_)) {
+      return broken_values(rule_of(found->rule), found->mismatch.field,
+                           std::move(found->mismatch.expected), std::move(found->mismatch.actual),
+                           world);
+    }
+    if (auto found = check_places(shown, world)) return found;
+    for (RequestNumber number : there_) {
+      if (auto found = check_request(tracks_[number], shown, world)) return found;
+    }
+    return std::nullopt;
+  }
+
+  Found check_blocks(const SchedulerObservation& shown, const World& world) {
+    const std::vector<RequestBlocks>* holders = &*shown.tables;
+    if (setup_.of(role_).simple) {
+      // What its copies hold counts as a table of theirs.
+      num_places_.assign(shown.ref_cnts->size(), 0);
+      for (const RequestBlocks& table : *shown.tables) {
+        for (const std::vector<BlockId>& blocks : table.blocks) {
+          for (BlockId block : blocks) ++num_places_[std::min(block, size_of(num_places_) - 1)];
+        }
+      }
+      holders_ = *shown.tables;
+      BlocksByGroup& held = holders_.emplace_back().blocks;
+      held.resize(config_.kv_cache.groups.size());
+      for (BlockId block = num_base_blocks(); block < num_places_.size(); ++block) {
+        for (; num_places_[block] < (*shown.ref_cnts)[block]; ++num_places_[block]) {
+          held.front().push_back(block);
+        }
+      }
+      holders = &holders_;
+    }
+    auto found =
+        block_tables_.check_blocks({*shown.free_queue, *shown.ref_cnts, *shown.keys, *holders});
+    if (!found) return std::nullopt;
+    return broken_values(rule_of(found->rule), found->mismatch.field,
+                         std::move(found->mismatch.expected), std::move(found->mismatch.actual),
+                         world);
+  }
+
+  /// Finds each request and its table, and who is gone.
+  Found read_requests(const SchedulerObservation& shown, const World& world) {
+    for (RequestNumber number : there_) {
+      tracks_[number].shown = nullptr;
+      tracks_[number].table = nullptr;
+      tracks_[number].place = Place::kNowhere;
+    }
+    std::uint32_t num_unfinished = 0;
+    for (std::size_t at = 0; at < shown.requests->size(); ++at) {
+      const RequestState& state = (*shown.requests)[at];
+      Track* const track = find(state.id, world);
+      if (!track || track->shown || track->is_unfinished == is_finished(state.status)) {
+        return broken_phrase(kOnePlaceOfRequest, element("requests", at),
+                             "a request with the status of one that is there", state.id, world);
+      }
+      track->shown = &state;
+      num_unfinished += track->is_unfinished ? 1 : 0;
+    }
+    if (num_unfinished != num_unfinished_) {
+      return broken_phrase(kOnePlaceOfRequest, "requests", "every unfinished request",
+                           *shown.requests, world);
+    }
+    owners_.clear();
+    for (const RequestBlocks& table : *shown.tables) {
+      Track* const track = find(table.request, world);
+      if (!track || !track->shown || track->table) {
+        return broken_phrase(kOnePlaceOfRequest, "tables", "none of a request that is gone",
+                             table.request, world);
+      }
+      track->table = &table.blocks;
+      owners_.push_back({&*track->request, number_of(*track), track->aliasing});
+    }
+    for (RequestNumber number : there_) {
+      Track& track = tracks_[number];
+      if (track.shown) continue;
+      if (track.is_loading) {
+        return broken_phrase(kLoadKeepsBlocks, "requests", track.limits.id + " among them",
+                             *shown.requests, world);
+      }
+      track.request.reset();
+    }
+    std::erase_if(there_, [this](RequestNumber number) { return !tracks_[number].request; });
+    return std::nullopt;
+  }
+
+  Found check_places(const SchedulerObservation& shown, const World& world) {
+    const auto read = [&](std::string_view member, const std::vector<std::string>& names,
+                          Place place) -> Found {
+      for (std::size_t at = 0; at < names.size(); ++at) {
+        Track* const track = find(names[at], world);
+        const bool fits =
+            track && track->is_unfinished && track->place == Place::kNowhere &&
+            (track->shown->status == RequestStatus::kRunning) == (place == Place::kRunning);
+        if (!fits) {
+          return broken_phrase(kOnePlaceOfRequest, element(member, at),
+                               "an unfinished request that belongs there and stands nowhere else",
+                               names[at], world);
+        }
+        track->place = place;
+      }
+      return std::nullopt;
+    };
+    // As many stand there as are unfinished.
+    if (auto found = read("running", *shown.running, Place::kRunning)) return found;
+    if (auto found = read("waiting", *shown.waiting, Place::kWaiting)) return found;
+    return read("skipped_waiting", *shown.skipped_waiting, Place::kWaiting);
+  }
+
+  Found check_request(Track& track, const SchedulerObservation& shown, const World& world) {
+    const RequestState& state = *track.shown;
+    const std::string& name = state.id;
+    const auto wrong = [&](Rule rule, std::string_view member, std::uint32_t expected,
+                           std::uint32_t actual) {
+      return broken(rule, "requests[" + name + "]." + std::string(member), expected, actual, world);
+    };
+    const std::uint32_t num_tokens = size_of(track.request->all_token_ids());
+    if (state.num_tokens != num_tokens) {
+      return wrong(kTokensAddUp, "num_tokens", num_tokens, state.num_tokens);
+    }
+    const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
+    if (track.is_loading && (!track.table || loads != track.is_unfinished)) {
+      return broken_phrase(kLoadKeepsBlocks, "requests[" + name + "]",
+                           "one that waits for its load, with blocks",
+                           std::string(to_text(state.status)), world);
+    }
+    if (!track.is_unfinished) {
+      const bool may_stay = !track.is_released && (track.is_held || setup_.has_workers());
+      if (may_stay) return std::nullopt;
+      return broken_phrase(kLetGo, "requests", "none of " + name, *shown.requests, world);
+    }
+
+    // With workers a load shows as a status alone.
+    if (state_was_seen_ && loads && track.shown_status != RequestStatus::kWaitingForRemoteKVs) {
+      track.is_loading = true;
+    }
+    track.shown_status = state.status;
+    track.num_shown_computed = state.num_computed_tokens;
+
+    const std::uint32_t num_computed =
+        state.num_computed_tokens - std::min(state.num_computed_tokens, track.num_planned_tokens);
+    const std::uint32_t most = num_tokens - (loads ? 0 : 1);
+    if (num_computed > most) {
+      return wrong(kTokensAddUp, "num_computed_tokens", most + track.num_planned_tokens,
+                   state.num_computed_tokens);
+    }
+    // Who comes in may get the places of drafts in the step after.
+    const bool is_planned = planned_now_ && track.scheduled_step == num_steps_;
+    const std::uint32_t num_lookahead =
+        is_planned && !track.is_told_whole ? config_.num_lookahead_tokens() : 0;
+    for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
+      const KVCacheSpec& spec = config_.kv_cache.groups[group];
+      if (kv_cache::is_mamba_align(spec)) continue;  // it holds states, not tokens
+      const std::uint32_t num_slots =
+          std::min(state.num_computed_tokens + num_lookahead, config_.kv_cache.max_model_len);
+      const std::uint32_t least = kv_cache::blocks_for(num_slots, spec.block_size);
+      const std::uint32_t length = track.table ? size_of((*track.table)[group]) : 0;
+      if (length < least) {
+        return broken(kComputedHaveBlocks, "tables[" + name + "][" + std::to_string(group) + "]",
+                      std::to_string(least) + " places", std::to_string(length) + " places", world);
+      }
+    }
+    if (is_planned) {
+      if (auto found = check_told(track, world)) return found;
+    }
+    return check_keys(track, shown, world);
+  }
+
+  Found check_told(const Track& track, const World& world) const {
+    const std::uint32_t num_computed = track.num_told_computed + track.num_scheduled_tokens;
+    if (track.shown->num_computed_tokens != num_computed) {
+      return broken(kWorkersKnow, "requests[" + track.shown->id + "].num_computed_tokens",
+                    num_computed, track.shown->num_computed_tokens, world);
+    }
+    for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
+      // Mamba moves its states along.
+      if (kv_cache::is_mamba_align(config_.kv_cache.groups[group])) continue;
+      const std::vector<BlockId>& known = track.worker_table[group];
+      const std::vector<BlockId>& now = (*track.table)[group];
+      // A block that is not needed any more gives way to the null block.
+      const bool is_known = std::equal(
+          known.begin(), known.end(), now.begin(), now.end(),
+          [](BlockId told, BlockId block) { return block == told || block == kNullBlockId; });
+      if (is_known) continue;
+      return broken(kWorkersKnow, "blocks of " + track.shown->id, now, known, world);
+    }
+    return std::nullopt;
+  }
+
+  Found check_keys(Track& track, const SchedulerObservation& shown, const World& world) {
+    const RequestState& state = *track.shown;
+    // What was computed once may be computed again, and stays cached. Unobserved, it may be all.
+    std::uint32_t& most = track.num_computed_most;
+    if (!track.table) most = 0;
+    if (!state_was_seen_ && track.table) most = config_.kv_cache.max_model_len;
+    if (state.status == RequestStatus::kWaitingForRemoteKVs) {
+      // What is cached already is only known where the lookup is observed.
+      most =
+          std::max(most, setup_.is_scripted ? track.num_local_tokens : state.num_computed_tokens);
+      track.num_loaded_tokens = state.num_computed_tokens;
+    } else {
+      const std::uint32_t num_loaded = std::exchange(track.num_loaded_tokens, 0);
+      most = std::max({most, num_loaded, state.num_computed_tokens});
+    }
+    if (!track.table || may_overshoot_) return std::nullopt;
+    for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
+      const std::vector<BlockId>& blocks = (*track.table)[group];
+      const std::uint32_t block_size = config_.kv_cache.groups[group].block_size;
+      for (std::size_t index = most / block_size; index < blocks.size(); ++index) {
+        const BlockHash& key = (*shown.keys)[blocks[index]];
+        if (key.empty() || block_tables_.is_aliased(blocks[index])) continue;
+        return broken_values(kOnlyComputedCached, place_name(state.id, group, index), Value(),
+                             key_value(key), world);
+      }
+    }
+    return std::nullopt;
+  }
+
+  Found check_rest(const Observation& observation, const World& world) const {
+    const EngineObservation& shown = observation.of(role_);
+    const bool is_idle = shown.num_referenced_blocks == num_base_blocks();
+    const bool copies_rest =
+        !setup_.simple || (shown.copies->empty() && !*shown.has_pending_stores);
+    if (shown.requests->empty() && copies_rest && !is_idle) {
+      return broken(kRest, "num_referenced_blocks", num_base_blocks(), shown.num_referenced_blocks,
+                    world);
+    }
+    // An offloading connector may put a request off without anybody seeing it. A request may run on
+    // null blocks alone, where its window is that small.
+    if (!planned_now_ || !is_idle || setup_.offloading || shown.never_fits.has_value() ||
+        pause_state_ != PauseState::kUnpaused || !shown.preempted->empty() ||
+        !shown.running->empty()) {
+      return std::nullopt;
+    }
+    for (RequestNumber number : there_) {
+      const Track& track = tracks_[number];
+      const bool is_ready = track.is_unfinished && !track.is_blocked && !track.is_loading &&
+                            track.put_off_step != num_steps_;
+      if (!is_ready) continue;
+      return broken_values(kProgress, "never_fits", phrase(track.limits.id + ", or its admission"),
+                           Value(), world);
+    }
+    return std::nullopt;
+  }
+
+  EngineSetup setup_;
+  EngineRole role_;
+  SchedulerConfig config_;
+  bool may_overshoot_ = false;        ///< a table may have more of a hit than its tokens
+  std::vector<Track> tracks_;         ///< by number
+  std::vector<RequestNumber> there_;  ///< those that are not known to be gone
+  std::uint32_t num_unfinished_ = 0;
+  std::vector<std::string> ended_;  ///< that the next step has to report
+  std::vector<Step> in_flight_;     ///< oldest first
+  std::uint64_t num_steps_ = 0;
+  std::uint64_t num_updates_ = 0;
+  bool planned_now_ = false;  ///< the command at hand planned a step
+  PauseState pause_state_ = PauseState::kUnpaused;
+  std::uint32_t num_connector_events_ = 0;  ///< of a scripted connector, to come
+  bool state_was_seen_ = true;              ///< after the command before
+  BlockTableInvariants block_tables_;
+  std::optional<EventMirror> mirror_;  ///< nothing: some events were not observed
+  // Scratch.
+  std::vector<RequestBlocks> holders_;
+  std::vector<std::uint32_t> num_places_;  ///< by block
+  std::vector<TableOwner> owners_;         ///< by table
+};
+
+/// Watches each scheduler of an engine or a pair.
+class CoreRules final : public Rules {
+ public:
+  explicit CoreRules(const EngineSetup& setup) {
+    for (std::size_t number = 0; number < setup.schedulers.size(); ++number) {
+      schedulers_.emplace_back(setup, static_cast<EngineRole>(number));
+    }
+  }
+
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step) override {
+    const auto role = static_cast<std::size_t>(role_of(command));
+    std::optional<Divergence> found;
+    if (observation.error != ErrorCode::kNone) {
+      if (before) found = check_unchanged(*before, observation, world);
+    } else if (has_ended(observation)) {
+      for (SchedulerRules& scheduler : schedulers_) scheduler.restart();
+    } else if (role < schedulers_.size()) {
+      const SchedulerObservation* const shown_before =
+          before ? &before->of(static_cast<EngineRole>(role)) : nullptr;
+      found = schedulers_[role].take(command, shown_before, observation, world);
+    }
+    for (SchedulerRules& scheduler : schedulers_) {
+      if (!found) found = scheduler.check_shown(observation, world);
+    }
+    if (found) found->step = step;
+    return found;
+  }
+
+ private:
+  std::vector<SchedulerRules> schedulers_;  ///< by EngineRole
+};
+
 }  // namespace
 
-std::optional<Divergence> CoreRules::check(const Command& command, const Observation* before,
-                                           const Observation& observation, const World& world,
-                                           std::size_t step) {
-  const auto role = static_cast<std::size_t>(role_of(command));
-  std::optional<Divergence> found;
-  if (observation.error != ErrorCode::kNone) {
-    if (before) found = check_unchanged(*before, observation, world);
-  } else if (has_ended(observation)) {
-    for (SchedulerRules& scheduler : schedulers_) scheduler.restart();
-  } else if (role < schedulers_.size()) {
-    const SchedulerObservation* const shown_before =
-        before ? &before->of(static_cast<EngineRole>(role)) : nullptr;
-    found = schedulers_[role].take(command, shown_before, observation, world);
-  }
-  for (SchedulerRules& scheduler : schedulers_) {
-    if (!found) found = scheduler.check_shown(observation, world);
-  }
-  if (found) found->step = step;
-  return found;
+std::span<const Invariant> core_invariants() { return kCoreInvariants; }
+
+std::unique_ptr<Rules> make_core_rules(const EngineSetup& setup) {
+  return std::make_unique<CoreRules>(setup);
 }
 
 }  // namespace kvfence::engine

@@ -2,7 +2,7 @@
 // lie: one observation is changed as a mistake of that kind would change it. Some episode has to be
 // caught by the rule that the lie is meant for, and no true observation by any.
 
-#include "properties/engine/rules.h"
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <string>
@@ -23,7 +23,7 @@ namespace {
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie,
                    Assembly assembly = Assembly::kScheduler) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(checks_of(assembly), *side, kCoreInvariants, id,
+  expect_lie_caught<EngineTarget>(checks_of(assembly), *side, core_invariants(), id,
                                   /*commands_behind=*/20, lie);
 }
 
@@ -67,10 +67,10 @@ struct Kept {
 
 TEST(CoreRules, HaveIdsAndNamesOfTheirOwn) {
   std::vector<std::string_view> names;
-  for (std::size_t index = 0; index < kCoreInvariants.size(); ++index) {
-    EXPECT_EQ(kCoreInvariants[index].id, "engine." + std::to_string(index + 1));
-    EXPECT_EQ(std::count(names.begin(), names.end(), kCoreInvariants[index].name), 0);
-    names.push_back(kCoreInvariants[index].name);
+  for (std::size_t index = 0; index < core_invariants().size(); ++index) {
+    EXPECT_EQ(core_invariants()[index].id, "engine." + std::to_string(index + 1));
+    EXPECT_EQ(std::count(names.begin(), names.end(), core_invariants()[index].name), 0);
+    names.push_back(core_invariants()[index].name);
   }
 }
 

@@ -14,10 +14,11 @@
 #include <gtest/gtest.h>
 
 #include "contract/core/scenario.h"
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/lockstep.h"
 #include "properties/engine/checks.h"
-#include "properties/engine/on_device/rules.h"
+#include "properties/engine/on_device/token_oracle.h"
 #include "scenarios/command/files.h"
 #include "scenarios/targets/targets.h"
 

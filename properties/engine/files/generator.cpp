@@ -1,4 +1,7 @@
-#include "properties/engine/files/generator.h"
+/// What engines with a synchronous connector draw: other engines that write, lose and damage files
+/// of the same prompts, whole ones and parts; file operations that fail.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -148,9 +151,8 @@ class FileDraws final : public Draws {
         named.push_back(whole_blocks(tokens, end));
       }
     }
-    const auto found = std::find_if(named.begin(), named.end(), [&](const Tokens& tokens) {
-      return folder_name(tokens) == failed_folder_;
-    });
+    const auto found = std::ranges::find_if(
+        named, [&](const Tokens& tokens) { return folder_name(tokens) == failed_folder_; });
     if (found == named.end() || choices.once_in(6)) return Schedule{};
     if (choices.once_in(3)) return write(choices, *found);
     return RemoveEntry{*found};
@@ -175,7 +177,7 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
   return std::make_unique<FileDraws>(config, choices);
 }
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kSynchronous, choices);
   config.enable_caching = !choices.once_in(3);
   config.hash_block_size = 1 + choices.below(4);
@@ -195,8 +197,5 @@ Config Generator::draw_config(Choices& choices) {
   if (!is_accepted(config)) config.groups = {full(config.hash_block_size)};
   return config;
 }
-
-Generator::Generator(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, alone(make_draws(config, choices))) {}
 
 }  // namespace kvfence::engine::files

@@ -1,4 +1,7 @@
-#include "properties/engine/files/goals.h"
+/// What a suite of runs with a synchronous connector has reached: a green suite in which no engine
+/// ended at a file has shown nothing about that.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -163,12 +166,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     std::set<std::string> folders;
     for (const Transfer& transfer : *after.file_transfers) {
       const auto is_it = [&](const auto& each) { return each.request == transfer.request; };
-      const auto cached = std::find_if(after.cached_reqs->begin(), after.cached_reqs->end(), is_it);
+      const auto cached = std::ranges::find_if(*after.cached_reqs, is_it);
       if (transfer.store) {
         ++num_stores;
         add("store_of_nothing", transfer.num_tokens == 0);
         add("folder_stored_twice", !folders.insert(transfer.folder).second);
-        const auto added = std::find_if(after.new_reqs->begin(), after.new_reqs->end(), is_it);
+        const auto added = std::ranges::find_if(*after.new_reqs, is_it);
         add("store_of_hit", transfer.num_tokens > 0 && added != after.new_reqs->end() &&
                                 added->num_computed_tokens > 0);
         continue;
@@ -199,8 +202,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const std::uint32_t num_matched = align_to_block_size(num_tokens - 1, size);
       const std::span<const TokenId> tokens = request->all_token_ids();
       const auto transfer =
-          std::find_if(after.file_transfers->begin(), after.file_transfers->end(),
-                       [&](const Transfer& entry) { return entry.request == each.request; });
+          std::ranges::find(*after.file_transfers, each.request, &Transfer::request);
       const bool has_none = transfer == after.file_transfers->end();
       const std::uint32_t end =
           each.num_computed_tokens + num_scheduled_tokens(after, each.request);
@@ -230,8 +232,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       if (!has_state(after)) continue;
       for (const kv_cache::RequestBlocks& table : *after.tables) {
         if (table.request == fill.request) continue;
-        add("shared_block_filled",
-            std::any_of(fill.blocks.front().begin(), fill.blocks.front().end(), [&](BlockId block) {
+        add("shared_block_filled", std::ranges::any_of(fill.blocks.front(), [&](BlockId block) {
               return block != kNullBlockId && contains(table.blocks.front(), block);
             }));
       }
@@ -298,9 +299,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     if (!has_state(before)) return;
     for (const std::string& name : names) {
       add("aborted_in_flight",
-          find_state(before, name) &&
-              std::any_of(in_flight_.begin(), in_flight_.end(),
-                          [&](const Step& step) { return step.requests.contains(name); }));
+          find_state(before, name) && std::ranges::any_of(in_flight_, [&](const Step& step) {
+            return step.requests.contains(name);
+          }));
     }
   }
 

@@ -1,15 +1,60 @@
-#include "properties/engine/files/rules.h"
+/// What must hold of one scheduler with its synchronous connector, workers and storage, whatever
+/// any other implementation says and whichever release it follows. What holds in every assembly is
+/// in properties/engine/rules.cpp.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "contract/engine/engine_setup.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/rank_memory.h"
 
 namespace kvfence::engine::files {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr std::array<Invariant, 8> kInvariants = {{
+    {"files.1", "a_file_holds_its_tokens",
+     "a whole file holds in its layer the KV of the tokens that its folder is named by"},
+    {"files.2", "files_and_slots_agree",
+     "what a rank loads is what the file holds; what it saves is what the slots hold after the "
+     "layer, and what the file holds then"},
+    {"files.3", "a_step_reads_its_own",
+     "each token that a step attends to holds the KV of its request's tokens up to there, in every "
+     "layer (ExampleConnector)"},
+    {"files.4", "a_fill_covers_what_counts_as_computed",
+     "a step fills for requests that it admits; where a fill has all tokens that count as "
+     "computed, "
+     "and always where the request does not read the cache, each of them holds a dummy in every "
+     "layer (DecodeBenchConnector)"},
+    {"files.5", "slots_change_where_a_step_writes",
+     "slots change only as a step comes back, and only in blocks that it computes, loads or fills"},
+    {"files.6", "workers_do_what_they_are_told",
+     "each rank loads and saves in each of its layers what the step names, once, and nothing else; "
+     "only a file that fails ends this"},
+    {"files.7", "a_failure_ends_the_engine",
+     "after a file that failed, and only then, a new engine starts with nothing in it"},
+    {"files.8", "all_comes_to_an_end",
+     "nobody waits for a load, and who is filled is there and has not finished"},
+}};
 
 /// The places of kInvariants.
 enum Rule : std::size_t {
@@ -54,316 +99,344 @@ std::vector<KVSymbol> symbols_in(const std::vector<File>& files, const FileCopy&
   return {};
 }
 
-}  // namespace
+/// The model goes by commands and answers: which tokens, tables and folders there are. Contents are
+/// read where the state is observed; files.2 and files.5 compare it with that before the command.
+class Invariants final : public Rules {
+ public:
+  explicit Invariants(const EngineSetup& setup) : setup_(setup) {}
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
-                                            const Observation& observation, const World& /*world*/,
-                                            std::size_t step) {
-  before_ = before;
-  Found found;
-  if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
-  if (!found && *observation.num_engine_starts != num_engine_starts_) {
-    found = broken(kAFailureEndsTheEngine, "num_engine_starts", num_engine_starts_,
-                   *observation.num_engine_starts);
-  }
-  const bool comes_back =
-      std::holds_alternative<Update>(command) && observation.error == ErrorCode::kNone;
-  if (!found && !comes_back) found = check_changes(nullptr, observation);
-  if (!found && observation.files.has_value()) found = check_files(observation);
-  if (!found && observation.requests.has_value()) found = check_requests(observation);
-  if (found) found->step = step;
-  return found;
-}
-
-// ---- The model ----
-
-Invariants::Found Invariants::take_in(const Command& command, const Observation& observation) {
-  if (const auto* added = std::get_if<AddRequest>(&command)) {
-    tokens_[added->id] = added->tokens;
-    if (added->skip_reading_prefix_cache) reads_no_cache_.insert(added->id);
-  } else if (std::holds_alternative<Schedule>(command)) {
-    return take_in_step(observation);
-  } else if (std::holds_alternative<Update>(command)) {
-    return take_in_update(observation);
-  } else if (const auto* entry = std::get_if<WriteEntry>(&command)) {
-    folder_tokens_[folder_name(entry->tokens)] = entry->tokens;
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take_in_step(const Observation& observation) {
-  PlannedStep& step = in_flight_.emplace_back();
-  step.transfers = *observation.file_transfers;
-  step.fills = *observation.fills;
-  std::map<std::string, std::uint32_t> begins;
-  std::set<std::string> admitted;
-  for (const ScheduledNew& each : *observation.new_reqs) {
-    tables_[each.request] = each.blocks;
-    begins[each.request] = each.num_computed_tokens;
-    admitted.insert(each.request);
-  }
-  for (const ScheduledCached& each : *observation.cached_reqs) {
-    BlocksByGroup& table = tables_[each.request];
-    if (each.resumed) table.clear();
-    table.resize(spec().kv_cache.groups.size());
-    begins[each.request] = each.num_computed_tokens;
-    if (each.resumed) admitted.insert(each.request);
-    if (!each.blocks.has_value()) continue;
-    for (std::size_t group = 0; group < table.size(); ++group) {
-      const std::vector<BlockId>& blocks = (*each.blocks)[group];
-      table[group].insert(table[group].end(), blocks.begin(), blocks.end());
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& /*world*/,
+                                  std::size_t step) override {
+    before_ = before;
+    Found found;
+    if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
+    if (!found && *observation.num_engine_starts != num_engine_starts_) {
+      found = broken(kAFailureEndsTheEngine, "num_engine_starts", num_engine_starts_,
+                     *observation.num_engine_starts);
     }
+    const bool comes_back =
+        std::holds_alternative<Update>(command) && observation.error == ErrorCode::kNone;
+    if (!found && !comes_back) found = check_changes(nullptr, observation);
+    if (!found && observation.files.has_value()) found = check_files(observation);
+    if (!found && observation.requests.has_value()) found = check_requests(observation);
+    if (found) found->step = step;
+    return found;
   }
-  for (const ScheduledRequest& each : *observation.scheduled) {
-    const auto begin = begins.find(each.request);
-    const auto known = tokens_.find(each.request);
-    if (begin == begins.end() || known == tokens_.end()) continue;
-    Run& run = step.runs.emplace_back();
-    run.request = each.request;
-    run.begin = begin->second;
-    run.tokens = known->second;
-    run.is_admitted = admitted.contains(each.request);
-    run.tokens.resize(std::min<std::size_t>(run.begin + each.num_tokens, run.tokens.size()));
-    run.table = tables_.at(each.request);
-  }
-  // What files there may be, by the tokens that they are named by.
-  for (const Transfer& transfer : step.transfers) {
-    const std::vector<TokenId>& tokens = tokens_[transfer.request];
-    const auto named =
-        std::span(tokens).first(std::min<std::size_t>(transfer.num_tokens, tokens.size()));
-    folder_tokens_[folder_name(named)].assign(named.begin(), named.end());
-  }
-  for (const Fill& fill : step.fills) {
-    if (admitted.contains(fill.request)) continue;
-    return broken_phrase(kAFillCoversWhatCountsAsComputed, "fills", "of requests that come in",
-                         fill.request);
-  }
-  return std::nullopt;
-}
 
-Invariants::Found Invariants::take_in_update(const Observation& observation) {
-  if (in_flight_.empty()) return std::nullopt;
-  const PlannedStep step = std::move(in_flight_.front());
-  in_flight_.pop_front();
-  if (auto found = check_copies(step, observation)) return found;
-  if (!observation.failed->empty()) return take_in_failure(observation);
-  for (const RequestOutput& output : *observation.outputs) {
-    std::vector<TokenId>& tokens = tokens_[output.request];
-    tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
-  }
-  if (!observation.symbols.has_value() || !observation.files.has_value()) return std::nullopt;
-  if (auto found = check_contents_of_copies(observation)) return found;
-  if (auto found = check_reads(step, observation)) return found;
-  if (auto found = check_fills(step, observation)) return found;
-  return check_changes(&step, observation);
-}
+ private:
+  using Found = std::optional<Divergence>;
 
-Invariants::Found Invariants::take_in_failure(const Observation& observation) {
-  ++num_engine_starts_;
-  in_flight_.clear();
-  const std::vector<std::uint32_t> nothing = {0, 0, 0, 1};
-  const std::vector<std::uint32_t> left = {
-      observation.num_running + observation.num_waiting + observation.num_skipped_waiting,
-      observation.num_unfinished, observation.num_cached_blocks, observation.num_referenced_blocks};
-  if (left != nothing) {
-    return broken(kAFailureEndsTheEngine,
-                  "requests, unfinished ones, cached blocks, referenced ones", nothing, left);
-  }
-  if (!observation.symbols.has_value()) return std::nullopt;
-  const auto is_empty = [](const std::vector<KVSymbol>& layer) {
-    return std::all_of(layer.begin(), layer.end(),
-                       [](KVSymbol symbol) { return symbol == kNothingComputed; });
+  /// What a step computes of a request.
+  struct Run {
+    std::string request;
+    std::uint32_t begin = 0;
+    bool is_admitted = false;     ///< in this step
+    std::vector<TokenId> tokens;  ///< up to the last one that is computed
+    BlocksByGroup table;
   };
-  if (std::all_of(observation.symbols->begin(), observation.symbols->end(), is_empty)) {
+
+  struct PlannedStep {
+    std::vector<Transfer> transfers;
+    std::vector<Fill> fills;
+    std::vector<Run> runs;
+  };
+
+  const SynchronousConnectorSpec& spec() const { return *setup_.files; }
+  bool keeps_files() const { return spec().kind == SynchronousConnectorKind::kExample; }
+
+  // ---- The model ----
+
+  Found take_in(const Command& command, const Observation& observation) {
+    if (const auto* added = std::get_if<AddRequest>(&command)) {
+      tokens_[added->id] = added->tokens;
+      if (added->skip_reading_prefix_cache) reads_no_cache_.insert(added->id);
+    } else if (std::holds_alternative<Schedule>(command)) {
+      return take_in_step(observation);
+    } else if (std::holds_alternative<Update>(command)) {
+      return take_in_update(observation);
+    } else if (const auto* entry = std::get_if<WriteEntry>(&command)) {
+      folder_tokens_[folder_name(entry->tokens)] = entry->tokens;
+    }
     return std::nullopt;
   }
-  return broken_phrase(kAFailureEndsTheEngine, "symbols", "nothing computed", "something");
-}
 
-// ---- What a step did ----
-
-const KVSymbol* Invariants::slot(const Observation& observation, std::uint32_t layer,
-                                 const std::vector<BlockId>& blocks, std::size_t token) const {
-  const std::size_t size = spec().block_size();
-  if (layer >= observation.symbols->size() || token / size >= blocks.size()) return nullptr;
-  if (blocks[token / size] == kNullBlockId) return nullptr;
-  const std::vector<KVSymbol>& slots = (*observation.symbols)[layer];
-  const std::size_t index = blocks[token / size] * size + token % size;
-  return index < slots.size() ? &slots[index] : nullptr;
-}
-
-Invariants::Found Invariants::check_copies(const PlannedStep& step,
-                                           const Observation& observation) const {
-  for (const bool store : {false, true}) {
-    const std::string_view member = store ? "saved" : "loaded";
-    const std::vector<FileCopy>& copies = store ? *observation.saved : *observation.loaded;
-    const auto num_planned = static_cast<std::size_t>(
-        std::count_if(step.transfers.begin(), step.transfers.end(),
-                      [&](const Transfer& transfer) { return transfer.store == store; }));
-    const std::size_t num_copies = num_planned * spec().num_all_layers();
-    if (copies.size() > num_copies || (copies.size() < num_copies && observation.failed->empty())) {
-      return broken(kWorkersDoWhatTheyAreTold, std::string(member) + ", how many",
-                    static_cast<std::uint32_t>(num_copies),
-                    static_cast<std::uint32_t>(copies.size()));
+  Found take_in_step(const Observation& observation) {
+    PlannedStep& step = in_flight_.emplace_back();
+    step.transfers = *observation.file_transfers;
+    step.fills = *observation.fills;
+    std::set<std::string> admitted;
+    for (const ScheduledNew& each : *observation.new_reqs) admitted.insert(each.request);
+    for (const ScheduledCached& each : *observation.cached_reqs) {
+      if (each.resumed) admitted.insert(each.request);
     }
-    for (const FileCopy& copy : copies) {
-      const bool is_planned =
-          std::any_of(step.transfers.begin(), step.transfers.end(), [&](const Transfer& transfer) {
-            return transfer.store == store && transfer.request == copy.request &&
-                   transfer.folder == copy.folder && transfer.blocks == copy.blocks;
-          });
-      const auto num_alike =
-          std::count_if(copies.begin(), copies.end(), [&](const FileCopy& other) {
-            return other.request == copy.request && other.layer == copy.layer;
-          });
-      if (is_planned && num_alike == 1) continue;
-      return broken_phrase(kWorkersDoWhatTheyAreTold, member, "what the step names, once",
-                           name_of("one", copy.folder, copy.layer));
+    StepOnBlocks blocks;
+    engine::take_in_step(observation, setup_.scheduler(), tables_, blocks);
+    for (kvfence::Run& each : blocks.runs) {
+      const auto known = tokens_.find(each.request);
+      if (known == tokens_.end()) continue;
+      const std::size_t end = std::min<std::size_t>(each.end, known->second.size());
+      Run& run = step.runs.emplace_back();
+      run.begin = each.begin;
+      run.is_admitted = admitted.contains(each.request);
+      run.tokens.assign(known->second.begin(),
+                        known->second.begin() + static_cast<std::ptrdiff_t>(end));
+      run.table = std::move(each.table);
+      run.request = std::move(each.request);
     }
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_contents_of_copies(const Observation& observation) const {
-  for (const FileCopy& copy : *observation.loaded) {
-    if (!before_ || !before_->files.has_value()) break;
-    const std::vector<KVSymbol> held = symbols_in(*before_->files, copy);
-    if (copy.symbols == held) continue;
-    return broken(kFilesAndSlotsAgree, name_of("loaded", copy.folder, copy.layer), held,
-                  copy.symbols);
-  }
-  for (const FileCopy& copy : *observation.saved) {
-    std::vector<KVSymbol> held;
-    for (std::size_t token = 0; token < copy.symbols.size(); ++token) {
-      const KVSymbol* symbol = slot(observation, copy.layer, copy.blocks, token);
-      held.push_back(symbol ? *symbol : kNothingComputed);
+    // What files there may be, by the tokens that they are named by.
+    for (const Transfer& transfer : step.transfers) {
+      const std::vector<TokenId>& tokens = tokens_[transfer.request];
+      const auto named =
+          std::span(tokens).first(std::min<std::size_t>(transfer.num_tokens, tokens.size()));
+      folder_tokens_[folder_name(named)].assign(named.begin(), named.end());
     }
-    if (copy.symbols == held) held = symbols_in(*observation.files, copy);
-    if (copy.symbols == held) continue;
-    return broken(kFilesAndSlotsAgree, name_of("saved", copy.folder, copy.layer), held,
-                  copy.symbols);
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_reads(const PlannedStep& step,
-                                          const Observation& observation) const {
-  if (!keeps_files()) return std::nullopt;
-  for (const Run& run : step.runs) {
-    for (std::uint32_t layer = 0; layer < spec().num_all_layers(); ++layer) {
-      const std::vector<KVSymbol> expected = symbols_of(layer, run.tokens);
-      for (std::size_t token = 0; token < expected.size(); ++token) {
-        const KVSymbol* actual = slot(observation, layer, run.table.front(), token);
-        if (actual && *actual == expected[token]) continue;
-        return broken(kAStepReadsItsOwn,
-                      "token " + std::to_string(token) + " of " + run.request + " in layer " +
-                          std::to_string(layer),
-                      expected[token], actual ? *actual : kNothingComputed);
-      }
+    for (const Fill& fill : step.fills) {
+      if (admitted.contains(fill.request)) continue;
+      return broken_phrase(kAFillCoversWhatCountsAsComputed, "fills", "of requests that come in",
+                           fill.request);
     }
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_fills(const PlannedStep& step,
-                                          const Observation& observation) const {
-  if (keeps_files()) return std::nullopt;
-  for (const Run& run : step.runs) {
-    if (!run.is_admitted) continue;
-    const auto fill = std::find_if(step.fills.begin(), step.fills.end(),
-                                   [&](const Fill& each) { return each.request == run.request; });
-    const bool covers_all = fill != step.fills.end() && fill->num_tokens == run.begin;
-    const bool reads_cache =
-        spec().kv_cache.pool.enable_caching && !reads_no_cache_.contains(run.request);
-    if (reads_cache && !covers_all) continue;
-    for (std::uint32_t layer = 0; layer < spec().num_all_layers(); ++layer) {
-      for (std::size_t token = 0; token < run.begin; ++token) {
-        const KVSymbol* actual = slot(observation, layer, run.table.front(), token);
-        if (!actual || *actual == kFilledWithDummies) continue;
-        return broken(kAFillCoversWhatCountsAsComputed,
-                      "token " + std::to_string(token) + " of " + run.request + " in layer " +
-                          std::to_string(layer),
-                      kFilledWithDummies, *actual);
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-/// step: what came back; null: none.
-Invariants::Found Invariants::check_changes(const PlannedStep* step,
-                                            const Observation& observation) const {
-  if (!before_ || !(observation.symbols.has_value() && before_->symbols.has_value())) {
     return std::nullopt;
   }
-  if (*observation.symbols == *before_->symbols) return std::nullopt;
-  const std::uint32_t size = spec().block_size();
-  std::set<BlockId> written;
-  if (step) {
-    for (const Run& run : step->runs) {
-      for (const std::vector<BlockId>& blocks : run.table) {
-        for (std::size_t place = run.begin / size; place < blocks.size(); ++place) {
-          written.insert(blocks[place]);
+
+  Found take_in_update(const Observation& observation) {
+    if (in_flight_.empty()) return std::nullopt;
+    const PlannedStep step = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    if (auto found = check_copies(step, observation)) return found;
+    if (!observation.failed->empty()) return take_in_failure(observation);
+    for (const RequestOutput& output : *observation.outputs) {
+      std::vector<TokenId>& tokens = tokens_[output.request];
+      tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
+    }
+    if (!observation.symbols.has_value() || !observation.files.has_value()) return std::nullopt;
+    if (auto found = check_contents_of_copies(observation)) return found;
+    if (auto found = check_reads(step, observation)) return found;
+    if (auto found = check_fills(step, observation)) return found;
+    return check_changes(&step, observation);
+  }
+
+  Found take_in_failure(const Observation& observation) {
+    ++num_engine_starts_;
+    in_flight_.clear();
+    const std::vector<std::uint32_t> nothing = {0, 0, 0, 1};
+    const std::vector<std::uint32_t> left = {
+        observation.num_running + observation.num_waiting + observation.num_skipped_waiting,
+        observation.num_unfinished, observation.num_cached_blocks,
+        observation.num_referenced_blocks};
+    if (left != nothing) {
+      return broken(kAFailureEndsTheEngine,
+                    "requests, unfinished ones, cached blocks, referenced ones", nothing, left);
+    }
+    if (!observation.symbols.has_value()) return std::nullopt;
+    const auto is_empty = [](const std::vector<KVSymbol>& layer) {
+      return std::ranges::all_of(layer, [](KVSymbol symbol) { return symbol == kNothingComputed; });
+    };
+    if (std::ranges::all_of(*observation.symbols, is_empty)) {
+      return std::nullopt;
+    }
+    return broken_phrase(kAFailureEndsTheEngine, "symbols", "nothing computed", "something");
+  }
+
+  // ---- What a step did ----
+
+  /// The slot of a token in a layer; null: it has none, or the null block's.
+  const KVSymbol* slot(const Observation& observation, std::uint32_t layer,
+                       const std::vector<BlockId>& blocks, std::size_t token) const {
+    const std::size_t size = spec().block_size();
+    if (layer >= observation.symbols->size() || token / size >= blocks.size()) return nullptr;
+    if (blocks[token / size] == kNullBlockId) return nullptr;
+    const std::vector<KVSymbol>& slots = (*observation.symbols)[layer];
+    const std::size_t index = blocks[token / size] * size + token % size;
+    return index < slots.size() ? &slots[index] : nullptr;
+  }
+
+  Found check_copies(const PlannedStep& step, const Observation& observation) const {
+    for (const bool store : {false, true}) {
+      const std::string_view member = store ? "saved" : "loaded";
+      const std::vector<FileCopy>& copies = store ? *observation.saved : *observation.loaded;
+      const auto num_planned = static_cast<std::size_t>(std::ranges::count_if(
+          step.transfers, [&](const Transfer& transfer) { return transfer.store == store; }));
+      const std::size_t num_copies = num_planned * spec().num_all_layers();
+      if (copies.size() > num_copies ||
+          (copies.size() < num_copies && observation.failed->empty())) {
+        return broken(kWorkersDoWhatTheyAreTold, std::string(member) + ", how many",
+                      static_cast<std::uint32_t>(num_copies),
+                      static_cast<std::uint32_t>(copies.size()));
+      }
+      for (const FileCopy& copy : copies) {
+        const bool is_planned = std::ranges::any_of(step.transfers, [&](const Transfer& transfer) {
+          return transfer.store == store && transfer.request == copy.request &&
+                 transfer.folder == copy.folder && transfer.blocks == copy.blocks;
+        });
+        const auto num_alike = std::ranges::count_if(copies, [&](const FileCopy& other) {
+          return other.request == copy.request && other.layer == copy.layer;
+        });
+        if (is_planned && num_alike == 1) continue;
+        return broken_phrase(kWorkersDoWhatTheyAreTold, member, "what the step names, once",
+                             name_of("one", copy.folder, copy.layer));
+      }
+    }
+    return std::nullopt;
+  }
+
+  Found check_contents_of_copies(const Observation& observation) const {
+    for (const FileCopy& copy : *observation.loaded) {
+      if (!before_ || !before_->files.has_value()) break;
+      const std::vector<KVSymbol> held = symbols_in(*before_->files, copy);
+      if (copy.symbols == held) continue;
+      return broken(kFilesAndSlotsAgree, name_of("loaded", copy.folder, copy.layer), held,
+                    copy.symbols);
+    }
+    for (const FileCopy& copy : *observation.saved) {
+      std::vector<KVSymbol> held;
+      for (std::size_t token = 0; token < copy.symbols.size(); ++token) {
+        const KVSymbol* symbol = slot(observation, copy.layer, copy.blocks, token);
+        held.push_back(symbol ? *symbol : kNothingComputed);
+      }
+      if (copy.symbols == held) held = symbols_in(*observation.files, copy);
+      if (copy.symbols == held) continue;
+      return broken(kFilesAndSlotsAgree, name_of("saved", copy.folder, copy.layer), held,
+                    copy.symbols);
+    }
+    return std::nullopt;
+  }
+
+  Found check_reads(const PlannedStep& step, const Observation& observation) const {
+    if (!keeps_files()) return std::nullopt;
+    for (const Run& run : step.runs) {
+      for (std::uint32_t layer = 0; layer < spec().num_all_layers(); ++layer) {
+        const std::vector<KVSymbol> expected = symbols_of(layer, run.tokens);
+        for (std::size_t token = 0; token < expected.size(); ++token) {
+          const KVSymbol* actual = slot(observation, layer, run.table.front(), token);
+          if (actual && *actual == expected[token]) continue;
+          return broken(kAStepReadsItsOwn,
+                        "token " + std::to_string(token) + " of " + run.request + " in layer " +
+                            std::to_string(layer),
+                        expected[token], actual ? *actual : kNothingComputed);
         }
       }
     }
-    for (const Transfer& transfer : step->transfers) {
-      if (!transfer.store) written.insert(transfer.blocks.begin(), transfer.blocks.end());
-    }
-    for (const Fill& fill : step->fills) {
-      for (const std::vector<BlockId>& blocks : fill.blocks) {
-        written.insert(blocks.begin(), blocks.end());
-      }
-    }
-  }
-  for (std::size_t layer = 0; layer < observation.symbols->size(); ++layer) {
-    const std::vector<KVSymbol>& before = (*before_->symbols)[layer];
-    const std::vector<KVSymbol>& after = (*observation.symbols)[layer];
-    for (std::size_t at = 0; at < after.size(); ++at) {
-      if (after[at] == before[at]) continue;
-      if (written.contains(static_cast<BlockId>(at / size))) continue;
-      return broken(kSlotsChangeWhereAStepWrites,
-                    "symbols[" + std::to_string(layer) + "][" + std::to_string(at) + "]",
-                    before[at], after[at]);
-    }
-  }
-  return std::nullopt;
-}
-
-// ---- The state ----
-
-/// Whole ones, whoever wrote them.
-Invariants::Found Invariants::check_files(const Observation& observation) const {
-  if (before_ && before_->files.has_value() && *before_->files == *observation.files) {
     return std::nullopt;
   }
-  for (const File& file : *observation.files) {
-    if (!file.whole) continue;
-    const auto named = folder_tokens_.find(file.folder);
-    if (named == folder_tokens_.end()) {
-      return broken_phrase(kAFileHoldsItsTokens, "files", "folders of tokens that were there",
-                           file.folder);
-    }
-    const std::vector<KVSymbol> expected = symbols_of(file.layer, named->second);
-    if (file.symbols == expected) continue;
-    return broken(kAFileHoldsItsTokens, name_of("file", file.folder, file.layer), expected,
-                  file.symbols);
-  }
-  return std::nullopt;
-}
 
-Invariants::Found Invariants::check_requests(const Observation& observation) const {
-  std::set<std::string> there;
-  for (const RequestState& state : *observation.requests) {
-    if (!is_finished(state.status)) there.insert(state.id);
-    if (state.status != RequestStatus::kWaitingForRemoteKVs) continue;
-    return broken_phrase(kAllComesToAnEnd, "requests", "nobody who waits for a load", state.id);
+  Found check_fills(const PlannedStep& step, const Observation& observation) const {
+    if (keeps_files()) return std::nullopt;
+    for (const Run& run : step.runs) {
+      if (!run.is_admitted) continue;
+      const auto fill = std::ranges::find(step.fills, run.request, &Fill::request);
+      const bool covers_all = fill != step.fills.end() && fill->num_tokens == run.begin;
+      const bool reads_cache =
+          spec().kv_cache.pool.enable_caching && !reads_no_cache_.contains(run.request);
+      if (reads_cache && !covers_all) continue;
+      for (std::uint32_t layer = 0; layer < spec().num_all_layers(); ++layer) {
+        for (std::size_t token = 0; token < run.begin; ++token) {
+          const KVSymbol* actual = slot(observation, layer, run.table.front(), token);
+          if (!actual || *actual == kFilledWithDummies) continue;
+          return broken(kAFillCoversWhatCountsAsComputed,
+                        "token " + std::to_string(token) + " of " + run.request + " in layer " +
+                            std::to_string(layer),
+                        kFilledWithDummies, *actual);
+        }
+      }
+    }
+    return std::nullopt;
   }
-  for (const std::string& name : *observation.filled_requests) {
-    if (there.contains(name)) continue;
-    return broken_phrase(kAllComesToAnEnd, "filled_requests", "requests that are there", name);
+
+  /// step: what came back; null: none.
+  Found check_changes(const PlannedStep* step, const Observation& observation) const {
+    if (!before_ || !(observation.symbols.has_value() && before_->symbols.has_value())) {
+      return std::nullopt;
+    }
+    if (*observation.symbols == *before_->symbols) return std::nullopt;
+    const std::uint32_t size = spec().block_size();
+    std::set<BlockId> written;
+    if (step) {
+      for (const Run& run : step->runs) {
+        for (const std::vector<BlockId>& blocks : run.table) {
+          for (std::size_t place = run.begin / size; place < blocks.size(); ++place) {
+            written.insert(blocks[place]);
+          }
+        }
+      }
+      for (const Transfer& transfer : step->transfers) {
+        if (!transfer.store) written.insert(transfer.blocks.begin(), transfer.blocks.end());
+      }
+      for (const Fill& fill : step->fills) {
+        for (const std::vector<BlockId>& blocks : fill.blocks) {
+          written.insert(blocks.begin(), blocks.end());
+        }
+      }
+    }
+    for (std::size_t layer = 0; layer < observation.symbols->size(); ++layer) {
+      const std::vector<KVSymbol>& before = (*before_->symbols)[layer];
+      const std::vector<KVSymbol>& after = (*observation.symbols)[layer];
+      for (std::size_t at = 0; at < after.size(); ++at) {
+        if (after[at] == before[at]) continue;
+        if (written.contains(static_cast<BlockId>(at / size))) continue;
+        return broken(kSlotsChangeWhereAStepWrites,
+                      "symbols[" + std::to_string(layer) + "][" + std::to_string(at) + "]",
+                      before[at], after[at]);
+      }
+    }
+    return std::nullopt;
   }
-  return std::nullopt;
+
+  // ---- The state ----
+
+  /// Whole ones, whoever wrote them.
+  Found check_files(const Observation& observation) const {
+    if (before_ && before_->files.has_value() && *before_->files == *observation.files) {
+      return std::nullopt;
+    }
+    for (const File& file : *observation.files) {
+      if (!file.whole) continue;
+      const auto named = folder_tokens_.find(file.folder);
+      if (named == folder_tokens_.end()) {
+        return broken_phrase(kAFileHoldsItsTokens, "files", "folders of tokens that were there",
+                             file.folder);
+      }
+      const std::vector<KVSymbol> expected = symbols_of(file.layer, named->second);
+      if (file.symbols == expected) continue;
+      return broken(kAFileHoldsItsTokens, name_of("file", file.folder, file.layer), expected,
+                    file.symbols);
+    }
+    return std::nullopt;
+  }
+
+  Found check_requests(const Observation& observation) const {
+    std::set<std::string> there;
+    for (const RequestState& state : *observation.requests) {
+      if (!is_finished(state.status)) there.insert(state.id);
+      if (state.status != RequestStatus::kWaitingForRemoteKVs) continue;
+      return broken_phrase(kAllComesToAnEnd, "requests", "nobody who waits for a load", state.id);
+    }
+    for (const std::string& name : *observation.filled_requests) {
+      if (there.contains(name)) continue;
+      return broken_phrase(kAllComesToAnEnd, "filled_requests", "requests that are there", name);
+    }
+    return std::nullopt;
+  }
+
+  EngineSetup setup_;
+  // Of requests from their adding on; those of one that is gone are kept, since steps may still run
+  // it.
+  std::map<std::string, std::vector<TokenId>> tokens_;
+  std::set<std::string> reads_no_cache_;
+  WorkerTables tables_;                                        ///< as the workers know them
+  std::map<std::string, std::vector<TokenId>> folder_tokens_;  ///< by folder
+  std::deque<PlannedStep> in_flight_;
+  std::uint32_t num_engine_starts_ = 1;
+  // Of the command before, if it had the state.
+  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
+};
+
+}  // namespace
+
+std::span<const Invariant> invariants() { return kInvariants; }
+
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
+  return std::make_unique<Invariants>(setup);
 }
 
 }  // namespace kvfence::engine::files

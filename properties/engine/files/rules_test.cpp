@@ -2,7 +2,7 @@
 // episodes of the reference, and in each a lie: one observation is changed as a mistake of that
 // kind would change it. Some episode has to be caught by the invariant that the lie is meant for.
 
-#include "properties/engine/files/rules.h"
+#include "properties/engine/rooms.h"
 
 #include <string>
 #include <string_view>
@@ -22,7 +22,7 @@ namespace {
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSynchronous), *side, kInvariants, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSynchronous), *side, invariants(), id,
                                   /*commands_behind=*/40, lie);
 }
 
@@ -39,7 +39,7 @@ bool fails(const Command& command, const Observation& shown) {
 }
 
 TEST(SynchronousConnectorInvariants, AreNumberedAndNamedOnce) {
-  expect_numbered_and_named_once(kInvariants, "files.");
+  expect_numbered_and_named_once(invariants(), "files.");
 }
 
 TEST(SynchronousConnectorInvariants, AFileHoldsItsTokens) {

@@ -1,15 +1,14 @@
-#include "properties/engine/multi/generator.h"
+/// Draws configurations and commands for engines with a MultiConnector over real and scripted
+/// connectors: what each real child needs (its room's draws), and what scripted children answer and
+/// report.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 #include <variant>
 
-#include "properties/engine/files/generator.h"
-#include "properties/engine/multi/scripted_draws.h"
-#include "properties/engine/nixl/generator.h"
-#include "properties/engine/offloading/generator.h"
-#include "properties/engine/simple/generator.h"
 #include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::multi {
@@ -56,7 +55,7 @@ void rotate(ConnectorList& children, Choices& choices) {
 
 /// The OffloadingConnector and one or two others.
 Config draw_real(Choices& choices) {
-  Config config = offloading::Generator::draw_config(choices);
+  Config config = offloading::draw_config(choices);
   MultiRecord multi;
   multi.children.push_back(config.connectors->front());
   const std::uint32_t kind = choices.below(3);
@@ -99,7 +98,7 @@ Config draw_scripted_alone(Choices& choices) {
 
 /// A pair over NIXL and one or two others.
 Config draw_pair(Choices& choices) {
-  Config config = offloading::Generator::draw_config(choices);
+  Config config = offloading::draw_config(choices);
   auto offloading = config.edit_connector<offloading::Record>();
   const nixl::Record nixl = nixl::draw_pair(choices, config);
   // A request of one token that is loaded whole has nothing left to compute.
@@ -120,11 +119,10 @@ Config draw_pair(Choices& choices) {
     scripted.handshake = false;  // upstream's NIXL raises over any but its own
   }
   rotate(multi.children, choices);
-  const bool has_files =
-      std::any_of(multi.children.begin(), multi.children.end(), [](const ConnectorRecord& child) {
-        return std::holds_alternative<files::ExampleRecord>(child.as_variant()) ||
-               std::holds_alternative<files::DecodeBenchRecord>(child.as_variant());
-      });
+  const bool has_files = std::ranges::any_of(multi.children, [](const ConnectorRecord& child) {
+    return std::holds_alternative<files::ExampleRecord>(child.as_variant()) ||
+           std::holds_alternative<files::DecodeBenchRecord>(child.as_variant());
+  });
   config.connectors->clear();
   config.connectors->emplace_back(std::move(multi));
   if (has_files) {
@@ -136,35 +134,11 @@ Config draw_pair(Choices& choices) {
   return config;
 }
 
-DrawsList draws_of(const Config& config, Choices& choices) {
-  DrawsList draws;
-  for (std::uint32_t engine = 0; engine < config.engines; ++engine) {
-    const auto role = static_cast<EngineRole>(engine);
-    if (config.connector<ScriptedRecord>()) {
-      draws.push_back(make_scripted_draws(config, choices, role));
-    }
-    if (config.connector<offloading::Record>()) {
-      draws.push_back(offloading::make_draws(config, choices, role));
-    }
-    if (config.connector<simple::Record>()) {
-      draws.push_back(simple::make_draws(config, choices, role));
-    }
-  }
-  if (config.connector<nixl::Record>()) draws.push_back(nixl::make_draws(config, choices));
-  if (config.connector<files::ExampleRecord>() || config.connector<files::DecodeBenchRecord>()) {
-    draws.push_back(files::make_draws(config, choices));
-  }
-  return draws;
-}
-
 }  // namespace
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   if (choices.once_in(4)) return draw_pair(choices);
   return choices.once_in(3) ? draw_scripted_alone(choices) : draw_real(choices);
 }
-
-Generator::Generator(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, draws_of(config, choices)) {}
 
 }  // namespace kvfence::engine::multi

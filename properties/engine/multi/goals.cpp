@@ -1,4 +1,6 @@
-#include "properties/engine/multi/goals.h"
+/// Situations that a suite of runs with a MultiConnector has to reach.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -81,27 +83,26 @@ bool has_two_under_way(const EngineObservation& shown) {
 
 bool is_read_under_way(const Observation& shown) {
   return shown.reads.has_value() &&
-         std::any_of(shown.reads->begin(), shown.reads->end(),
-                     [](const nixl::ReadState& read) { return read.is_under_way(); });
+         std::ranges::any_of(*shown.reads,
+                             [](const nixl::ReadState& read) { return read.is_under_way(); });
 }
 
 bool has_read_failed(const Observation& shown) {
   return shown.reads.has_value() &&
-         std::any_of(shown.reads->begin(), shown.reads->end(), [](const nixl::ReadState& read) {
+         std::ranges::any_of(*shown.reads, [](const nixl::ReadState& read) {
            return read.progress == TransferProgress::kFailed;
          });
 }
 
 bool has_file_transfer(const EngineObservation& shown, bool store) {
   return shown.file_transfers.has_value() &&
-         std::any_of(shown.file_transfers->begin(), shown.file_transfers->end(),
-                     [&](const files::Transfer& each) { return each.store == store; });
+         std::ranges::any_of(*shown.file_transfers,
+                             [&](const files::Transfer& each) { return each.store == store; });
 }
 
 template <class Is>
 bool has_call(const EngineObservation& shown, Is is) {
-  return shown.connector_calls.has_value() &&
-         std::any_of(shown.connector_calls->begin(), shown.connector_calls->end(), is);
+  return shown.connector_calls.has_value() && std::ranges::any_of(*shown.connector_calls, is);
 }
 
 class Counter : public GoalCounter<EngineTarget, kGoals> {
@@ -130,9 +131,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         return child_job(each.job, static_cast<std::uint32_t>(classes_.size())).child;
       };
       const std::uint32_t first = child_of(after.completed_jobs->front());
-      add("report_of_two",
-          std::any_of(after.completed_jobs->begin(), after.completed_jobs->end(),
-                      [&](const Completed& each) { return child_of(each) != first; }));
+      add("report_of_two", std::ranges::any_of(*after.completed_jobs, [&](const Completed& each) {
+            return child_of(each) != first;
+          }));
     }
     add("load_failed", has_elements(after.invalid_blocks));
     count_pair(before, after);
@@ -192,8 +193,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
             (consumer.loads.has_value() &&
              find_by(*consumer.loads, &offloading::Transfer::request, receive.request)) ||
             (consumer.load_requests.has_value() &&
-             std::find(consumer.load_requests->begin(), consumer.load_requests->end(),
-                       receive.request) != consumer.load_requests->end());
+             std::ranges::find(*consumer.load_requests, receive.request) !=
+                 consumer.load_requests->end());
         add("another_loads_the_prompt", receive.local_blocks.empty() && is_loaded);
       }
       if (consumer.stores.has_value()) {
@@ -232,8 +233,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("client_params", has_elements(after.client_params));
     if (before.chosen.has_value() && after.chosen.has_value()) {
       for (const Chosen& then : *before.chosen) {
-        add("choice_changed",
-            std::any_of(after.chosen->begin(), after.chosen->end(), [&](const Chosen& now) {
+        add("choice_changed", std::ranges::any_of(*after.chosen, [&](const Chosen& now) {
               return now.request == then.request && now.child != then.child;
             }));
       }
@@ -285,18 +285,16 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     if (!before.extra_saves.has_value() || !after.extra_saves.has_value()) return;
     for (const Extra& then : *before.extra_saves) {
-      const auto now = std::find_if(after.extra_saves->begin(), after.extra_saves->end(),
-                                    [&](const Extra& each) {
-                                      return each.rank == then.rank && each.request == then.request;
-                                    });
+      const auto now = std::ranges::find_if(*after.extra_saves, [&](const Extra& each) {
+        return each.rank == then.rank && each.request == then.request;
+      });
       add("notice_swallowed",
           then.rank && (now == after.extra_saves->end() || now->saves < then.saves));
       const auto receives = [&](const ChildReport& report) {
-        return report.rank == then.rank && std::find(report.recving.begin(), report.recving.end(),
-                                                     then.request) != report.recving.end();
+        return report.rank == then.rank &&
+               std::ranges::find(report.recving, then.request) != report.recving.end();
       };
-      add("received_while_held",
-          std::any_of(command.reports.begin(), command.reports.end(), receives));
+      add("received_while_held", std::ranges::any_of(command.reports, receives));
     }
     for (const Extra& one : *after.extra_saves) {
       for (const Extra& other : *after.extra_saves) {

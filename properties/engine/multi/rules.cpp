@@ -1,18 +1,49 @@
-#include "properties/engine/multi/rules.h"
+/// What a MultiConnector and its children owe beside each other. All else that real children owe
+/// is claimed by their own assemblies, and of the scheduler by the core rules. The rules of NIXL's
+/// room are claimed here as well, as far as they go beside others (nixl/rules.cpp);
+/// not beside scripted children, which report what they do not have.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "contract/engine/engine_target.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 
 namespace kvfence::engine::multi {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr std::array<Invariant, 8> kInvariants = {{
+    {"multi.1", "slots_add_up", "slots of the CPU cache are free, or hold one block of its lists"},
+    {"multi.2", "cpu_blocks_add_up",
+     "empty, cached and referenced CPU blocks are all blocks of the simple connector's pool"},
+    {"multi.3", "every_child_is_told",
+     "apart from lookups and the search for a handshake, what one scripted child is told, all are, "
+     "with the same arguments"},
+    {"multi.4", "children_are_asked_in_order",
+     "a lookup asks the children in order, up to one that wants to be asked again"},
+    {"multi.5", "one_child_loads",
+     "one child at most gets a request's tokens; the others get a list without a block per group"},
+    {"multi.6", "metadata_reach_their_child", "a child's workers get what that child built"},
+    {"multi.7", "nothing_is_kept_of_what_is_over",
+     "only an unfinished request has a chosen child; a step takes all extra saves to the workers"},
+    {"multi.8", "extra_saves_leave_one",
+     "of the notices that a request is sent, one fewer than the children at most are swallowed"},
+}};
 
 using Calls = std::vector<ConnectorCallRecord>;
 
@@ -51,170 +82,192 @@ ConnectorCallRecord what_all_hear(const ConnectorCallRecord& call) {
 bool is_shutdown(const ConnectorCallRecord& call) { return call.method == "shutdown"; }
 
 bool is_unfinished(const EngineObservation& shown, const std::string& request) {
-  return std::any_of(shown.requests->begin(), shown.requests->end(), [&](const auto& state) {
+  return std::ranges::any_of(*shown.requests, [&](const auto& state) {
     return state.id == request && !is_finished(state.status);
   });
 }
 
+class Invariants final : public Rules {
+ public:
+  explicit Invariants(const EngineSetup& setup) : setup_(setup) {
+    const bool has_scripted = std::ranges::any_of(setup.children, [](const ChildSetup& child) {
+      return child.kind == ConnectorKind::kScripted;
+    });
+    if (setup.nixl && !has_scripted) nixl_ = nixl::make_rules(setup);
+  }
+
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step) override {
+    Found found;
+    for (std::size_t number = 0; number < setup_.schedulers.size() && !found; ++number) {
+      found = check_engine(static_cast<EngineRole>(number), command, observation);
+    }
+    if (!found && nixl_) return nixl_->check(command, before, observation, world, step);
+    if (found) found->step = step;
+    return found;
+  }
+
+ private:
+  using Found = std::optional<Divergence>;
+
+  Found check_engine(EngineRole role, const Command& command,
+                     const Observation& observation) const {
+    const EngineObservation& shown = observation.of(role);
+    Found found = check_sums(role, shown);
+    if (shown.connector_calls.has_value()) {
+      const Calls& calls = *shown.connector_calls;
+      const bool is_cut_off = observation.engine_ended.has_value();
+      const auto whole = is_cut_off ? std::ranges::find_if(calls, is_shutdown) : calls.begin();
+      if (!found) found = check_told({whole, calls.end()});
+      if (!found) found = check_lookups(calls);
+      if (!found) found = check_loads(calls);
+      if (!found) found = check_metadata(calls);
+    }
+    // What never fits ends after the step was planned.
+    const auto* const planned = std::get_if<Schedule>(&command);
+    const bool is_step = planned && planned->engine == role &&
+                         observation.error == ErrorCode::kNone && !has_ended(observation) &&
+                         !shown.never_fits.has_value();
+    return found ? found : check_kept(shown, is_step);
+  }
+
+  Found check_sums(EngineRole role, const EngineObservation& shown) const {
+    const auto add_up = [](Rule rule, std::string_view member, std::uint32_t all,
+                           std::size_t sum) -> Found {
+      if (sum == all) return std::nullopt;
+      return broken_rule(kInvariants[rule], member, all, static_cast<std::uint32_t>(sum));
+    };
+    const ConnectorParts& parts = setup_.of(role);
+    Found found;
+    if (parts.offloading && shown.t1.has_value()) {
+      found = add_up(kSlots, "num_free_slots", parts.offloading->spec.manager.cache.capacity,
+                     *shown.num_free_slots + shown.t1->size() + shown.t2->size());
+    }
+    if (!found && parts.simple) {
+      found = add_up(kCpuBlocks, "num_empty_cpu_blocks", parts.simple->num_cpu_blocks,
+                     *shown.num_empty_cpu_blocks + *shown.num_cached_cpu_blocks +
+                         *shown.num_referenced_cpu_blocks);
+    }
+    return found;
+  }
+
+  Found check_told(std::span<const ConnectorCallRecord> calls) const {
+    std::map<std::uint32_t, Calls> told;  // by scripted child
+    for (std::uint32_t place = 0; place < setup_.children.size(); ++place) {
+      if (setup_.has_child(place, ConnectorKind::kScripted)) told[place];
+    }
+    for (const ConnectorCallRecord& call : calls) {
+      const bool may_end_early =
+          call.method == "get_num_new_matched_tokens" || call.method == "get_handshake_metadata";
+      if (may_end_early) continue;
+      told[*call.child].push_back(what_all_hear(call));
+    }
+    const Calls& first = told.begin()->second;
+    for (const auto& [child, own] : told) {
+      const auto [at, other] = std::mismatch(first.begin(), first.end(), own.begin(), own.end());
+      if (at == first.end() && other == own.end()) continue;
+      const auto name = [](const Calls& list, auto found) {
+        return found == list.end() ? std::string("nothing") : found->method + " " + found->request;
+      };
+      return broken(kTold, "connector_calls of child " + std::to_string(child), name(first, at),
+                    name(own, other));
+    }
+    return std::nullopt;
+  }
+
+  Found check_lookups(const Calls& calls) const {
+    std::uint32_t first = 0;
+    while (first < setup_.children.size() && !setup_.has_child(first, ConnectorKind::kScripted)) {
+      ++first;
+    }
+    const ConnectorCallRecord* before = nullptr;
+    for (std::size_t at = 0; at < calls.size(); ++at) {
+      const ConnectorCallRecord& call = calls[at];
+      const bool is_lookup = call.method == "get_num_new_matched_tokens";
+      const bool goes_on = is_lookup && before && before->request == call.request;
+      // Whoever was put off may be looked up once more.
+      if (goes_on && *call.child != first &&
+          (before->answer == "again" || *before->child >= *call.child)) {
+        return broken(kAsked, call_name(at), "the children in order", std::to_string(*call.child));
+      }
+      before = is_lookup ? &call : nullptr;
+    }
+    return std::nullopt;
+  }
+
+  Found check_loads(const Calls& calls) const {
+    const std::size_t num_groups = setup_.scheduler().kv_cache.groups.size();
+    const ConnectorCallRecord* loader = nullptr;
+    std::uint32_t last_child = 0;
+    for (std::size_t at = 0; at < calls.size(); ++at) {
+      const ConnectorCallRecord& call = calls[at];
+      if (call.method != "update_state_after_alloc") continue;
+      const bool goes_on = loader && loader->request == call.request && *call.child > last_child;
+      if (!goes_on) loader = nullptr;
+      last_child = *call.child;
+      if (call.blocks.size() != num_groups) {
+        return broken(kOneLoads, call_name(at) + ".blocks", std::to_string(num_groups) + " groups",
+                      std::to_string(call.blocks.size()) + " groups");
+      }
+      if (call.num_tokens == 0) continue;
+      if (loader) {
+        return broken(kOneLoads, call_name(at) + ".num_tokens", "0",
+                      std::to_string(call.num_tokens));
+      }
+      loader = &call;
+    }
+    return std::nullopt;
+  }
+
+  Found check_metadata(const Calls& calls) const {
+    for (std::size_t at = 0; at < calls.size(); ++at) {
+      const ConnectorCallRecord& call = calls[at];
+      const bool has_metadata = !call.method.starts_with("register_") &&
+                                call.method != "get_handshake_metadata" && !is_shutdown(call);
+      if (!call.rank || !has_metadata) continue;
+      const std::string own = std::to_string(*call.child) + ".";
+      if (call.metadata.starts_with(own)) continue;
+      return broken(kMetadata, call_name(at) + ".metadata", own + "...", call.metadata);
+    }
+    return std::nullopt;
+  }
+
+  Found check_kept(const EngineObservation& shown, bool is_step) const {
+    if (!shown.chosen.has_value() || !shown.requests.has_value()) return std::nullopt;
+    for (const Chosen& chosen : *shown.chosen) {
+      if (is_unfinished(shown, chosen.request)) continue;
+      return broken(kKept, "chosen", "unfinished requests", chosen.request);
+    }
+    for (const Extra& extra : *shown.extra_saves) {
+      if (is_step && !extra.rank)
+        return broken(kKept, "extra_saves", "the workers'", extra.request);
+      if (extra.saves < setup_.children.size()) continue;
+      return broken(kExtraSaves, "extra_saves",
+                    "fewer than " + std::to_string(setup_.children.size()),
+                    std::to_string(extra.saves));
+    }
+    return std::nullopt;
+  }
+
+  EngineSetup setup_;
+  std::unique_ptr<Rules> nixl_;  ///< null: not here
+};
+
 }  // namespace
 
-Invariants::Invariants(const EngineSetup& setup) : setup_(setup) {
-  const bool has_scripted =
-      std::any_of(setup.children.begin(), setup.children.end(),
-                  [](const ChildSetup& child) { return child.kind == ConnectorKind::kScripted; });
-  if (setup.nixl && !has_scripted) nixl_.emplace(setup);
+std::span<const Invariant> invariants() {
+  static const std::vector<Invariant> kAll = [] {
+    std::vector<Invariant> all(kInvariants.begin(), kInvariants.end());
+    const std::span<const Invariant> more = nixl::invariants();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
+  return kAll;
 }
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
-                                            const Observation& observation, const World& world,
-                                            std::size_t step) {
-  Found found;
-  for (std::size_t number = 0; number < setup_.schedulers.size() && !found; ++number) {
-    found = check_engine(static_cast<EngineRole>(number), command, observation);
-  }
-  if (!found && nixl_) return nixl_->check(command, before, observation, world, step);
-  if (found) found->step = step;
-  return found;
-}
-
-std::optional<Divergence> Invariants::check_engine(EngineRole role, const Command& command,
-                                                   const Observation& observation) const {
-  const EngineObservation& shown = observation.of(role);
-  Found found = check_sums(role, shown);
-  if (shown.connector_calls.has_value()) {
-    const Calls& calls = *shown.connector_calls;
-    const bool is_cut_off = observation.engine_ended.has_value();
-    const auto whole =
-        is_cut_off ? std::find_if(calls.begin(), calls.end(), is_shutdown) : calls.begin();
-    if (!found) found = check_told({whole, calls.end()});
-    if (!found) found = check_lookups(calls);
-    if (!found) found = check_loads(calls);
-    if (!found) found = check_metadata(calls);
-  }
-  // What never fits ends after the step was planned.
-  const auto* const planned = std::get_if<Schedule>(&command);
-  const bool is_step = planned && planned->engine == role &&
-                       observation.error == ErrorCode::kNone && !has_ended(observation) &&
-                       !shown.never_fits.has_value();
-  return found ? found : check_kept(shown, is_step);
-}
-
-std::optional<Divergence> Invariants::check_sums(EngineRole role,
-                                                 const EngineObservation& shown) const {
-  const auto add_up = [](Rule rule, std::string_view member, std::uint32_t all,
-                         std::size_t sum) -> Found {
-    if (sum == all) return std::nullopt;
-    return broken_rule(kInvariants[rule], member, all, static_cast<std::uint32_t>(sum));
-  };
-  const ConnectorParts& parts = setup_.of(role);
-  Found found;
-  if (parts.offloading && shown.t1.has_value()) {
-    found = add_up(kSlots, "num_free_slots", parts.offloading->spec.manager.cache.capacity,
-                   *shown.num_free_slots + shown.t1->size() + shown.t2->size());
-  }
-  if (!found && parts.simple) {
-    found = add_up(kCpuBlocks, "num_empty_cpu_blocks", parts.simple->num_cpu_blocks,
-                   *shown.num_empty_cpu_blocks + *shown.num_cached_cpu_blocks +
-                       *shown.num_referenced_cpu_blocks);
-  }
-  return found;
-}
-
-std::optional<Divergence> Invariants::check_told(std::span<const ConnectorCallRecord> calls) const {
-  std::map<std::uint32_t, Calls> told;  // by scripted child
-  for (std::uint32_t place = 0; place < setup_.children.size(); ++place) {
-    if (setup_.has_child(place, ConnectorKind::kScripted)) told[place];
-  }
-  for (const ConnectorCallRecord& call : calls) {
-    const bool may_end_early =
-        call.method == "get_num_new_matched_tokens" || call.method == "get_handshake_metadata";
-    if (may_end_early) continue;
-    told[*call.child].push_back(what_all_hear(call));
-  }
-  const Calls& first = told.begin()->second;
-  for (const auto& [child, own] : told) {
-    const auto [at, other] = std::mismatch(first.begin(), first.end(), own.begin(), own.end());
-    if (at == first.end() && other == own.end()) continue;
-    const auto name = [](const Calls& list, auto found) {
-      return found == list.end() ? std::string("nothing") : found->method + " " + found->request;
-    };
-    return broken(kTold, "connector_calls of child " + std::to_string(child), name(first, at),
-                  name(own, other));
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_lookups(const Calls& calls) const {
-  std::uint32_t first = 0;
-  while (first < setup_.children.size() && !setup_.has_child(first, ConnectorKind::kScripted)) {
-    ++first;
-  }
-  const ConnectorCallRecord* before = nullptr;
-  for (std::size_t at = 0; at < calls.size(); ++at) {
-    const ConnectorCallRecord& call = calls[at];
-    const bool is_lookup = call.method == "get_num_new_matched_tokens";
-    const bool goes_on = is_lookup && before && before->request == call.request;
-    // Whoever was put off may be looked up once more.
-    if (goes_on && *call.child != first &&
-        (before->answer == "again" || *before->child >= *call.child)) {
-      return broken(kAsked, call_name(at), "the children in order", std::to_string(*call.child));
-    }
-    before = is_lookup ? &call : nullptr;
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_loads(const Calls& calls) const {
-  const std::size_t num_groups = setup_.scheduler().kv_cache.groups.size();
-  const ConnectorCallRecord* loader = nullptr;
-  std::uint32_t last_child = 0;
-  for (std::size_t at = 0; at < calls.size(); ++at) {
-    const ConnectorCallRecord& call = calls[at];
-    if (call.method != "update_state_after_alloc") continue;
-    const bool goes_on = loader && loader->request == call.request && *call.child > last_child;
-    if (!goes_on) loader = nullptr;
-    last_child = *call.child;
-    if (call.blocks.size() != num_groups) {
-      return broken(kOneLoads, call_name(at) + ".blocks", std::to_string(num_groups) + " groups",
-                    std::to_string(call.blocks.size()) + " groups");
-    }
-    if (call.num_tokens == 0) continue;
-    if (loader) {
-      return broken(kOneLoads, call_name(at) + ".num_tokens", "0", std::to_string(call.num_tokens));
-    }
-    loader = &call;
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_metadata(const Calls& calls) const {
-  for (std::size_t at = 0; at < calls.size(); ++at) {
-    const ConnectorCallRecord& call = calls[at];
-    const bool has_metadata = !call.method.starts_with("register_") &&
-                              call.method != "get_handshake_metadata" && !is_shutdown(call);
-    if (!call.rank || !has_metadata) continue;
-    const std::string own = std::to_string(*call.child) + ".";
-    if (call.metadata.starts_with(own)) continue;
-    return broken(kMetadata, call_name(at) + ".metadata", own + "...", call.metadata);
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_kept(const EngineObservation& shown,
-                                                 bool is_step) const {
-  if (!shown.chosen.has_value() || !shown.requests.has_value()) return std::nullopt;
-  for (const Chosen& chosen : *shown.chosen) {
-    if (is_unfinished(shown, chosen.request)) continue;
-    return broken(kKept, "chosen", "unfinished requests", chosen.request);
-  }
-  for (const Extra& extra : *shown.extra_saves) {
-    if (is_step && !extra.rank) return broken(kKept, "extra_saves", "the workers'", extra.request);
-    if (extra.saves < setup_.children.size()) continue;
-    return broken(kExtraSaves, "extra_saves",
-                  "fewer than " + std::to_string(setup_.children.size()),
-                  std::to_string(extra.saves));
-  }
-  return std::nullopt;
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
+  return std::make_unique<Invariants>(setup);
 }
 
 }  // namespace kvfence::engine::multi

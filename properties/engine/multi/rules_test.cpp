@@ -1,7 +1,7 @@
 // Goal: each rule sees what breaks it. Method: true episodes of the reference, and in each a lie
 // about what one observation shows.
 
-#include "properties/engine/multi/rules.h"
+#include "properties/engine/rooms.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ using Calls = std::vector<ConnectorCallRecord>;
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kMulti), *side, Invariants::kRules, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kMulti), *side, invariants(), id,
                                   /*commands_behind=*/0, lie);
 }
 

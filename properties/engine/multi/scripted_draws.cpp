@@ -1,4 +1,6 @@
-#include "properties/engine/multi/scripted_draws.h"
+/// What scripted children of a MultiConnector answer and report.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -19,7 +21,7 @@ namespace {
 constexpr std::uint32_t kWeights[] = {4, 6};  // ScriptConnector, the end of who loads
 
 bool contains(const auto& list, const auto& element) {
-  return std::find(list.begin(), list.end(), element) != list.end();
+  return std::ranges::find(list, element) != list.end();
 }
 
 class ScriptedDraws final : public Draws {
@@ -197,8 +199,7 @@ class ScriptedDraws final : public Draws {
 
   void take_requests(const std::vector<RequestState>& requests) {
     const auto find = [&](const std::string& name) {
-      return std::find_if(requests.begin(), requests.end(),
-                          [&](const RequestState& state) { return state.id == name; });
+      return std::ranges::find(requests, name, &RequestState::id);
     };
     for (const Notice& load : std::exchange(loading_, {})) {
       const auto state = find(load.request);
@@ -219,8 +220,7 @@ class ScriptedDraws final : public Draws {
     command.request = request;
     command.child = place;
     const auto& known = picture.of(role_).known;
-    const auto state = std::find_if(known.begin(), known.end(),
-                                    [&](const RequestState& each) { return each.id == request; });
+    const auto state = std::ranges::find(known, request, &RequestState::id);
     draw_script(state == known.end() ? 8 : state->num_tokens, choices, command);
     return command;
   }
@@ -271,7 +271,7 @@ class ScriptedDraws final : public Draws {
 
   bool has_finished(const Picture& picture, const std::string& request) const {
     const auto& known = picture.of(role_).known;
-    return std::any_of(known.begin(), known.end(), [&](const RequestState& state) {
+    return std::ranges::any_of(known, [&](const RequestState& state) {
       return state.id == request && is_finished(state.status);
     });
   }

@@ -1,4 +1,7 @@
-#include "properties/engine/nixl/generator.h"
+/// What two engines over NIXL draw: a router, a transport that is eager, lazy or uneven between the
+/// ranks, a clock that reaches deadlines.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <array>
@@ -184,14 +187,11 @@ Record draw_pair(Choices& choices, Config& config) {
   return record;
 }
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kPrefillDecode, choices);
   config.edit_connector<Record>() = draw_pair(choices, config);
   make_valid(config);
   return config;
 }
-
-Generator::Generator(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, alone(make_draws(config, choices))) {}
 
 }  // namespace kvfence::engine::nixl

@@ -1,4 +1,7 @@
-#include "properties/engine/nixl/goals.h"
+/// What a suite of runs of a pair has reached: a green suite in which no deadline ended a read has
+/// shown nothing about that.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <array>
@@ -93,8 +96,7 @@ using detail::contains;
 template <class Match>
 std::size_t count_reads(const Observation& observation, Match&& match) {
   if (!observation.reads.has_value()) return 0;
-  return static_cast<std::size_t>(
-      std::count_if(observation.reads->begin(), observation.reads->end(), match));
+  return static_cast<std::size_t>(std::ranges::count_if(*observation.reads, match));
 }
 
 bool is_read(const Observation& observation, const std::string& remote_request) {
@@ -153,9 +155,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const bool is_done = *after.of(reset->engine).success;
       add("reset_refused", !is_done);
       const auto& keys = before.of(reset->engine).keys;
-      add("reset_done", is_done && keys.has_value() &&
-                            std::any_of(keys->begin(), keys->end(),
-                                        [](const auto& key) { return !key.empty(); }));
+      add("reset_done",
+          is_done && keys.has_value() &&
+              std::ranges::any_of(*keys, [](const auto& key) { return !key.empty(); }));
     }
   }
 
@@ -203,9 +205,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const std::size_t num_blocks = receive.local_blocks.size();
       if (num_blocks == 0) {
         const auto& scheduled = *after.of(EngineRole::kConsumer).scheduled;
-        const bool is_admitted =
-            std::any_of(scheduled.begin(), scheduled.end(),
-                        [&](const auto& each) { return each.request == receive.request; });
+        const bool is_admitted = std::ranges::any_of(
+            scheduled, [&](const auto& each) { return each.request == receive.request; });
         add(is_admitted ? Name("empty_read") : Name("abort_before_read"));
         continue;
       }
@@ -243,14 +244,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const Source& source = sources_[name];
     const bool is_over = source.expires && *source.expires <= *after.now;
     const std::vector<NoticeState> notices = delivered_notices(before);
-    const bool is_told =
-        std::any_of(notices.begin(), notices.end(), [&](const NoticeState& notice) {
-          return !notice.heartbeat && notice.requests.front() == name;
-        });
-    const bool is_others_held =
-        std::any_of(sources_.begin(), sources_.end(), [&](const auto& other) {
-          return other.second.is_held && !contains(*after.finished_sending, other.first);
-        });
+    const bool is_told = std::ranges::any_of(notices, [&](const NoticeState& notice) {
+      return !notice.heartbeat && notice.requests.front() == name;
+    });
+    const bool is_others_held = std::ranges::any_of(sources_, [&](const auto& other) {
+      return other.second.is_held && !contains(*after.finished_sending, other.first);
+    });
     if (!is_over) {
       add("sent");
       add("sent_while_others_are_held", is_others_held);
@@ -308,9 +307,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     for (auto& [name, reader] : readers_) {
       if (reader.is_reported) continue;
       reader.has_failed =
-          reader.has_failed ||
-          std::any_of(reader.local_blocks.begin(), reader.local_blocks.end(),
-                      [&](BlockId block) { return contains(*after.invalid_blocks, block); });
+          reader.has_failed || std::ranges::any_of(reader.local_blocks, [&](BlockId block) {
+            return contains(*after.invalid_blocks, block);
+          });
     }
     for (const std::string& name : *after.finished_recving) {
       Reader& reader = readers_[name];
@@ -357,8 +356,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("part_of_read", command.progress == TransferProgress::kPart);
     add("read_failed", command.progress == TransferProgress::kFailed);
     if (!before.reads.has_value() || command.progress == TransferProgress::kPart) return;
-    const auto at = std::find_if(before.reads->begin(), before.reads->end(),
-                                 [&](const ReadState& read) { return read.read == command.read; });
+    const auto at = std::ranges::find(*before.reads, command.read, &ReadState::read);
     if (at == before.reads->end()) return;
     bool is_late = false;
     bool differs = false;

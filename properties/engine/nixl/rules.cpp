@@ -1,16 +1,74 @@
-#include "properties/engine/nixl/rules.h"
+/// What must hold of a pair of engines with its transport and clock, whatever any other
+/// implementation says and whatever the release: blocks under a read stay, loads bring the
+/// request's own prompt, reports agree with the reads, and no block is held for ever. What every
+/// engine owes: properties/engine/rules.cpp.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "contract/engine/engine_setup.h"
+#include "contract/engine/engine_target.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/rank_memory.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::nixl {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr std::array<Invariant, 12> kInvariants = {{
+    {"nixl.1", "what_is_read_stays",
+     "a held request keeps the blocks that were reported to the router; a block under a read stays "
+     "with the producer's request that it belongs to"},
+    {"nixl.2", "what_is_written_stays",
+     "a block into which a read writes stays with the consumer's request until the read has ended"},
+    {"nixl.3", "a_load_brings_its_own_prompt",
+     "after a read that succeeded each of its local blocks holds, on that rank, the KV of its "
+     "place in the prompt"},
+    {"nixl.4", "only_held_requests_are_sent",
+     "finished_sending names requests whose blocks are held, each once and never again; no "
+     "scheduler refuses what its ranks report"},
+    {"nixl.5", "what_is_unread_is_held",
+     "a request is given back only after a notice of each of its readers, or at its deadline"},
+    {"nixl.6", "nothing_is_held_beyond_its_lease",
+     "the first step planned after a request finished that comes back after the notices of all its "
+     "readers, or a deadline after its end and its last heartbeat, gives it back"},
+    {"nixl.7", "received_once_after_its_last_read",
+     "finished_recving names a request once, in the step in which the last of its reads ends, and "
+     "not before"},
+    {"nixl.8", "failed_reads_are_reported",
+     "the step in which a failed read ends reports all of its local blocks as invalid, and no "
+     "others"},
+    {"nixl.9", "a_step_reads_its_own",
+     "every token that a step attends to is that of its request, computed, read or shared by a "
+     "common prefix: none comes of a failed read, or of somebody else"},
+    {"nixl.10", "a_notice_follows_its_read",
+     "a consumer's step sends notices for requests with nothing to read, from each reader, and for "
+     "no others; reqs_to_recv names a request once, so that nothing is read after its notice"},
+    {"nixl.11", "holds_are_explained",
+     "a request that finished has blocks only while the producer holds them for readers, or until "
+     "its own reads have ended"},
+    {"nixl.12", "loads_come_to_an_end",
+     "a request that waits for a load has one; one that runs, or ended without a load, is in "
+     "reqs_to_recv by the next plan, so that its producer gets a notice"},
+}};
 
 using detail::contains;
 using detail::find_table;
@@ -55,7 +113,7 @@ bool has_block(const BlocksByGroup* table, BlockId block) {
 }
 
 bool is_unfinished(const std::string& name, const std::vector<RequestState>& requests) {
-  return std::any_of(requests.begin(), requests.end(), [&](const RequestState& state) {
+  return std::ranges::any_of(requests, [&](const RequestState& state) {
     return state.id == name && !is_finished(state.status);
   });
 }
@@ -64,422 +122,447 @@ std::string block_of(BlockId block, const std::string& request) {
   return "block " + std::to_string(block) + " of " + request;
 }
 
-/// New blocks that the step names to nobody: a victim of the same step had them.
-std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown,
-                                          const std::vector<Receive>& receives) {
-  std::set<BlockId> named;
-  for (const ScheduledNew& each : *shown.new_reqs) {
-    named.insert(each.blocks.front().begin(), each.blocks.front().end());
+/// Beside other children of a MultiConnector a request may be held, loaded and reported by these:
+/// what it is about is then what NIXL itself reads and holds. What blocks contain is claimed where
+/// NIXL alone loads (nixl.3, nixl.9), and so are nixl.11 and of nixl.12 who waits.
+///
+/// The model holds what each block of each rank contains, and which requests are held or read. It
+/// takes reads, notices and tables from the state that is shown, so after a command without the
+/// state it checks nothing more.
+class Invariants final : public Rules {
+ public:
+  /// Requires: a setup with NIXL.
+  explicit Invariants(const EngineSetup& setup)
+      : setup_(setup), spec_(*setup.nixl), is_alone_(setup.children.size() < 2) {
+    const std::uint32_t producers = spec_.producer_world_size;
+    const std::uint32_t consumers = spec_.consumer_world_size;
+    for (const EngineRole role : kEngineRoles) {
+      const std::size_t index = static_cast<std::size_t>(role);
+      const std::uint32_t num_blocks = setup_.schedulers[index].kv_cache.pool.num_gpu_blocks;
+      // All ranks of a producer hold the same.
+      const std::uint32_t num_parts =
+          role == EngineRole::kProducer ? 1 : consumers * std::max(1U, producers / consumers);
+      engines_.push_back({{num_parts, std::vector<Content>(num_blocks)}, {}});
+    }
   }
-  for (const ScheduledCached& each : *shown.cached_reqs) {
-    if (!each.blocks.has_value()) continue;
-    named.insert(each.blocks->front().begin(), each.blocks->front().end());
+
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step) override {
+    before_ = before;
+    is_blind_ |= !has_state(observation);
+    if (is_blind_) return std::nullopt;
+    Found found;
+    if (has_ended(observation)) {
+      *this = Invariants(setup_);
+    } else if (observation.error == ErrorCode::kNone) {
+      found = take_in(command, observation, world);
+    } else if (observation.finished_sending.has_value()) {
+      found =
+          broken(kOnlyHeldIsSent, "error", to_text(ErrorCode::kNone), to_text(observation.error));
+    }
+    if (!found) found = check_state(observation);
+    if (found) found->step = step;
+    return found;
   }
-  for (const Receive& receive : receives) {
-    named.insert(receive.local_blocks.begin(), receive.local_blocks.end());
+
+ private:
+  using Found = std::optional<Divergence>;
+
+  /// How far the one load of a request is.
+  enum class Load : std::uint8_t { kNone, kPlanned, kReading, kOver };
+
+  /// A request from its adding on; one that is gone is kept, since steps may still run it.
+  struct Known {
+    Prefixes prefixes;
+    std::uint32_t num_prompt_tokens = 0;
+    std::string remote_request;  ///< of one that was handed over
+    Load load = Load::kNone;
+  };
+
+  /// A finished request of the producer, until it is given back.
+  struct Held {
+    std::vector<BlockId> blocks;
+    Seconds expires = 0;      ///< unless renewed; without a deadline unused
+    Seconds expires_max = 0;  ///< however long a heartbeat renews it, up to a whole deadline
+    std::set<std::pair<std::uint32_t, std::uint32_t>> done;  ///< rank, remote rank
+    bool is_shared = false;                                  ///< another child holds it as well
+  };
+
+  /// A step that is in flight, as the workers get it.
+  struct Step : StepOnBlocks {
+    std::vector<Receive> receives;
+    std::vector<std::string> held;  ///< when it was planned
+  };
+
+  struct Engine {
+    std::vector<std::vector<Content>> parts;  ///< by rank and, of a consumer, by what it reads from
+    std::deque<Step> in_flight;               ///< oldest first
+  };
+  Engine& engine_of(EngineRole role) { return engines_[static_cast<std::size_t>(role)]; }
+  bool has_expired(Seconds expires, Seconds now) const { return spec_.deadline && now >= expires; }
+
+  const std::vector<KVCacheSpec>& groups_of(EngineRole role) const {
+    return setup_.schedulers[static_cast<std::size_t>(role)].kv_cache.groups;
   }
-  std::vector<BlockId> lost;
-  for (const BlockId block : *shown.new_block_ids) {
-    if (named.count(block) == 0) lost.push_back(block);
+
+  std::uint32_t num_readers() const {
+    return std::max(spec_.producer_world_size, spec_.consumer_world_size);
   }
-  return lost;
-}
+
+  Found take_in(const Command& command, const Observation& observation, const World& world) {
+    if (const auto* added = std::get_if<AddRequest>(&command)) {
+      add(added->id, {}, world);
+    } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
+      add(handed_over->id, handed_over->request, world);
+    } else if (const auto* planned = std::get_if<Schedule>(&command)) {
+      return take_in_plan(planned->engine, observation);
+    } else if (const auto* update = std::get_if<Update>(&command)) {
+      return take_in_update(update->engine, observation);
+    } else if (const auto* advance = std::get_if<AdvanceRead>(&command)) {
+      return take_in_read(*advance, observation);
+    } else if (const auto* delivered = std::get_if<DeliverNotice>(&command)) {
+      take_in_delivery(*delivered, observation);
+    }
+    return std::nullopt;
+  }
+
+  void add(const std::string& name, const std::string& remote_request, const World& world) {
+    const RequestSpec& spec = world.requests().find(name)->spec();
+    const bool has_salt = spec.cache_salt && !spec.cache_salt->empty();
+    Known known;
+    known.prefixes = Prefixes(has_salt ? spec.cache_salt : std::nullopt);
+    for (const TokenId token : spec.tokens) known.prefixes.append(token);
+    known.num_prompt_tokens = known.prefixes.num_tokens();
+    known.remote_request = remote_request;
+    known_.insert_or_assign(name, std::move(known));
+  }
+
+  // ---- A step is planned ----
+
+  Found take_in_plan(EngineRole role, const Observation& observation) {
+    const SchedulerObservation& shown = observation.of(role);
+    const SchedulerConfig& config = setup_.schedulers[static_cast<std::size_t>(role)];
+    Step step;
+    take_in_step(shown, config, tables_, step);
+    if (role == EngineRole::kConsumer) {
+      if (auto found = take_in_receives(observation, step)) return found;
+    }
+    if (!step.victims.empty()) {
+      std::vector<BlockId> read;
+      for (const Receive& receive : step.receives) {
+        read.insert(read.end(), receive.local_blocks.begin(), receive.local_blocks.end());
+      }
+      step.lost = new_blocks_of_nobody(shown, read);
+    }
+    for (const auto& [name, held] : held_) step.held.push_back(name);
+    engine_of(role).in_flight.push_back(std::move(step));
+    return std::nullopt;
+  }
+
+  Found take_in_receives(const Observation& observation, Step& step) {
+    step.receives = *observation.reqs_to_recv;
+    for (const Receive& receive : step.receives) {
+      Known& known = known_[receive.request];
+      if (known.load != Load::kNone) {
+        return broken(kNoticeFollowsRead, "reqs_to_recv", "requests that are still to be read",
+                      receive.request);
+      }
+      known.load = receive.local_blocks.empty() ? Load::kOver : Load::kPlanned;
+    }
+    for (const ScheduledRequest& each : *observation.consumer.scheduled) {
+      const Known& known = known_[each.request];
+      if (known.remote_request.empty() || known.load != Load::kNone) continue;
+      return broken(kLoadsEnd, "reqs_to_recv", each.request + ", which runs", "others");
+    }
+    for (const auto& [name, known] : known_) {
+      if (known.remote_request.empty() || known.load != Load::kNone || !before_) continue;
+      if (is_unfinished(name, *before_->of(EngineRole::kConsumer).requests)) continue;
+      return broken(kLoadsEnd, "reqs_to_recv", name + ", which ended", "others");
+    }
+    return std::nullopt;
+  }
+
+  // ---- A step comes back ----
+
+  Found take_in_update(EngineRole role, const Observation& observation) {
+    std::deque<Step>& in_flight = engine_of(role).in_flight;
+    if (in_flight.empty()) return std::nullopt;
+    const Step step = std::move(in_flight.front());
+    in_flight.pop_front();
+    Found found = run(role, step);
+    for (const RequestOutput& output : *observation.of(role).outputs) {
+      for (const TokenId token : output.tokens) known_[output.request].prefixes.append(token);
+    }
+    if (found) return found;
+    if (role == EngineRole::kProducer) return check_sent(step, observation);
+    if (auto early = check_received(step, observation)) return early;
+    if (auto wrong = check_invalid(step, observation)) return wrong;
+    return check_new_notices(step, observation);
+  }
+
+  /// On each part: new blocks are zeroed, reads start, then all runs write and read.
+  Found run(EngineRole role, const Step& step) {
+    if (!is_alone_) return std::nullopt;
+    const std::vector<KVCacheSpec>& groups = groups_of(role);
+    for (std::vector<Content>& blocks : engine_of(role).parts) {
+      for (const BlockId block : step.zeroed) {
+        if (!contains(step.lost, block)) blocks[block] = {};
+      }
+      forgive_victims(step.victims, step.lost, groups, blocks);
+      for (const Receive& receive : step.receives) {
+        for (const BlockId block : receive.local_blocks) blocks[block] = {};
+      }
+      for (const Run& run : step.runs) {
+        for (const Filled& filled :
+             filled_by(run, known_.at(run.request).prefixes, groups, blocks)) {
+          blocks[filled.block] = filled.content;
+        }
+      }
+      for (const Run& run : step.runs) {
+        const Prefixes& prefixes = known_.at(run.request).prefixes;
+        if (run.end > prefixes.num_tokens()) continue;
+        if (const auto wrong = wrong_read(run, prefixes, groups, blocks)) {
+          return broken(kStepReadsItsOwn,
+                        std::string(to_text(role)) + "'s " + block_of(wrong->block, run.request),
+                        to_text(wrong->expected), to_text(wrong->actual));
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  Found check_sent(const Step& step, const Observation& observation) {
+    const Seconds now = *observation.now;
+    for (const NoticeState& notice : *before_->notices) {
+      if (!notice.heartbeat || !notice.delivered || !spec_.deadline) continue;
+      for (const std::string& name : notice.requests) {
+        if (const auto at = held_.find(name); at != held_.end()) {
+          at->second.expires_max = std::max(at->second.expires_max, now + *spec_.deadline);
+        }
+      }
+    }
+    for (const std::string& name : *observation.finished_sending) {
+      const auto at = held_.find(name);
+      if (at == held_.end()) {
+        if (!is_alone_) continue;
+        return broken(kOnlyHeldIsSent, "finished_sending", "requests that are held", name);
+      }
+      const bool is_read = at->second.done.size() >= num_readers();
+      if (!is_read && !has_expired(at->second.expires, now)) {
+        return broken(kUnreadIsHeld, "finished_sending", "requests that all readers have read",
+                      name);
+      }
+      held_.erase(at);
+    }
+    for (const std::string& name : step.held) {
+      const auto at = held_.find(name);
+      if (at == held_.end() || at->second.is_shared) continue;
+      const bool is_read = at->second.done.size() >= num_readers();
+      if (!is_read && !has_expired(at->second.expires_max, now)) continue;
+      return broken(kNotBeyondLease, "finished_sending", name + " among them", "others");
+    }
+    for (const FinishedPrefill& prefill : *observation.finished_prefills) {
+      const Seconds expires = now + spec_.deadline.value_or(0);
+      const bool is_shared =
+          observation.extra_saves.has_value() &&
+          find_by(*observation.extra_saves, &multi::Extra::request, prefill.request) != nullptr;
+      held_[prefill.request] = {prefill.blocks, expires, expires, {}, is_shared};
+    }
+    return std::nullopt;
+  }
+
+  Found check_received(const Step& step, const Observation& observation) {
+    for (const Receive& receive : step.receives) {
+      if (!receive.local_blocks.empty()) known_.at(receive.request).load = Load::kReading;
+    }
+    const auto is_read = [&](const std::string& name) {
+      return std::ranges::any_of(*observation.reads,
+                                 [&](const ReadState& read) { return read.request == name; });
+    };
+    for (const std::string& name : *observation.finished_recving) {
+      const auto at = known_.find(name);
+      const bool is_load = at != known_.end() && at->second.load == Load::kReading;
+      if (!is_load && !is_alone_) continue;
+      if (!is_load || is_read(name)) {
+        return broken(kReceivedOnce, "finished_recving", "requests whose last read has ended",
+                      name);
+      }
+      at->second.load = Load::kOver;
+    }
+    for (const auto& [name, known] : known_) {
+      if (known.load != Load::kReading || is_read(name)) continue;
+      return broken(kReceivedOnce, "finished_recving", name + " among them", "others");
+    }
+    return std::nullopt;
+  }
+
+  /// Reads of this step that are not there any more failed at once: their request was given back.
+  Found check_invalid(const Step& step, const Observation& observation) const {
+    std::set<BlockId> failed;
+    for (const ReadState& read : *before_->reads) {
+      if (read.progress != TransferProgress::kFailed) continue;
+      failed.insert(read.local_blocks.begin(), read.local_blocks.end());
+    }
+    std::set<BlockId> may_have_failed = failed;
+    for (const Receive& receive : step.receives) {
+      const std::vector<BlockId>& blocks = receive.local_blocks;
+      may_have_failed.insert(blocks.begin(), blocks.end());
+      if (!contains(*observation.finished_recving, receive.request)) continue;
+      failed.insert(blocks.begin(), blocks.end());
+    }
+    const std::vector<BlockId>& shown = *observation.invalid_blocks;
+    for (const BlockId block : failed) {
+      if (contains(shown, block)) continue;
+      return broken(kFailedReported, "invalid_blocks", "block " + std::to_string(block), "others");
+    }
+    for (const BlockId block : shown) {
+      if (!is_alone_ || may_have_failed.count(block) > 0) continue;
+      return broken(kFailedReported, "invalid_blocks", "blocks of failed reads",
+                    "block " + std::to_string(block));
+    }
+    return std::nullopt;
+  }
+
+  Found check_new_notices(const Step& step, const Observation& observation) const {
+    std::map<std::string, std::set<std::pair<std::uint32_t, std::uint32_t>>> readers;
+    for (const Receive& receive : step.receives) {
+      if (receive.local_blocks.empty()) readers[receive.remote_request];
+    }
+    for (const NoticeState& notice : *observation.notices) {
+      const bool is_new = std::ranges::none_of(*before_->notices, [&](const NoticeState& other) {
+        return other.notice == notice.notice;
+      });
+      if (!is_new || notice.heartbeat) continue;
+      for (const std::string& name : notice.requests) {
+        const auto at = readers.find(name);
+        if (at == readers.end()) {
+          return broken(kNoticeFollowsRead, "notices", "requests with nothing to read", name);
+        }
+        at->second.insert({notice.rank, notice.remote_rank});
+      }
+    }
+    for (const auto& [name, senders] : readers) {
+      if (senders.size() == num_readers()) continue;
+      return broken(kNoticeFollowsRead, "notices", "one of each reader for " + name, "fewer");
+    }
+    return std::nullopt;
+  }
+
+  // ---- The transport ----
+
+  /// What a read brings is what the producer's blocks hold when it ends.
+  Found take_in_read(const AdvanceRead& command, const Observation& observation) {
+    const auto read = std::ranges::find(*observation.reads, command.read, &ReadState::read);
+    if (read == observation.reads->end() || read->progress != TransferProgress::kFinished) {
+      return std::nullopt;
+    }
+    const auto num_shares = std::max(1U, spec_.producer_world_size / spec_.consumer_world_size);
+    std::vector<Content>& local =
+        engine_of(EngineRole::kConsumer)
+            .parts[read->rank * num_shares + read->remote_rank % num_shares];
+    const std::vector<Content>& remote = engine_of(EngineRole::kProducer).parts.front();
+    const Known& known = known_[read->request];
+    if (!is_alone_) return std::nullopt;
+    const Prefixes& source = known_[read->remote_request].prefixes;
+    const BlocksByGroup* const table =
+        find_table(*observation.of(EngineRole::kConsumer).tables, read->request);
+    const std::uint32_t size = groups_of(EngineRole::kConsumer).front().block_size;
+    for (std::size_t index = 0; index < read->local_blocks.size(); ++index) {
+      const BlockId block = read->local_blocks[index];
+      Content content = remote[read->remote_blocks[index]];
+      local[block] = content;
+      if (!has_block(table, block)) continue;
+      const auto place = std::ranges::find(table->front(), block);
+      const auto begin = static_cast<std::uint32_t>(place - table->front().begin()) * size;
+      const std::uint32_t end = std::min(begin + size, known.num_prompt_tokens);
+      if (begin >= end) continue;
+      // The producer may have computed more after the prompt.
+      const bool is_longer = content.end > end && content.end <= source.num_tokens() &&
+                             content.id == source.id(content.end);
+      if (is_longer) content = {source.id(end), content.begin, end, content.group};
+      local[block] = content;
+      const Content wanted{known.prefixes.id(end), begin, end, 0};
+      if (passes_for(content, wanted)) continue;
+      return broken(kLoadBringsItsOwn, "consumer's " + block_of(block, read->request),
+                    to_text(wanted), to_text(content));
+    }
+    return std::nullopt;
+  }
+
+  void take_in_delivery(const DeliverNotice& command, const Observation& observation) {
+    for (const NoticeState& notice : *observation.notices) {
+      if (notice.notice != command.notice || notice.heartbeat) continue;
+      for (const std::string& name : notice.requests) {
+        if (const auto at = held_.find(name); at != held_.end()) {
+          at->second.done.insert({notice.rank, notice.remote_rank});
+        }
+      }
+    }
+  }
+
+  // ---- The state ----
+
+  Found check_state(const Observation& observation) const {
+    const auto& remote_tables = *observation.of(EngineRole::kProducer).tables;
+    const auto& local_tables = *observation.of(EngineRole::kConsumer).tables;
+    for (const auto& [name, held] : held_) {
+      const BlocksByGroup* const table = find_table(remote_tables, name);
+      if (table && table->front() == held.blocks) continue;
+      return broken_rule(kInvariants[kReadStays], "tables[" + name + "]", held.blocks,
+                         table ? table->front() : std::vector<BlockId>());
+    }
+    for (const ReadState& read : *observation.reads) {
+      if (!read.is_under_way()) continue;
+      const std::string under = " under read " + std::to_string(read.read);
+      for (const BlockId block : read.local_blocks) {
+        if (has_block(find_table(local_tables, read.request), block)) continue;
+        return broken(kWrittenStays, "consumer_tables", block_of(block, read.request) + under,
+                      "elsewhere");
+      }
+      for (const BlockId block : read.remote_blocks) {
+        if (has_block(find_table(remote_tables, read.remote_request), block)) continue;
+        return broken(kReadStays, "tables", block_of(block, read.remote_request) + under,
+                      "elsewhere");
+      }
+    }
+    if (!is_alone_) return std::nullopt;
+    for (const EngineRole role : kEngineRoles) {
+      const bool produces = role == EngineRole::kProducer;
+      const std::string member = produces ? "requests" : "consumer_requests";
+      for (const RequestState& state : *observation.of(role).requests) {
+        const auto known = known_.find(state.id);
+        const Load load = known == known_.end() ? Load::kNone : known->second.load;
+        if (state.status == RequestStatus::kWaitingForRemoteKVs && load == Load::kNone) {
+          return broken(kLoadsEnd, member, "a load for " + state.id, "none");
+        }
+        const bool is_explained =
+            produces ? held_.count(state.id) > 0 : load == Load::kPlanned || load == Load::kReading;
+        if (is_finished(state.status) && !is_explained) {
+          return broken(kHoldsExplained, member, "readers or reads of " + state.id, "none");
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  EngineSetup setup_;
+  DisaggregatedSpec spec_;
+  bool is_alone_;                ///< no other child loads or holds
+  std::vector<Engine> engines_;  ///< by EngineRole
+  std::map<std::string, Known> known_;
+  WorkerTables tables_;
+  std::map<std::string, Held> held_;
+  bool is_blind_ = false;                ///< a command did not show the state
+  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
+};
 
 }  // namespace
 
-Invariants::Invariants(const EngineSetup& setup)
-    : setup_(setup), spec_(*setup.nixl), is_alone_(setup.children.size() < 2) {
-  const std::uint32_t producers = spec_.producer_world_size;
-  const std::uint32_t consumers = spec_.consumer_world_size;
-  for (const EngineRole role : kEngineRoles) {
-    const std::size_t index = static_cast<std::size_t>(role);
-    const std::uint32_t num_blocks = setup_.schedulers[index].kv_cache.pool.num_gpu_blocks;
-    // All ranks of a producer hold the same.
-    const std::uint32_t num_parts =
-        role == EngineRole::kProducer ? 1 : consumers * std::max(1U, producers / consumers);
-    engines_.push_back({{num_parts, std::vector<Content>(num_blocks)}, {}});
-  }
-}
+std::span<const Invariant> invariants() { return kInvariants; }
 
-const std::vector<KVCacheSpec>& Invariants::groups_of(EngineRole role) const {
-  return setup_.schedulers[static_cast<std::size_t>(role)].kv_cache.groups;
-}
-
-std::uint32_t Invariants::num_readers() const {
-  return std::max(spec_.producer_world_size, spec_.consumer_world_size);
-}
-
-std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
-                                            const Observation& observation, const World& world,
-                                            std::size_t step) {
-  before_ = before;
-  is_blind_ |= !has_state(observation);
-  if (is_blind_) return std::nullopt;
-  Found found;
-  if (has_ended(observation)) {
-    *this = Invariants(setup_);
-  } else if (observation.error == ErrorCode::kNone) {
-    found = take_in(command, observation, world);
-  } else if (observation.finished_sending.has_value()) {
-    found = broken(kOnlyHeldIsSent, "error", to_text(ErrorCode::kNone), to_text(observation.error));
-  }
-  if (!found) found = check_state(observation);
-  if (found) found->step = step;
-  return found;
-}
-
-Found Invariants::take_in(const Command& command, const Observation& observation,
-                          const World& world) {
-  if (const auto* added = std::get_if<AddRequest>(&command)) {
-    add(added->id, {}, world);
-  } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
-    add(handed_over->id, handed_over->request, world);
-  } else if (const auto* planned = std::get_if<Schedule>(&command)) {
-    return take_in_plan(planned->engine, observation);
-  } else if (const auto* update = std::get_if<Update>(&command)) {
-    return take_in_update(update->engine, observation);
-  } else if (const auto* advance = std::get_if<AdvanceRead>(&command)) {
-    return take_in_read(*advance, observation);
-  } else if (const auto* delivered = std::get_if<DeliverNotice>(&command)) {
-    take_in_delivery(*delivered, observation);
-  }
-  return std::nullopt;
-}
-
-void Invariants::add(const std::string& name, const std::string& remote_request,
-                     const World& world) {
-  const RequestSpec& spec = world.requests().find(name)->spec();
-  const bool has_salt = spec.cache_salt && !spec.cache_salt->empty();
-  Known known;
-  known.prefixes = Prefixes(has_salt ? spec.cache_salt : std::nullopt);
-  for (const TokenId token : spec.tokens) known.prefixes.append(token);
-  known.num_prompt_tokens = known.prefixes.num_tokens();
-  known.remote_request = remote_request;
-  known_.insert_or_assign(name, std::move(known));
-}
-
-// ---- A step is planned ----
-
-Found Invariants::take_in_plan(EngineRole role, const Observation& observation) {
-  const SchedulerObservation& shown = observation.of(role);
-  Step step;
-  std::map<std::string, std::uint32_t> num_computed;
-  for (const ScheduledNew& each : *shown.new_reqs) {
-    known_[each.request].table = each.blocks;
-    num_computed[each.request] = each.num_computed_tokens;
-  }
-  for (const ScheduledCached& each : *shown.cached_reqs) {
-    BlocksByGroup& table = known_[each.request].table;
-    num_computed[each.request] = each.num_computed_tokens;
-    if (each.resumed) table.clear();
-    table.resize(1);
-    if (!each.blocks.has_value()) continue;
-    const std::vector<BlockId>& more = each.blocks->front();
-    table.front().insert(table.front().end(), more.begin(), more.end());
-  }
-  for (const ScheduledRequest& each : *shown.scheduled) {
-    const std::uint32_t begin = num_computed[each.request];
-    step.runs.push_back({each.request, begin, begin + each.num_tokens, known_[each.request].table});
-    step.runs.back().table.resize(1);
-  }
-  step.zeroed = *shown.new_block_ids;
-  const SchedulingPolicy policy = setup_.schedulers[static_cast<std::size_t>(role)].policy;
-  for (const std::string& name : *shown.preempted) {
-    BlocksByGroup& table = known_[name].table;
-    if (policy == SchedulingPolicy::kPriority) step.victims.push_back(table);
-    table.clear();
-  }
-  if (role == EngineRole::kConsumer) {
-    if (auto found = take_in_receives(observation, step)) return found;
-  }
-  if (!step.victims.empty()) step.lost = new_blocks_of_nobody(shown, step.receives);
-  for (const auto& [name, held] : held_) step.held.push_back(name);
-  engine_of(role).in_flight.push_back(std::move(step));
-  return std::nullopt;
-}
-
-Found Invariants::take_in_receives(const Observation& observation, Step& step) {
-  step.receives = *observation.reqs_to_recv;
-  for (const Receive& receive : step.receives) {
-    Known& known = known_[receive.request];
-    if (known.load != Load::kNone) {
-      return broken(kNoticeFollowsRead, "reqs_to_recv", "requests that are still to be read",
-                    receive.request);
-    }
-    known.load = receive.local_blocks.empty() ? Load::kOver : Load::kPlanned;
-  }
-  for (const ScheduledRequest& each : *observation.consumer.scheduled) {
-    const Known& known = known_[each.request];
-    if (known.remote_request.empty() || known.load != Load::kNone) continue;
-    return broken(kLoadsEnd, "reqs_to_recv", each.request + ", which runs", "others");
-  }
-  for (const auto& [name, known] : known_) {
-    if (known.remote_request.empty() || known.load != Load::kNone || !before_) continue;
-    if (is_unfinished(name, *before_->of(EngineRole::kConsumer).requests)) continue;
-    return broken(kLoadsEnd, "reqs_to_recv", name + ", which ended", "others");
-  }
-  return std::nullopt;
-}
-
-// ---- A step comes back ----
-
-Found Invariants::take_in_update(EngineRole role, const Observation& observation) {
-  std::deque<Step>& in_flight = engine_of(role).in_flight;
-  if (in_flight.empty()) return std::nullopt;
-  const Step step = std::move(in_flight.front());
-  in_flight.pop_front();
-  Found found = run(role, step);
-  for (const RequestOutput& output : *observation.of(role).outputs) {
-    for (const TokenId token : output.tokens) known_[output.request].prefixes.append(token);
-  }
-  if (found) return found;
-  if (role == EngineRole::kProducer) return check_sent(step, observation);
-  if (auto early = check_received(step, observation)) return early;
-  if (auto wrong = check_invalid(step, observation)) return wrong;
-  return check_new_notices(step, observation);
-}
-
-/// On each part: new blocks are zeroed, reads start, then all runs write and read.
-Found Invariants::run(EngineRole role, const Step& step) {
-  if (!is_alone_) return std::nullopt;
-  const std::vector<KVCacheSpec>& groups = groups_of(role);
-  for (std::vector<Content>& blocks : engine_of(role).parts) {
-    for (const BlockId block : step.zeroed) {
-      if (!contains(step.lost, block)) blocks[block] = {};
-    }
-    forgive_victims(step.victims, step.lost, groups, blocks);
-    for (const Receive& receive : step.receives) {
-      for (const BlockId block : receive.local_blocks) blocks[block] = {};
-    }
-    for (const Run& run : step.runs) {
-      for (const Filled& filled : filled_by(run, known_.at(run.request).prefixes, groups, blocks)) {
-        blocks[filled.block] = filled.content;
-      }
-    }
-    for (const Run& run : step.runs) {
-      const Prefixes& prefixes = known_.at(run.request).prefixes;
-      if (run.end > prefixes.num_tokens()) continue;
-      if (const auto wrong = wrong_read(run, prefixes, groups, blocks)) {
-        return broken(kStepReadsItsOwn,
-                      std::string(to_text(role)) + "'s " + block_of(wrong->block, run.request),
-                      to_text(wrong->expected), to_text(wrong->actual));
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-Found Invariants::check_sent(const Step& step, const Observation& observation) {
-  const Seconds now = *observation.now;
-  for (const NoticeState& notice : *before_->notices) {
-    if (!notice.heartbeat || !notice.delivered || !spec_.deadline) continue;
-    for (const std::string& name : notice.requests) {
-      if (const auto at = held_.find(name); at != held_.end()) {
-        at->second.expires_max = std::max(at->second.expires_max, now + *spec_.deadline);
-      }
-    }
-  }
-  for (const std::string& name : *observation.finished_sending) {
-    const auto at = held_.find(name);
-    if (at == held_.end()) {
-      if (!is_alone_) continue;
-      return broken(kOnlyHeldIsSent, "finished_sending", "requests that are held", name);
-    }
-    const bool is_read = at->second.done.size() >= num_readers();
-    if (!is_read && !has_expired(at->second.expires, now)) {
-      return broken(kUnreadIsHeld, "finished_sending", "requests that all readers have read", name);
-    }
-    held_.erase(at);
-  }
-  for (const std::string& name : step.held) {
-    const auto at = held_.find(name);
-    if (at == held_.end() || at->second.is_shared) continue;
-    const bool is_read = at->second.done.size() >= num_readers();
-    if (!is_read && !has_expired(at->second.expires_max, now)) continue;
-    return broken(kNotBeyondLease, "finished_sending", name + " among them", "others");
-  }
-  for (const FinishedPrefill& prefill : *observation.finished_prefills) {
-    const Seconds expires = now + spec_.deadline.value_or(0);
-    const bool is_shared =
-        observation.extra_saves.has_value() &&
-        find_by(*observation.extra_saves, &multi::Extra::request, prefill.request) != nullptr;
-    held_[prefill.request] = {prefill.blocks, expires, expires, {}, is_shared};
-  }
-  return std::nullopt;
-}
-
-Found Invariants::check_received(const Step& step, const Observation& observation) {
-  for (const Receive& receive : step.receives) {
-    if (!receive.local_blocks.empty()) known_.at(receive.request).load = Load::kReading;
-  }
-  const auto is_read = [&](const std::string& name) {
-    return std::any_of(observation.reads->begin(), observation.reads->end(),
-                       [&](const ReadState& read) { return read.request == name; });
-  };
-  for (const std::string& name : *observation.finished_recving) {
-    const auto at = known_.find(name);
-    const bool is_load = at != known_.end() && at->second.load == Load::kReading;
-    if (!is_load && !is_alone_) continue;
-    if (!is_load || is_read(name)) {
-      return broken(kReceivedOnce, "finished_recving", "requests whose last read has ended", name);
-    }
-    at->second.load = Load::kOver;
-  }
-  for (const auto& [name, known] : known_) {
-    if (known.load != Load::kReading || is_read(name)) continue;
-    return broken(kReceivedOnce, "finished_recving", name + " among them", "others");
-  }
-  return std::nullopt;
-}
-
-/// Reads of this step that are not there any more failed at once: their request was given back.
-Found Invariants::check_invalid(const Step& step, const Observation& observation) const {
-  std::set<BlockId> failed;
-  for (const ReadState& read : *before_->reads) {
-    if (read.progress != TransferProgress::kFailed) continue;
-    failed.insert(read.local_blocks.begin(), read.local_blocks.end());
-  }
-  std::set<BlockId> may_have_failed = failed;
-  for (const Receive& receive : step.receives) {
-    const std::vector<BlockId>& blocks = receive.local_blocks;
-    may_have_failed.insert(blocks.begin(), blocks.end());
-    if (!contains(*observation.finished_recving, receive.request)) continue;
-    failed.insert(blocks.begin(), blocks.end());
-  }
-  const std::vector<BlockId>& shown = *observation.invalid_blocks;
-  for (const BlockId block : failed) {
-    if (contains(shown, block)) continue;
-    return broken(kFailedReported, "invalid_blocks", "block " + std::to_string(block), "others");
-  }
-  for (const BlockId block : shown) {
-    if (!is_alone_ || may_have_failed.count(block) > 0) continue;
-    return broken(kFailedReported, "invalid_blocks", "blocks of failed reads",
-                  "block " + std::to_string(block));
-  }
-  return std::nullopt;
-}
-
-Found Invariants::check_new_notices(const Step& step, const Observation& observation) const {
-  std::map<std::string, std::set<std::pair<std::uint32_t, std::uint32_t>>> readers;
-  for (const Receive& receive : step.receives) {
-    if (receive.local_blocks.empty()) readers[receive.remote_request];
-  }
-  for (const NoticeState& notice : *observation.notices) {
-    const bool is_new =
-        std::none_of(before_->notices->begin(), before_->notices->end(),
-                     [&](const NoticeState& other) { return other.notice == notice.notice; });
-    if (!is_new || notice.heartbeat) continue;
-    for (const std::string& name : notice.requests) {
-      const auto at = readers.find(name);
-      if (at == readers.end()) {
-        return broken(kNoticeFollowsRead, "notices", "requests with nothing to read", name);
-      }
-      at->second.insert({notice.rank, notice.remote_rank});
-    }
-  }
-  for (const auto& [name, senders] : readers) {
-    if (senders.size() == num_readers()) continue;
-    return broken(kNoticeFollowsRead, "notices", "one of each reader for " + name, "fewer");
-  }
-  return std::nullopt;
-}
-
-// ---- The transport ----
-
-/// What a read brings is what the producer's blocks hold when it ends.
-Found Invariants::take_in_read(const AdvanceRead& command, const Observation& observation) {
-  const auto read = std::find_if(observation.reads->begin(), observation.reads->end(),
-                                 [&](const ReadState& each) { return each.read == command.read; });
-  if (read == observation.reads->end() || read->progress != TransferProgress::kFinished) {
-    return std::nullopt;
-  }
-  const auto num_shares = std::max(1U, spec_.producer_world_size / spec_.consumer_world_size);
-  std::vector<Content>& local =
-      engine_of(EngineRole::kConsumer)
-          .parts[read->rank * num_shares + read->remote_rank % num_shares];
-  const std::vector<Content>& remote = engine_of(EngineRole::kProducer).parts.front();
-  const Known& known = known_[read->request];
-  if (!is_alone_) return std::nullopt;
-  const Prefixes& source = known_[read->remote_request].prefixes;
-  const BlocksByGroup* const table =
-      find_table(*observation.of(EngineRole::kConsumer).tables, read->request);
-  const std::uint32_t size = groups_of(EngineRole::kConsumer).front().block_size;
-  for (std::size_t index = 0; index < read->local_blocks.size(); ++index) {
-    const BlockId block = read->local_blocks[index];
-    Content content = remote[read->remote_blocks[index]];
-    local[block] = content;
-    if (!has_block(table, block)) continue;
-    const auto place = std::find(table->front().begin(), table->front().end(), block);
-    const auto begin = static_cast<std::uint32_t>(place - table->front().begin()) * size;
-    const std::uint32_t end = std::min(begin + size, known.num_prompt_tokens);
-    if (begin >= end) continue;
-    // The producer may have computed more after the prompt.
-    const bool is_longer = content.end > end && content.end <= source.num_tokens() &&
-                           content.id == source.id(content.end);
-    if (is_longer) content = {source.id(end), content.begin, end, content.group};
-    local[block] = content;
-    const Content wanted{known.prefixes.id(end), begin, end, 0};
-    if (passes_for(content, wanted)) continue;
-    return broken(kLoadBringsItsOwn, "consumer's " + block_of(block, read->request),
-                  to_text(wanted), to_text(content));
-  }
-  return std::nullopt;
-}
-
-void Invariants::take_in_delivery(const DeliverNotice& command, const Observation& observation) {
-  for (const NoticeState& notice : *observation.notices) {
-    if (notice.notice != command.notice || notice.heartbeat) continue;
-    for (const std::string& name : notice.requests) {
-      if (const auto at = held_.find(name); at != held_.end()) {
-        at->second.done.insert({notice.rank, notice.remote_rank});
-      }
-    }
-  }
-}
-
-// ---- The state ----
-
-Found Invariants::check_state(const Observation& observation) const {
-  const auto& remote_tables = *observation.of(EngineRole::kProducer).tables;
-  const auto& local_tables = *observation.of(EngineRole::kConsumer).tables;
-  for (const auto& [name, held] : held_) {
-    const BlocksByGroup* const table = find_table(remote_tables, name);
-    if (table && table->front() == held.blocks) continue;
-    return broken_rule(kInvariants[kReadStays], "tables[" + name + "]", held.blocks,
-                       table ? table->front() : std::vector<BlockId>());
-  }
-  for (const ReadState& read : *observation.reads) {
-    if (!read.is_under_way()) continue;
-    const std::string under = " under read " + std::to_string(read.read);
-    for (const BlockId block : read.local_blocks) {
-      if (has_block(find_table(local_tables, read.request), block)) continue;
-      return broken(kWrittenStays, "consumer_tables", block_of(block, read.request) + under,
-                    "elsewhere");
-    }
-    for (const BlockId block : read.remote_blocks) {
-      if (has_block(find_table(remote_tables, read.remote_request), block)) continue;
-      return broken(kReadStays, "tables", block_of(block, read.remote_request) + under,
-                    "elsewhere");
-    }
-  }
-  if (!is_alone_) return std::nullopt;
-  for (const EngineRole role : kEngineRoles) {
-    const bool produces = role == EngineRole::kProducer;
-    const std::string member = produces ? "requests" : "consumer_requests";
-    for (const RequestState& state : *observation.of(role).requests) {
-      const auto known = known_.find(state.id);
-      const Load load = known == known_.end() ? Load::kNone : known->second.load;
-      if (state.status == RequestStatus::kWaitingForRemoteKVs && load == Load::kNone) {
-        return broken(kLoadsEnd, member, "a load for " + state.id, "none");
-      }
-      const bool is_explained =
-          produces ? held_.count(state.id) > 0 : load == Load::kPlanned || load == Load::kReading;
-      if (is_finished(state.status) && !is_explained) {
-        return broken(kHoldsExplained, member, "readers or reads of " + state.id, "none");
-      }
-    }
-  }
-  return std::nullopt;
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
+  return std::make_unique<Invariants>(setup);
 }
 
 }  // namespace kvfence::engine::nixl

@@ -2,7 +2,7 @@
 // reference, and in each a lie: one observation is changed as a mistake of that kind would change
 // it. Some episode has to be caught by the invariant that the lie is meant for.
 
-#include "properties/engine/nixl/rules.h"
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <functional>
@@ -28,7 +28,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
   const auto tell = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kPrefillDecode), *side, kInvariants, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kPrefillDecode), *side, invariants(), id,
                                   /*commands_behind=*/12, tell);
 }
 

@@ -1,4 +1,8 @@
-#include "properties/engine/offloading/generator.h"
+/// What engines with an OffloadingConnector over scripted copies draw: few slots of CPU memory,
+/// tiers below them in a share of the episodes, copy engines and tiers that are eager, lazy or
+/// uneven, files that are damaged.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <array>
@@ -91,10 +95,9 @@ class OffloadingDraws final : public Draws {
     if (now.tier_jobs.has_value()) tier_jobs_ = *now.tier_jobs;
     if (!now.transfers.has_value()) return;
     for (const EngineTransfer& transfer : transfers_) {
-      const bool is_there = std::any_of(
-          now.transfers->begin(), now.transfers->end(), [&](const EngineTransfer& other) {
-            return other.rank == transfer.rank && other.job == transfer.job;
-          });
+      const bool is_there = std::ranges::any_of(*now.transfers, [&](const EngineTransfer& other) {
+        return other.rank == transfer.rank && other.job == transfer.job;
+      });
       if (!is_there) reported_.push_back(transfer);
     }
     while (reported_.size() > kReportedMax) reported_.erase(reported_.begin());
@@ -175,7 +178,7 @@ class OffloadingDraws final : public Draws {
   /// A job of a tier that is over now, if any is.
   std::optional<Command> end_tier_job(Choices& choices, const World& world) {
     for (const TierTransfer& job : tier_jobs_) {
-      const auto ended = std::find(ended_tier_jobs_.begin(), ended_tier_jobs_.end(), *job.job);
+      const auto ended = std::ranges::find(ended_tier_jobs_, *job.job);
       if (ended != ended_tier_jobs_.end() || !choices.once_in(tier_late_in_)) continue;
       if (auto command = spoil(choices, job, world)) return command;
       ended_tier_jobs_.push_back(*job.job);
@@ -305,7 +308,7 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, Engine
   return std::make_unique<OffloadingDraws>(config, choices, role);
 }
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kOffloading, choices);
   config.ranks = 1 + choices.below(3);
   if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
@@ -313,8 +316,5 @@ Config Generator::draw_config(Choices& choices) {
   make_valid(config);
   return config;
 }
-
-Generator::Generator(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, alone(make_draws(config, choices))) {}
 
 }  // namespace kvfence::engine::offloading

@@ -1,4 +1,7 @@
-#include "properties/engine/offloading/goals.h"
+/// What a suite of runs of engines with an OffloadingConnector has reached: a green suite in which
+/// no block was used again while it was copied has shown nothing about that.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -98,11 +101,9 @@ bool is_under_way(const EngineTransfer& transfer) {
 
 bool has_transfer(const Observation& observation, std::string_view name, bool store) {
   return observation.transfers.has_value() &&
-         std::any_of(observation.transfers->begin(), observation.transfers->end(),
-                     [&](const EngineTransfer& transfer) {
-                       return transfer.request == name && transfer.store == store &&
-                              is_under_way(transfer);
-                     });
+         std::ranges::any_of(*observation.transfers, [&](const EngineTransfer& transfer) {
+           return transfer.request == name && transfer.store == store && is_under_way(transfer);
+         });
 }
 
 std::vector<std::string> keys_of(const Observation& observation) {
@@ -182,8 +183,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count_load(const Transfer& load, const Observation& before, const Observation& after) {
     add("load");
     is_store_[load.job] = false;
-    add("promotion_loaded", std::any_of(load.slots.begin(), load.slots.end(),
-                                        [this](SlotId slot) { return promoted_.count(slot) > 0; }));
+    add("promotion_loaded",
+        std::ranges::any_of(load.slots, [this](SlotId slot) { return promoted_.count(slot) > 0; }));
     const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
     std::size_t num_groups = 0;
     std::uint32_t longest = 0;
@@ -240,9 +241,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const std::uint32_t end = num_computed[each.request] + each.num_tokens;
       const auto num_prompt = static_cast<std::uint32_t>(added->second.tokens.size());
       const std::uint32_t bound = fences_ ? added->second.max_offload_tokens.value_or(end) : end;
-      const bool has_store =
-          std::any_of(after.stores->begin(), after.stores->end(),
-                      [&](const Transfer& store) { return store.request == each.request; });
+      const bool has_store = std::ranges::any_of(
+          *after.stores, [&](const Transfer& store) { return store.request == each.request; });
       add("decoded_stored", has_store && num_computed[each.request] >= num_prompt);
       add("prompt_only_kept", fences_ && setup_.spec.offload_prompt_only && !has_store &&
                                   end / size > num_prompt / size);
@@ -294,12 +294,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     if (!has_state(before) || !has_state(after)) return;
     // A rank still makes what another one has reported in this step.
     for (const EngineTransfer& left : *after.transfers) {
-      const bool others_had = std::any_of(
-          before.transfers->begin(), before.transfers->end(), [&](const EngineTransfer& other) {
+      const bool others_had =
+          std::ranges::any_of(*before.transfers, [&](const EngineTransfer& other) {
             return other.rank != left.rank && other.job == left.job && other.store == left.store;
           });
-      const bool others_have = std::any_of(
-          after.transfers->begin(), after.transfers->end(), [&](const EngineTransfer& other) {
+      const bool others_have =
+          std::ranges::any_of(*after.transfers, [&](const EngineTransfer& other) {
             return other.rank != left.rank && other.job == left.job && other.store == left.store;
           });
       add("late_rank", others_had && !others_have);
@@ -341,10 +341,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("held_went_down", plans && call.method == "submit_store");
       const bool ends = call.method == "on_request_finished" && before.tier_jobs.has_value();
       add("ended_while_promoting",
-          ends && std::any_of(before.tier_jobs->begin(), before.tier_jobs->end(),
-                              [&](const TierTransfer& job) {
-                                return job.promotion && job.request == call.request;
-                              }));
+          ends && std::ranges::any_of(*before.tier_jobs, [&](const TierTransfer& job) {
+            return job.promotion && job.request == call.request;
+          }));
     }
     for (const std::string& key : found) add("no_room_to_promote", !contains(promoted, key));
     if (promoted.empty() || !has_state(before) || !has_state(after)) return;

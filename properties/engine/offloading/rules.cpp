@@ -1,17 +1,73 @@
-#include "properties/engine/offloading/rules.h"
+/// What must hold of any engine with an OffloadingConnector over scripted copies: the content of
+/// blocks and slots, the order of copies, their reports, and that all of it ends. Which blocks are
+/// stored, looked up or put off is the reference's to say; what a scheduler alone owes is in
+/// properties/engine/rules.cpp.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
 #include <set>
+#include <span>
 #include <sstream>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "contract/engine/engine_setup.h"
+#include "contract/engine/engine_target.h"
+#include "contract/pool/request.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/offloading/copies.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::offloading {
 namespace {
+
+/// Every invariant, by Rule: what the command line and the documentation list.
+constexpr std::array<Invariant, 11> kInvariants = {{
+    {"offloading.1", "plans_name_the_requests_own_blocks",
+     "a planned transfer has a number of its own and names full blocks of its request's table, at "
+     "the places that it says, and a slot of its own for each offloaded block"},
+    {"offloading.2", "no_reuse_under_a_copy",
+     "after the flush of a step no block that a copy under way reads or writes is written by "
+     "anyone else, zeroed, or freed while a load writes it"},
+    {"offloading.3", "a_slot_has_one_writer",
+     "no store or promotion begins to write a slot that another copy reads or writes"},
+    {"offloading.4", "a_load_reads_what_is_complete",
+     "no load begins while a rank still writes one of its slots"},
+    {"offloading.5", "copies_are_the_requests_own",
+     "on each rank a store finds in its blocks, and a load in its slots, the KV of its request's "
+     "own tokens at that place"},
+    {"offloading.6", "a_step_reads_its_own",
+     "on each rank every token that a step attends to is that of its request, computed, loaded or "
+     "shared by a common prefix"},
+    {"offloading.7", "slots_add_up",
+     "each slot of the CPU cache is free or of one block, and each key is there once"},
+    {"offloading.8", "a_ready_slot_holds_its_key",
+     "a block of the CPU cache that can be found, or goes down to a tier, holds in all of its "
+     "slot, on all ranks, the KV of the tokens that its key names, and the bytes that were stored"},
+    {"offloading.9", "each_end_is_reported_once",
+     "a rank's copy engine has a transfer until it ends and is reported, which happens once: as "
+     "failed if it failed, a load then with its blocks as invalid; a load is received when all "
+     "ranks have it, and a request is sent when no rank has a store of it left"},
+    {"offloading.10", "a_promotion_comes_whole",
+     "a block that a tier brings up has a slot and cannot be found until its job is reported, what "
+     "goes down stays and is read until then, and what was given up is not reported as done"},
+    {"offloading.11", "all_comes_to_an_end",
+     "with no transfer left nothing waits for ever: held blocks are freed, an engine without held "
+     "blocks admits who waits, and no reader or writer of a slot is left"},
+}};
 
 using detail::contains;
 using detail::find_table;
@@ -32,576 +88,596 @@ const OffloadedBlock* find_block(const Observation& observation, const std::stri
 std::string slot_name(SlotId slot) { return "slot " + std::to_string(slot); }
 
 bool has_slot(const Copy& copy, SlotId slot) {
-  return std::any_of(copy.parts.begin(), copy.parts.end(),
-                     [&](const CopyPart& part) { return part.slot == slot; });
+  return std::ranges::any_of(copy.parts, [&](const CopyPart& part) { return part.place == slot; });
 }
 
-/// What a step zeroes and nobody gets.
-std::vector<BlockId> new_blocks_of_nobody(const Observation& observation, const PlannedStep& step) {
-  std::set<BlockId> given;
-  const auto add = [&](const BlocksByGroup& table) {
-    for (const std::vector<BlockId>& blocks : table) given.insert(blocks.begin(), blocks.end());
+/// The model goes by commands and answers; what needs the state is held against each observation
+/// that has it.
+class Invariants final : public Rules {
+ public:
+  explicit Invariants(const EngineSetup& setup)
+      : setup_(*setup.offloading),
+        fences_(setup_.spec.manager.rules.offload_fences_reuse),
+        copies_(setup_) {
+    for (std::uint32_t tier = 0; tier < setup_.num_tiers(); ++tier) {
+      has_files_ |= setup_.has_files(tier);
+    }
+  }
+
+  std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
+                                  const Observation& observation, const World& /*world*/,
+                                  std::size_t step) override {
+    Found found;
+    if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
+    if (!found && observation.requests.has_value()) found = check_state(observation);
+    if (!found && observation.error == ErrorCode::kNone) found = check_end(command, observation);
+    if (!found) return std::nullopt;
+    Divergence divergence = broken_values(kInvariants[found->rule], found->where,
+                                          phrase(found->expected), phrase(found->actual));
+    divergence.step = step;
+    return divergence;
+  }
+
+ private:
+  /// A request; one that is gone is kept, since steps may still run it.
+  /// What a key stands for.
+  struct Key {
+    GroupId group = 0;
+    std::vector<Content> parts;
   };
-  for (const ScheduledNew& each : *observation.new_reqs) add(each.blocks);
-  for (const ScheduledCached& each : *observation.cached_reqs) {
-    if (each.blocks.has_value()) add(*each.blocks);
+
+  /// Between the CPU cache and a tier, under way.
+  struct TierJob {
+    std::uint32_t tier = 0;
+    bool is_promotion = false;
+    KeyList keys;
+    std::vector<SlotId> slots;
+  };
+  using Found = std::optional<Broken>;
+
+  // ---- The model ----
+
+  Found take_in(const Command& command, const Observation& observation) {
+    Found found;
+    // The ranks run before the scheduler's half hears of it.
+    if (std::holds_alternative<Update>(command)) found = take_in_update(observation);
+    if (!found) found = take_in_tier_calls(observation);
+    if (!found && std::holds_alternative<Schedule>(command)) found = take_in_step(observation);
+    if (const auto* added = std::get_if<AddRequest>(&command)) {
+      add(*added);
+    } else if (const auto* advance = std::get_if<AdvanceTransfer>(&command)) {
+      copies_.advance(*advance);
+    } else if (const auto* paused = std::get_if<SetPauseState>(&command)) {
+      pause_state_ = paused->state;
+    } else if (const auto* finish = std::get_if<TierFinish>(&command)) {
+      // A file tier has only what it was given; others also end jobs that come later.
+      const auto job = tier_jobs_.find(finish->job);
+      const bool is_there = job != tier_jobs_.end() && job->second.tier == finish->tier;
+      if (is_there || !has_files_) {
+        ended_tier_jobs_[finish->tier].emplace(finish->job, finish->success);
+      }
+    }
+    return found;
   }
-  for (const Copy& load : step.loads) {
-    for (const CopyPart& part : load.parts) given.insert(part.block);
+
+  std::string key(const Request& request, GroupId group, std::uint32_t block) const {
+    const KVCacheManagerConfig& kv_cache = setup_.scheduler.kv_cache;
+    const std::uint32_t hash_block_size = kv_cache.pool.hash.hash_block_size;
+    const std::uint32_t size = kv_cache.groups[group].block_size * setup_.spec.block_size_factor;
+    const BlockHashListView hashes = request.block_hashes(hash_block_size);
+    const std::uint32_t index = (block + 1) * size / hash_block_size - 1;
+    return fences_ ? make_block_hash_with_group_id(hashes[index], group)
+                   : std::string(hashes[index]);
   }
-  std::vector<BlockId> lost;
-  for (BlockId block : step.zeroed) {
-    if (given.count(block) == 0) lost.push_back(block);
+
+  void add(const AddRequest& added) {
+    RequestSpec spec{{}, std::nullopt, added.cache_salt, {}};
+    if (added.lora_name) spec.lora = LoraRequest{*added.lora_name, added.lora_id};
+    known_.insert_or_assign(added.id, Request(spec, setup_.scheduler.kv_cache.pool.hash));
+    tables_[added.id].assign(setup_.scheduler.kv_cache.groups.size(), {});
+    const bool has_salt = added.cache_salt && !added.cache_salt->empty();
+    std::optional<std::string> salt = has_salt ? added.cache_salt : std::nullopt;
+    if (added.lora_name) salt = "lora " + *added.lora_name + '\n' + salt.value_or("");
+    sequences_.insert_or_assign(added.id, Prefixes(salt));
+    append(added.id, added.tokens);
   }
-  return lost;
-}
+
+  /// Tokens of a request, and the keys of the blocks that they complete.
+  void append(const std::string& name, const std::vector<TokenId>& tokens) {
+    Request& request = known_.at(name);
+    Prefixes& prefixes = sequences_.at(name);
+    const std::uint32_t num_before = prefixes.num_tokens();
+    request.append_output_token_ids(tokens);
+    for (TokenId token : tokens) prefixes.append(token);
+    const std::uint32_t factor = setup_.spec.block_size_factor;
+    for (GroupId group = 0; group < setup_.scheduler.kv_cache.groups.size(); ++group) {
+      const std::uint32_t part_size = setup_.scheduler.kv_cache.groups[group].block_size;
+      const std::uint32_t size = part_size * factor;
+      for (std::uint32_t block = num_before / size; (block + 1) * size <= prefixes.num_tokens();
+           ++block) {
+        Key entry{group, {}};
+        for (std::uint32_t sub = 0; sub < factor; ++sub) {
+          const std::uint32_t begin = block * size + sub * part_size;
+          const std::uint32_t end = begin + part_size;
+          entry.parts.push_back({prefixes.id(end), begin, end, group});
+        }
+        keys_.insert_or_assign(key(request, group, block), std::move(entry));
+      }
+    }
+  }
+
+  Found take_in_step(const Observation& observation) {
+    const auto unknown = [&](std::string_view member, const std::string& name) {
+      return Broken{kPlansNameOwnBlocks, std::string(member), "a request of the step", name};
+    };
+    for (const ScheduledNew& each : *observation.new_reqs) {
+      if (!known_.contains(each.request)) return unknown("new_reqs", each.request);
+    }
+    for (const ScheduledCached& each : *observation.cached_reqs) {
+      if (!known_.contains(each.request)) return unknown("cached_reqs", each.request);
+    }
+    PlannedStep step;
+    engine::take_in_step(observation, setup_.scheduler, tables_, step);
+    for (const ScheduledRequest& each : *observation.scheduled) {
+      if (!find_by(step.runs, &Run::request, each.request)) {
+        return unknown("scheduled", each.request);
+      }
+    }
+    for (const std::string& name : *observation.preempted) {
+      if (!known_.contains(name)) return unknown("preempted", name);
+    }
+    step.requests_to_flush = *observation.requests_to_flush;
+    step.jobs_to_flush = *observation.jobs_to_flush;
+    for (const bool is_store : {false, true}) {
+      const std::vector<Transfer>& transfers = is_store ? *observation.stores : *observation.loads;
+      std::vector<Copy>& copies = is_store ? step.stores : step.loads;
+      const std::string member = is_store ? "stores" : "loads";
+      for (std::size_t index = 0; index < transfers.size(); ++index) {
+        if (auto broken = plan(member + "[" + std::to_string(index) + "]", transfers[index],
+                               is_store, observation, copies.emplace_back())) {
+          return broken;
+        }
+      }
+    }
+    if (!step.victims.empty()) {
+      std::vector<BlockId> loaded;
+      for (const Copy& load : step.loads) {
+        for (const CopyPart& part : load.parts) loaded.push_back(part.block);
+      }
+      step.lost = new_blocks_of_nobody(observation, loaded);
+    }
+    in_flight_.push_back(std::move(step));
+    return std::nullopt;
+  }
+
+  /// A planned transfer as a copy. With hold every worker has its own numbers.
+  Found plan(const std::string& member, const Transfer& transfer, bool is_store,
+             const Observation& observation, Copy& copy) {
+    const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
+    const std::uint32_t factor = setup_.spec.block_size_factor;
+    const auto wrong = [&](std::string_view what, std::string expected, std::string actual) {
+      return Broken{kPlansNameOwnBlocks, member + "." + std::string(what), std::move(expected),
+                    std::move(actual)};
+    };
+    const auto known = known_.find(transfer.request);
+    if (known == known_.end())
+      return wrong("request", "a request that was added", transfer.request);
+    const auto has_its_number = [&](const Copy& other) { return other.job == transfer.job; };
+    bool is_taken = copies_.has(has_its_number);
+    for (const PlannedStep& step : in_flight_) {
+      for (const auto* copies : {&step.loads, &step.stores}) {
+        is_taken |= std::ranges::any_of(*copies, has_its_number);
+      }
+    }
+    if (fences_ && is_taken) {
+      return wrong("job", "a number that no transfer under way has", std::to_string(transfer.job));
+    }
+    copy.serial = next_serial_++;
+    copy.job = transfer.job;
+    copy.request = transfer.request;
+    copy.is_store = is_store;
+
+    std::uint32_t sum = 0;
+    for (std::uint32_t size : transfer.group_sizes) sum += size;
+    // With hold a store starts with a whole slot and does not say where.
+    const bool knows_place = !is_store || fences_;
+    const bool has_groups = transfer.group_sizes.size() == groups.size() &&
+                            transfer.block_indices.size() == (knows_place ? groups.size() : 0) &&
+                            sum == transfer.gpu_blocks.size();
+    if (!has_groups) return wrong("group_sizes", "blocks of every group", "other ones");
+
+    const Prefixes& prefixes = sequences_.at(transfer.request);
+    const BlocksByGroup* table = &tables_.at(transfer.request);
+    if (!is_store) {
+      table = nullptr;
+      if (observation.tables.has_value()) {
+        table = find_table(*observation.tables, transfer.request);
+        if (!table) return wrong("gpu_blocks", "blocks of the request", "a request without any");
+      }
+    }
+    std::size_t at = 0;
+    std::size_t num_slots = 0;
+    for (GroupId group = 0; group < groups.size(); ++group) {
+      std::uint32_t place = knows_place ? transfer.block_indices[group] : 0;
+      std::uint32_t last_slot = UINT32_MAX;
+      for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
+        const BlockId block = transfer.gpu_blocks[at];
+        // What left a window may stand in the table again, further on: that is where it is now.
+        const auto has_block = [&] {
+          if (!table) return true;
+          const std::vector<BlockId>& blocks = (*table)[group];
+          if (place >= blocks.size() || blocks[place] != block) return false;
+          return std::find(blocks.begin() + place + 1, blocks.end(), block) == blocks.end();
+        };
+        // A store leaves out what is held already.
+        const bool may_skip = is_store && (index > 0 || !knows_place);
+        while (may_skip && place < (*table)[group].size() && !has_block()) ++place;
+        if (place / factor != last_slot) {
+          last_slot = place / factor;
+          ++num_slots;
+        }
+        const std::uint32_t size = groups[group].block_size;
+        const std::uint32_t end = (place + 1) * size;
+        if (block == kNullBlockId || !has_block() || num_slots > transfer.slots.size() ||
+            end > prefixes.num_tokens()) {
+          return wrong("gpu_blocks[" + std::to_string(at) + "]",
+                       "the full block at place " + std::to_string(place) + " of group " +
+                           std::to_string(group) + ", with a slot",
+                       std::to_string(block));
+        }
+        copy.parts.push_back({block, transfer.slots[num_slots - 1], place % factor,
+                              Content{prefixes.id(end), end - size, end, group}});
+        ++place;
+      }
+    }
+    const std::set<SlotId> slots(transfer.slots.begin(), transfer.slots.end());
+    const bool are_sound = num_slots == transfer.slots.size() && num_slots == slots.size() &&
+                           (slots.empty() || *slots.rbegin() < setup_.spec.manager.cache.capacity);
+    if (!are_sound)
+      return wrong("slots", "a slot of its own for each offloaded block", "other ones");
+    return std::nullopt;
+  }
+
+  Found take_in_update(const Observation& observation) {
+    if (in_flight_.empty()) return std::nullopt;
+    const auto wrong = [](std::string member, std::string expected, std::string actual) {
+      return Broken{kEachEndIsReportedOnce, std::move(member), std::move(expected),
+                    std::move(actual)};
+    };
+    Report report;
+    if (auto broken = copies_.run(in_flight_.front(), sequences_, report)) return broken;
+    in_flight_.pop_front();
+
+    std::vector<std::string> received = *observation.finished_recving;
+    std::ranges::sort(received);
+    std::ranges::sort(report.received);
+    if (received != report.received) {
+      return wrong("finished_recving", "the loads that are over on all ranks", "others");
+    }
+    for (const std::string& name : *observation.finished_sending) {
+      const auto is_store_of = [&](const Copy& copy) {
+        return copy.is_store && copy.request == name;
+      };
+      if (copies_.has(is_store_of)) return wrong("finished_sending", "no store of it left", name);
+    }
+    const std::vector<BlockId>& invalid = *observation.invalid_blocks;
+    if (std::set<BlockId>(invalid.begin(), invalid.end()) != report.invalid_blocks) {
+      return wrong("invalid_blocks", "the blocks of the loads that failed", "others");
+    }
+    std::vector<Completed> completed;
+    for (const auto& [job, each] : report.jobs) completed.push_back(each);
+    if (*observation.completed_jobs != completed) {
+      return wrong("completed_jobs", "what ended on each rank", "other jobs, ranks or failures");
+    }
+    for (const RequestOutput& output : *observation.outputs) {
+      if (known_.count(output.request) > 0) append(output.request, output.tokens);
+    }
+    return std::nullopt;
+  }
+
+  // ---- Tiers ----
+
+  Found take_in_tier_calls(const Observation& observation) {
+    is_anyone_put_off_ = false;
+    if (!observation.tier_calls.has_value()) return std::nullopt;
+    for (const TierCallRecord& call : *observation.tier_calls) {
+      Found found;
+      if (call.method == "lookup") is_anyone_put_off_ |= call.answer == "pending";
+      if (call.method == "get_finished_jobs") found = end_tier_jobs(call);
+      if (call.method == "submit_store" || call.method == "submit_load")
+        found = begin_tier_job(call);
+      if (found) return found;
+    }
+    return std::nullopt;
+  }
+
+  /// What a tier reports that is no job of its own is passed over.
+  Found end_tier_jobs(const TierCallRecord& call) {
+    const std::map<std::uint32_t, bool> ended =
+        std::exchange(ended_tier_jobs_[call.tier], std::map<std::uint32_t, bool>());
+    std::istringstream results(call.answer);
+    std::uint32_t id = 0;
+    std::string word;
+    while (results >> id >> word) {
+      const auto at = tier_jobs_.find(id);
+      if (at == tier_jobs_.end() || at->second.tier != call.tier) continue;
+      const bool is_done = word == "done";
+      const auto end = ended.find(id);
+      if (end == ended.end() || (is_done && !end->second)) {
+        return Broken{kPromotionComesWhole, "job " + std::to_string(id),
+                      end == ended.end() ? "under way" : "failed, since it was given up", word};
+      }
+      const TierJob& job = at->second;
+      for (std::size_t index = 0; job.is_promotion && index < job.slots.size(); ++index) {
+        const auto key = keys_.find(job.keys[index]);
+        const bool is_known = is_done && key != keys_.end();
+        copies_.fill_slot(job.slots[index], is_known ? key->second.parts : std::vector<Content>());
+      }
+      tier_jobs_.erase(at);
+    }
+    return std::nullopt;
+  }
+
+  Found begin_tier_job(const TierCallRecord& call) {
+    const bool is_promotion = call.method == "submit_load";
+    const bool is_sound =
+        call.job && tier_jobs_.count(*call.job) == 0 && call.keys.size() == call.slots.size() &&
+        std::ranges::all_of(call.slots,
+                            [&](SlotId slot) { return slot < setup_.spec.manager.cache.capacity; });
+    if (!is_sound) {
+      return Broken{kPromotionComesWhole, call.method,
+                    "a number of its own and a slot for each block", "others"};
+    }
+    for (std::size_t index = 0; index < call.slots.size(); ++index) {
+      const SlotId slot = call.slots[index];
+      if (!is_promotion) {
+        if (auto broken = check_slot(call.keys[index], slot)) return broken;
+        continue;
+      }
+      bool is_in_use = false;
+      const auto look_at = [&](const Copy& copy) { is_in_use |= has_slot(copy, slot); };
+      copies_.for_each_under_way(look_at);
+      for (const PlannedStep& step : in_flight_) {
+        std::ranges::for_each(step.loads, look_at);
+        std::ranges::for_each(step.stores, look_at);
+      }
+      if (is_in_use) {
+        return Broken{kSlotHasOneWriter, slot_name(slot), "no copy under way",
+                      "one, under a promotion"};
+      }
+      copies_.fill_slot(slot, {});
+    }
+    tier_jobs_.emplace(*call.job, TierJob{call.tier, is_promotion, call.keys, call.slots});
+    return std::nullopt;
+  }
+
+  // ---- The state ----
+
+  Found check_state(const Observation& observation) const {
+    Found found = check_transfers(observation);
+    if (!found) found = check_copied_blocks(observation);
+    if (!found) found = check_tier_jobs(observation);
+    if (!found) found = check_numbers(observation);
+    if (!found) found = check_slots(observation);
+    return found;
+  }
+
+  Found check_transfers(const Observation& observation) const {
+    std::size_t num_copies = 0;
+    for (const Copies::Rank& rank : copies_.ranks()) num_copies += rank.copies.size();
+    for (const EngineTransfer& shown : *observation.transfers) {
+      const std::vector<Copy>& copies = copies_.ranks()[shown.rank].copies;
+      const bool is_there = std::ranges::any_of(copies, [&](const Copy& copy) {
+        return copy.job == shown.job && copy.request == shown.request &&
+               copy.is_store == shown.store && copy.progress == shown.progress;
+      });
+      if (is_there) continue;
+      return Broken{kEachEndIsReportedOnce, "transfers", "what was planned and not reported",
+                    "job " + std::to_string(shown.job) + " of " + shown.request};
+    }
+    if (observation.transfers->size() == num_copies) return std::nullopt;
+    return Broken{kEachEndIsReportedOnce, "transfers", std::to_string(num_copies),
+                  std::to_string(observation.transfers->size())};
+  }
+
+  /// Whether a step in flight, from that one on, makes the workers wait for a request's stores.
+  bool is_flushed(const std::string& request, std::size_t first_step) const {
+    for (std::size_t step = first_step; step < in_flight_.size(); ++step) {
+      if (contains(in_flight_[step].requests_to_flush, request)) return true;
+    }
+    return false;
+  }
+
+  /// A load's blocks are its request's alone until it is over on all ranks; with hold a store's are
+  /// its request's until the workers have to wait for it.
+  Found check_copied_blocks(const Observation& observation) const {
+    Found found;
+    const auto check = [&](const Copy& copy) {
+      if (found || (copy.is_store && (fences_ || is_flushed(copy.request, 0)))) return;
+      const BlocksByGroup* table = find_table(*observation.tables, copy.request);
+      for (const CopyPart& part : copy.parts) {
+        const std::uint32_t ref_cnt = (*observation.ref_cnts)[part.block];
+        const bool is_held = table && contains((*table)[part.content->group], part.block) &&
+                             (copy.is_store || ref_cnt == 1);
+        if (is_held) continue;
+        found = Broken{kNoReuseUnderACopy, "tables[" + copy.request + "]",
+                       "block " + std::to_string(part.block) + ", which a " +
+                           (copy.is_store ? "store reads" : "load writes"),
+                       ref_cnt == 0 ? "a free block" : "a block of somebody else too"};
+      }
+    };
+    copies_.for_each_under_way(check);
+    for (const PlannedStep& step : in_flight_) {
+      std::ranges::for_each(step.loads, check);
+    }
+    return found;
+  }
+
+  /// A block that comes up has a slot and is not ready; one that goes down stays, and is read.
+  Found check_tier_jobs(const Observation& observation) const {
+    for (const auto& [id, job] : tier_jobs_) {
+      for (std::size_t index = 0; index < job.keys.size(); ++index) {
+        const OffloadedBlock* block = find_block(observation, job.keys[index]);
+        const bool is_right =
+            block && block->slot == job.slots[index] &&
+            (job.is_promotion ? !block->ready : block->ready && block->readers > 0);
+        if (is_right) continue;
+        return Broken{
+            kPromotionComesWhole, slot_name(job.slots[index]),
+            (job.is_promotion ? "reserved for job " : "held for job ") + std::to_string(id),
+            "free, of another block, or already ready"};
+      }
+    }
+    return std::nullopt;
+  }
+
+  Found check_numbers(const Observation& observation) const {
+    std::set<SlotId> slots;
+    std::set<std::string> keys;
+    for (const auto* list : {&*observation.t1, &*observation.t2}) {
+      for (const OffloadedBlock& block : *list) {
+        if (slots.insert(block.slot).second && keys.insert(block.key.bytes).second) continue;
+        return Broken{kSlotsAddUp, slot_name(block.slot), "a slot and a key of its own", "others"};
+      }
+    }
+    const std::uint32_t capacity = setup_.spec.manager.cache.capacity;
+    if (slots.size() + *observation.num_free_slots == capacity) return std::nullopt;
+    return Broken{kSlotsAddUp, "num_free_slots", std::to_string(capacity - slots.size()),
+                  std::to_string(*observation.num_free_slots)};
+  }
+
+  Found check_slots(const Observation& observation) const {
+    if (observation.damaged.has_value() && !observation.damaged->empty()) {
+      const OffloadedBlock* block = find_block(observation, observation.damaged->front());
+      return Broken{kReadySlotHoldsItsKey, slot_name(block ? block->slot : 0),
+                    "the bytes that were stored", "other bytes, in a block that can be found"};
+    }
+    // With hold what is flushed counts as written at once: the step that flushes comes before all
+    // that could read it.
+    std::set<SlotId> flushed;
+    const auto add_flushed = [&](const Copy& copy, std::size_t first_step) {
+      if (fences_ || !copy.is_store || !is_flushed(copy.request, first_step)) return;
+      for (const CopyPart& part : copy.parts) flushed.insert(part.place);
+    };
+    copies_.for_each_under_way([&](const Copy& copy) { add_flushed(copy, 0); });
+    for (std::size_t step = 0; step < in_flight_.size(); ++step) {
+      for (const Copy& copy : in_flight_[step].stores) add_flushed(copy, step + 1);
+    }
+    for (const auto* list : {&*observation.t1, &*observation.t2}) {
+      for (const OffloadedBlock& block : *list) {
+        if (!block.ready || flushed.count(block.slot) > 0) continue;
+        if (auto broken = check_slot(block.key.bytes, block.slot)) return broken;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Whether a slot holds what its key names.
+  Found check_slot(const std::string& key, SlotId slot) const {
+    const auto at = keys_.find(key);
+    if (at == keys_.end() || slot >= setup_.spec.manager.cache.capacity) {
+      return Broken{kReadySlotHoldsItsKey, slot_name(slot), "a key of some request", "another one"};
+    }
+    const std::vector<Content>& parts = at->second.parts;
+    const bool is_mamba =
+        setup_.scheduler.kv_cache.groups[at->second.group].kind == KVCacheSpecKind::kMamba;
+    for (std::size_t rank = 0; rank < copies_.ranks().size(); ++rank) {
+      for (std::uint32_t sub = 0; sub < parts.size(); ++sub) {
+        const Content& content = copies_.place(rank, slot, sub);
+        // Of a block of Mamba states only the last one has to be there.
+        const bool may_lack = is_mamba && sub + 1 < parts.size() && content.id == 0;
+        if (passes_for(content, parts[sub]) || may_lack) continue;
+        return Broken{kReadySlotHoldsItsKey, slot_name(slot) + " on rank " + std::to_string(rank),
+                      to_text(parts[sub]), to_text(content)};
+      }
+    }
+    return std::nullopt;
+  }
+
+  // ---- Progress ----
+
+  Found check_end(const Command& command, const Observation& observation) {
+    const bool is_quiet =
+        !copies_.has([](const Copy&) { return true; }) && in_flight_.empty() && tier_jobs_.empty();
+    if (std::holds_alternative<Update>(command)) {
+      const bool ends_requests = std::ranges::any_of(
+          *observation.outputs,
+          [](const RequestOutput& output) { return is_finished(output.status); });
+      num_quiet_updates_ = is_quiet && !ends_requests ? num_quiet_updates_ + 1 : 0;
+    } else if (std::holds_alternative<FinishRequests>(command) ||
+               std::holds_alternative<FinishAllRequests>(command)) {
+      num_quiet_updates_ = 0;
+    }
+    if (!observation.requests.has_value()) return std::nullopt;
+    if (std::holds_alternative<Schedule>(command)) {
+      if (auto broken = check_progress(observation)) return broken;
+    }
+    if (!is_quiet || num_quiet_updates_ < kQuietStepsMax) return std::nullopt;
+    const auto left = [](std::string where, std::string actual) {
+      return Broken{kAllComesToAnEnd, std::move(where), "nothing held, since nothing is under way",
+                    std::move(actual)};
+    };
+    for (const RequestState& state : *observation.requests) {
+      if (is_finished(state.status)) return left("requests", state.id);
+    }
+    // With hold a store is completed with its request.
+    const bool may_write = !fences_ && !observation.requests->empty();
+    for (const auto* list : {&*observation.t1, &*observation.t2}) {
+      for (const OffloadedBlock& block : *list) {
+        if ((block.ready || may_write) && block.readers == 0) continue;
+        return left(slot_name(block.slot), block.ready ? "readers" : "a writer");
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// After a step was planned. One that does not fit yet may stand before a loaded one, for ever: as
+  /// upstream.
+  Found check_progress(const Observation& observation) {
+    const bool plans_copies = !observation.loads->empty() || !observation.stores->empty();
+    if (plans_copies || observation.never_fits.has_value()) num_quiet_updates_ = 0;
+    const bool goes_on = plans_copies || !observation.scheduled->empty() ||
+                         observation.never_fits.has_value() || !observation.preempted->empty();
+    const bool is_idle = observation.num_running == 0 && observation.num_referenced_blocks <= 1 &&
+                         pause_state_ == PauseState::kUnpaused && !is_anyone_put_off_ &&
+                         in_flight_.size() == 1 && tier_jobs_.empty() &&
+                         !copies_.has([](const Copy&) { return true; });
+    const auto num_for_grammar =
+        std::ranges::count_if(*observation.requests, [](const RequestState& state) {
+          return state.status == RequestStatus::kWaitingForGrammar;
+        });
+    const bool waits = observation.num_waiting + observation.num_skipped_waiting >
+                       static_cast<std::size_t>(num_for_grammar);
+    num_idle_steps_ = is_idle && waits && !goes_on ? num_idle_steps_ + 1 : 0;
+    if (num_idle_steps_ < kQuietStepsMax) return std::nullopt;
+    return Broken{kAllComesToAnEnd, "scheduled", "somebody, since nothing is under way", "nobody"};
+  }
+
+  ConnectorSetup setup_;
+  bool fences_ = false;
+  bool has_files_ = false;  ///< any tier
+  Copies copies_;
+  std::map<std::string, Request> known_;  ///< one that is gone, too: steps may still run it
+  WorkerTables tables_;
+  Sequences sequences_;
+  std::map<std::string, Key> keys_;
+  std::deque<PlannedStep> in_flight_;
+  std::uint64_t next_serial_ = 0;
+  std::map<std::uint32_t, TierJob> tier_jobs_;
+  /// By tier: of jobs that ended since its last report, whether well. The first word counts.
+  std::map<std::uint32_t, std::map<std::uint32_t, bool>> ended_tier_jobs_;
+  bool is_anyone_put_off_ = false;       ///< by a tier, in the last command
+  std::uint32_t num_idle_steps_ = 0;     ///< in a row: somebody waits, and nothing happens
+  std::uint32_t num_quiet_updates_ = 0;  ///< in a row: nothing is under way after them
+  PauseState pause_state_ = PauseState::kUnpaused;
+};
 
 }  // namespace
 
-Invariants::Invariants(const EngineSetup& setup)
-    : setup_(*setup.offloading),
-      fences_(setup_.spec.manager.rules.offload_fences_reuse),
-      copies_(setup_) {
-  for (std::uint32_t tier = 0; tier < setup_.num_tiers(); ++tier) {
-    has_files_ |= setup_.has_files(tier);
-  }
-}
+std::span<const Invariant> invariants() { return kInvariants; }
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World&, std::size_t step) {
-  Found found;
-  if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
-  if (!found && observation.requests.has_value()) found = check_state(observation);
-  if (!found && observation.error == ErrorCode::kNone) found = check_end(command, observation);
-  if (!found) return std::nullopt;
-  Divergence divergence = broken_values(kInvariants[found->rule], found->where,
-                                        phrase(found->expected), phrase(found->actual));
-  divergence.step = step;
-  return divergence;
-}
-
-// ---- The model ----
-
-Invariants::Found Invariants::take_in(const Command& command, const Observation& observation) {
-  Found found;
-  // The ranks run before the scheduler's half hears of it.
-  if (std::holds_alternative<Update>(command)) found = take_in_update(observation);
-  if (!found) found = take_in_tier_calls(observation);
-  if (!found && std::holds_alternative<Schedule>(command)) found = take_in_step(observation);
-  if (const auto* added = std::get_if<AddRequest>(&command)) {
-    add(*added);
-  } else if (const auto* advance = std::get_if<AdvanceTransfer>(&command)) {
-    copies_.advance(*advance);
-  } else if (const auto* paused = std::get_if<SetPauseState>(&command)) {
-    pause_state_ = paused->state;
-  } else if (const auto* finish = std::get_if<TierFinish>(&command)) {
-    // A file tier has only what it was given; others also end jobs that come later.
-    const auto job = tier_jobs_.find(finish->job);
-    const bool is_there = job != tier_jobs_.end() && job->second.tier == finish->tier;
-    if (is_there || !has_files_) {
-      ended_tier_jobs_[finish->tier].emplace(finish->job, finish->success);
-    }
-  }
-  return found;
-}
-
-std::string Invariants::key(const Known& known, GroupId group, std::uint32_t block) const {
-  const KVCacheManagerConfig& kv_cache = setup_.scheduler.kv_cache;
-  const std::uint32_t hash_block_size = kv_cache.pool.hash.hash_block_size;
-  const std::uint32_t size = kv_cache.groups[group].block_size * setup_.spec.block_size_factor;
-  const BlockHashListView hashes = known.request.block_hashes(hash_block_size);
-  const std::uint32_t index = (block + 1) * size / hash_block_size - 1;
-  return fences_ ? make_block_hash_with_group_id(hashes[index], group) : std::string(hashes[index]);
-}
-
-void Invariants::add(const AddRequest& added) {
-  RequestSpec spec{{}, std::nullopt, added.cache_salt, {}};
-  if (added.lora_name) spec.lora = LoraRequest{*added.lora_name, added.lora_id};
-  known_.insert_or_assign(added.id, Known{Request(spec, setup_.scheduler.kv_cache.pool.hash),
-                                          BlocksByGroup(setup_.scheduler.kv_cache.groups.size())});
-  const bool has_salt = added.cache_salt && !added.cache_salt->empty();
-  std::optional<std::string> salt = has_salt ? added.cache_salt : std::nullopt;
-  if (added.lora_name) salt = "lora " + *added.lora_name + '\n' + salt.value_or("");
-  sequences_.insert_or_assign(added.id, Prefixes(salt));
-  append(added.id, added.tokens);
-}
-
-/// Tokens of a request, and the keys of the blocks that they complete.
-void Invariants::append(const std::string& name, const std::vector<TokenId>& tokens) {
-  Known& known = known_.at(name);
-  Prefixes& prefixes = sequences_.at(name);
-  const std::uint32_t num_before = prefixes.num_tokens();
-  known.request.append_output_token_ids(tokens);
-  for (TokenId token : tokens) prefixes.append(token);
-  const std::uint32_t factor = setup_.spec.block_size_factor;
-  for (GroupId group = 0; group < known.blocks.size(); ++group) {
-    const std::uint32_t part_size = setup_.scheduler.kv_cache.groups[group].block_size;
-    const std::uint32_t size = part_size * factor;
-    for (std::uint32_t block = num_before / size; (block + 1) * size <= prefixes.num_tokens();
-         ++block) {
-      Key entry{group, {}};
-      for (std::uint32_t sub = 0; sub < factor; ++sub) {
-        const std::uint32_t begin = block * size + sub * part_size;
-        const std::uint32_t end = begin + part_size;
-        entry.parts.push_back({prefixes.id(end), begin, end, group});
-      }
-      keys_.insert_or_assign(key(known, group, block), std::move(entry));
-    }
-  }
-}
-
-Invariants::Found Invariants::take_in_step(const Observation& observation) {
-  const auto unknown = [&](std::string_view member, const std::string& name) {
-    return Broken{kPlansNameOwnBlocks, std::string(member), "a request of the step", name};
-  };
-  PlannedStep step;
-  std::map<std::string, std::uint32_t> num_computed;
-  for (const ScheduledNew& each : *observation.new_reqs) {
-    const auto known = known_.find(each.request);
-    if (known == known_.end()) return unknown("new_reqs", each.request);
-    known->second.blocks = each.blocks;
-    num_computed[each.request] = each.num_computed_tokens;
-  }
-  for (const ScheduledCached& each : *observation.cached_reqs) {
-    const auto known = known_.find(each.request);
-    if (known == known_.end()) return unknown("cached_reqs", each.request);
-    BlocksByGroup& table = known->second.blocks;
-    num_computed[each.request] = each.num_computed_tokens;
-    if (each.resumed) table.assign(table.size(), {});
-    for (std::size_t group = 0; each.blocks.has_value() && group < table.size(); ++group) {
-      const std::vector<BlockId>& blocks = (*each.blocks)[group];
-      table[group].insert(table[group].end(), blocks.begin(), blocks.end());
-    }
-  }
-  for (const ScheduledRequest& each : *observation.scheduled) {
-    const auto begin = num_computed.find(each.request);
-    if (begin == num_computed.end()) return unknown("scheduled", each.request);
-    step.runs.push_back({each.request, begin->second, begin->second + each.num_tokens,
-                         known_.at(each.request).blocks});
-  }
-  step.zeroed = *observation.new_block_ids;
-  if (setup_.scheduler.policy == SchedulingPolicy::kPriority) {
-    for (const std::string& name : *observation.preempted) {
-      const auto known = known_.find(name);
-      if (known == known_.end()) return unknown("preempted", name);
-      step.victims.push_back(known->second.blocks);
-    }
-  }
-  step.requests_to_flush = *observation.requests_to_flush;
-  step.jobs_to_flush = *observation.jobs_to_flush;
-  for (const bool is_store : {false, true}) {
-    const std::vector<Transfer>& transfers = is_store ? *observation.stores : *observation.loads;
-    std::vector<Copy>& copies = is_store ? step.stores : step.loads;
-    const std::string member = is_store ? "stores" : "loads";
-    for (std::size_t index = 0; index < transfers.size(); ++index) {
-      if (auto broken = plan(member + "[" + std::to_string(index) + "]", transfers[index], is_store,
-                             observation, copies.emplace_back())) {
-        return broken;
-      }
-    }
-  }
-  if (!step.victims.empty()) step.lost = new_blocks_of_nobody(observation, step);
-  in_flight_.push_back(std::move(step));
-  return std::nullopt;
-}
-
-/// A planned transfer as a copy. With hold every worker has its own numbers.
-Invariants::Found Invariants::plan(const std::string& member, const Transfer& transfer,
-                                   bool is_store, const Observation& observation, Copy& copy) {
-  const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
-  const std::uint32_t factor = setup_.spec.block_size_factor;
-  const auto wrong = [&](std::string_view what, std::string expected, std::string actual) {
-    return Broken{kPlansNameOwnBlocks, member + "." + std::string(what), std::move(expected),
-                  std::move(actual)};
-  };
-  const auto known = known_.find(transfer.request);
-  if (known == known_.end()) return wrong("request", "a request that was added", transfer.request);
-  const auto has_its_number = [&](const Copy& other) { return other.job == transfer.job; };
-  bool is_taken = copies_.has(has_its_number);
-  for (const PlannedStep& step : in_flight_) {
-    for (const auto* copies : {&step.loads, &step.stores}) {
-      is_taken |= std::any_of(copies->begin(), copies->end(), has_its_number);
-    }
-  }
-  if (fences_ && is_taken) {
-    return wrong("job", "a number that no transfer under way has", std::to_string(transfer.job));
-  }
-  copy.serial = next_serial_++;
-  copy.job = transfer.job;
-  copy.request = transfer.request;
-  copy.is_store = is_store;
-
-  std::uint32_t sum = 0;
-  for (std::uint32_t size : transfer.group_sizes) sum += size;
-  // With hold a store starts with a whole slot and does not say where.
-  const bool knows_place = !is_store || fences_;
-  const bool has_groups = transfer.group_sizes.size() == groups.size() &&
-                          transfer.block_indices.size() == (knows_place ? groups.size() : 0) &&
-                          sum == transfer.gpu_blocks.size();
-  if (!has_groups) return wrong("group_sizes", "blocks of every group", "other ones");
-
-  const Prefixes& prefixes = sequences_.at(transfer.request);
-  const BlocksByGroup* table = &known->second.blocks;
-  if (!is_store) {
-    table = nullptr;
-    if (observation.tables.has_value()) {
-      table = find_table(*observation.tables, transfer.request);
-      if (!table) return wrong("gpu_blocks", "blocks of the request", "a request without any");
-    }
-  }
-  std::size_t at = 0;
-  std::size_t num_slots = 0;
-  for (GroupId group = 0; group < groups.size(); ++group) {
-    std::uint32_t place = knows_place ? transfer.block_indices[group] : 0;
-    std::uint32_t last_slot = UINT32_MAX;
-    for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
-      const BlockId block = transfer.gpu_blocks[at];
-      // What left a window may stand in the table again, further on: that is where it is now.
-      const auto has_block = [&] {
-        if (!table) return true;
-        const std::vector<BlockId>& blocks = (*table)[group];
-        if (place >= blocks.size() || blocks[place] != block) return false;
-        return std::find(blocks.begin() + place + 1, blocks.end(), block) == blocks.end();
-      };
-      // A store leaves out what is held already.
-      const bool may_skip = is_store && (index > 0 || !knows_place);
-      while (may_skip && place < (*table)[group].size() && !has_block()) ++place;
-      if (place / factor != last_slot) {
-        last_slot = place / factor;
-        ++num_slots;
-      }
-      const std::uint32_t size = groups[group].block_size;
-      const std::uint32_t end = (place + 1) * size;
-      if (block == kNullBlockId || !has_block() || num_slots > transfer.slots.size() ||
-          end > prefixes.num_tokens()) {
-        return wrong("gpu_blocks[" + std::to_string(at) + "]",
-                     "the full block at place " + std::to_string(place) + " of group " +
-                         std::to_string(group) + ", with a slot",
-                     std::to_string(block));
-      }
-      copy.parts.push_back({block,
-                            transfer.slots[num_slots - 1],
-                            place % factor,
-                            {prefixes.id(end), end - size, end, group}});
-      ++place;
-    }
-  }
-  const std::set<SlotId> slots(transfer.slots.begin(), transfer.slots.end());
-  const bool are_sound = num_slots == transfer.slots.size() && num_slots == slots.size() &&
-                         (slots.empty() || *slots.rbegin() < setup_.spec.manager.cache.capacity);
-  if (!are_sound) return wrong("slots", "a slot of its own for each offloaded block", "other ones");
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take_in_update(const Observation& observation) {
-  if (in_flight_.empty()) return std::nullopt;
-  const auto wrong = [](std::string member, std::string expected, std::string actual) {
-    return Broken{kEachEndIsReportedOnce, std::move(member), std::move(expected),
-                  std::move(actual)};
-  };
-  Report report;
-  if (auto broken = copies_.run(in_flight_.front(), sequences_, report)) return broken;
-  in_flight_.pop_front();
-
-  std::vector<std::string> received = *observation.finished_recving;
-  std::sort(received.begin(), received.end());
-  std::sort(report.received.begin(), report.received.end());
-  if (received != report.received) {
-    return wrong("finished_recving", "the loads that are over on all ranks", "others");
-  }
-  for (const std::string& name : *observation.finished_sending) {
-    const auto is_store_of = [&](const Copy& copy) {
-      return copy.is_store && copy.request == name;
-    };
-    if (copies_.has(is_store_of)) return wrong("finished_sending", "no store of it left", name);
-  }
-  const std::vector<BlockId>& invalid = *observation.invalid_blocks;
-  if (std::set<BlockId>(invalid.begin(), invalid.end()) != report.invalid_blocks) {
-    return wrong("invalid_blocks", "the blocks of the loads that failed", "others");
-  }
-  std::vector<Completed> completed;
-  for (const auto& [job, each] : report.jobs) completed.push_back(each);
-  if (*observation.completed_jobs != completed) {
-    return wrong("completed_jobs", "what ended on each rank", "other jobs, ranks or failures");
-  }
-  for (const RequestOutput& output : *observation.outputs) {
-    if (known_.count(output.request) > 0) append(output.request, output.tokens);
-  }
-  return std::nullopt;
-}
-
-// ---- Tiers ----
-
-Invariants::Found Invariants::take_in_tier_calls(const Observation& observation) {
-  is_anyone_put_off_ = false;
-  if (!observation.tier_calls.has_value()) return std::nullopt;
-  for (const TierCallRecord& call : *observation.tier_calls) {
-    Found found;
-    if (call.method == "lookup") is_anyone_put_off_ |= call.answer == "pending";
-    if (call.method == "get_finished_jobs") found = end_tier_jobs(call);
-    if (call.method == "submit_store" || call.method == "submit_load") found = begin_tier_job(call);
-    if (found) return found;
-  }
-  return std::nullopt;
-}
-
-/// What a tier reports that is no job of its own is passed over.
-Invariants::Found Invariants::end_tier_jobs(const TierCallRecord& call) {
-  const std::map<std::uint32_t, bool> ended =
-      std::exchange(ended_tier_jobs_[call.tier], std::map<std::uint32_t, bool>());
-  std::istringstream results(call.answer);
-  std::uint32_t id = 0;
-  std::string word;
-  while (results >> id >> word) {
-    const auto at = tier_jobs_.find(id);
-    if (at == tier_jobs_.end() || at->second.tier != call.tier) continue;
-    const bool is_done = word == "done";
-    const auto end = ended.find(id);
-    if (end == ended.end() || (is_done && !end->second)) {
-      return Broken{kPromotionComesWhole, "job " + std::to_string(id),
-                    end == ended.end() ? "under way" : "failed, since it was given up", word};
-    }
-    const TierJob& job = at->second;
-    for (std::size_t index = 0; job.is_promotion && index < job.slots.size(); ++index) {
-      const auto key = keys_.find(job.keys[index]);
-      const bool is_known = is_done && key != keys_.end();
-      copies_.fill_slot(job.slots[index], is_known ? key->second.parts : std::vector<Content>());
-    }
-    tier_jobs_.erase(at);
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::begin_tier_job(const TierCallRecord& call) {
-  const bool is_promotion = call.method == "submit_load";
-  const bool is_sound =
-      call.job && tier_jobs_.count(*call.job) == 0 && call.keys.size() == call.slots.size() &&
-      std::all_of(call.slots.begin(), call.slots.end(),
-                  [&](SlotId slot) { return slot < setup_.spec.manager.cache.capacity; });
-  if (!is_sound) {
-    return Broken{kPromotionComesWhole, call.method,
-                  "a number of its own and a slot for each block", "others"};
-  }
-  for (std::size_t index = 0; index < call.slots.size(); ++index) {
-    const SlotId slot = call.slots[index];
-    if (!is_promotion) {
-      if (auto broken = check_slot(call.keys[index], slot)) return broken;
-      continue;
-    }
-    bool is_in_use = false;
-    const auto look_at = [&](const Copy& copy) { is_in_use |= has_slot(copy, slot); };
-    copies_.for_each_under_way(look_at);
-    for (const PlannedStep& step : in_flight_) {
-      std::for_each(step.loads.begin(), step.loads.end(), look_at);
-      std::for_each(step.stores.begin(), step.stores.end(), look_at);
-    }
-    if (is_in_use) {
-      return Broken{kSlotHasOneWriter, slot_name(slot), "no copy under way",
-                    "one, under a promotion"};
-    }
-    copies_.fill_slot(slot, {});
-  }
-  tier_jobs_.emplace(*call.job, TierJob{call.tier, is_promotion, call.keys, call.slots});
-  return std::nullopt;
-}
-
-// ---- The state ----
-
-Invariants::Found Invariants::check_state(const Observation& observation) const {
-  Found found = check_transfers(observation);
-  if (!found) found = check_copied_blocks(observation);
-  if (!found) found = check_tier_jobs(observation);
-  if (!found) found = check_numbers(observation);
-  if (!found) found = check_slots(observation);
-  return found;
-}
-
-Invariants::Found Invariants::check_transfers(const Observation& observation) const {
-  std::size_t num_copies = 0;
-  for (const Copies::Rank& rank : copies_.ranks()) num_copies += rank.copies.size();
-  for (const EngineTransfer& shown : *observation.transfers) {
-    const std::vector<Copy>& copies = copies_.ranks()[shown.rank].copies;
-    const bool is_there = std::any_of(copies.begin(), copies.end(), [&](const Copy& copy) {
-      return copy.job == shown.job && copy.request == shown.request &&
-             copy.is_store == shown.store && copy.progress == shown.progress;
-    });
-    if (is_there) continue;
-    return Broken{kEachEndIsReportedOnce, "transfers", "what was planned and not reported",
-                  "job " + std::to_string(shown.job) + " of " + shown.request};
-  }
-  if (observation.transfers->size() == num_copies) return std::nullopt;
-  return Broken{kEachEndIsReportedOnce, "transfers", std::to_string(num_copies),
-                std::to_string(observation.transfers->size())};
-}
-
-/// Whether a step in flight, from that one on, makes the workers wait for a request's stores.
-bool Invariants::is_flushed(const std::string& request, std::size_t first_step) const {
-  for (std::size_t step = first_step; step < in_flight_.size(); ++step) {
-    if (contains(in_flight_[step].requests_to_flush, request)) return true;
-  }
-  return false;
-}
-
-/// A load's blocks are its request's alone until it is over on all ranks; with hold a store's are
-/// its request's until the workers have to wait for it.
-Invariants::Found Invariants::check_copied_blocks(const Observation& observation) const {
-  Found found;
-  const auto check = [&](const Copy& copy) {
-    if (found || (copy.is_store && (fences_ || is_flushed(copy.request, 0)))) return;
-    const BlocksByGroup* table = find_table(*observation.tables, copy.request);
-    for (const CopyPart& part : copy.parts) {
-      const std::uint32_t ref_cnt = (*observation.ref_cnts)[part.block];
-      const bool is_held = table && contains((*table)[part.content.group], part.block) &&
-                           (copy.is_store || ref_cnt == 1);
-      if (is_held) continue;
-      found = Broken{kNoReuseUnderACopy, "tables[" + copy.request + "]",
-                     "block " + std::to_string(part.block) + ", which a " +
-                         (copy.is_store ? "store reads" : "load writes"),
-                     ref_cnt == 0 ? "a free block" : "a block of somebody else too"};
-    }
-  };
-  copies_.for_each_under_way(check);
-  for (const PlannedStep& step : in_flight_) {
-    std::for_each(step.loads.begin(), step.loads.end(), check);
-  }
-  return found;
-}
-
-/// A block that comes up has a slot and is not ready; one that goes down stays, and is read.
-Invariants::Found Invariants::check_tier_jobs(const Observation& observation) const {
-  for (const auto& [id, job] : tier_jobs_) {
-    for (std::size_t index = 0; index < job.keys.size(); ++index) {
-      const OffloadedBlock* block = find_block(observation, job.keys[index]);
-      const bool is_right = block && block->slot == job.slots[index] &&
-                            (job.is_promotion ? !block->ready : block->ready && block->readers > 0);
-      if (is_right) continue;
-      return Broken{kPromotionComesWhole, slot_name(job.slots[index]),
-                    (job.is_promotion ? "reserved for job " : "held for job ") + std::to_string(id),
-                    "free, of another block, or already ready"};
-    }
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_numbers(const Observation& observation) const {
-  std::set<SlotId> slots;
-  std::set<std::string> keys;
-  for (const auto* list : {&*observation.t1, &*observation.t2}) {
-    for (const OffloadedBlock& block : *list) {
-      if (slots.insert(block.slot).second && keys.insert(block.key.bytes).second) continue;
-      return Broken{kSlotsAddUp, slot_name(block.slot), "a slot and a key of its own", "others"};
-    }
-  }
-  const std::uint32_t capacity = setup_.spec.manager.cache.capacity;
-  if (slots.size() + *observation.num_free_slots == capacity) return std::nullopt;
-  return Broken{kSlotsAddUp, "num_free_slots", std::to_string(capacity - slots.size()),
-                std::to_string(*observation.num_free_slots)};
-}
-
-Invariants::Found Invariants::check_slots(const Observation& observation) const {
-  if (observation.damaged.has_value() && !observation.damaged->empty()) {
-    const OffloadedBlock* block = find_block(observation, observation.damaged->front());
-    return Broken{kReadySlotHoldsItsKey, slot_name(block ? block->slot : 0),
-                  "the bytes that were stored", "other bytes, in a block that can be found"};
-  }
-  // With hold what is flushed counts as written at once: the step that flushes comes before all
-  // that could read it.
-  std::set<SlotId> flushed;
-  const auto add_flushed = [&](const Copy& copy, std::size_t first_step) {
-    if (fences_ || !copy.is_store || !is_flushed(copy.request, first_step)) return;
-    for (const CopyPart& part : copy.parts) flushed.insert(part.slot);
-  };
-  copies_.for_each_under_way([&](const Copy& copy) { add_flushed(copy, 0); });
-  for (std::size_t step = 0; step < in_flight_.size(); ++step) {
-    for (const Copy& copy : in_flight_[step].stores) add_flushed(copy, step + 1);
-  }
-  for (const auto* list : {&*observation.t1, &*observation.t2}) {
-    for (const OffloadedBlock& block : *list) {
-      if (!block.ready || flushed.count(block.slot) > 0) continue;
-      if (auto broken = check_slot(block.key.bytes, block.slot)) return broken;
-    }
-  }
-  return std::nullopt;
-}
-
-/// Whether a slot holds what its key names.
-Invariants::Found Invariants::check_slot(const std::string& key, SlotId slot) const {
-  const auto at = keys_.find(key);
-  if (at == keys_.end() || slot >= setup_.spec.manager.cache.capacity) {
-    return Broken{kReadySlotHoldsItsKey, slot_name(slot), "a key of some request", "another one"};
-  }
-  const std::vector<Content>& parts = at->second.parts;
-  const bool is_mamba =
-      setup_.scheduler.kv_cache.groups[at->second.group].kind == KVCacheSpecKind::kMamba;
-  for (std::size_t rank = 0; rank < copies_.ranks().size(); ++rank) {
-    for (std::uint32_t sub = 0; sub < parts.size(); ++sub) {
-      const Content& content = copies_.slot(rank, slot, sub);
-      // Of a block of Mamba states only the last one has to be there.
-      const bool may_lack = is_mamba && sub + 1 < parts.size() && content.id == 0;
-      if (passes_for(content, parts[sub]) || may_lack) continue;
-      return Broken{kReadySlotHoldsItsKey, slot_name(slot) + " on rank " + std::to_string(rank),
-                    to_text(parts[sub]), to_text(content)};
-    }
-  }
-  return std::nullopt;
-}
-
-// ---- Progress ----
-
-Invariants::Found Invariants::check_end(const Command& command, const Observation& observation) {
-  const bool is_quiet =
-      !copies_.has([](const Copy&) { return true; }) && in_flight_.empty() && tier_jobs_.empty();
-  if (std::holds_alternative<Update>(command)) {
-    const bool ends_requests =
-        std::any_of(observation.outputs->begin(), observation.outputs->end(),
-                    [](const RequestOutput& output) { return is_finished(output.status); });
-    num_quiet_updates_ = is_quiet && !ends_requests ? num_quiet_updates_ + 1 : 0;
-  } else if (std::holds_alternative<FinishRequests>(command) ||
-             std::holds_alternative<FinishAllRequests>(command)) {
-    num_quiet_updates_ = 0;
-  }
-  if (!observation.requests.has_value()) return std::nullopt;
-  if (std::holds_alternative<Schedule>(command)) {
-    if (auto broken = check_progress(observation)) return broken;
-  }
-  if (!is_quiet || num_quiet_updates_ < kQuietStepsMax) return std::nullopt;
-  const auto left = [](std::string where, std::string actual) {
-    return Broken{kAllComesToAnEnd, std::move(where), "nothing held, since nothing is under way",
-                  std::move(actual)};
-  };
-  for (const RequestState& state : *observation.requests) {
-    if (is_finished(state.status)) return left("requests", state.id);
-  }
-  // With hold a store is completed with its request.
-  const bool may_write = !fences_ && !observation.requests->empty();
-  for (const auto* list : {&*observation.t1, &*observation.t2}) {
-    for (const OffloadedBlock& block : *list) {
-      if ((block.ready || may_write) && block.readers == 0) continue;
-      return left(slot_name(block.slot), block.ready ? "readers" : "a writer");
-    }
-  }
-  return std::nullopt;
-}
-
-/// After a step was planned. One that does not fit yet may stand before a loaded one, for ever: as
-/// upstream.
-Invariants::Found Invariants::check_progress(const Observation& observation) {
-  const bool plans_copies = !observation.loads->empty() || !observation.stores->empty();
-  if (plans_copies || observation.never_fits.has_value()) num_quiet_updates_ = 0;
-  const bool goes_on = plans_copies || !observation.scheduled->empty() ||
-                       observation.never_fits.has_value() || !observation.preempted->empty();
-  const bool is_idle = observation.num_running == 0 && observation.num_referenced_blocks <= 1 &&
-                       pause_state_ == PauseState::kUnpaused && !is_anyone_put_off_ &&
-                       in_flight_.size() == 1 && tier_jobs_.empty() &&
-                       !copies_.has([](const Copy&) { return true; });
-  const auto num_for_grammar = std::count_if(
-      observation.requests->begin(), observation.requests->end(),
-      [](const RequestState& state) { return state.status == RequestStatus::kWaitingForGrammar; });
-  const bool waits = observation.num_waiting + observation.num_skipped_waiting >
-                     static_cast<std::size_t>(num_for_grammar);
-  num_idle_steps_ = is_idle && waits && !goes_on ? num_idle_steps_ + 1 : 0;
-  if (num_idle_steps_ < kQuietStepsMax) return std::nullopt;
-  return Broken{kAllComesToAnEnd, "scheduled", "somebody, since nothing is under way", "nobody"};
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
+  return std::make_unique<Invariants>(setup);
 }
 
 }  // namespace kvfence::engine::offloading

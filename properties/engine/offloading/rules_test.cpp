@@ -2,7 +2,7 @@
 // episodes of the reference, and in each a lie: one observation is changed as a mistake of that
 // kind would change it. Some episode has to be caught by the invariant that the lie is meant for.
 
-#include "properties/engine/offloading/rules.h"
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <functional>
@@ -17,7 +17,6 @@
 #include "contract/engine/engine_setup.h"
 #include "properties/core/typed_test_support.h"
 #include "properties/engine/checks.h"
-#include "properties/engine/offloading/generator.h"
 #include "properties/planted/told_lies.h"
 #include "scenarios/targets/targets.h"
 
@@ -31,7 +30,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
   const auto tell = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kOffloading), *side, kInvariants, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kOffloading), *side, invariants(), id,
                                   /*commands_behind=*/6, tell);
 }
 
@@ -230,10 +229,10 @@ std::string oracle_of(const std::function<void(Observation& shown)>& lie) {
   Config config;
   for (std::uint64_t seed = 1; config.profile != "v0.23"; ++seed) {
     Choices choices = Choices::from_seed(seed);
-    config = Generator::draw_config(choices);
+    config = draw_config(choices);
   }
   TypedRun<EngineTarget> side(engine_sides().make_reference(), config);
-  Invariants invariants(setup_of<EngineTarget>(config));
+  const auto rules = make_rules(setup_of<EngineTarget>(config));
   AddRequest waits;
   waits.id = "A";
   waits.tokens = {1};
@@ -244,7 +243,8 @@ std::string oracle_of(const std::function<void(Observation& shown)>& lie) {
   for (const Command& command : commands) {
     Observation shown = side.run(command);
     lie(shown);
-    if (const auto found = invariants.check(command, shown, side.world(), 0)) return found->oracle;
+    if (const auto found = rules->check(command, nullptr, shown, side.world(), 0))
+      return found->oracle;
   }
   return "";
 }

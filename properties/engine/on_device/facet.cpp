@@ -25,8 +25,8 @@ void Facet::plan(const SchedulerObservation& shown, PlannedStep& step) {
 
 ErrorCode Facet::run(const Execute&, const Around& around, DeviceObserved& observed) {
   std::list<PlannedStep>& in_flight = around.in_flight;
-  const auto step = std::find_if(in_flight.begin(), in_flight.end(),
-                                 [](const PlannedStep& each) { return !each.is_executed; });
+  const auto step =
+      std::ranges::find_if(in_flight, [](const PlannedStep& each) { return !each.is_executed; });
   if (step == in_flight.end()) return ErrorCode::kNoStepInFlight;
   if (step != in_flight.begin() && !std::prev(step)->is_polled) return ErrorCode::kNoStepInFlight;
   const KVConnectorMetadata* const metadata = step->output.kv_connector_metadata.get();
@@ -75,8 +75,8 @@ ErrorCode Facet::run(const FailNext& command, const Around& around, DeviceObserv
 
 PlannedStep* Facet::poll(const Around& around, std::vector<KVConnectorWorkerOutput>& outputs,
                          DeviceObserved& observed) const {
-  const auto step = std::find_if(around.in_flight.begin(), around.in_flight.end(),
-                                 [](const PlannedStep& each) { return !each.is_polled; });
+  const auto step = std::ranges::find_if(around.in_flight,
+                                         [](const PlannedStep& each) { return !each.is_polled; });
   if (step == around.in_flight.end() || !step->is_executed) return nullptr;
   outputs.resize(around.ranks.size());
   std::vector<EndedTransfer>& ended = observed.ended.emplace();
@@ -128,9 +128,8 @@ void Facet::end_drain(std::vector<EngineRank>& ranks) {
 }
 
 bool Facet::is_copying(const std::vector<EngineRank>& ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [](const EngineRank& rank) {
-    return rank.device->counts().num_in_flight > 0;
-  });
+  return std::ranges::any_of(
+      ranks, [](const EngineRank& rank) { return rank.device->counts().num_in_flight > 0; });
 }
 
 // ---- Observations ----

@@ -1,4 +1,7 @@
-#include "properties/engine/on_device/generator.h"
+/// What engines over devices draw: ranks and streams that are eager or lazy, transfers that fail,
+/// steps that are executed and polled in any order.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "properties/engine/nixl/generator.h"
 #include "properties/kv_cache/generator.h"
 #include "properties/kv_cache/group_draws.h"
 
@@ -173,15 +175,8 @@ class DeviceDraws final : public Draws {
 
 }  // namespace
 
-/// Those of each engine, and of what is between them.
-DrawsList make_draws(const Config& config, Choices& choices) {
-  DrawsList draws;
-  for (std::uint32_t engine = 0; engine < config.engines; ++engine) {
-    draws.push_back(
-        std::make_unique<DeviceDraws>(config, choices, static_cast<EngineRole>(engine)));
-  }
-  if (config.connector<nixl::Record>()) draws.push_back(nixl::make_draws(config, choices));
-  return draws;
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role) {
+  return std::make_unique<DeviceDraws>(config, choices, role);
 }
 
 namespace {
@@ -234,7 +229,7 @@ Config draw_pair(Config config, Choices& choices) {
 
 }  // namespace
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kOffloadingOnDevice, choices);
   if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
   draw_ranks(choices, config);
@@ -243,7 +238,7 @@ Config Generator::draw_config(Choices& choices) {
   return config;
 }
 
-Config GeneratorOfOthers::draw_config(Choices& choices) {
+Config draw_config_of_others(Choices& choices) {
   Config config = draw_small_engine(Assembly::kOnDevice, choices);
   draw_ranks(choices, config);
   if (choices.once_in(3)) return draw_pair(std::move(config), choices);
@@ -277,11 +272,5 @@ Config GeneratorOfOthers::draw_config(Choices& choices) {
   make_valid(config);
   return config;
 }
-
-GeneratorOfOthers::GeneratorOfOthers(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, make_draws(config, choices)) {}
-
-Generator::Generator(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, make_draws(config, choices)) {}
 
 }  // namespace kvfence::engine::on_device

@@ -1,4 +1,7 @@
-#include "properties/engine/on_device/goals.h"
+/// What a suite of runs has reached: a green suite in which no flushed transfer was under way has
+/// shown nothing about reuse.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <array>
@@ -92,18 +95,18 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     flushes_.push_back(!after.jobs_to_flush->empty() || !after.requests_to_flush->empty());
     add("preempted_while_storing", has_transfers(before) && !after.preempted->empty());
     add("planned_between", num_executed_ > 0);
-    add("prefix_hit", std::any_of(after.new_reqs->begin(), after.new_reqs->end(),
-                                  [](const auto& entry) { return entry.num_computed_tokens > 0; }));
+    add("prefix_hit", std::ranges::any_of(*after.new_reqs, [](const auto& entry) {
+          return entry.num_computed_tokens > 0;
+        }));
     const auto is_flushed = [&](const DeviceTransfer& transfer) {
       const auto& jobs = *after.jobs_to_flush;
-      return transfer.store && std::find(jobs.begin(), jobs.end(), transfer.job) != jobs.end();
+      return transfer.store && std::ranges::find(jobs, transfer.job) != jobs.end();
     };
     const auto runs_on = [&](const DeviceTransfer& transfer) {
-      return std::any_of(after.scheduled->begin(), after.scheduled->end(),
-                         [&](const auto& entry) { return entry.request == transfer.request; });
+      return std::ranges::any_of(
+          *after.scheduled, [&](const auto& entry) { return entry.request == transfer.request; });
     };
-    add("window_flushed",
-        !was_reset_ && std::any_of(in_flight_.begin(), in_flight_.end(), [&](const auto& transfer) {
+    add("window_flushed", !was_reset_ && std::ranges::any_of(in_flight_, [&](const auto& transfer) {
           return is_flushed(transfer) && runs_on(transfer);
         }));
     was_reset_ = false;
@@ -134,23 +137,20 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       has_store |= ended.store;
       has_load |= !ended.store;
       add(ended.store ? Name("failed_store") : Name("failed_load"), !ended.succeeded);
-      const auto transfer =
-          std::find_if(in_flight_.begin(), in_flight_.end(), [&](const DeviceTransfer& each) {
-            return each.rank == ended.rank && each.store == ended.store && each.job == ended.job;
-          });
+      const auto transfer = std::ranges::find_if(in_flight_, [&](const DeviceTransfer& each) {
+        return each.rank == ended.rank && each.store == ended.store && each.job == ended.job;
+      });
       if (transfer == in_flight_.end()) continue;
       if (!ended.store) {
         const auto& received = *after.finished_recving;
-        add("late_rank",
-            std::find(received.begin(), received.end(), transfer->request) == received.end());
+        add("late_rank", std::ranges::find(received, transfer->request) == received.end());
         if (!ended.succeeded) failed_loads_.insert(transfer->request);
       }
       in_flight_.erase(transfer);
       add("failed_on_one_rank",
-          !ended.succeeded &&
-              std::any_of(after.ended->begin(), after.ended->end(), [&](auto& other) {
-                return other.job == ended.job && other.store == ended.store && other.succeeded;
-              }));
+          !ended.succeeded && std::ranges::any_of(*after.ended, [&](auto& other) {
+            return other.job == ended.job && other.store == ended.store && other.succeeded;
+          }));
     }
     add("store", has_store);
     add("load", has_load);

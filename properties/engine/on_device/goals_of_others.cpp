@@ -9,7 +9,7 @@
 
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
-#include "properties/engine/on_device/goals.h"
+#include "properties/engine/rooms.h"
 
 namespace kvfence::engine::on_device {
 namespace {
@@ -76,9 +76,9 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
       count_poll(after);
     } else if (std::holds_alternative<Update>(command)) {
       --num_executed_;
-      add("request_finished",
-          std::any_of(after.outputs->begin(), after.outputs->end(),
-                      [](const RequestOutput& output) { return is_finished(output.status); }));
+      add("request_finished", std::ranges::any_of(*after.outputs, [](const RequestOutput& output) {
+            return is_finished(output.status);
+          }));
     } else if (std::holds_alternative<FinishRequests>(command) ||
                std::holds_alternative<FinishAllRequests>(command)) {
       add("aborted_while_loading", has_load() && after.num_unfinished < before.num_unfinished);
@@ -97,8 +97,8 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     return setup().is_of_simple(transfer.job);
   }
   bool has_load() const {
-    return std::any_of(in_flight_.begin(), in_flight_.end(),
-                       [](const DeviceTransfer& transfer) { return !transfer.store; });
+    return std::ranges::any_of(in_flight_,
+                               [](const DeviceTransfer& transfer) { return !transfer.store; });
   }
 
   void count_under_way() {
@@ -111,18 +111,20 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
   }
 
   void count_schedule(const Observation& before, const Observation& after) {
-    add("prefix_hit", std::any_of(after.new_reqs->begin(), after.new_reqs->end(),
-                                  [](const auto& entry) { return entry.num_computed_tokens > 0; }));
+    add("prefix_hit", std::ranges::any_of(*after.new_reqs, [](const auto& entry) {
+          return entry.num_computed_tokens > 0;
+        }));
     add("preempted_alone",
         !setup().has_workers() && *before.num_steps_in_flight > 0 && !after.preempted->empty());
     add("flushed_by_simple",
         after.need_flush.has_value() && *after.need_flush &&
-            std::any_of(in_flight_.begin(), in_flight_.end(),
-                        [&](const DeviceTransfer& transfer) { return is_of_simple(transfer); }));
+            std::ranges::any_of(in_flight_, [&](const DeviceTransfer& transfer) {
+              return is_of_simple(transfer);
+            }));
     if (!after.load_gpu_blocks.has_value()) return;
     const std::vector<BlockId>& loaded = *after.load_gpu_blocks;
     add("store_fenced_for_the_other",
-        std::any_of(in_flight_.begin(), in_flight_.end(), [&](const DeviceTransfer& transfer) {
+        std::ranges::any_of(in_flight_, [&](const DeviceTransfer& transfer) {
           return transfer.store && !is_of_simple(transfer) &&
                  std::find_first_of(loaded.begin(), loaded.end(), transfer.gpu_blocks.begin(),
                                     transfer.gpu_blocks.end()) != loaded.end();
@@ -158,8 +160,8 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     }
     add("loaded_beside_a_read",
         !loads_.empty() && after.reads.has_value() &&
-            std::any_of(after.reads->begin(), after.reads->end(),
-                        [](const nixl::ReadState& read) { return read.is_under_way(); }));
+            std::ranges::any_of(*after.reads,
+                                [](const nixl::ReadState& read) { return read.is_under_way(); }));
     if (!shown.outputs.has_value()) return;
     for (const RequestOutput& output : *shown.outputs) {
       if (output.tokens.empty() || !reads_.contains(output.request)) continue;
@@ -176,10 +178,9 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
   void count_poll(const Observation& after) {
     bool has_simple_load = false;
     for (const EndedTransfer& ended : *after.ended) {
-      const auto transfer =
-          std::find_if(in_flight_.begin(), in_flight_.end(), [&](const DeviceTransfer& each) {
-            return each.rank == ended.rank && each.job == ended.job;
-          });
+      const auto transfer = std::ranges::find_if(in_flight_, [&](const DeviceTransfer& each) {
+        return each.rank == ended.rank && each.job == ended.job;
+      });
       if (transfer == in_flight_.end()) continue;
       if (is_of_simple(*transfer)) {
         has_simple_load |= !ended.store;

@@ -1,16 +1,65 @@
-#include "properties/engine/on_device/rules.h"
+/// What must hold of any engine over devices, whatever its connector is. The first rule is the
+/// oracle: what a request says is what it would have said without any cache.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/engine/engine_setup.h"
+#include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
 #include "contract/pool/block_hash.h"
+#include "contract/pool/request.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
+#include "properties/engine/on_device/token_oracle.h"
 
 namespace kvfence::engine::on_device {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr std::array<Invariant, 8> kInvariants = {{
+    {"on_device.1", "tokens_as_without_cache",
+     "each output token is the one that the toy model gives for the tokens before it, on all "
+     "ranks, whichever engine of a pair says it"},
+    {"on_device.2", "nothing_races",
+     "accesses to the same bytes, of which one is a write, are ordered"},
+    {"on_device.3", "nothing_is_misused",
+     "no call is made that the runtime's documentation forbids"},
+    {"on_device.4", "each_transfer_is_reported_once",
+     "a rank has each submitted transfer in flight until it reports it, once: as failed if it met "
+     "a fault, else as a success"},
+    {"on_device.5", "what_was_copied_is_there",
+     "when a copy is reported as a success, each of its pages on that rank holds a whole block of "
+     "its request in the group; after a load, the one that belongs there; a copy of the simple "
+     "connector, which is for nobody, a whole block of anybody's"},
+    {"on_device.6", "a_report_names_what_ended",
+     "the ranks' report names the GPU blocks of loads that failed and no others, counts the ranks "
+     "on which a job ended or failed (rule offload_fences_reuse), and calls a load received when "
+     "all ranks have it; what a consumer reads over NIXL comes in addition"},
+    {"on_device.7", "a_drained_engine_is_at_rest",
+     "after a drain no step, transfer or request is left, and no block is held, on the GPU, but "
+     "for "
+     "another engine or by what it reads, or by the simple connector on the CPU"},
+    {"on_device.8", "what_is_cached_is_there",
+     "after a drain each GPU block and each CPU block of the simple connector with a key holds, on "
+     "each rank, the KV of the tokens that the key names"},
+}};
 
 // Places in kInvariants.
 enum Rule : std::size_t {
@@ -52,6 +101,327 @@ bool begins_with(const KVPage& page, const std::vector<std::uint32_t>& symbols) 
          std::equal(symbols.begin(), symbols.end(), page.symbols.begin());
 }
 
+/// What the blocks hold that requests have filled, by key.
+class BlockContents {
+ public:
+  explicit BlockContents(const EngineSetup& setup) : setup_(setup.scheduler().kv_cache) {}
+
+  void take_in(const Command& command, const Observation& observation, const World& world) {
+    const bool is_taken = observation.error == ErrorCode::kNone;
+    const auto* added = std::get_if<AddRequest>(&command);
+    const auto* handed_over = std::get_if<HandOver>(&command);
+    if (added && is_taken) {
+      RequestSpec spec{added->tokens, std::nullopt, added->cache_salt, {}};
+      if (added->lora_name) spec.lora = LoraRequest{*added->lora_name, added->lora_id};
+      add(added->id, spec);
+    } else if (handed_over && is_taken) {
+      add(handed_over->id, world.requests().find(handed_over->request)->spec());
+    }
+    for (const EngineRole role : kEngineRoles) {
+      const auto& outputs = observation.of(role).outputs;
+      if (!outputs.has_value()) continue;
+      for (const RequestOutput& output : *outputs) {
+        const auto request = requests_.find(output.request);
+        if (request != requests_.end()) append(request->second, output.tokens);
+      }
+    }
+  }
+
+  /// Null: no request has shown such a block.
+  const std::vector<std::uint32_t>* find(const std::string& key) const {
+    const auto found = symbols_.find(key);
+    return found == symbols_.end() ? nullptr : &found->second;
+  }
+
+  /// Whether a page begins with some block's symbols.
+  bool has_block_of(const KVPage& page) const {
+    return std::ranges::any_of(symbols_,
+                               [&](const auto& each) { return begins_with(page, each.second); });
+  }
+
+ private:
+  void add(const std::string& name, const RequestSpec& spec) {
+    RequestSpec without_tokens{{}, spec.lora, spec.cache_salt, {}};
+    const auto [request, is_new] =
+        requests_.insert_or_assign(name, Request(std::move(without_tokens), setup_.pool.hash));
+    append(request->second, spec.tokens);
+  }
+
+  void append(Request& request, std::span<const TokenId> tokens) {
+    const std::size_t num_before = request.all_token_ids().size();
+    request.append_output_token_ids(tokens);
+    const std::vector<Symbol> all =
+        toy_model::symbols_of(request.spec().cache_salt, request.all_token_ids());
+    for (GroupId group = 0; group < setup_.groups.size(); ++group) {
+      const std::uint32_t size = setup_.groups[group].block_size;
+      const BlockHashListView hashes = request.block_hashes(size);
+      for (std::size_t place = num_before / size; place < hashes.size(); ++place) {
+        std::vector<std::uint32_t>& symbols =
+            symbols_[make_block_hash_with_group_id(hashes[place], group)];
+        symbols.clear();
+        for (std::size_t at = place * size; at < (place + 1) * size; ++at) {
+          symbols.push_back(toy_model::shortened(toy_model::symbol_of_group(all[at], group)));
+        }
+      }
+    }
+  }
+
+  KVCacheManagerConfig setup_;
+  std::map<std::string, Request> requests_;
+  std::map<std::string, std::vector<std::uint32_t>> symbols_;  ///< shortened; by packed key
+};
+
+class Invariants final : public Rules {
+ public:
+  explicit Invariants(const EngineSetup& setup)
+      : setup_(setup),
+        tokens_(setup.windows),
+        contents_(setup),
+        engines_(setup.schedulers.size()) {}
+
+  std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step) override {
+    std::optional<Divergence> found = check(command, observation, world);
+    if (found) found->step = step;
+    return found;
+  }
+
+ private:
+  using Found = std::optional<Divergence>;
+
+  struct Engine;
+  /// A transfer, and whether it met a fault.
+  struct Submitted {
+    DeviceTransfer transfer;
+    bool fails = false;
+  };
+
+  struct Engine {
+    std::vector<Submitted> in_flight;                   ///< not reported, in order
+    std::set<std::pair<std::uint32_t, bool>> faults;    ///< that wait: rank, of a store
+    std::vector<Submitted> ended;                       ///< by the last report
+    std::map<std::string, std::uint32_t> num_on_ranks;  ///< by request: ranks that have its load
+    std::map<JobId, std::vector<std::string>> loads;  ///< of the simple connector, by event: whose
+  };
+
+  std::optional<Divergence> check(const Command& command, const Observation& observation,
+                                  const World& world) {
+    if (auto found = tokens_.check(command, observation)) return found;
+    contents_.take_in(command, observation, world);
+    const EngineRole asked = role_of(command);
+    const bool is_taken = observation.error == ErrorCode::kNone;
+    for (std::size_t number = 0; number < engines_.size(); ++number) {
+      const auto role = static_cast<EngineRole>(number);
+      Engine& engine = engines_[number];
+      const auto* failing = std::get_if<FailNext>(&command);
+      if (failing && is_taken && role == asked) {
+        engine.faults.insert({failing->rank, failing->stream == "store"});
+      }
+      // Another engine starts with empty devices.
+      const bool was_drained = std::holds_alternative<Drain>(command) && is_taken && role == asked;
+      const bool is_at_rest = was_drained || has_ended(observation);
+      if (is_at_rest) engine = {};
+      if (auto found = check(engine, observation.of(role), observation)) return found;
+      if (!is_at_rest) continue;
+      if (auto found = check_rest(observation.of(role))) return found;
+    }
+    return std::nullopt;
+  }
+
+  /// What an engine shows; an answer only if it was asked.
+  std::optional<Divergence> check(Engine& engine, const EngineObservation& shown,
+                                  const Report& report) {
+    if (shown.load_event.has_value()) engine.loads[*shown.load_event] = *shown.load_requests;
+    if (*shown.num_races != 0) return broken(kNothingRaces, "num_races", 0U, *shown.num_races);
+    if (*shown.num_misuses != 0) {
+      return broken(kNothingIsMisused, "num_misuses", 0U, *shown.num_misuses);
+    }
+    // A fault is met by the next transfer of its rank and direction.
+    if (shown.submitted.has_value()) {
+      for (const DeviceTransfer& transfer : *shown.submitted) {
+        const bool fails = engine.faults.erase({transfer.rank, transfer.store}) > 0;
+        engine.in_flight.push_back({transfer, fails});
+      }
+    }
+    if (auto found = check_reports(engine, shown, report)) return found;
+    const auto num_in_flight = static_cast<std::uint32_t>(engine.in_flight.size());
+    if (*shown.num_transfers != num_in_flight) {
+      return broken(kReportedOnce, "num_transfers", num_in_flight, *shown.num_transfers);
+    }
+    return std::nullopt;
+  }
+
+  Found check_reports(Engine& engine, const EngineObservation& shown, const Report& report) {
+    if (!shown.ended.has_value()) return std::nullopt;
+    engine.ended.clear();
+    for (const EndedTransfer& ended : *shown.ended) {
+      const auto next = std::ranges::find_if(engine.in_flight, [&](const Submitted& each) {
+        const DeviceTransfer& transfer = each.transfer;
+        return transfer.rank == ended.rank && transfer.store == ended.store &&
+               transfer.job == ended.job;
+      });
+      if (next == engine.in_flight.end() || ended.succeeded == next->fails) {
+        return broken(kReportedOnce, "ended", std::vector<EndedTransfer>{}, {ended});
+      }
+      engine.ended.push_back(*next);
+      engine.in_flight.erase(next);
+      if (!ended.succeeded) continue;
+      if (auto found = check_arrival(engine.ended.back().transfer, shown)) return found;
+    }
+    return check_answer(engine, report);
+  }
+
+  Found check_arrival(const DeviceTransfer& transfer, const EngineObservation& shown_state) const {
+    if (!shown_state.cpu_kv.has_value()) return std::nullopt;
+    const std::vector<std::uint32_t> pages =
+        transfer.store
+            ? setup_.cpu_pages_of(transfer)
+            : std::vector<std::uint32_t>(transfer.gpu_blocks.begin(), transfer.gpu_blocks.end());
+    std::size_t at = 0;
+    for (std::size_t group = 0; group < transfer.group_sizes.size(); ++group) {
+      for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
+        const KVPages& shown = transfer.store ? *shown_state.cpu_kv : *shown_state.gpu_kv;
+        const KVPage page = shown.find(transfer.rank, pages[at]);
+        if (setup_.is_of_simple(transfer.job) && contents_.has_block_of(page)) continue;
+        // A store leaves out what is stored already, so that nothing is known of its later blocks.
+        std::optional<std::uint32_t> place;
+        if (!transfer.store) place = transfer.block_indices[group] + index;
+        if (is_block_of(transfer.request, group, place, page)) continue;
+        return broken(kCopiedIsThere, transfer.store ? "cpu_kv" : "gpu_kv", std::vector<KVPage>{},
+                      {page});
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// What the ranks' report says of the transfers that have just ended. What NIXL's reads add to it
+  /// is judged elsewhere (properties/engine/nixl).
+  Found check_answer(Engine& engine, const Report& report) {
+    if (!setup_.has_workers()) return std::nullopt;
+    const bool fences = setup_.scheduler().kv_cache.pool.rules.offload_fences_reuse;
+    std::set<BlockId> invalid;
+    std::map<JobId, Completed> jobs;
+    std::set<std::string> loaded;
+    for (const Submitted& each : engine.ended) {
+      const DeviceTransfer& transfer = each.transfer;
+      const bool is_of_simple = setup_.is_of_simple(transfer.job);
+      if (is_of_simple ? transfer.store : fences) {
+        Completed& job = jobs[reported_number(transfer.job)];
+        ++job.num_workers;
+        if (each.fails) ++job.num_failed;
+      }
+      if (transfer.store) continue;
+      if (each.fails) invalid.insert(transfer.gpu_blocks.begin(), transfer.gpu_blocks.end());
+      const std::vector<std::string> whose =
+          is_of_simple ? engine.loads[event_of(setup_.own_number(transfer.job))]
+                       : std::vector<std::string>{transfer.request};
+      for (const std::string& request : whose) {
+        if (++engine.num_on_ranks[request] < setup_.num_ranks.front()) continue;
+        engine.num_on_ranks.erase(request);
+        loaded.insert(request);
+      }
+    }
+    const bool has_more = setup_.nixl.has_value();
+    const std::set<BlockId> said_invalid(report.invalid_blocks->begin(),
+                                         report.invalid_blocks->end());
+    if (!is_reported(invalid, said_invalid, has_more)) {
+      return broken(kReportNamesWhatEnded, "invalid_blocks",
+                    std::vector<BlockId>(invalid.begin(), invalid.end()), *report.invalid_blocks);
+    }
+    std::vector<Completed> completed;
+    for (auto& [number, job] : jobs) {
+      job.job = number;
+      completed.push_back(job);
+    }
+    if (*report.completed_jobs != completed) {
+      return broken(kReportNamesWhatEnded, "completed_jobs", completed, *report.completed_jobs);
+    }
+    const std::vector<std::string>& received = *report.finished_recving;
+    if (!is_reported(loaded, std::set<std::string>(received.begin(), received.end()), has_more)) {
+      return broken(kReportNamesWhatEnded, "finished_recving",
+                    std::vector<std::string>(loaded.begin(), loaded.end()), received);
+    }
+    return std::nullopt;
+  }
+
+  /// The simple connector reports its events by their own numbers.
+  JobId reported_number(JobId transfer) const {
+    if (!setup_.is_of_simple(transfer)) return transfer;
+    const JobId event = event_of(setup_.own_number(transfer));
+    if (setup_.children.empty()) return event;
+    const auto num_children = static_cast<std::uint32_t>(setup_.children.size());
+    return multi_connector_job({child_job(transfer, num_children).child, event}, num_children);
+  }
+
+  Found check_rest(const EngineObservation& shown) const {
+    std::vector<std::uint32_t> left = {*shown.num_steps_in_flight, *shown.num_transfers,
+                                       shown.num_unfinished};
+    std::vector<std::uint32_t> at_rest = {0, 0, 0};
+    // Null blocks are always held. Over NIXL blocks are held for the other engine, or its reads.
+    if (!setup_.nixl || (shown.tables.has_value() && shown.tables->empty())) {
+      left.push_back(shown.num_referenced_blocks);
+      at_rest.push_back(1);
+    }
+    if (setup_.simple) {
+      left.push_back(*shown.num_referenced_cpu_blocks);
+      at_rest.push_back(1);
+    }
+    if (left != at_rest) return broken(kDrainedIsAtRest, "num_steps_in_flight", at_rest, left);
+    if (!shown.gpu_kv.has_value()) return std::nullopt;
+    if (auto found = check_cached(*shown.keys, *shown.gpu_kv, 0, "gpu_kv")) return found;
+    if (!setup_.simple) return std::nullopt;
+    std::uint32_t first_page = 0;
+    for (const ChildSetup& child : setup_.children) {
+      if (child.kind == ConnectorKind::kSimple) first_page = child.first_page;
+    }
+    return check_cached(*shown.cpu_keys, *shown.cpu_kv, first_page, "cpu_kv");
+  }
+
+  /// keys: by block, whose page has that number, counted from first_page.
+  Found check_cached(const KeyList& keys, const KVPages& pages, std::uint32_t first_page,
+                     std::string_view member) const {
+    for (std::uint32_t rank = 0; rank < setup_.num_ranks.front(); ++rank) {
+      for (std::uint32_t block = 0; block < keys.size(); ++block) {
+        if (keys[block].empty()) continue;
+        const std::vector<std::uint32_t>* const symbols = contents_.find(std::string(keys[block]));
+        const KVPage page = pages.find(rank, first_page + block);
+        if (symbols && begins_with(page, *symbols)) continue;
+        const KVPage expected{rank, first_page + block,
+                              symbols ? *symbols : std::vector<std::uint32_t>()};
+        return broken(kCachedIsThere, member, std::vector<KVPage>{expected}, {page});
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Whether a page begins with the symbols of a whole block of the request in a group: the one at
+  /// that place of its table, or any.
+  bool is_block_of(const std::string& request, std::size_t group,
+                   std::optional<std::uint32_t> place, const KVPage& page) const {
+    const std::uint32_t block_size = setup_.scheduler().kv_cache.groups[group].block_size;
+    const TokenOracle::Sequence* sequence = tokens_.find(request);
+    if (!sequence || page.symbols.size() < block_size) return false;
+    const std::vector<Symbol> all = toy_model::symbols_of(sequence->cache_salt, sequence->tokens);
+    const auto begin = page.symbols.begin();
+    for (std::size_t first = 0; first + block_size <= all.size(); first += block_size) {
+      if (place && first != std::size_t{*place} * block_size) continue;
+      const bool is_here = std::equal(
+          begin, begin + block_size, all.begin() + static_cast<std::ptrdiff_t>(first),
+          [group](std::uint32_t shown, Symbol symbol) {
+            return shown == toy_model::shortened(toy_model::symbol_of_group(symbol, group));
+          });
+      if (is_here) return true;
+    }
+    return false;
+  }
+
+  EngineSetup setup_;
+  TokenOracle tokens_;
+  BlockContents contents_;
+  std::vector<Engine> engines_;  ///< by EngineRole
+};
+
 }  // namespace
 
 std::optional<Divergence> TokenOracle::check(const Command& command,
@@ -88,282 +458,10 @@ const TokenOracle::Sequence* TokenOracle::find(const std::string& request) const
   return found == sequences_.end() ? nullptr : &found->second;
 }
 
-void BlockContents::take_in(const Command& command, const Observation& observation,
-                            const World& world) {
-  const bool is_taken = observation.error == ErrorCode::kNone;
-  const auto* added = std::get_if<AddRequest>(&command);
-  const auto* handed_over = std::get_if<HandOver>(&command);
-  if (added && is_taken) {
-    RequestSpec spec{added->tokens, std::nullopt, added->cache_salt, {}};
-    if (added->lora_name) spec.lora = LoraRequest{*added->lora_name, added->lora_id};
-    add(added->id, spec);
-  } else if (handed_over && is_taken) {
-    add(handed_over->id, world.requests().find(handed_over->request)->spec());
-  }
-  for (const EngineRole role : kEngineRoles) {
-    const auto& outputs = observation.of(role).outputs;
-    if (!outputs.has_value()) continue;
-    for (const RequestOutput& output : *outputs) {
-      const auto request = requests_.find(output.request);
-      if (request != requests_.end()) append(request->second, output.tokens);
-    }
-  }
-}
+std::span<const Invariant> invariants() { return kInvariants; }
 
-void BlockContents::add(const std::string& name, const RequestSpec& spec) {
-  RequestSpec without_tokens{{}, spec.lora, spec.cache_salt, {}};
-  const auto [request, is_new] =
-      requests_.insert_or_assign(name, Request(std::move(without_tokens), setup_.pool.hash));
-  append(request->second, spec.tokens);
-}
-
-void BlockContents::append(Request& request, std::span<const TokenId> tokens) {
-  const std::size_t num_before = request.all_token_ids().size();
-  request.append_output_token_ids(tokens);
-  const std::vector<Symbol> all =
-      toy_model::symbols_of(request.spec().cache_salt, request.all_token_ids());
-  for (GroupId group = 0; group < setup_.groups.size(); ++group) {
-    const std::uint32_t size = setup_.groups[group].block_size;
-    const BlockHashListView hashes = request.block_hashes(size);
-    for (std::size_t place = num_before / size; place < hashes.size(); ++place) {
-      std::vector<std::uint32_t>& symbols =
-          symbols_[make_block_hash_with_group_id(hashes[place], group)];
-      symbols.clear();
-      for (std::size_t at = place * size; at < (place + 1) * size; ++at) {
-        symbols.push_back(toy_model::shortened(toy_model::symbol_of_group(all[at], group)));
-      }
-    }
-  }
-}
-
-const std::vector<std::uint32_t>* BlockContents::find(const std::string& key) const {
-  const auto found = symbols_.find(key);
-  return found == symbols_.end() ? nullptr : &found->second;
-}
-
-bool BlockContents::has_block_of(const KVPage& page) const {
-  return std::any_of(symbols_.begin(), symbols_.end(),
-                     [&](const auto& each) { return begins_with(page, each.second); });
-}
-
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World& world, std::size_t step) {
-  std::optional<Divergence> found = check(command, observation, world);
-  if (found) found->step = step;
-  return found;
-}
-
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World& world) {
-  if (auto found = tokens_.check(command, observation)) return found;
-  contents_.take_in(command, observation, world);
-  const EngineRole asked = role_of(command);
-  const bool is_taken = observation.error == ErrorCode::kNone;
-  for (std::size_t number = 0; number < engines_.size(); ++number) {
-    const auto role = static_cast<EngineRole>(number);
-    Engine& engine = engines_[number];
-    const auto* failing = std::get_if<FailNext>(&command);
-    if (failing && is_taken && role == asked) {
-      engine.faults.insert({failing->rank, failing->stream == "store"});
-    }
-    // Another engine starts with empty devices.
-    const bool was_drained = std::holds_alternative<Drain>(command) && is_taken && role == asked;
-    const bool is_at_rest = was_drained || has_ended(observation);
-    if (is_at_rest) engine = {};
-    if (auto found = check(engine, observation.of(role), observation)) return found;
-    if (!is_at_rest) continue;
-    if (auto found = check_rest(observation.of(role))) return found;
-  }
-  return std::nullopt;
-}
-
-/// What an engine shows; an answer only if it was asked.
-std::optional<Divergence> Invariants::check(Engine& engine, const EngineObservation& shown,
-                                            const Report& report) {
-  if (shown.load_event.has_value()) engine.loads[*shown.load_event] = *shown.load_requests;
-  if (*shown.num_races != 0) return broken(kNothingRaces, "num_races", 0U, *shown.num_races);
-  if (*shown.num_misuses != 0) {
-    return broken(kNothingIsMisused, "num_misuses", 0U, *shown.num_misuses);
-  }
-  // A fault is met by the next transfer of its rank and direction.
-  if (shown.submitted.has_value()) {
-    for (const DeviceTransfer& transfer : *shown.submitted) {
-      const bool fails = engine.faults.erase({transfer.rank, transfer.store}) > 0;
-      engine.in_flight.push_back({transfer, fails});
-    }
-  }
-  if (auto found = check_reports(engine, shown, report)) return found;
-  const auto num_in_flight = static_cast<std::uint32_t>(engine.in_flight.size());
-  if (*shown.num_transfers != num_in_flight) {
-    return broken(kReportedOnce, "num_transfers", num_in_flight, *shown.num_transfers);
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_reports(Engine& engine, const EngineObservation& shown,
-                                                    const Report& report) {
-  if (!shown.ended.has_value()) return std::nullopt;
-  engine.ended.clear();
-  for (const EndedTransfer& ended : *shown.ended) {
-    const auto next =
-        std::find_if(engine.in_flight.begin(), engine.in_flight.end(), [&](const Submitted& each) {
-          const DeviceTransfer& transfer = each.transfer;
-          return transfer.rank == ended.rank && transfer.store == ended.store &&
-                 transfer.job == ended.job;
-        });
-    if (next == engine.in_flight.end() || ended.succeeded == next->fails) {
-      return broken(kReportedOnce, "ended", std::vector<EndedTransfer>{}, {ended});
-    }
-    engine.ended.push_back(*next);
-    engine.in_flight.erase(next);
-    if (!ended.succeeded) continue;
-    if (auto found = check_arrival(engine.ended.back().transfer, shown)) return found;
-  }
-  return check_answer(engine, report);
-}
-
-std::optional<Divergence> Invariants::check_arrival(const DeviceTransfer& transfer,
-                                                    const EngineObservation& shown_state) const {
-  if (!shown_state.cpu_kv.has_value()) return std::nullopt;
-  const std::vector<std::uint32_t> pages =
-      transfer.store
-          ? setup_.cpu_pages_of(transfer)
-          : std::vector<std::uint32_t>(transfer.gpu_blocks.begin(), transfer.gpu_blocks.end());
-  std::size_t at = 0;
-  for (std::size_t group = 0; group < transfer.group_sizes.size(); ++group) {
-    for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
-      const KVPages& shown = transfer.store ? *shown_state.cpu_kv : *shown_state.gpu_kv;
-      const KVPage page = shown.find(transfer.rank, pages[at]);
-      if (setup_.is_of_simple(transfer.job) && contents_.has_block_of(page)) continue;
-      // A store leaves out what is stored already, so that nothing is known of its later blocks.
-      std::optional<std::uint32_t> place;
-      if (!transfer.store) place = transfer.block_indices[group] + index;
-      if (is_block_of(transfer.request, group, place, page)) continue;
-      return broken(kCopiedIsThere, transfer.store ? "cpu_kv" : "gpu_kv", std::vector<KVPage>{},
-                    {page});
-    }
-  }
-  return std::nullopt;
-}
-
-/// What the ranks' report says of the transfers that have just ended. What NIXL's reads add to it
-/// is judged elsewhere (properties/engine/nixl).
-std::optional<Divergence> Invariants::check_answer(Engine& engine, const Report& report) {
-  if (!setup_.has_workers()) return std::nullopt;
-  const bool fences = setup_.scheduler().kv_cache.pool.rules.offload_fences_reuse;
-  std::set<BlockId> invalid;
-  std::map<JobId, Completed> jobs;
-  std::set<std::string> loaded;
-  for (const Submitted& each : engine.ended) {
-    const DeviceTransfer& transfer = each.transfer;
-    const bool is_of_simple = setup_.is_of_simple(transfer.job);
-    if (is_of_simple ? transfer.store : fences) {
-      Completed& job = jobs[reported_number(transfer.job)];
-      ++job.num_workers;
-      if (each.fails) ++job.num_failed;
-    }
-    if (transfer.store) continue;
-    if (each.fails) invalid.insert(transfer.gpu_blocks.begin(), transfer.gpu_blocks.end());
-    const std::vector<std::string> whose =
-        is_of_simple ? engine.loads[event_of(setup_.own_number(transfer.job))]
-                     : std::vector<std::string>{transfer.request};
-    for (const std::string& request : whose) {
-      if (++engine.num_on_ranks[request] < setup_.num_ranks.front()) continue;
-      engine.num_on_ranks.erase(request);
-      loaded.insert(request);
-    }
-  }
-  const bool has_more = setup_.nixl.has_value();
-  const std::set<BlockId> said_invalid(report.invalid_blocks->begin(),
-                                       report.invalid_blocks->end());
-  if (!is_reported(invalid, said_invalid, has_more)) {
-    return broken(kReportNamesWhatEnded, "invalid_blocks",
-                  std::vector<BlockId>(invalid.begin(), invalid.end()), *report.invalid_blocks);
-  }
-  std::vector<Completed> completed;
-  for (auto& [number, job] : jobs) {
-    job.job = number;
-    completed.push_back(job);
-  }
-  if (*report.completed_jobs != completed) {
-    return broken(kReportNamesWhatEnded, "completed_jobs", completed, *report.completed_jobs);
-  }
-  const std::vector<std::string>& received = *report.finished_recving;
-  if (!is_reported(loaded, std::set<std::string>(received.begin(), received.end()), has_more)) {
-    return broken(kReportNamesWhatEnded, "finished_recving",
-                  std::vector<std::string>(loaded.begin(), loaded.end()), received);
-  }
-  return std::nullopt;
-}
-
-/// The simple connector reports its events by their own numbers.
-JobId Invariants::reported_number(JobId transfer) const {
-  if (!setup_.is_of_simple(transfer)) return transfer;
-  const JobId event = event_of(setup_.own_number(transfer));
-  if (setup_.children.empty()) return event;
-  const auto num_children = static_cast<std::uint32_t>(setup_.children.size());
-  return multi_connector_job({child_job(transfer, num_children).child, event}, num_children);
-}
-
-std::optional<Divergence> Invariants::check_rest(const EngineObservation& shown) const {
-  std::vector<std::uint32_t> left = {*shown.num_steps_in_flight, *shown.num_transfers,
-                                     shown.num_unfinished};
-  std::vector<std::uint32_t> at_rest = {0, 0, 0};
-  // Null blocks are always held. Over NIXL blocks are held for the other engine, or its reads.
-  if (!setup_.nixl || (shown.tables.has_value() && shown.tables->empty())) {
-    left.push_back(shown.num_referenced_blocks);
-    at_rest.push_back(1);
-  }
-  if (setup_.simple) {
-    left.push_back(*shown.num_referenced_cpu_blocks);
-    at_rest.push_back(1);
-  }
-  if (left != at_rest) return broken(kDrainedIsAtRest, "num_steps_in_flight", at_rest, left);
-  if (!shown.gpu_kv.has_value()) return std::nullopt;
-  if (auto found = check_cached(*shown.keys, *shown.gpu_kv, 0, "gpu_kv")) return found;
-  if (!setup_.simple) return std::nullopt;
-  std::uint32_t first_page = 0;
-  for (const ChildSetup& child : setup_.children) {
-    if (child.kind == ConnectorKind::kSimple) first_page = child.first_page;
-  }
-  return check_cached(*shown.cpu_keys, *shown.cpu_kv, first_page, "cpu_kv");
-}
-
-/// keys: by block, whose page has that number, counted from first_page.
-std::optional<Divergence> Invariants::check_cached(const KeyList& keys, const KVPages& pages,
-                                                   std::uint32_t first_page,
-                                                   std::string_view member) const {
-  for (std::uint32_t rank = 0; rank < setup_.num_ranks.front(); ++rank) {
-    for (std::uint32_t block = 0; block < keys.size(); ++block) {
-      if (keys[block].empty()) continue;
-      const std::vector<std::uint32_t>* const symbols = contents_.find(std::string(keys[block]));
-      const KVPage page = pages.find(rank, first_page + block);
-      if (symbols && begins_with(page, *symbols)) continue;
-      const KVPage expected{rank, first_page + block,
-                            symbols ? *symbols : std::vector<std::uint32_t>()};
-      return broken(kCachedIsThere, member, std::vector<KVPage>{expected}, {page});
-    }
-  }
-  return std::nullopt;
-}
-
-bool Invariants::is_block_of(const std::string& request, std::size_t group,
-                             std::optional<std::uint32_t> place, const KVPage& page) const {
-  const std::uint32_t block_size = setup_.scheduler().kv_cache.groups[group].block_size;
-  const TokenOracle::Sequence* sequence = tokens_.find(request);
-  if (!sequence || page.symbols.size() < block_size) return false;
-  const std::vector<Symbol> all = toy_model::symbols_of(sequence->cache_salt, sequence->tokens);
-  const auto begin = page.symbols.begin();
-  for (std::size_t first = 0; first + block_size <= all.size(); first += block_size) {
-    if (place && first != std::size_t{*place} * block_size) continue;
-    const bool is_here = std::equal(
-        begin, begin + block_size, all.begin() + static_cast<std::ptrdiff_t>(first),
-        [group](std::uint32_t shown, Symbol symbol) {
-          return shown == toy_model::shortened(toy_model::symbol_of_group(symbol, group));
-        });
-    if (is_here) return true;
-  }
-  return false;
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
+  return std::make_unique<Invariants>(setup);
 }
 
 }  // namespace kvfence::engine::on_device

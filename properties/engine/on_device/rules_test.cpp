@@ -3,7 +3,7 @@
 /// Method: a short run of the reference, of which one observation is changed; random runs of
 /// planted implementations whose observations are judged without races.
 
-#include "properties/engine/on_device/rules.h"
+#include "properties/engine/rooms.h"
 
 #include <functional>
 #include <initializer_list>
@@ -21,7 +21,7 @@
 #include "properties/core/campaign.h"
 #include "properties/core/typed_test_support.h"
 #include "properties/engine/checks.h"
-#include "properties/engine/on_device/generator.h"
+#include "properties/engine/on_device/token_oracle.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::engine::on_device {
@@ -46,7 +46,7 @@ Config small_config() {
   return config;
 }
 
-Invariants make_invariants() { return Invariants(setup_of<EngineTarget>(small_config())); }
+auto make_small_rules() { return make_rules(setup_of<EngineTarget>(small_config())); }
 
 /// A request is computed and stored, comes again when the GPU has forgotten it, and is loaded.
 std::vector<Shown> right_run() {
@@ -90,10 +90,10 @@ void edit_pages(Reusable<KVPages>& answer,
 }
 
 std::optional<Divergence> judge(const std::vector<Shown>& run) {
-  Invariants invariants = make_invariants();
+  const auto rules = make_small_rules();
   for (std::size_t step = 0; step < run.size(); ++step) {
     const auto& [command, observation] = run[step];
-    if (auto found = invariants.check(command, observation, World{}, step)) return found;
+    if (auto found = rules->check(command, nullptr, observation, World{}, step)) return found;
   }
   return std::nullopt;
 }
@@ -237,7 +237,7 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
     EXPECT_TRUE(is_seen) << wrong.rule;
     seen.insert(wrong.rule);
   }
-  EXPECT_EQ(seen.size(), kInvariants.size());
+  EXPECT_EQ(seen.size(), invariants().size());
 }
 
 /// The consumer reads a prompt from the producer's device, and both are drained. What is judged of
@@ -272,13 +272,13 @@ std::optional<Divergence> judge_pair(const std::function<bool(Observation&)>& ch
 
   for (std::size_t changed = commands.size(); changed-- > 0;) {
     TypedRun<EngineTarget> reference(engine_sides().make_reference(), config);
-    Invariants invariants(setup_of<EngineTarget>(config));
+    const auto rules = make_rules(setup_of<EngineTarget>(config));
     bool is_changed = false;
     for (std::size_t step = 0; step < commands.size(); ++step) {
       Observation now = reference.run(commands[step]);
       EXPECT_EQ(now.error, ErrorCode::kNone) << step;
       if (step == changed) is_changed = change(now);
-      auto found = invariants.check(commands[step], now, reference.world(), step);
+      auto found = rules->check(commands[step], nullptr, now, reference.world(), step);
       EXPECT_TRUE(is_changed || !found) << step;
       if (found) return found;
     }
@@ -319,12 +319,12 @@ TEST(EngineInvariants, OfAPairTurnRedAtWhatItsConsumerShows) {
 bool tokens_show(std::string_view bug) {
   for (std::uint64_t episode = 0; episode < 4000; ++episode) {
     Choices choices = episode_choices(1, episode);
-    Config config = Generator::draw_config(choices);
+    Config config = draw_config(choices);
     config.tokens_only = true;
     auto implementation = engine_sides().make_planted(bug);
     KVFENCE_CHECK(implementation, "the name of a planted bug");
     TypedRun<EngineTarget> planted(std::move(implementation), config);
-    Generator generator(config, choices);
+    Generator generator(config, choices, draws_of(config, choices));
     TokenOracle oracle(setup_of<EngineTarget>(config).windows);
     Observation now;
     for (std::size_t step = 0; step < 200; ++step) {

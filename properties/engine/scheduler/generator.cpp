@@ -1,4 +1,8 @@
-#include "properties/engine/scheduler/generator.h"
+/// What a scheduler alone draws, or under the scripted connector: every setting of the scheduler,
+/// drafts, grammars, stop tokens, LoRA adapters; loads that come late or fail, blocks that are
+/// held, each by what commands say.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <array>
@@ -231,9 +235,9 @@ class ScriptedDraws final : public Draws {
     for (const ConnectorCallRecord& call : *now.connector_calls) {
       if (call.method != "update_state_after_alloc" || call.num_tokens == 0) continue;
       const auto& step = picture.engine().in_flight.back();
-      const bool is_scheduled = std::any_of(
-          step.begin(), step.end(),
-          [&](const ScheduledRequest& scheduled) { return scheduled.request == call.request; });
+      const bool is_scheduled = std::ranges::any_of(step, [&](const ScheduledRequest& scheduled) {
+        return scheduled.request == call.request;
+      });
       if (is_scheduled) loaded.push_back(call.request);
     }
   }
@@ -268,9 +272,7 @@ class ScriptedDraws final : public Draws {
     std::vector<const RequestBlocks*> loading;
     std::vector<const RequestBlocks*> running;
     for (const RequestState& state : picture.engine().known) {
-      const auto table = std::find_if(tables_.begin(), tables_.end(), [&](const RequestBlocks& it) {
-        return it.request == state.id;
-      });
+      const auto table = std::ranges::find(tables_, state.id, &RequestBlocks::request);
       if (table == tables_.end()) continue;
       const bool is_loaded = !loaded_.empty() && contains(loaded_.front(), state.id);
       if (is_loaded || is_in(Load::kUnderWay, state.id)) loading.push_back(&*table);
@@ -314,9 +316,9 @@ void draw_cache(Choices& choices, Config& config) {
   config.num_gpu_blocks = 5 + choices.below(20);
   config.profile = choices.once_in(3) ? "v0.23" : "v0.19";
   config.max_num_batched_tokens = 1 + choices.below(choices.once_in(3) ? 8 : 48);
-  const bool has_cross = std::any_of(
-      config.groups.begin(), config.groups.end(),
-      [](const KVCacheSpec& spec) { return spec.kind == KVCacheSpecKind::kCrossAttention; });
+  const bool has_cross = std::ranges::any_of(config.groups, [](const KVCacheSpec& spec) {
+    return spec.kind == KVCacheSpecKind::kCrossAttention;
+  });
   if (has_cross || choices.once_in(2)) {
     config.groups = {full(config.hash_block_size)};
     config.retention_interval.reset();
@@ -346,12 +348,6 @@ void make_plain(Config& config) {
   config.enable_caching = true;
 }
 
-DrawsList draws_of(const Config& config, Choices& choices) {
-  DrawsList draws = alone(make_draws(config, choices));
-  if (config.has_connector()) draws.push_back(make_scripted_draws(config, choices));
-  return draws;
-}
-
 }  // namespace
 
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
@@ -362,7 +358,7 @@ std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choice
   return std::make_unique<ScriptedDraws>(config, choices);
 }
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config;
   make_assembly(Assembly::kScheduler, config);
   draw_cache(choices, config);
@@ -375,8 +371,7 @@ Config Generator::draw_config(Choices& choices) {
   config.scheduler_reserve_full_isl = !choices.once_in(2);
   config.kv_load_failure_policy = choices.once_in(2) ? "recompute" : "fail";
   const bool has_connector =
-      choices.once_in(2) &&
-      std::none_of(config.groups.begin(), config.groups.end(), kv_cache::is_mamba_align);
+      choices.once_in(2) && std::ranges::none_of(config.groups, kv_cache::is_mamba_align);
   if (has_connector) config.connectors->emplace_back(ScriptedRecord());
   // Mamba align wants whole blocks in every step.
   for (const KVCacheSpec& spec : config.groups) {
@@ -394,8 +389,5 @@ Config Generator::draw_config(Choices& choices) {
   if (!is_accepted(config)) make_plain(config);
   return config;
 }
-
-Generator::Generator(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, draws_of(config, choices)) {}
 
 }  // namespace kvfence::engine::scheduler

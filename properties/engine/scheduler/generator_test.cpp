@@ -1,7 +1,7 @@
 // Goal: what the generator draws is valid, readable and decided by its choices alone. Method: many
 // configurations and commands from seeds and bytes, without any scheduler behind them.
 
-#include "properties/engine/scheduler/generator.h"
+#include "properties/engine/rooms.h"
 
 #include <array>
 #include <cstdint>
@@ -33,7 +33,7 @@ TEST(SchedulerGenerator, DrawsValidConfigurationsOfEveryShape) {
   int num_draft_models = 0;
   for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
     Choices choices = Choices::from_seed(seed);
-    const Config config = Generator::draw_config(choices);
+    const Config config = draw_config(choices);
     const auto setup = EngineTarget::prepare(config, {}, {});
     ASSERT_TRUE(setup) << "seed " << seed << ": " << setup.error().to_text();
     for (const KVCacheSpec& spec : config.groups) kinds.insert(spec.kind);
@@ -62,10 +62,10 @@ TEST(SchedulerGenerator, DrawsValidConfigurationsOfEveryShape) {
 
 /// Commands of an episode that no scheduler answers: every observation says none and nothing.
 Scenario episode(Choices choices, std::size_t num_commands) {
-  const Config config = Generator::draw_config(choices);
+  const Config config = draw_config(choices);
   Scenario scenario(EngineTarget::description());
   scenario.config = kvfence::Config(config);
-  Generator generator(config, choices);
+  Generator generator(config, choices, draws_of(config, choices));
   World world = fresh_world<EngineTarget>(config);
   Observation now;
   for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {

@@ -1,4 +1,7 @@
-#include "properties/engine/scheduler/goals.h"
+/// What a suite of scheduler runs has reached: a green suite in which nobody was ever preempted has
+/// shown nothing about preemption.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -129,7 +132,7 @@ const std::vector<ConnectorCallRecord>& calls_of(const Observation& observation)
 const ConnectorCallRecord* find_call(const Observation& observation, std::string_view method,
                                      const std::string& name) {
   const auto& calls = calls_of(observation);
-  const auto at = std::find_if(calls.begin(), calls.end(), [&](const ConnectorCallRecord& call) {
+  const auto at = std::ranges::find_if(calls, [&](const ConnectorCallRecord& call) {
     return call.method == method && call.request == name;
   });
   return at == calls.end() ? nullptr : &*at;
@@ -217,8 +220,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("all_token_ids", cached.all_token_ids && !cached.resumed);
     }
     const std::vector<std::uint32_t>& common = *after.common_prefix;
-    add("common_prefix", after.num_running > 1 && std::any_of(common.begin(), common.end(),
-                                                              [](auto n) { return n > 0; }));
+    add("common_prefix",
+        after.num_running > 1 && std::ranges::any_of(common, [](auto n) { return n > 0; }));
     add("paused_new", pause_state_ == PauseState::kPausedNew && after.num_waiting > 0 &&
                           after.num_running < config_.max_num_seqs);
     add("paused_all", pause_state_ == PauseState::kPausedAll && after.num_running > 0);
@@ -430,10 +433,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("stop_within_drafts", is_over && output.tokens.size() < num_sampled);
     add("stopped_by_token", output.stop_reason.has_value());
     add("stopped_by_eos", output.status == RequestStatus::kFinishedStopped && !output.stop_reason);
-    const bool has_stop =
-        std::any_of(output.tokens.begin(), output.tokens.end(), [&](TokenId token) {
-          return token == added.eos_token || contains(added.stop_tokens, token);
-        });
+    const bool has_stop = std::ranges::any_of(output.tokens, [&](TokenId token) {
+      return token == added.eos_token || contains(added.stop_tokens, token);
+    });
     add("kept_going", has_stop && !is_over);
     if (!before) return;
     const bool was_preempted = before->status == RequestStatus::kPreempted;
@@ -543,11 +545,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     if (!has_state(before) || !has_state(after)) return;
     const auto is_cached = [](const BlockHash& key) { return !key.empty(); };
-    add("reset_done", std::any_of(before.keys->begin(), before.keys->end(), is_cached) &&
-                          std::none_of(after.keys->begin(), after.keys->end(), is_cached));
+    add("reset_done", std::ranges::any_of(*before.keys, is_cached) &&
+                          std::ranges::none_of(*after.keys, is_cached));
     add("reset_in_flight",
-        resets_running && std::any_of(before.running->begin(), before.running->end(),
-                                      [&](const std::string& name) { return is_in_flight(name); }));
+        resets_running && std::ranges::any_of(*before.running, [&](const std::string& name) {
+          return is_in_flight(name);
+        }));
   }
 
   using Step = std::vector<ScheduledRequest>;

@@ -1,7 +1,6 @@
 #pragma once
 
-/// A model of what the memory of every rank holds under a simple CPU offload connector: steps fill
-/// GPU blocks, copies carry them to CPU blocks and back. Content is a symbol (kv_content.h).
+/// The ranks under a simple CPU offload connector: their memory, and copies in their order.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,74 +13,63 @@
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/engine/engine_target.h"
-#include "properties/core/divergence.h"
-#include "properties/kv_cache/kv_content.h"
+#include "properties/engine/rank_memory.h"
 
 namespace kvfence::engine::simple {
 
-/// A pair of blocks, and what the source should hold, where that is known.
-struct CopyPart {
-  BlockId gpu_block = 0;
-  BlockId cpu_block = 0;
-  std::optional<Content> content;
+/// The places of the rules in the table of rules.cpp.
+enum Rule : std::size_t {
+  kGpuHoldsAreExplained,
+  kCpuHoldsAreExplained,
+  kCpuNumbersAddUp,
+  kABlockBeingWrittenHasNoKey,
+  kWhatIsHeldKeepsItsKey,
+  kACpuBlockHoldsItsKey,
+  kCopiesCarryWhatTheyName,
+  kAStepReadsItsOwn,
+  kNoReuseUnderACopy,
+  kWorkersDoWhatTheyAreTold,
+  kAResetLeavesNothing,
+  kAllComesToAnEnd,
 };
 
 /// What a step plans to copy in one direction.
-struct Event {
-  JobId number = 0;
-  bool is_store = false;
-  std::vector<CopyPart> parts;
-  std::set<std::string> requests = {};  ///< of a load: for whom, not reported
-  std::uint32_t num_reports = 0;        ///< of a store: ranks that reported it
+struct Event : PlannedCopy {
+  Event(JobId number, bool of_store) {
+    serial = 2 * std::uint64_t{number} + (of_store ? 1 : 0);
+    job = number;
+    is_store = of_store;
+  }
+  std::set<std::string> requests;  ///< of a load: for whom, not reported
+  std::uint32_t num_reports = 0;   ///< of a store: ranks that reported it
 
-  std::pair<bool, JobId> id() const { return {is_store, number}; }
+  std::pair<bool, JobId> id() const { return {is_store, job}; }
 };
 
 /// A planned step as the workers get it.
-struct PlannedStep {
-  std::vector<Run> runs;
-  std::vector<BlockId> zeroed;
+struct PlannedStep : StepOnBlocks {
   std::vector<Event> events;
   bool need_flush = false;
-  std::vector<BlocksByGroup> victims;  ///< as forgive_victims wants them
-  std::vector<BlockId> lost;
 };
 
 /// A value: copyable.
-class Copies {
+class Copies : public RankMemory {
  public:
   explicit Copies(const SimpleCPUOffloadSpec& spec);
 
   /// The oldest step on all ranks. Nothing, or the first rule that it breaks.
-  std::optional<Divergence> run(const PlannedStep& step, const Sequences& sequences);
+  std::optional<Broken> run(const PlannedStep& step, const Sequences& sequences);
 
   /// The oldest copy of that direction on the rank ends. False: there is none.
   bool end_oldest(std::uint32_t rank, bool is_store);
 
-  const Content& cpu_block(std::size_t rank, BlockId block) const {
-    return ranks_[rank].cpu_blocks[block];
-  }
-  std::size_t num_ranks() const { return ranks_.size(); }
   std::uint32_t num_ranks_ended(const Event& event) const;
   bool is_idle() const;
 
  private:
-  struct Rank {
-    std::vector<Content> gpu_blocks;
-    std::vector<Content> cpu_blocks;
-    std::vector<Event> under_way;  ///< in the order of submission
-  };
+  void end_copy(Rank& rank, std::vector<PlannedCopy>::iterator copy);
 
-  std::optional<Divergence> submit(std::size_t rank, const Event& event);
-  std::optional<Divergence> overwrite(std::size_t rank, BlockId block, const std::string& who,
-                                      const Content& content);
-  std::optional<Divergence> compute(std::size_t rank, const PlannedStep& step,
-                                    const Sequences& sequences);
-  void end(Rank& rank, std::size_t index);
-
-  SimpleCPUOffloadSpec spec_;
-  std::vector<Rank> ranks_;
-  std::map<std::pair<bool, JobId>, std::uint32_t> num_ranks_ended_;  ///< by event
+  std::map<std::uint64_t, std::uint32_t> num_ranks_ended_;  ///< by serial number
 };
 
 }  // namespace kvfence::engine::simple

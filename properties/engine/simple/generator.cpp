@@ -1,4 +1,7 @@
-#include "properties/engine/simple/generator.h"
+/// What engines with a SimpleCPUOffloadConnector draw: two small block pools that run out all the
+/// time, copy engines that are eager, lazy or uneven between the ranks and directions.
+
+#include "properties/engine/rooms.h"
 
 #include <array>
 #include <cstddef>
@@ -80,7 +83,7 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, Engine
   return std::make_unique<CopyDraws>(config, choices, role);
 }
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kSimple, choices);
   Record& record = config.edit_connector<Record>();
   config.enable_caching = true;
@@ -97,8 +100,5 @@ Config Generator::draw_config(Choices& choices) {
   make_valid(config);
   return config;
 }
-
-Generator::Generator(const Config& config, Choices& choices)
-    : engine::Generator(config, choices, alone(make_draws(config, choices))) {}
 
 }  // namespace kvfence::engine::simple

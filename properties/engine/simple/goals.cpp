@@ -1,4 +1,7 @@
-#include "properties/engine/simple/goals.h"
+/// What a suite of runs with a SimpleCPUOffloadConnector has reached: a green suite in which no hit
+/// was pinned has shown nothing about pins.
+
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -59,19 +62,19 @@ using detail::contains;
 using detail::find_table;
 
 bool has_cpu_key(const Observation& observation, const std::string& key) {
-  return std::any_of(observation.cpu_keys->begin(), observation.cpu_keys->end(),
-                     [&](const BlockHash& each) { return each == key; });
+  return std::ranges::any_of(*observation.cpu_keys,
+                             [&](const BlockHash& each) { return each == key; });
 }
 
 /// The place of a block in a table of the group; nothing if it stands nowhere there.
 std::optional<std::uint32_t> place_of(const std::vector<BlockId>& table, BlockId block) {
-  const auto at = std::find(table.begin(), table.end(), block);
+  const auto at = std::ranges::find(table, block);
   if (at == table.end()) return std::nullopt;
   return static_cast<std::uint32_t>(at - table.begin());
 }
 
 bool has_twice(std::vector<BlockId> blocks) {
-  std::sort(blocks.begin(), blocks.end());
+  std::ranges::sort(blocks);
   return std::adjacent_find(blocks.begin(), blocks.end()) != blocks.end();
 }
 
@@ -150,7 +153,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const bool is_lazy = spec().lazy_offload;
     add(is_lazy ? Name("lazy_store") : Name("store"));
     for (BlockId block : *after.store_gpu_blocks) {
-      add("stored_twice", std::any_of(stores_.begin(), stores_.end(), [&](const auto& store) {
+      add("stored_twice", std::ranges::any_of(stores_, [&](const auto& store) {
             return contains(store.second, block);
           }));
     }
@@ -197,9 +200,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       if (num_full == 0 || num_full > table->front().size()) continue;
       const BlockId block = table->front()[num_full - 1];
       const std::string& key = (*after.keys)[block];
-      const bool is_held = std::any_of(stores_.begin(), stores_.end(), [&](const auto& store) {
-        return contains(store.second, block);
-      });
+      const bool is_held = std::ranges::any_of(
+          stores_, [&](const auto& store) { return contains(store.second, block); });
       add("store_cut_short", !key.empty() && !is_held && !has_cpu_key(before, key) &&
                                  !contains(*after.store_gpu_blocks, block));
     }
@@ -211,9 +213,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const bool flushes = !flushes_.empty() && flushes_.front();
     if (!flushes_.empty()) flushes_.pop_front();
     if (before.copies.has_value()) {
-      const bool is_under_way = std::any_of(
-          before.copies->begin(), before.copies->end(),
-          [](const Copy& copy) { return copy.progress != TransferProgress::kFinished; });
+      const bool is_under_way = std::ranges::any_of(*before.copies, [](const Copy& copy) {
+        return copy.progress != TransferProgress::kFinished;
+      });
       add("flush_ends_copies", flushes && is_under_way);
     }
     for (const Completed& completed : *after.completed_jobs) {
@@ -234,9 +236,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     for (const auto& store : stores_) {
       const BlockId first = store.second.front();
       const auto has_it = [&](const std::vector<BlockId>& group) { return contains(group, first); };
-      const bool is_in_a_table = std::any_of(
-          after.tables->begin(), after.tables->end(), [&](const kv_cache::RequestBlocks& table) {
-            return std::any_of(table.blocks.begin(), table.blocks.end(), has_it);
+      const bool is_in_a_table =
+          std::ranges::any_of(*after.tables, [&](const kv_cache::RequestBlocks& table) {
+            return std::ranges::any_of(table.blocks, has_it);
           });
       add("store_outlives_request", !spec().lazy_offload && !is_in_a_table);
     }
@@ -250,8 +252,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const RequestState* state = find_state(before, name);
       if (!state || is_finished(state->status)) continue;
       add("aborted_while_loading", state->status == RequestStatus::kWaitingForRemoteKVs);
-      add("pin_freed_by_abort", std::any_of(before.pins->begin(), before.pins->end(),
-                                            [&](const Pin& pin) { return pin.request == name; }));
+      add("pin_freed_by_abort",
+          std::ranges::any_of(*before.pins, [&](const Pin& pin) { return pin.request == name; }));
     }
   }
 

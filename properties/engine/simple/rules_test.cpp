@@ -3,7 +3,7 @@
 // that kind would change it. Some episode has to be caught by the invariant that the lie is meant
 // for.
 
-#include "properties/engine/simple/rules.h"
+#include "properties/engine/rooms.h"
 
 #include <algorithm>
 #include <deque>
@@ -27,7 +27,7 @@ namespace {
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSimple), *side, kInvariants, id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSimple), *side, invariants(), id,
                                   /*commands_behind=*/40, lie);
 }
 
@@ -61,7 +61,7 @@ void expect_lie_about_swapped_blocks(std::string_view id, bool with_hit) {
 }
 
 TEST(SimpleOffloadInvariants, AreNumberedAndNamedOnce) {
-  expect_numbered_and_named_once(kInvariants, "simple.");
+  expect_numbered_and_named_once(invariants(), "simple.");
 }
 
 TEST(SimpleOffloadInvariants, GpuHoldsAreExplained) {
@@ -219,12 +219,11 @@ TEST(SimpleOffloadInvariants, WhatHasEndedIsReported) {
   AdvanceCopy advance;
   advance.store = true;
   TypedRun<EngineTarget> side(engine_sides().make_reference(), config);
-  Invariants invariants(setup_of<EngineTarget>(config));
+  const auto rules = make_rules(setup_of<EngineTarget>(config));
   std::string oracle;
   std::optional<Observation> before;
   const auto check = [&](const Command& command, const Observation& shown) {
-    const auto found =
-        invariants.check(command, before ? &*before : nullptr, shown, side.world(), 0);
+    const auto found = rules->check(command, before ? &*before : nullptr, shown, side.world(), 0);
     before = shown;
     if (found) oracle = found->oracle;
   };

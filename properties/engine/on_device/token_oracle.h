@@ -1,0 +1,41 @@
+#pragma once
+
+/// The first rule of engines over devices, alone: what a request says is what it would have said
+/// without any cache.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/engine/engine_target.h"
+#include "properties/core/divergence.h"
+
+namespace kvfence::engine::on_device {
+
+/// What requests say, beside what a run without a cache says: the first rule alone.
+class TokenOracle {
+ public:
+  /// What a request was given and what it said.
+  struct Sequence {
+    std::optional<std::string> cache_salt;
+    std::vector<TokenId> tokens;
+    std::size_t num_prompt_tokens = 0;
+  };
+
+  /// windows: of the groups (EngineSetup).
+  explicit TokenOracle(std::vector<std::uint32_t> windows) : windows_(std::move(windows)) {}
+
+  std::optional<Divergence> check(const Command& command, const Observation& observation);
+  /// Null: nobody was added by that name.
+  const Sequence* find(const std::string& request) const;
+
+ private:
+  std::vector<std::uint32_t> windows_;
+  std::map<std::string, Sequence> sequences_;
+};
+
+}  // namespace kvfence::engine::on_device

@@ -1,0 +1,173 @@
+#include "properties/engine/rank_memory.h"
+
+#include <algorithm>
+#include <set>
+
+#include "properties/core/invariant_values.h"
+
+namespace kvfence::engine {
+namespace {
+
+using kvfence::detail::contains;
+
+/// `GPU block 3 on rank 0`
+std::string on_rank(std::size_t rank, std::string_view what, std::uint64_t number) {
+  return std::string(what) + " " + std::to_string(number) + " on rank " + std::to_string(rank);
+}
+
+}  // namespace
+
+std::string PlannedCopy::name() const {
+  const std::string text = (is_store ? "store " : "load ") + std::to_string(job);
+  return request.empty() ? text : text + " of " + request;
+}
+
+void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& config,
+                  WorkerTables& tables, StepOnBlocks& step) {
+  std::map<std::string, std::uint32_t> num_computed;
+  for (const ScheduledNew& each : *shown.new_reqs) {
+    tables[each.request] = each.blocks;
+    num_computed[each.request] = each.num_computed_tokens;
+  }
+  for (const ScheduledCached& each : *shown.cached_reqs) {
+    BlocksByGroup& table = tables[each.request];
+    if (each.resumed) table.clear();
+    table.resize(config.kv_cache.groups.size());
+    num_computed[each.request] = each.num_computed_tokens;
+    for (std::size_t group = 0; each.blocks.has_value() && group < table.size(); ++group) {
+      const std::vector<BlockId>& blocks = (*each.blocks)[group];
+      table[group].insert(table[group].end(), blocks.begin(), blocks.end());
+    }
+  }
+  for (const ScheduledRequest& each : *shown.scheduled) {
+    const auto begin = num_computed.find(each.request);
+    if (begin == num_computed.end()) continue;
+    step.runs.push_back(
+        {each.request, begin->second, begin->second + each.num_tokens, tables.at(each.request)});
+  }
+  step.zeroed = *shown.new_block_ids;
+  if (config.policy != SchedulingPolicy::kPriority) return;
+  for (const std::string& name : *shown.preempted) step.victims.push_back(tables[name]);
+}
+
+std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown,
+                                          const std::vector<BlockId>& given) {
+  std::set<BlockId> named(given.begin(), given.end());
+  const auto add = [&](const BlocksByGroup& table) {
+    for (const std::vector<BlockId>& blocks : table) named.insert(blocks.begin(), blocks.end());
+  };
+  for (const ScheduledNew& each : *shown.new_reqs) add(each.blocks);
+  for (const ScheduledCached& each : *shown.cached_reqs) {
+    if (each.blocks.has_value()) add(*each.blocks);
+  }
+  std::vector<BlockId> lost;
+  for (BlockId block : *shown.new_block_ids) {
+    if (!named.contains(block)) lost.push_back(block);
+  }
+  return lost;
+}
+
+RankMemory::RankMemory(const Words& words, const KVCacheManagerConfig& config,
+                       std::uint32_t num_ranks, std::uint32_t num_places,
+                       std::uint32_t num_sub_blocks)
+    : ranks_(num_ranks), num_sub_blocks_(num_sub_blocks), words_(words), groups_(config.groups) {
+  for (Rank& rank : ranks_) {
+    rank.blocks.resize(config.pool.num_gpu_blocks);
+    rank.places.resize(std::size_t{num_places} * num_sub_blocks);
+  }
+}
+
+std::optional<Broken> RankMemory::zero(std::size_t rank, const StepOnBlocks& step) {
+  for (BlockId block : step.zeroed) {
+    if (contains(step.lost, block)) continue;
+    if (auto broken = overwrite(rank, block, "zeroed for somebody else", {})) return broken;
+  }
+  forgive_victims(step.victims, step.lost, groups_, ranks_[rank].blocks);
+  return std::nullopt;
+}
+
+std::optional<Broken> RankMemory::compute(std::size_t rank, const StepOnBlocks& step,
+                                          const Sequences& sequences) {
+  const std::vector<Content>& blocks = ranks_[rank].blocks;
+  for (const Run& run : step.runs) {
+    for (const Filled& filled : filled_by(run, sequences.at(run.request), groups_, blocks)) {
+      if (auto broken = overwrite(rank, filled.block, run.request, filled.content)) return broken;
+    }
+  }
+  for (const Run& run : step.runs) {
+    const Prefixes& prefixes = sequences.at(run.request);
+    if (run.end > prefixes.num_tokens()) continue;
+    if (const auto wrong = wrong_read(run, prefixes, groups_, blocks)) {
+      return Broken{words_.a_step_reads_its_own, on_rank(rank, words_.block, wrong->block),
+                    to_text(wrong->expected) + ", for " + run.request, to_text(wrong->actual)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Broken> RankMemory::submit(std::size_t rank_index, const PlannedCopy& copy) {
+  Rank& rank = ranks_[rank_index];
+  for (const CopyPart& part : copy.parts) {
+    for (std::size_t each = 0; each < ranks_.size(); ++each) {
+      for (const PlannedCopy& other : ranks_[each].copies) {
+        if (!other.is_under_way() || (!copy.is_store && !other.is_store)) continue;
+        // A rank that is behind still has its own older copies.
+        const bool is_elsewhere = each != rank_index;
+        if (words_.shares_places ? other.serial == copy.serial
+                                 : is_elsewhere && (copy.is_store || other.serial == copy.serial)) {
+          continue;
+        }
+        for (const CopyPart& its : other.parts) {
+          if (its.place != part.place) continue;
+          return Broken{
+              copy.is_store ? words_.a_place_has_one_writer : words_.a_load_reads_what_is_complete,
+              on_rank(each, words_.place, part.place), "no other copy under way",
+              other.name() + ", under " + copy.name()};
+        }
+      }
+    }
+    const Content& source =
+        copy.is_store ? rank.blocks[part.block] : place(rank_index, part.place, part.sub_block);
+    if (part.content && !passes_for(source, *part.content)) {
+      return Broken{words_.copies_are_as_planned,
+                    copy.is_store ? on_rank(rank_index, words_.block, part.block)
+                                  : on_rank(rank_index, words_.place, part.place),
+                    to_text(*part.content), to_text(source) + ", under " + copy.name()};
+    }
+  }
+  for (const CopyPart& part : copy.parts) {
+    if (copy.is_store) {
+      std::fill_n(rank.places.begin() + std::ptrdiff_t{part.place} * num_sub_blocks_,
+                  num_sub_blocks_, Content{});
+    } else if (auto broken = overwrite(rank_index, part.block, copy.name(), {})) {
+      return broken;
+    }
+  }
+  rank.copies.push_back(copy);
+  return std::nullopt;
+}
+
+void RankMemory::end(Rank& rank, PlannedCopy& copy, bool success) {
+  copy.progress = success ? TransferProgress::kFinished : TransferProgress::kFailed;
+  for (const CopyPart& part : copy.parts) {
+    Content& place = rank.places[part.place * num_sub_blocks_ + part.sub_block];
+    Content& block = rank.blocks[part.block];
+    (copy.is_store ? place : block) = !success ? Content{} : copy.is_store ? block : place;
+  }
+}
+
+std::optional<Broken> RankMemory::overwrite(std::size_t rank, BlockId block, const std::string& who,
+                                            const Content& content) {
+  for (const PlannedCopy& copy : ranks_[rank].copies) {
+    if (!copy.is_under_way()) continue;
+    for (const CopyPart& part : copy.parts) {
+      if (part.block != block) continue;
+      return Broken{words_.no_reuse_under_a_copy, on_rank(rank, words_.block, block),
+                    "left alone by all but " + copy.name(), "written by " + who};
+    }
+  }
+  ranks_[rank].blocks[block] = content;
+  return std::nullopt;
+}
+
+}  // namespace kvfence::engine

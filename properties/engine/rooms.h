@@ -1,0 +1,138 @@
+#pragma once
+
+/// What each room gives to the checks of its assembly: configurations and what its facet draws
+/// (generator.cpp), situations to reach (goals.cpp), and rules beyond the core rules (rules.cpp).
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "contract/engine/engine_setup.h"
+#include "contract/engine/engine_target.h"
+#include "properties/core/choices.h"
+#include "properties/core/divergence.h"
+#include "properties/core/goals.h"
+#include "properties/engine/generator.h"
+
+namespace kvfence::engine {
+
+/// Watches one implementation.
+class Rules {
+ public:
+  Rules() = default;
+  Rules(const Rules&) = default;
+  Rules& operator=(const Rules&) = default;
+  virtual ~Rules() = default;
+
+  /// Holds one observation against every rule; the first that is broken, or nothing. Called after
+  /// every command of a run, with what was shown before it, null for the first one, and a world
+  /// that has taken it in; nothing follows a divergence.
+  virtual std::optional<Divergence> check(const Command& command, const Observation* before,
+                                          const Observation& observation, const World& world,
+                                          std::size_t step) = 0;
+};
+
+/// Every core rule: what the command line and the documentation list. Of each room the same.
+std::span<const Invariant> core_invariants();
+/// Cost of a check: linear in the observation.
+std::unique_ptr<Rules> make_core_rules(const EngineSetup& setup);
+
+/// What is drawn beside the actions of every engine, by what the configuration has.
+DrawsList draws_of(const Config& config, Choices& choices);
+
+namespace scheduler {
+
+/// A valid configuration of Assembly::kScheduler: 5 to 24 blocks, the groups that
+/// kv_cache::Generator draws and often a single one of full attention, every setting of the
+/// scheduler.
+Config draw_config(Choices& choices);
+/// Of the scheduler itself.
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
+/// Of the scripted connector.
+std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices);
+GoalSuite goals();
+
+}  // namespace scheduler
+
+namespace offloading {
+
+/// A valid configuration of 5 to 20 GPU blocks and 1 to 9 slots. Groups, block sizes and failures
+/// are those with which upstream does not trip over its own assertions: windowed groups have one
+/// block size, which divides that of the others; with several groups nobody reads the GPU's cache.
+Config draw_config(Choices& choices);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
+GoalSuite goals();
+std::span<const Invariant> invariants();
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+
+}  // namespace offloading
+
+namespace on_device {
+
+/// With the OffloadingConnector: a valid configuration of 5 to 20 GPU blocks and 1 to 15 slots.
+Config draw_config(Choices& choices);
+/// With no connector, the simple one, or both under a MultiConnector; or a pair over NIXL.
+Config draw_config_of_others(Choices& choices);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
+GoalSuite goals();
+GoalSuite goals_of_others();
+std::span<const Invariant> invariants();
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+
+}  // namespace on_device
+
+namespace simple {
+
+/// A valid configuration of 5 to 20 GPU blocks and 1 to 12 CPU blocks, eager or lazy, with each
+/// profile's rules and mixtures of them. With several groups nobody reads the GPU's cache.
+Config draw_config(Choices& choices);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
+GoalSuite goals();
+std::span<const Invariant> invariants();
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+
+}  // namespace simple
+
+namespace files {
+
+/// A valid configuration of 5 to 20 GPU blocks, 1 to 3 ranks of 1 or 2 layers, of either connector
+/// and profile. Several groups: DecodeBenchConnector, and nobody reads the GPU's cache.
+Config draw_config(Choices& choices);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
+GoalSuite goals();
+std::span<const Invariant> invariants();
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+
+}  // namespace files
+
+namespace nixl {
+
+/// A valid configuration of 5 to 20 blocks per engine, up to 4 ranks each, and small deadlines.
+Config draw_config(Choices& choices);
+/// A record, ranks and pools of a pair.
+Record draw_pair(Choices& choices, Config& config);
+std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
+GoalSuite goals();
+std::span<const Invariant> invariants();
+/// Requires: a setup with NIXL.
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+
+}  // namespace nixl
+
+namespace multi {
+
+/// A valid configuration: the OffloadingConnector and one or two others, now and then with
+/// scripted ones among them; or scripted ones alone; or a pair over NIXL and one or two others.
+/// In any order.
+Config draw_config(Choices& choices);
+/// Of the scripted children. Requires: there are some.
+std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices, EngineRole role);
+GoalSuite goals();
+/// Those of NIXL are among them; beside scripted children they are not claimed.
+std::span<const Invariant> invariants();
+std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+
+}  // namespace multi
+
+}  // namespace kvfence::engine
