@@ -34,13 +34,6 @@ constexpr std::uint32_t kDefaultBlocksMax = 10'000'000;
 /// The reference walks lists where the optimized pool does not: a pass is quadratic in the blocks.
 constexpr std::uint32_t kReferenceBlocksMax = 10'000;
 
-std::uint64_t splitmix64(std::uint64_t value) {
-  value += 0x9E37'79B9'7F4A'7C15;
-  value = (value ^ (value >> 30)) * 0xBF58'476D'1CE4'E5B9;
-  value = (value ^ (value >> 27)) * 0x94D0'49BB'1331'11EB;
-  return value ^ (value >> 31);
-}
-
 BlockPoolConfig config_of(std::uint32_t num_blocks) {
   BlockPoolConfig config;
   config.num_gpu_blocks = num_blocks;
@@ -68,9 +61,8 @@ struct Inputs {
     std::vector<std::pair<std::uint64_t, BlockId>> keyed;
     keyed.reserve(ascending.size());
     for (BlockId block : ascending) keyed.emplace_back(splitmix64(block), block);
-    std::sort(keyed.begin(), keyed.end());
-    std::transform(keyed.begin(), keyed.end(), shuffled.begin(),
-                   [](const auto& entry) { return entry.second; });
+    std::ranges::sort(keyed);
+    std::ranges::transform(keyed, shuffled.begin(), [](const auto& entry) { return entry.second; });
 
     std::string hashes;
     in_calls(std::span<const BlockId>(ascending), [this, &hashes](std::span<const BlockId> blocks) {

@@ -32,13 +32,6 @@ constexpr int kNumPasses = 3;
 constexpr std::size_t kKeysAhead = 16;
 constexpr std::uint32_t kDefaultCapacityMax = 10'000'000;
 
-std::uint64_t splitmix64(std::uint64_t value) {
-  value += 0x9E37'79B9'7F4A'7C15;
-  value = (value ^ (value >> 30)) * 0xBF58'476D'1CE4'E5B9;
-  value = (value ^ (value >> 27)) * 0x94D0'49BB'1331'11EB;
-  return value ^ (value >> 31);
-}
-
 /// What an engineer writes first: the standard list and the standard hash table, with the members
 /// of a policy that the benchmark uses. The table looks keys up in the nodes of the list, so that
 /// none is stored twice.

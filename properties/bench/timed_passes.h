@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <string>
@@ -50,7 +51,7 @@ void report_passes(benchmark::State& state, const std::string& unit, std::size_t
       return;
     }
   }
-  std::sort(seconds.begin(), seconds.end());
+  std::ranges::sort(seconds);
   const double ns_per_unit_and_second = 1e9 / static_cast<double>(num_units);
   state.counters["ns_per_" + unit] = seconds[seconds.size() / 2] * ns_per_unit_and_second;
   state.counters["ns_per_" + unit + "_min"] = seconds.front() * ns_per_unit_and_second;
@@ -71,6 +72,14 @@ void time_passes(benchmark::State& state, const std::string& unit, std::size_t n
         return std::chrono::duration<double>(Clock::now() - begin).count();
       },
       holds);
+}
+
+/// The hash that shuffles and draws, as the benchmarks in Python do.
+inline std::uint64_t splitmix64(std::uint64_t value) {
+  value += 0x9E37'79B9'7F4A'7C15;
+  value = (value ^ (value >> 30)) * 0xBF58'476D'1CE4'E5B9;
+  value = (value ^ (value >> 27)) * 0x94D0'49BB'1331'11EB;
+  return value ^ (value >> 31);
 }
 
 /// Why this build measures nothing of use; empty if it does.
