@@ -2,8 +2,8 @@
 # Makes of fuzz/ what ClusterFuzzLite runs: a program and a corpus for each part, in $OUT. The compiler, its flags and the
 # engine come from the environment, as ClusterFuzzLite sets it.
 cmake -S . -B "$WORK/kvfence" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKVFENCE_BUILD_TESTS=OFF \
-  -DKVFENCE_BUILD_BENCHMARKS=OFF -DKVFENCE_ENABLE_FUZZING=ON "-DKVFENCE_FUZZING_ENGINE=$LIB_FUZZING_ENGINE" \
-  '-DCMAKE_EXE_LINKER_FLAGS=-Wl,-rpath,$ORIGIN'
+  -DKVFENCE_BUILD_BENCHMARKS=OFF -DKVFENCE_UNITY=ON -DKVFENCE_ENABLE_FUZZING=ON "-DKVFENCE_FUZZING_ENGINE=$LIB_FUZZING_ENGINE" \
+  '-DCMAKE_BUILD_RPATH=$ORIGIN'
 cmake --build "$WORK/kvfence" --target fuzz_lockstep fuzz_line_language
 cp "$WORK/kvfence/fuzz/fuzz_line_language" "$OUT/line_language"
 (cd fuzz/corpus/line_language && zip -q -r "$OUT/line_language_seed_corpus.zip" .)
