@@ -2,6 +2,7 @@
 """Tests of ci/campaign: what it runs, that it goes on where it was stopped, and which findings are one."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -114,6 +115,15 @@ class CampaignTest(unittest.TestCase):
         self.assertNotIn("add id=B", found)
         self.assertEqual((self.folder / "out" / "findings" / f"{name}.input").read_text(), "y")
 
+    def test_a_task_of_a_slurm_array_is_a_shard(self):
+        """The tasks 3 to 5, of which this one is the second."""
+        task = {"SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_MAX": "5", "SLURM_ARRAY_TASK_ID": "4"}
+        done = subprocess.run(["bash", str(CAMPAIGN.parent / "clusters" / "campaign.sbatch"), str(self.stub),
+                               str(self.folder), "--rounds", "1", "--part", "block_pool"], capture_output=True, text=True,
+                              timeout=60, cwd=CAMPAIGN.parent.parent, env={**os.environ, **task})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads((self.folder / "shard-4" / "state.json").read_text())["shard"], "1/3")
+
     def test_the_report_adds_shards_up(self):
         for shard in ("0/2", "1/2"):
             self.campaign("--rounds", "2", "--shard", shard, "--commands", "7", out=f"shards/{shard[0]}")
@@ -137,6 +147,9 @@ class CampaignTest(unittest.TestCase):
             done = self.campaign(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(words, done.stderr)
+        done = self.campaign("--rounds", "1", "--fuzz", str(self.folder / "no_such"))
+        self.assertEqual(done.returncode, 77)
+        self.assertIn("no_such cannot be run", done.stderr)
         self.stub.unlink()
         self.assertEqual(self.campaign("--rounds", "1").returncode, 77)
 

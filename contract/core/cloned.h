@@ -1,7 +1,7 @@
 #pragma once
 
-/// Values behind an interface that has clone(): who owns one, and copies it with itself; and what
-/// such a value is made from.
+/// Values of an interface that has clone(): what owns one and copies it with itself, and what such
+/// a value is made from.
 
 #include <memory>
 #include <utility>

@@ -90,9 +90,6 @@ void take_multi(EngineParts& parts) {
   };
 }
 
-template <class Made>
-constexpr auto kMake = [](const auto&... from) { return std::make_unique<Made>(from...); };
-
 template <auto kMakeScheduler>
 std::unique_ptr<KVConnector> make_offloading(const ConnectorSetup& setup) {
   return kMakeScheduler(setup.spec, make_secondary_tiers(setup));
@@ -260,7 +257,7 @@ using OnDevice = std::function<void(planted::cuda::EngineOnVirtualDevice&)>;
 
 EngineParts planted_parts(OnDevice on_device) {
   using namespace planted::optimized;
-  EngineParts parts = optimized_parts();
+  EngineParts parts;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
   take_multi<planted::optimized::MultiConnector, planted::optimized::MultiConnectorWorker,

@@ -116,7 +116,7 @@ class DisaggregatedProducer final
 
   DisaggregatedSpec spec_;
   Seconds now_ = 0;
-  ProducerMetadata next_;  ///< what the workers have not been told
+  ProducerMetadata next_;  ///< for the workers, since the last metadata
   std::vector<RemotePrefill> remote_prefills_;
   std::optional<std::string> client_params_;  ///< of the request that finished last
 };

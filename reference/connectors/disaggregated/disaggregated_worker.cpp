@@ -53,7 +53,7 @@ class DisaggregatedProducerWorker final
 
   // Notices come before the deadlines: what both name is finished once.
   // Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _get_new_notifs; ranks instead of
-  // notices, and deadlines behind one that is not over: ours
+  // notices, and deadlines after one that is not over: ours
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
     out = {};
     std::vector<Notice> notices;

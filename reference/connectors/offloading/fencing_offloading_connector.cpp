@@ -192,7 +192,7 @@ class FencingOffloadingConnector final
 
  private:
   struct GroupState {
-    std::vector<BlockId> block_ids;       ///< as the steps told them; 0: not there any more
+    std::vector<BlockId> block_ids;       ///< as the steps reported them; 0: not there any more
     std::uint32_t next_stored_block = 0;  ///< the cursor, in offloaded blocks
     void add_to(StateHash& hash) const { hash.add_all(block_ids, next_stored_block); }
   };
@@ -275,7 +275,7 @@ class FencingOffloadingConnector final
 
   // Lookups. Each answers nothing for "ask again".
 
-  // Keys behind a pending one are asked for too: a manager may begin to fetch them.
+  // Keys after a pending one are asked for too: a manager may begin to fetch them.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _maximal_prefix_lookup
   std::optional<std::uint32_t> maximal_prefix_lookup(std::span<const OffloadKey> keys,
                                                      const RequestContext& context) {
@@ -308,7 +308,7 @@ class FencingOffloadingConnector final
     return static_cast<std::uint32_t>(first) + num_in_a_row;
   }
 
-  // How many tokens behind the computed ones can be loaded. Each group may shorten what a group
+  // How many tokens after the computed ones can be loaded. Each group may shorten what a group
   // before it agreed to, which a window has to look at again.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _lookup
   std::optional<std::uint32_t> lookup(const ConnectorRequest& request,

@@ -152,7 +152,7 @@ class HoldingOffloadingConnector final
 
  private:
   struct RequestState {
-    std::vector<BlockId> block_ids;       ///< as the steps told them
+    std::vector<BlockId> block_ids;       ///< as the steps reported them
     std::uint32_t next_stored_block = 0;  ///< the cursor, in offloaded blocks
     void add_to(StateHash& hash) const { hash.add_all(block_ids, next_stored_block); }
   };

@@ -223,7 +223,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   /// Eager: what is known of a request whose blocks are stored.
   struct Known {
     RequestIndex request = 0;
-    BlocksByGroup block_ids;          ///< as the steps told them
+    BlocksByGroup block_ids;          ///< as the steps reported them
     std::vector<std::size_t> places;  ///< by group: blocks stored or passed over
     void add_to(StateHash& hash) const { hash.add_all(request, block_ids, places); }
   };
