@@ -1,0 +1,100 @@
+#pragma once
+
+/// A batch of KV events as an engine publishes it: what vLLM and SGLang put on the wire, before
+/// anything is believed of it.
+/// Source: vLLM v0.19.0, v0.23.0 and v0.33.0 distributed/kv_events.py.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "contract/core/types.h"
+
+namespace kvfence::audit {
+
+/// A block's hash: bytes, or an integer of 64 bits where the engine publishes hashes as numbers
+/// (its low 64 bits; SGLang's may be negative). The integer stands as 8 bytes, big-endian.
+struct EventHash {
+  std::string bytes;
+  bool is_integer = false;
+
+  friend bool operator==(const EventHash&, const EventHash&) = default;
+  friend auto operator<=>(const EventHash&, const EventHash&) = default;
+};
+
+/// One extra key of a block, in the order of the wire: a text (LoRA name, cache salt), bytes
+/// (a digest), or a multimodal item with its offset in tokens, which 0.19.0 leaves out.
+struct EventExtraKey {
+  enum class Kind : std::uint8_t { kText, kBytes, kItem };
+
+  Kind kind = Kind::kText;
+  std::string value;                   ///< the item's identifier of kItem
+  std::optional<std::int64_t> offset;  ///< of kItem
+
+  friend bool operator==(const EventExtraKey&, const EventExtraKey&) = default;
+};
+
+struct StoredEvent {
+  std::vector<EventHash> block_hashes;
+  std::optional<EventHash> parent_block_hash;
+  std::vector<TokenId> token_ids;
+  std::uint32_t block_size = 0;  ///< tokens
+  std::optional<std::int64_t> lora_id;
+  std::optional<std::string> medium;  ///< none: GPU
+  std::optional<std::string> lora_name;
+  /// One entry per hash; an entry is none where the block has no extra keys.
+  std::optional<std::vector<std::optional<std::vector<EventExtraKey>>>> extra_keys;
+  std::optional<std::uint32_t> group_idx;
+  std::optional<std::string> kv_cache_spec_kind;
+  std::optional<std::uint32_t> kv_cache_spec_sliding_window;
+  std::optional<std::string> locality;                                   ///< since 0.33
+  std::optional<std::string> ownership;                                  ///< since 0.33
+  std::optional<std::string> session_id;                                 ///< since 0.33
+  std::optional<std::vector<std::vector<TokenId>>> lookahead_token_ids;  ///< since 0.33
+
+  friend bool operator==(const StoredEvent&, const StoredEvent&) = default;
+};
+
+struct RemovedEvent {
+  std::vector<EventHash> block_hashes;
+  std::optional<std::string> medium;  ///< none: GPU
+  std::optional<std::uint32_t> group_idx;
+  std::optional<std::string> locality;   ///< since 0.33
+  std::optional<std::string> ownership;  ///< since 0.33
+
+  friend bool operator==(const RemovedEvent&, const RemovedEvent&) = default;
+};
+
+struct ClearedEvent {
+  friend bool operator==(const ClearedEvent&, const ClearedEvent&) = default;
+};
+
+using Event = std::variant<StoredEvent, RemovedEvent, ClearedEvent>;
+
+/// The payload of a message.
+struct EventBatch {
+  double time = 0;  ///< seconds since the epoch, of the publisher's clock
+  std::vector<Event> events;
+  std::optional<std::uint32_t> data_parallel_rank;
+
+  friend bool operator==(const EventBatch&, const EventBatch&) = default;
+};
+
+/// How an event stands in the payload; the batch is an array in both.
+enum class Encoding : std::uint8_t {
+  kArrays,  ///< a type tag and the fields in order; to 0.23, and SGLang
+  kMaps,    ///< a map with the type under "type"; 0.33
+};
+
+/// A message: the frames of one ZMQ multipart, without the frames of a replay's envelope.
+struct Message {
+  std::string topic;
+  std::uint64_t sequence = 0;
+  std::string payload;  ///< msgpack of an EventBatch
+
+  friend bool operator==(const Message&, const Message&) = default;
+};
+
+}  // namespace kvfence::audit
