@@ -4,7 +4,6 @@
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator;
 /// v1/.../offloading/common.py OffloadingWorkerMetadata.aggregate.
 
-#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -40,11 +39,12 @@ struct AggregatedOutput {
 ///     Then it can be reported anew. Invalid blocks: those of any rank. Completed jobs: summed over
 ///     this step. Statistics: aggregated, rank 0 first; those of children class by class, new ones
 ///     last.
-template <class A>
-concept KVOutputAggregator = std::copyable<A> && std::constructible_from<A, std::uint32_t> &&
-    requires(A aggregator, std::span<const KVConnectorWorkerOutput> outputs,
-             AggregatedOutput& out) {
-  { aggregator.aggregate(outputs, out) } -> std::same_as<void>;
+class KVOutputAggregator {
+ public:
+  virtual ~KVOutputAggregator() = default;
+  virtual void aggregate(std::span<const KVConnectorWorkerOutput> outputs,
+                         AggregatedOutput& out) = 0;
+  virtual void add_to(StateHash& hash) const = 0;
 };
 
 }  // namespace kvfence

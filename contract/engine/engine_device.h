@@ -34,7 +34,6 @@
 ///
 /// Nothing is refused: that no transfer touches what others use is what an engine owes.
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -58,7 +57,7 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-/// The KV cache, for a kernel that runs.
+/// The KV cache, for a kernel that runs, and for who accesses it over a network.
 class KVCells {
  public:
   virtual Symbol read(Place place) const = 0;
@@ -119,24 +118,28 @@ inline std::vector<std::uint32_t> cpu_pages_of(const Copy& copy, std::uint32_t b
   return pages;
 }
 
-// clang-format off
-template <class T>
-concept EngineDevice = requires(T device, const T& shown, const Copy& copy,
-                                std::vector<worker::Ended>& ended, Kernel kernel,
-                                std::span<const std::uint32_t> jobs,
-                                const std::vector<Place>& places, KVPages& pages) {
-  device.transfer_async(copy);
-  device.get_finished(ended);
-  device.wait(jobs);
-  device.forward(places, places, kernel);  // reads, writes
-  { device.advance(worker::Stream::kCompute) } -> std::same_as<bool>;  // whether anything ran
-  device.fail_next(worker::Direction::kLoad, worker::Fault::kCopy);
-  device.begin_remote(std::uint32_t{}, jobs, bool{});  // its number, blocks, whether it writes
-  device.know_remote(std::uint32_t{});
-  device.know_forward();
-  { shown.counts() } -> std::same_as<worker::Counts>;
-  shown.show_pages(std::uint32_t{}, pages, pages);  // the rank to name, of the GPU, of the CPU
+class EngineDevice : public KVCells {
+ public:
+  virtual ~EngineDevice() = default;
+
+  virtual void transfer_async(const Copy& copy) = 0;
+  virtual void get_finished(std::vector<worker::Ended>& ended) = 0;
+  virtual void wait(std::span<const std::uint32_t> jobs) = 0;
+  virtual void forward(const std::vector<Place>& reads, const std::vector<Place>& writes,
+                       Kernel kernel) = 0;
+  /// Whether anything ran.
+  virtual bool advance(worker::Stream stream) = 0;
+  virtual void fail_next(worker::Direction direction, worker::Fault fault) = 0;
+
+  virtual void begin_remote(std::uint32_t number, std::span<const std::uint32_t> blocks,
+                            bool writes) = 0;
+  virtual void know_remote(std::uint32_t number) = 0;
+  virtual void know_forward() = 0;
+
+  virtual worker::Counts counts() const = 0;
+  /// rank: named in what is shown.
+  virtual void show_pages(std::uint32_t rank, KVPages& gpu, KVPages& cpu) const = 0;
+  virtual void add_to(StateHash& hash) const = 0;
 };
-// clang-format on
 
 }  // namespace kvfence::engine

@@ -17,7 +17,6 @@
 ///   - Where upstream keeps a set, the order here is the order in which things happened, or the one
 ///     that an operation names.
 
-#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -32,7 +31,9 @@
 #include "contract/core/types.h"
 #include "contract/core/words.h"
 #include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/block_pool.h"
 #include "contract/pool/kv_events.h"
+#include "contract/pool/pool_values.h"
 #include "contract/pool/request.h"
 #include "contract/scheduler/request_status.h"
 
@@ -379,36 +380,50 @@ struct EngineCoreOutputs {
 ///     Running ones; those that wait too unless new ones are paused; 0 where all is paused.
 /// has_finished_requests()
 ///     Whether the next step will report finished requests (Rules::held_requests_are_work).
-template <class S>
-concept Scheduler = std::copyable<S> &&
-    std::constructible_from<S, const SchedulerConfig&, KVConnectorHandle> &&
-    requires(S scheduler, const S& const_scheduler, const NewRequest& new_request,
-             RequestIndex& index_out, RequestIndex index, SchedulerOutput& output,
-             const SchedulerOutput& const_output, const ModelRunnerOutput& runner_output,
-             EngineCoreOutputs& outputs, std::span<const TokenId> tokens,
-             std::span<const RequestIndex> indices, RequestStatus status, PauseState state,
-             bool flag, std::string_view id, std::vector<RequestIndex>& list) {
-  { scheduler.add_request(new_request, index_out) } -> std::same_as<ErrorCode>;
-  { scheduler.schedule(output) } -> std::same_as<ErrorCode>;
-  { scheduler.update_from_output(const_output, runner_output, outputs) } -> std::same_as<ErrorCode>;
-  { scheduler.update_draft_token_ids(index, tokens) } -> std::same_as<ErrorCode>;
-  { scheduler.grammar_compiled(index) } -> std::same_as<void>;
-  { scheduler.finish_requests(indices, status) } -> std::same_as<void>;
-  { scheduler.finish_all_requests(status) } -> std::same_as<void>;
-  { scheduler.set_pause_state(state) } -> std::same_as<void>;
-  { const_scheduler.pause_state() } -> std::same_as<PauseState>;
-  { scheduler.reset_prefix_cache(flag, flag) } -> std::same_as<bool>;
-  { const_scheduler.find_request(id) } -> std::same_as<std::optional<RequestIndex>>;
-  { const_scheduler.view(index) } -> std::same_as<RequestView>;
-  { const_scheduler.requests(list) } -> std::same_as<void>;
-  { const_scheduler.running(list) } -> std::same_as<void>;
-  { const_scheduler.waiting(list) } -> std::same_as<void>;
-  { const_scheduler.skipped_waiting(list) } -> std::same_as<void>;
-  { const_scheduler.get_num_unfinished_requests() } -> std::same_as<std::uint32_t>;
-  { const_scheduler.has_finished_requests() } -> std::same_as<bool>;
-  { const_scheduler.config() } -> std::same_as<const SchedulerConfig&>;
-  { scheduler.connector() } -> std::same_as<KVConnector*>;
-  const_scheduler.kv_cache_manager();
+///
+/// For an observer: block_counts(), and observe_blocks and get_block_ids, which replace their
+/// outputs (contract/pool/observe_blocks.h).
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+
+  virtual ErrorCode add_request(const NewRequest& new_request, RequestIndex& out) = 0;
+  virtual ErrorCode schedule(SchedulerOutput& out) = 0;
+  virtual ErrorCode update_from_output(const SchedulerOutput& scheduler_output,
+                                       const ModelRunnerOutput& model_runner_output,
+                                       EngineCoreOutputs& out) = 0;
+  virtual ErrorCode update_draft_token_ids(RequestIndex request,
+                                           std::span<const TokenId> tokens) = 0;
+  virtual void grammar_compiled(RequestIndex request) = 0;
+  virtual void finish_requests(std::span<const RequestIndex> requests, RequestStatus status) = 0;
+  virtual void finish_all_requests(RequestStatus status) = 0;
+  virtual void set_pause_state(PauseState state) = 0;
+  virtual PauseState pause_state() const = 0;
+  virtual bool reset_prefix_cache(bool reset_running_requests, bool reset_connector) = 0;
+
+  virtual std::optional<RequestIndex> find_request(std::string_view id) const = 0;
+  virtual RequestView view(RequestIndex request) const = 0;
+  virtual void requests(std::vector<RequestIndex>& out) const = 0;
+  virtual void running(std::vector<RequestIndex>& out) const = 0;
+  virtual void waiting(std::vector<RequestIndex>& out) const = 0;
+  virtual void skipped_waiting(std::vector<RequestIndex>& out) const = 0;
+  virtual std::uint32_t get_num_unfinished_requests() const = 0;
+  virtual bool has_finished_requests() const = 0;
+
+  virtual const SchedulerConfig& config() const = 0;
+  virtual KVConnector* connector() = 0;
+
+  virtual BlockCounts block_counts() const = 0;
+  virtual void observe_blocks(std::vector<BlockId>& free_queue,
+                              std::vector<std::uint32_t>& ref_cnts, KeyList& keys) const = 0;
+  virtual void get_block_ids(RequestIndex request, BlocksByGroup& out) const = 0;
+
+  virtual void add_to(StateHash& hash) const = 0;
+
+ protected:
+  Scheduler() = default;
+  Scheduler(const Scheduler&) = default;
+  Scheduler& operator=(const Scheduler&) = default;
 };
 
 }  // namespace kvfence

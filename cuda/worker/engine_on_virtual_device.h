@@ -28,31 +28,32 @@ namespace kvfence::cuda {
 inline constexpr std::size_t kEngineLayers = 2;
 inline constexpr std::size_t kEngineTokenBytes = kEngineLayers * sizeof(content::Granule);
 
-class EngineOnVirtualDevice final : public RankDevice, public engine::KVCells {
+class EngineOnVirtualDevice final : public RankDevice, public engine::EngineDevice {
  public:
   explicit EngineOnVirtualDevice(const engine::DeviceOptions& options);
-  ~EngineOnVirtualDevice() { close(); }
+  ~EngineOnVirtualDevice() override { close(); }
 
-  void transfer_async(const engine::Copy& copy);
-  void get_finished(std::vector<worker::Ended>& ended);
-  void wait(std::span<const std::uint32_t> job_ids);
+  void transfer_async(const engine::Copy& copy) override;
+  void get_finished(std::vector<worker::Ended>& ended) override;
+  void wait(std::span<const std::uint32_t> job_ids) override;
   void forward(const std::vector<engine::Place>& reads, const std::vector<engine::Place>& writes,
-               engine::Kernel kernel);
-  bool advance(worker::Stream stream);
-  void fail_next(worker::Direction direction, worker::Fault fault) {
+               engine::Kernel kernel) override;
+  bool advance(worker::Stream stream) override;
+  void fail_next(worker::Direction direction, worker::Fault fault) override {
     next_faults_[static_cast<std::size_t>(direction)] = fault;
   }
-  void begin_remote(std::uint32_t number, std::span<const std::uint32_t> blocks, bool writes);
-  void know_remote(std::uint32_t number);
-  void know_forward();
+  void begin_remote(std::uint32_t number, std::span<const std::uint32_t> blocks,
+                    bool writes) override;
+  void know_remote(std::uint32_t number) override;
+  void know_forward() override;
 
-  worker::Counts counts() const { return counts_of_worker(); }
-  void show_pages(std::uint32_t rank, engine::KVPages& gpu, engine::KVPages& cpu) const;
+  worker::Counts counts() const override { return counts_of_worker(); }
+  void show_pages(std::uint32_t rank, engine::KVPages& gpu, engine::KVPages& cpu) const override;
 
   engine::Symbol read(engine::Place place) const override;
   void write(engine::Place place, engine::Symbol symbol) override;
 
-  void add_to(StateHash& hash) const { hash.add_all(device_, worker_, next_faults_); }
+  void add_to(StateHash& hash) const override { hash.add_all(device_, worker_, next_faults_); }
 
  private:
   void know(cudaEvent_t event);

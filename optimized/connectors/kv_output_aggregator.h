@@ -64,13 +64,13 @@ class MissingReports {
   RequestIds slot_of_id_;
 };
 
-class KVOutputAggregator {
+class KVOutputAggregator final : public kvfence::KVOutputAggregator {
  public:
   /// Requires: num_workers > 0.
   explicit KVOutputAggregator(std::uint32_t num_workers) : num_workers_(num_workers) {}
 
   /// Cost: O(what is reported), and sorting invalid blocks and jobs.
-  void aggregate(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) {
+  void aggregate(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) override {
     out.finished_sending.clear();
     out.finished_recving.clear();
     out.invalid_block_ids.clear();
@@ -101,7 +101,7 @@ class KVOutputAggregator {
     }
   }
 
-  void add_to(StateHash& hash) const { hash.add_all(sending_, recving_); }
+  void add_to(StateHash& hash) const override { hash.add_all(sending_, recving_); }
 
  private:
   struct StatsOfChild {
@@ -150,7 +150,5 @@ class KVOutputAggregator {
   OffloadingConnectorStats stats_;
   std::vector<StatsOfChild> stats_of_children_;  ///< of MultiConnectors alone
 };
-
-static_assert(kvfence::KVOutputAggregator<KVOutputAggregator>);
 
 }  // namespace kvfence::optimized

@@ -16,8 +16,10 @@
 #include <variant>
 #include <vector>
 
+#include "contract/connectors/offloading/offloading_setup.h"
 #include "contract/core/check.h"
 #include "contract/core/implementation.h"
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
 #include "optimized/connectors/kv_output_aggregator.h"
@@ -144,32 +146,29 @@ void time_commands(benchmark::State& state, Implementation& engine) {
 /// The optimized scheduler, connector and worker's half, on either device, and nothing beside them:
 /// the side that checks run has a witness.
 template <class Device>
-EngineDriver<optimized::Scheduler> make_optimized_on() {
+std::unique_ptr<Implementation> make_optimized_on() {
   EngineParts parts;
+  parts.make_scheduler = [](const SchedulerConfig& config, KVConnectorHandle connector) {
+    return std::make_unique<optimized::Scheduler>(config, std::move(connector));
+  };
   parts.make_offloading = [](const ConnectorSetup& setup) {
     return optimized::make_offloading_connector_scheduler(setup.spec);
   };
   parts.make_offloading_worker = [](const ConnectorSetup& setup, std::uint32_t) {
     return optimized::make_offloading_connector_worker(setup.spec);
   };
-  parts.make_aggregate = [](const EngineSetup&, std::uint32_t num_ranks) {
-    return AggregateReports(optimized::KVOutputAggregator(num_ranks));
+  parts.make_aggregator = [](std::uint32_t num_ranks) {
+    return std::make_unique<optimized::KVOutputAggregator>(num_ranks);
   };
   parts.make_device = [](const EngineSetup& setup, EngineRole) {
-    return std::make_unique<DeviceOf<Device>>(*setup.device);
+    return std::make_unique<Device>(*setup.device);
   };
-  return EngineDriver<optimized::Scheduler>(
-      "optimized",
-      [](const SchedulerConfig& config, KVConnectorHandle connector) {
-        return optimized::Scheduler(config, std::move(connector));
-      },
-      std::move(parts));
+  return make_engine_driver("optimized", std::move(parts));
 }
 
 template <class Device>
 void time_optimized(benchmark::State& state) {
-  EngineDriver<optimized::Scheduler> engine = make_optimized_on<Device>();
-  time_commands(state, engine);
+  time_commands(state, *make_optimized_on<Device>());
 }
 
 void BM_CommandsOptimized(benchmark::State& state) {

@@ -1,7 +1,6 @@
 #pragma once
 
-/// What an observer reads of any scheduler that satisfies the concept, by the names of its
-/// requests.
+/// What an observer reads of a scheduler, by the names of its requests.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,12 +18,10 @@
 #include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
-#include "properties/pool/observe_blocks.h"
 
 namespace kvfence {
 
 /// Members of an observation are filled; none is read. Whoever owns the scheduler says where.
-template <Scheduler SchedulerType>
 class SchedulerObserver {
  public:
   using Observation = engine::SchedulerObservation;
@@ -48,13 +45,13 @@ class SchedulerObserver {
   // The following is for names that the world knows.
 
   /// The index that a name has now. One that no scheduler has, if its request is gone.
-  static RequestIndex index_of(const SchedulerType& scheduler, const World& world,
+  static RequestIndex index_of(const Scheduler& scheduler, const World& world,
                                const std::string& name) {
     const std::optional<RequestIndex> index = scheduler.find_request(name);
     return index ? *index : kGone + world.find(name)->number;
   }
 
-  static std::vector<RequestIndex> indices_of(const SchedulerType& scheduler, const World& world,
+  static std::vector<RequestIndex> indices_of(const Scheduler& scheduler, const World& world,
                                               const Names& names) {
     std::vector<RequestIndex> indices(names.size());
     std::ranges::transform(names, indices.begin(), [&](const std::string& name) {
@@ -71,7 +68,7 @@ class SchedulerObserver {
   }
 
   /// What the ranks told, as the scheduler takes it.
-  static KVConnectorOutput report_of(const SchedulerType& scheduler, const World& world,
+  static KVConnectorOutput report_of(const Scheduler& scheduler, const World& world,
                                      const AggregatedOutput& aggregated) {
     KVConnectorOutput report;
     report.finished_recving = indices_of(scheduler, world, aggregated.finished_recving);
@@ -108,7 +105,7 @@ class SchedulerObserver {
   }
 
   /// What schedule answered.
-  void observe_output(const SchedulerType& scheduler, const SchedulerOutput& output,
+  void observe_output(const Scheduler& scheduler, const SchedulerOutput& output,
                       Observation& observation) const {
     observe_scheduled(output, observation);
     observe_new(scheduler, output, observation);
@@ -143,7 +140,7 @@ class SchedulerObserver {
   }
 
   /// After every command: the numbers, and the whole state or nothing of it.
-  void observe(const SchedulerType& scheduler, Observe observe, Observation& observation) {
+  void observe(const Scheduler& scheduler, Observe observe, Observation& observation) {
     scheduler.running(indices_);
     observe_queue(observe, observation.num_running, observation.running);
     scheduler.waiting(indices_);
@@ -152,13 +149,13 @@ class SchedulerObserver {
     observe_queue(observe, observation.num_skipped_waiting, observation.skipped_waiting);
     observation.num_unfinished = scheduler.get_num_unfinished_requests();
     observation.has_finished = scheduler.has_finished_requests();
-    const BlockCounts counts = scheduler.kv_cache_manager().block_pool().block_counts();
+    const BlockCounts counts = scheduler.block_counts();
     observation.num_empty_blocks = counts.empty;
     observation.num_cached_blocks = counts.cached;
     observation.num_referenced_blocks = counts.referenced;
     if (observe == Observe::kState) {
-      observe_blocks(scheduler.kv_cache_manager().block_pool(), observation.free_queue.emplace(),
-                     observation.ref_cnts.emplace(), observation.keys.emplace());
+      scheduler.observe_blocks(observation.free_queue.emplace(), observation.ref_cnts.emplace(),
+                               observation.keys.emplace());
       observe_requests(scheduler, observation);
     }
   }
@@ -176,7 +173,7 @@ class SchedulerObserver {
     if (observe == Observe::kState) names_of(indices_, names.emplace());
   }
 
-  void observe_requests(const SchedulerType& scheduler, Observation& observation) {
+  void observe_requests(const Scheduler& scheduler, Observation& observation) {
     scheduler.requests(indices_);
     auto& requests = observation.requests.emplace();
     auto& tables = observation.tables.emplace();
@@ -184,7 +181,7 @@ class SchedulerObserver {
     std::size_t num_tables = 0;
     for (std::size_t k = 0; k < indices_.size(); ++k) {
       observe_request(scheduler, indices_[k], requests[k]);
-      scheduler.kv_cache_manager().get_block_ids(indices_[k], table_);
+      scheduler.get_block_ids(indices_[k], table_);
       if (std::ranges::all_of(table_,
                               [](const std::vector<BlockId>& group) { return group.empty(); })) {
         continue;
@@ -210,7 +207,7 @@ class SchedulerObserver {
     }
   }
 
-  void observe_new(const SchedulerType& scheduler, const SchedulerOutput& output,
+  void observe_new(const Scheduler& scheduler, const SchedulerOutput& output,
                    Observation& observation) const {
     auto& list = observation.new_reqs.emplace();
     list.resize(output.scheduled_new_reqs.size());
@@ -222,7 +219,7 @@ class SchedulerObserver {
     }
   }
 
-  void observe_cached(const SchedulerType& scheduler, const SchedulerOutput& output,
+  void observe_cached(const Scheduler& scheduler, const SchedulerOutput& output,
                       Observation& observation) const {
     auto& list = observation.cached_reqs.emplace();
     list.resize(output.scheduled_cached_reqs.size());
@@ -241,7 +238,7 @@ class SchedulerObserver {
     }
   }
 
-  static void blocks_of(const SchedulerType& scheduler, const SchedulerOutput& output,
+  static void blocks_of(const Scheduler& scheduler, const SchedulerOutput& output,
                         std::uint32_t first_list, BlocksByGroup& blocks) {
     blocks.resize(scheduler.config().kv_cache.groups.size());
     for (std::size_t group = 0; group < blocks.size(); ++group) {
@@ -259,7 +256,7 @@ class SchedulerObserver {
     }
   }
 
-  static void observe_request(const SchedulerType& scheduler, RequestIndex index,
+  static void observe_request(const Scheduler& scheduler, RequestIndex index,
                               engine::RequestState& state) {
     const RequestView view = scheduler.view(index);
     state.id = view.id;

@@ -29,7 +29,7 @@ namespace kvfence {
 class DeviceCopies final : public TransferEngine {
  public:
   /// setup: outlives it.
-  DeviceCopies(std::uint32_t rank, const EngineSetup& setup, AnyDevice& device)
+  DeviceCopies(std::uint32_t rank, const EngineSetup& setup, engine::EngineDevice& device)
       : rank_(rank), setup_(&setup), device_(&device) {}
 
   void transfer_async(const TransferJob& job) override {
@@ -102,7 +102,7 @@ class DeviceCopies final : public TransferEngine {
 
   std::uint32_t rank_;
   const EngineSetup* setup_;
-  AnyDevice* device_;
+  engine::EngineDevice* device_;
   bool are_eager_ = false;
   std::vector<engine::DeviceTransfer> submitted_;
   std::vector<engine::EndedTransfer> ended_;
@@ -123,7 +123,7 @@ struct EngineRank {
   std::unique_ptr<KVConnectorWorker> worker;
   ScriptedTransferEngine copies;              ///< unless there is a device
   std::unique_ptr<ScriptedKVCache> kv_cache;  ///< of connectors that work within the step
-  std::unique_ptr<AnyDevice> device;
+  std::unique_ptr<engine::EngineDevice> device;
   std::optional<DeviceCopies> device_copies;
 
   TransferEngine& transfer_engine() {

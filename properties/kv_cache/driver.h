@@ -11,8 +11,8 @@
 #include "contract/core/implementation.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
+#include "contract/pool/observe_blocks.h"
 #include "properties/core/driver.h"
-#include "properties/pool/observe_blocks.h"
 
 namespace kvfence {
 

@@ -10,8 +10,8 @@
 #include "contract/core/implementation.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
+#include "contract/pool/observe_blocks.h"
 #include "properties/core/driver.h"
-#include "properties/pool/observe_blocks.h"
 
 namespace kvfence {
 

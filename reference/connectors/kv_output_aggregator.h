@@ -21,11 +21,11 @@
 
 namespace kvfence::reference {
 
-class KVOutputAggregator {
+class KVOutputAggregator final : public kvfence::KVOutputAggregator {
  public:
   explicit KVOutputAggregator(std::uint32_t num_workers) : num_workers_(num_workers) {}
 
-  void aggregate(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) {
+  void aggregate(std::span<const KVConnectorWorkerOutput> outputs, AggregatedOutput& out) override {
     KVFENCE_CHECK(outputs.size() == num_workers_, "each rank reports");
     out = {};
     std::set<BlockId> invalid_blocks;
@@ -61,7 +61,7 @@ class KVOutputAggregator {
     }
   }
 
-  void add_to(StateHash& hash) const { hash.add_all(num_sent_, num_received_); }
+  void add_to(StateHash& hash) const override { hash.add_all(num_sent_, num_received_); }
 
  private:
   using Counts =
@@ -82,5 +82,3 @@ class KVOutputAggregator {
 };
 
 }  // namespace kvfence::reference
-
-static_assert(kvfence::KVOutputAggregator<kvfence::reference::KVOutputAggregator>);

@@ -13,28 +13,28 @@
 
 namespace kvfence::reference {
 
-class EngineDevice final : public engine::KVCells {
+class EngineDevice final : public engine::EngineDevice {
  public:
   explicit EngineDevice(const engine::DeviceOptions& options);
 
-  void transfer_async(const engine::Copy& copy);
-  void get_finished(std::vector<worker::Ended>& ended);
-  void wait(std::span<const std::uint32_t> job_ids);
+  void transfer_async(const engine::Copy& copy) override;
+  void get_finished(std::vector<worker::Ended>& ended) override;
+  void wait(std::span<const std::uint32_t> job_ids) override;
   void forward(const std::vector<engine::Place>& reads, const std::vector<engine::Place>& writes,
-               engine::Kernel kernel);
-  bool advance(worker::Stream stream);
-  void fail_next(worker::Direction direction, worker::Fault fault) {
+               engine::Kernel kernel) override;
+  bool advance(worker::Stream stream) override;
+  void fail_next(worker::Direction direction, worker::Fault fault) override {
     next_faults_[static_cast<std::size_t>(direction)] = fault;
   }
   // Who accesses the KV cache over a network does so at its end: there is nobody who looks for
   // races.
   void begin_remote(std::uint32_t /*number*/, std::span<const std::uint32_t> /*blocks*/,
-                    bool /*writes*/) {}
-  void know_remote(std::uint32_t /*number*/) {}
-  void know_forward() {}
+                    bool /*writes*/) override {}
+  void know_remote(std::uint32_t /*number*/) override {}
+  void know_forward() override {}
 
-  worker::Counts counts() const;
-  void show_pages(std::uint32_t rank, engine::KVPages& gpu, engine::KVPages& cpu) const;
+  worker::Counts counts() const override;
+  void show_pages(std::uint32_t rank, engine::KVPages& gpu, engine::KVPages& cpu) const override;
 
   engine::Symbol read(engine::Place place) const override { return gpu_[index_of(place)]; }
   void write(engine::Place place, engine::Symbol symbol) override {
@@ -42,7 +42,7 @@ class EngineDevice final : public engine::KVCells {
   }
 
   /// Without what forwards compute, which whoever enqueued them knows.
-  void add_to(StateHash& hash) const {
+  void add_to(StateHash& hash) const override {
     hash.add_all(gpu_, cpu_, forwards_.size(), num_forwards_run_, in_flight_, next_faults_);
   }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "contract/core/state_digest.h"
+#include "contract/pool/observe_blocks.h"
 #include "contract/scheduler/scheduler.h"
 #include "reference/kv_cache/kv_cache_manager.h"
 #include "reference/scheduler/request_queue.h"
@@ -26,38 +27,51 @@
 
 namespace kvfence::reference {
 
-class Scheduler final : private ConnectorHost, private GpuBlockPool {
+class Scheduler final : public kvfence::Scheduler, private ConnectorHost, private GpuBlockPool {
  public:
   /// Requires: a configuration that check_config accepts.
   Scheduler(const SchedulerConfig& config, KVConnectorHandle connector);
 
-  ErrorCode add_request(const NewRequest& new_request, RequestIndex& out);
-  ErrorCode schedule(SchedulerOutput& out);
+  ErrorCode add_request(const NewRequest& new_request, RequestIndex& out) override;
+  ErrorCode schedule(SchedulerOutput& out) override;
   ErrorCode update_from_output(const SchedulerOutput& scheduler_output,
                                const ModelRunnerOutput& model_runner_output,
-                               EngineCoreOutputs& out);
-  ErrorCode update_draft_token_ids(RequestIndex request, std::span<const TokenId> tokens);
-  void grammar_compiled(RequestIndex request);
-  void finish_requests(std::span<const RequestIndex> requests, RequestStatus status);
-  void finish_all_requests(RequestStatus status);
-  void set_pause_state(PauseState state) { pause_state_ = state; }
-  PauseState pause_state() const { return pause_state_; }
-  bool reset_prefix_cache(bool reset_running_requests, bool reset_connector);
+                               EngineCoreOutputs& out) override;
+  ErrorCode update_draft_token_ids(RequestIndex request, std::span<const TokenId> tokens) override;
+  void grammar_compiled(RequestIndex request) override;
+  void finish_requests(std::span<const RequestIndex> requests, RequestStatus status) override;
+  void finish_all_requests(RequestStatus status) override;
+  void set_pause_state(PauseState state) override { pause_state_ = state; }
+  PauseState pause_state() const override { return pause_state_; }
+  bool reset_prefix_cache(bool reset_running_requests, bool reset_connector) override;
 
-  std::optional<RequestIndex> find_request(std::string_view id) const;
-  RequestView view(RequestIndex request) const;
-  void requests(std::vector<RequestIndex>& out) const;
-  void running(std::vector<RequestIndex>& out) const { out = running_; }
-  void waiting(std::vector<RequestIndex>& out) const { out = waiting_.requests(); }
-  void skipped_waiting(std::vector<RequestIndex>& out) const { out = skipped_waiting_.requests(); }
-  std::uint32_t get_num_unfinished_requests() const;
-  bool has_finished_requests() const;
+  std::optional<RequestIndex> find_request(std::string_view id) const override;
+  RequestView view(RequestIndex request) const override;
+  void requests(std::vector<RequestIndex>& out) const override;
+  void running(std::vector<RequestIndex>& out) const override { out = running_; }
+  void waiting(std::vector<RequestIndex>& out) const override { out = waiting_.requests(); }
+  void skipped_waiting(std::vector<RequestIndex>& out) const override {
+    out = skipped_waiting_.requests();
+  }
+  std::uint32_t get_num_unfinished_requests() const override;
+  bool has_finished_requests() const override;
 
-  const SchedulerConfig& config() const { return config_; }
-  KVConnector* connector() { return connector_.get(); }
+  const SchedulerConfig& config() const override { return config_; }
+  KVConnector* connector() override { return connector_.get(); }
   const KVCacheManager& kv_cache_manager() const { return kv_cache_manager_; }
 
-  void add_to(StateHash& hash) const {
+  BlockCounts block_counts() const override {
+    return kv_cache_manager().block_pool().block_counts();
+  }
+  void observe_blocks(std::vector<BlockId>& free_queue, std::vector<std::uint32_t>& ref_cnts,
+                      KeyList& keys) const override {
+    kvfence::observe_blocks(kv_cache_manager().block_pool(), free_queue, ref_cnts, keys);
+  }
+  void get_block_ids(RequestIndex request, BlocksByGroup& out) const override {
+    kv_cache_manager().get_block_ids(request, out);
+  }
+
+  void add_to(StateHash& hash) const override {
     hash.add_all(connector_, kv_cache_manager_, pause_state_, requests_, running_, waiting_,
                  skipped_waiting_, num_steps_, steps_in_flight_, prev_step_scheduled_, finished_,
                  connector_prefix_cache_stats_);
@@ -186,5 +200,3 @@ inline ConnectorRequest connector_request(const SchedulerRequest& request) {
 }
 
 }  // namespace kvfence::reference
-
-static_assert(kvfence::Scheduler<kvfence::reference::Scheduler>);

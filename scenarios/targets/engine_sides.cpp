@@ -11,7 +11,9 @@
 
 #include "contract/connectors/kv_connector_registry.h"
 #include "contract/connectors/multi/multi_kv_connector.h"
+#include "contract/connectors/offloading/offloading_setup.h"
 #include "contract/core/check.h"
+#include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
@@ -61,17 +63,17 @@
 namespace kvfence {
 namespace {
 
-template <class Scheduler>
 std::unique_ptr<ReplayedImplementation> make_driver(std::string name, EngineParts parts) {
   return std::make_unique<ReplayedImplementation>(
       [name = std::move(name), parts = std::move(parts)] {
-        return std::make_unique<EngineDriver<Scheduler>>(
-            name,
-            [](const SchedulerConfig& config, KVConnectorHandle connector) {
-              return Scheduler(config, std::move(connector));
-            },
-            parts);
+        return make_engine_driver(name, parts);
       });
+}
+
+template <class Side>
+std::unique_ptr<Scheduler> make_scheduler(const SchedulerConfig& config,
+                                          KVConnectorHandle connector) {
+  return std::make_unique<Side>(config, std::move(connector));
 }
 
 /// Multi, MultiWorker: templates over the type of a child.
@@ -113,19 +115,20 @@ std::unique_ptr<SharedStorage> make_storage(const SynchronousConnectorSpec&) {
   return kMakeStorage();
 }
 
-template <class Aggregator>
-AggregateReports make_aggregate(const EngineSetup&, std::uint32_t num_ranks) {
-  return AggregateReports(Aggregator(num_ranks));
+template <class Side>
+std::unique_ptr<KVOutputAggregator> make_aggregator(std::uint32_t num_ranks) {
+  return std::make_unique<Side>(num_ranks);
 }
 
-template <class Device>
-std::unique_ptr<DeviceOf<Device>> make_device(const EngineSetup& setup, EngineRole role) {
-  return std::make_unique<DeviceOf<Device>>(*setup.of(role).device);
+template <class Side>
+std::unique_ptr<Side> make_device(const EngineSetup& setup, EngineRole role) {
+  return std::make_unique<Side>(*setup.of(role).device);
 }
 
 EngineParts reference_parts() {
   using namespace reference;
   EngineParts parts;
+  parts.make_scheduler = make_scheduler<reference::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
   take_multi<reference::MultiConnector, reference::MultiConnectorWorker,
@@ -139,7 +142,7 @@ EngineParts reference_parts() {
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
   parts.make_consumer_worker = make_disaggregated_consumer_worker;
-  parts.make_aggregate = make_aggregate<reference::KVOutputAggregator>;
+  parts.make_aggregator = make_aggregator<reference::KVOutputAggregator>;
   parts.make_device = make_device<EngineDevice>;
   parts.make_tier_files = make_tier_files;
   return parts;
@@ -148,6 +151,7 @@ EngineParts reference_parts() {
 EngineParts optimized_parts() {
   using namespace optimized;
   EngineParts parts;
+  parts.make_scheduler = make_scheduler<optimized::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
   take_multi<optimized::MultiConnector, optimized::MultiConnectorWorker,
@@ -161,8 +165,9 @@ EngineParts optimized_parts() {
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
   parts.make_consumer_worker = make_disaggregated_consumer_worker;
-  parts.make_aggregate = make_aggregate<optimized::KVOutputAggregator>;
-  parts.make_device = [](const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {
+  parts.make_aggregator = make_aggregator<optimized::KVOutputAggregator>;
+  parts.make_device = [](const EngineSetup& setup,
+                         EngineRole role) -> std::unique_ptr<engine::EngineDevice> {
     if (!setup.is_virtual) return make_device<reference::EngineDevice>(setup, role);
     return make_device<cuda::EngineOnVirtualDevice>(setup, role);
   };
@@ -258,6 +263,7 @@ using OnDevice = std::function<void(planted::cuda::EngineOnVirtualDevice&)>;
 EngineParts planted_parts(OnDevice on_device) {
   using namespace planted::optimized;
   EngineParts parts;
+  parts.make_scheduler = make_scheduler<planted::optimized::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
   take_multi<planted::optimized::MultiConnector, planted::optimized::MultiConnectorWorker,
@@ -271,12 +277,13 @@ EngineParts planted_parts(OnDevice on_device) {
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
   parts.make_consumer_worker = make_disaggregated_consumer_worker;
-  parts.make_aggregate = make_aggregate<planted::optimized::KVOutputAggregator>;
+  parts.make_aggregator = make_aggregator<planted::optimized::KVOutputAggregator>;
   parts.make_device = [on_device = std::move(on_device)](
-                          const EngineSetup& setup, EngineRole role) -> std::unique_ptr<AnyDevice> {
+                          const EngineSetup& setup,
+                          EngineRole role) -> std::unique_ptr<engine::EngineDevice> {
     if (!setup.is_virtual) return make_device<reference::EngineDevice>(setup, role);
     auto device = make_device<planted::cuda::EngineOnVirtualDevice>(setup, role);
-    if (on_device) on_device(device->device());
+    if (on_device) on_device(*device);
     return device;
   };
   parts.make_tier_files = make_tier_files;
@@ -290,10 +297,8 @@ std::unique_ptr<Implementation> make_planted(std::string name, std::string_view 
   const auto bug_of = [bug = std::string(bug)](const Setup& setup) {
     return planted_bug_of(setup.as<EngineSetup>().assembly, bug);
   };
-  return std::make_unique<PlantedSide>(bug_of, [&] {
-    return make_driver<planted::optimized::Scheduler>(std::move(name),
-                                                      planted_parts(std::move(on_device)));
-  });
+  return std::make_unique<PlantedSide>(
+      bug_of, [&] { return make_driver(std::move(name), planted_parts(std::move(on_device))); });
 }
 
 std::vector<PlantedBugInfo> planted_bug_infos() {
@@ -334,17 +339,16 @@ std::unique_ptr<Implementation> make_optimized() {
   const auto make_witness = [] {
     EngineParts on_symbols = optimized_parts();
     on_symbols.make_device = reference_parts().make_device;
-    return make_driver<optimized::Scheduler>("optimized on symbols", std::move(on_symbols));
+    return make_driver("optimized on symbols", std::move(on_symbols));
   };
   return std::make_unique<ConfirmedImplementation>(
-      make_driver<optimized::Scheduler>("optimized", optimized_parts()), make_witness,
+      make_driver("optimized", optimized_parts()), make_witness,
       [](const Setup& setup) { return setup.as<EngineSetup>().is_virtual; });
 }
 
 TargetSides make_sides() {
   return {.checks = &engine_checks(),
-          .make_reference =
-              [] { return make_driver<reference::Scheduler>("reference", reference_parts()); },
+          .make_reference = [] { return make_driver("reference", reference_parts()); },
           .make_optimized = make_optimized,
           .make_planted = [](std::string_view name) -> std::unique_ptr<Implementation> {
             if (!name.empty() && !is_planted_bug(name)) return nullptr;
@@ -374,8 +378,7 @@ Parsed<std::unique_ptr<Implementation>> make_engine_with_library(const std::stri
   EngineParts parts = optimized_parts();
   parts.take(*factories);
   parts.judged_kinds = factories->kinds();
-  return std::unique_ptr<Implementation>(
-      make_driver<optimized::Scheduler>("connector of " + path, std::move(parts)));
+  return std::unique_ptr<Implementation>(make_driver("connector of " + path, std::move(parts)));
 }
 
 }  // namespace kvfence

@@ -26,8 +26,8 @@ void RemoteReads::end(ReadId read, bool success) {
   if (found == begun_.end()) return;
   found->second.has_ended = true;
   const ReadSpec& spec = found->second.spec;
-  const KVCells& from = (*producer_)[spec.remote_rank].device->cells();
-  KVCells& to = (*consumer_)[spec.rank].device->cells();
+  const KVCells& from = *(*producer_)[spec.remote_rank].device;
+  KVCells& to = *(*consumer_)[spec.rank].device;
   for (std::size_t block = 0; block < spec.local_blocks.size(); ++block) {
     for (std::uint32_t at = 0; at < block_size_; ++at) {
       const Symbol symbol = success ? from.read({spec.remote_blocks[block], at}) : toy_model::kTorn;
