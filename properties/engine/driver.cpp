@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/nixl_worker_half.h"
-#include "contract/connectors/multi/multi_kv_connector.h"
+#include "contract/connectors/multi/multi_connector.h"
 #include "contract/connectors/synchronous/files_worker_half.h"
 #include "contract/core/check.h"
 #include "contract/core/joined.h"
@@ -219,7 +219,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (setup_.is_scripted) return std::make_unique<ScriptedConnector>();
     if (!setup_.has_connector()) return nullptr;
     if (!is_multi()) return make_connector(kinds().front(), role);
-    std::vector<KVConnectorChild> children;
+    std::vector<KVConnectorHandle> children;
     for (const engine::ChildSetup& setup : setup_.children) {
       std::unique_ptr<KVConnector> child;
       if (setup.kind == Kind::kScripted) {
@@ -330,17 +330,17 @@ class EngineDriver final : public DriverOf<EngineTarget> {
         rank.worker = make_worker(kinds().front(), engine.role, number, rank);
       }
     } else {
-      std::vector<NamedWorker> children;
+      std::vector<MultiConnectorChildWorker> children;
       for (const engine::ChildSetup& child : setup_.children) {
         if (child.kind == Kind::kScripted) {
           const auto place = static_cast<std::uint32_t>(children.size());
           children.push_back({child.scripted.connector_class,
-                              std::make_unique<ScriptedConnectorWorker>(
-                                  place, number, traits_of(child), around(engine.role).scripted)});
+                              KVConnectorWorkerHandle(std::make_unique<ScriptedConnectorWorker>(
+                                  place, number, traits_of(child), around(engine.role).scripted))});
           continue;
         }
-        children.push_back(
-            {name_of(child.kind), make_worker(child.kind, engine.role, number, rank)});
+        children.push_back({name_of(child.kind), KVConnectorWorkerHandle(make_worker(
+                                                     child.kind, engine.role, number, rank))});
         if (!children.back().worker) return false;
       }
       rank.worker = parts_.make_multi_worker(std::move(children));
@@ -400,11 +400,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     return static_cast<ScriptedConnector*>(connector);
   }
-  static MultiKVConnectorScheduler& multi_of(Engine& engine) {
-    return static_cast<MultiKVConnectorScheduler&>(*engine.scheduler->connector());
+  static MultiConnectorScheduler& multi_of(Engine& engine) {
+    return static_cast<MultiConnectorScheduler&>(*engine.scheduler->connector());
   }
-  static const MultiKVConnectorWorkerHalf& multi_of(const EngineRank& rank) {
-    return static_cast<const MultiKVConnectorWorkerHalf&>(*rank.worker);
+  static const MultiConnectorWorker& multi_of(const EngineRank& rank) {
+    return static_cast<const MultiConnectorWorker&>(*rank.worker);
   }
   OffloadingConnectorScheduler& offloading_of(Engine& engine) {
     return connector_of<OffloadingConnectorScheduler>(engine, Kind::kOffloading);
@@ -772,10 +772,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void aggregate(Engine& engine, PlannedStep& step) {
-    const std::span<const KVConnectorWorkerOutput> outputs(worker_outputs_);
-    engine.aggregator->aggregate(outputs, step.report);
+    engine.aggregator->aggregate(worker_outputs_, step.report);
     if (is_multi()) {
-      multi_of(engine.ranks.front()).aggregate(outputs, step.report);
       for (const std::string& name : step.report.finished_recving) {
         std::erase_if(received_, [&](const auto& each) { return each.first == name; });
       }
@@ -1055,7 +1053,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void observe_multi(Engine& engine, bool has_state, engine::multi::Observed& shown) {
-    MultiKVConnectorScheduler& multi = multi_of(engine);
+    MultiConnectorScheduler& multi = multi_of(engine);
     client_params_.clear();
     multi.take_all_client_params(client_params_);
     if (!client_params_.empty()) {

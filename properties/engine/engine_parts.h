@@ -13,7 +13,7 @@
 #include "contract/connectors/kv_connector_registry.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/kv_output_aggregator.h"
-#include "contract/connectors/multi/multi_kv_connector.h"
+#include "contract/connectors/multi/multi_connector.h"
 #include "contract/connectors/synchronous/shared_storage.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/engine/engine_device.h"
@@ -22,12 +22,6 @@
 #include "contract/tiering/tier_files.h"
 
 namespace kvfence {
-
-/// A child of a MultiConnector's worker; the name is that of its statistics.
-struct NamedWorker {
-  std::string name;
-  std::unique_ptr<KVConnectorWorker> worker;
-};
 
 /// Makes the parts of an engine. What a configuration does not name is not asked for.
 struct EngineParts : KVConnectorFactories {
@@ -44,9 +38,9 @@ struct EngineParts : KVConnectorFactories {
 
   /// The MultiConnector over connectors that were made.
   std::function<std::unique_ptr<KVConnector>(const Rules& rules,
-                                             std::vector<KVConnectorChild> children)>
+                                             std::vector<KVConnectorHandle> children)>
       make_multi;
-  std::function<std::unique_ptr<KVConnectorWorker>(std::vector<NamedWorker> children)>
+  std::function<std::unique_ptr<KVConnectorWorker>(std::vector<MultiConnectorChildWorker> children)>
       make_multi_worker;
 
   std::function<std::unique_ptr<KVOutputAggregator>(std::uint32_t num_ranks)> make_aggregator;

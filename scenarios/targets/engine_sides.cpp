@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector_registry.h"
-#include "contract/connectors/multi/multi_kv_connector.h"
 #include "contract/connectors/offloading/offloading_setup.h"
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
@@ -18,10 +17,8 @@
 #include "cuda/worker/engine_on_virtual_device.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "optimized/connectors/disaggregated/disaggregated_worker.h"
-#include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/kv_output_aggregator.h"
 #include "optimized/connectors/multi/multi_connector.h"
-#include "optimized/connectors/multi/multi_connector_worker.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 #include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "optimized/connectors/simple/simple_cpu_offload_worker.h"
@@ -32,7 +29,6 @@
 #include "planted/optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "planted/optimized/connectors/kv_output_aggregator.h"
 #include "planted/optimized/connectors/multi/multi_connector.h"
-#include "planted/optimized/connectors/multi/multi_connector_worker.h"
 #include "planted/optimized/connectors/offloading/offloading_connector.h"
 #include "planted/optimized/connectors/simple/simple_cpu_offload_scheduler.h"
 #include "planted/optimized/connectors/simple/simple_cpu_offload_worker.h"
@@ -45,10 +41,8 @@
 #include "properties/engine/driver.h"
 #include "properties/engine/engine_parts.h"
 #include "reference/connectors/disaggregated/disaggregated_connector.h"
-#include "reference/connectors/kv_connector_stats.h"
 #include "reference/connectors/kv_output_aggregator.h"
 #include "reference/connectors/multi/multi_connector.h"
-#include "reference/connectors/multi/multi_connector_worker.h"
 #include "reference/connectors/offloading/offloading_connector.h"
 #include "reference/connectors/simple/simple_cpu_offload.h"
 #include "reference/connectors/synchronous/shared_storage.h"
@@ -74,22 +68,6 @@ template <class Side>
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerConfig& config,
                                           KVConnectorHandle connector) {
   return std::make_unique<Side>(config, std::move(connector));
-}
-
-/// Multi, MultiWorker: templates over the type of a child.
-template <template <class> class Multi, template <class> class MultiWorker, class Stats>
-void take_multi(EngineParts& parts) {
-  parts.make_multi = [](const Rules& rules,
-                        std::vector<KVConnectorChild> children) -> std::unique_ptr<KVConnector> {
-    return std::make_unique<MultiKVConnector<Multi<KVConnectorChild>>>(rules, std::move(children));
-  };
-  parts.make_multi_worker =
-      [](std::vector<NamedWorker> children) -> std::unique_ptr<KVConnectorWorker> {
-    using Child = KVConnectorWorkerChild<Stats>;
-    std::vector<Child> made;
-    for (NamedWorker& child : children) made.emplace_back(child.name, std::move(child.worker));
-    return std::make_unique<MultiKVConnectorWorker<MultiWorker<Child>, Stats>>(std::move(made));
-  };
 }
 
 template <auto kMakeScheduler>
@@ -131,8 +109,8 @@ EngineParts reference_parts() {
   parts.make_scheduler = make_scheduler<reference::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
-  take_multi<reference::MultiConnector, reference::MultiConnectorWorker,
-             reference::OffloadingConnectorStats>(parts);
+  parts.make_multi = make_multi_connector_scheduler;
+  parts.make_multi_worker = make_multi_connector_worker;
   parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
   parts.make_storage = make_storage<make_shared_storage>;
@@ -154,8 +132,8 @@ EngineParts optimized_parts() {
   parts.make_scheduler = make_scheduler<optimized::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
-  take_multi<optimized::MultiConnector, optimized::MultiConnectorWorker,
-             optimized::OffloadingConnectorStats>(parts);
+  parts.make_multi = make_multi_connector_scheduler;
+  parts.make_multi_worker = make_multi_connector_worker;
   parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
   parts.make_storage = make_storage<make_shared_storage>;
@@ -266,8 +244,8 @@ EngineParts planted_parts(OnDevice on_device) {
   parts.make_scheduler = make_scheduler<planted::optimized::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
-  take_multi<planted::optimized::MultiConnector, planted::optimized::MultiConnectorWorker,
-             optimized::OffloadingConnectorStats>(parts);
+  parts.make_multi = make_multi_connector_scheduler;
+  parts.make_multi_worker = make_multi_connector_worker;
   parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
   parts.make_storage = make_storage<make_shared_storage>;

@@ -18,21 +18,18 @@
 ///
 /// What is left out: layouts, bind_gpu_block_pool.
 ///
-/// Among KVConnectors (contract/connectors/kv_connector.h), whose workers report one list of jobs
-/// and share one copy engine a rank, jobs of a MultiConnector have numbers of its own:
-/// multi_connector_job.
+/// Workers report one list of jobs and share one copy engine per rank, so the jobs of children have
+/// numbers of the MultiConnector's there (multi_connector_job). Each child sees its own alone.
 
-#include <concepts>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
-#include "contract/connectors/kv_output_aggregator.h"
 #include "contract/core/rules.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
@@ -57,27 +54,6 @@ constexpr ChildJob child_job(JobId job, std::uint32_t num_children) {
   return {job % num_children, job / num_children};
 }
 
-/// What one of several reports and all together report: aggregate(other) takes the other one in.
-template <class T>
-concept Aggregate = std::copyable<T> && std::default_initializable<T> &&
-    requires(T aggregate, const T& other) {
-  { aggregate.aggregate(other) } -> std::same_as<void>;
-};
-
-/// What a connector answers about a finished request.
-struct FinishedAnswer {
-  bool hold_blocks = false;                       ///< until it reports them as sent
-  std::optional<std::string> kv_transfer_params;  ///< for the client; upstream: a dict
-  friend bool operator==(const FinishedAnswer&, const FinishedAnswer&) = default;
-};
-
-/// What a worker's half reports of requests.
-struct FinishedTransfers {
-  std::vector<std::string> sending;
-  std::vector<std::string> recving;
-  friend bool operator==(const FinishedTransfers&, const FinishedTransfers&) = default;
-};
-
 /// How often a request will be reported as sent before that counts.
 struct ExtraAsyncSaves {
   std::string request;
@@ -95,99 +71,39 @@ struct ChosenConnector {
 };
 
 /// What a step tells the workers.
-template <class Metadata>
-struct MultiConnectorMetadata {
-  std::vector<Metadata> metadata;  ///< a child's at its place
+struct MultiConnectorMetadata final : KVConnectorMetadata {
+  std::vector<std::shared_ptr<const KVConnectorMetadata>> metadata;  ///< a child's at its place
   std::vector<ExtraAsyncSaves> extra_async_saves;
-  void add_to(StateHash& hash) const { hash.add_all(metadata, extra_async_saves); }
+
+  const KVConnectorMetadata* child(std::size_t place) const override {
+    return place < metadata.size() ? metadata[place].get() : nullptr;
+  }
+  void add_to(StateHash& hash) const override { hash.add_all(metadata, extra_async_saves); }
 };
 
-/// What the workers tell the scheduler's halves.
-template <class WorkerMetadata>
-struct MultiConnectorWorkerMetadata {
-  std::vector<std::optional<WorkerMetadata>> metadata;  ///< a child's at its place, if it has any
+/// Those of a step of a MultiConnector. Requires: metadata of such a step, and each child's.
+const MultiConnectorMetadata& multi_connector_metadata(const KVConnectorMetadata& metadata);
+
+/// Thrown where upstream raises: the engine ends.
+struct EngineEnded {
+  ErrorCode code = ErrorCode::kNone;
 };
 
-/// The statistics of all children of one class.
-template <class Stats>
-struct StatsOfClass {
-  std::string connector_class;
-  Stats stats;
+/// What a client gets of a finished request; upstream: a dict.
+struct ClientParams {
+  std::string request;
+  std::string params;
+  void add_to(StateHash& hash) const { hash.add_all(request, params); }
 };
 
-/// The scheduler's half of a child.
-///
-///   Metadata, WorkerMetadata, Event, Handshake: its own; those of all children are of one type. A
-///     Handshake is false where there is none.
-///   supports_hma(): whether request_finished_all_groups may be called, instead of
-///     request_finished, which is for one group
-///   update_connector_output(output, metadata): metadata is the child's own, or null
-///   take_events(out): appends
-///   reset_cache(): false if it failed; nothing: done, or nothing to do
-///   shutdown(): false if it failed
-template <class C>
-concept MultiConnectorChild = std::copyable<C> && Aggregate<typename C::WorkerMetadata> &&
-    requires(C child, const C& const_child, std::string_view request, std::uint32_t num_tokens,
-             const BlocksByGroup& blocks, std::span<const BlockId> group,
-             const AggregatedOutput& output, const typename C::WorkerMetadata* metadata,
-             std::vector<typename C::Event>& events,
-             const std::vector<typename C::Handshake>& handshakes) {
-  { const_child.supports_hma() } -> std::same_as<bool>;
-  { child.on_new_request(request) } -> std::same_as<void>;
-  { child.get_num_new_matched_tokens(request, num_tokens) } -> std::same_as<MatchedTokens>;
-  { child.update_state_after_alloc(request, blocks, num_tokens) } -> std::same_as<void>;
-  { child.build_connector_meta() } -> std::same_as<typename C::Metadata>;
-  { child.update_connector_output(output, metadata) } -> std::same_as<void>;
-  { child.request_finished(request, group) } -> std::same_as<FinishedAnswer>;
-  { child.request_finished_all_groups(request, blocks) } -> std::same_as<FinishedAnswer>;
-  { child.take_events(events) } -> std::same_as<void>;
-  { child.reset_cache() } -> std::same_as<std::optional<bool>>;
-  { child.set_xfer_handshake_metadata(handshakes) } -> std::same_as<void>;
-  { child.shutdown() } -> std::same_as<bool>;
-};
-
-/// The worker's half of a child.
-///
-///   connector_class(): what names its statistics
-///   get_finished(finished_req_ids, out): replaces out
-///   get_block_ids_with_load_errors(out): appends
-///   get_kv_connector_stats(), build_connector_worker_meta(): nothing where there is nothing
-///   shutdown(): false if it failed
-template <class W>
-concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::WorkerMetadata> &&
-    Aggregate<typename W::Stats> &&
-    requires(W child, const W& const_child, const typename W::Metadata& metadata,
-             std::string_view layer, std::span<const std::string> requests, FinishedTransfers& out,
-             std::vector<BlockId>& blocks) {
-  { const_child.connector_class() } -> std::convertible_to<std::string_view>;
-  { const_child.prefer_cross_layer_blocks() } -> std::same_as<bool>;
-  { child.register_kv_caches() } -> std::same_as<void>;
-  { child.register_cross_layers_kv_cache() } -> std::same_as<void>;
-  { child.get_handshake_metadata() } -> std::same_as<typename W::Handshake>;
-  { child.handle_preemptions(metadata) } -> std::same_as<void>;
-  { child.bind_connector_metadata(metadata) } -> std::same_as<void>;
-  { child.start_load_kv() } -> std::same_as<void>;
-  { child.wait_for_layer_load(layer) } -> std::same_as<void>;
-  { child.save_kv_layer(layer) } -> std::same_as<void>;
-  { child.wait_for_save() } -> std::same_as<void>;
-  { child.get_finished(requests, out) } -> std::same_as<void>;
-  { child.get_block_ids_with_load_errors(blocks) } -> std::same_as<void>;
-  { child.get_kv_connector_stats() } -> std::same_as<std::optional<typename W::Stats>>;
-  {
-    child.build_connector_worker_meta()
-    } -> std::same_as<std::optional<typename W::WorkerMetadata>>;
-  { child.clear_connector_metadata() } -> std::same_as<void>;
-  { child.shutdown() } -> std::same_as<bool>;
-};
-
-/// MultiConnector(rules, children): the scheduler's half. Requires: at least one child.
+/// The scheduler's half. Requires: at least one child; several groups only with
+/// Rules::multi_connector_hma and children that all support them.
 ///
 /// set_xfer_handshake_metadata(handshakes)
 ///     Each child, with those of all ranks, whichever child's they are.
 ///
 /// on_new_request(request)
-///     Each child.
-///     Errors: kNotInProfile, without the rule connector_learns_new_requests
+///     Each child. Requires: Rules::connector_learns_new_requests.
 ///
 /// get_num_new_matched_tokens(request, num_computed_tokens)
 ///     The children in order. One that wants to be asked again ends it: those behind are not asked,
@@ -200,19 +116,17 @@ concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::Wo
 ///     multi_connector_shares_blocks, the blocks; without, as many groups without a block (so a
 ///     child that only saves never learns of the blocks here, vllm#46865).
 ///
-/// build_connector_meta(out)
-///     Replaces out by what each child has to tell, and the extra saves since the last time.
+/// build_connector_meta(host, output)
+///     What each child has to tell, and the extra saves since the last time.
 ///
-/// update_connector_output(output, metadata)
-///     Each child, with its own part of the metadata; null: nobody has any.
+/// update_connector_output(host, output)
+///     Each child, with the jobs that are its own.
 ///
-/// request_finished(request, blocks, out)
+/// request_finished(host, request, blocks)
 ///     Each child; blocks are held if any child holds them. If several do, all but one are the
-///     request's extra saves from now on, whatever they were. Nobody is chosen any more. Each child
-///     gets all groups if the rule multi_connector_hma holds and all children support it; else the
-///     blocks of the one group. Requires: there is one, then.
-///     Errors: kSeveralParams, at the second child that answers with parameters; those behind it
-///             are not told, and what was noted stays (upstream raises)
+///     request's extra saves from now on, whatever they were. Nobody is chosen any more. The engine
+///     ends (EngineEnded) with kSeveralParams at the second child that has parameters for the
+///     client: the children after it are not told, and what was noted stays (upstream raises).
 ///
 /// take_events(out)
 ///     Appends those of each child.
@@ -223,42 +137,34 @@ concept MultiConnectorWorkerChild = std::copyable<W> && Aggregate<typename W::Wo
 /// shutdown()
 ///     Likewise.
 ///
-/// chosen(out), extra_async_saves(out): for an observer; the extra saves are those that no metadata
-/// carries yet. Both replace out, in no particular order.
+/// For an observer: chosen(out) and extra_async_saves(out), those that no metadata carries yet,
+/// replace out, in no particular order. loading_child(request): the child that loads it while it
+/// waits, until that is over; nothing: none does. take_all_client_params(out) appends what clients
+/// get of requests that finished since the last call, oldest first.
 ///
 /// Cost of the optimized side: O(children), besides what these take and what is handed in and out.
-template <class M, class Child>
-concept MultiConnector = std::copyable<M> &&
-    std::constructible_from<M, const Rules&, std::vector<Child>> &&
-    requires(M connector, const M& const_connector, std::string_view request,
-             std::uint32_t num_tokens, const BlocksByGroup& blocks, const AggregatedOutput& output,
-             MultiConnectorMetadata<typename Child::Metadata>& metadata,
-             const MultiConnectorWorkerMetadata<typename Child::WorkerMetadata>* worker_metadata,
-             FinishedAnswer& answer, std::vector<typename Child::Event>& events,
-             std::vector<ChosenConnector>& chosen, std::vector<ExtraAsyncSaves>& saves,
-             const std::vector<typename Child::Handshake>& handshakes) {
-  { connector.children() } -> std::same_as<std::span<Child>>;
-  { connector.on_new_request(request) } -> std::same_as<ErrorCode>;
-  { connector.get_num_new_matched_tokens(request, num_tokens) } -> std::same_as<MatchedTokens>;
-  { connector.update_state_after_alloc(request, blocks, num_tokens) } -> std::same_as<void>;
-  { connector.build_connector_meta(metadata) } -> std::same_as<void>;
-  { connector.update_connector_output(output, worker_metadata) } -> std::same_as<void>;
-  { connector.request_finished(request, blocks, answer) } -> std::same_as<ErrorCode>;
-  { connector.take_events(events) } -> std::same_as<void>;
-  { connector.reset_cache() } -> std::same_as<bool>;
-  { connector.set_xfer_handshake_metadata(handshakes) } -> std::same_as<void>;
-  { connector.shutdown() } -> std::same_as<bool>;
-  { const_connector.chosen(chosen) } -> std::same_as<void>;
-  { const_connector.extra_async_saves(saves) } -> std::same_as<void>;
+class MultiConnectorScheduler : public KVConnector {
+ public:
+  virtual void chosen(std::vector<ChosenConnector>& out) const = 0;
+  virtual void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const = 0;
+  virtual std::optional<std::uint32_t> loading_child(std::string_view request) const = 0;
+  virtual void take_all_client_params(std::vector<ClientParams>& out) = 0;
 };
 
-/// MultiConnectorWorker(children): the worker's half, of one rank. Requires: at least one child.
+/// The worker's half of a child, and what names its statistics.
+struct MultiConnectorChildWorker {
+  std::string connector_class;
+  KVConnectorWorkerHandle worker;
+  void add_to(StateHash& hash) const { hash.add(worker); }
+};
+
+/// The worker's half, of one rank. Requires: at least one child.
 ///
 /// prefer_cross_layer_blocks()
 ///     Whether each child prefers them.
 ///
-/// register_kv_caches(), register_cross_layers_kv_cache()
-///     Each child, in the same form.
+/// register_kv_caches(copies), register_cross_layers_kv_cache(copies)
+///     Each child, in the same form, with its own view of the copy engine.
 ///
 /// get_handshake_metadata()
 ///     That of the first child that has some; those after it are not asked.
@@ -274,19 +180,10 @@ concept MultiConnector = std::copyable<M> &&
 /// get_finished(finished_req_ids, out)
 ///     Replaces out. Each child. What any child received is received. What a child has sent takes
 ///     one from the extra saves of the request, if it has any; else the request is sent.
-///
-/// get_block_ids_with_load_errors(out)
-///     Replaces out by the blocks of each child.
-///
-/// get_kv_connector_stats(out) -> whether there are any
-///     Replaces out by the statistics of each child that has some; those of one class are
-///     aggregated, in order, at the place of the first (0.19.0 keeps the last child's alone).
-///
-/// build_connector_worker_meta(out) -> whether any child has some
-///     Replaces out by the metadata of each child.
-///
-/// aggregate(into, other), of worker metadata, and of statistics
-///     Takes in those of a later rank: place by place; class by class, new ones last.
+///     Invalid blocks: those of each child. Jobs: those of each child, with the MultiConnector's
+///     numbers. Statistics: of each child that has some; those of one class are aggregated, in
+///     order, at the place of the first (0.19.0 keeps the last child's alone). Those of a child's
+///     own children follow its class's, as "class/class of the child".
 ///
 /// shutdown()
 ///     Each child, also after one that failed; false if one did.
@@ -295,36 +192,9 @@ concept MultiConnector = std::copyable<M> &&
 ///
 /// Cost of the optimized side: O(children), besides what these take and what is handed in and out;
 /// statistics O(children) a class.
-template <class M, class Child>
-concept MultiConnectorWorker = std::copyable<M> && std::constructible_from<M, std::vector<Child>> &&
-    requires(M connector, const M& const_connector,
-             const MultiConnectorMetadata<typename Child::Metadata>& metadata,
-             std::string_view layer, std::span<const std::string> requests, FinishedTransfers& out,
-             std::vector<BlockId>& blocks, std::vector<StatsOfClass<typename Child::Stats>>& stats,
-             const std::vector<StatsOfClass<typename Child::Stats>>& other_stats,
-             MultiConnectorWorkerMetadata<typename Child::WorkerMetadata>& worker_metadata,
-             const MultiConnectorWorkerMetadata<typename Child::WorkerMetadata>& other_metadata,
-             std::vector<ExtraAsyncSaves>& saves) {
-  { connector.children() } -> std::same_as<std::span<Child>>;
-  { const_connector.prefer_cross_layer_blocks() } -> std::same_as<bool>;
-  { connector.register_kv_caches() } -> std::same_as<void>;
-  { connector.register_cross_layers_kv_cache() } -> std::same_as<void>;
-  { connector.get_handshake_metadata() } -> std::same_as<typename Child::Handshake>;
-  { connector.handle_preemptions(metadata) } -> std::same_as<void>;
-  { connector.bind_connector_metadata(metadata) } -> std::same_as<void>;
-  { connector.start_load_kv() } -> std::same_as<void>;
-  { connector.wait_for_layer_load(layer) } -> std::same_as<void>;
-  { connector.save_kv_layer(layer) } -> std::same_as<void>;
-  { connector.wait_for_save() } -> std::same_as<void>;
-  { connector.get_finished(requests, out) } -> std::same_as<void>;
-  { connector.get_block_ids_with_load_errors(blocks) } -> std::same_as<void>;
-  { connector.get_kv_connector_stats(stats) } -> std::same_as<bool>;
-  { connector.build_connector_worker_meta(worker_metadata) } -> std::same_as<bool>;
-  { connector.clear_connector_metadata() } -> std::same_as<void>;
-  { connector.shutdown() } -> std::same_as<bool>;
-  { const_connector.aggregate(worker_metadata, other_metadata) } -> std::same_as<void>;
-  { const_connector.aggregate(stats, other_stats) } -> std::same_as<void>;
-  { const_connector.extra_async_saves(saves) } -> std::same_as<void>;
+class MultiConnectorWorker : public KVConnectorWorker {
+ public:
+  virtual void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const = 0;
 };
 
 }  // namespace kvfence

@@ -1,0 +1,16 @@
+#include "contract/connectors/multi/multi_connector.h"
+
+#include "contract/core/check.h"
+
+namespace kvfence {
+
+const MultiConnectorMetadata& multi_connector_metadata(const KVConnectorMetadata& metadata) {
+  const auto* const multi = dynamic_cast<const MultiConnectorMetadata*>(&metadata);
+  KVFENCE_CHECK(multi != nullptr, "metadata of another connector");
+  for (const auto& of_child : multi->metadata) {
+    KVFENCE_CHECK(of_child != nullptr, "such children always have metadata");
+  }
+  return *multi;
+}
+
+}  // namespace kvfence
