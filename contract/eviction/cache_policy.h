@@ -22,6 +22,7 @@
 
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
+#include "contract/core/table_secret.h"
 #include "contract/core/types.h"
 #include "contract/core/words.h"
 
@@ -39,6 +40,7 @@ struct CachePolicyConfig {
   EvictionPolicy policy = EvictionPolicy::kLRU;
   std::uint32_t capacity = 0;            ///< blocks
   bool arc_refuses_with_idle_t1 = true;  ///< the rule of that name
+  TableSecret table_secret = {};
   friend bool operator==(const CachePolicyConfig&, const CachePolicyConfig&) = default;
 };
 

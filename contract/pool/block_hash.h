@@ -22,7 +22,8 @@ using BlockHash = std::string;
 using BlockHashView = std::string_view;
 
 /// Upstream's reproducible algorithms. `sha256` and `xxhash` hash a Python pickle and exist only
-/// inside CPython.
+/// inside CPython. What equal hashes of different tokens do, and who can make them: README.md of
+/// this layer.
 /// Source: vLLM v0.19.0 utils/hashing.py.
 enum class HashAlgorithm : std::uint8_t { kSha256Cbor, kXxhashCbor };
 

@@ -23,6 +23,7 @@
 
 #include "contract/core/rules.h"
 #include "contract/core/status.h"
+#include "contract/core/table_secret.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/kv_events.h"
@@ -40,6 +41,7 @@ struct BlockPoolConfig {
   std::uint32_t max_block_size = 4;
   Profile profile = Profile::kV019;
   Rules rules = rules_of(Profile::kV019);
+  TableSecret table_secret = {};
 
   /// Bytes of the longest packed key.
   std::size_t key_bytes_max() const {

@@ -5,8 +5,6 @@
 /// An open-addressing table of indices into an arena of key bytes. A slot belongs to the set only
 /// if it carries the current epoch, so clear() touches no slot; storage is kept.
 
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,15 +13,18 @@
 
 #include "contract/core/check.h"
 #include "contract/core/state_digest.h"
+#include "contract/core/table_secret.h"
+#include "optimized/base/keyed_hash.h"
 
 namespace kvfence::optimized {
 
 class KeySet {
  public:
-  /// Requires: key is at least 8 bytes, as long as every other key of the set, and starts with the
-  /// bytes of a digest. Cost: O(1) expected.
+  explicit KeySet(const TableSecret& secret = {}) : hash_(secret) {}
+
+  /// Requires: key is not empty, and as long as every other key of the set. Cost: O(1) expected.
   void insert(std::string_view key) {
-    KVFENCE_CHECK(key.size() >= sizeof(std::uint64_t), "a packed key starts with a hash");
+    KVFENCE_CHECK(!key.empty(), "the empty key stands for no key");
     key_bytes_ = key.size();
     if (2 * (num_keys_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[find_slot(key)];
@@ -67,11 +68,8 @@ class KeySet {
 
   /// The slot of the key, or the empty one where it belongs.
   std::size_t find_slot(std::string_view key) const {
-    std::array<char, sizeof(std::uint64_t)> head{};
-    key.copy(head.data(), head.size());
-    const auto home = std::bit_cast<std::uint64_t>(head);
     const std::size_t mask = slots_.size() - 1;
-    std::size_t at = home & mask;
+    std::size_t at = hash_(key) & mask;
     while (slots_[at].epoch == epoch_ && key_at(slots_[at].index) != key) at = (at + 1) & mask;
     return at;
   }
@@ -83,6 +81,7 @@ class KeySet {
     }
   }
 
+  KeyedHash hash_;
   std::vector<Slot> slots_;  ///< a power of two of them, at most half in use
   std::string bytes_;        ///< [num_keys][key_bytes]
   std::size_t key_bytes_ = 0;

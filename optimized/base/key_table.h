@@ -4,8 +4,8 @@
 /// construction for keys of up to 42 bytes (a SHA-256 digest with its group id has 36).
 ///
 /// An entry is one cache line: payload and key, so that what a lookup compares is also what its
-/// caller came for. The table proper holds {tag, entry}: the tag is 32 bits mixed from the key, its
-/// low bits are the home slot. It is a power of two with a load of at most 1/2; probing is linear
+/// caller came for. The table proper holds {tag, entry}: the tag is 32 bits of the key under a
+/// secret, its low bits are the home slot. It is a power of two with a load of at most 1/2; probing is linear
 /// and erasing shifts the rest of the cluster back, so there are no tombstones.
 
 #include <algorithm>
@@ -17,8 +17,10 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/table_secret.h"
 #include "contract/eviction/cache_policy.h"
 #include "optimized/base/huge_pages.h"
+#include "optimized/base/keyed_hash.h"
 
 namespace kvfence::optimized {
 
@@ -31,24 +33,6 @@ inline std::uint64_t load_word(const char* bytes) {
 /// As long as a SHA-256 digest, with or without a group id.
 inline bool is_digest(OffloadKeyView key) { return key.size() - 32 <= sizeof(std::uint64_t); }
 
-/// 32 bits mixed from the first and the last 8 bytes of a key. They are a digest's output, perhaps
-/// with a number after it, so one multiplication a word spreads them enough.
-inline std::uint32_t tag_of_words(std::uint64_t first, std::uint64_t last) {
-  std::uint64_t bits = first + last * 0x9E37'79B9'7F4A'7C15;
-  bits ^= bits >> 32;
-  return static_cast<std::uint32_t>((bits * 0xD6E8'FEB8'6659'FD93) >> 32);
-}
-
-/// The tag of a key of any length.
-inline std::uint32_t tag_of(OffloadKeyView key) {
-  char padded[sizeof(std::uint64_t)] = {};
-  if (key.size() < sizeof(padded)) {
-    key.copy(padded, key.size());
-    key = {padded, sizeof(padded)};
-  }
-  return tag_of_words(load_word(key.data()), load_word(key.data() + key.size() - 8));
-}
-
 template <class Payload>
 class KeyTable {
  public:
@@ -56,8 +40,9 @@ class KeyTable {
   static constexpr Index kNone = 0xFFFF'FFFF;
 
   /// Cost: 80 to 96 bytes per key. The only allocations, but for longer keys.
-  explicit KeyTable(std::size_t num_keys_max)
-      : entries_(num_keys_max),
+  explicit KeyTable(std::size_t num_keys_max, const TableSecret& secret = {})
+      : hash_(secret),
+        entries_(num_keys_max),
         slots_(std::bit_ceil(2 * std::max<std::size_t>(num_keys_max, 1))),
         slot_mask_(slots_.size() - 1) {
     KVFENCE_CHECK(slots_.size() <= std::size_t{1} << 32, "a tag is 32 bits");
@@ -74,9 +59,7 @@ class KeyTable {
   [[gnu::always_inline]] Search search(OffloadKeyView key) const {
     if (!is_digest(key)) [[unlikely]]
       return search_odd(key);
-    const std::uint32_t tag =
-        tag_of_words(load_word(key.data()), load_word(key.data() + key.size() - 8));
-    return search_by(tag, [this, key](Index index) {
+    return search_by(tag_of(key), [this, key](Index index) {
       const Entry& entry = entries_[index];
       return entry.length == key.size() && equal_digests(entry.key, key);
     });
@@ -167,6 +150,10 @@ class KeyTable {
     Index entry = kNone;
   };
 
+  [[gnu::always_inline]] std::uint32_t tag_of(OffloadKeyView key) const {
+    return static_cast<std::uint32_t>(hash_(key));
+  }
+
   /// Five words, the last of which may overlap the one before.
   static bool equal_digests(const char* entry_key, OffloadKeyView key) {
     const auto differs_at = [entry_key, key](std::size_t offset) {
@@ -225,6 +212,7 @@ class KeyTable {
     slots_[gap] = {};
   }
 
+  KeyedHash hash_;
   std::uint32_t num_keys_ = 0;
   Index num_entries_used_ = 0;  ///< those from here on were never taken
   Index first_free_ = kNone;

@@ -13,19 +13,22 @@
 #include <span>
 #include <vector>
 
+#include "contract/core/table_secret.h"
 #include "contract/eviction/cache_policy.h"
-#include "optimized/base/key_table.h"
+#include "optimized/base/keyed_hash.h"
 
 namespace kvfence::optimized {
 
 class RepeatFinder {
  public:
+  explicit RepeatFinder(const TableSecret& secret = {}) : hash_(secret) {}
+
   /// Cost: O(keys) expected.
   bool has_repeat(std::span<const OffloadKeyView> keys) {
     if (keys.size() < 2) return false;
     begin(keys.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      const std::uint32_t tag = tag_of(keys[i]);
+      const auto tag = static_cast<std::uint32_t>(hash_(keys[i]));
       std::size_t at = tag & (slots_.size() - 1);
       for (; slots_[at].search == search_; at = (at + 1) & (slots_.size() - 1)) {
         if (slots_[at].tag == tag && keys[slots_[at].index] == keys[i]) return true;
@@ -51,6 +54,7 @@ class RepeatFinder {
     ++search_;
   }
 
+  KeyedHash hash_;
   std::vector<Slot> slots_;  ///< a power of two of them, at most half in use
   std::uint32_t search_ = 0;
 };

@@ -2,19 +2,27 @@
 
 /// RequestIds: id -> request. The ids themselves lie with the owner, who hands in how to get at
 /// them.
+///
+/// With the secret of the engine's configuration where clients choose the ids. The halves of
+/// connectors have no such configuration: they name requests by what the engine calls them, to
+/// which upstream has appended 8 random digits.
+/// Source: vLLM v0.19.0 v1/engine/input_processor.py assign_request_id.
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string_view>
 
+#include "contract/core/table_secret.h"
 #include "contract/kv_cache/kv_cache_manager.h"
+#include "optimized/base/keyed_hash.h"
 #include "optimized/base/open_table.h"
 
 namespace kvfence::optimized {
 
 class RequestIds {
  public:
+  explicit RequestIds(const TableSecret& secret = {}) : hash_(secret) {}
+
   /// The request of that id. id_of(request) is the id of a request in the table.
   template <class IdOf>
   std::optional<RequestIndex> find(std::string_view id, const IdOf& id_of) const {
@@ -31,11 +39,9 @@ class RequestIds {
   void erase(std::string_view id, RequestIndex request) { by_tag_.erase(tag_of(id), request); }
 
  private:
-  static std::uint32_t tag_of(std::string_view id) {
-    const std::uint64_t hash = std::hash<std::string_view>()(id);
-    return static_cast<std::uint32_t>(hash ^ (hash >> 32));
-  }
+  std::uint32_t tag_of(std::string_view id) const { return static_cast<std::uint32_t>(hash_(id)); }
 
+  KeyedHash hash_;
   OpenTable<std::uint32_t> by_tag_;
 };
 

@@ -19,7 +19,7 @@ std::size_t num_keys_max(const CachePolicyConfig& config) {
 
 CachePolicy::CachePolicy(const CachePolicyConfig& config)
     : config_(config),
-      table_(num_keys_max(config)),
+      table_(num_keys_max(config), config.table_secret),
       resident_(config.capacity, {PlaceOrder::kOrdered, PlaceOrder::kOrdered, PlaceOrder::kPlain}),
       // A ghost list has a key more than it may for a moment.
       ghosts_(is_arc() ? 2 * std::size_t{config.capacity} + 1 : 0,

@@ -177,7 +177,7 @@ bool BlockFiles::has_file(const std::string& path) { return files_.size_of(path)
 
 bool BlockFiles::is_doubtful(OffloadKeyView key) {
   const std::lock_guard guard(doubtful_mutex_);
-  return !doubtful_.empty() && doubtful_.contains(OffloadKey(key));
+  return !doubtful_.empty() && doubtful_.contains(key);
 }
 
 void BlockFiles::set_doubtful(OffloadKeyView key, bool doubtful) {

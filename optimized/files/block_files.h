@@ -7,10 +7,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
-#include <unordered_set>
 
 #include "contract/core/state_digest.h"
 #include "contract/tiering/file_mapper.h"
@@ -82,7 +83,7 @@ class BlockFiles {
   /// A temporary file could not be removed; its lock file has to stay until it is reclaimed.
   std::atomic<bool> left_temporary_ = false;
   std::mutex doubtful_mutex_;
-  std::unordered_set<OffloadKey> doubtful_;
+  std::set<OffloadKey, std::less<>> doubtful_;
 };
 
 }  // namespace kvfence::optimized

@@ -42,7 +42,8 @@ SingleTypeKVCacheManager::SingleTypeKVCacheManager(const KVCacheManagerConfig& c
       use_eagle_(use_eagle),
       scheduler_block_size_(config.scheduler_block_size()),
       retention_interval_(config.retention_interval),
-      max_admission_blocks_(max_admission_blocks(config, spec_)) {
+      max_admission_blocks_(max_admission_blocks(config, spec_)),
+      cached_blocks_this_step_(config.pool.table_secret) {
   if (is(KVCacheSpecKind::kSinkFullAttention)) {
     expect_success(pool.take_sink_blocks(spec_.sink_len / spec_.block_size));
   }

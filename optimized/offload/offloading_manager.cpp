@@ -11,7 +11,10 @@ constexpr std::size_t kKeysAhead = 8;
 }  // namespace
 
 OffloadingManager::OffloadingManager(const OffloadingManagerConfig& config)
-    : config_(config), policy_(config.cache), tracker_(has_filter() ? config.max_tracker_size : 0) {
+    : config_(config),
+      policy_(config.cache),
+      tracker_(has_filter() ? config.max_tracker_size : 0, config.cache.table_secret),
+      repeat_finder_(config.cache.table_secret) {
   freed_slots_.reserve(config.cache.capacity);
 }
 

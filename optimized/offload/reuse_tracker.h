@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "contract/core/state_digest.h"
+#include "contract/core/table_secret.h"
 #include "contract/eviction/cache_policy.h"
 #include "optimized/base/key_table.h"
 #include "optimized/base/timeline.h"
@@ -16,9 +17,9 @@ namespace kvfence::optimized {
 class ReuseTracker {
  public:
   /// Cost: O(num_keys_max). The only allocations, but for keys beyond 50 bytes.
-  explicit ReuseTracker(std::uint32_t num_keys_max)
+  explicit ReuseTracker(std::uint32_t num_keys_max, const TableSecret& secret = {})
       : num_keys_max_(num_keys_max),
-        table_(num_keys_max_),
+        table_(num_keys_max_, secret),
         order_(num_keys_max_, {PlaceOrder::kOrdered}) {}
 
   /// One lookup more; the key becomes the newest. A new key drops the oldest if num_keys_max are

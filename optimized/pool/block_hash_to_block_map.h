@@ -4,7 +4,7 @@
 /// after construction.
 ///
 /// A key lives in its block's row of a flat arena, so the table holds only {tag, block}: the tag is
-/// 32 mixed bits of the key, its low bits are the home slot, and equal tags are settled by
+/// 32 bits of the key under a secret, its low bits are the home slot, and equal tags are settled by
 /// comparing whole keys. The table is a power of two with a load of at most 1/2; probing is linear
 /// and erasing shifts the rest of the cluster back, so there are no tombstones and probe lengths
 /// depend on the keys that are in it, never on its history. Blocks of one key form a circular list
@@ -24,8 +24,10 @@
 #include "contract/core/limits.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
+#include "contract/core/table_secret.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
+#include "optimized/base/keyed_hash.h"
 
 namespace kvfence::optimized {
 
@@ -55,22 +57,17 @@ struct PackedKeyView {
 
 class BlockHashToBlockMap {
  public:
-  /// The tag of a key: the last 8 bytes of the hash (of the last fine hash, where hashes are
-  /// merged) and the group, mixed. Hash bytes are a digest's output, so one multiplication spreads
-  /// them enough.
-  static std::uint32_t tag_of(const PackedKeyView& key) {
-    const std::uint64_t hash = key.hash.size() >= 8
-                                   ? load<std::uint64_t>(key.hash.data() + key.hash.size() - 8)
-                                   : fold(key.hash);
-    std::uint64_t bits = hash + key.group * 0x9E37'79B9'7F4A'7C15;
-    bits ^= bits >> 32;
-    return static_cast<std::uint32_t>((bits * 0xD6E8'FEB8'6659'FD93) >> 32);
+  /// The group comes after the secret has done its work, so that no hash undoes it.
+  std::uint32_t tag_of(const PackedKeyView& key) const {
+    return static_cast<std::uint32_t>((hash_(key.hash) + key.group * 0x9E37'79B9'7F4A'7C15) >> 32);
   }
 
   /// Cost: key_bytes_max + 2 rounded up to 8, 16 for the entry, 16 to 32 for the table: bytes a
   /// block. The only allocations.
-  BlockHashToBlockMap(std::uint32_t num_blocks, std::size_t key_bytes_max)
-      : key_bytes_max_(key_bytes_max),
+  BlockHashToBlockMap(std::uint32_t num_blocks, std::size_t key_bytes_max,
+                      const TableSecret& secret = {})
+      : hash_(secret),
+        key_bytes_max_(key_bytes_max),
         row_bytes_((key_bytes_max + sizeof(KeyLength) + 7) / 8 * 8),
         entries_(num_blocks),
         rows_(num_blocks * row_bytes_),
@@ -246,13 +243,6 @@ class BlockHashToBlockMap {
     return word;
   }
 
-  /// The bytes as one word, for a hash that is shorter than any digest.
-  [[gnu::cold, gnu::noinline]] static std::uint64_t fold(std::string_view bytes) {
-    std::uint64_t word = bytes.size();
-    for (char byte : bytes) word = std::rotl(word, 8) ^ static_cast<unsigned char>(byte);
-    return word;
-  }
-
   /// With the sizes of the two digests in line: a call of memcmp costs more than comparing one of
   /// them.
   static bool equal_bytes(const char* lhs, const char* rhs, std::size_t size) {
@@ -305,6 +295,7 @@ class BlockHashToBlockMap {
     slots_[gap] = {};
   }
 
+  KeyedHash hash_;
   std::size_t key_bytes_max_;
   std::size_t row_bytes_;
   std::uint32_t num_keys_ = 0;

@@ -30,7 +30,8 @@ const BlockPoolConfig& checked(const BlockPoolConfig& config) {
 BlockPool::BlockPool(const BlockPoolConfig& config)
     : config_(checked(config)),
       queue_(config.num_gpu_blocks),
-      map_(config.enable_caching ? config.num_gpu_blocks : 0, config.key_bytes_max()) {
+      map_(config.enable_caching ? config.num_gpu_blocks : 0, config.key_bytes_max(),
+           config.table_secret) {
   queue_.unlink(kNullBlockId);
 }
 

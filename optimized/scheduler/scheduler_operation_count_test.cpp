@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,32 @@ TEST(SchedulerOperationCount, RequestsThatWaitAreNotLookedAt) {
       EXPECT_EQ(operation_counts.requests - before, kLooksAStep * kNumRunning);
     }
   }
+}
+
+// Ids that are one chain under the constant that kvfence uses, and under no other secret.
+TEST(SchedulerOperationCount, NamesThatAreChosenAreFoundAtOnce) {
+  constexpr std::uint32_t kNumRequests = 2048;
+  constexpr std::uint64_t kProbesPerRequestMax = 6;  // the table grows on the way
+  const auto probes_under = [](const TableSecret& secret) {
+    SchedulerConfig config = config_of();
+    config.kv_cache.pool.table_secret = secret;
+    Bench bench(config);
+    const std::uint64_t before = operation_counts.probes;
+    for (std::uint32_t i = 0; i < kNumRequests; ++i) {
+      NewRequest request;
+      request.id = std::string(24, 'r');
+      const TableSecret known;
+      std::memcpy(&request.id[8], &known.first, sizeof(known.first));
+      std::memcpy(&request.id[16], &i, sizeof(i));
+      request.spec.tokens = {i};
+      request.max_tokens = 1;
+      RequestIndex index = 0;
+      EXPECT_EQ(bench.scheduler.add_request(request, index), ErrorCode::kNone);
+    }
+    return operation_counts.probes - before;
+  };
+  EXPECT_LE(probes_under({1, 2}), kProbesPerRequestMax * kNumRequests);
+  EXPECT_GE(probes_under(TableSecret()), kNumRequests * kNumRequests / 2);
 }
 
 TEST(SchedulerOperationCount, ATokenInsideABlockDoesNotReachTheKVCache) {

@@ -19,7 +19,8 @@ SchedulerState::SchedulerState(const SchedulerConfig& scheduler_config,
                                KVConnectorHandle kv_connector)
     : config(scheduler_config),
       connector(std::move(kv_connector)),
-      kv_cache_manager(config.kv_cache) {
+      kv_cache_manager(config.kv_cache),
+      ids(config.kv_cache.pool.table_secret) {
   KVFENCE_CHECK(!check_config(config, static_cast<bool>(connector)),
                 "a configuration that check_config refuses");
 }

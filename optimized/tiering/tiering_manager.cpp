@@ -21,7 +21,8 @@ TieringOffloadingManager::TieringOffloadingManager(const OffloadingManagerConfig
                                                    std::vector<SecondaryTierHandle> tiers)
     : primary_(primary),
       tiers_(std::move(tiers)),
-      queues_(tiers_.size()),
+      queues_(tiers_.size(), {RequestIds(primary.cache.table_secret), {}, 0}),
+      request_level_ids_(primary.cache.table_secret),
       uses_(primary.cache.capacity) {
   queue_order_.reserve(tiers_.size());
 }
