@@ -102,7 +102,10 @@ void print_to(std::string& out, const PrometheusMetric& metric) {
   const std::string name = metric.name + (is_counter ? "_total" : "");
   out += "# HELP " + name + " ";
   append_escaped(out, metric.help, /*escape_quotes=*/false);
-  out += "\n# TYPE " + name + (is_counter ? " counter\n" : " histogram\n");
+  constexpr std::string_view kTypes[] = {"counter", "histogram", "gauge"};
+  out += "\n# TYPE " + name + " ";
+  out += kTypes[static_cast<std::size_t>(metric.type)];
+  out += '\n';
   for (const PrometheusSample& sample : metric.samples) {
     out += metric.name + sample.suffix;
     append_labels(out, sample.labels);

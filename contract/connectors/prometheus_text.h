@@ -12,7 +12,7 @@
 
 namespace kvfence {
 
-enum class PrometheusType : std::uint8_t { kCounter, kHistogram };
+enum class PrometheusType : std::uint8_t { kCounter, kHistogram, kGauge };
 
 struct PrometheusLabel {
   std::string name;

@@ -67,7 +67,8 @@ class Modules:
         lora = None
         if lora_name is not None:
             # What LoRARequest has, under both names of each.
-            lora = SimpleNamespace(lora_name=lora_name, name=lora_name, lora_int_id=lora_id, adapter_id=lora_id)
+            lora = SimpleNamespace(lora_name=lora_name, name=lora_name, lora_int_id=lora_id, adapter_id=lora_id,
+                                   lora_path=lora_name)
         options = {
             "sampling_params": None,
             "pooling_params": SimpleNamespace(skip_reading_prefix_cache=skip_reading_prefix_cache),

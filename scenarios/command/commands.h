@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "scenarios/audit/checks.h"
+#include "scenarios/audit/event_stream.h"
+#include "scenarios/audit/subscriber.h"
 #include "scenarios/command/target_tools.h"
 #include "scenarios/replay/engine_replay.h"
 #include "scenarios/replay/offload_replay.h"
@@ -75,12 +78,30 @@ struct ReplayCommandOptions {
   SchedulerReplayOptions scheduler;
   OffloadReplayOptions offload;
   EngineReplayOptions engine;
+  audit::EventStreamOptions publish;  ///< with an endpoint: the KV events of one side alone
+  bool is_published() const { return !publish.publisher.endpoint.empty(); }
   bool lockstep = false;  ///< with the targets for which it is not the default
   std::string arguments;  ///< the command line after `kvfence replay`
   Subject subject;
   OutputOptions output;
 };
 int replay_command(const ReplayCommandOptions& options);
+
+struct AuditCommandOptions {
+  std::string file;  ///< a recording; empty: the endpoints
+  std::vector<std::string> endpoints;
+  std::vector<std::string> replay_endpoints;  ///< in the order of the endpoints
+  audit::SubscriberOptions subscriber;
+  audit::CheckRules rules;
+  std::string hash_algorithm = "auto";
+  std::optional<double> seconds_max;  ///< none: until a signal
+  std::string record_file;
+  std::string out_folder;  ///< of evidence; empty for none
+  std::optional<std::uint16_t> metrics_port;
+  OutputOptions output;
+};
+/// An engine's KV events, live or recorded, against what no correct engine publishes.
+int audit_command(const AuditCommandOptions& options);
 
 struct ShrinkCommandOptions {
   std::string file;

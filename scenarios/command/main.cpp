@@ -158,10 +158,10 @@ class ReplayCommandLine {
                       ->default_str("10000; 65536 for scheduler, 2048 for offload, 512 for engine");
     auto* only = all.value("--only", options.only, "one side alone, for figures")
                      ->check(CLI::IsMember({"reference", "optimized"}));
-    all.flag("--lockstep", options.lockstep,
-             "reference and optimized side by side (block_pool: unless --only; else optimized "
-             "alone is the default)")
-        ->excludes(only);
+    lockstep_ = all.flag("--lockstep", options.lockstep,
+                         "reference and optimized side by side (block_pool: unless --only or "
+                         "--publish; else optimized alone is the default)")
+                    ->excludes(only);
     all.positive("--state-every", options.pool.state_every,
                  "compare the whole state after every n-th command or step (numbers and answers "
                  "always)");
@@ -178,6 +178,7 @@ class ReplayCommandLine {
     add_pool_options();
     add_scheduler_options();
     add_offload_options();
+    add_publish_options();
     with({kEngine}).positive("--transfers-a-step", options.engine.transfers_a_step,
                              "that the device runs in each direction, at most");
   }
@@ -213,8 +214,8 @@ class ReplayCommandLine {
       }
       engine.cpu_blocks = offload.cpu_blocks.front();
     }
-    if (!options_.subject.planted_bug.empty()) options_.lockstep = true;
-    return true;
+    if (!options_.subject.planted_bug.empty()) options_.lockstep = !options_.is_published();
+    return finish_publish_options();
   }
 
  private:
@@ -229,10 +230,10 @@ class ReplayCommandLine {
     const Options some = with({kBlockPool, kOffload, kEngine});
     some.positive("--concurrency", options_.pool.concurrency,
                   "requests that hold their blocks at a time; of engine: that are unfinished");
-    with({kBlockPool})
-        .list("--curve", options_.curve, "the hit rate at each of these pool sizes instead",
-              "N,N,...")
-        ->check(CLI::PositiveNumber);
+    curve_ = with({kBlockPool})
+                 .list("--curve", options_.curve,
+                       "the hit rate at each of these pool sizes instead", "N,N,...")
+                 ->check(CLI::PositiveNumber);
     some.with_default("--out", options_.out_folder, "where the scenario of a failure is written",
                       "FOLDER");
   }
@@ -290,12 +291,74 @@ class ReplayCommandLine {
                          "lookups of a block before it may be stored; below 2: no filter");
   }
 
+  void add_publish_options() {
+    audit::EventStreamOptions& publish = options_.publish;
+    const Options some = with({kBlockPool, kScheduler});
+    auto* const to =
+        some.value("--publish", publish.publisher.endpoint,
+                   "publish the KV events: bind this endpoint, such as tcp://127.0.0.1:5557 (port "
+                   "0: a free one); anything else is a file, a recording for kvfence audit",
+                   "ENDPOINT")
+            ->excludes(lockstep_)
+            ->excludes(curve_);
+    const auto needs_publish = [to](CLI::Option* option) { return option->needs(to); };
+    needs_publish(some.one_of("--encoding", encoding_,
+                              "of events: those of the profile's release, or the maps of 0.33",
+                              {"arrays", "maps"}));
+    needs_publish(some.one_of("--hashes", hashes_,
+                              "of blocks: their bytes, or their low 64 bits as integers",
+                              {"bytes", "low64"}));
+    needs_publish(some.value("--replay-endpoint", publish.publisher.replay_endpoint,
+                             "bind it and send the latest messages again to who asks there",
+                             "ENDPOINT"));
+    needs_publish(some.value("--topic", publish.publisher.topic, "of the messages"));
+    needs_publish(some.with_default("--subscribers", publish.publisher.subscribers,
+                                    "are waited for before the first message"));
+    needs_publish(some.positive("--patience", publish.publisher.patience_seconds,
+                                "seconds to wait, at most: for subscribers, for a slow one to take "
+                                "a message, and at the end for all to leave"));
+    needs_publish(some.value("--speed", publish.speed,
+                             "seconds of the trace in one second; as fast as it goes without it")
+                      ->check(CLI::PositiveNumber));
+    needs_publish(some.value("--inject", faults_,
+                             "a fault in the first message from N on that has a place for it, and "
+                             "again EVERY messages later; scenarios/audit/faults.h has the kinds",
+                             "KIND@N[/EVERY]")
+                      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                      ->expected(1));
+    needs_publish(some.value("--truth", publish.truth_file,
+                             "write what is really held after each message, as JSON lines",
+                             "FILE"));
+  }
+
+  /// False (said on stderr): a malformed fault.
+  bool finish_publish_options() {
+    audit::EventStreamOptions& publish = options_.publish;
+    if (encoding_ == "maps") publish.release = audit::WireRelease::kV033;
+    publish.publisher.replay_has_topic = encoding_ == "maps";
+    publish.low64 = hashes_ == "low64";
+    for (const std::string& text : faults_) {
+      const Parsed<audit::Fault> fault = audit::parse_fault(text);
+      if (!fault) {
+        bad_input(fault.error());
+        return false;
+      }
+      publish.faults.push_back(*fault);
+    }
+    return true;
+  }
+
   CLI::App* command_;
   ReplayCommandOptions& options_;
+  CLI::Option* lockstep_ = nullptr;
+  CLI::Option* curve_ = nullptr;
   CLI::Option* gpu_blocks_ = nullptr;
   CLI::Option* cpu_blocks_ = nullptr;
   CLI::Option* max_num_batched_tokens_ = nullptr;
   Options::Restricted of_some_targets_;
+  std::string encoding_ = "arrays";
+  std::string hashes_ = "bytes";
+  std::vector<std::string> faults_;
   std::string policy_ = "fcfs";
   std::string profile_ = "v0.19";
 };
@@ -360,6 +423,7 @@ class CommandLine {
     add_run();
     add_check();
     add_replay();
+    add_audit();
     add_shrink();
     add_record();
     add_list();
@@ -457,6 +521,40 @@ class CommandLine {
               "replay", [&] { return replay_command(replay_); }, replay_.output);
         });
     replay_line_.emplace(options.app(), replay_);
+  }
+
+  void add_audit() {
+    const Options options =
+        command("audit", "check the KV events of running engines, or a recording of them",
+                [&] { return audit_command(audit_); });
+    auto* const file = options.value("FILE", audit_.file, "a recording; else --endpoint");
+    options
+        .value("--endpoint", audit_.endpoints,
+               "subscribe to a publisher, such as tcp://host:5557; with * as host, wait for it",
+               "URL")
+        ->excludes(file);
+    options.value("--replay-endpoint", audit_.replay_endpoints,
+                  "ask there for messages that are missing; in the order of --endpoint", "URL");
+    options.value("--topic", audit_.subscriber.topic, "the beginning of topics to subscribe to");
+    options.positive("--high-water-mark", audit_.subscriber.high_water_mark,
+                     "messages that wait here, per endpoint; beyond, they are lost");
+    options
+        .value("--for", audit_.seconds_max, "stop after that long (else at an interrupt)",
+               "SECONDS")
+        ->check(CLI::PositiveNumber);
+    options.value("--num-blocks", audit_.rules.blocks_max, "blocks that the engine's GPU pool has")
+        ->check(CLI::PositiveNumber);
+    options.one_of("--hash-algorithm", audit_.hash_algorithm,
+                   "of block hashes; auto: found from the first ones",
+                   {"auto", "sha256", "sha256_cbor", "xxhash", "xxhash_cbor"});
+    options.value("--hash-seed", audit_.rules.hash_seed,
+                  "PYTHONHASHSEED of the engine (its default and usual ones are tried)", "TEXT");
+    options.value("--record", audit_.record_file, "write the messages down as they come", "FILE");
+    options.value("--out", audit_.out_folder, "write the evidence of each finding as a recording",
+                  "FOLDER");
+    options.value("--metrics-port", audit_.metrics_port, "serve figures for Prometheus there",
+                  "PORT");
+    options.output(audit_.output, /*junit=*/true);
   }
 
   void add_shrink() {
@@ -561,6 +659,7 @@ class CommandLine {
   bool runs_planted_bugs_ = false;
   ReplayCommandOptions replay_;
   std::optional<ReplayCommandLine> replay_line_;
+  AuditCommandOptions audit_;
   ShrinkCommandOptions shrink_;
   RecordCommandOptions record_;
   ListCommandOptions list_;

@@ -22,6 +22,7 @@
 #include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
+#include "scenarios/command/publication.h"
 #include "scenarios/replay/replay_reports.h"
 #include "scenarios/replay/unlisted_offloading_manager.h"
 #include "scenarios/targets/targets.h"
@@ -39,22 +40,30 @@ struct Sides {
   std::unique_ptr<Implementation> actual;  ///< null: the expected side alone
 };
 
-/// The reference, and the optimized side or what the options ask to plant. Errors: no such bug.
-Parsed<Sides> make_both_sides(const TargetSides& target, const ReplayCommandOptions& options) {
+/// The optimized side, or what the options ask to plant. Errors: no such bug.
+Parsed<std::unique_ptr<Implementation>> make_subject(const TargetSides& target,
+                                                     const ReplayCommandOptions& options) {
   const std::string& bug = options.subject.planted_bug;
-  Sides sides;
-  sides.expected = target.make_reference();
-  sides.actual = bug.empty() ? target.make_optimized() : target.make_planted(bug);
-  if (sides.actual) return sides;
+  auto subject = bug.empty() ? target.make_optimized() : target.make_planted(bug);
+  if (subject) return subject;
   return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
+}
+
+/// The reference, and what is under test. Errors: no such bug.
+Parsed<Sides> make_both_sides(const TargetSides& target, const ReplayCommandOptions& options) {
+  auto subject = make_subject(target, options);
+  if (!subject) return subject.error();
+  return Sides{target.make_reference(), std::move(*subject)};
 }
 
 /// The side that the options ask for alone, or both.
 Parsed<Sides> make_sides(const TargetSides& target, const ReplayCommandOptions& options,
                          bool in_lockstep) {
   if (options.only == "reference") return Sides{target.make_reference(), nullptr};
-  if (!in_lockstep) return Sides{target.make_optimized(), nullptr};
-  return make_both_sides(target, options);
+  if (in_lockstep) return make_both_sides(target, options);
+  auto subject = make_subject(target, options);
+  if (!subject) return subject.error();
+  return Sides{std::move(*subject), nullptr};
 }
 
 /// A side alone shows no lists, which cost the whole capacity at each command.
@@ -192,7 +201,8 @@ int replay_curve(const ReplayCommandOptions& options, const Sides& sides,
 }
 
 int replay_pool(const ReplayCommandOptions& options) {
-  const TrafficReplayOptions& replay = options.pool;
+  TrafficReplayOptions replay = options.pool;
+  replay.enable_kv_cache_events = options.is_published();
   if (auto error = validate(replay)) return bad_input(*error);
   for (std::uint32_t size : options.curve) {
     TrafficReplayOptions sized = replay;
@@ -202,40 +212,50 @@ int replay_pool(const ReplayCommandOptions& options) {
   const Parsed<std::vector<MooncakeRequest>> requests = read_mooncake_trace_file(options.file);
   if (!requests) return bad_input(requests.error());
   const Parsed<Sides> sides =
-      make_sides(block_pool_sides(), options, /*in_lockstep=*/options.only.empty());
+      make_sides(block_pool_sides(), options,
+                 /*in_lockstep=*/options.only.empty() && !options.is_published());
   if (!sides) return bad_input(sides.error());
   if (!options.curve.empty()) return replay_curve(options, *sides, *requests);
+  auto publication = Publication::open(options.publish, replay.profile, replay.hash_algorithm);
+  if (!publication) return bad_input(publication.error());
 
   Progress progress("requests", options.output.quiet);
   const TrafficReplayResult result =
-      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback());
+      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback(),
+                     publication->tap());
   progress.clear();
+  if (auto error = publication->finish()) return bad_input(*error);
   Report report = make_report(block_pool_sides(), options, *sides, result.commands,
                               result.divergence, progress.seconds());
-  const Json counts = add_numbers(options, result, report);
+  Json counts = add_numbers(options, result, report);
+  counts.update(Json::parse(publication->to_json()));
   save_divergence(options, result.scenario, report);
   return show_replay(options, report,
                      {.csv = to_csv(result.samples),
                       .svg = to_svg(result.samples),
                       .json = counts.dump(),
-                      .text = to_text_chart(result.samples) + "\n"});
+                      .text = to_text_chart(result.samples) + "\n" + publication->to_text()});
 }
 
 // ---- A scheduler, two tiers, an engine ----
 
 int replay_scheduler(const ReplayCommandOptions& options) {
   SchedulerReplayOptions replay = options.scheduler;
-  replay.enable_kv_cache_events = options.lockstep;  // events are compared too
+  replay.enable_kv_cache_events = options.lockstep || options.is_published();
   const auto requests = read_mooncake_trace_file(options.file, replay.block_tokens);
   if (!requests) return bad_input(requests.error());
   if (auto error = validate(replay, *requests)) return bad_input(*error);
   const auto sides = make_sides(engine_sides(), options, options.lockstep);
   if (!sides) return bad_input(sides.error());
+  auto publication = Publication::open(options.publish, replay.profile, replay.hash_algorithm);
+  if (!publication) return bad_input(publication.error());
 
   Progress progress("requests", options.output.quiet);
   const SchedulerReplayResult result =
-      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback());
+      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback(),
+                     publication->tap());
   progress.clear();
+  if (auto error = publication->finish()) return bad_input(*error);
   Report report = make_report(engine_sides(), options, *sides, result.steps + result.idle_steps,
                               result.divergence, progress.seconds());
   report.target = kReplayScheduler;
@@ -243,11 +263,14 @@ int replay_scheduler(const ReplayCommandOptions& options) {
     report.reproduce =
         "kvfence replay " + options.arguments + " --requests " + std::to_string(result.requests);
   }
+  Json figures = Json::parse(to_json(result));
+  figures.update(Json::parse(publication->to_json()));
   return show_replay(options, report,
                      {.csv = to_csv(result.samples),
                       .svg = to_svg(result.samples),
-                      .json = to_json(result),
-                      .text = to_text_chart(result.samples) + "\n" + to_summary(result) + "\n"});
+                      .json = figures.dump(),
+                      .text = to_text_chart(result.samples) + "\n" + to_summary(result) + "\n" +
+                              publication->to_text()});
 }
 
 int replay_offload(const ReplayCommandOptions& options) {
@@ -311,6 +334,14 @@ int replay_engine(const ReplayCommandOptions& options) {
 }  // namespace
 
 int replay_command(const ReplayCommandOptions& options) {
+  if (options.is_published() && !options.publish.is_recorded() &&
+      !audit::Publisher::is_available()) {
+    std::fprintf(stderr,
+                 "kvfence: --publish %s: this build has no ZeroMQ, expected one with libzmq and "
+                 "cppzmq; a file works without\n",
+                 options.publish.publisher.endpoint.c_str());
+    return exit_code::kCannotRun;
+  }
   if (options.target == kReplayScheduler) return replay_scheduler(options);
   if (options.target == kReplayOffload) return replay_offload(options);
   if (options.target == kReplayEngine) return replay_engine(options);

@@ -20,6 +20,9 @@
 
 namespace kvfence {
 
+/// Times of a trace are in milliseconds, those of a replay in microseconds.
+inline constexpr std::uint64_t kMicrosecondsAMillisecond = 1000;
+
 /// Prompt tokens that one hash id stands for in the published traces.
 inline constexpr std::uint32_t kMooncakeBlockTokens = 512;
 

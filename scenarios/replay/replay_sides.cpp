@@ -33,7 +33,8 @@ bool ReplaySides::send(const Command& command, bool want_state,
     divergence_ = lockstep_->step(command, std::nullopt, want_state);
   } else {
     world_->apply(command);
-    take_failure(expected_.apply(command, *world_, Observe::kNumbers, seen_));
+    const Observe observe = want_state ? Observe::kState : Observe::kNumbers;
+    take_failure(expected_.apply(command, *world_, observe, seen_));
   }
   if (is_over()) return false;
   const ErrorCode error = seen().error;

@@ -10,9 +10,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "contract/core/implementation.h"
 #include "contract/core/scenario.h"
+#include "contract/pool/kv_events.h"
 #include "properties/core/checks.h"
 #include "properties/core/divergence.h"
 #include "properties/core/lockstep.h"
@@ -22,6 +24,16 @@ namespace kvfence {
 /// Called with the number of requests that are done, and of all, after each or after every step;
 /// never to be slow.
 using ReplayProgress = std::function<void(std::size_t done, std::size_t total)>;
+
+/// Who takes the KV events that a replay collects.
+struct EventsTap {
+  /// time_us: of the trace, in microseconds since its start. keys: of the blocks right now, by
+  /// block id. False: the replay is over.
+  using Take = std::function<bool(std::uint64_t time_us, const std::vector<KVCacheEvent>& events,
+                                  const std::vector<BlockHash>& keys)>;
+  Take take;                ///< empty: nobody
+  bool wants_keys = false;  ///< else they are empty: they cost the whole pool each time
+};
 
 /// What is wrong with an option, which has no place in a file.
 inline InputError option_error(std::string found, std::string expected) {
@@ -35,8 +47,7 @@ inline std::size_t request_number(const std::string& name) { return std::stoul(n
 /// A replay is over at its first divergence.
 class ReplaySides {
  public:
-  /// actual: null if `expected` runs alone; then its state is never asked for, and of the checks
-  /// only the target counts.
+  /// actual: null if `expected` runs alone; then of the checks only the target counts.
   /// state_every: LockstepOptions.
   /// promise: what is said of a refusal: "the traffic asks only for what a pool has to grant".
   ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,

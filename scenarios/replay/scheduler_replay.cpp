@@ -20,7 +20,6 @@ using Clock = std::chrono::steady_clock;
 constexpr TokenId kGenerated = 0x8000'0000;
 
 constexpr std::size_t kStepsInFlightMax = 2;
-constexpr std::uint64_t kMicrosecondsAMillisecond = 1000;
 constexpr std::uint64_t kSamplesByDefault = 200;
 constexpr std::uint64_t kShortestIntervalMs = 100;
 
@@ -87,13 +86,14 @@ class TimeSeries {
 class SchedulerReplay {
  public:
   SchedulerReplay(std::span<const MooncakeRequest> requests, const SchedulerReplayOptions& options,
-                  ReplaySides& sides, const ReplayProgress& progress)
+                  ReplaySides& sides, const ReplayProgress& progress, const EventsTap& tap)
       : requests_(requests.first(std::min(requests.size(), options.requests_max))),
         options_(options),
         setup_(prepared(EngineTarget::description(), Config(config_of(options, requests)))),
         config_(setup_.as<EngineTarget::Setup>().scheduler()),
         sides_(sides),
         progress_(progress),
+        tap_(tap),
         series_(interval_ms()) {
     progress_of_.resize(requests_.size());
     // Before the first command nothing is shown: the null block alone is held.
@@ -157,15 +157,16 @@ class SchedulerReplay {
     return std::max(totals_of(requests_).span_ms / kSamplesByDefault, kShortestIntervalMs);
   }
 
-  bool is_over() const { return sides_.is_over(); }
+  bool is_over() const { return is_tapped_out_ || sides_.is_over(); }
 
   const engine::Observation& seen() const {
     return sides_.seen().numbers.as<engine::Observation>();
   }
 
   /// As ReplaySides.
-  bool send(engine::Command command, std::initializer_list<ErrorCode> may_refuse = {}) {
-    if (!sides_.send(Command(std::move(command)), /*want_state=*/false, may_refuse)) return false;
+  bool send(engine::Command command, std::initializer_list<ErrorCode> may_refuse = {},
+            bool want_state = false) {
+    if (!sides_.send(Command(std::move(command)), want_state, may_refuse)) return false;
     numbers_ = {seen().num_running,
                 seen().num_unfinished - seen().num_running,
                 seen().has_finished,
@@ -175,9 +176,9 @@ class SchedulerReplay {
   }
 
   /// The same, with the time that it takes.
-  bool send_timed(engine::Command command) {
+  bool send_timed(engine::Command command, bool want_state = false) {
     const Clock::time_point begin = Clock::now();
-    const bool is_sent = send(std::move(command));
+    const bool is_sent = send(std::move(command), {}, want_state);
     result_.scheduler_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
     return is_sent;
   }
@@ -278,7 +279,8 @@ class SchedulerReplay {
   void finish_oldest_step() {
     const StepInFlight& step = steps_[oldest_];
     pass_time_until(step.end_us);
-    if (!send_timed(sampled(step))) return;
+    if (!send_timed(sampled(step), tap_.wants_keys)) return;
+    if (tap_.take && !tap_.take(now_us_, *seen().events, *seen().keys)) is_tapped_out_ = true;
     ++num_updates_;
     --num_in_flight_;
     oldest_ = (oldest_ + 1) % steps_.size();
@@ -455,6 +457,8 @@ class SchedulerReplay {
   SchedulerConfig config_;
   ReplaySides& sides_;
   const ReplayProgress& progress_;
+  const EventsTap& tap_;
+  bool is_tapped_out_ = false;
 
   std::size_t next_ = 0;                      ///< to arrive
   std::vector<RequestProgress> progress_of_;  ///< by number of the request
@@ -571,11 +575,11 @@ double SchedulerReplayResult::lookup_hit_rate() const {
 SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                      const SchedulerReplayOptions& options,
                                      Implementation& expected, Implementation* actual,
-                                     const ReplayProgress& progress) {
+                                     const ReplayProgress& progress, const EventsTap& tap) {
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
   ReplaySides sides(checks_of(engine::Assembly::kScheduler), expected, actual, options.state_every,
                     kEnginePromise);
-  return SchedulerReplay(requests, options, sides, progress).run();
+  return SchedulerReplay(requests, options, sides, progress, tap).run();
 }
 
 }  // namespace kvfence

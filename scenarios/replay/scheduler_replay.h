@@ -164,12 +164,14 @@ struct SchedulerReplayResult {
 /// with another number of tokens, stops making progress).
 ///
 /// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
-/// with equality and invariants; without it `expected` runs alone.
+/// with equality and invariants; without it `expected` runs alone. tap: with
+/// enable_kv_cache_events.
 ///
 /// Requires: valid options.
 SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                      const SchedulerReplayOptions& options,
                                      Implementation& expected, Implementation* actual,
-                                     const ReplayProgress& progress = {});
+                                     const ReplayProgress& progress = {},
+                                     const EventsTap& tap = {});
 
 }  // namespace kvfence

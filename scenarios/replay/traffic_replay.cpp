@@ -28,8 +28,8 @@ constexpr const char* kPromise = "the traffic asks only for what a pool has to g
 /// One replay: turns requests into commands by what it sees.
 class TrafficReplay {
  public:
-  TrafficReplay(const TrafficReplayOptions& options, ReplaySides& pools)
-      : options_(options), pools_(pools) {
+  TrafficReplay(const TrafficReplayOptions& options, ReplaySides& pools, const EventsTap& tap)
+      : options_(options), pools_(pools), tap_(tap) {
     counts_ = {options.gpu_blocks - 1, 0, 1};
     result_.peak_referenced = counts_.referenced;
   }
@@ -44,9 +44,9 @@ class TrafficReplay {
     pools_.start(prepared(BlockPoolTarget::description(), Config(config_of(options_))));
     for (std::size_t index = 0; index < num_requests && !is_over(); ++index) {
       const MooncakeRequest& request = requests[index];
+      latest_ms_ = std::max(latest_ms_, request.timestamp_ms);
       if (!admit(request_name(index), request.hash_ids)) break;
       ++result_.requests;
-      latest_ms_ = std::max(latest_ms_, request.timestamp_ms);
       if (result_.requests % per_sample == 0 || result_.requests == num_requests) take_sample();
       if (progress) progress(result_.requests, num_requests);
     }
@@ -59,7 +59,9 @@ class TrafficReplay {
   }
 
  private:
-  bool is_over() const { return pools_.is_over() || pools_.num_commands() >= commands_max_; }
+  bool is_over() const {
+    return is_tapped_out_ || pools_.is_over() || pools_.num_commands() >= commands_max_;
+  }
 
   const block_pool::Observation& seen() const {
     return pools_.seen().numbers.as<block_pool::Observation>();
@@ -118,7 +120,14 @@ class TrafficReplay {
     FreeBlocks end;
     end.blocks.assign(blocks.rbegin(), blocks.rend());
     running_.emplace_back(block_pool::Command(std::move(end)));
-    return !options_.enable_kv_cache_events || send(TakeEvents{});
+    return !options_.enable_kv_cache_events || take_events();
+  }
+
+  bool take_events() {
+    if (!send(Command(block_pool::Command(TakeEvents{})), tap_.wants_keys)) return false;
+    is_tapped_out_ = tap_.take && !tap_.take(latest_ms_ * kMicrosecondsAMillisecond, *seen().events,
+                                             *seen().keys);
+    return !is_tapped_out_;
   }
 
   /// Finds the blocks of the longest cached prefix.
@@ -167,6 +176,8 @@ class TrafficReplay {
 
   const TrafficReplayOptions& options_;
   ReplaySides& pools_;
+  const EventsTap& tap_;
+  bool is_tapped_out_ = false;
   std::size_t commands_max_ = SIZE_MAX;
   std::deque<Command> running_;  ///< what ends each running request, oldest first
   BlockCounts counts_;           ///< after the last command
@@ -201,15 +212,16 @@ double TrafficReplayResult::hit_rate() const { return ratio(hits, blocks); }
 
 TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                    const TrafficReplayOptions& options, Implementation& expected,
-                                   Implementation* actual, const ReplayProgress& progress) {
+                                   Implementation* actual, const ReplayProgress& progress,
+                                   const EventsTap& tap) {
   KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
   ReplaySides pools(block_pool_checks(), expected, actual, options.state_every, kPromise);
-  TrafficReplayResult result = TrafficReplay(options, pools).run(requests, SIZE_MAX, progress);
+  TrafficReplayResult result = TrafficReplay(options, pools, tap).run(requests, SIZE_MAX, progress);
   if (result.divergence) {
     const std::size_t num_commands = std::min(result.divergence->step + 1, result.commands);
     ReplaySides again(block_pool_checks(), expected, nullptr, options.state_every, kPromise);
     again.keep_commands(num_commands);
-    TrafficReplay(options, again).run(requests, num_commands, {});
+    TrafficReplay(options, again, {}).run(requests, num_commands, {});
     result.scenario = again.scenario();
   }
   return result;

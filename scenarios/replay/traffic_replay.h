@@ -90,12 +90,15 @@ struct TrafficReplayResult {
 /// `actual` both run in lockstep with equality and invariants; without it `expected` runs alone,
 /// and only refusals are looked for.
 ///
+/// tap: with enable_kv_cache_events.
+///
 /// Requires: valid options.
 /// Cost:     no history is kept: after a divergence the commands are made again by a second replay
 ///           through `expected` alone.
 TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                    const TrafficReplayOptions& options, Implementation& expected,
-                                   Implementation* actual, const ReplayProgress& progress = {});
+                                   Implementation* actual, const ReplayProgress& progress = {},
+                                   const EventsTap& tap = {});
 
 struct HitRatePoint {
   std::uint32_t gpu_blocks = 0;

@@ -1,0 +1,365 @@
+#include "scenarios/audit/auditor.h"
+
+#include <algorithm>
+#include <set>
+
+namespace kvfence::audit {
+namespace {
+
+/// Messages that wait for a missing one before it counts as lost.
+constexpr std::size_t kHeldMax = 64;
+/// Ranks behind one endpoint and topic, and endpoints with topics: what comes beyond joins the last.
+constexpr std::size_t kStreamsMax = 1024;
+/// No publisher comes to these numbers; the last is the end of a replay.
+constexpr std::uint64_t kSequenceMax = std::uint64_t{1} << 62;
+
+}  // namespace
+
+Auditor::Channel& Auditor::channel_of(const Arrival& arrival) {
+  for (Channel& channel : channels_) {
+    if (channel.engine == arrival.engine && channel.topic == arrival.message.topic) return channel;
+  }
+  if (channels_.size() == kStreamsMax) return channels_.back();
+  Channel& channel = channels_.emplace_back();
+  channel.engine = arrival.engine;
+  channel.topic = arrival.message.topic;
+  return channel;
+}
+
+Auditor::Stream& Auditor::add_stream(Channel& channel, std::optional<std::uint32_t> rank) {
+  if (channel.streams.size() == kStreamsMax) return channel.streams.back();
+  Stream& stream =
+      channel.streams.emplace_back(rules_.checks, [this, &channel, rank](Finding finding) {
+        finding.engine = channel.engine;
+        finding.topic = channel.topic;
+        finding.rank = rank;
+        findings_.add(std::move(finding));
+      });
+  stream.rank = rank;
+  return stream;
+}
+
+void Auditor::take(const Arrival& arrival) {
+  ++counts_.messages;
+  if (arrival.is_replayed) ++counts_.replayed;
+  if (arrival.is_scene) ++counts_.scene_messages;
+  if (rules_.kept_bytes_max > 0) keep(arrival);
+  received_.arrival = arrival;
+  received_.is_batch = decode(arrival.message.payload, received_.decoded);
+  received_.digest = id_of(arrival.message.payload);
+  if (received_.is_batch) counts_.lag_seconds = arrival.time - received_.decoded.batch.time;
+  Channel& channel = channel_of(arrival);
+  if (arrival.message.sequence >= kSequenceMax) {
+    if (channel.streams.empty()) add_stream(channel, std::nullopt);
+    report(channel, channel.streams.front(), Rule::kMalformed, arrival.message.sequence,
+           "that sequence number", "one that counts from 0");
+    return;
+  }
+  if (channel.doubtful) resolve(channel, &received_);
+  route(channel, received_);
+}
+
+void Auditor::route(Channel& channel, Received& received) {
+  const std::uint64_t sequence = received.arrival.message.sequence;
+  const std::optional<std::uint32_t>& rank = received.decoded.batch.data_parallel_rank;
+  const auto with_next = std::find_if(
+      channel.streams.begin(), channel.streams.end(),
+      [&](const Stream& stream) { return stream.has_begun && stream.next == sequence; });
+  if (!received.is_batch || !rank) {
+    // Nothing says whose it is but its number.
+    if (channel.streams.empty()) add_stream(channel, std::nullopt);
+    Stream& stream = with_next != channel.streams.end() ? *with_next : channel.streams.front();
+    return order(channel, stream, received);
+  }
+  const auto own =
+      std::find_if(channel.streams.begin(), channel.streams.end(),
+                   [&](const Stream& stream) { return !stream.rank || stream.rank == rank; });
+  if (own != channel.streams.end()) {
+    own->rank = rank;
+    const bool is_old = own->has_begun && sequence < own->next &&
+                        own->seen[sequence % Stream::kSeenKept].digest != received.digest;
+    if (!is_old || sequence == 0 || with_next == channel.streams.end()) {
+      return order(channel, *own, received);
+    }
+  } else if (with_next == channel.streams.end() || received.arrival.follows_cut) {
+    return order(channel, add_stream(channel, rank), received);
+  }
+  // The number is that of another rank: its publisher, or by chance one more. The next one says.
+  channel.doubtful = received;
+  channel.doubtful_of = &*with_next;
+}
+
+void Auditor::resolve(Channel& channel, const Received* next) {
+  Received doubtful = std::move(*channel.doubtful);
+  channel.doubtful.reset();
+  Stream& other = *channel.doubtful_of;
+  const std::uint64_t sequence = doubtful.arrival.message.sequence;
+  const std::optional<std::uint32_t> rank = doubtful.decoded.batch.data_parallel_rank;
+  const bool goes_on = next == nullptr || (next->decoded.batch.data_parallel_rank == other.rank &&
+                                           next->arrival.message.sequence == sequence + 1);
+  if (goes_on) {
+    report(channel, other, Rule::kWrongRank, sequence,
+           "a batch of rank " + std::to_string(rank.value_or(0)),
+           "rank " + std::to_string(other.rank.value_or(0)) + ", whose number it has",
+           sequence > 0 ? std::vector<EventRef>{{sequence - 1}} : std::vector<EventRef>{});
+    return order(channel, other, doubtful);
+  }
+  const auto own = std::find_if(channel.streams.begin(), channel.streams.end(),
+                                [&](const Stream& stream) { return stream.rank == rank; });
+  order(channel, own != channel.streams.end() ? *own : add_stream(channel, rank), doubtful);
+}
+
+// ---- The order of one stream ----
+
+void Auditor::order(const Channel& channel, Stream& stream, Received& received) {
+  const std::uint64_t sequence = received.arrival.message.sequence;
+  if (!stream.has_begun) {
+    stream.has_begun = true;
+    stream.next = sequence;
+    // Who joins later does not know what is held; an excerpt has what matters.
+    if (sequence == 0 || received.arrival.follows_cut) stream.checker.begin_empty();
+  } else if (received.arrival.follows_cut) {
+    release(channel, stream, 0);
+    stream.next = sequence;
+  }
+  if (sequence < stream.next) return take_earlier(channel, stream, received);
+  if (sequence > stream.next) {
+    const auto [at, is_new] = stream.held.try_emplace(sequence, received);
+    if (!is_new) {
+      report(channel, stream, Rule::kRepeated, sequence, "it again", "each message once",
+             {{sequence}});
+    }
+    return release(channel, stream, kHeldMax);
+  }
+  if (!stream.held.empty() && !received.arrival.is_replayed) {
+    report(channel, stream, Rule::kReordered, sequence,
+           "it after message " + std::to_string(stream.held.rbegin()->first),
+           "messages in their order", {{stream.held.rbegin()->first}});
+  }
+  apply(channel, stream, received);
+  release(channel, stream, kHeldMax);
+}
+
+void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& received) {
+  const std::uint64_t sequence = received.arrival.message.sequence;
+  Seen& seen = stream.seen[sequence % Stream::kSeenKept];
+  const bool is_recent = stream.next - sequence <= Stream::kSeenKept;
+  if (seen.sequence == sequence && seen.digest == received.digest) {
+    if (received.arrival.is_replayed) return;
+    // By subscription for the first time: a replay was faster.
+    const bool is_late = !std::exchange(seen.was_published, true);
+    report(channel, stream, is_late ? Rule::kReordered : Rule::kRepeated, sequence,
+           is_late ? "it after message " + std::to_string(stream.next - 1) : "it again",
+           is_late ? "messages in their order" : "each message once", {{sequence}});
+    return;
+  }
+  if (is_recent && seen.sequence != sequence && sequence != 0) {
+    // One that counted as lost. What it says is past.
+    report(channel, stream, Rule::kReordered, sequence,
+           "it after message " + std::to_string(stream.next - 1), "messages in their order",
+           {{stream.next - 1}});
+    return;
+  }
+  const std::vector<Event>& events = received.decoded.batch.events;
+  const bool is_announced = !events.empty() && std::holds_alternative<ClearedEvent>(events.front());
+  if (!is_announced) {
+    report(channel, stream, Rule::kRestarted, sequence,
+           "a sequence that starts over after message " + std::to_string(stream.next - 1),
+           "a clear with it", {{stream.next - 1}});
+  }
+  stream.held.clear();
+  stream.checker.restart();
+  std::fill(stream.seen.begin(), stream.seen.end(), Seen{});
+  stream.next = sequence;
+  apply(channel, stream, received);
+}
+
+/// Applies what is held back: what follows on, and everything beyond held_max messages.
+void Auditor::release(const Channel& channel, Stream& stream, std::size_t held_max) {
+  while (!stream.held.empty()) {
+    const auto first = stream.held.begin();
+    if (first->first != stream.next) {
+      if (stream.held.size() <= held_max) return;
+      const std::uint64_t num_lost = first->first - stream.next;
+      report(channel, stream, Rule::kLost, first->first,
+             std::to_string(num_lost) + (num_lost == 1 ? " message" : " messages") +
+                 " missing before it",
+             "message " + std::to_string(stream.next),
+             stream.next > 0 ? std::vector<EventRef>{{stream.next - 1}} : std::vector<EventRef>{});
+      stream.checker.lose_track();
+      stream.next = first->first;
+    }
+    const Received received = std::move(first->second);
+    stream.held.erase(first);
+    apply(channel, stream, received);
+  }
+}
+
+void Auditor::apply(const Channel& channel, Stream& stream, const Received& received) {
+  const std::uint64_t sequence = received.arrival.message.sequence;
+  stream.next = sequence + 1;
+  stream.seen[sequence % Stream::kSeenKept] = {sequence, received.digest,
+                                               !received.arrival.is_replayed};
+  const DecodedBatch& decoded = received.decoded;
+  if (!decoded.problems.empty()) {
+    report_problems(channel, stream, received);
+    stream.checker.lose_track();
+    if (!received.is_batch) return;
+  }
+  counts_.unknown_fields += decoded.unknown_fields;
+  counts_.events += decoded.batch.events.size();
+  EventRef at{sequence, 0};
+  for (const Event& event : decoded.batch.events) {
+    stream.checker.take(event, at, decoded.encoding, received.arrival.is_scene);
+    ++at.event;
+  }
+}
+
+void Auditor::reject(const std::string& engine, const std::string& found) {
+  if (malformed_.size() > Findings::kKeptMax || ++malformed_[engine + "\n" + found] > 1) return;
+  Finding finding;
+  finding.engine = engine;
+  finding.found = found;
+  finding.expected = "a topic, a sequence number of 8 bytes, and a payload";
+  findings_.add(std::move(finding));
+}
+
+void Auditor::settle() {
+  for (Channel& channel : channels_) {
+    if (channel.doubtful) resolve(channel, nullptr);
+    for (Stream& stream : channel.streams) release(channel, stream, 0);
+  }
+}
+
+void Auditor::finish() {
+  settle();
+  for (Channel& channel : channels_) {
+    for (Stream& stream : channel.streams) stream.checker.finish();
+  }
+}
+
+std::optional<std::uint64_t> Auditor::missing_before(const Arrival& arrival) const {
+  for (const Channel& channel : channels_) {
+    if (channel.engine != arrival.engine || channel.topic != arrival.message.topic) continue;
+    // Whose gap it is can be said of one rank alone.
+    if (channel.streams.size() != 1 || !channel.streams.front().has_begun) return std::nullopt;
+    const std::uint64_t next = channel.streams.front().next;
+    if (arrival.message.sequence <= next || arrival.message.sequence >= kSequenceMax) {
+      return std::nullopt;
+    }
+    return next;
+  }
+  return std::nullopt;
+}
+
+// ---- What is said of it ----
+
+void Auditor::report(const Channel& channel, const Stream& stream, Rule rule,
+                     std::uint64_t sequence, std::string found, std::string expected,
+                     std::vector<EventRef> led_there) {
+  Finding finding;
+  finding.rule = rule;
+  finding.engine = channel.engine;
+  finding.topic = channel.topic;
+  finding.rank = stream.rank;
+  finding.at.sequence = sequence;
+  finding.found = std::move(found);
+  finding.expected = std::move(expected);
+  finding.led_there = std::move(led_there);
+  findings_.add(std::move(finding));
+}
+
+void Auditor::report_problems(const Channel& channel, const Stream& stream,
+                              const Received& received) {
+  for (const DecodeProblem& problem : received.decoded.problems) {
+    // A new kind of event comes with each batch: one cause, one report.
+    const std::string what = problem.found + "\n" + problem.expected;
+    if (malformed_.size() > Findings::kKeptMax || ++malformed_[what] > 1) continue;
+    report(channel, stream, Rule::kMalformed, received.arrival.message.sequence,
+           problem.found + " at byte " + std::to_string(problem.offset), problem.expected);
+  }
+}
+
+std::vector<StreamView> Auditor::views(bool with_held) const {
+  std::vector<StreamView> all;
+  for (const Channel& channel : channels_) {
+    for (const Stream& stream : channel.streams) {
+      all.push_back({channel.engine, channel.topic, stream.rank, stream.next,
+                     stream.checker.is_certain(), stream.checker.counts(),
+                     stream.checker.holdings(), stream.checker.hash_text(),
+                     with_held ? stream.checker.held_on_gpu() : std::vector<HashId>()});
+    }
+  }
+  return all;
+}
+
+CheckCounts Auditor::check_counts() const {
+  CheckCounts sum;
+  for (const Channel& channel : channels_) {
+    for (const Stream& stream : channel.streams) sum += stream.checker.counts();
+  }
+  return sum;
+}
+
+Holdings Auditor::holdings() const {
+  Holdings sum;
+  for (const Channel& channel : channels_) {
+    for (const Stream& stream : channel.streams) sum += stream.checker.holdings();
+  }
+  return sum;
+}
+
+// ---- Evidence ----
+
+void Auditor::keep(const Arrival& arrival) {
+  constexpr std::size_t kOverhead = sizeof(Arrival) + 64;
+  kept_.push_back(arrival);
+  kept_bytes_ += kOverhead + arrival.message.payload.size();
+  while (kept_bytes_ > rules_.kept_bytes_max && !kept_.empty()) {
+    kept_bytes_ -= kOverhead + kept_.front().message.payload.size();
+    kept_.pop_front();
+  }
+}
+
+std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
+  // What is said of an order needs whole messages; of events, those alone that led there.
+  const bool is_of_order = finding.at.event == EventRef::kNoEvent;
+  // A pool that is too full is all that was stored in it.
+  const bool needs_all = finding.rule == Rule::kTooManyBlocks;
+  std::vector<Arrival> evidence;
+  DecodedBatch decoded;
+  for (const Arrival& arrival : kept_) {
+    if (arrival.engine != finding.engine || arrival.message.topic != finding.topic) continue;
+    const std::uint64_t sequence = arrival.message.sequence;
+    std::set<std::uint32_t> events;
+    for (const EventRef& ref : finding.led_there) {
+      if (ref.sequence == sequence) events.insert(ref.event);
+    }
+    const bool is_last = sequence == finding.at.sequence;
+    const bool is_before = sequence < finding.at.sequence;
+    if (events.empty() && !is_last && !(needs_all && is_before)) continue;
+    const bool is_batch = decode(arrival.message.payload, decoded);
+    const bool is_of_rank = !is_batch || !finding.rank ||
+                            decoded.batch.data_parallel_rank == finding.rank || is_of_order;
+    if (!is_of_rank) continue;
+    Arrival& part = evidence.emplace_back(arrival);
+    if (is_of_order) {
+      part.follows_cut = evidence.size() == 1;
+      // What its events say is not what is shown.
+      part.is_scene = true;
+      continue;
+    }
+    part.follows_cut = true;
+    part.is_scene = !is_last;
+    std::vector<ByteRange> ranges;
+    for (std::uint32_t event = 0; event < decoded.ranges.size(); ++event) {
+      const bool is_told =
+          needs_all || events.contains(event) || (is_last && event == finding.at.event);
+      if (is_told) ranges.push_back(decoded.ranges[event]);
+    }
+    part.message.payload = payload_of(arrival.message.payload, decoded.batch, ranges);
+  }
+  return evidence;
+}
+
+}  // namespace kvfence::audit

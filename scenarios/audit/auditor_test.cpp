@@ -1,0 +1,359 @@
+#include "scenarios/audit/auditor.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "scenarios/audit/audit_test_rig.h"
+
+namespace kvfence::audit {
+namespace {
+
+/// The blocks of a request whose tokens are first, first + 1, ..., four a block.
+class Prompt {
+ public:
+  explicit Prompt(TokenId first, std::size_t num_blocks = 4,
+                  HashFunction function = HashFunction::kSha256Cbor) {
+    BlockHasher hasher;
+    BlockHash parent = hasher.none_hash(function, "0");
+    for (std::size_t block = 0; block < num_blocks; ++block) {
+      for (TokenId token = 0; token < 4; ++token) tokens_.push_back(first++);
+      HashedBlock content;
+      content.tokens = std::span(tokens_).last(4);
+      content.has_tags = true;
+      EXPECT_TRUE(hasher.hash(function, parent, content, parent));
+      hashes.push_back(parent);
+    }
+  }
+
+  /// Blocks [begin, end) as they are stored.
+  StoredText text(std::size_t begin, std::size_t end) const {
+    StoredText text;
+    for (std::size_t block = begin; block < end; ++block) text.hashes.push_back(hashes[block]);
+    if (begin > 0) text.parent = hashes[begin - 1];
+    const auto at = [&](std::size_t block) {
+      return tokens_.begin() + static_cast<std::ptrdiff_t>(4 * block);
+    };
+    text.tokens.assign(at(begin), at(end));
+    return text;
+  }
+  std::string stored(std::size_t begin, std::size_t end) const {
+    return audit::stored(text(begin, end));
+  }
+
+  std::vector<std::string> hashes;
+
+ private:
+  std::vector<TokenId> tokens_;
+};
+
+/// Messages of one engine, numbered as they are sent.
+class Engine {
+ public:
+  explicit Engine(const AuditRules& how = {})
+      : auditor({how.checks, std::size_t{1} << 20}), rules_(how) {}
+
+  Engine& send(const std::vector<std::string>& events, std::uint64_t rank = 0) {
+    return send_as(next_++, events, rank);
+  }
+  Engine& send_as(std::uint64_t sequence, const std::vector<std::string>& events,
+                  std::uint64_t rank = 0) {
+    return send_payload(sequence, batch_of(events, rank));
+  }
+  Engine& send_payload(std::uint64_t sequence, const std::string& payload) {
+    next_ = sequence + 1;
+    auditor.take({"engine", {"kv", sequence, payload}, 2});
+    return *this;
+  }
+
+  /// Ends the run: the names of what was found, in order. Each is found again in its evidence.
+  std::vector<std::string> found() {
+    auditor.finish();
+    std::vector<std::string> names;
+    for (const Finding& finding : auditor.findings().kept()) {
+      names.emplace_back(text_of(finding.rule).name);
+      Auditor again({rules_.checks, 0});
+      for (const Arrival& arrival : auditor.evidence_of(finding)) again.take(arrival);
+      again.finish();
+      EXPECT_EQ(again.findings().size(), 1U) << finding.to_text();
+      EXPECT_EQ(again.findings().count(finding.rule), 1U) << finding.to_text();
+    }
+    return names;
+  }
+
+  Auditor auditor;
+
+ private:
+  AuditRules rules_;
+  std::uint64_t next_ = 0;
+};
+
+using Names = std::vector<std::string>;
+const Prompt& prompt() {
+  static const Prompt kPrompt(100);
+  return kPrompt;
+}
+const Prompt& other() {
+  static const Prompt kOther(5000);
+  return kOther;
+}
+
+TEST(Auditor, FindsNothingInWhatACorrectEngineDoes) {
+  Engine engine;
+  const std::string hash = prompt().hashes[3];
+  StoredText on_cpu{{prompt().hashes[3]}, "", {}, 0, "CPU"};
+  StoredText in_window = other().text(2, 4);
+  in_window.kind = "sliding_window";
+  StoredText passed_over = other().text(0, 4);
+  passed_over.kind = "sliding_window";
+  passed_over.hashes = {other().hashes[3]};
+  engine.send({prompt().stored(0, 3)})
+      .send({prompt().stored(3, 4), prompt().stored(0, 4)})  // two blocks with one hash
+      .send({removed(hash), removed(hash)})
+      .send({prompt().stored(3, 4)})
+      .send({stored(on_cpu), removed("never seen", "CPU")})
+      .send({stored(in_window), stored(passed_over)})
+      .send({cleared(), cleared()})
+      .send({prompt().stored(0, 4), removed(prompt().hashes[3])})
+      .send({});
+  EXPECT_EQ(engine.found(), Names{});
+  const CheckCounts counts = engine.auditor.check_counts();
+  EXPECT_EQ(counts.duplicates, 5U);
+  EXPECT_EQ(counts.clears, 2U);
+  EXPECT_GT(counts.hashes_checked, 10U);
+  EXPECT_EQ(engine.auditor.holdings().gpu_blocks, 3U);
+  EXPECT_EQ(engine.auditor.views()[0].hashes, "sha256_cbor with seed '0'");
+}
+
+TEST(Auditor, FindsNothingInPartsOfBlocks) {
+  // A part comes first, under a hash that is no block's; then its block, which is promoted.
+  StoredText part = prompt().text(1, 2);
+  StoredText whole = prompt().text(0, 4);
+  whole.block_size = 16;
+  whole.hashes = {prompt().hashes[3]};
+  Engine engine;
+  engine.send({stored(part)}).send({removed(part.hashes[0]), stored(whole), stored(part)});
+  EXPECT_EQ(engine.found(), Names{});
+  // And where no larger one comes, it was none.
+  EXPECT_EQ(Engine().send({stored(part)}).send({other().stored(0, 2)}).found(),
+            Names{"unknown_parent"});
+}
+
+TEST(Auditor, FindsMalformedPayloadsOnce) {
+  const std::string moved = Pack().list(1).text("BlockMoved").done();
+  Engine engine;
+  engine.send({prompt().stored(0, 2), moved, prompt().stored(2, 4)}).send({moved});
+  EXPECT_EQ(engine.found(), Names{"malformed"});
+  EXPECT_EQ(engine.auditor.holdings().gpu_blocks, 4U);
+  EXPECT_EQ(Engine().send({prompt().stored(0, 2)}).send_payload(1, "garbage").found(),
+            Names{"malformed"});
+  EXPECT_EQ(Engine().send_payload(std::uint64_t{1} << 63, batch_of({})).found(),
+            Names{"malformed"});
+}
+
+TEST(Auditor, FindsCountsThatDoNotFit) {
+  StoredText text = prompt().text(0, 2);
+  text.tokens.pop_back();
+  EXPECT_EQ(Engine().send({stored(text)}).found(), Names{"token_counts"});
+  text.tokens.clear();
+  EXPECT_EQ(Engine().send({stored(text)}).found(), Names{"token_counts"});
+  text = prompt().text(0, 2);
+  text.hashes.push_back(prompt().hashes[2]);
+  EXPECT_EQ(Engine().send({stored(text)}).found(), Names{"token_counts"});
+}
+
+TEST(Auditor, FindsUnknownParents) {
+  Engine never;
+  StoredText text = prompt().text(2, 4);
+  text.parent = std::string(32, 'x');
+  never.send({prompt().stored(0, 2), stored(text)}).send({removed(std::string(32, 'x'))});
+  EXPECT_EQ(never.found(), Names{"unknown_parent"});
+  // A block that is held was said to be removed: once found, its real removal is no second report.
+  Engine gone;
+  gone.send({prompt().stored(0, 2), removed(prompt().hashes[1]), prompt().stored(2, 4)})
+      .send({removed(prompt().hashes[3]), removed(prompt().hashes[1])});
+  EXPECT_EQ(gone.found(), Names{"unknown_parent"});
+}
+
+TEST(Auditor, FindsRemovalsOfWhatIsNotHeld) {
+  EXPECT_EQ(Engine().send({removed("never"), removed("never")}).found(),
+            Names{"removed_never_stored"});
+  const std::string hash = prompt().hashes[0];
+  EXPECT_EQ(Engine().send({prompt().stored(0, 1), removed(hash)}).send({removed(hash)}).found(),
+            Names{"removed_too_often"});
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 1), prompt().stored(0, 1)})
+                .send({removed(hash), removed(hash), removed(hash)})
+                .found(),
+            Names{"removed_too_often"});
+}
+
+TEST(Auditor, FindsEventsOfWhatWasCleared) {
+  EXPECT_EQ(
+      Engine().send({prompt().stored(0, 2), cleared()}).send({removed(prompt().hashes[0])}).found(),
+      Names{"removed_after_clear"});
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 2), cleared()})
+                .send({prompt().stored(2, 3), other().stored(0, 1)})
+                .found(),
+            Names{"removed_after_clear"});
+}
+
+TEST(Auditor, FindsWrongHashesOfEachFunction) {
+  for (std::size_t function = 0; function < words_of(HashFunction{}).size(); ++function) {
+    const Prompt right(100, 4, static_cast<HashFunction>(function));
+    for (std::size_t wrong = 0; wrong < 4; ++wrong) {
+      StoredText text = right.text(0, 4);
+      text.hashes[wrong] = std::string(text.hashes[wrong].size(), 'x');
+      // Before the function is known, and after. The block goes by its right name.
+      const std::vector<std::string> removals = {removed(right.hashes[3]),
+                                                 removed(right.hashes[wrong])};
+      EXPECT_EQ(Engine().send({stored(text)}).send({right.stored(0, 1)}).send(removals).found(),
+                Names{"wrong_hash"});
+      EXPECT_EQ(Engine().send({right.stored(0, 1)}).send({stored(text)}).send(removals).found(),
+                Names{"wrong_hash"});
+    }
+    StoredText under_another = right.text(2, 4);
+    under_another.parent = right.hashes[0];
+    EXPECT_EQ(Engine().send({right.stored(0, 2), stored(under_another)}).found(),
+              Names{"wrong_hash"});
+  }
+}
+
+TEST(Auditor, ChecksHashesUnderARandomSeed) {
+  // The first block's parent is not known; those after it are recomputed all the same.
+  const Prompt right(100);
+  StoredText first{{std::string(32, 'r')}, "", {1, 2, 3, 4}};
+  BlockHasher hasher;
+  BlockHash second;
+  const std::vector<TokenId> tokens = {5, 6, 7, 8};
+  ASSERT_TRUE(hasher.hash(HashFunction::kSha256, first.hashes[0], {tokens}, second));
+  StoredText next{{second}, first.hashes[0], tokens};
+  Engine engine;
+  engine.send({stored(first), stored(next)});
+  EXPECT_EQ(engine.found(), Names{});
+  EXPECT_EQ(engine.auditor.views()[0].hashes, "sha256, but first blocks: their seed is not known");
+  next.tokens[0] = 9;
+  EXPECT_EQ(Engine()
+                .send({stored(first), stored({{second}, first.hashes[0], tokens})})
+                .send({stored(next)})
+                .found(),
+            Names{"wrong_hash"});
+}
+
+TEST(Auditor, FindsHashesOfAnotherKindThanTheUserSays) {
+  AuditRules rules;
+  rules.checks.hash_function = HashFunction::kXxhashCbor;
+  Auditor auditor(rules);
+  auditor.take({"engine", {"", 0, batch_of({prompt().stored(0, 4)})}});
+  auditor.finish();
+  EXPECT_EQ(auditor.findings().count(Rule::kWrongHash), 1U);
+}
+
+TEST(Auditor, FindsOneHashOfTwoContents) {
+  // Hashes that cannot be recomputed: compared with what they stood for before.
+  StoredText first{{"a", "b"}, "", {1, 2, 3, 4, 5, 6, 7, 8}};
+  StoredText second{{"b"}, "a", {5, 6, 7, 8}};
+  EXPECT_EQ(Engine().send({stored(first), stored(second)}).found(), Names{});
+  second.tokens[3] = 9;
+  EXPECT_EQ(Engine().send({stored(first), stored(second)}).found(), Names{"two_contents"});
+}
+
+TEST(Auditor, FindsMoreBlocksThanThereAre) {
+  for (const std::uint64_t blocks : {8, 7}) {
+    AuditRules rules;
+    rules.checks.blocks_max = blocks;
+    Engine engine(rules);
+    engine.send({prompt().stored(0, 4), prompt().stored(0, 4)}).send({other().stored(0, 4)});
+    EXPECT_EQ(engine.found(), blocks == 8 ? Names{} : Names{"too_many_blocks"});
+  }
+}
+
+TEST(Auditor, FindsWhatIsMissingRepeatedAndOutOfOrder) {
+  const auto begin = [] { return Engine().send({prompt().stored(0, 1)}).auditor.counts(); };
+  EXPECT_EQ(begin().messages, 1U);
+  // What the lost message could explain is not reported: a removal, a parent.
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 1)})
+                .send_as(2, {removed(other().hashes[0]), prompt().stored(2, 3)})
+                .found(),
+            Names{"lost"});
+  // A clear ends that.
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 1)})
+                .send_as(2, {cleared(), removed(other().hashes[0])})
+                .found(),
+            (Names{"lost", "removed_never_stored"}));
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 1)})
+                .send_as(0, {prompt().stored(0, 1)})
+                .send({prompt().stored(1, 2)})
+                .found(),
+            Names{"repeated"});
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 1)})
+                .send_as(2, {prompt().stored(2, 3)})
+                .send_as(1, {prompt().stored(1, 2)})
+                .send_as(3, {prompt().stored(3, 4)})
+                .found(),
+            Names{"reordered"});
+}
+
+TEST(Auditor, FindsASilentRestart) {
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 4)})
+                .send({removed(prompt().hashes[3])})
+                .send_as(0, {other().stored(0, 1)})
+                .send({removed(prompt().hashes[0])})
+                .found(),
+            Names{"restarted"});
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 4)})
+                .send_as(0, {cleared()})
+                .send({prompt().stored(0, 4)})
+                .found(),
+            Names{});
+}
+
+TEST(Auditor, FindsABatchUnderAnotherRank) {
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 1)})
+                .send({prompt().stored(1, 2)}, 3)
+                .send({prompt().stored(2, 3)})
+                .found(),
+            Names{"wrong_rank"});
+  EXPECT_EQ(Engine().send({prompt().stored(0, 1)}).send({prompt().stored(1, 2)}, 3).found(),
+            Names{"wrong_rank"});
+  // Two publishers behind one endpoint count each for itself.
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 1)})
+                .send_as(0, {other().stored(0, 1)}, 1)
+                .send_as(1, {other().stored(1, 2)}, 1)
+                .send_as(1, {prompt().stored(1, 2)})
+                .found(),
+            Names{});
+}
+
+TEST(Auditor, BelievesWhoItMeetsUnderWay) {
+  EXPECT_EQ(Engine().send_as(7, {removed(prompt().hashes[0]), prompt().stored(2, 3)}).found(),
+            Names{});
+}
+
+TEST(Auditor, AReplayHealsAGap) {
+  Engine engine;
+  engine.send({prompt().stored(0, 1)});
+  const Arrival late{"engine", {"kv", 2, batch_of({prompt().stored(2, 3)})}};
+  EXPECT_EQ(engine.auditor.missing_before(late), 1U);
+  Arrival replayed{"engine", {"kv", 1, batch_of({prompt().stored(1, 2)})}};
+  EXPECT_EQ(engine.auditor.missing_before(replayed), std::nullopt);
+  replayed.is_replayed = true;
+  engine.auditor.take(replayed);
+  engine.auditor.take(late);
+  EXPECT_TRUE(engine.auditor.views()[0].is_certain);
+  EXPECT_EQ(engine.found(), Names{});
+  EXPECT_EQ(engine.auditor.holdings().gpu_blocks, 3U);
+}
+
+}  // namespace
+}  // namespace kvfence::audit

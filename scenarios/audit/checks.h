@@ -1,0 +1,169 @@
+#pragma once
+
+/// EventChecker: the mirror of one stream (an engine's rank), and what no correct engine says of it.
+///
+/// After a finding the mirror takes the engine's word: what the finding explains is excused, so
+/// that one cause is one report. Where messages are missing, nothing is reported that they could
+/// explain, until a clear.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scenarios/audit/block_hasher.h"
+#include "scenarios/audit/event_batch.h"
+#include "scenarios/audit/mirror.h"
+#include "scenarios/audit/rules.h"
+
+namespace kvfence::audit {
+
+struct CheckRules {
+  std::uint64_t blocks_max = 0;               ///< of the engine's pool; 0: not known
+  std::optional<HashFunction> hash_function;  ///< none: found
+  std::optional<std::string> hash_seed;       ///< none: found among those that are usual
+};
+
+/// No mirror holds more, whatever the publisher sends.
+inline constexpr std::uint64_t kMirrorBlocksMax = std::uint64_t{1} << 24;
+
+struct CheckCounts {
+  std::uint64_t stored = 0;      ///< hashes
+  std::uint64_t duplicates = 0;  ///< of them, held already
+  std::uint64_t removed = 0;     ///< hashes
+  std::uint64_t clears = 0;
+  std::uint64_t hashes_checked = 0;
+  std::uint64_t hashes_not_checked = 0;  ///< on the GPU: nothing was there to compute them of
+
+  CheckCounts& operator+=(const CheckCounts& more);
+};
+
+/// What the mirror holds now.
+struct Holdings {
+  std::uint64_t gpu_blocks = 0;  ///< hashes
+  std::uint64_t other_blocks = 0;
+  std::uint64_t depth_max = 0;  ///< blocks, since the last clear
+  std::uint64_t memory_bytes = 0;
+
+  Holdings& operator+=(const Holdings& more);
+};
+
+class EventChecker {
+ public:
+  /// `report` completes a finding with the stream's names and keeps it.
+  using Report = std::function<void(Finding)>;
+
+  EventChecker(const CheckRules& rules, Report report)
+      : rules_(rules), report_(std::move(report)) {}
+
+  /// is_scene: the event sets the state and is not judged.
+  void take(const Event& event, EventRef at, Encoding encoding, bool is_scene);
+
+  /// Messages are missing: what is held is not known any more.
+  void lose_track() { is_certain_ = false; }
+  /// What is held is known: nothing.
+  void begin_empty() { is_certain_ = true; }
+  /// Forgets what is held; what is held now is not known.
+  void restart();
+  /// No more events will come: judges what waited for more.
+  void finish();
+
+  const CheckCounts& counts() const { return counts_; }
+  Holdings holdings() const;
+  bool is_certain() const { return is_certain_; }
+  /// "sha256_cbor", "sha256_cbor with seed '0'", or why hashes are not recomputed.
+  std::string hash_text() const;
+  /// The hashes held on the GPU, sorted: what an indexer would say of the engine.
+  std::vector<HashId> held_on_gpu() const;
+
+ private:
+  struct WaitingEvent {
+    StoredEvent event;
+    EventRef at;
+    Encoding encoding;
+  };
+
+  /// How the hashes of a space are made, once that is found.
+  struct HashRecipe {
+    std::optional<HashFunction> function;
+    std::optional<BlockHash> none_hash;
+    std::string seed;
+    std::uint32_t fine_per_block = 1;  ///< hashes of the engine in one block
+    bool is_joined = false;            ///< to 0.23 a block's hash is all of them
+    std::uint32_t tries = 0;
+    std::uint32_t root_tries = 0;
+    std::vector<WaitingEvent> waiting;  ///< seen before it was found
+    EventRef found_at;
+  };
+
+  struct RemovedBlock {
+    HashId id;
+    EventRef stored;
+    EventRef removed;
+  };
+
+  struct Space {
+    std::optional<std::uint32_t> group;
+    std::optional<std::string> medium;
+    std::optional<std::string> locality;
+    std::optional<std::string> ownership;
+    bool is_gpu = true;
+    bool holds_chains = true;  ///< the parent of what is held is held
+    std::uint32_t largest_block_size = 0;
+    std::uint64_t held = 0;          ///< hashes with a copy
+    std::uint64_t held_largest = 0;  ///< of them, of whole blocks
+    std::uint64_t depth_max = 0;
+    std::uint64_t num_events = 0;
+    BlockTable blocks;
+    HashRecipe recipe;
+    std::deque<RemovedBlock> removed;   ///< the last ones
+    std::vector<RemovedBlock> cleared;  ///< by the last clear, sorted by id
+    std::vector<Finding> undecided;     ///< explained if larger blocks come
+  };
+
+  template <class E>
+  Space& space_of(const E& event);
+  void stored(const StoredEvent& event, EventRef at, Encoding encoding);
+  void removed(const RemovedEvent& event, EventRef at);
+  void cleared(EventRef at);
+
+  bool check_counts(const StoredEvent& event, EventRef at, const Space& space);
+  bool check_parent(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
+  bool check_hashes(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
+  void check_size(EventRef at, const StoredEvent& event);
+  void enter(const StoredEvent& event, EventRef at, Space& space, bool has_content, bool is_judged);
+
+  bool find_recipe(const StoredEvent& event, Encoding encoding, Space& space);
+  bool try_recipe(const StoredEvent& event, Encoding encoding, HashRecipe& recipe);
+  bool find_none_hash(const StoredEvent& event, Encoding encoding, Space& space);
+  std::vector<std::string> seeds() const;
+  bool hash_block(const HashRecipe& recipe, const StoredEvent& event, Encoding encoding,
+                  std::size_t block, BlockHashView parent, BlockHash& out);
+  bool verify(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
+
+  void report(Rule rule, EventRef at, std::string event, std::string found, std::string expected,
+              std::vector<EventRef> led_there = {});
+  /// What was removed or cleared under this id; null for nothing that is remembered.
+  const RemovedBlock* find_removed(const Space& space, HashId id) const;
+  const RemovedBlock* find_cleared(const Space& space, HashId id) const;
+  void forget_blocks(Space& space);
+
+  CheckRules rules_;
+  Report report_;
+  bool is_certain_ = false;
+  bool is_scene_ = false;
+  std::deque<Space> spaces_;  ///< references hold
+  BlockHasher hasher_;
+  CheckCounts counts_;
+  EventRef cleared_at_;
+  std::vector<std::pair<std::size_t, BlockHash>> computed_;  ///< digests of the event's integers
+  std::optional<std::pair<std::size_t, BlockHash>> wrong_;   ///< which hash, and the right one
+};
+
+/// "BlockStored of 2 hashes, 0x1a2b3c4d5e6f7081..., parent none, 32 tokens in blocks of 16".
+std::string describe(const Event& event);
+
+}  // namespace kvfence::audit

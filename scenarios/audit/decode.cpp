@@ -1,0 +1,537 @@
+#include "scenarios/audit/decode.h"
+
+#include <bit>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace kvfence::audit {
+namespace {
+
+/// The shape of a value: what its first bytes say. Scalars are whole; of the others the contents
+/// follow.
+struct Head {
+  enum class Kind : std::uint8_t {
+    kNil,
+    kBool,
+    kUnsigned,
+    kNegative,
+    kFloat,
+    kText,
+    kBytes,
+    kExtension,
+    kArray,
+    kMap
+  };
+  Kind kind = Kind::kNil;
+  std::uint64_t value = 0;  ///< of kNegative two's complement; of a float its bits; else a length
+};
+using Kind = Head::Kind;
+
+std::string name_of(const Head& head) {
+  const std::string value = std::to_string(head.value);
+  switch (head.kind) {
+    case Kind::kNil:
+      return "nil";
+    case Kind::kBool:
+      return "a truth value";
+    case Kind::kUnsigned:
+      return value;
+    case Kind::kNegative:
+      return std::to_string(static_cast<std::int64_t>(head.value));
+    case Kind::kFloat:
+      return "a float";
+    case Kind::kText:
+      return "a text of " + value + " bytes";
+    case Kind::kBytes:
+      return value + " bytes";
+    case Kind::kExtension:
+      return "an extension";
+    case Kind::kArray:
+      return "a list of " + value;
+    case Kind::kMap:
+      return "a map of " + value;
+  }
+  return {};
+}
+
+/// Values one after the other. Each read returns false, and has said why, where there is no such
+/// value; the position is then anywhere.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+  std::size_t offset() const { return at_; }
+  void go_to(std::size_t offset) { at_ = offset; }
+  std::size_t left() const { return bytes_.size() - at_; }
+  DecodeProblem& problem() { return problem_; }
+
+  bool fail(std::size_t offset, std::string found, std::string expected) {
+    problem_ = {offset, std::move(found), std::move(expected)};
+    return false;
+  }
+  bool fail(std::size_t offset, const Head& head, const char* expected) {
+    return fail(offset, name_of(head), expected);
+  }
+
+  bool read(Head& head) {
+    if (at_ == bytes_.size()) return fail(at_, "the end", "a value");
+    const auto first = static_cast<unsigned char>(bytes_[at_]);
+    ++at_;
+    if (first < 0x80) return scalar(head, Kind::kUnsigned, first);
+    if (first >= 0xE0) return scalar(head, Kind::kNegative, first | ~std::uint64_t{0xFF});
+    if (first < 0x90) return sized(head, Kind::kMap, first & 0x0F);
+    if (first < 0xA0) return sized(head, Kind::kArray, first & 0x0F);
+    if (first < 0xC0) return sized(head, Kind::kText, first & 0x1F);
+    switch (first) {
+      case 0xC0:
+        return scalar(head, Kind::kNil, 0);
+      case 0xC2:
+      case 0xC3:
+        return scalar(head, Kind::kBool, first & 1);
+      case 0xC4:
+      case 0xC5:
+      case 0xC6:
+        return follows(head, Kind::kBytes, 1U << (first - 0xC4));
+      case 0xC7:
+      case 0xC8:
+      case 0xC9:
+        return follows(head, Kind::kExtension, 1U << (first - 0xC7));
+      case 0xCA:
+      case 0xCB:
+        return follows(head, Kind::kFloat, first == 0xCA ? 4 : 8);
+      case 0xCC:
+      case 0xCD:
+      case 0xCE:
+      case 0xCF:
+        return follows(head, Kind::kUnsigned, 1U << (first - 0xCC));
+      case 0xD0:
+      case 0xD1:
+      case 0xD2:
+      case 0xD3:
+        return follows(head, Kind::kNegative, 1U << (first - 0xD0));
+      case 0xD4:
+      case 0xD5:
+      case 0xD6:
+      case 0xD7:
+      case 0xD8:
+        return sized(head, Kind::kExtension, 1U << (first - 0xD4));
+      case 0xD9:
+      case 0xDA:
+      case 0xDB:
+        return follows(head, Kind::kText, 1U << (first - 0xD9));
+      case 0xDC:
+      case 0xDD:
+        return follows(head, Kind::kArray, first == 0xDC ? 2 : 4);
+      case 0xDE:
+      case 0xDF:
+        return follows(head, Kind::kMap, first == 0xDE ? 2 : 4);
+      default:
+        return fail(at_ - 1, "a byte 0xc1", "a value");
+    }
+  }
+
+  /// The contents of a text, of bytes or of an extension, whose head was read.
+  std::string_view contents(const Head& head) {
+    const std::string_view text = bytes_.substr(at_, head.value);
+    at_ += head.value;
+    return text;
+  }
+
+  /// Without recursion: each of the values that are still to come has a byte at least, so their
+  /// number is bounded by the bytes.
+  bool skip() {
+    for (std::uint64_t values = 1; values > 0; --values) {
+      Head head;
+      if (!read(head)) return false;
+      if (head.kind == Kind::kArray) values += head.value;
+      if (head.kind == Kind::kMap) values += 2 * head.value;
+      if (is_string(head.kind)) at_ += head.value;
+      if (values - 1 > left()) return fail(at_, "the end", "the rest of a list or map");
+    }
+    return true;
+  }
+
+  bool read_kind(Head& head, Kind kind, const char* expected) {
+    const std::size_t begin = at_;
+    if (!read(head)) return false;
+    return head.kind == kind || fail(begin, head, expected);
+  }
+
+ private:
+  static bool is_string(Kind kind) {
+    return kind == Kind::kText || kind == Kind::kBytes || kind == Kind::kExtension;
+  }
+
+  bool scalar(Head& head, Kind kind, std::uint64_t value) {
+    head = {kind, value};
+    return true;
+  }
+
+  /// A value, or a length, in the next bytes.
+  bool follows(Head& head, Kind kind, unsigned num_bytes) {
+    if (left() < num_bytes) return fail(at_, "the end", "the rest of a number or length");
+    std::uint64_t value = 0;
+    for (unsigned byte = 0; byte < num_bytes; ++byte) {
+      value = value << 8 | static_cast<unsigned char>(bytes_[at_ + byte]);
+    }
+    at_ += num_bytes;
+    if (kind == Kind::kUnsigned) return scalar(head, kind, value);
+    if (kind == Kind::kFloat) {
+      if (num_bytes == 4) {
+        const auto bits = static_cast<std::uint32_t>(value);
+        value = std::bit_cast<std::uint64_t>(double{std::bit_cast<float>(bits)});
+      }
+      return scalar(head, kind, value);
+    }
+    if (kind == Kind::kNegative) {
+      const unsigned unused = 64 - 8 * num_bytes;
+      const std::int64_t signed_value = static_cast<std::int64_t>(value << unused) >> unused;
+      return scalar(head, signed_value < 0 ? kind : Kind::kUnsigned,
+                    static_cast<std::uint64_t>(signed_value));
+    }
+    return sized(head, kind, value);
+  }
+
+  /// Nothing is as long as it says unless that many bytes are there.
+  bool sized(Head& head, Kind kind, std::uint64_t length) {
+    head = {kind, length};
+    std::uint64_t needed = length;
+    if (kind == Kind::kExtension) head.value = ++needed;  // the type stands before the contents
+    if (kind == Kind::kMap) needed *= 2;
+    if (needed <= left()) return true;
+    return fail(at_, name_of(head) + " with " + std::to_string(left()) + " bytes left",
+                "no more than there is");
+  }
+
+  std::string_view bytes_;
+  std::size_t at_ = 0;
+  DecodeProblem problem_;
+};
+
+// ---- Fields ----
+
+constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
+
+bool read_value(Reader& reader, std::uint32_t& out) {
+  const std::size_t begin = reader.offset();
+  Head head;
+  if (!reader.read(head)) return false;
+  if (head.kind != Kind::kUnsigned || head.value > kMax32) {
+    return reader.fail(begin, head, "an integer of 32 bits");
+  }
+  out = static_cast<std::uint32_t>(head.value);
+  return true;
+}
+
+bool read_value(Reader& reader, std::int64_t& out) {
+  const std::size_t begin = reader.offset();
+  Head head;
+  if (!reader.read(head)) return false;
+  const bool fits = head.kind == Kind::kNegative ||
+                    (head.kind == Kind::kUnsigned && static_cast<std::int64_t>(head.value) >= 0);
+  if (!fits) return reader.fail(begin, head, "an integer of 64 bits");
+  out = static_cast<std::int64_t>(head.value);
+  return true;
+}
+
+bool read_value(Reader& reader, std::string& out) {
+  Head head;
+  if (!reader.read_kind(head, Kind::kText, "a text")) return false;
+  out = reader.contents(head);
+  return true;
+}
+
+bool read_value(Reader& reader, EventHash& out) {
+  const std::size_t begin = reader.offset();
+  Head head;
+  if (!reader.read(head)) return false;
+  out.is_integer = head.kind == Kind::kUnsigned || head.kind == Kind::kNegative;
+  if (out.is_integer) {
+    out.bytes.resize(8);
+    for (unsigned byte = 0; byte < 8; ++byte) {
+      out.bytes[byte] = static_cast<char>(head.value >> (56 - 8 * byte));
+    }
+    return true;
+  }
+  if (head.kind != Kind::kBytes || head.value == 0) return reader.fail(begin, head, "a hash");
+  out.bytes = reader.contents(head);
+  return true;
+}
+
+bool read_value(Reader& reader, EventExtraKey& out) {
+  const std::size_t begin = reader.offset();
+  Head head;
+  if (!reader.read(head)) return false;
+  if (head.kind == Kind::kText || head.kind == Kind::kBytes) {
+    out.kind = head.kind == Kind::kText ? EventExtraKey::Kind::kText : EventExtraKey::Kind::kBytes;
+    out.value = reader.contents(head);
+    return true;
+  }
+  if (head.kind != Kind::kArray || head.value < 1 || head.value > 2) {
+    return reader.fail(begin, head, "a text, bytes, or an item with its offset");
+  }
+  out.kind = EventExtraKey::Kind::kItem;
+  if (!read_value(reader, out.value)) return false;
+  return head.value == 1 || read_value(reader, out.offset.emplace());
+}
+
+template <class T>
+bool read_value(Reader& reader, std::vector<T>& out);
+
+template <class T>
+bool read_value(Reader& reader, std::optional<T>& out) {
+  const std::size_t begin = reader.offset();
+  Head head;
+  if (!reader.read(head)) return false;
+  out.reset();
+  if (head.kind == Kind::kNil) return true;
+  reader.go_to(begin);
+  return read_value(reader, out.emplace());
+}
+
+template <class T>
+bool read_value(Reader& reader, std::vector<T>& out) {
+  Head head;
+  if (!reader.read_kind(head, Kind::kArray, "a list")) return false;
+  out.clear();
+  // Grows with what is really there, but for numbers, which are no larger than their bytes by much.
+  if constexpr (std::is_arithmetic_v<T>) out.reserve(head.value);
+  for (std::uint64_t item = 0; item < head.value; ++item) {
+    if (!read_value(reader, out.emplace_back())) return false;
+  }
+  return true;
+}
+
+/// A field by its name in maps; its place in arrays is its place in the list.
+template <class E>
+struct FieldReader {
+  std::string_view name;
+  bool (*read)(Reader&, E&);
+  bool is_required = false;
+};
+
+template <auto member, class E>
+bool read_member(Reader& reader, E& event) {
+  return read_value(reader, event.*member);
+}
+
+constexpr FieldReader<StoredEvent> kStoredFields[] = {
+    {"block_hashes", read_member<&StoredEvent::block_hashes>, true},
+    {"parent_block_hash", read_member<&StoredEvent::parent_block_hash>},
+    {"token_ids", read_member<&StoredEvent::token_ids>, true},
+    {"block_size", read_member<&StoredEvent::block_size>, true},
+    {"lora_id", read_member<&StoredEvent::lora_id>},
+    {"medium", read_member<&StoredEvent::medium>},
+    {"lora_name", read_member<&StoredEvent::lora_name>},
+    {"extra_keys", read_member<&StoredEvent::extra_keys>},
+    {"group_idx", read_member<&StoredEvent::group_idx>},
+    {"kv_cache_spec_kind", read_member<&StoredEvent::kv_cache_spec_kind>},
+    {"kv_cache_spec_sliding_window", read_member<&StoredEvent::kv_cache_spec_sliding_window>},
+    {"locality", read_member<&StoredEvent::locality>},
+    {"ownership", read_member<&StoredEvent::ownership>},
+    {"session_id", read_member<&StoredEvent::session_id>},
+    {"lookahead_token_ids", read_member<&StoredEvent::lookahead_token_ids>},
+};
+constexpr FieldReader<RemovedEvent> kRemovedFields[] = {
+    {"block_hashes", read_member<&RemovedEvent::block_hashes>, true},
+    {"medium", read_member<&RemovedEvent::medium>},
+    {"group_idx", read_member<&RemovedEvent::group_idx>},
+    {"locality", read_member<&RemovedEvent::locality>},
+    {"ownership", read_member<&RemovedEvent::ownership>},
+};
+
+constexpr std::string_view kTypeField = "type";
+
+class BatchDecoder {
+ public:
+  BatchDecoder(std::string_view payload, DecodedBatch& out) : reader_(payload), out_(out) {}
+
+  bool decode() {
+    std::uint64_t num_items = 0;
+    if (!read_batch_head(num_items) || !read_events()) return false;
+    if (is_broken_) return true;
+    for (std::uint64_t item = 2; item < num_items; ++item) {
+      const bool is_rank = item == 2;
+      if (is_rank ? read_value(reader_, out_.batch.data_parallel_rank) : reader_.skip()) {
+        out_.unknown_fields += is_rank ? 0 : 1;
+        continue;
+      }
+      out_.problems.push_back(reader_.problem());
+      return true;
+    }
+    if (reader_.left() > 0) {
+      out_.problems.push_back(
+          {reader_.offset(), std::to_string(reader_.left()) + " bytes more", "the end"});
+    }
+    return true;
+  }
+
+  const DecodeProblem& problem() { return reader_.problem(); }
+
+ private:
+  bool read_batch_head(std::uint64_t& num_items) {
+    Head head;
+    if (!reader_.read_kind(head, Kind::kArray, "a batch: [time, events, rank]")) return false;
+    if (head.value < 2) return reader_.fail(0, head, "a batch: [time, events, rank]");
+    num_items = head.value;
+    const std::size_t begin = reader_.offset();
+    if (!reader_.read(head)) return false;
+    if (head.kind == Kind::kFloat) {
+      out_.batch.time = std::bit_cast<double>(head.value);
+    } else if (head.kind == Kind::kUnsigned) {
+      out_.batch.time = static_cast<double>(head.value);
+    } else {
+      return reader_.fail(begin, head, "the time of the batch");
+    }
+    return true;
+  }
+
+  /// False: no list of events. An event that cannot even be skipped is the last of its batch, whose
+  /// rank is then not known.
+  bool read_events() {
+    Head head;
+    if (!reader_.read_kind(head, Kind::kArray, "a list of events")) return false;
+    for (std::uint64_t index = 0; index < head.value; ++index) {
+      const std::size_t begin = reader_.offset();
+      if (read_event()) {
+        out_.ranges.push_back({begin, reader_.offset()});
+        continue;
+      }
+      out_.problems.push_back(reader_.problem());
+      out_.batch.events.resize(out_.ranges.size());
+      reader_.go_to(begin);
+      is_broken_ = !reader_.skip();
+      if (is_broken_) break;
+    }
+    return true;
+  }
+
+  bool read_event() {
+    const std::size_t begin = reader_.offset();
+    Head head;
+    if (!reader_.read(head)) return false;
+    const bool is_map = head.kind == Kind::kMap;
+    if (!is_map && (head.kind != Kind::kArray || head.value == 0)) {
+      return reader_.fail(begin, head, "an event: a list or a map with its type");
+    }
+    std::string tag;
+    if (!(is_map ? find_type(begin, head.value, tag) : read_value(reader_, tag))) return false;
+    out_.encoding = is_map ? Encoding::kMaps : Encoding::kArrays;
+    const std::uint64_t num_fields = is_map ? head.value : head.value - 1;
+    if (tag == "BlockStored")
+      return read_fields<StoredEvent>(kStoredFields, begin, is_map, num_fields);
+    if (tag == "BlockRemoved") {
+      return read_fields<RemovedEvent>(kRemovedFields, begin, is_map, num_fields);
+    }
+    if (tag == "AllBlocksCleared") {
+      return read_fields<ClearedEvent>(std::span<const FieldReader<ClearedEvent>>(), begin, is_map,
+                                       num_fields);
+    }
+    return reader_.fail(begin, "an event '" + tag.substr(0, 40) + "'",
+                        "BlockStored, BlockRemoved or AllBlocksCleared");
+  }
+
+  /// Goes on at the first field again.
+  bool find_type(std::size_t begin, std::uint64_t num_fields, std::string& tag) {
+    const std::size_t fields = reader_.offset();
+    std::string name;
+    for (std::uint64_t field = 0; field < num_fields; ++field) {
+      if (!read_value(reader_, name)) return false;
+      if (name == kTypeField) {
+        if (!read_value(reader_, tag)) return false;
+        reader_.go_to(fields);
+        return true;
+      }
+      if (!reader_.skip()) return false;
+    }
+    return reader_.fail(begin, "a map without a type", "an event");
+  }
+
+  template <class E>
+  bool read_fields(std::span<const FieldReader<E>> known, std::size_t begin, bool is_map,
+                   std::uint64_t num_fields) {
+    E& event = std::get<E>(out_.batch.events.emplace_back(E()));
+    std::uint32_t found = 0;
+    std::uint64_t unknown = 0;
+    for (std::uint64_t at = 0; at < num_fields; ++at) {
+      std::size_t index = at;
+      if (is_map) {
+        const std::size_t name_begin = reader_.offset();
+        Head head;
+        if (!reader_.read_kind(head, Kind::kText, "the name of a field")) return false;
+        const std::string_view name = reader_.contents(head);
+        if (name == kTypeField) {
+          if (!reader_.skip()) return false;
+          continue;
+        }
+        for (index = 0; index < known.size() && known[index].name != name;) ++index;
+        if (index < known.size() && (found >> index & 1) != 0) {
+          return reader_.fail(name_begin, std::string(name) + " twice", "each field once");
+        }
+      }
+      if (index >= known.size()) {
+        if (!reader_.skip()) return false;
+        ++unknown;
+        continue;
+      }
+      if (!known[index].read(reader_, event)) {
+        reader_.problem().expected =
+            std::string(known[index].name) + ": " + reader_.problem().expected;
+        return false;
+      }
+      found |= 1U << index;
+    }
+    for (std::size_t index = 0; index < known.size(); ++index) {
+      if (known[index].is_required && (found >> index & 1) == 0) {
+        return reader_.fail(begin, "an event without " + std::string(known[index].name), "it");
+      }
+    }
+    out_.unknown_fields += unknown;
+    return true;
+  }
+
+  Reader reader_;
+  DecodedBatch& out_;
+  bool is_broken_ = false;
+};
+
+void append_big_endian(std::string& out, std::uint64_t value, unsigned num_bytes) {
+  for (unsigned byte = num_bytes; byte-- > 0;) out += static_cast<char>(value >> (8 * byte));
+}
+
+}  // namespace
+
+std::string DecodeProblem::to_text() const {
+  return "byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
+}
+
+bool decode(std::string_view payload, DecodedBatch& out) {
+  out.batch.events.clear();
+  out.batch.data_parallel_rank.reset();
+  out.ranges.clear();
+  out.problems.clear();
+  out.unknown_fields = 0;
+  BatchDecoder decoder(payload, out);
+  if (decoder.decode()) return true;
+  if (out.problems.empty()) out.problems.push_back(decoder.problem());
+  return false;
+}
+
+std::string payload_of(std::string_view payload, const EventBatch& batch,
+                       const std::vector<ByteRange>& events) {
+  std::string out = "\x93\xcb";
+  append_big_endian(out, std::bit_cast<std::uint64_t>(batch.time), 8);
+  out += '\xdd';
+  append_big_endian(out, events.size(), 4);
+  for (const ByteRange& event : events) {
+    out.append(payload.substr(event.begin, event.end - event.begin));
+  }
+  if (!batch.data_parallel_rank) return out + '\xc0';
+  out += '\xce';
+  append_big_endian(out, *batch.data_parallel_rank, 4);
+  return out;
+}
+
+}  // namespace kvfence::audit

@@ -1,0 +1,281 @@
+#include "scenarios/audit/encode.h"
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace kvfence::audit {
+namespace {
+
+/// Bytes of a hash that is an integer.
+constexpr std::size_t kIntegerBytes = 8;
+
+/// Fields of an event with its tag, at most; beyond 15 a map has a long header however few it has.
+constexpr std::size_t kStoredFieldsMax = 16;
+constexpr std::size_t kRemovedFieldsMax = 6;
+
+/// Writes msgpack as msgspec does.
+class Writer {
+ public:
+  explicit Writer(WireRelease release) : release_(release) {}
+  std::string take() { return std::move(out_); }
+  WireRelease release() const { return release_; }
+
+  void nil() { out_ += '\xc0'; }
+  void write(double value) {
+    out_ += '\xcb';
+    big_endian(std::bit_cast<std::uint64_t>(value), 8);
+  }
+  void write(std::uint64_t value) {
+    if (value <= 0x7f) {
+      big_endian(value, 1);
+    } else {
+      sized(value, {'\xcc', '\xcd', '\xce', '\xcf'});
+    }
+  }
+  void write(std::uint32_t value) { write(std::uint64_t{value}); }
+  void write(std::int64_t value) {
+    if (value >= 0) return write(static_cast<std::uint64_t>(value));
+    const auto bits = static_cast<std::uint64_t>(value);
+    if (value >= -32) return big_endian(bits, 1);
+    constexpr std::array kTags = {'\xd0', '\xd1', '\xd2', '\xd3'};
+    std::size_t index = 0;
+    while (index < 3 && value < -(std::int64_t{1} << ((8U << index) - 1))) ++index;
+    out_ += kTags[index];
+    big_endian(bits, std::size_t{1} << index);
+  }
+  void write(std::string_view text) {
+    if (text.size() < 32) {
+      out_ += static_cast<char>(0xa0 + text.size());
+    } else {
+      sized(text.size(), {'\xd9', '\xda', '\xdb', '\xdb'});
+    }
+    out_ += text;
+  }
+  void bytes(std::string_view bytes) {
+    sized(bytes.size(), {'\xc4', '\xc5', '\xc6', '\xc6'});
+    out_ += bytes;
+  }
+  void array(std::size_t size) { container(size, size, 0x90, {'\xdc', '\xdd'}); }
+  /// The header is as long as one of size_max members needs.
+  void map(std::size_t size, std::size_t size_max) {
+    container(size, size_max, 0x80, {'\xde', '\xdf'});
+  }
+
+  void write(const EventHash& hash) {
+    if (!hash.is_integer) return bytes(hash.bytes);
+    std::uint64_t value = 0;
+    for (const char byte : hash.bytes) value = value << 8 | static_cast<unsigned char>(byte);
+    write(value);
+  }
+  void write(const EventExtraKey& key) {
+    if (key.kind == EventExtraKey::Kind::kBytes) return bytes(key.value);
+    if (!key.offset) return write(std::string_view(key.value));
+    array(2);
+    write(std::string_view(key.value));
+    write(*key.offset);
+  }
+  void write(const std::string& text) { write(std::string_view(text)); }
+  template <class T>
+  void write(const std::optional<T>& value) {
+    value ? write(*value) : nil();
+  }
+  template <class T>
+  void write(const std::vector<T>& values) {
+    array(values.size());
+    for (const T& value : values) write(value);
+  }
+
+ private:
+  void big_endian(std::uint64_t value, std::size_t num_bytes) {
+    for (std::size_t k = num_bytes; k-- > 0;) out_ += static_cast<char>(value >> (8 * k));
+  }
+  /// A tag for one, two, four or eight bytes, and the value in as few of them as it needs.
+  void sized(std::uint64_t value, const std::array<char, 4>& tags) {
+    std::size_t index = 0;
+    while (index < 3 && value >> (8U << index) != 0) ++index;
+    out_ += tags[index];
+    big_endian(value, std::size_t{1} << index);
+  }
+  void container(std::size_t size, std::size_t size_max, unsigned tag,
+                 const std::array<char, 2>& tags) {
+    if (size_max < 16) {
+      out_ += static_cast<char>(tag + size);
+    } else {
+      const bool is_long = size_max > std::numeric_limits<std::uint16_t>::max();
+      out_ += tags[is_long ? 1 : 0];
+      big_endian(size, is_long ? 4 : 2);
+    }
+  }
+
+  WireRelease release_;
+  std::string out_;
+};
+
+/// The fields of an event in order: counted first, then written.
+class Fields {
+ public:
+  Fields(Writer& writer, std::string_view tag, std::size_t num_max)
+      : writer_(writer), tag_(tag), num_max_(num_max) {}
+
+  /// Calls declare(*this) twice.
+  template <class Declare>
+  void write(const Declare& declare) {
+    declare(*this);
+    is_counted_ = true;
+    if (is_map()) {
+      writer_.map(num_fields_ + 1, num_max_);
+      writer_.write(std::string_view("type"));
+    } else {
+      writer_.array(num_fields_ + 1);
+    }
+    writer_.write(tag_);
+    declare(*this);
+  }
+
+  /// A field without a default.
+  template <class T>
+  void required(std::string_view name, const T& value) {
+    if (!is_counted_) {
+      ++num_fields_;
+      return;
+    }
+    if (is_map()) writer_.write(name);
+    writer_.write(value);
+  }
+  /// A field whose default is none, since that release.
+  template <class T>
+  void optional(WireRelease since, std::string_view name, const std::optional<T>& value) {
+    if (writer_.release() < since || (is_map() && !value)) return;
+    required(name, value);
+  }
+
+ private:
+  bool is_map() const { return encoding_of(writer_.release()) == Encoding::kMaps; }
+
+  Writer& writer_;
+  std::string_view tag_;
+  std::size_t num_max_;
+  std::size_t num_fields_ = 0;
+  bool is_counted_ = false;
+};
+
+void write_event(Writer& writer, const StoredEvent& event) {
+  using enum WireRelease;
+  Fields(writer, "BlockStored", kStoredFieldsMax).write([&](Fields& fields) {
+    fields.required("block_hashes", event.block_hashes);
+    fields.required("parent_block_hash", event.parent_block_hash);
+    fields.required("token_ids", event.token_ids);
+    fields.required("block_size", event.block_size);
+    fields.required("lora_id", event.lora_id);
+    fields.required("medium", event.medium);
+    fields.required("lora_name", event.lora_name);
+    fields.optional(kV019, "extra_keys", event.extra_keys);
+    fields.optional(kV023, "group_idx", event.group_idx);
+    fields.optional(kV023, "kv_cache_spec_kind", event.kv_cache_spec_kind);
+    fields.optional(kV023, "kv_cache_spec_sliding_window", event.kv_cache_spec_sliding_window);
+    fields.optional(kV033, "locality", event.locality);
+    fields.optional(kV033, "ownership", event.ownership);
+    fields.optional(kV033, "session_id", event.session_id);
+    fields.optional(kV033, "lookahead_token_ids", event.lookahead_token_ids);
+  });
+}
+
+void write_event(Writer& writer, const RemovedEvent& event) {
+  using enum WireRelease;
+  Fields(writer, "BlockRemoved", kRemovedFieldsMax).write([&](Fields& fields) {
+    fields.required("block_hashes", event.block_hashes);
+    fields.required("medium", event.medium);
+    fields.optional(kV023, "group_idx", event.group_idx);
+    fields.optional(kV033, "locality", event.locality);
+    fields.optional(kV033, "ownership", event.ownership);
+  });
+}
+
+void write_event(Writer& writer, const ClearedEvent&) {
+  Fields(writer, "AllBlocksCleared", 1).write([](Fields&) {});
+}
+
+EventExtraKey to_event_key(const ExtraKey& key) {
+  using KeyKind = EventExtraKey::Kind;
+  if (const auto* text = std::get_if<std::string>(&key))
+    return {KeyKind::kText, *text, std::nullopt};
+  const auto& item = std::get<MmExtraKey>(key);
+  return {KeyKind::kItem, item.identifier, item.offset};
+}
+
+const std::string kGpu = "GPU";
+
+StoredEvent to_stored(const BlockStored& event) {
+  StoredEvent stored;
+  for (const BlockHash& hash : event.block_hashes) stored.block_hashes.push_back({hash, false});
+  if (event.parent_block_hash)
+    stored.parent_block_hash = EventHash{*event.parent_block_hash, false};
+  stored.token_ids = event.token_ids;
+  stored.block_size = event.block_size;
+  stored.medium = event.medium.value_or(kGpu);
+  if (event.lora) {
+    stored.lora_id = event.lora->id;
+    stored.lora_name = event.lora->name;
+  }
+  if (!event.extra_keys.empty()) stored.extra_keys.emplace();
+  for (const auto& keys : event.extra_keys) {
+    auto& of_block = stored.extra_keys->emplace_back();
+    if (!keys) continue;
+    of_block.emplace();
+    for (const ExtraKey& key : *keys) of_block->push_back(to_event_key(key));
+  }
+  stored.group_idx = event.group_idx;
+  stored.kv_cache_spec_kind = event.kv_cache_spec_kind;
+  stored.kv_cache_spec_sliding_window = event.kv_cache_spec_sliding_window;
+  return stored;
+}
+
+}  // namespace
+
+std::string encode(const EventBatch& batch, WireRelease release) {
+  Writer writer(release);
+  writer.array(3);
+  writer.write(batch.time);
+  writer.array(batch.events.size());
+  for (const Event& event : batch.events) {
+    std::visit([&](const auto& of_type) { write_event(writer, of_type); }, event);
+  }
+  writer.write(batch.data_parallel_rank);
+  return writer.take();
+}
+
+Event to_event(const KVCacheEvent& event) {
+  if (const auto* stored = std::get_if<BlockStored>(&event)) return to_stored(*stored);
+  const auto* removed = std::get_if<BlockRemoved>(&event);
+  if (removed == nullptr) return ClearedEvent{};
+  return RemovedEvent{.block_hashes = {{removed->block_hash, false}},
+                      .medium = removed->medium.value_or(kGpu),
+                      .group_idx = removed->group_idx,
+                      .locality = std::nullopt,
+                      .ownership = std::nullopt};
+}
+
+void to_low64(EventHash& hash) {
+  if (hash.is_integer) return;
+  hash.bytes.erase(0, hash.bytes.size() - kIntegerBytes);
+  hash.is_integer = true;
+}
+
+void to_low64(EventBatch& batch) {
+  for (Event& event : batch.events) {
+    if (auto* stored = std::get_if<StoredEvent>(&event)) {
+      for (EventHash& hash : stored->block_hashes) to_low64(hash);
+      if (stored->parent_block_hash) to_low64(*stored->parent_block_hash);
+    } else if (auto* removed = std::get_if<RemovedEvent>(&event)) {
+      for (EventHash& hash : removed->block_hashes) to_low64(hash);
+    }
+  }
+}
+
+}  // namespace kvfence::audit

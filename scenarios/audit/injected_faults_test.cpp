@@ -1,0 +1,254 @@
+/// The two sides of an audit against each other: streams of our own engine, sound and with faults.
+/// KVFENCE_FAULT_PLACES in the environment: how many random places a kind of fault gets.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scenarios/audit/auditor.h"
+#include "scenarios/audit/encode.h"
+#include "scenarios/audit/faults.h"
+#include "scenarios/replay/scheduler_replay.h"
+#include "scenarios/replay/traffic_replay.h"
+#include "scenarios/targets/targets.h"
+
+namespace kvfence::audit {
+namespace {
+
+constexpr std::uint32_t kGpuBlocks = 400;
+
+using Messages = std::vector<Outgoing>;
+
+class Collected {
+ public:
+  EventsTap tap() {
+    return {[this](std::uint64_t time_us, const std::vector<KVCacheEvent>& events,
+                   const std::vector<BlockHash>&) {
+              if (events.empty()) return true;
+              Outgoing message;
+              message.sequence = messages_.size();
+              message.batch.time = static_cast<double>(time_us) / 1e6;
+              message.batch.data_parallel_rank = 0;
+              for (const KVCacheEvent& event : events) {
+                message.batch.events.push_back(to_event(event));
+              }
+              messages_.push_back(std::move(message));
+              return true;
+            },
+            /*wants_keys=*/false};
+  }
+  Messages take() { return std::move(messages_); }
+
+ private:
+  Messages messages_;
+};
+
+std::vector<MooncakeRequest> excerpt() {
+  return *read_mooncake_trace_file(std::string(KVFENCE_TRAFFIC_DIR) +
+                                   "/mooncake_conversation_excerpt.jsonl");
+}
+
+/// Blocks of one token: every block that is taken is cached.
+const Messages& of_a_pool() {
+  static const Messages messages = [] {
+    TrafficReplayOptions options;
+    options.gpu_blocks = kGpuBlocks;
+    options.requests_max = 250;
+    options.enable_kv_cache_events = true;
+    Collected collected;
+    const auto pool = block_pool_sides().make_optimized();
+    replay_traffic(excerpt(), options, *pool, nullptr, {}, collected.tap());
+    return collected.take();
+  }();
+  return messages;
+}
+
+const Messages& of_a_scheduler() {
+  static const Messages messages = [] {
+    SchedulerReplayOptions options;
+    options.gpu_blocks = kGpuBlocks;
+    options.block_size = 256;
+    options.requests_max = 60;
+    options.profile = "v0.23";
+    options.enable_kv_cache_events = true;
+    Collected collected;
+    const auto scheduler = engine_sides().make_optimized();
+    replay_traffic(excerpt(), options, *scheduler, nullptr, {}, collected.tap());
+    return collected.take();
+  }();
+  return messages;
+}
+
+/// How messages are published.
+struct Form {
+  WireRelease release;
+  bool low64;
+};
+constexpr std::array kForms = {Form{WireRelease::kV023, false}, Form{WireRelease::kV033, false},
+                               Form{WireRelease::kV019, true}, Form{WireRelease::kV033, true}};
+
+std::vector<Finding> findings_of(const Messages& messages, const Form& form) {
+  AuditRules rules;
+  rules.checks.blocks_max = kGpuBlocks - 1;  // without the null block
+  Auditor auditor(rules);
+  for (const Outgoing& message : messages) {
+    if (!message.is_sent) continue;
+    EventBatch batch = message.batch;
+    if (form.low64) to_low64(batch);
+    Arrival arrival;
+    arrival.engine = "engine";
+    arrival.message.sequence = message.sequence;
+    arrival.message.payload = encode(batch, form.release);
+    if (message.is_cut) arrival.message.payload.resize(arrival.message.payload.size() / 2);
+    arrival.time = message.batch.time;
+    auditor.take(arrival);
+  }
+  auditor.finish();
+  return auditor.findings().kept();
+}
+
+std::string text_of(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) text += finding.to_text() + "\n";
+  return text;
+}
+
+/// Whether a plain mirror meets what cannot be: a removal of what it does not hold, a parent that
+/// it does not hold, more blocks than there are. It always does where faults say so themselves;
+/// these show only by what comes later.
+bool contradicts_itself(const Messages& messages) {
+  std::map<EventHash, int> copies;
+  for (const Outgoing& message : messages) {
+    for (const Event& event : message.batch.events) {
+      if (const auto* stored = std::get_if<StoredEvent>(&event)) {
+        const auto& parent = stored->parent_block_hash;
+        if (parent && copies.count(*parent) == 0) return true;
+        for (const EventHash& hash : stored->block_hashes) ++copies[hash];
+        if (copies.size() > kGpuBlocks - 1) return true;
+      } else if (const auto* removed = std::get_if<RemovedEvent>(&event)) {
+        const auto found = copies.find(removed->block_hashes.front());
+        if (found == copies.end()) return true;
+        if (--found->second == 0) copies.erase(found);
+      } else {
+        copies.clear();
+      }
+    }
+  }
+  return false;
+}
+
+/// The rules that name the fault.
+std::set<Rule> rules_of(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kLost:
+      return {Rule::kLost};
+    case FaultKind::kRepeated:
+      return {Rule::kRepeated};
+    case FaultKind::kReordered:
+      return {Rule::kReordered};
+    case FaultKind::kSilentRestart:
+      return {Rule::kRestarted};
+    case FaultKind::kMalformed:
+      return {Rule::kMalformed};
+    case FaultKind::kWrongRank:
+      return {Rule::kWrongRank};
+    case FaultKind::kWrongParent:
+      return {Rule::kWrongHash};
+    case FaultKind::kUnknownParent:
+      return {Rule::kUnknownParent};
+    case FaultKind::kWrongHash:
+      return {Rule::kWrongHash};
+    case FaultKind::kCutTokens:
+      return {Rule::kTokenCounts};
+    case FaultKind::kRemovedUnknown:
+      return {Rule::kRemovedNeverStored};
+    case FaultKind::kRemovedTwice:
+      return {Rule::kRemovedTooOften};
+    case FaultKind::kRemovedHeld:
+      return {Rule::kRemovedTooOften, Rule::kUnknownParent};
+    case FaultKind::kRemovalLeftOut:
+      return {Rule::kTooManyBlocks};
+    case FaultKind::kClearedHeld:
+      return {Rule::kRemovedAfterClear};
+  }
+  return {};
+}
+
+bool shows_later(FaultKind kind) {
+  return kind == FaultKind::kRemovedHeld || kind == FaultKind::kRemovalLeftOut ||
+         kind == FaultKind::kClearedHeld;
+}
+
+Messages with_fault(const Messages& sound, const Fault& fault, bool& is_injected) {
+  FaultInjector injector({fault}, HashAlgorithm::kXxhashCbor);
+  Messages faulty;
+  for (const Outgoing& message : sound) injector.take(message, faulty);
+  injector.finish(faulty);
+  is_injected = !injector.injections().empty();
+  return faulty;
+}
+
+std::size_t num_places() {
+  const char* text = std::getenv("KVFENCE_FAULT_PLACES");
+  return text != nullptr ? std::stoul(text) : 8;
+}
+
+class InjectedFaults : public testing::TestWithParam<FaultKind> {
+ public:
+  void expect_one_report_each(const Messages& sound, std::uint64_t seed) {
+    const FaultKind kind = GetParam();
+    std::mt19937_64 random(seed + static_cast<std::uint64_t>(kind));
+    std::size_t num_found = 0;
+    for (std::size_t place = 0; place < num_places(); ++place) {
+      // That the first or the last message is missing nobody knows.
+      const Fault fault{kind, 1 + random() % (sound.size() - 2), 0};
+      const Form form = kForms[place % kForms.size()];
+      bool is_injected = false;
+      const Messages faulty = with_fault(sound, fault, is_injected);
+      const auto findings = findings_of(faulty, form);
+      const bool is_seen = is_injected && (!shows_later(kind) || contradicts_itself(faulty));
+      EXPECT_EQ(findings.size(), is_seen ? 1U : 0U)
+          << to_text(kind) << '@' << fault.message << " form " << place % kForms.size() << "\n"
+          << text_of(findings);
+      for (const Finding& finding : findings) {
+        EXPECT_EQ(rules_of(kind).count(finding.rule), 1U) << finding.to_text();
+      }
+      num_found += findings.size();
+    }
+    RecordProperty("found", static_cast<int>(num_found));
+    std::printf("%s: %zu of %zu places\n", std::string(to_text(kind)).c_str(), num_found,
+                num_places());
+  }
+};
+
+TEST_P(InjectedFaults, OfAPoolAreReportedOnce) { expect_one_report_each(of_a_pool(), 1); }
+TEST_P(InjectedFaults, OfASchedulerAreReportedOnce) { expect_one_report_each(of_a_scheduler(), 2); }
+
+std::vector<FaultKind> all_kinds() {
+  std::vector<FaultKind> kinds;
+  for (const std::string_view word : words_of(FaultKind{})) {
+    kinds.push_back(*from_text<FaultKind>(word));
+  }
+  return kinds;
+}
+
+INSTANTIATE_TEST_SUITE_P(, InjectedFaults, testing::ValuesIn(all_kinds()),
+                         [](const auto& kind) { return std::string(to_text(kind.param)); });
+
+TEST(SoundStream, IsWithoutFindings) {
+  for (const Messages* messages : {&of_a_pool(), &of_a_scheduler()}) {
+    ASSERT_FALSE(contradicts_itself(*messages));
+    for (const Form& form : kForms) EXPECT_EQ(text_of(findings_of(*messages, form)), "");
+  }
+}
+
+}  // namespace
+}  // namespace kvfence::audit

@@ -1,0 +1,76 @@
+#pragma once
+
+/// What a correct indexer keeps of an engine: the blocks of one space (a group in a medium), by
+/// hash.
+///
+/// A hash is known by 64 bits of XXH3 of its bytes: at 10^7 blocks, two of them meet in one run of
+/// 300,000. Token ids are not kept. A held block takes 104 bytes at most, 144 with a digest; the
+/// figure of a run is BlockTable::memory_bytes().
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/audit/rules.h"
+
+namespace kvfence::audit {
+
+using HashId = std::uint64_t;
+
+HashId id_of(std::string_view hash_bytes);
+
+struct MirrorBlock {
+  HashId id = 0;
+  HashId parent = 0;          ///< 0: none
+  std::uint64_t content = 0;  ///< parent, tokens, extra keys and lookahead; 0: not told
+  EventRef stored;            ///< the last time
+  std::uint32_t copies = 0;   ///< blocks that carry the hash; 0: excused alone
+  std::uint32_t depth = 0;    ///< blocks from the root, itself included, as far as they are known
+  std::uint32_t block_size = 0;
+  /// A finding explains whatever is said of this hash.
+  bool is_excused = false;
+};
+
+/// Open addressing over a dense array. Pointers hold until the next insertion.
+/// Cost: O(1) expected an operation.
+class BlockTable {
+ public:
+  using Digest = std::array<char, 32>;
+
+  MirrorBlock* find(HashId id);
+  /// The block of that id, which is made where there is none.
+  MirrorBlock& at(HashId id);
+  /// Requires: there is one.
+  void erase(HashId id);
+  void clear();
+
+  std::size_t size() const { return blocks_.size(); }
+  std::size_t memory_bytes() const;
+
+  /// The whole digest of a hash that events carry only 64 bits of.
+  void keep_digest(HashId id, std::string_view digest);
+  /// Empty where none is kept.
+  std::string_view digest_of(HashId id) const;
+
+  /// visit(block), in no order.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const MirrorBlock& block : blocks_) visit(block);
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
+
+  std::size_t mask() const { return slots_.size() - 1; }
+  std::size_t slot_of(HashId id) const;
+  void grow();
+
+  std::vector<std::uint32_t> slots_;  ///< numbers in blocks_; a power of two, at most half full
+  std::vector<MirrorBlock> blocks_;   ///< dense: the last one moves into a hole
+  std::vector<Digest> digests_;       ///< beside blocks_, or empty
+  std::size_t digest_bytes_ = 0;
+};
+
+}  // namespace kvfence::audit

@@ -1,0 +1,82 @@
+#pragma once
+
+/// A recording: messages as they arrived, in a file that may be cut at any byte.
+///
+/// The file is the line "kvfence-audit 1\n" and records. A record, numbers little-endian:
+///
+///     u32 length of the body    u32 XXH32 of the body, seed 0
+///     body: u8 flags, f64 time of arrival (seconds since the epoch), u64 sequence number,
+///           u16 length and bytes of the engine's name, u16 length and bytes of the topic, and the
+///           payload to its end
+///
+/// Flags: 1, the message came from the replay endpoint; 2, messages before it were left out on
+/// purpose, so that this one is the next of its engine; 4, it only sets the scene: nothing of it is
+/// judged. 2 and 4 are of an excerpt, as evidence of a finding is one.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "scenarios/audit/event_batch.h"
+
+namespace kvfence::audit {
+
+/// A message with where and how it came.
+struct Arrival {
+  std::string engine;  ///< the endpoint, or a name that the user gave
+  Message message;
+  double time = 0;           ///< seconds since the epoch, of the receiver's clock
+  bool is_replayed = false;  ///< asked for at the replay endpoint
+  bool follows_cut = false;  ///< what came before was left out on purpose
+  bool is_scene = false;     ///< sets the state and is not judged
+
+  friend bool operator==(const Arrival&, const Arrival&) = default;
+};
+
+inline constexpr std::string_view kRecordingHead = "kvfence-audit 1\n";
+
+/// Appends a record. Requires: engine and topic below 64 KiB, the payload below 4 GiB.
+void append_record(std::string& out, const Arrival& arrival);
+
+/// Records of a file's text, one after the other.
+class RecordingReader {
+ public:
+  /// The text has to outlive the reader. False: no recording; `error` says what was found.
+  bool open(std::string_view text, std::string& error);
+
+  /// False: no further record; cut() says whether the text ends within one.
+  bool read(Arrival& out);
+
+  /// What is wrong with what follows the last whole record; none at a clean end.
+  const std::optional<std::string>& cut() const { return cut_; }
+
+ private:
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::optional<std::string> cut_;
+};
+
+/// Writes records as they come, so that what was recorded is there when the process is killed.
+class RecordingWriter {
+ public:
+  /// Replaces the file. What is wrong, if anything.
+  std::optional<std::string> open(const std::string& path);
+  std::optional<std::string> write(const Arrival& arrival);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  std::optional<std::string> put(std::string_view bytes);
+
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  std::string record_;
+};
+
+}  // namespace kvfence::audit

@@ -1,0 +1,160 @@
+#include "scenarios/audit/subscriber.h"
+
+#include <utility>
+
+#ifdef KVFENCE_HAS_ZMQ
+#include <algorithm>
+#include <chrono>
+#include <zmq.hpp>
+#endif
+
+namespace kvfence::audit {
+
+#ifdef KVFENCE_HAS_ZMQ
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A longer message closes the connection: nobody publishes that much at once.
+constexpr std::int64_t kMessageBytesMax = std::int64_t{64} << 20;
+constexpr std::size_t kMessagesAtOnce = 4096;
+constexpr std::size_t kNameBytesMax = 1024;
+constexpr std::size_t kFramesMax = 8;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The frames of one multipart; false where none is waiting. Frames beyond kFramesMax are dropped.
+bool receive_frames(zmq::socket_t& socket, std::vector<zmq::message_t>& frames) {
+  frames.clear();
+  bool has_more = true;
+  while (has_more) {
+    zmq::message_t frame;
+    if (!socket.recv(frame, zmq::recv_flags::dontwait)) return false;
+    has_more = frame.more();
+    if (frames.size() < kFramesMax) frames.push_back(std::move(frame));
+  }
+  return true;
+}
+
+std::optional<std::uint64_t> sequence_of(const zmq::message_t& frame) {
+  if (frame.size() != sizeof(std::uint64_t)) return std::nullopt;
+  std::uint64_t sequence = 0;
+  for (const char byte : frame.to_string_view()) {
+    sequence = sequence << 8 | static_cast<unsigned char>(byte);
+  }
+  return sequence;
+}
+
+class ZmqSubscriber final : public Subscriber {
+ public:
+  explicit ZmqSubscriber(const SubscriberOptions& options) : options_(options) {
+    for (const Endpoint& endpoint : options.endpoints) {
+      zmq::socket_t& socket = sockets_.emplace_back(context_, zmq::socket_type::sub);
+      socket.set(zmq::sockopt::rcvhwm, options.high_water_mark);
+      socket.set(zmq::sockopt::maxmsgsize, kMessageBytesMax);
+      socket.set(zmq::sockopt::linger, 0);
+      socket.set(zmq::sockopt::subscribe, options.topic);
+      // Publishers without a * in their address connect, and expect a bound one here.
+      const bool is_bound = endpoint.address.find('*') != std::string::npos;
+      is_bound ? socket.bind(endpoint.address) : socket.connect(endpoint.address);
+    }
+  }
+
+  void receive(int milliseconds, std::vector<Arrival>& out,
+               std::vector<std::pair<std::string, std::string>>& rejected) override {
+    std::vector<zmq::pollitem_t> items;
+    for (zmq::socket_t& socket : sockets_) items.push_back({socket.handle(), 0, ZMQ_POLLIN, 0});
+    zmq::poll(items, std::chrono::milliseconds(milliseconds));
+    for (std::size_t index = 0; index < sockets_.size(); ++index) {
+      if ((items[index].revents & ZMQ_POLLIN) == 0) continue;
+      const std::string& engine = options_.endpoints[index].address;
+      for (std::size_t num = 0; num < kMessagesAtOnce; ++num) {
+        if (!receive_frames(sockets_[index], frames_)) break;
+        if (std::optional<Arrival> arrival = arrival_of(engine)) {
+          out.push_back(std::move(*arrival));
+        } else {
+          rejected.emplace_back(engine, std::to_string(frames_.size()) + " frames");
+        }
+      }
+    }
+  }
+
+  std::vector<Arrival> replay(std::uint64_t first, const Arrival& until) override {
+    std::vector<Arrival> found;
+    const auto endpoint =
+        std::find_if(options_.endpoints.begin(), options_.endpoints.end(),
+                     [&](const Endpoint& other) { return other.address == until.engine; });
+    if (endpoint == options_.endpoints.end() || endpoint->replay_address.empty()) return found;
+    zmq::socket_t socket(context_, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::maxmsgsize, kMessageBytesMax);
+    socket.set(zmq::sockopt::rcvhwm, 0);
+    socket.connect(endpoint->replay_address);
+    std::string request;
+    for (unsigned byte = 8; byte-- > 0;) request += static_cast<char>(first >> (8 * byte));
+    socket.send(zmq::message_t(), zmq::send_flags::sndmore);
+    socket.send(zmq::buffer(request), zmq::send_flags::none);
+    const Clock::time_point end =
+        Clock::now() + std::chrono::milliseconds(options_.replay_milliseconds);
+    for (;;) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+      zmq::pollitem_t item{socket.handle(), 0, ZMQ_POLLIN, 0};
+      if (left.count() <= 0 || zmq::poll(&item, 1, left) == 0) return found;
+      if (!receive_frames(socket, frames_) || frames_.empty()) continue;
+      // After the delimiter: to 0.23 the number and the payload, since 0.33 the topic before them.
+      if (frames_.size() == 3) {
+        frames_[0].rebuild(until.message.topic.data(), until.message.topic.size());
+      } else {
+        frames_.erase(frames_.begin());
+      }
+      std::optional<Arrival> arrival = arrival_of(until.engine);
+      if (!arrival) continue;
+      // Later ones come by subscription; the end of a replay has the largest number.
+      if (arrival->message.sequence >= until.message.sequence) return found;
+      arrival->message.topic = until.message.topic;
+      arrival->is_replayed = true;
+      if (arrival->message.sequence >= first) found.push_back(std::move(*arrival));
+    }
+  }
+
+ private:
+  /// Of topic, number, payload; nothing where they are something else.
+  std::optional<Arrival> arrival_of(const std::string& engine) {
+    if (frames_.size() != 3 || frames_[0].size() > kNameBytesMax) return std::nullopt;
+    const std::optional<std::uint64_t> sequence = sequence_of(frames_[1]);
+    if (!sequence) return std::nullopt;
+    return Arrival{engine, {frames_[0].to_string(), *sequence, frames_[2].to_string()}, now()};
+  }
+
+  SubscriberOptions options_;
+  zmq::context_t context_;
+  std::vector<zmq::socket_t> sockets_;
+  std::vector<zmq::message_t> frames_;
+};
+
+}  // namespace
+
+bool Subscriber::is_available() { return true; }
+
+Parsed<std::unique_ptr<Subscriber>> Subscriber::open(const SubscriberOptions& options) {
+  try {
+    return std::unique_ptr<Subscriber>(std::make_unique<ZmqSubscriber>(options));
+  } catch (const zmq::error_t& error) {
+    return InputError{"--endpoint", {}, error.what(), "an address such as tcp://host:5557"};
+  }
+}
+
+#else
+
+bool Subscriber::is_available() { return false; }
+
+Parsed<std::unique_ptr<Subscriber>> Subscriber::open(const SubscriberOptions&) {
+  return InputError{"--endpoint", {}, "a build without ZeroMQ", "libzmq and cppzmq"};
+}
+
+#endif
+
+}  // namespace kvfence::audit

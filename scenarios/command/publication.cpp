@@ -1,0 +1,72 @@
+#include "scenarios/command/publication.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+namespace kvfence {
+
+Parsed<Publication> Publication::open(const audit::EventStreamOptions& options,
+                                      const std::string& profile,
+                                      const std::string& hash_algorithm) {
+  Publication publication;
+  if (options.publisher.endpoint.empty()) return publication;
+  audit::EventStreamOptions of_profile = options;
+  if (options.release != audit::WireRelease::kV033) {
+    of_profile.release = profile == "v0.19" ? audit::WireRelease::kV019 : audit::WireRelease::kV023;
+  }
+  auto stream = audit::EventStream::open(of_profile, *from_text<HashAlgorithm>(hash_algorithm));
+  if (!stream) return stream.error();
+  publication.stream_ = std::move(*stream);
+  publication.has_truth_ = !options.truth_file.empty();
+  if (const audit::Publisher* publisher = publication.stream_->publisher()) {
+    const bool replays = !options.publisher.replay_endpoint.empty();
+    std::printf("publishing on %s%s%s\n", publisher->endpoint().c_str(),
+                replays ? ", replay on " : "", replays ? publisher->replay_endpoint().c_str() : "");
+    std::fflush(stdout);
+  }
+  if (auto error = publication.stream_->start()) return *error;
+  return publication;
+}
+
+EventsTap Publication::tap() const {
+  if (!stream_) return {};
+  return {[stream = stream_.get()](std::uint64_t time_us, const std::vector<KVCacheEvent>& events,
+                                   const std::vector<BlockHash>& keys) {
+            return stream->take(time_us, events, keys);
+          },
+          has_truth_};
+}
+
+std::optional<InputError> Publication::finish() {
+  if (stream_ && !stream_->finish()) return stream_->error();
+  return std::nullopt;
+}
+
+std::string Publication::to_text() const {
+  if (!stream_) return "";
+  std::string text = "published " + std::to_string(stream_->num_messages()) + " messages, " +
+                     std::to_string(stream_->num_events()) + " events";
+  for (const audit::Injection& injection : stream_->injections()) {
+    text += "\ninjected " + std::string(kvfence::to_text(injection.kind)) + " at message " +
+            std::to_string(injection.sequence);
+  }
+  return text + "\n\n";
+}
+
+std::string Publication::to_json() const {
+  auto object = nlohmann::ordered_json::object();
+  if (!stream_) return object.dump();
+  auto injected = nlohmann::ordered_json::array();
+  for (const audit::Injection& injection : stream_->injections()) {
+    injected.push_back(
+        {{"kind", kvfence::to_text(injection.kind)}, {"message", injection.sequence}});
+  }
+  object["published"] = {{"messages", stream_->num_messages()},
+                         {"events", stream_->num_events()},
+                         {"injected", std::move(injected)}};
+  return object.dump();
+}
+
+}  // namespace kvfence
