@@ -5,8 +5,8 @@
 ///
 /// An entry is one cache line: payload and key, so that what a lookup compares is also what its
 /// caller came for. The table proper holds {tag, entry}: the tag is 32 bits of the key under a
-/// secret, its low bits are the home slot. It is a power of two with a load of at most 1/2; probing is linear
-/// and erasing shifts the rest of the cluster back, so there are no tombstones.
+/// secret, its low bits are the home slot. It is a power of two with a load of at most 1/2; probing
+/// is linear and erasing shifts the rest of the cluster back, so there are no tombstones.
 
 #include <algorithm>
 #include <bit>

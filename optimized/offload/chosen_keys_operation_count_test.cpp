@@ -204,6 +204,13 @@ TEST_P(ChosenKeys, AgainstTheSecretAreOneChain) {
   EXPECT_GE(GetParam().probes(keys_against(kSecret), kSecret).per_key(), kNumKeys / 8);
 }
 
+TEST(TableSecret, EachDrawIsAnother) {
+  const TableSecret secret = draw_table_secret();
+  EXPECT_NE(secret.first, secret.second);
+  EXPECT_FALSE(secret == draw_table_secret());
+  EXPECT_FALSE(secret == TableSecret());
+}
+
 INSTANTIATE_TEST_SUITE_P(Tables, ChosenKeys,
                          testing::Values(Case{"map_xxhash", probes_of_map, 16, kGroupIdBytes},
                                          Case{"map_sha256", probes_of_map, 32, kGroupIdBytes},
