@@ -4,9 +4,11 @@
 cmake -S . -B "$WORK/kvfence" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKVFENCE_BUILD_TESTS=OFF \
   -DKVFENCE_BUILD_BENCHMARKS=OFF -DKVFENCE_UNITY=ON -DKVFENCE_ENABLE_FUZZING=ON "-DKVFENCE_FUZZING_ENGINE=$LIB_FUZZING_ENGINE" \
   '-DCMAKE_BUILD_RPATH=$ORIGIN'
-cmake --build "$WORK/kvfence" --target fuzz_lockstep fuzz_line_language
-cp "$WORK/kvfence/fuzz/fuzz_line_language" "$OUT/line_language"
-(cd fuzz/corpus/line_language && zip -q -r "$OUT/line_language_seed_corpus.zip" .)
+cmake --build "$WORK/kvfence" --target fuzz_lockstep fuzz_line_language fuzz_kv_events
+for name in line_language kv_events; do
+  cp "$WORK/kvfence/fuzz/fuzz_$name" "$OUT/$name"
+  (cd "fuzz/corpus/$name" && zip -q -r "$OUT/${name}_seed_corpus.zip" .)
+done
 # The program knows from its name which part it is.
 while read -r part _; do
   case $part in '' | '#') continue ;; esac
@@ -14,4 +16,4 @@ while read -r part _; do
   (cd "fuzz/corpus/${part}_lockstep" && zip -q -r "$OUT/${part}_lockstep_seed_corpus.zip" .)
 done < fuzz/targets.txt
 # Its own libraries travel with it.
-ldd "$OUT/line_language" | awk '$3 ~ /libcrypto/ {print $3}' | xargs -r cp -t "$OUT"
+ldd "$OUT/kv_events" | awk '$3 ~ /libcrypto|libzmq/ {print $3}' | xargs -r cp -t "$OUT"

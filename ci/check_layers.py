@@ -36,6 +36,7 @@ MAY_INCLUDE = tuple((pattern, BELOW_L3) for pattern in NAME_IMPLEMENTATIONS) + (
     ("optimized/*", ("contract", "optimized")),
     ("cuda/*", ("contract", "cuda")),
     ("properties/*", ("contract", "properties")),
+    ("fuzz/fuzz_kv_events.cpp", BELOW_L3 + ("fuzz", "scenarios")),
     ("fuzz/*", BELOW_L3 + ("fuzz",)),
     ("scenarios/*", BELOW_L3 + ("scenarios",)),
 )

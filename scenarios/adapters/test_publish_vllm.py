@@ -4,16 +4,54 @@
 Usage: test_publish_vllm.py KVFENCE RELEASE. Exit status: 0, 1, or 77 where the release, msgspec or pyzmq is absent.
 """
 
+import json
 import pathlib
+import re
+import signal
+import struct
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 WIRE = HERE.parent / "audit" / "golden" / "wire.txt"
 CANNOT_RUN = 77
 
+PATIENCE_SECONDS = 120
+RECORDING_HEAD = b"kvfence-audit 1\n"
+
 KVFENCE = RELEASE = ""
+
+
+def num_recorded(recording):
+    """Whole records of scenarios/audit/recording.h in a file that still grows."""
+    text = recording.read_bytes() if recording.exists() else b""
+    at, number = len(RECORDING_HEAD), 0
+    while at + 8 <= len(text):
+        at += 8 + struct.unpack_from("<I", text, at)[0]
+        number += at <= len(text)
+    return number
+
+
+def audited(*options):
+    """Publishes and audits; the exit status of the audit, its object, and what the publisher said last."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = pathlib.Path(folder, "audit.kvev")
+        publish = [sys.executable, "-B", HERE / "publish_vllm.py", RELEASE, *options]
+        with subprocess.Popen(publish, stdout=subprocess.PIPE, text=True) as publisher:
+            endpoint, replay = re.findall(r"tcp://[0-9.:]+", publisher.stdout.readline())
+            command = [KVFENCE, "audit", "--endpoint", endpoint, "--replay-endpoint", replay, "--record", recording,
+                       "--num-blocks", "200", "--json", "--quiet"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as audit:
+                said = publisher.stdout.readline()
+                wanted, end = int(said.split()[1]), time.monotonic() + PATIENCE_SECONDS
+                while num_recorded(recording) < wanted and time.monotonic() < end:
+                    time.sleep(0.1)
+                audit.send_signal(signal.SIGINT)
+                text = audit.communicate()[0]
+    return audit.returncode, json.loads(text.splitlines()[-1]), said.strip()
 
 
 def batches(events):
@@ -57,6 +95,13 @@ class PublishVllm(unittest.TestCase):
         lines = [line.split() for line in WIRE.read_text().splitlines()]
         self.assertEqual(found, {name: payload for release, name, payload in
                                  [line for line in lines if len(line) == 3] if release == RELEASE})
+
+    def test_a_sound_release_has_no_findings(self):
+        for options in ((), ("--seed", "2", "--int-hashes"), ("--seed", "3", "--hash-algorithm", "sha256_cbor")):
+            status, found, said = audited(*options)
+            self.assertEqual(status, 0, f"{options}: {said}: {found}")
+            self.assertEqual(found["messages"], int(said.split()[1]))
+            self.assertEqual(found["events"], int(said.split()[3]))
 
 
 def main():

@@ -8,7 +8,7 @@ namespace {
 
 /// Messages that wait for a missing one before it counts as lost.
 constexpr std::size_t kHeldMax = 64;
-/// Ranks behind one endpoint and topic, and endpoints with topics: what comes beyond joins the last.
+/// Ranks of one endpoint and topic, and endpoints with topics: what comes beyond joins the last.
 constexpr std::size_t kStreamsMax = 1024;
 /// No publisher comes to these numbers; the last is the end of a replay.
 constexpr std::uint64_t kSequenceMax = std::uint64_t{1} << 62;

@@ -12,8 +12,10 @@
 namespace kvfence::audit {
 namespace {
 
-/// Removed hashes that are remembered, so that a finding can say when.
-constexpr std::size_t kRemovedKept = 65'536;
+/// Removed hashes that are remembered, so that a finding can say when: as many as are held, between
+/// these.
+constexpr std::size_t kRemovedMin = 1024;
+constexpr std::size_t kRemovedMax = 65'536;
 /// Events of a space before it is believed to have no larger blocks.
 constexpr std::uint64_t kYoungEvents = 256;
 constexpr std::uint32_t kRecipeTries = 64;
@@ -413,7 +415,8 @@ void EventChecker::removed(const RemovedEvent& event, EventRef at) {
       if (block->block_size == space.largest_block_size) --space.held_largest;
       if (space.is_gpu) {
         space.removed.push_back({id, block->stored, at});
-        if (space.removed.size() > kRemovedKept) space.removed.pop_front();
+        const std::size_t kept = std::clamp<std::size_t>(space.held, kRemovedMin, kRemovedMax);
+        while (space.removed.size() > kept) space.removed.pop_front();
       }
       if (!block->is_excused) space.blocks.erase(id);
       continue;

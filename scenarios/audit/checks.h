@@ -1,6 +1,6 @@
 #pragma once
 
-/// EventChecker: the mirror of one stream (an engine's rank), and what no correct engine says of it.
+/// EventChecker: the mirror of one stream, an engine's rank, and what no correct engine says.
 ///
 /// After a finding the mirror takes the engine's word: what the finding explains is excused, so
 /// that one cause is one report. Where messages are missing, nothing is reported that they could

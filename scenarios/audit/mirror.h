@@ -4,7 +4,7 @@
 /// hash.
 ///
 /// A hash is known by 64 bits of XXH3 of its bytes: at 10^7 blocks, two of them meet in one run of
-/// 300,000. Token ids are not kept. A held block takes 104 bytes at most, 144 with a digest; the
+/// 300,000. Token ids are not kept. A held block takes 104 bytes at most, 136 with a digest; the
 /// figure of a run is BlockTable::memory_bytes().
 
 #include <array>

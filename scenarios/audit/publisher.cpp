@@ -16,14 +16,12 @@ namespace kvfence::audit {
 namespace {
 
 using Frames = std::vector<zmq::const_buffer>;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 /// Messages that wait for a slow subscriber: few, so that the last ones go out within the patience.
 constexpr int kHighWaterMark = 1000;
 
 /// Until a slow subscriber is tried again, where no replay request comes first.
-constexpr milliseconds kRetry{1};
+constexpr std::chrono::milliseconds kRetry{1};
 
 constexpr std::size_t kSequenceBytes = 8;
 
@@ -40,6 +38,9 @@ std::uint64_t from_big_endian(std::string_view bytes) {
 }
 
 class ZmqPublisher final : public Publisher {
+  using milliseconds = std::chrono::milliseconds;
+  using seconds = std::chrono::seconds;
+
  public:
   explicit ZmqPublisher(const PublisherOptions& options) : options_(options) {
     // Every subscription and its end are shown, and a slow subscriber holds the publisher up.

@@ -97,6 +97,9 @@ bool RecordingReader::read(Arrival& out) {
     return stop("a record of " + std::to_string(length) + " bytes", "its names");
   }
   const auto flags = static_cast<unsigned char>(body[0]);
+  if (flags > (kReplayed | kFollowsCut | kScene)) {
+    return stop("flags " + std::to_string(flags), "1, 2 and 4");
+  }
   out.is_replayed = (flags & kReplayed) != 0;
   out.follows_cut = (flags & kFollowsCut) != 0;
   out.is_scene = (flags & kScene) != 0;

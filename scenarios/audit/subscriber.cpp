@@ -63,11 +63,11 @@ class ZmqSubscriber final : public Subscriber {
     }
   }
 
-  void receive(int milliseconds, std::vector<Arrival>& out,
+  void receive(int patience_ms, std::vector<Arrival>& out,
                std::vector<std::pair<std::string, std::string>>& rejected) override {
     std::vector<zmq::pollitem_t> items;
     for (zmq::socket_t& socket : sockets_) items.push_back({socket.handle(), 0, ZMQ_POLLIN, 0});
-    zmq::poll(items, std::chrono::milliseconds(milliseconds));
+    zmq::poll(items, std::chrono::milliseconds(patience_ms));
     for (std::size_t index = 0; index < sockets_.size(); ++index) {
       if ((items[index].revents & ZMQ_POLLIN) == 0) continue;
       const std::string& engine = options_.endpoints[index].address;

@@ -41,7 +41,7 @@ class Subscriber {
 
   /// Waits that long for messages, and appends those that are there, some thousands at most.
   /// rejected: what is wrong with a multipart that is no message, with its engine.
-  virtual void receive(int milliseconds, std::vector<Arrival>& out,
+  virtual void receive(int patience_ms, std::vector<Arrival>& out,
                        std::vector<std::pair<std::string, std::string>>& rejected) = 0;
 
   /// Asks the engine of this arrival for messages from `first` until before it; those that it still
