@@ -10,7 +10,7 @@ GoogleTest skipped inside a program that passed is a skip of its own, so that no
 Exit codes: 0 nothing failed and something passed; 1 otherwise; 2 unreadable input.
 """
 
-import importlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -60,6 +60,13 @@ def compiles_kernels():
     return cache.exists() and "KVFENCE_HAS_NVCC:INTERNAL=ON" in cache.read_text()
 
 
+def has_zmq(*packages):
+    """Whether the optimized build has ZeroMQ, and Python these packages besides pyzmq."""
+    cache = ROOT / "build" / "release" / "CMakeCache.txt"
+    is_built = cache.exists() and re.search(r"^cppzmq_DIR:PATH=/", cache.read_text(), re.MULTILINE) is not None
+    return is_built and all(importlib.util.find_spec(package) for package in ("zmq", *packages))
+
+
 CONDITIONS = {
     "always": lambda: True,
     "no_clang_format_14": lambda: not clang_format_is_14(),
@@ -68,6 +75,9 @@ CONDITIONS = {
     "toolkit_and_no_gpu": lambda: compiles_kernels() and not has_gpu(),
     "no_vllm_0.19.0": lambda: not has_vllm("0.19.0"),
     "no_vllm_0.23.0": lambda: not has_vllm("0.23.0"),
+    "no_zmq": lambda: not has_zmq("msgpack"),
+    **{f"no_publisher_{version}": lambda version=version: not (has_vllm(version) and has_zmq("msgspec"))
+       for version in ("0.19.0", "0.23.0", "0.33.0")},
 }
 
 

@@ -3,7 +3,8 @@
 
 pip downloads the wheel (270 to 430 MB) without its dependencies into a temporary folder; of it only the sources that
 the adapters may need are kept (a few MB), in ${XDG_CACHE_HOME:-~/.cache}/kvfence/vllm-<release>. Also installs cbor2
-and xxhash, which block hashes are computed with, if they are absent. A release that is there already is left alone.
+and xxhash, which block hashes are computed with, and msgspec and pyzmq, which its publisher uses, if they are absent. A
+release that is there already is left alone.
 
 Exit status: 0 all there, 77 no network, 1 anything else.
 example: fetch_vllm.py 0.19.0 0.23.0
@@ -24,6 +25,9 @@ from releases import RELEASE_OF_PROFILE, cache_folder, version_in
 from upstream_import import REQUIRED_PACKAGES
 
 EXIT_NO_NETWORK = 77
+
+# What vLLM's publisher of KV events uses: module and package.
+PUBLISHER_PACKAGES = {"msgspec": "msgspec", "zmq": "pyzmq"}
 
 # What of a wheel is kept.
 WANTED = re.compile(r"vllm/[^/]+\.py|vllm/(?:distributed|utils|v1)/.+\.py|[^/]+\.dist-info/(?:licenses/)?LICENSE")
@@ -69,9 +73,10 @@ def pip(*arguments: str) -> None:
 
 
 def install_required_packages() -> None:
-    missing = [package for package in REQUIRED_PACKAGES if importlib.util.find_spec(package) is None]
+    modules = {**{package: package for package in REQUIRED_PACKAGES}, **PUBLISHER_PACKAGES}
+    missing = [package for module, package in modules.items() if importlib.util.find_spec(module) is None]
     if missing:
-        say(f"installing {' '.join(missing)}, which block hashes are computed with")
+        say(f"installing {' '.join(missing)}, which block hashes are computed and events are published with")
         pip("install", *missing)
 
 
