@@ -63,7 +63,9 @@ void check_recording(std::string_view text) {
 /// The text as messages of one engine, each with its length and number in front, so that a fuzzer
 /// need not find checksums.
 void check_messages(std::string_view text) {
-  Auditor auditor({{.blocks_max = 1000}, 0});
+  AuditRules rules;
+  rules.checks.blocks_max = 1000;
+  Auditor auditor(rules);
   while (text.size() >= 2) {
     const auto length = static_cast<unsigned char>(text[0]);
     const auto sequence = static_cast<unsigned char>(text[1]);

@@ -5,6 +5,7 @@ Usage: test_publish_vllm.py KVFENCE RELEASE. Exit status: 0, 1, or 77 where the 
 """
 
 import json
+import os
 import pathlib
 import re
 import signal
@@ -12,45 +13,41 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 WIRE = HERE.parent / "audit" / "golden" / "wire.txt"
 CANNOT_RUN = 77
 
-PATIENCE_SECONDS = 120
 RECORDING_HEAD = b"kvfence-audit 1\n"
 
 KVFENCE = RELEASE = ""
 
 
-def num_recorded(recording):
-    """Whole records of scenarios/audit/recording.h in a file that still grows."""
-    text = recording.read_bytes() if recording.exists() else b""
-    at, number = len(RECORDING_HEAD), 0
-    while at + 8 <= len(text):
-        at += 8 + struct.unpack_from("<I", text, at)[0]
-        number += at <= len(text)
-    return number
+def read_records(file, number):
+    """So many records of scenarios/audit/recording.h, as they are written."""
+    file.read(len(RECORDING_HEAD))
+    for _ in range(number):
+        length, _ = struct.unpack("<II", file.read(8))
+        file.read(length)
 
 
 def audited(*options):
     """Publishes and audits; the exit status of the audit, its object, and what the publisher said last."""
     with tempfile.TemporaryDirectory() as folder:
         recording = pathlib.Path(folder, "audit.kvev")
+        os.mkfifo(recording)
         publish = [sys.executable, "-B", HERE / "publish_vllm.py", RELEASE, *options]
         with subprocess.Popen(publish, stdout=subprocess.PIPE, text=True) as publisher:
             endpoint, replay = re.findall(r"tcp://[0-9.:]+", publisher.stdout.readline())
             command = [KVFENCE, "audit", "--endpoint", endpoint, "--replay-endpoint", replay, "--record", recording,
                        "--num-blocks", "200", "--json", "--quiet"]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as audit:
-                said = publisher.stdout.readline()
-                wanted, end = int(said.split()[1]), time.monotonic() + PATIENCE_SECONDS
-                while num_recorded(recording) < wanted and time.monotonic() < end:
-                    time.sleep(0.1)
-                audit.send_signal(signal.SIGINT)
-                text = audit.communicate()[0]
+                with open(recording, "rb") as records:
+                    said = publisher.stdout.readline()
+                    read_records(records, int(said.split()[1]))
+                    audit.send_signal(signal.SIGINT)
+                    text = audit.communicate()[0]
     return audit.returncode, json.loads(text.splitlines()[-1]), said.strip()
 
 

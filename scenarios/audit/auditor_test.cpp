@@ -176,6 +176,52 @@ TEST(Auditor, FindsUnknownParents) {
   EXPECT_EQ(gone.found(), Names{"unknown_parent"});
 }
 
+TEST(Auditor, FindsThatABlockBeforeTheParentIsGone) {
+  // The first block is said to be removed, and is used all the same.
+  const Prompt longer(100, 6);
+  const std::vector<std::string> removals = {removed(longer.hashes[5]), removed(longer.hashes[0])};
+  EXPECT_EQ(Engine()
+                .send({longer.stored(0, 3)})
+                .send({longer.stored(3, 4), removed(longer.hashes[0])})
+                .send({longer.stored(4, 5)})
+                .send({longer.stored(5, 6)})
+                .send(removals)
+                .found(),
+            Names{"unknown_parent"});
+  // What is removed in any order and comes back is whole again.
+  EXPECT_EQ(Engine()
+                .send({longer.stored(0, 3), removed(longer.hashes[0])})
+                .send({longer.stored(0, 1), longer.stored(3, 4)})
+                .send({removed(longer.hashes[1]), removed(longer.hashes[2])})
+                .found(),
+            Names{});
+}
+
+TEST(Auditor, AMirrorThatAReplayHealedIsTheWholeOne) {
+  Engine whole;
+  Engine healed;
+  const auto payload_of_number = [](std::uint64_t sequence) {
+    const Prompt one(static_cast<TokenId>(100 * sequence));
+    std::vector<std::string> events = {one.stored(0, 4)};
+    if (sequence % 3 == 0) events.push_back(removed(one.hashes[3]));
+    return batch_of(events);
+  };
+  for (std::uint64_t sequence = 0; sequence < 300; ++sequence) {
+    whole.send_payload(sequence, payload_of_number(sequence));
+    if (sequence % 7 == 3) continue;
+    const Arrival arrival{"engine", {"kv", sequence, payload_of_number(sequence)}};
+    if (const auto first = healed.auditor.missing_before(arrival)) {
+      healed.auditor.take({"engine", {"kv", *first, payload_of_number(*first)}, 0, true});
+    }
+    healed.auditor.take(arrival);
+  }
+  EXPECT_EQ(whole.found(), Names{});
+  EXPECT_EQ(healed.found(), Names{});
+  EXPECT_EQ(healed.auditor.counts().replayed, 43U);
+  EXPECT_EQ(healed.auditor.views(true)[0].held, whole.auditor.views(true)[0].held);
+  EXPECT_EQ(healed.auditor.holdings().gpu_blocks, 1100U);
+}
+
 TEST(Auditor, FindsRemovalsOfWhatIsNotHeld) {
   EXPECT_EQ(Engine().send({removed("never"), removed("never")}).found(),
             Names{"removed_never_stored"});
@@ -190,9 +236,11 @@ TEST(Auditor, FindsRemovalsOfWhatIsNotHeld) {
 }
 
 TEST(Auditor, FindsEventsOfWhatWasCleared) {
-  EXPECT_EQ(
-      Engine().send({prompt().stored(0, 2), cleared()}).send({removed(prompt().hashes[0])}).found(),
-      Names{"removed_after_clear"});
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 2), cleared()})
+                .send({removed(prompt().hashes[0]), removed(prompt().hashes[1])})
+                .found(),
+            Names{"removed_after_clear"});
   EXPECT_EQ(Engine()
                 .send({prompt().stored(0, 2), cleared()})
                 .send({prompt().stored(2, 3), other().stored(0, 1)})

@@ -311,7 +311,7 @@ bool EventChecker::check_parent(const StoredEvent& event, EventRef at, Encoding 
     return false;
   }
   const HashId parent = id_of(*event.parent_block_hash);
-  if (space.blocks.find(parent) != nullptr) return false;
+  if (space.blocks.find(parent) != nullptr) return check_ancestors(event, at, space);
   space.blocks.at(parent).is_excused = true;
   const std::string name = "the parent " + short_hex(event.parent_block_hash->bytes);
   if (const RemovedBlock* const block = find_removed(space, parent)) {
@@ -322,6 +322,8 @@ bool EventChecker::check_parent(const StoredEvent& event, EventRef at, Encoding 
   if (const RemovedBlock* const block = find_cleared(space, parent)) {
     report(Rule::kRemovedAfterClear, at, describe(event), name + ", cleared since",
            "one that is held", {block->stored, cleared_at_});
+    // Then it cleared nothing.
+    is_certain_ = false;
     return true;
   }
   // Of a group whose blocks are larger than the hash's, a part may come first.
@@ -334,6 +336,39 @@ bool EventChecker::check_parent(const StoredEvent& event, EventRef at, Encoding 
   } else {
     report_(std::move(finding));
   }
+  return true;
+}
+
+/// A request holds all blocks before the one that it stores. Walks only where some hash was removed
+/// before those that follow on it, and no further than another walk since.
+bool EventChecker::check_ancestors(const StoredEvent& event, EventRef at, Space& space) {
+  std::vector<MirrorBlock*> chain;
+  HashId next = id_of(*event.parent_block_hash);
+  while (next != 0) {
+    MirrorBlock* const block = space.blocks.find(next);
+    if (block == nullptr) break;
+    if (block->whole_until == space.broken_chains || block->is_excused || block->copies == 0 ||
+        block->block_size < space.largest_block_size) {
+      next = 0;
+      break;
+    }
+    // A chain cannot be longer than all that is held; a circle is a wrong hash.
+    if (chain.size() > space.blocks.size()) return false;
+    chain.push_back(block);
+    next = block->parent;
+  }
+  const RemovedBlock* const gone = next == 0 ? nullptr : find_removed(space, next);
+  std::vector<EventRef> led_there;
+  for (MirrorBlock* const block : chain) {
+    block->whole_until = space.broken_chains;
+    if (gone != nullptr) led_there.push_back(block->stored);
+  }
+  if (gone == nullptr) return false;
+  led_there.insert(led_there.end(), {gone->stored, gone->removed});
+  space.blocks.at(next).is_excused = true;
+  report(Rule::kUnknownParent, at, describe(event),
+         "a block " + std::to_string(chain.size()) + " before its parent, removed since",
+         "all before it held", std::move(led_there));
   return true;
 }
 
@@ -369,8 +404,12 @@ void EventChecker::enter(const StoredEvent& event, EventRef at, Space& space, bo
       if (event.block_size == space.largest_block_size) ++space.held_largest;
       block.copies = 1;
       block.block_size = event.block_size;
+      block.parent = parent;
+      block.whole_until = space.broken_chains;
+      if (MirrorBlock* const before = parent == 0 ? nullptr : space.blocks.find(parent)) {
+        ++before->children;
+      }
     }
-    block.parent = parent;
     if (content != 0) block.content = content;
     block.stored = at;
     block.depth = depth;
@@ -418,6 +457,10 @@ void EventChecker::removed(const RemovedEvent& event, EventRef at) {
         const std::size_t kept = std::clamp<std::size_t>(space.held, kRemovedMin, kRemovedMax);
         while (space.removed.size() > kept) space.removed.pop_front();
       }
+      if (MirrorBlock* const before = space.blocks.find(block->parent)) {
+        if (before->children > 0) --before->children;
+      }
+      if (block->children > 0) ++space.broken_chains;
       if (!block->is_excused) space.blocks.erase(id);
       continue;
     }
@@ -430,6 +473,7 @@ void EventChecker::removed(const RemovedEvent& event, EventRef at) {
     } else if (const RemovedBlock* const gone = find_cleared(space, id)) {
       report(Rule::kRemovedAfterClear, at, describe(event), name + ", cleared since",
              "a hash that is held", {gone->stored, cleared_at_});
+      is_certain_ = false;
     } else {
       report(Rule::kRemovedNeverStored, at, describe(event), name + ", never stored",
              "a hash that is held");

@@ -117,6 +117,7 @@ class EventChecker {
     std::uint64_t held_largest = 0;  ///< of them, of whole blocks
     std::uint64_t depth_max = 0;
     std::uint64_t num_events = 0;
+    std::uint32_t broken_chains = 0;  ///< hashes removed before those that name them as parent
     BlockTable blocks;
     HashRecipe recipe;
     std::deque<RemovedBlock> removed;   ///< the last ones
@@ -132,6 +133,7 @@ class EventChecker {
 
   bool check_counts(const StoredEvent& event, EventRef at, const Space& space);
   bool check_parent(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
+  bool check_ancestors(const StoredEvent& event, EventRef at, Space& space);
   bool check_hashes(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
   void check_size(EventRef at, const StoredEvent& event);
   void enter(const StoredEvent& event, EventRef at, Space& space, bool has_content, bool is_judged);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -95,21 +96,28 @@ struct Form {
 constexpr std::array kForms = {Form{WireRelease::kV023, false}, Form{WireRelease::kV033, false},
                                Form{WireRelease::kV019, true}, Form{WireRelease::kV033, true}};
 
-std::vector<Finding> findings_of(const Messages& messages, const Form& form) {
+Arrival arrival_of(const Outgoing& message, const Form& form) {
+  EventBatch batch = message.batch;
+  if (form.low64) to_low64(batch);
+  Arrival arrival;
+  arrival.engine = "engine";
+  arrival.message.sequence = message.sequence;
+  arrival.message.payload = encode(batch, form.release);
+  if (message.is_cut) arrival.message.payload.resize(arrival.message.payload.size() / 2);
+  arrival.time = message.batch.time;
+  return arrival;
+}
+
+AuditRules rules_of_audit() {
   AuditRules rules;
   rules.checks.blocks_max = kGpuBlocks - 1;  // without the null block
-  Auditor auditor(rules);
+  return rules;
+}
+
+std::vector<Finding> findings_of(const Messages& messages, const Form& form) {
+  Auditor auditor(rules_of_audit());
   for (const Outgoing& message : messages) {
-    if (!message.is_sent) continue;
-    EventBatch batch = message.batch;
-    if (form.low64) to_low64(batch);
-    Arrival arrival;
-    arrival.engine = "engine";
-    arrival.message.sequence = message.sequence;
-    arrival.message.payload = encode(batch, form.release);
-    if (message.is_cut) arrival.message.payload.resize(arrival.message.payload.size() / 2);
-    arrival.time = message.batch.time;
-    auditor.take(arrival);
+    if (message.is_sent) auditor.take(arrival_of(message, form));
   }
   auditor.finish();
   return auditor.findings().kept();
@@ -242,6 +250,58 @@ std::vector<FaultKind> all_kinds() {
 
 INSTANTIATE_TEST_SUITE_P(, InjectedFaults, testing::ValuesIn(all_kinds()),
                          [](const auto& kind) { return std::string(to_text(kind.param)); });
+
+/// Hashes that a mirror of the first messages of a sound stream holds, as auditors name them.
+std::vector<HashId> held_after(const Messages& messages, std::size_t num_messages, bool low64) {
+  std::map<EventHash, int> copies;
+  for (std::size_t number = 0; number < num_messages; ++number) {
+    EventBatch batch = messages[number].batch;
+    if (low64) to_low64(batch);
+    for (const Event& event : batch.events) {
+      if (const auto* stored = std::get_if<StoredEvent>(&event)) {
+        for (const EventHash& hash : stored->block_hashes) ++copies[hash];
+      } else {
+        const EventHash& hash = std::get<RemovedEvent>(event).block_hashes.front();
+        if (--copies[hash] == 0) copies.erase(hash);
+      }
+    }
+  }
+  std::vector<HashId> ids;
+  for (const auto& [hash, number] : copies) ids.push_back(id_of(hash.bytes));
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+TEST(LostMessages, AskedForAgainLeaveTheMirrorEqualToTheTruth) {
+  for (const Messages* messages : {&of_a_pool(), &of_a_scheduler()}) {
+    for (const std::uint64_t every : {2, 3, 10}) {
+      const Form& form = kForms[every % kForms.size()];
+      bool is_injected = false;
+      const Messages faulty = with_fault(*messages, {FaultKind::kLost, 1, every}, is_injected);
+      Auditor auditor(rules_of_audit());
+      std::size_t num_known = 0;
+      for (const Outgoing& message : faulty) {
+        if (!message.is_sent) continue;
+        const Arrival arrival = arrival_of(message, form);
+        if (const auto first = auditor.missing_before(arrival)) {
+          for (std::uint64_t sequence = *first; sequence < message.sequence; ++sequence) {
+            Arrival again = arrival_of((*messages)[sequence], form);
+            again.is_replayed = true;
+            auditor.take(again);
+          }
+        }
+        auditor.take(arrival);
+        num_known = message.sequence + 1;
+      }
+      auditor.finish();
+      EXPECT_EQ(text_of(auditor.findings().kept()), "");
+      EXPECT_GT(auditor.counts().replayed, messages->size() / every / 2);
+      const auto views = auditor.views(/*with_held=*/true);
+      ASSERT_EQ(views.size(), 1U);
+      EXPECT_EQ(views[0].held, held_after(*messages, num_known, form.low64)) << every;
+    }
+  }
+}
 
 TEST(SoundStream, IsWithoutFindings) {
   for (const Messages* messages : {&of_a_pool(), &of_a_scheduler()}) {

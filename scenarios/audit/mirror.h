@@ -29,6 +29,8 @@ struct MirrorBlock {
   std::uint32_t copies = 0;   ///< blocks that carry the hash; 0: excused alone
   std::uint32_t depth = 0;    ///< blocks from the root, itself included, as far as they are known
   std::uint32_t block_size = 0;
+  std::uint32_t children = 0;     ///< hashes held that name it as parent
+  std::uint32_t whole_until = 0;  ///< the number of broken chains when all before it was held
   /// A finding explains whatever is said of this hash.
   bool is_excused = false;
 };

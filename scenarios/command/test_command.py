@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 import xml.etree.ElementTree as ElementTree
 
 KVFENCE = ""
@@ -675,6 +676,73 @@ class ReplayOverTwoTiers(Command):
                       self.expect(BAD_INPUT, "replay", name, "--target", "offload").stderr)
 
 
+class Audit(Command):
+    """Events of a replay, recorded or live, under audit."""
+
+    def publish(self, *arguments):
+        self.expect(AGREE, "replay", str(EXCERPT), "--target", "scheduler", "--requests", "30", "--gpu-blocks", "2000",
+                    "--quiet", *arguments)
+
+    def test_a_sound_recording_has_no_finding(self):
+        for encoding, hashes in (("arrays", "bytes"), ("maps", "low64")):
+            self.publish("--publish", "r.kva", "--encoding", encoding, "--hashes", hashes)
+            found = self.json_of(AGREE, "audit", "r.kva", "--num-blocks", "2000", "--junit", "r.xml", "--quiet")
+            self.assertEqual(found["findings"], [])
+            self.assertGreater(found["events"], 10000)
+            self.assertEqual(found["hashes_checked"], found["stored"])
+            self.assertLessEqual(found["bytes_per_block"], 200)
+            self.assertTrue(found["streams"][0]["certain"])
+            suite = ElementTree.parse(self.folder / "r.xml").getroot()
+            self.assertEqual((suite.get("tests"), suite.get("failures")), ("14", "0"))
+
+    def test_each_kind_of_fault_is_one_finding_with_its_evidence(self):
+        for fault, rule in (("lost", "lost"), ("repeated", "repeated"), ("reordered", "reordered"),
+                            ("silent_restart", "restarted"), ("malformed", "malformed"), ("wrong_rank", "wrong_rank"),
+                            ("wrong_parent", "wrong_hash"), ("unknown_parent", "unknown_parent"),
+                            ("wrong_hash", "wrong_hash"), ("cut_tokens", "token_counts"),
+                            ("removed_unknown", "removed_never_stored"), ("removed_twice", "removed_too_often"),
+                            ("removed_held", "unknown_parent"), ("cleared_held", "removed_after_clear")):
+            with self.subTest(fault):
+                self.publish("--publish", "r.kva", "--inject", f"{fault}@100")
+                found = self.json_of(DISAGREEMENT, "audit", "r.kva", "--out", "evidence", "--junit", "r.xml", "--quiet")
+                self.assertEqual([finding["rule"] for finding in found["findings"]], [rule])
+                self.assertEqual(ElementTree.parse(self.folder / "r.xml").getroot().get("failures"), "1")
+                evidence = found["findings"][0]["evidence"]
+                self.assertLess((self.folder / evidence).stat().st_size, (self.folder / "r.kva").stat().st_size / 4)
+                again = self.json_of(DISAGREEMENT, "audit", evidence, "--quiet")
+                self.assertEqual([finding["rule"] for finding in again["findings"]], [rule])
+                told = self.expect(DISAGREEMENT, "audit", evidence, "--quiet").stdout
+                self.assertIn(f"{rule}: kvfence", told)
+
+    def test_a_cut_recording_is_audited_to_the_cut(self):
+        self.publish("--publish", "r.kva")
+        whole = (self.folder / "r.kva").read_bytes()
+        (self.folder / "cut.kva").write_bytes(whole[:len(whole) // 2 + 1])
+        done = self.expect(AGREE, "audit", "cut.kva", "--quiet")
+        self.assertIn("the recording is cut: byte ", done.stderr)
+
+    def test_bad_input(self):
+        self.expect(BAD_INPUT, "audit")
+        self.expect(BAD_INPUT, "audit", "missing.kva")
+        self.write("text.kva", "hello")
+        self.assertIn("kvfence-audit 1", self.expect(BAD_INPUT, "audit", "text.kva").stderr)
+        self.expect(BAD_INPUT, "audit", "text.kva", "--endpoint", "tcp://127.0.0.1:1")
+
+    def test_live_with_figures(self):
+        with subprocess.Popen([KVFENCE, "audit", "--endpoint", "tcp://127.0.0.1:1", "--metrics-port", "0"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as live:
+            port = re.search(r"figures at port (\d+)", live.stderr.readline())
+            if port is None:
+                self.assertEqual(live.wait(), CANNOT_RUN)
+                self.skipTest("this build has no ZeroMQ")
+            with urllib.request.urlopen(f"http://127.0.0.1:{port.group(1)}/metrics", timeout=30) as answer:
+                figures = answer.read().decode()
+            self.assertIn("# TYPE kvfence_audit_blocks gauge", figures)
+            self.assertIn('kvfence_audit_findings_total{rule="lost"} 0.0', figures)
+            live.terminate()
+            self.assertEqual(live.wait(timeout=30), AGREE)
+
+
 class Pages(Command):
     """The man page and the completions stand on what --help says, and the tools that read them take them."""
 
@@ -725,6 +793,53 @@ class Pages(Command):
         self.expect(BAD_INPUT, "generate", "tcsh")
 
 
+class Publish(Command):
+    """kvfence replay --publish into a recording; examples/check_my_indexer.py has the sockets."""
+
+    POOL = ("--requests", "200", "--gpu-blocks", "1000")
+    SCHEDULER = ("--target", "scheduler", "--requests", "60", "--gpu-blocks", "500", "--block-size", "256")
+
+    def published(self, *arguments):
+        done = self.json_of(AGREE, "replay", str(EXCERPT), "--publish", "a.kvev", *arguments)
+        return done["published"]
+
+    def test_sound_events_have_no_findings_and_a_truth(self):
+        for target in (self.POOL, self.SCHEDULER, (*self.SCHEDULER, "--profile", "v0.23")):
+            for form in ((), ("--encoding", "maps"), ("--hashes", "low64")):
+                published = self.published(*target, *form, "--truth", "truth.jsonl")
+                found = self.json_of(AGREE, "audit", "a.kvev", "--num-blocks", "999")
+                self.assertEqual((found["messages"], found["events"]), (published["messages"], published["events"]))
+                truth = [json.loads(line) for line in (self.folder / "truth.jsonl").read_text().splitlines()]
+                self.assertEqual(truth.pop(), {"end": published["messages"]})
+                held = sum(len(line["added"]) - len(line["removed"]) for line in truth)
+                self.assertEqual(held, found["gpu_blocks"] if target is self.POOL else held)
+
+    def test_faults_are_said_and_found(self):
+        for fault, rule in (("lost@20", "lost"), ("removed_twice@20", "removed_too_often"), ("malformed@3", "malformed")):
+            published = self.published(*self.POOL, "--inject", fault)
+            (injected,) = published["injected"]
+            self.assertEqual(injected["kind"], fault.split("@")[0])
+            found = self.json_of(DISAGREEMENT, "audit", "a.kvev")
+            self.assertEqual([finding["rule"] for finding in found["findings"]], [rule])
+        self.assertEqual(len(self.published(*self.POOL, "--inject", "lost@20/50")["injected"]), 4)
+
+    def test_a_planted_bug_publishes_what_it_believes(self):
+        self.published(*self.POOL, "--planted-bug", "removed_event_dropped_on_reuse", "--truth", "truth.jsonl")
+        found = self.json_of(DISAGREEMENT, "audit", "a.kvev", "--num-blocks", "999")
+        self.assertIn("too_many_blocks", {finding["rule"] for finding in found["findings"]})
+
+    def test_bad_input(self):
+        for arguments, words in (
+                (("--inject", "lose@1"), "expected KIND@N or KIND@N/EVERY, where KIND is one of lost, repeated"),
+                (("--lockstep",), "excludes"), (("--curve", "100"), "excludes"), (("--speed", "0"), "--speed"),
+                (("--planted-bug", "nothing"), "kvfence list planted-bugs"), (("--target", "engine"), "not with")):
+            done = self.expect(BAD_INPUT, "replay", str(EXCERPT), "--publish", "a.kvev", *arguments)
+            self.assertIn(words, done.stdout + done.stderr, arguments)
+        self.assertIn("requires --publish", self.expect(BAD_INPUT, "replay", str(EXCERPT), "--truth", "t").stderr)
+        for path in ("--publish", "no_such/a.kvev"), ("--publish", "a.kvev", "--truth", "no_such/t"):
+            self.assertIn("no_such", self.expect(BAD_INPUT, "replay", str(EXCERPT), *path).stderr)
+
+
 class List(Command):
     def test_every_list_has_something(self):
         for what in ("targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"):
@@ -743,7 +858,7 @@ class List(Command):
     def test_help_and_version(self):
         self.assertIn("exit codes", self.expect(AGREE, "--help").stdout)
         self.assertIn("kvfence ", self.expect(AGREE, "--version").stdout)
-        for command in ("run", "check", "replay", "shrink", "record", "list", "explain", "serve"):
+        for command in ("run", "check", "replay", "audit", "shrink", "record", "list", "explain", "serve"):
             self.expect(AGREE, command, "--help")
         self.expect(BAD_INPUT)
 
