@@ -338,6 +338,9 @@ std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
     const bool is_last = sequence == finding.at.sequence;
     const bool is_before = sequence < finding.at.sequence;
     if (events.empty() && !is_last && !(needs_all && is_before)) continue;
+    // Before a restart there was a message of the same number, and after it come those of others.
+    const bool is_other = evidence.empty() ? events.empty() : evidence.size() > 1 || !is_last;
+    if (finding.rule == Rule::kRestarted && is_other) continue;
     const bool is_batch = decode(arrival.message.payload, decoded);
     const bool is_of_rank = !is_batch || !finding.rank ||
                             decoded.batch.data_parallel_rank == finding.rank || is_of_order;

@@ -4,6 +4,7 @@
 
 #ifdef KVFENCE_HAS_ZMQ
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <zmq.hpp>
 #endif
@@ -24,6 +25,16 @@ constexpr std::size_t kFramesMax = 8;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// Whether something is there before the time is over, or a signal comes.
+bool wait(std::vector<zmq::pollitem_t>& items, std::chrono::milliseconds patience) {
+  try {
+    return zmq::poll(items, patience) > 0;
+  } catch (const zmq::error_t& error) {
+    if (error.num() != EINTR) throw;
+    return false;
+  }
 }
 
 /// The frames of one multipart; false where none is waiting. Frames beyond kFramesMax are dropped.
@@ -67,7 +78,7 @@ class ZmqSubscriber final : public Subscriber {
                std::vector<std::pair<std::string, std::string>>& rejected) override {
     std::vector<zmq::pollitem_t> items;
     for (zmq::socket_t& socket : sockets_) items.push_back({socket.handle(), 0, ZMQ_POLLIN, 0});
-    zmq::poll(items, std::chrono::milliseconds(patience_ms));
+    if (!wait(items, std::chrono::milliseconds(patience_ms))) return;
     for (std::size_t index = 0; index < sockets_.size(); ++index) {
       if ((items[index].revents & ZMQ_POLLIN) == 0) continue;
       const std::string& engine = options_.endpoints[index].address;
@@ -101,8 +112,8 @@ class ZmqSubscriber final : public Subscriber {
         Clock::now() + std::chrono::milliseconds(options_.replay_milliseconds);
     for (;;) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-      zmq::pollitem_t item{socket.handle(), 0, ZMQ_POLLIN, 0};
-      if (left.count() <= 0 || zmq::poll(&item, 1, left) == 0) return found;
+      std::vector<zmq::pollitem_t> items = {{socket.handle(), 0, ZMQ_POLLIN, 0}};
+      if (left.count() <= 0 || !wait(items, left)) return found;
       if (!receive_frames(socket, frames_) || frames_.empty()) continue;
       // After the delimiter: to 0.23 the number and the payload, since 0.33 the topic before them.
       if (frames_.size() == 3) {
