@@ -274,7 +274,7 @@ std::vector<HashId> held_after(const Messages& messages, std::size_t num_message
 
 TEST(LostMessages, AskedForAgainLeaveTheMirrorEqualToTheTruth) {
   for (const Messages* messages : {&of_a_pool(), &of_a_scheduler()}) {
-    for (const std::uint64_t every : {2, 3, 10}) {
+    for (const std::uint64_t every : {2U, 3U, 10U}) {
       const Form& form = kForms[every % kForms.size()];
       bool is_injected = false;
       const Messages faulty = with_fault(*messages, {FaultKind::kLost, 1, every}, is_injected);
