@@ -126,6 +126,16 @@ TEST(Auditor, FindsNothingInWhatACorrectEngineDoes) {
   EXPECT_EQ(engine.auditor.views()[0].hashes, "sha256_cbor with seed '0'");
 }
 
+TEST(Auditor, FindsNothingWhereExtraKeysAreNotTold) {
+  // The salt is of the first block, which was passed over.
+  StoredText salted = prompt().text(0, 4);
+  salted.hashes = {std::string(32, 's')};
+  Engine engine;
+  engine.send({other().stored(0, 4)}).send({stored(salted)});
+  EXPECT_EQ(engine.found(), Names{});
+  EXPECT_EQ(engine.auditor.check_counts().hashes_not_checked, 1U);
+}
+
 TEST(Auditor, FindsNothingInPartsOfBlocks) {
   // A part comes first, under a hash that is no block's; then its block, which is promoted.
   StoredText part = prompt().text(1, 2);
