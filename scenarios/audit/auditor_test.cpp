@@ -319,7 +319,7 @@ TEST(Auditor, FindsOneHashOfTwoContents) {
 }
 
 TEST(Auditor, FindsMoreBlocksThanThereAre) {
-  for (const std::uint64_t blocks : {8, 7}) {
+  for (const std::uint64_t blocks : {8U, 7U}) {
     AuditRules rules;
     rules.checks.blocks_max = blocks;
     Engine engine(rules);
