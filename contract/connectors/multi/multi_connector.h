@@ -117,7 +117,7 @@ struct ClientParams {
 ///     child that only saves never learns of the blocks here, vllm#46865).
 ///
 /// build_connector_meta(host, output)
-///     What each child has to tell, and the extra saves since the last time.
+///     The metadata of each child, and the extra saves since the last time.
 ///
 /// update_connector_output(host, output)
 ///     Each child, with the jobs that are its own.
@@ -126,7 +126,7 @@ struct ClientParams {
 ///     Each child; blocks are held if any child holds them. If several do, all but one are the
 ///     request's extra saves from now on, whatever they were. Nobody is chosen any more. The engine
 ///     ends (EngineEnded) with kSeveralParams at the second child that has parameters for the
-///     client: the children after it are not told, and what was noted stays (upstream raises).
+///     client: the children after it are not called, and what was noted stays (upstream raises).
 ///
 /// take_events(out)
 ///     Appends those of each child.

@@ -38,7 +38,6 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
     KVFENCE_CHECK(!children_.empty(), "a MultiConnector has children");
     supports_hma_ = std::ranges::all_of(
         children_, [](const KVConnectorHandle& child) { return child->supports_hma(); });
-    all_groups_ = rules_.multi_connector_hma && supports_hma_;
   }
 
   void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override {
@@ -123,11 +122,13 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
 
   bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                         const BlocksByGroup& blocks) override {
+    KVFENCE_CHECK(blocks.size() == 1 || (rules_.multi_connector_hma && supports_hma_),
+                  "children that do not support HMA are for one group");
     std::uint32_t num_saves = 0;
     bool hold_blocks = false;
     std::optional<std::string> params;
     for (KVConnectorHandle& child : children_) {
-      const bool holds = finish(*child.get(), host, request, blocks);
+      const bool holds = child->request_finished(host, request, blocks);
       num_saves += holds;
       hold_blocks = num_saves > 0;
       std::optional<std::string> of_child = child->take_client_params();
@@ -212,17 +213,9 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
 
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(children_.size()); }
 
-  bool finish(KVConnector& child, ConnectorHost& host, const ConnectorRequest& request,
-              const BlocksByGroup& blocks) const {
-    if (all_groups_) return child.request_finished(host, request, blocks);
-    KVFENCE_CHECK(blocks.size() == 1, "children that do not support HMA are for one group");
-    return child.request_finished(host, request, blocks);
-  }
-
   Rules rules_;
   std::vector<KVConnectorHandle> children_;
   bool supports_hma_ = false;         ///< each child
-  bool all_groups_ = false;           ///< what request_finished hands on
   RequestNumbers chosen_;             ///< places
   RequestNumbers extra_async_saves_;  ///< that no metadata carry yet
   bool would_load_async_ = false;     ///< the last lookup found
