@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "scenarios/audit/big_endian.h"
+
 namespace kvfence::audit {
 namespace {
 
@@ -172,10 +174,7 @@ class Reader {
   /// A value, or a length, in the next bytes.
   bool follows(Head& head, Kind kind, unsigned num_bytes) {
     if (left() < num_bytes) return fail(at_, "the end", "the rest of a number or length");
-    std::uint64_t value = 0;
-    for (unsigned byte = 0; byte < num_bytes; ++byte) {
-      value = value << 8 | static_cast<unsigned char>(bytes_[at_ + byte]);
-    }
+    std::uint64_t value = from_big_endian(bytes_.substr(at_, num_bytes));
     at_ += num_bytes;
     if (kind == Kind::kUnsigned) return scalar(head, kind, value);
     if (kind == Kind::kFloat) {
@@ -249,10 +248,8 @@ bool read_value(Reader& reader, EventHash& out) {
   if (!reader.read(head)) return false;
   out.is_integer = head.kind == Kind::kUnsigned || head.kind == Kind::kNegative;
   if (out.is_integer) {
-    out.bytes.resize(8);
-    for (unsigned byte = 0; byte < 8; ++byte) {
-      out.bytes[byte] = static_cast<char>(head.value >> (56 - 8 * byte));
-    }
+    out.bytes.clear();
+    append_big_endian(out.bytes, head.value, sizeof(head.value));
     return true;
   }
   if (head.kind != Kind::kBytes || head.value == 0) return reader.fail(begin, head, "a hash");
@@ -496,10 +493,6 @@ class BatchDecoder {
   DecodedBatch& out_;
   bool is_broken_ = false;
 };
-
-void append_big_endian(std::string& out, std::uint64_t value, unsigned num_bytes) {
-  for (unsigned byte = num_bytes; byte-- > 0;) out += static_cast<char>(value >> (8 * byte));
-}
 
 }  // namespace
 

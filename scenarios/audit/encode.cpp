@@ -9,6 +9,8 @@
 #include <utility>
 #include <variant>
 
+#include "scenarios/audit/big_endian.h"
+
 namespace kvfence::audit {
 namespace {
 
@@ -29,11 +31,11 @@ class Writer {
   void nil() { out_ += '\xc0'; }
   void write(double value) {
     out_ += '\xcb';
-    big_endian(std::bit_cast<std::uint64_t>(value), 8);
+    append_big_endian(out_, std::bit_cast<std::uint64_t>(value), 8);
   }
   void write(std::uint64_t value) {
     if (value <= 0x7f) {
-      big_endian(value, 1);
+      append_big_endian(out_, value, 1);
     } else {
       sized(value, {'\xcc', '\xcd', '\xce', '\xcf'});
     }
@@ -42,12 +44,12 @@ class Writer {
   void write(std::int64_t value) {
     if (value >= 0) return write(static_cast<std::uint64_t>(value));
     const auto bits = static_cast<std::uint64_t>(value);
-    if (value >= -32) return big_endian(bits, 1);
+    if (value >= -32) return append_big_endian(out_, bits, 1);
     constexpr std::array kTags = {'\xd0', '\xd1', '\xd2', '\xd3'};
     std::size_t index = 0;
     while (index < 3 && value < -(std::int64_t{1} << ((8U << index) - 1))) ++index;
     out_ += kTags[index];
-    big_endian(bits, std::size_t{1} << index);
+    append_big_endian(out_, bits, std::size_t{1} << index);
   }
   void write(std::string_view text) {
     if (text.size() < 32) {
@@ -69,9 +71,7 @@ class Writer {
 
   void write(const EventHash& hash) {
     if (!hash.is_integer) return bytes(hash.bytes);
-    std::uint64_t value = 0;
-    for (const char byte : hash.bytes) value = value << 8 | static_cast<unsigned char>(byte);
-    write(value);
+    write(from_big_endian(hash.bytes));
   }
   void write(const EventExtraKey& key) {
     if (key.kind == EventExtraKey::Kind::kBytes) return bytes(key.value);
@@ -92,15 +92,12 @@ class Writer {
   }
 
  private:
-  void big_endian(std::uint64_t value, std::size_t num_bytes) {
-    for (std::size_t k = num_bytes; k-- > 0;) out_ += static_cast<char>(value >> (8 * k));
-  }
   /// A tag for one, two, four or eight bytes, and the value in as few of them as it needs.
   void sized(std::uint64_t value, const std::array<char, 4>& tags) {
     std::size_t index = 0;
     while (index < 3 && value >> (8U << index) != 0) ++index;
     out_ += tags[index];
-    big_endian(value, std::size_t{1} << index);
+    append_big_endian(out_, value, std::size_t{1} << index);
   }
   void container(std::size_t size, std::size_t size_max, unsigned tag,
                  const std::array<char, 2>& tags) {
@@ -109,7 +106,7 @@ class Writer {
     } else {
       const bool is_long = size_max > std::numeric_limits<std::uint16_t>::max();
       out_ += tags[is_long ? 1 : 0];
-      big_endian(size, is_long ? 4 : 2);
+      append_big_endian(out_, size, is_long ? 4 : 2);
     }
   }
 

@@ -20,11 +20,6 @@ constexpr const char* kEngineName = "kvfence";
 
 constexpr std::uint32_t kRank = 0;
 
-double seconds_since_epoch() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
 struct Change {
   std::vector<BlockHash> added;
   std::vector<BlockHash> removed;

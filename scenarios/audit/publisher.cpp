@@ -12,6 +12,8 @@
 #include <zmq.hpp>
 #include <zmq_addon.hpp>
 
+#include "scenarios/audit/big_endian.h"
+
 namespace kvfence::audit {
 namespace {
 
@@ -22,20 +24,6 @@ constexpr int kHighWaterMark = 1000;
 
 /// Until a slow subscriber is tried again, where no replay request comes first.
 constexpr std::chrono::milliseconds kRetry{1};
-
-constexpr std::size_t kSequenceBytes = 8;
-
-std::string to_big_endian(std::uint64_t sequence) {
-  std::string bytes;
-  for (std::size_t k = kSequenceBytes; k-- > 0;) bytes += static_cast<char>(sequence >> (8 * k));
-  return bytes;
-}
-
-std::uint64_t from_big_endian(std::string_view bytes) {
-  std::uint64_t value = 0;
-  for (const char byte : bytes) value = value << 8 | static_cast<unsigned char>(byte);
-  return value;
-}
 
 class ZmqPublisher final : public Publisher {
   using milliseconds = std::chrono::milliseconds;

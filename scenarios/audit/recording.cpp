@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 namespace kvfence::audit {
@@ -46,6 +47,11 @@ bool take_name(std::string_view body, std::size_t& at, std::string& name) {
 }
 
 }  // namespace
+
+double seconds_since_epoch() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
 
 void append_record(std::string& out, const Arrival& arrival) {
   const std::size_t begin = out.size();

@@ -37,6 +37,9 @@ struct Arrival {
   friend bool operator==(const Arrival&, const Arrival&) = default;
 };
 
+/// Now, for the time of an arrival or of a batch.
+double seconds_since_epoch();
+
 inline constexpr std::string_view kRecordingHead = "kvfence-audit 1\n";
 
 /// Appends a record. Requires: engine and topic below 64 KiB, the payload below 4 GiB.

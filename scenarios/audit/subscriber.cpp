@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <chrono>
 #include <zmq.hpp>
+
+#include "scenarios/audit/big_endian.h"
 #endif
 
 namespace kvfence::audit {
@@ -22,10 +24,6 @@ constexpr std::int64_t kMessageBytesMax = std::int64_t{64} << 20;
 constexpr std::size_t kMessagesAtOnce = 4096;
 constexpr std::size_t kNameBytesMax = 1024;
 constexpr std::size_t kFramesMax = 8;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 /// Whether something is there before the time is over, or a signal comes.
 bool wait(std::vector<zmq::pollitem_t>& items, std::chrono::milliseconds patience) {
@@ -51,12 +49,8 @@ bool receive_frames(zmq::socket_t& socket, std::vector<zmq::message_t>& frames) 
 }
 
 std::optional<std::uint64_t> sequence_of(const zmq::message_t& frame) {
-  if (frame.size() != sizeof(std::uint64_t)) return std::nullopt;
-  std::uint64_t sequence = 0;
-  for (const char byte : frame.to_string_view()) {
-    sequence = sequence << 8 | static_cast<unsigned char>(byte);
-  }
-  return sequence;
+  if (frame.size() != kSequenceBytes) return std::nullopt;
+  return from_big_endian(frame.to_string_view());
 }
 
 class ZmqSubscriber final : public Subscriber {
@@ -104,8 +98,7 @@ class ZmqSubscriber final : public Subscriber {
     socket.set(zmq::sockopt::maxmsgsize, kMessageBytesMax);
     socket.set(zmq::sockopt::rcvhwm, 0);
     socket.connect(endpoint->replay_address);
-    std::string request;
-    for (unsigned byte = 8; byte-- > 0;) request += static_cast<char>(first >> (8 * byte));
+    const std::string request = to_big_endian(first);
     socket.send(zmq::message_t(), zmq::send_flags::sndmore);
     socket.send(zmq::buffer(request), zmq::send_flags::none);
     const Clock::time_point end =
@@ -137,7 +130,8 @@ class ZmqSubscriber final : public Subscriber {
     if (frames_.size() != 3 || frames_[0].size() > kNameBytesMax) return std::nullopt;
     const std::optional<std::uint64_t> sequence = sequence_of(frames_[1]);
     if (!sequence) return std::nullopt;
-    return Arrival{engine, {frames_[0].to_string(), *sequence, frames_[2].to_string()}, now()};
+    return Arrival{
+        engine, {frames_[0].to_string(), *sequence, frames_[2].to_string()}, seconds_since_epoch()};
   }
 
   SubscriberOptions options_;
