@@ -1,7 +1,5 @@
 /// `kvfence audit`: an engine's KV events, live or recorded, against what no correct engine sends.
 
-#include <unistd.h>
-
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -50,19 +48,14 @@ double since(Clock::time_point start) {
 
 // ---- While it runs ----
 
-/// A line on stderr, once a second on a terminal and every ten seconds elsewhere.
+/// What is held, and how fast it changes.
 class LiveView {
  public:
-  explicit LiveView(bool quiet) : quiet_(quiet), is_terminal_(::isatty(STDERR_FILENO) == 1) {}
-  ~LiveView() {
-    if (is_shown_) std::fprintf(stderr, "\r\033[K");
-  }
-  LiveView(const LiveView&) = delete;
-  LiveView& operator=(const LiveView&) = delete;
+  explicit LiveView(bool quiet) : line_(quiet, kPeriod, kPeriod) {}
 
   void show(const audit::Auditor& auditor) {
+    if (!line_.is_due()) return;
     const double elapsed = since(shown_at_);
-    if (quiet_ || elapsed < (is_terminal_ ? 1.0 : 10.0)) return;
     const audit::CheckCounts counts = auditor.check_counts();
     const audit::Holdings holdings = auditor.holdings();
     const auto rate = [&](std::uint64_t now, std::uint64_t before) {
@@ -75,17 +68,15 @@ class LiveView {
                              with_thousands(counts.duplicates) + " duplicates, lag " +
                              number_text(auditor.counts().lag_seconds) + " s, " +
                              with_thousands(auditor.findings().size()) + " findings";
-    std::fprintf(stderr, is_terminal_ ? "\r\033[K%s" : "%s\n", line.c_str());
-    std::fflush(stderr);
-    is_shown_ = is_terminal_;
+    line_.show(line);
     before_ = counts;
     shown_at_ = Clock::now();
   }
 
  private:
-  bool quiet_;
-  bool is_terminal_;
-  bool is_shown_ = false;
+  static constexpr std::chrono::seconds kPeriod{1};
+
+  StatusLine line_;
   audit::CheckCounts before_;
   Clock::time_point shown_at_ = Clock::now();
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kSilentAtFirst{2000};
 constexpr std::chrono::milliseconds kTerminalPeriod{200};
-constexpr std::chrono::milliseconds kLogPeriod{10000};
+constexpr StatusLine::Clock::duration kLogPeriod = std::chrono::seconds(10);
 
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::uint64_t>(std::max(0.0, seconds) + 0.5);
@@ -24,18 +24,33 @@ std::string duration_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::string_view what, bool quiet)
-    : what_(what),
-      quiet_(quiet),
+StatusLine::StatusLine(bool quiet, Clock::duration silent_at_first, Clock::duration period)
+    : quiet_(quiet),
       is_terminal_(::isatty(STDERR_FILENO) == 1),
-      next_(start_ + (is_terminal_ ? kSilentAtFirst : kLogPeriod)) {}
+      period_(is_terminal_ ? period : kLogPeriod),
+      next_(Clock::now() + (is_terminal_ ? silent_at_first : kLogPeriod)) {}
 
-Progress::~Progress() { clear(); }
+StatusLine::~StatusLine() { clear(); }
+
+void StatusLine::show(const std::string& line) {
+  next_ = Clock::now() + period_;
+  std::fprintf(stderr, is_terminal_ ? "\r\033[K%s" : "%s\n", line.c_str());
+  std::fflush(stderr);
+  is_shown_ = is_terminal_;
+}
+
+void StatusLine::clear() {
+  if (!is_shown_) return;
+  std::fprintf(stderr, "\r\033[K");
+  std::fflush(stderr);
+  is_shown_ = false;
+}
+
+Progress::Progress(std::string_view what, bool quiet)
+    : what_(what), line_(quiet, kSilentAtFirst, kTerminalPeriod) {}
 
 void Progress::show(std::uint64_t done, std::uint64_t total, double seconds_max) {
-  const Clock::time_point now = Clock::now();
-  if (quiet_ || now < next_) return;
-  next_ = now + (is_terminal_ ? kTerminalPeriod : kLogPeriod);
+  if (!line_.is_due()) return;
   const double elapsed = seconds();
   const double rate = static_cast<double>(done) / elapsed;
   std::string line = with_thousands(done);
@@ -48,24 +63,11 @@ void Progress::show(std::uint64_t done, std::uint64_t total, double seconds_max)
     left = left < 0 ? by_time : std::min(left, by_time);
   }
   if (left >= 0) line += ", " + duration_text(left) + " left";
-  if (is_terminal_) {
-    std::fprintf(stderr, "\r\033[K%s", line.c_str());
-    line_is_shown_ = true;
-  } else {
-    std::fprintf(stderr, "%s\n", line.c_str());
-  }
-  std::fflush(stderr);
-}
-
-void Progress::clear() {
-  if (!line_is_shown_) return;
-  std::fprintf(stderr, "\r\033[K");
-  std::fflush(stderr);
-  line_is_shown_ = false;
+  line_.show(line);
 }
 
 double Progress::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
+  return std::chrono::duration<double>(StatusLine::Clock::now() - start_).count();
 }
 
 }  // namespace kvfence

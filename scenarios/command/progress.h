@@ -1,7 +1,6 @@
 #pragma once
 
-/// A progress line on stderr for whatever takes longer than two seconds: done of total, rate, time
-/// left. On a terminal the line is rewritten; elsewhere a new line comes every ten seconds.
+/// Lines on stderr about what is under way.
 
 #include <chrono>
 #include <cstdint>
@@ -10,13 +9,36 @@
 
 namespace kvfence {
 
+/// On a terminal the line is rewritten; elsewhere a new one comes every ten seconds.
+class StatusLine {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// silent_at_first, period: on a terminal. A quiet one prints nothing.
+  StatusLine(bool quiet, Clock::duration silent_at_first, Clock::duration period);
+  ~StatusLine();
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  /// Whether it is time for the next line. Cost: a look at the clock.
+  bool is_due() const { return !quiet_ && Clock::now() >= next_; }
+  void show(const std::string& line);
+  /// Wipes the line, so that a result can be printed.
+  void clear();
+
+ private:
+  bool quiet_;
+  bool is_terminal_;
+  Clock::duration period_;
+  bool is_shown_ = false;
+  Clock::time_point next_;
+};
+
+/// For whatever takes longer than two seconds: done of total, rate, time left.
 class Progress {
  public:
   /// what: "commands", "requests". A quiet one keeps time and prints nothing.
   Progress(std::string_view what, bool quiet);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
   /// Cheap enough to be called thousands of times a second. Either bound may be 0: unknown.
   void show(std::uint64_t done, std::uint64_t total, double seconds_max = 0);
@@ -30,19 +52,14 @@ class Progress {
   }
 
   /// Wipes the line, so that a result can be printed.
-  void clear();
+  void clear() { line_.clear(); }
 
   double seconds() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   std::string what_;
-  bool quiet_;
-  bool is_terminal_;
-  bool line_is_shown_ = false;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point next_;
+  StatusLine::Clock::time_point start_ = StatusLine::Clock::now();
+  StatusLine line_;
 };
 
 }  // namespace kvfence
