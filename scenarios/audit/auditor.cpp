@@ -215,8 +215,12 @@ void Auditor::apply(const Channel& channel, Stream& stream, const Received& rece
   }
 }
 
+bool Auditor::is_first_of(std::string what) {
+  return malformed_.size() <= Findings::kKeptMax && malformed_.insert(std::move(what)).second;
+}
+
 void Auditor::reject(const std::string& engine, const std::string& found) {
-  if (malformed_.size() > Findings::kKeptMax || ++malformed_[engine + "\n" + found] > 1) return;
+  if (!is_first_of(engine + "\n" + found)) return;
   Finding finding;
   finding.engine = engine;
   finding.found = found;
@@ -273,8 +277,7 @@ void Auditor::report_problems(const Channel& channel, const Stream& stream,
                               const Received& received) {
   for (const DecodeProblem& problem : received.decoded.problems) {
     // A new kind of event comes with each batch: one cause, one report.
-    const std::string what = problem.found + "\n" + problem.expected;
-    if (malformed_.size() > Findings::kKeptMax || ++malformed_[what] > 1) continue;
+    if (!is_first_of(problem.found + "\n" + problem.expected)) continue;
     report(channel, stream, Rule::kMalformed, received.arrival.message.sequence,
            problem.found + " at byte " + std::to_string(problem.offset), problem.expected);
   }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,6 +124,8 @@ class Auditor {
   void apply(const Channel& channel, Stream& stream, const Received& received);
   void report(const Channel& channel, const Stream& stream, Rule rule, std::uint64_t sequence,
               std::string found, std::string expected, std::vector<EventRef> led_there = {});
+  /// Whether nobody reported that before, and there is room to.
+  bool is_first_of(std::string what);
   void report_problems(const Channel& channel, const Stream& stream, const Received& received);
   void keep(const Arrival& arrival);
 
@@ -133,7 +136,7 @@ class Auditor {
   Received received_;             ///< its storage is used again
   std::deque<Arrival> kept_;
   std::size_t kept_bytes_ = 0;
-  std::map<std::string, std::uint64_t> malformed_;  ///< by what is wrong
+  std::set<std::string> malformed_;  ///< what was reported as wrong
 };
 
 }  // namespace kvfence::audit

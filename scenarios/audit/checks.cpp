@@ -686,7 +686,7 @@ bool EventChecker::verify(const StoredEvent& event, EventRef at, Encoding encodi
     }
     parent = computed;
   }
-  // Of blocks that were passed over, extra keys are not told.
+  // Of blocks that were passed over, extra keys are not known.
   if (!is_chain) return stop_unchecked();
   counts_.hashes_checked += num_right;
   if (num_right == stated.size()) return false;

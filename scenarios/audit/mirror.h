@@ -24,7 +24,7 @@ HashId id_of(std::string_view hash_bytes);
 struct MirrorBlock {
   HashId id = 0;
   HashId parent = 0;          ///< 0: none
-  std::uint64_t content = 0;  ///< parent, tokens, extra keys and lookahead; 0: not told
+  std::uint64_t content = 0;  ///< parent, tokens, extra keys and lookahead; 0: not known
   EventRef stored;            ///< the last time
   std::uint32_t copies = 0;   ///< blocks that carry the hash; 0: excused alone
   std::uint32_t depth = 0;    ///< blocks from the root, itself included, as far as they are known
