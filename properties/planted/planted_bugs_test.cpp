@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
+#include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +37,8 @@ struct Canaries {
   std::size_t mostly_shrunk_max = 15;
   /// Bugs that no rule has to see.
   std::set<std::string_view> need_the_reference = {};
+  /// What these need comes once in half a million commands: the rules alone get its scenario.
+  std::set<std::string_view> rules_get_the_scenario = {};
 };
 
 const std::vector<Canaries> kCanaries = {
@@ -176,7 +181,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.offloading",
      // A window that is not asked again has to hold its last blocks alone.
      .commands_max = 1'000'000,
-     .rule_commands_max = 5'000'000,
+     .rule_commands_max = 100'000,
      // A loaded prefix is stored again, for a tier that wants it, after its load, the stores of
      // others and what they evict.
      .shrunk_commands_max = 100,
@@ -206,7 +211,8 @@ const std::vector<Canaries> kCanaries = {
                             "tiers_not_told_of_end",
                             "touched_behind_lookup",
                             "unknown_time_counted",
-                            "window_one_long"}},
+                            "window_one_long"},
+     .rules_get_the_scenario = {"shrunk_hit_not_checked"}},
     {.part = "engine.prefill_decode",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
@@ -330,6 +336,22 @@ CampaignResult hunt(const CheckedPart& part, std::string_view bug, LockstepOptio
                       [](const CampaignProgress&) { return true; });
 }
 
+/// What the rules alone say to the scenario of a bug.
+std::optional<Divergence> judged_by_rules(const CheckedPart& part, std::string_view bug) {
+  std::string file(part.name);
+  std::replace(file.begin(), file.end(), '.', '/');
+  file = KVFENCE_CASES_DIR "/" + file + "/bugs/" + std::string(bug) + ".kvs";
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  const Parsed<Document> document = parse_document(text.str(), file);
+  const Parsed<Scenario> scenario = scenario_from_document(*part.checks->target, *document, file);
+  KVFENCE_CHECK(scenario, "the scenario of a planted bug can be read");
+  const auto reference = part.sides->make_reference();
+  const auto planted = part.sides->make_planted(bug);
+  Lockstep rules(*part.checks, *reference, *planted, {.compare = false, .rules = true});
+  return run_scenario(rules, *scenario);
+}
+
 std::string caught_by(const CampaignResult& result) {
   if (!result.failure) return "-";
   const Divergence& divergence = result.failure->divergence;
@@ -385,16 +407,20 @@ TEST_P(PlantedBugs, EachIsCaughtByLockstepAndByTheRulesAloneAndShrinks) {
     const bool needs_reference = canaries.need_the_reference.count(info.name) > 0;
     const CampaignResult by_lockstep =
         hunt(part, info.name, {.compare = true, .rules = false}, canaries.commands_max);
-    const CampaignResult by_rules =
-        hunt(part, info.name, {.compare = false, .rules = true},
-             needs_reference ? kSilentCommandsMax : canaries.rule_commands_max);
+    CampaignResult by_rules;
+    if (canaries.rules_get_the_scenario.count(info.name) > 0) {
+      EXPECT_TRUE(judged_by_rules(part, info.name)) << info.name;
+    } else {
+      by_rules = hunt(part, info.name, {.compare = false, .rules = true},
+                      needs_reference ? kSilentCommandsMax : canaries.rule_commands_max);
+      EXPECT_EQ(by_rules.failure.has_value(), !needs_reference) << info.name;
+    }
     ASSERT_TRUE(by_lockstep.failure) << info.name;
     const std::size_t num_shrunk = shrunk_commands(part, info.name, *by_lockstep.failure);
     std::printf("%-34.*s %-34s %-7zu %s\n", static_cast<int>(info.name.size()), info.name.data(),
                 caught_by(by_lockstep).c_str(), num_shrunk, caught_by(by_rules).c_str());
     EXPECT_LE(num_shrunk, canaries.shrunk_commands_max) << info.name;
     shrunk.push_back(num_shrunk);
-    EXPECT_EQ(by_rules.failure.has_value(), !needs_reference) << info.name;
   }
   std::sort(shrunk.begin(), shrunk.end());
   EXPECT_LE(shrunk[shrunk.size() * 3 / 4], canaries.mostly_shrunk_max);
