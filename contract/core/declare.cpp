@@ -1,5 +1,6 @@
 #include "contract/core/declare.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace kvfence {
@@ -147,6 +148,43 @@ bool from_value(const Value& value, std::vector<std::vector<std::uint32_t>>& mem
 }
 
 namespace detail {
+
+void add_member(std::vector<DeclaredMember>& members, std::string_view name, std::string_view doc,
+                Domain domain, const MemberType& type, std::size_t offset) {
+  members.push_back({std::string(name), doc, domain, false, &type, offset});
+}
+
+void make_part(std::vector<DeclaredMember>& members, std::size_t first, std::string_view prefix,
+               std::size_t offset) {
+  for (std::size_t index = first; index < members.size(); ++index) {
+    members[index].name.insert(0, prefix);
+    members[index].offset += offset;
+    members[index].is_optional = true;
+  }
+}
+
+std::size_t distance(const void* object, const void* member) {
+  return static_cast<std::size_t>(static_cast<const char*>(member) -
+                                  static_cast<const char*>(object));
+}
+
+Value record_of(std::string_view word, const DeclaredObject& object) {
+  return Value(Value::Variant(Record{std::string(word), fields_of(object)}));
+}
+
+bool read_records(const Value& value, std::string_view word, const DeclaredStruct& type,
+                  const std::function<DeclaredObject()>& append, std::string& expected) {
+  expected = "records such as [(" + std::string(word);
+  for (const std::string_view name : names_of(type)) expected += " " + std::string(name) + "=...";
+  expected += ")]";
+  const auto* list = value.get_if<Value::List>();
+  if (!list) return false;
+  return std::ranges::all_of(*list, [&](const Value& element) {
+    const auto* record = element.get_if<Record>();
+    return record && record->verb == word &&
+           !read_fields_of(append(), record->fields, word, {}, {});
+  });
+}
 
 InputError wrong_value(std::string_view file, const Field& field, std::string expected) {
   return {std::string(file), field.position, field.key + "=" + quote(field.value),

@@ -17,6 +17,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -301,6 +302,14 @@ struct MemberTypeOf {
   static constexpr MemberType kType{&is_present_at, &equal, &value_at, &assign, &reset, &elements};
 };
 
+// Out of line, since every member of every struct comes here.
+void add_member(std::vector<DeclaredMember>& members, std::string_view name, std::string_view doc,
+                Domain domain, const MemberType& type, std::size_t offset);
+/// Makes those from `first` on members of a part that stands at `offset`.
+void make_part(std::vector<DeclaredMember>& members, std::size_t first, std::string_view prefix,
+               std::size_t offset);
+std::size_t distance(const void* object, const void* member);
+
 /// Takes the declarations of a struct's members as they are without their types.
 template <class Struct>
 class FieldCollector {
@@ -310,10 +319,8 @@ class FieldCollector {
 
   template <class Owner, class T>
   void add(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
-    const auto* const object = reinterpret_cast<const char*>(&defaults_);
-    const auto* const address = reinterpret_cast<const char*>(&(defaults_.*member));
-    members_.push_back({std::string(name), doc, domain, false, &MemberTypeOf<T>::kType,
-                        static_cast<std::size_t>(address - object)});
+    add_member(members_, name, doc, domain, MemberTypeOf<T>::kType,
+               distance(&defaults_, &(defaults_.*member)));
   }
 
   template <class Owner, class T>
@@ -327,16 +334,10 @@ class FieldCollector {
   template <class Owner, class Part>
   void add_part(std::string_view prefix, Part Owner::*part) {
     const Part& defaults = defaults_.*part;
-    const auto offset = static_cast<std::size_t>(reinterpret_cast<const char*>(&defaults) -
-                                                 reinterpret_cast<const char*>(&defaults_));
     const std::size_t first = members_.size();
     FieldCollector<Part> fields(defaults, members_);
     Part::declare(fields);
-    for (std::size_t index = first; index < members_.size(); ++index) {
-      members_[index].name.insert(0, prefix);
-      members_[index].offset += offset;
-      members_[index].is_optional = true;
-    }
+    make_part(members_, first, prefix, distance(&defaults_, &defaults));
   }
 
  private:
@@ -427,31 +428,27 @@ Parsed<Struct> from_fields(const std::vector<Field>& fields, std::string_view ow
   return object;
 }
 
+namespace detail {
+
+Value record_of(std::string_view word, const DeclaredObject& object);
+/// Reads a list of records, each into the object that `append` hands out.
+bool read_records(const Value& value, std::string_view word, const DeclaredStruct& type,
+                  const std::function<DeclaredObject()>& append, std::string& expected);
+
+}  // namespace detail
+
 template <DeclaredRecord T>
 Value to_value(const std::vector<T>& member) {
   Value::List list;
-  for (const T& element : member) {
-    list.emplace_back(Value::Variant(Record{std::string(T::kWord), to_fields(element)}));
-  }
+  for (const T& element : member) list.push_back(detail::record_of(T::kWord, object_of(element)));
   return Value(Value::Variant(std::move(list)));
 }
 
 template <DeclaredRecord T>
 bool from_value(const Value& value, std::vector<T>& member, std::string& expected) {
-  expected = "records such as [(" + std::string(T::kWord);
-  for (std::string_view name : field_names<T>()) expected += " " + std::string(name) + "=...";
-  expected += ")]";
-  const auto* list = value.get_if<Value::List>();
-  if (!list) return false;
   member.clear();
-  for (const Value& element : *list) {
-    const auto* record = element.get_if<Record>();
-    if (!record || record->verb != T::kWord) return false;
-    Parsed<T> parsed = from_fields<T>(record->fields, T::kWord, {}, {});
-    if (!parsed) return false;
-    member.push_back(std::move(*parsed));
-  }
-  return true;
+  const auto append = [&] { return object_of(member.emplace_back()); };
+  return detail::read_records(value, T::kWord, declared_struct<T>(), append, expected);
 }
 
 }  // namespace kvfence

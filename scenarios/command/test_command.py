@@ -464,6 +464,7 @@ class ReplayThroughTheScheduler(Command):
         self.assertEqual(results[0], results[1])
         self.assertEqual(results[0], results[2])
 
+    @long_under_sanitizers
     def test_options_that_change_figures(self):
         plain = self.figures()
         for arguments in (("--block-size", "512", "--gpu-blocks", "2048"), ("--max-num-seqs", "2"),
@@ -523,6 +524,7 @@ class ReplayThroughTheEngine(Command):
 
     SMALL = ("--gpu-blocks", "250", "--block-size", "4")
 
+    @long_under_sanitizers
     def test_the_excerpt_in_json(self):
         result = self.figures(*self.SMALL)
         self.assertEqual(result["expected"], "optimized")
@@ -595,6 +597,7 @@ class ReplayOverTwoTiers(Command):
             self.assertGreater(result.pop(wall), 0)
         return result
 
+    @long_under_sanitizers
     def test_the_excerpt_in_json(self):
         result = self.figures()
         self.assertEqual(result["expected"], "optimized")
@@ -622,6 +625,7 @@ class ReplayOverTwoTiers(Command):
         self.assertEqual(results[0], results[1])
         self.assertEqual(results[0], results[2])
 
+    @long_under_sanitizers
     def test_options_that_change_figures(self):
         small = ("--cpu-blocks", "3000")
         plain = self.figures(*small)["capacities"]
@@ -631,6 +635,7 @@ class ReplayOverTwoTiers(Command):
         self.assertEqual(list(self.figures(*small, "--policies", "arc")["capacities"][0]),
                          ["cpu_blocks", "arc", "optimum"])
 
+    @long_under_sanitizers
     def test_a_planted_bug_leaves_a_scenario(self):
         done = self.replay(DISAGREEMENT, "--cpu-blocks", "100", "--gpu-blocks", "200", "--requests", "30",
                            "--planted-bug", "freed_slots_oldest_first")
@@ -695,6 +700,7 @@ class Audit(Command):
             suite = ElementTree.parse(self.folder / "r.xml").getroot()
             self.assertEqual((suite.get("tests"), suite.get("failures")), ("14", "0"))
 
+    @long_under_sanitizers
     def test_each_kind_of_fault_is_one_finding_with_its_evidence(self):
         for fault, rule in (("lost", "lost"), ("repeated", "repeated"), ("reordered", "reordered"),
                             ("silent_restart", "restarted"), ("malformed", "malformed"), ("wrong_rank", "wrong_rank"),
@@ -803,6 +809,7 @@ class Publish(Command):
         done = self.json_of(AGREE, "replay", str(EXCERPT), "--publish", "a.kvev", *arguments)
         return done["published"]
 
+    @long_under_sanitizers
     def test_sound_events_have_no_findings_and_a_truth(self):
         for target in (self.POOL, self.SCHEDULER, (*self.SCHEDULER, "--profile", "v0.23")):
             for form in ((), ("--encoding", "maps"), ("--hashes", "low64")):
