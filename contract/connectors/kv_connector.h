@@ -104,11 +104,17 @@ struct KVConnectorMetadata {
 
 /// Workers that finished a transfer.
 struct CompletedJob {
+  static constexpr std::string_view kWord = "completed";
   JobId job = 0;
   std::uint32_t num_workers = 0;  ///< that report it now
   std::uint32_t num_failed = 0;   ///< of them, those whose transfer failed
+  static void declare(auto& fields) {
+    using S = CompletedJob;
+    fields.add("job", &S::job, "which");
+    fields.add("num_workers", &S::num_workers, "that report it now");
+    fields.optional("num_failed", &S::num_failed, "of them");
+  }
   void add_to(StateHash& hash) const { hash.add_all(job, num_workers, num_failed); }
-  friend bool operator==(const CompletedJob&, const CompletedJob&) = default;
 };
 
 /// What a lookup found.

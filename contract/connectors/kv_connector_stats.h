@@ -13,7 +13,6 @@
 
 #include <array>
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>

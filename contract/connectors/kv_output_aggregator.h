@@ -4,7 +4,6 @@
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator;
 /// v1/.../offloading/common.py OffloadingWorkerMetadata.aggregate.
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

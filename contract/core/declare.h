@@ -3,16 +3,18 @@
 /// How a target declares its commands and observations: once, as structs with a list of named
 /// members.
 ///
-/// Parser, printer, wire protocol, generators, fuzz decoder, shrinker, --help and the reference
-/// documentation all derive from these declarations. A declared struct has
+/// Parser, printer, equality, wire protocol, generators, fuzz decoder, shrinker, --help and the
+/// reference documentation all derive from these declarations. A declared struct has
 ///
 ///     static void declare(auto& fields) {
 ///       fields.add("name", &Struct::member, Domain::kX, "doc");
 ///       fields.optional("other", &Struct::other, Domain::kY, "doc");
+///       fields.add("third", &Struct::third, "doc");
 ///     }
 ///
-/// and a command has `kVerb` and `kDoc` besides. An optional member is left out of the text where
-/// it equals the default.
+/// and a command has `Verb kVerb` besides, and no declare() where it has no members. An
+/// optional member is left out of the text where it equals the default. A namespace of declared
+/// structs has `using kvfence::operator==;`, by which they are compared.
 
 #include <array>
 #include <concepts>
@@ -56,7 +58,7 @@ enum class Domain : unsigned char {
   kMultimodal,  ///< (item identifier offset length) records
   kNumber,      ///< the number of a job, transfer, read or notice: they count up from 0
   kAnswers,     ///< what parts that are scripted answer, in their order
-  kSetting,     ///< part of a configuration; drawn by the target itself
+  kPlain,       ///< none of these: a setting, drawn by the target itself; part of a list's element
   kResult,      ///< part of an observation: what the command answered
   kState,       ///< part of an observation: what the implementation holds after the command
 };
@@ -85,7 +87,7 @@ constexpr auto words_of(Domain) {
       "items",
       "a number",
       "answers",
-      "a setting",
+      "a value",
       "answer",
       "state",
   });
@@ -99,22 +101,48 @@ struct FieldVisitor {
   Visit& visit;
 
   template <class Owner, class T>
-  void add(std::string_view /*name*/, T Owner::*member, Domain domain, std::string_view /*doc*/) {
-    visit(member, domain);
+  void add(std::string_view name, T Owner::*member, Domain domain, std::string_view /*doc*/) {
+    visit(name, member, domain);
   }
   template <class Owner, class T>
-  void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
-    add(name, member, domain, doc);
+  void add(std::string_view name, T Owner::*member, std::string_view /*doc*/) {
+    visit(name, member, Domain::kPlain);
   }
+  void optional(std::string_view name, auto member, auto... rest) { add(name, member, rest...); }
+  void add_part(std::string_view prefix, auto part) { add(prefix, part, {}); }
 };
 
 }  // namespace detail
 
-/// Calls visit(pointer to member, domain) for each declared member of Struct, in order.
-template <class Struct, class Visit>
+/// What a command is called, and what it does. Stands for its word.
+struct Verb {
+  std::string_view word;
+  std::string_view doc;
+  constexpr operator std::string_view() const { return word; }  // NOLINT
+};
+
+template <class T>
+concept Declared = requires(int& fields) {
+  T::declare(fields);
+}
+|| requires { T::kVerb; };
+
+/// Calls visit(name, pointer to member, domain) for each declared member of Struct, in order; a
+/// part is one member.
+template <Declared Struct, class Visit>
 void for_each_field(Visit&& visit) {
   detail::FieldVisitor<Visit> fields{visit};
-  Struct::declare(fields);
+  if constexpr (requires { Struct::declare(fields); }) Struct::declare(fields);
+}
+
+/// Whether the declared members are equal.
+template <Declared T>
+bool operator==(const T& a, const T& b) {
+  bool are_equal = true;
+  for_each_field<T>([&](std::string_view, auto member, Domain) {
+    are_equal = are_equal && a.*member == b.*member;
+  });
+  return are_equal;
 }
 
 /// Calls visit(std::type_identity<Alternative>{}) for each alternative of a command variant, in
@@ -324,8 +352,12 @@ class FieldCollector {
   }
 
   template <class Owner, class T>
-  void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
-    add(name, member, domain, doc);
+  void add(std::string_view name, T Owner::*member, std::string_view doc) {
+    add(name, member, Domain::kPlain, doc);
+  }
+
+  void optional(std::string_view name, auto member, auto... rest) {
+    add(name, member, rest...);
     members_.back().is_optional = true;
   }
 
@@ -354,11 +386,11 @@ const DeclaredStruct& declared_struct() {
     DeclaredStruct made;
     if constexpr (requires { Struct::kVerb; }) {
       made.verb = Struct::kVerb;
-      made.doc = Struct::kDoc;
+      made.doc = Struct::kVerb.doc;
     }
     made.defaults = &defaults;
     detail::FieldCollector<Struct> fields(defaults, made.members);
-    Struct::declare(fields);
+    if constexpr (requires { Struct::declare(fields); }) Struct::declare(fields);
     return made;
   }();
   return type;

@@ -136,4 +136,11 @@ Target describe() {
   return target;
 }
 
+/// The one description of the target, made when it is first asked for.
+template <class T>
+const Target& described() {
+  static const Target kDescription = describe<T>();
+  return kDescription;
+}
+
 }  // namespace kvfence

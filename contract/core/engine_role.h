@@ -4,11 +4,10 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "contract/core/declare.h"
-#include "contract/core/line.h"
+#include "contract/core/words.h"
 
 namespace kvfence {
 
@@ -18,19 +17,25 @@ enum class EngineRole : std::uint8_t { kProducer, kConsumer };
 inline constexpr std::array<EngineRole, 2> kEngineRoles = {EngineRole::kProducer,
                                                            EngineRole::kConsumer};
 
-/// "producer", "consumer".
-std::string_view to_text(EngineRole role);
-
-Value to_value(EngineRole member);
-bool from_value(const Value& value, EngineRole& member, std::string& expected);
+constexpr auto words_of(EngineRole) {
+  return std::to_array<std::string_view>({"producer", "consumer"});
+}
 
 namespace engine {
+
+using kvfence::operator==;
 
 /// Which engine of a pair a command is about.
 template <class S>
 void add_engine_field(auto& fields) {
   fields.optional("engine", &S::engine, Domain::kChoice, "producer or consumer");
 }
+
+/// A command about an engine.
+struct OfEngine {
+  EngineRole engine = EngineRole::kProducer;
+  static void declare(auto& fields) { add_engine_field<OfEngine>(fields); }
+};
 
 }  // namespace engine
 }  // namespace kvfence

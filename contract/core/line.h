@@ -130,6 +130,13 @@ struct InputError {
   std::string to_text() const;
 };
 
+/// Makes errors of one place: error(found, expected).
+inline auto errors_at(std::string_view file, Position position) {
+  return [file, position](std::string found, std::string expected) {
+    return InputError{std::string(file), position, std::move(found), std::move(expected)};
+  };
+}
+
 /// A value or an InputError.
 template <class T>
 class Parsed {

@@ -65,20 +65,6 @@ bool operator==(const ConnectorList& a, const ConnectorList& b) {
   });
 }
 
-std::string_view to_text(Assembly assembly) {
-  for (const AssemblyInfo& info : kAssemblies) {
-    if (info.assembly == assembly) return info.name;
-  }
-  return {};
-}
-
-std::optional<Assembly> assembly_from_text(std::string_view text) {
-  for (const AssemblyInfo& info : kAssemblies) {
-    if (info.name == text) return info.assembly;
-  }
-  return std::nullopt;
-}
-
 Assembly assembly_of(const Config& config) {
   if (config.has_device()) {
     const bool is_offloading =
@@ -97,22 +83,21 @@ Assembly assembly_of(const Config& config) {
 }
 
 void make_assembly(Assembly assembly, Config& config) {
+  const bool is_on_device =
+      assembly == Assembly::kOffloadingOnDevice || assembly == Assembly::kOnDevice;
+  config.device = is_on_device ? kVirtualDevice : kScriptedDevice;
+  config.engines = assembly == Assembly::kPrefillDecode ? 2 : 1;
   ConnectorList& connectors = config.connectors.emplace();
-  config.device = kScriptedDevice;
-  config.engines = 1;
   switch (assembly) {
     case Assembly::kScheduler:
       break;
     case Assembly::kOffloading:
-      connectors.emplace_back(offloading::Record());
-      break;
     case Assembly::kOffloadingOnDevice:
       connectors.emplace_back(offloading::Record());
-      config.device = kVirtualDevice;
       break;
     case Assembly::kOnDevice:
+    case Assembly::kMulti:
       connectors.emplace_back(MultiRecord{{offloading::Record(), simple::Record()}});
-      config.device = kVirtualDevice;
       break;
     case Assembly::kSimple:
       connectors.emplace_back(simple::Record());
@@ -120,12 +105,8 @@ void make_assembly(Assembly assembly, Config& config) {
     case Assembly::kSynchronous:
       connectors.emplace_back(files::ExampleRecord());
       break;
-    case Assembly::kMulti:
-      connectors.emplace_back(MultiRecord{{offloading::Record(), simple::Record()}});
-      break;
     case Assembly::kPrefillDecode:
       connectors.emplace_back(nixl::Record());
-      config.engines = 2;
       break;
   }
 }

@@ -3,7 +3,10 @@
 /// The configuration line of an engine: KV cache, scheduler, ranks, and the connectors as records,
 /// as groups are: `connectors=[(offloading num_cpu_blocks=8)]`.
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +22,8 @@
 
 namespace kvfence::engine {
 
+using kvfence::operator==;
+
 /// `(scripted)`: a connector whose answers are commands
 /// (contract/scripted/scripted_connector.h). Alone it has no workers: what they would report stands
 /// in the update. Under (multi ...) it may stand several times, and has workers, whose reports
@@ -32,17 +37,14 @@ struct ScriptedRecord {
   bool shutdown_fails = false;
   static void declare(auto& fields) {
     using S = ScriptedRecord;
-    fields.optional("class", &S::connector_class, Domain::kSetting,
-                    "of a child: names its statistics");
-    fields.optional("hma", &S::hma, Domain::kSetting, "of a child: takes several groups");
-    fields.optional("cross_layers", &S::cross_layers, Domain::kSetting,
+    fields.optional("class", &S::connector_class, "of a child: names its statistics");
+    fields.optional("hma", &S::hma, "of a child: takes several groups");
+    fields.optional("cross_layers", &S::cross_layers,
                     "of a child: prefers the blocks of all layers together");
-    fields.optional("handshake", &S::handshake, Domain::kSetting,
+    fields.optional("handshake", &S::handshake,
                     "of a child: its workers have something to tell before the first request");
-    fields.optional("shutdown_fails", &S::shutdown_fails, Domain::kSetting,
-                    "of a child: both halves'");
+    fields.optional("shutdown_fails", &S::shutdown_fails, "of a child: both halves'");
   }
-  friend bool operator==(const ScriptedRecord&, const ScriptedRecord&) = default;
 };
 
 struct ConnectorRecord;
@@ -63,13 +65,12 @@ struct MultiRecord {
   ConnectorList children;
   std::optional<bool> multi_connector_shares_blocks = {};
   static void declare(auto& fields) {
-    fields.add("children", &MultiRecord::children, Domain::kSetting,
+    fields.add("children", &MultiRecord::children,
                "(offloading ...), (simple ...), (example ...), (decode_bench ...), (nixl ...) or "
                "(scripted ...), in their order");
     fields.optional("multi_connector_shares_blocks", &MultiRecord::multi_connector_shares_blocks,
-                    Domain::kSetting, "overrides the profile's rule");
+                    "overrides the profile's rule");
   }
-  friend bool operator==(const MultiRecord&, const MultiRecord&) = default;
 };
 
 /// One connector.
@@ -114,44 +115,41 @@ struct Config : kv_cache::Config {
   std::optional<bool> priority_victim_shifts_loop;
   static void declare(auto& fields) {
     using S = Config;
-    fields.optional("assembly", &S::assembly, Domain::kSetting,
+    fields.optional("assembly", &S::assembly,
                     "a name for what is put together; decides where connectors are left out");
-    fields.optional("connectors", &S::connectors, Domain::kSetting,
+    fields.optional("connectors", &S::connectors,
                     "none, or (scripted), (offloading ...), (simple ...), (example ...), "
                     "(decode_bench ...), (nixl ...), (multi children=[...])");
-    fields.optional("device", &S::device, Domain::kSetting, "scripted, symbols or virtual");
-    fields.optional("engines", &S::engines, Domain::kSetting,
-                    "1, or 2 with (nixl ...): a producer and a consumer");
-    fields.optional("ranks", &S::ranks, Domain::kSetting, "workers");
-    fields.optional("consumer_ranks", &S::consumer_ranks, Domain::kSetting, "of the consumer");
-    fields.optional("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks, Domain::kSetting,
+    fields.optional("device", &S::device, "scripted, symbols or virtual");
+    fields.optional("engines", &S::engines, "1, or 2 with (nixl ...): a producer and a consumer");
+    fields.optional("ranks", &S::ranks, "workers");
+    fields.optional("consumer_ranks", &S::consumer_ranks, "of the consumer");
+    fields.optional("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks,
                     "blocks of the consumer's pool; 0: as many as the producer's");
-    fields.optional("tokens_only", &S::tokens_only, Domain::kSetting,
+    fields.optional("tokens_only", &S::tokens_only,
                     "nobody looks at races and pages: what is wrong shows in the tokens");
     kv_cache::Config::declare(fields);
-    fields.add("policy", &S::policy, Domain::kSetting, "fcfs or priority");
-    fields.add("max_num_seqs", &S::max_num_seqs, Domain::kSetting, "requests that run at once");
-    fields.optional("max_num_scheduled_tokens", &S::max_num_scheduled_tokens, Domain::kSetting,
+    fields.add("policy", &S::policy, "fcfs or priority");
+    fields.add("max_num_seqs", &S::max_num_seqs, "requests that run at once");
+    fields.optional("max_num_scheduled_tokens", &S::max_num_scheduled_tokens,
                     "tokens a step; 0: max_num_batched_tokens");
     fields.optional("long_prefill_token_threshold", &S::long_prefill_token_threshold,
-                    Domain::kSetting, "tokens of one request a step; 0: no bound");
-    fields.optional("enable_chunked_prefill", &S::enable_chunked_prefill, Domain::kSetting,
+                    "tokens of one request a step; 0: no bound");
+    fields.optional("enable_chunked_prefill", &S::enable_chunked_prefill,
                     "a prompt may be computed in several steps");
-    fields.optional("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl, Domain::kSetting,
+    fields.optional("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl,
                     "admits only what fits with its full length");
-    fields.optional("num_speculative_tokens", &S::num_speculative_tokens, Domain::kSetting,
+    fields.optional("num_speculative_tokens", &S::num_speculative_tokens,
                     "drafts a request and step");
-    fields.optional("draft_model", &S::draft_model, Domain::kSetting, "drafts need slots");
-    fields.optional("async_scheduling", &S::async_scheduling, Domain::kSetting,
+    fields.optional("draft_model", &S::draft_model, "drafts need slots");
+    fields.optional("async_scheduling", &S::async_scheduling,
                     "plans with outputs that are not there yet");
-    fields.optional("max_concurrent_batches", &S::max_concurrent_batches, Domain::kSetting,
+    fields.optional("max_concurrent_batches", &S::max_concurrent_batches,
                     "steps in flight of each engine, 1 or 2");
-    fields.optional("kv_load_failure_policy", &S::kv_load_failure_policy, Domain::kSetting,
-                    "fail or recompute");
+    fields.optional("kv_load_failure_policy", &S::kv_load_failure_policy, "fail or recompute");
     fields.optional("priority_victim_shifts_loop", &S::priority_victim_shifts_loop,
-                    Domain::kSetting, "overrides the profile's rule");
+                    "overrides the profile's rule");
   }
-  friend bool operator==(const Config&, const Config&) = default;
 
   /// The record of that connector, or of the child of that kind; or null.
   template <class Record>
@@ -195,6 +193,7 @@ struct AssemblyInfo {
   std::string_view doc;
 };
 inline constexpr AssemblyInfo kAssemblies[] = {
+    // in their order
     {Assembly::kScheduler, "scheduler",
      "scheduler alone, or under a scripted connector: steps, preemption, run-ahead, loads, aborts"},
     {Assembly::kOffloading, "offloading",
@@ -213,8 +212,12 @@ inline constexpr AssemblyInfo kAssemblies[] = {
      "MultiConnector over real and scripted connectors: who loads, who saves, who is notified"},
 };
 
-std::string_view to_text(Assembly assembly);
-std::optional<Assembly> assembly_from_text(std::string_view text);
+constexpr auto words_of(Assembly) {
+  std::array<std::string_view, std::size(kAssemblies)> words;
+  std::transform(std::begin(kAssemblies), std::end(kAssemblies), words.begin(),
+                 [](const AssemblyInfo& info) { return info.name; });
+  return words;
+}
 
 /// What a configuration puts together. Requires: prepare took it.
 Assembly assembly_of(const Config& config);

@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "contract/connectors/multi/multi_connector.h"
-#include "contract/core/check.h"
 #include "contract/core/joined.h"
 
 namespace kvfence {
@@ -51,7 +50,7 @@ class Preparation {
 
   Wrong name_assembly() {
     if (config_.assembly.empty()) return std::nullopt;
-    const auto assembly = assembly_from_text(config_.assembly);
+    const auto assembly = from_text<engine::Assembly>(config_.assembly);
     if (!assembly) {
       return error("assembly=" + config_.assembly,
                    "one of " + joined(kAssemblies, ", ", &AssemblyInfo::name));
@@ -246,7 +245,7 @@ class Preparation {
     const auto* const record = config_.connector<Record>();
     if (!record) return std::nullopt;
     Parsed<Part> made = make(*record);
-    if (!made) return made.error();
+    if (!made) return error(made.error().found, made.error().expected);
     part = std::move(*made);
     return std::nullopt;
   }
@@ -268,17 +267,17 @@ class Preparation {
                    "one group, for children without hma");
     }
     if (auto wrong = add_part<offloading::Record>(parts.offloading, [&](const auto& record) {
-          return make_connector_setup(record, scheduler, ranks, file_, position_);
+          return make_connector_setup(record, scheduler, ranks);
         })) {
       return wrong;
     }
     if (auto wrong = add_part<simple::Record>(parts.simple, [&](const auto& record) {
-          return make_simple_spec(record, scheduler, ranks, file_, position_);
+          return make_simple_spec(record, scheduler, ranks);
         })) {
       return wrong;
     }
     const auto of_files = [&](const auto& record) {
-      return make_files_spec(record, scheduler, ranks, file_, position_);
+      return make_files_spec(record, scheduler, ranks);
     };
     if (auto wrong = add_part<files::ExampleRecord>(parts.files, of_files)) return wrong;
     return add_part<files::DecodeBenchRecord>(parts.files, of_files);
@@ -286,8 +285,7 @@ class Preparation {
 
   Wrong add_nixl() {
     return add_part<nixl::Record>(setup_.nixl, [&](const auto& record) {
-      return make_nixl_spec(record, setup_.scheduler(), config_.ranks, config_.consumer_ranks,
-                            file_, position_);
+      return make_nixl_spec(record, setup_.scheduler(), config_.ranks, config_.consumer_ranks);
     });
   }
 

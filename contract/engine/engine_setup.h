@@ -8,10 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "contract/connectors/disaggregated/nixl_setup.h"
 #include "contract/connectors/offloading/offloading_setup.h"
-#include "contract/connectors/simple/simple_setup.h"
-#include "contract/connectors/synchronous/files_setup.h"
 #include "contract/core/engine_role.h"
 #include "contract/engine/engine_device.h"
 #include "contract/engine/engine_target.h"

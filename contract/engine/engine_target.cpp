@@ -1,6 +1,5 @@
 #include "contract/engine/engine_target.h"
 
-#include <utility>
 #include <variant>
 
 #include "contract/core/describe.h"
@@ -38,7 +37,7 @@ const World::Entry* World::find(const std::string& name) const {
 }  // namespace engine
 
 void EngineTarget::complete(Config& config) {
-  const auto assembly = engine::assembly_from_text(config.assembly);
+  const auto assembly = from_text<engine::Assembly>(config.assembly);
   if (!assembly || config.connectors) return;
   const Config defaults;
   const std::string device = config.device;
@@ -48,9 +47,6 @@ void EngineTarget::complete(Config& config) {
   if (engines != defaults.engines) config.engines = engines;
 }
 
-const Target& EngineTarget::description() {
-  static const Target kDescription = describe<EngineTarget>();
-  return kDescription;
-}
+const Target& EngineTarget::description() { return described<EngineTarget>(); }
 
 }  // namespace kvfence

@@ -17,7 +17,6 @@
 /// agree on is no token.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,19 +37,14 @@ namespace engine {
 // ---- Commands of devices ----
 
 /// Errors: kNoStepInFlight: no step is planned and not executed, or the one before was not polled.
-struct Execute {
-  static constexpr std::string_view kVerb = "execute";
-  static constexpr std::string_view kDoc = "the oldest planned step goes to the device";
+struct Execute : OfEngine {
+  static constexpr Verb kVerb{"execute", "the oldest planned step goes to the device"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
-  EngineRole engine = EngineRole::kProducer;
-  static void declare(auto& fields) { add_engine_field<Execute>(fields); }
-  friend bool operator==(const Execute&, const Execute&) = default;
 };
 
 /// Errors: kNotInConfig: no such rank or stream.
 struct Advance {
-  static constexpr std::string_view kVerb = "advance";
-  static constexpr std::string_view kDoc = "the device runs the next forward or transfer";
+  static constexpr Verb kVerb{"advance", "the device runs the next forward or transfer"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string stream = "compute";
   std::uint32_t rank = 0;
@@ -60,7 +54,6 @@ struct Advance {
     fields.optional("rank", &Advance::rank, Domain::kCount, "whose");
     add_engine_field<Advance>(fields);
   }
-  friend bool operator==(const Advance&, const Advance&) = default;
 };
 
 /// A fault that waits for its transfer is replaced.
@@ -69,8 +62,7 @@ struct Advance {
 /// has a window, or there are several, whose lost blocks upstream's scheduler cannot take in;
 /// kNotInProfile: a store fails with hold.
 struct FailNext {
-  static constexpr std::string_view kVerb = "fail_next";
-  static constexpr std::string_view kDoc = "the next transfer that a stream is given fails";
+  static constexpr Verb kVerb{"fail_next", "the next transfer that a stream is given fails"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNotInProfile};
   std::string stream = "load";
   std::uint32_t rank = 0;
@@ -86,30 +78,21 @@ struct FailNext {
         "known when its stream has nothing left");
     add_engine_field<S>(fields);
   }
-  friend bool operator==(const FailNext&, const FailNext&) = default;
 };
 
 /// Errors: kNoStepInFlight: no step was executed and not polled.
-struct Poll {
-  static constexpr std::string_view kVerb = "poll";
-  static constexpr std::string_view kDoc = "the worker's half asks what is over, for its report";
+struct Poll : OfEngine {
+  static constexpr Verb kVerb{"poll", "the worker's half asks what is over, for its report"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
-  EngineRole engine = EngineRole::kProducer;
-  static void declare(auto& fields) { add_engine_field<Poll>(fields); }
-  friend bool operator==(const Poll&, const Poll&) = default;
 };
 
 /// Faults that wait are taken back. Steps without tokens follow until nothing is held or copied,
 /// kNumDrainSteps at most. Copies that they submit are over when they are first polled: where one
 /// is under way, a lazy simple connector plans another, as long as there are steps. Of a pair one
 /// engine is drained, and what the other one or the network still uses stays held.
-struct Drain {
-  static constexpr std::string_view kVerb = "drain";
-  static constexpr std::string_view kDoc = "aborts every request and lets everything come to rest";
+struct Drain : OfEngine {
+  static constexpr Verb kVerb{"drain", "aborts every request and lets everything come to rest"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  EngineRole engine = EngineRole::kProducer;
-  static void declare(auto& fields) { add_engine_field<Drain>(fields); }
-  friend bool operator==(const Drain&, const Drain&) = default;
 };
 inline constexpr std::uint32_t kNumDrainSteps = 4;
 
@@ -126,27 +109,12 @@ using Command =
 
 // ---- What is observed ----
 
-/// A job that workers reported.
-struct Completed {
-  static constexpr std::string_view kWord = "completed";
-  JobId job = 0;
-  std::uint32_t num_workers = 0;
-  std::uint32_t num_failed = 0;
-  static void declare(auto& fields) {
-    using S = Completed;
-    fields.add("job", &S::job, Domain::kResult, "which");
-    fields.add("num_workers", &S::num_workers, Domain::kResult, "that report it now");
-    fields.optional("num_failed", &S::num_failed, Domain::kResult, "of them");
-  }
-  friend bool operator==(const Completed&, const Completed&) = default;
-};
-
 /// The report of all ranks together: with the update, or with the poll before it.
 struct Report {
   Reusable<std::vector<std::string>> finished_recving;
   Reusable<std::vector<std::string>> finished_sending;
   Reusable<std::vector<BlockId>> invalid_blocks;
-  Reusable<std::vector<Completed>> completed_jobs;
+  Reusable<std::vector<CompletedJob>> completed_jobs;
   static void declare(auto& fields) {
     using S = Report;
     fields.add("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over");
@@ -156,7 +124,6 @@ struct Report {
     fields.add("completed_jobs", &S::completed_jobs, Domain::kResult,
                "that workers report; of the simple connector, its stores");
   }
-  friend bool operator==(const Report&, const Report&) = default;
 };
 
 /// A transfer that a rank's device was given.
@@ -172,18 +139,16 @@ struct DeviceTransfer {
   std::vector<SlotId> slots;
   static void declare(auto& fields) {
     using S = DeviceTransfer;
-    fields.optional("rank", &S::rank, Domain::kResult, "where");
-    fields.add("job", &S::job, Domain::kResult, "its number");
-    fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.optional("store", &S::store, Domain::kResult, "to CPU memory");
-    fields.add("gpu_blocks", &S::gpu_blocks, Domain::kResult,
-               "group after group, in the order of their tokens");
-    fields.add("group_sizes", &S::group_sizes, Domain::kResult, "GPU blocks by group");
-    fields.add("block_indices", &S::block_indices, Domain::kResult,
+    fields.optional("rank", &S::rank, "where");
+    fields.add("job", &S::job, "its number");
+    fields.add("request", &S::request, "for whom");
+    fields.optional("store", &S::store, "to CPU memory");
+    fields.add("gpu_blocks", &S::gpu_blocks, "group after group, in the order of their tokens");
+    fields.add("group_sizes", &S::group_sizes, "GPU blocks by group");
+    fields.add("block_indices", &S::block_indices,
                "place of each group's first one in the table; with hold a store has 0");
-    fields.add("slots", &S::slots, Domain::kResult, "one an offloaded block");
+    fields.add("slots", &S::slots, "one an offloaded block");
   }
-  friend bool operator==(const DeviceTransfer&, const DeviceTransfer&) = default;
 };
 
 /// A transfer that is over.
@@ -195,12 +160,11 @@ struct EndedTransfer {
   bool succeeded = true;
   static void declare(auto& fields) {
     using S = EndedTransfer;
-    fields.optional("rank", &S::rank, Domain::kResult, "where");
-    fields.add("job", &S::job, Domain::kResult, "its number");
-    fields.optional("store", &S::store, Domain::kResult, "to CPU memory");
-    fields.optional("succeeded", &S::succeeded, Domain::kResult, "whether all was copied");
+    fields.optional("rank", &S::rank, "where");
+    fields.add("job", &S::job, "its number");
+    fields.optional("store", &S::store, "to CPU memory");
+    fields.optional("succeeded", &S::succeeded, "whether all was copied");
   }
-  friend bool operator==(const EndedTransfer&, const EndedTransfer&) = default;
 };
 
 /// What devices show. Ranks come one after the other.
@@ -235,7 +199,6 @@ struct DeviceObserved {
     fields.add("gpu_kv", &S::gpu_kv, Domain::kState, "GPU blocks that hold something");
     fields.add("cpu_kv", &S::cpu_kv, Domain::kState, "pages of slots that do");
   }
-  friend bool operator==(const DeviceObserved&, const DeviceObserved&) = default;
 };
 
 /// What one engine shows: of its scheduler, devices and connectors as far as there are some.
@@ -255,7 +218,6 @@ struct EngineObservation : SchedulerObservation,
     files::Observed::declare(fields);
     multi::Observed::declare(fields);
   }
-  friend bool operator==(const EngineObservation&, const EngineObservation&) = default;
 };
 
 /// What an engine, or a pair, owes its caller after a command: what the engine shows, of a pair the

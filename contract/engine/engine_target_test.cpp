@@ -435,10 +435,10 @@ TEST(EngineAssembly, ThatNobodyKnowsIsAnErrorWithAllNames) {
 TEST(EngineAssembly, HasANameOfItsOwn) {
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     EXPECT_EQ(to_text(info.assembly), info.name);
-    EXPECT_EQ(engine::assembly_from_text(info.name), info.assembly);
+    EXPECT_EQ(from_text<engine::Assembly>(info.name), info.assembly);
     EXPECT_EQ(assembly_of(config_of(info.assembly)), info.assembly) << info.name;
   }
-  EXPECT_EQ(engine::assembly_from_text("submarine"), std::nullopt);
+  EXPECT_EQ(from_text<engine::Assembly>("submarine"), std::nullopt);
 }
 
 /// Whether reading a line fails with a message that begins so and has each of these words.

@@ -4,7 +4,6 @@
 /// Everything that reads or writes them derives from the declarations here
 /// (contract/core/declare.h). The target is put together in contract/engine/engine_target.h.
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,41 +19,21 @@
 #include "contract/pool/kv_events.h"
 #include "contract/pool/pool_values.h"
 #include "contract/scheduler/request_status.h"
+#include "contract/scripted/scripted_connector.h"
 
 namespace kvfence {
-
-// Words of commands and observations as values.
-Value to_value(RequestStatus member);
-Value to_value(PauseState member);
-bool from_value(const Value& value, RequestStatus& member, std::string& expected);
-bool from_value(const Value& value, PauseState& member, std::string& expected);
 
 namespace engine {
 
 using kv_cache::BlockLists;
 using kv_cache::RequestBlocks;
 
-/// What the scripted connector, or a scripted child of a MultiConnector, answers about a request.
-template <class S>
-void add_script_fields(auto& fields) {
-  fields.optional("external_tokens", &S::external_tokens, Domain::kTokenCount,
-                  "leading tokens that the connector could load");
-  fields.optional("load_async", &S::load_async, Domain::kFlag, "loads while the request waits");
-  fields.optional("ask_again", &S::ask_again, Domain::kCount,
-                  "lookups answered with ask again, first");
-  fields.optional("hold_blocks", &S::hold_blocks, Domain::kFlag,
-                  "at its end its blocks stay until finished_sending");
-  fields.optional("child", &S::child, Domain::kCount, "its place under (multi ...)");
-  fields.optional("params", &S::params, Domain::kText, "of a child at its end, for the client");
-}
-
 /// Errors, besides the scheduler's: kNotInConfig: several groups under a connector that loads,
 /// without skip_reading_prefix_cache: upstream may take the hit of one group in the GPU's cache for
 /// what another one loads, over which its connectors trip (vllm#33775); do_remote_decode anywhere
 /// but at the producer of a pair; engine=consumer of one engine; a salt or adapter with files.
-struct AddRequest {
-  static constexpr std::string_view kVerb = "add_request";
-  static constexpr std::string_view kDoc = "a new request; a name is used once";
+struct AddRequest : ConnectorScript {
+  static constexpr Verb kVerb{"add_request", "a new request; a name is used once"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared, ErrorCode::kNotInConfig,
                                             ErrorCode::kNoTokens, ErrorCode::kBadRange,
                                             ErrorCode::kBeyondModelLength};
@@ -71,12 +50,6 @@ struct AddRequest {
   std::optional<std::string> cache_salt;
   bool skip_reading_prefix_cache = false;
   bool grammar = false;
-  std::uint32_t external_tokens = 0;
-  bool load_async = false;
-  std::uint32_t ask_again = 0;
-  bool hold_blocks = false;
-  std::uint32_t child = 0;
-  std::optional<std::string> params;
   std::optional<std::uint32_t> max_offload_tokens;
   bool do_remote_decode = false;
   EngineRole engine = EngineRole::kProducer;
@@ -96,23 +69,18 @@ struct AddRequest {
     fields.optional("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
                     "its lookups find nothing");
     fields.optional("grammar", &S::grammar, Domain::kFlag, "waits for grammar_compiled");
-    add_script_fields<S>(fields);
+    ConnectorScript::declare(fields);
     fields.optional("max_offload_tokens", &S::max_offload_tokens, Domain::kTokenCount,
                     "leading tokens that may be stored (rule offload_fences_reuse)");
     fields.optional("do_remote_decode", &S::do_remote_decode, Domain::kFlag,
                     "the consumer will read its blocks");
     add_engine_field<S>(fields);
   }
-  friend bool operator==(const AddRequest&, const AddRequest&) = default;
 };
 
-struct Schedule {
-  static constexpr std::string_view kVerb = "schedule";
-  static constexpr std::string_view kDoc = "plans a step";
+struct Schedule : OfEngine {
+  static constexpr Verb kVerb{"schedule", "plans a step"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kStepsInFlight};
-  EngineRole engine = EngineRole::kProducer;
-  static void declare(auto& fields) { add_engine_field<Schedule>(fields); }
-  friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
 /// What one request sampled, where that is not the rule of the update.
@@ -125,7 +93,6 @@ struct Sample {
     fields.add("request", &S::request, Domain::kRequest, "who");
     fields.add("tokens", &S::tokens, Domain::kTokens, "what");
   }
-  friend bool operator==(const Sample&, const Sample&) = default;
 };
 
 /// The oldest step in flight comes back: it is executed and polled, where that was not done by
@@ -138,8 +105,7 @@ struct Sample {
 /// reported, or there is no such scripted child or rank; kListedTwice: two reports of one child and
 /// rank; kBadRange: a job from kNumChildJobsMax on.
 struct Update {
-  static constexpr std::string_view kVerb = "update";
-  static constexpr std::string_view kDoc = "the oldest planned step comes back from the workers";
+  static constexpr Verb kVerb{"update", "the oldest planned step comes back from the workers"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig,
                                             ErrorCode::kNoStepInFlight, ErrorCode::kWrongTokenCount,
                                             ErrorCode::kBadRange,       ErrorCode::kSingleGroupOnly,
@@ -166,12 +132,10 @@ struct Update {
     fields.optional("reports", &S::reports, Domain::kAnswers, "of scripted children");
     add_engine_field<Update>(fields);
   }
-  friend bool operator==(const Update&, const Update&) = default;
 };
 
 struct UpdateDraftTokenIds {
-  static constexpr std::string_view kVerb = "update_draft_token_ids";
-  static constexpr std::string_view kDoc = "drafts for a request's next step";
+  static constexpr Verb kVerb{"update_draft_token_ids", "drafts for a request's next step"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig};
   std::string request;
   std::vector<TokenId> tokens;
@@ -180,23 +144,19 @@ struct UpdateDraftTokenIds {
     fields.add("request", &S::request, Domain::kRequest, "whose");
     fields.add("tokens", &S::tokens, Domain::kTokens, "drafts");
   }
-  friend bool operator==(const UpdateDraftTokenIds&, const UpdateDraftTokenIds&) = default;
 };
 
 struct GrammarCompiled {
-  static constexpr std::string_view kVerb = "grammar_compiled";
-  static constexpr std::string_view kDoc = "a request's grammar is ready";
+  static constexpr Verb kVerb{"grammar_compiled", "a request's grammar is ready"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   static void declare(auto& fields) {
     fields.add("request", &GrammarCompiled::request, Domain::kRequest, "whose");
   }
-  friend bool operator==(const GrammarCompiled&, const GrammarCompiled&) = default;
 };
 
 struct FinishRequests {
-  static constexpr std::string_view kVerb = "finish_requests";
-  static constexpr std::string_view kDoc = "ends requests from outside, e.g. aborts them";
+  static constexpr Verb kVerb{"finish_requests", "ends requests from outside, e.g. aborts them"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
                                             ErrorCode::kBadRange};
   std::vector<std::string> requests;
@@ -208,12 +168,10 @@ struct FinishRequests {
     fields.optional("status", &S::status, Domain::kChoice, "how");
     add_engine_field<FinishRequests>(fields);
   }
-  friend bool operator==(const FinishRequests&, const FinishRequests&) = default;
 };
 
 struct FinishAllRequests {
-  static constexpr std::string_view kVerb = "finish_all_requests";
-  static constexpr std::string_view kDoc = "ends every request from outside";
+  static constexpr Verb kVerb{"finish_all_requests", "ends every request from outside"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   RequestStatus status = RequestStatus::kFinishedAborted;
   EngineRole engine = EngineRole::kProducer;
@@ -221,12 +179,10 @@ struct FinishAllRequests {
     fields.optional("status", &FinishAllRequests::status, Domain::kChoice, "how");
     add_engine_field<FinishAllRequests>(fields);
   }
-  friend bool operator==(const FinishAllRequests&, const FinishAllRequests&) = default;
 };
 
 struct SetPauseState {
-  static constexpr std::string_view kVerb = "set_pause_state";
-  static constexpr std::string_view kDoc = "stops admission, or everything, or neither";
+  static constexpr Verb kVerb{"set_pause_state", "stops admission, or everything, or neither"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   PauseState state = PauseState::kUnpaused;
   EngineRole engine = EngineRole::kProducer;
@@ -235,7 +191,6 @@ struct SetPauseState {
                "unpaused, paused_new or paused_all");
     add_engine_field<SetPauseState>(fields);
   }
-  friend bool operator==(const SetPauseState&, const SetPauseState&) = default;
 };
 
 /// Errors: kNotInConfig: what the connector answers, where it is not the scripted one;
@@ -244,8 +199,7 @@ struct SetPauseState {
 /// whose manager cannot be reset: upstream forgets the transfers under way, but not what they
 /// reserve (vllm#44541); a child that is not scripted.
 struct ResetPrefixCache {
-  static constexpr std::string_view kVerb = "reset_prefix_cache";
-  static constexpr std::string_view kDoc = "forgets what is cached";
+  static constexpr Verb kVerb{"reset_prefix_cache", "forgets what is cached"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   bool reset_running_requests = false;
   bool reset_connector = false;
@@ -267,29 +221,21 @@ struct ResetPrefixCache {
                     "places of those that do not answer");
     add_engine_field<ResetPrefixCache>(fields);
   }
-  friend bool operator==(const ResetPrefixCache&, const ResetPrefixCache&) = default;
 };
 
 /// Errors: kNotInConfig: there is no scripted connector, or no scripted child at that place.
-struct ScriptConnector {
-  static constexpr std::string_view kVerb = "script_connector";
-  static constexpr std::string_view kDoc = "what the connector answers about a request from now on";
+struct ScriptConnector : ConnectorScript {
+  static constexpr Verb kVerb{"script_connector",
+                              "what the connector answers about a request from now on"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig};
   std::string request;
-  std::uint32_t external_tokens = 0;
-  bool load_async = false;
-  std::uint32_t ask_again = 0;
-  bool hold_blocks = false;
-  std::uint32_t child = 0;
-  std::optional<std::string> params;
   EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ScriptConnector;
     fields.add("request", &S::request, Domain::kRequest, "whose");
-    add_script_fields<S>(fields);
+    ConnectorScript::declare(fields);
     add_engine_field<S>(fields);
   }
-  friend bool operator==(const ScriptConnector&, const ScriptConnector&) = default;
 };
 
 /// The consumer gets the prompt of the producer's request, and what the producer reported of
@@ -297,8 +243,7 @@ struct ScriptConnector {
 /// Errors, besides the scheduler's: kNotInConfig: there is one engine; kNotFinished: the producer
 /// reported nothing of it.
 struct HandOver {
-  static constexpr std::string_view kVerb = "hand_over";
-  static constexpr std::string_view kDoc = "the router adds a finished request to the consumer";
+  static constexpr Verb kVerb{"hand_over", "the router adds a finished request to the consumer"};
   static constexpr ErrorCode kRefusals[] = {
       ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest, ErrorCode::kAlreadyDeclared,
       ErrorCode::kNotFinished, ErrorCode::kNoTokens,       ErrorCode::kBeyondModelLength};
@@ -315,7 +260,6 @@ struct HandOver {
     fields.optional("priority", &S::priority, Domain::kCount, "the smaller, the sooner");
     fields.optional("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals");
   }
-  friend bool operator==(const HandOver&, const HandOver&) = default;
 };
 
 /// A request of a step, in upstream's order of num_scheduled_tokens.
@@ -327,12 +271,11 @@ struct ScheduledRequest {
   std::vector<TokenId> spec_tokens;
   static void declare(auto& fields) {
     using S = ScheduledRequest;
-    fields.add("request", &S::request, Domain::kResult, "who");
-    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "tokens of this step");
-    fields.add("samples", &S::samples, Domain::kResult, "whether output comes of it");
-    fields.optional("spec_tokens", &S::spec_tokens, Domain::kResult, "drafts among them");
+    fields.add("request", &S::request, "who");
+    fields.add("num_tokens", &S::num_tokens, "tokens of this step");
+    fields.add("samples", &S::samples, "whether output comes of it");
+    fields.optional("spec_tokens", &S::spec_tokens, "drafts among them");
   }
-  friend bool operator==(const ScheduledRequest&, const ScheduledRequest&) = default;
 };
 
 /// NewRequestData.
@@ -343,11 +286,10 @@ struct ScheduledNew {
   BlockLists blocks;
   static void declare(auto& fields) {
     using S = ScheduledNew;
-    fields.add("request", &S::request, Domain::kResult, "who");
-    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kResult, "before this step");
-    fields.add("blocks", &S::blocks, Domain::kResult, "all of its blocks");
+    fields.add("request", &S::request, "who");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, "before this step");
+    fields.add("blocks", &S::blocks, "all of its blocks");
   }
-  friend bool operator==(const ScheduledNew&, const ScheduledNew&) = default;
 };
 
 /// An entry of CachedRequestData.
@@ -361,15 +303,13 @@ struct ScheduledCached {
   Reusable<BlockLists> blocks;
   static void declare(auto& fields) {
     using S = ScheduledCached;
-    fields.add("request", &S::request, Domain::kResult, "who");
-    fields.optional("resumed", &S::resumed, Domain::kResult, "blocks are all, not the new ones");
-    fields.optional("all_token_ids", &S::all_token_ids, Domain::kResult,
-                    "was not in the step before");
-    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kResult, "before this step");
-    fields.add("num_output_tokens", &S::num_output_tokens, Domain::kResult, "with placeholders");
-    fields.optional("blocks", &S::blocks, Domain::kResult, "absent: none in any group");
+    fields.add("request", &S::request, "who");
+    fields.optional("resumed", &S::resumed, "blocks are all, not the new ones");
+    fields.optional("all_token_ids", &S::all_token_ids, "was not in the step before");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, "before this step");
+    fields.add("num_output_tokens", &S::num_output_tokens, "with placeholders");
+    fields.optional("blocks", &S::blocks, "absent: none in any group");
   }
-  friend bool operator==(const ScheduledCached&, const ScheduledCached&) = default;
 };
 
 /// EngineCoreOutput.
@@ -381,12 +321,11 @@ struct RequestOutput {
   std::optional<TokenId> stop_reason;
   static void declare(auto& fields) {
     using S = RequestOutput;
-    fields.add("request", &S::request, Domain::kResult, "whose");
-    fields.add("tokens", &S::tokens, Domain::kResult, "that were kept");
-    fields.optional("status", &S::status, Domain::kResult, "where it finished");
-    fields.optional("stop_reason", &S::stop_reason, Domain::kResult, "the stop token");
+    fields.add("request", &S::request, "whose");
+    fields.add("tokens", &S::tokens, "that were kept");
+    fields.optional("status", &S::status, "where it finished");
+    fields.optional("stop_reason", &S::stop_reason, "the stop token");
   }
-  friend bool operator==(const RequestOutput&, const RequestOutput&) = default;
 };
 
 /// A request as it stands.
@@ -401,55 +340,19 @@ struct RequestState {
   std::vector<TokenId> spec_tokens;
   static void declare(auto& fields) {
     using S = RequestState;
-    fields.add("id", &S::id, Domain::kState, "its name");
-    fields.add("status", &S::status, Domain::kState, "where it stands");
-    fields.add("num_tokens", &S::num_tokens, Domain::kState, "prompt and output");
-    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kState, "whose KV is there");
-    fields.optional("num_output_placeholders", &S::num_output_placeholders, Domain::kState,
+    fields.add("id", &S::id, "its name");
+    fields.add("status", &S::status, "where it stands");
+    fields.add("num_tokens", &S::num_tokens, "prompt and output");
+    fields.add("num_computed_tokens", &S::num_computed_tokens, "whose KV is there");
+    fields.optional("num_output_placeholders", &S::num_output_placeholders,
                     "outputs planned and not there");
-    fields.optional("num_preemptions", &S::num_preemptions, Domain::kState, "so far");
-    fields.optional("spec_tokens", &S::spec_tokens, Domain::kState, "drafts for its next step");
+    fields.optional("num_preemptions", &S::num_preemptions, "so far");
+    fields.optional("spec_tokens", &S::spec_tokens, "drafts for its next step");
   }
-  friend bool operator==(const RequestState&, const RequestState&) = default;
-};
-
-/// A touch point of the scripted connector, or of a scripted child.
-struct ConnectorCallRecord {
-  static constexpr std::string_view kWord = "call";
-  std::string method;
-  std::string request;
-  std::uint32_t num_tokens = 0;
-  std::string answer;
-  BlockLists blocks;
-  std::optional<std::uint32_t> child = {};
-  std::optional<std::uint32_t> rank = {};
-  std::string metadata = {};
-  std::vector<std::string> finished = {};
-  std::vector<std::string> sending = {};
-  std::vector<std::string> recving = {};
-  std::vector<BlockId> invalid = {};
-  std::vector<JobId> jobs = {};
-  static void declare(auto& fields) {
-    using S = ConnectorCallRecord;
-    fields.add("method", &S::method, Domain::kResult, "upstream's name");
-    fields.optional("child", &S::child, Domain::kResult, "of which child");
-    fields.optional("rank", &S::rank, Domain::kResult, "of which worker of a child");
-    fields.optional("request", &S::request, Domain::kResult, "about whom");
-    fields.optional("num_tokens", &S::num_tokens, Domain::kResult, "what was passed");
-    fields.optional("answer", &S::answer, Domain::kResult, "what was answered");
-    fields.optional("blocks", &S::blocks, Domain::kResult, "what was passed");
-    fields.optional("metadata", &S::metadata, Domain::kResult, "of a step");
-    fields.optional("finished", &S::finished, Domain::kResult, "requests, ascending");
-    fields.optional("sending", &S::sending, Domain::kResult, "sent, ascending");
-    fields.optional("recving", &S::recving, Domain::kResult, "received, ascending");
-    fields.optional("invalid", &S::invalid, Domain::kResult, "whose load failed, ascending");
-    fields.optional("jobs", &S::jobs, Domain::kResult, "its own, one per worker");
-  }
-  friend bool operator==(const ConnectorCallRecord&, const ConnectorCallRecord&) = default;
 };
 
 /// What a scheduler owes its caller after a command.
-struct SchedulerObservation {
+struct SchedulerObservation : ShownBlocks {
   // schedule
   Reusable<std::vector<ScheduledRequest>> scheduled;
   Reusable<std::vector<ScheduledNew>> new_reqs;
@@ -467,8 +370,8 @@ struct SchedulerObservation {
   Reusable<std::vector<std::uint32_t>> connector_stats;
   Reusable<std::vector<std::uint32_t>> spec_stats;
 
-  Reusable<bool> success;                                      ///< reset_prefix_cache
-  Reusable<std::vector<ConnectorCallRecord>> connector_calls;  ///< of this command, if any
+  Reusable<bool> success;                                ///< reset_prefix_cache
+  Reusable<std::vector<ConnectorCall>> connector_calls;  ///< of this command, if any
 
   // The numbers: after every command.
   std::uint32_t num_running = 0;
@@ -485,10 +388,7 @@ struct SchedulerObservation {
   Reusable<std::vector<std::string>> waiting;
   Reusable<std::vector<std::string>> skipped_waiting;
   Reusable<std::vector<RequestState>> requests;  ///< held ones too, in the order of adding
-  Reusable<std::vector<BlockId>> free_queue;
-  Reusable<std::vector<std::uint32_t>> ref_cnts;
-  Reusable<KeyList> keys;
-  Reusable<std::vector<RequestBlocks>> tables;  ///< of requests with blocks
+  Reusable<std::vector<RequestBlocks>> tables;   ///< of requests with blocks
 
   static void declare(auto& fields) {
     using S = SchedulerObservation;
@@ -528,12 +428,9 @@ struct SchedulerObservation {
     fields.add("waiting", &S::waiting, Domain::kState, "head first");
     fields.add("skipped_waiting", &S::skipped_waiting, Domain::kState, "head first");
     fields.add("requests", &S::requests, Domain::kState, "in the order of adding");
-    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
-    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
-    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
+    ShownBlocks::declare(fields);
     fields.add("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])");
   }
-  friend bool operator==(const SchedulerObservation&, const SchedulerObservation&) = default;
 };
 
 }  // namespace engine

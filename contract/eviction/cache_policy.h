@@ -50,10 +50,7 @@ inline constexpr std::int32_t kNotReady = -1;
 struct BlockStatus {
   std::int32_t ref_cnt = kNotReady;
   SlotId slot = 0;
-  void add_to(StateHash& hash) const {
-    hash.add(ref_cnt);
-    hash.add(slot);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(ref_cnt, slot); }
   friend bool operator==(const BlockStatus&, const BlockStatus&) = default;
 };
 
@@ -61,10 +58,7 @@ struct BlockStatus {
 struct PolicyEntry {
   OffloadKey key;
   BlockStatus status;
-  void add_to(StateHash& hash) const {
-    hash.add(key);
-    hash.add(status);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(key, status); }
   friend bool operator==(const PolicyEntry&, const PolicyEntry&) = default;
 };
 
@@ -81,13 +75,7 @@ struct PolicyLists {
   std::vector<OffloadKey> b1;
   std::vector<OffloadKey> b2;
   double target_t1_size = 0;  ///< a real number: 0 <= target <= capacity
-  void add_to(StateHash& hash) const {
-    hash.add(t1);
-    hash.add(t2);
-    hash.add(b1);
-    hash.add(b2);
-    hash.add(target_t1_size);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(t1, t2, b1, b2, target_t1_size); }
   friend bool operator==(const PolicyLists&, const PolicyLists&) = default;
 };
 

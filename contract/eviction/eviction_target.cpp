@@ -1,7 +1,5 @@
 #include "contract/eviction/eviction_target.h"
 
-#include <utility>
-
 #include "contract/core/describe.h"
 #include "contract/core/rules.h"
 
@@ -9,9 +7,7 @@ namespace kvfence {
 
 Parsed<CachePolicyConfig> make_cache_policy_config(const eviction::Config& config,
                                                    std::string_view file, Position position) {
-  const auto error = [&](std::string found, std::string expected) {
-    return InputError{std::string(file), position, std::move(found), std::move(expected)};
-  };
+  const auto error = errors_at(file, position);
   const auto policy = from_text<EvictionPolicy>(config.policy);
   if (!policy) return error("policy=" + config.policy, "lru or arc");
   if (config.capacity == 0) return error("capacity=0", "at least one block");
@@ -25,9 +21,6 @@ Parsed<CachePolicyConfig> make_cache_policy_config(const eviction::Config& confi
   return result;
 }
 
-const Target& EvictionTarget::description() {
-  static const Target kDescription = describe<EvictionTarget>();
-  return kDescription;
-}
+const Target& EvictionTarget::description() { return described<EvictionTarget>(); }
 
 }  // namespace kvfence

@@ -21,83 +21,59 @@ namespace kvfence {
 
 namespace eviction {
 
-/// A command about one key.
-template <class S>
-void add_key_field(auto& fields) {
-  fields.add("key", &S::key, Domain::kKey, "which block");
-}
+using kvfence::operator==;
 
-struct Get {
-  static constexpr std::string_view kVerb = "get";
-  static constexpr std::string_view kDoc = "asks whether a block is held";
+/// A command about one key.
+struct OfKey {
   std::uint32_t key = 0;
-  static void declare(auto& fields) { add_key_field<Get>(fields); }
-  friend bool operator==(const Get&, const Get&) = default;
+  static void declare(auto& fields) { fields.add("key", &OfKey::key, Domain::kKey, "which block"); }
 };
 
-struct Insert {
-  static constexpr std::string_view kVerb = "insert";
-  static constexpr std::string_view kDoc = "holds a block that is being written";
+struct Get : OfKey {
+  static constexpr Verb kVerb{"get", "asks whether a block is held"};
+};
+
+struct Insert : OfKey {
+  static constexpr Verb kVerb{"insert", "holds a block that is being written"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyStored, ErrorCode::kNoFreeBlocks};
-  std::uint32_t key = 0;
   SlotId slot = 0;
   static void declare(auto& fields) {
-    add_key_field<Insert>(fields);
+    OfKey::declare(fields);
     fields.optional("slot", &Insert::slot, Domain::kCount, "where it lies");
   }
-  friend bool operator==(const Insert&, const Insert&) = default;
 };
 
-struct Remove {
-  static constexpr std::string_view kVerb = "remove";
-  static constexpr std::string_view kDoc = "forgets a block";
+struct Remove : OfKey {
+  static constexpr Verb kVerb{"remove", "forgets a block"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey};
-  std::uint32_t key = 0;
-  static void declare(auto& fields) { add_key_field<Remove>(fields); }
-  friend bool operator==(const Remove&, const Remove&) = default;
 };
 
-struct MakeReady {
-  static constexpr std::string_view kVerb = "make_ready";
-  static constexpr std::string_view kDoc = "a block has been written";
+struct MakeReady : OfKey {
+  static constexpr Verb kVerb{"make_ready", "a block has been written"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kAlreadyReady};
-  std::uint32_t key = 0;
-  static void declare(auto& fields) { add_key_field<MakeReady>(fields); }
-  friend bool operator==(const MakeReady&, const MakeReady&) = default;
 };
 
-struct Acquire {
-  static constexpr std::string_view kVerb = "acquire";
-  static constexpr std::string_view kDoc = "a transfer begins to read a block";
+struct Acquire : OfKey {
+  static constexpr Verb kVerb{"acquire", "a transfer begins to read a block"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReady};
-  std::uint32_t key = 0;
-  static void declare(auto& fields) { add_key_field<Acquire>(fields); }
-  friend bool operator==(const Acquire&, const Acquire&) = default;
 };
 
-struct Release {
-  static constexpr std::string_view kVerb = "release";
-  static constexpr std::string_view kDoc = "a transfer has read a block";
+struct Release : OfKey {
+  static constexpr Verb kVerb{"release", "a transfer has read a block"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReady,
                                             ErrorCode::kNotReading};
-  std::uint32_t key = 0;
-  static void declare(auto& fields) { add_key_field<Release>(fields); }
-  friend bool operator==(const Release&, const Release&) = default;
 };
 
 struct Touch {
-  static constexpr std::string_view kVerb = "touch";
-  static constexpr std::string_view kDoc = "marks blocks as used, the last key first";
+  static constexpr Verb kVerb{"touch", "marks blocks as used, the last key first"};
   std::vector<std::uint32_t> keys;
   static void declare(auto& fields) {
     fields.add("keys", &Touch::keys, Domain::kKeys, "which blocks");
   }
-  friend bool operator==(const Touch&, const Touch&) = default;
 };
 
 struct Evict {
-  static constexpr std::string_view kVerb = "evict";
-  static constexpr std::string_view kDoc = "lets exactly so many idle blocks go, or none";
+  static constexpr Verb kVerb{"evict", "lets exactly so many idle blocks go, or none"};
   std::uint32_t num_blocks = 0;
   std::vector<std::uint32_t> protected_keys;
   static void declare(auto& fields) {
@@ -105,14 +81,10 @@ struct Evict {
     fields.add("num_blocks", &S::num_blocks, Domain::kCount, "how many");
     fields.optional("protected", &S::protected_keys, Domain::kKeys, "that must stay");
   }
-  friend bool operator==(const Evict&, const Evict&) = default;
 };
 
 struct Clear {
-  static constexpr std::string_view kVerb = "clear";
-  static constexpr std::string_view kDoc = "forgets everything";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const Clear&, const Clear&) = default;
+  static constexpr Verb kVerb{"clear", "forgets everything"};
 };
 
 using Command = std::variant<Get, Insert, Remove, MakeReady, Acquire, Release, Touch, Evict, Clear>;
@@ -124,32 +96,48 @@ struct Config {
   std::optional<bool> arc_refuses_with_idle_t1;
   static void declare(auto& fields) {
     using S = Config;
-    fields.add("policy", &S::policy, Domain::kSetting, "lru or arc");
-    fields.add("capacity", &S::capacity, Domain::kSetting, "blocks held at most");
-    fields.add("profile", &S::profile, Domain::kSetting,
-               "the release whose rules hold: v0.19, v0.23");
-    fields.optional("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
+    fields.add("policy", &S::policy, "lru or arc");
+    fields.add("capacity", &S::capacity, "blocks held at most");
+    fields.add("profile", &S::profile, "the release whose rules hold: v0.19, v0.23");
+    fields.optional("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1,
                     "overrides the profile's rule");
   }
-  friend bool operator==(const Config&, const Config&) = default;
 };
 
-/// A block in a list.
-struct Entry {
+/// A block in a list, with its key as the target shows it: a number, or bytes.
+template <class Key>
+struct EntryOf {
   static constexpr std::string_view kWord = "block";
-  std::uint32_t key = 0;
+  Key key{};
   SlotId slot = 0;
   bool ready = false;
   std::uint32_t readers = 0;
   static void declare(auto& fields) {
-    using S = Entry;
-    fields.add("key", &S::key, Domain::kState, "which");
-    fields.add("slot", &S::slot, Domain::kState, "where it lies");
-    fields.optional("ready", &S::ready, Domain::kState, "written");
-    fields.optional("readers", &S::readers, Domain::kState, "transfers that read it");
+    using S = EntryOf;
+    fields.add("key", &S::key, "which");
+    fields.add("slot", &S::slot, "where it lies");
+    fields.optional("ready", &S::ready, "written");
+    fields.optional("readers", &S::readers, "transfers that read it");
   }
-  friend bool operator==(const Entry&, const Entry&) = default;
 };
+using Entry = EntryOf<std::uint32_t>;
+
+/// What a policy has in its lists, oldest first: where the whole state is asked for.
+template <class Block, class Keys>
+struct ListsOf {
+  Reusable<std::vector<Block>> t1;
+  Reusable<std::vector<Block>> t2;
+  Reusable<Keys> b1;
+  Reusable<Keys> b2;
+  static void declare(auto& fields) {
+    using S = ListsOf;
+    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
+    fields.add("t2", &S::t2, Domain::kState, "oldest first");
+    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
+    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+  }
+};
+using Lists = ListsOf<Entry, std::vector<std::uint32_t>>;
 
 /// A block that had to go.
 struct Victim {
@@ -157,14 +145,13 @@ struct Victim {
   std::uint32_t key = 0;
   SlotId slot = 0;
   static void declare(auto& fields) {
-    fields.add("key", &Victim::key, Domain::kResult, "which");
-    fields.add("slot", &Victim::slot, Domain::kResult, "where it lay");
+    fields.add("key", &Victim::key, "which");
+    fields.add("slot", &Victim::slot, "where it lay");
   }
-  friend bool operator==(const Victim&, const Victim&) = default;
 };
 
 /// What a policy owes its caller after a command.
-struct Observation {
+struct Observation : Lists {
   ErrorCode error = ErrorCode::kNone;
   Reusable<std::vector<Entry>> found;     ///< get: the block, or nothing
   Reusable<bool> success;                 ///< evict
@@ -173,11 +160,6 @@ struct Observation {
   std::uint32_t size = 0;
   double target_t1_size = 0;
 
-  Reusable<std::vector<Entry>> t1;
-  Reusable<std::vector<Entry>> t2;
-  Reusable<std::vector<std::uint32_t>> b1;
-  Reusable<std::vector<std::uint32_t>> b2;
-
   static void declare(auto& fields) {
     using S = Observation;
     fields.add("found", &S::found, Domain::kResult, "the block, if it is held");
@@ -185,10 +167,7 @@ struct Observation {
     fields.add("evicted", &S::evicted, Domain::kResult, "in the order of choice");
     fields.add("size", &S::size, Domain::kState, "blocks held");
     fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
-    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
-    fields.add("t2", &S::t2, Domain::kState, "oldest first");
-    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
-    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+    Lists::declare(fields);
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

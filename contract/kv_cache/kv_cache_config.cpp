@@ -16,50 +16,21 @@ using kvfence::to_value;
 
 namespace {
 
-Value spec_value(const KVCacheSpec& spec) {
-  Record record;
-  record.verb = to_text(spec.kind);
-  const auto add = [&record](std::string_view key, std::uint32_t number) {
-    if (number > 0) record.fields.push_back({std::string(key), to_value(number), {}});
-  };
-  add("block_size", spec.block_size);
-  add("window", spec.sliding_window);
-  add("chunk", spec.attention_chunk_size);
-  if (spec.mamba_align) record.fields.push_back({"align", to_value(true), {}});
-  add("spec_blocks", spec.num_speculative_blocks);
-  add("sink_len", spec.sink_len);
-  return Value::Variant(std::move(record));
-}
-
 bool spec_from(const Value& value, KVCacheSpec& spec) {
   const auto* record = value.get_if<Record>();
   const auto kind = record ? from_text<KVCacheSpecKind>(record->verb) : std::nullopt;
   if (!kind) return false;
   spec.kind = *kind;
-  for (const Field& member : record->fields) {
-    std::string expected;
-    bool read = false;
-    if (member.key == "align") {
-      read = from_value(member.value, spec.mamba_align, expected);
-    } else {
-      std::uint32_t* const number = member.key == "block_size"    ? &spec.block_size
-                                    : member.key == "window"      ? &spec.sliding_window
-                                    : member.key == "chunk"       ? &spec.attention_chunk_size
-                                    : member.key == "spec_blocks" ? &spec.num_speculative_blocks
-                                    : member.key == "sink_len"    ? &spec.sink_len
-                                                                  : nullptr;
-      read = number && from_value(member.value, *number, expected);
-    }
-    if (!read) return false;
-  }
-  return true;
+  return !assign_fields(spec, record->fields, {});
 }
 
 }  // namespace
 
 Value to_value(const GroupList& member) {
   Value::List list;
-  for (const KVCacheSpec& spec : member) list.push_back(spec_value(spec));
+  for (const KVCacheSpec& spec : member) {
+    list.emplace_back(Value::Variant(Record(std::string(to_text(spec.kind)), to_fields(spec))));
+  }
   return Value::Variant(std::move(list));
 }
 
@@ -80,13 +51,7 @@ Parsed<KVCacheManagerConfig> make_kv_cache_manager_config(const kv_cache::Config
                                                           std::string_view file,
                                                           Position position) {
   block_pool::Config pool;
-  pool.num_gpu_blocks = config.num_gpu_blocks;
-  pool.enable_caching = config.enable_caching;
-  pool.enable_kv_cache_events = config.enable_kv_cache_events;
-  pool.hash_block_size = config.hash_block_size;
-  pool.hash_algorithm = config.hash_algorithm;
-  pool.hash_seed = config.hash_seed;
-  pool.profile = config.profile;
+  static_cast<PoolSettings&>(pool) = config;
   std::uint32_t factor_max = 1;
   if (config.hash_block_size > 0) {
     for (const KVCacheSpec& group : config.groups) {

@@ -21,6 +21,8 @@ struct KVCacheManagerConfig;  ///< contract/kv_cache/kv_cache_manager.h
 
 namespace kv_cache {
 
+using kvfence::operator==;
+
 /// Blocks by group: [[1 2] [3]].
 using BlockLists = BlocksByGroup;
 
@@ -30,10 +32,9 @@ struct RequestBlocks {
   std::string request;
   BlockLists blocks;
   static void declare(auto& fields) {
-    fields.add("request", &RequestBlocks::request, Domain::kState, "whose");
-    fields.add("blocks", &RequestBlocks::blocks, Domain::kState, "by group");
+    fields.add("request", &RequestBlocks::request, "whose");
+    fields.add("blocks", &RequestBlocks::blocks, "by group");
   }
-  friend bool operator==(const RequestBlocks&, const RequestBlocks&) = default;
 };
 
 /// The groups of a configuration: [(full block_size=4) (sliding block_size=4 window=8)].
@@ -45,14 +46,8 @@ bool from_value(const Value& value, GroupList& member, std::string& expected);
 
 /// The configuration as it stands on the config line; KVCacheManagerConfig is what a manager is
 /// built from.
-struct Config {
-  std::uint32_t num_gpu_blocks = 16;
-  bool enable_caching = true;
-  bool enable_kv_cache_events = true;
-  std::uint32_t hash_block_size = 4;
-  std::string hash_algorithm = "sha256_cbor";
-  std::string hash_seed = "0";
-  std::string profile = "v0.19";
+struct Config : PoolSettings {
+  Config() { num_gpu_blocks = 16; }
   GroupList groups = {KVCacheSpec{.block_size = 4}};
   std::uint32_t max_model_len = 64;
   std::uint32_t max_num_batched_tokens = 64;
@@ -61,22 +56,20 @@ struct Config {
   std::optional<std::uint32_t> retention_interval;
   static void declare(auto& fields) {
     using S = Config;
-    add_pool_fields<S>(fields);
-    add_hash_and_profile_fields<S>(fields);
-    fields.add("groups", &S::groups, Domain::kSetting,
+    declare_blocks(fields);
+    declare_hashing(fields);
+    fields.add("groups", &S::groups,
                "(full|sliding|chunked|mamba|cross|sink block_size=... window=... "
                "chunk=... align=... spec_blocks=... sink_len=...)");
-    fields.add("max_model_len", &S::max_model_len, Domain::kSetting, "tokens");
-    fields.add("max_num_batched_tokens", &S::max_num_batched_tokens, Domain::kSetting,
+    fields.add("max_model_len", &S::max_model_len, "tokens");
+    fields.add("max_num_batched_tokens", &S::max_num_batched_tokens,
                "tokens; rule full_sequence_gate_in_allocate_slots");
-    fields.optional("use_eagle", &S::use_eagle, Domain::kSetting,
-                    "draft layers need the last hit block anew");
-    fields.optional("eagle_groups", &S::eagle_groups, Domain::kSetting,
+    fields.optional("use_eagle", &S::use_eagle, "draft layers need the last hit block anew");
+    fields.optional("eagle_groups", &S::eagle_groups,
                     "with use_eagle: which groups; empty for all (rule eagle_by_group)");
-    fields.optional("retention_interval", &S::retention_interval, Domain::kSetting,
+    fields.optional("retention_interval", &S::retention_interval,
                     "tokens (rule sliding_window_mask)");
   }
-  friend bool operator==(const Config&, const Config&) = default;
 };
 
 }  // namespace kv_cache

@@ -55,21 +55,10 @@ std::optional<std::string> check_group(const KVCacheManagerConfig& config, const
 }  // namespace
 
 std::string_view event_name(KVCacheSpecKind kind) {
-  switch (kind) {
-    case KVCacheSpecKind::kFullAttention:
-      return "full_attention";
-    case KVCacheSpecKind::kSlidingWindow:
-      return "sliding_window";
-    case KVCacheSpecKind::kChunkedLocal:
-      return "chunked_local_attention";
-    case KVCacheSpecKind::kMamba:
-      return "mamba";
-    case KVCacheSpecKind::kCrossAttention:
-      return "cross_attention";
-    case KVCacheSpecKind::kSinkFullAttention:
-      return "sink_full_attention";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"full_attention",          "sliding_window",
+                                         "chunked_local_attention", "mamba",
+                                         "cross_attention",         "sink_full_attention"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::uint32_t KVCacheManagerConfig::scheduler_block_size() const {

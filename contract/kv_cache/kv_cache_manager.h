@@ -20,13 +20,11 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
-#include "contract/core/words.h"
 #include "contract/kv_cache/kv_cache_spec.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/kv_events.h"
@@ -99,13 +97,8 @@ struct PrefixCacheStats {
   std::uint64_t preempted_queries = 0;
   std::uint64_t preempted_hits = 0;
   void add_to(StateHash& hash) const {
-    hash.add(reset);
-    hash.add(requests);
-    hash.add(queries);
-    hash.add(hits);
-    hash.add(preempted_requests);
-    hash.add(preempted_queries);
-    hash.add(preempted_hits);
+    hash.add_all(reset, requests, queries, hits, preempted_requests, preempted_queries,
+                 preempted_hits);
   }
   friend bool operator==(const PrefixCacheStats&, const PrefixCacheStats&) = default;
 };

@@ -48,6 +48,16 @@ struct KVCacheSpec {
   bool is_full_attention() const {
     return kind == KVCacheSpecKind::kFullAttention || kind == KVCacheSpecKind::kSinkFullAttention;
   }
+  /// What stands behind the kind in the line language.
+  static void declare(auto& fields) {
+    using S = KVCacheSpec;
+    fields.optional("block_size", &S::block_size, "tokens");
+    fields.optional("window", &S::sliding_window, "tokens");
+    fields.optional("chunk", &S::attention_chunk_size, "tokens");
+    fields.optional("align", &S::mamba_align, "mamba_cache_mode");
+    fields.optional("spec_blocks", &S::num_speculative_blocks, "for speculation");
+    fields.optional("sink_len", &S::sink_len, "tokens");
+  }
   friend bool operator==(const KVCacheSpec&, const KVCacheSpec&) = default;
 };
 

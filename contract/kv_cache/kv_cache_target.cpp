@@ -1,10 +1,6 @@
 #include "contract/kv_cache/kv_cache_target.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "contract/core/describe.h"
-#include "contract/core/limits.h"
 
 namespace kvfence {
 namespace kv_cache {
@@ -18,7 +14,7 @@ void World::apply(const Command& command) {
   if (const auto* declared = std::get_if<DeclareRequest>(&command)) {
     const auto index = static_cast<RequestIndex>(entries_.size());
     if (!index_of_.try_emplace(declared->id, index).second) return;
-    requests_.declare(declared->id, make_request_spec(*declared));
+    requests_.declare(declared->id, declared->spec());
     entries_.push_back({index, declared->id, static_cast<std::uint32_t>(declared->tokens.size()),
                         declared->skip_reading_prefix_cache, /*is_new=*/true});
   } else if (const auto* appended = std::get_if<AppendTokens>(&command)) {
@@ -34,9 +30,6 @@ const World::Entry* World::find(const std::string& name) const {
 
 }  // namespace kv_cache
 
-const Target& KVCacheTarget::description() {
-  static const Target kDescription = describe<KVCacheTarget>();
-  return kDescription;
-}
+const Target& KVCacheTarget::description() { return described<KVCacheTarget>(); }
 
 }  // namespace kvfence

@@ -5,7 +5,6 @@
 /// reads or writes them derives from the declarations here (contract/core/declare.h).
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,7 +19,6 @@
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/pool/kv_events.h"
-#include "contract/pool/request.h"
 #include "contract/pool/request_table.h"
 
 namespace kvfence {
@@ -28,38 +26,26 @@ namespace kvfence {
 namespace kv_cache {
 
 /// Declares a request. A name is used once: a manager may hold blocks for it.
-struct DeclareRequest {
-  static constexpr std::string_view kVerb = "request";
-  static constexpr std::string_view kDoc = "declares a request: its tokens decide its hashes";
+struct DeclareRequest : DeclaredRequest {
+  static constexpr Verb kVerb{"request", "declares a request: its tokens decide its hashes"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared};
-  std::string id;
-  std::vector<TokenId> tokens;
-  std::optional<std::string> lora_name;
-  std::uint32_t lora_id = 0;
-  std::optional<std::string> cache_salt;
-  std::vector<MmFeature> mm_features;
   bool skip_reading_prefix_cache = false;
   static void declare(auto& fields) {
-    using S = DeclareRequest;
-    add_request_fields<S>(fields);
-    fields.optional("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
-                    "its lookups find nothing");
+    DeclaredRequest::declare(fields);
+    fields.optional("skip_reading_prefix_cache", &DeclareRequest::skip_reading_prefix_cache,
+                    Domain::kFlag, "its lookups find nothing");
   }
-  friend bool operator==(const DeclareRequest&, const DeclareRequest&) = default;
 };
 
 using block_pool::AppendTokens;
 
 struct NewStepStarts {
-  static constexpr std::string_view kVerb = "new_step_starts";
-  static constexpr std::string_view kDoc = "a scheduler step begins";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const NewStepStarts&, const NewStepStarts&) = default;
+  static constexpr Verb kVerb{"new_step_starts", "a scheduler step begins"};
 };
 
 struct GetComputedBlocks {
-  static constexpr std::string_view kVerb = "get_computed_blocks";
-  static constexpr std::string_view kDoc = "looks for the longest cached prefix of a request";
+  static constexpr Verb kVerb{"get_computed_blocks",
+                              "looks for the longest cached prefix of a request"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   bool was_preempted = false;
@@ -69,16 +55,14 @@ struct GetComputedBlocks {
     fields.optional("was_preempted", &S::was_preempted, Domain::kFlag,
                     "counted apart in the statistics");
   }
-  friend bool operator==(const GetComputedBlocks&, const GetComputedBlocks&) = default;
 };
 
 // from_cache looks the request's prefix up first, as a scheduler does before it asks for slots. The
 // lookup is counted in the statistics also where the command itself is then refused.
 
 struct CanFitFullSequence {
-  static constexpr std::string_view kVerb = "can_fit_full_sequence";
-  static constexpr std::string_view kDoc =
-      "asks whether the whole sequence fits into the free blocks";
+  static constexpr Verb kVerb{"can_fit_full_sequence",
+                              "asks whether the whole sequence fits into the free blocks"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInProfile,
                                             ErrorCode::kAlreadyAllocated};
   std::string request;
@@ -98,13 +82,11 @@ struct CanFitFullSequence {
     fields.optional("num_encoder_tokens", &S::num_encoder_tokens, Domain::kTokenCount,
                     "what cross attention holds");
   }
-  friend bool operator==(const CanFitFullSequence&, const CanFitFullSequence&) = default;
 };
 
 struct AllocateSlots {
-  static constexpr std::string_view kVerb = "allocate_slots";
-  static constexpr std::string_view kDoc =
-      "slots for a request's next tokens; full blocks are cached";
+  static constexpr Verb kVerb{"allocate_slots",
+                              "slots for a request's next tokens; full blocks are cached"};
   static constexpr ErrorCode kRefusals[] = {
       ErrorCode::kUnknownRequest,    ErrorCode::kNotInProfile,     ErrorCode::kNoTokens,
       ErrorCode::kBeyondModelLength, ErrorCode::kAlreadyAllocated, ErrorCode::kTableShrinks};
@@ -142,93 +124,70 @@ struct AllocateSlots {
     fields.optional("was_preempted", &S::was_preempted, Domain::kFlag,
                     "counted apart in the statistics");
   }
-  friend bool operator==(const AllocateSlots&, const AllocateSlots&) = default;
 };
 
-struct CacheBlocks {
-  static constexpr std::string_view kVerb = "cache_blocks";
-  static constexpr std::string_view kDoc = "makes a request's full blocks findable (after a load)";
+/// A command about the blocks of one request.
+struct OfRequest {
+  std::string request;
+  static void declare(auto& fields) {
+    fields.add("request", &OfRequest::request, Domain::kRequest, "whose blocks");
+  }
+};
+
+struct CacheBlocks : OfRequest {
+  static constexpr Verb kVerb{"cache_blocks",
+                              "makes a request's full blocks findable (after a load)"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kMissingHash,
                                             ErrorCode::kBadRange};
-  std::string request;
   std::uint32_t num_computed_tokens = 0;
   static void declare(auto& fields) {
-    using S = CacheBlocks;
-    fields.add("request", &S::request, Domain::kRequest, "whose blocks");
-    fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
+    OfRequest::declare(fields);
+    fields.add("num_computed_tokens", &CacheBlocks::num_computed_tokens, Domain::kTokenCount,
                "that are there");
   }
-  friend bool operator==(const CacheBlocks&, const CacheBlocks&) = default;
 };
 
-struct Free {
-  static constexpr std::string_view kVerb = "free";
-  static constexpr std::string_view kDoc = "gives all blocks of a request back, the last first";
+struct Free : OfRequest {
+  static constexpr Verb kVerb{"free", "gives all blocks of a request back, the last first"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
-  std::string request;
-  static void declare(auto& fields) {
-    fields.add("request", &Free::request, Domain::kRequest, "whose blocks");
-  }
-  friend bool operator==(const Free&, const Free&) = default;
 };
 
-struct RemoveSkippedBlocks {
-  static constexpr std::string_view kVerb = "remove_skipped_blocks";
-  static constexpr std::string_view kDoc =
-      "gives blocks back that no group of the request needs any more";
+struct RemoveSkippedBlocks : OfRequest {
+  static constexpr Verb kVerb{"remove_skipped_blocks",
+                              "gives blocks back that no group of the request needs any more"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
-  std::string request;
   std::uint32_t total_computed_tokens = 0;
   static void declare(auto& fields) {
-    using S = RemoveSkippedBlocks;
-    fields.add("request", &S::request, Domain::kRequest, "whose blocks");
-    fields.add("total_computed_tokens", &S::total_computed_tokens, Domain::kTokenCount,
-               "with local and external ones");
+    OfRequest::declare(fields);
+    fields.add("total_computed_tokens", &RemoveSkippedBlocks::total_computed_tokens,
+               Domain::kTokenCount, "with local and external ones");
   }
-  friend bool operator==(const RemoveSkippedBlocks&, const RemoveSkippedBlocks&) = default;
 };
 
 using block_pool::EvictBlocks;
 using block_pool::ResetPrefixCache;
 using block_pool::TakeEvents;
 
-struct GetNumCommonPrefixBlocks {
-  static constexpr std::string_view kVerb = "get_num_common_prefix_blocks";
-  static constexpr std::string_view kDoc =
-      "leading blocks that every allocated request holds, by group";
+struct GetNumCommonPrefixBlocks : OfRequest {
+  static constexpr Verb kVerb{"get_num_common_prefix_blocks",
+                              "leading blocks that every allocated request holds, by group"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotAllocated};
-  std::string request;
-  static void declare(auto& fields) {
-    fields.add("request", &GetNumCommonPrefixBlocks::request, Domain::kRequest, "whose blocks");
-  }
-  friend bool operator==(const GetNumCommonPrefixBlocks&,
-                         const GetNumCommonPrefixBlocks&) = default;
 };
 
-struct GetUnhashedBlockIds {
-  static constexpr std::string_view kVerb = "get_unhashed_block_ids";
-  static constexpr std::string_view kDoc = "blocks of a request that carry no key, by group";
+struct GetUnhashedBlockIds : OfRequest {
+  static constexpr Verb kVerb{"get_unhashed_block_ids",
+                              "blocks of a request that carry no key, by group"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
-  std::string request;
-  static void declare(auto& fields) {
-    fields.add("request", &GetUnhashedBlockIds::request, Domain::kRequest, "whose blocks");
-  }
-  friend bool operator==(const GetUnhashedBlockIds&, const GetUnhashedBlockIds&) = default;
 };
 
 struct TakeNewBlockIds {
-  static constexpr std::string_view kVerb = "take_new_block_ids";
-  static constexpr std::string_view kDoc =
-      "takes the blocks that full attention took since the last call";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const TakeNewBlockIds&, const TakeNewBlockIds&) = default;
+  static constexpr Verb kVerb{"take_new_block_ids",
+                              "takes the blocks that full attention took since the last call"};
 };
 
 struct TakePrefixCacheStats {
-  static constexpr std::string_view kVerb = "take_prefix_cache_stats";
-  static constexpr std::string_view kDoc = "takes the lookup statistics since the last call";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const TakePrefixCacheStats&, const TakePrefixCacheStats&) = default;
+  static constexpr Verb kVerb{"take_prefix_cache_stats",
+                              "takes the lookup statistics since the last call"};
 };
 
 using Command =
@@ -238,7 +197,7 @@ using Command =
                  TakeEvents, TakePrefixCacheStats>;
 
 /// What a manager owes its caller after a command.
-struct Observation {
+struct Observation : ShownBlocks {
   ErrorCode error = ErrorCode::kNone;
 
   // The answer: only what the command returns is present.
@@ -260,9 +219,6 @@ struct Observation {
   double usage = 0;
 
   // The whole state: where asked for.
-  Reusable<std::vector<BlockId>> free_queue;      ///< head to tail
-  Reusable<std::vector<std::uint32_t>> ref_cnts;  ///< by block id; 0 for the null block
-  Reusable<KeyList> keys;                         ///< packed keys by block id; empty for none
   Reusable<std::vector<RequestBlocks>>
       tables;  ///< of requests with an entry, in order of declaration
 
@@ -281,9 +237,7 @@ struct Observation {
     fields.add("num_free_blocks", &S::num_free_blocks, Domain::kState, "length of the free queue");
     fields.add("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache");
     fields.add("usage", &S::usage, Domain::kState, "the pool's get_usage()");
-    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
-    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
-    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
+    ShownBlocks::declare(fields);
     fields.add("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])");
   }
   friend bool operator==(const Observation&, const Observation&) = default;

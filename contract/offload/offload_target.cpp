@@ -23,9 +23,6 @@ Parsed<OffloadingManagerConfig> make_offloading_manager_config(const offload::Co
   return result;
 }
 
-const Target& OffloadTarget::description() {
-  static const Target kDescription = describe<OffloadTarget>();
-  return kDescription;
-}
+const Target& OffloadTarget::description() { return described<OffloadTarget>(); }
 
 }  // namespace kvfence

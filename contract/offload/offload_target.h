@@ -19,84 +19,59 @@ namespace kvfence {
 
 namespace offload {
 
-/// A command about a list of keys.
-template <class S>
-void add_keys_field(auto& fields) {
-  fields.add("keys", &S::keys, Domain::kKeys, "which blocks, in order");
-}
+using kvfence::operator==;
 
-struct Lookup {
-  static constexpr std::string_view kVerb = "lookup";
-  static constexpr std::string_view kDoc = "how many leading blocks can be read";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile};
+/// A command about a list of keys.
+struct OfKeys {
   std::vector<std::uint32_t> keys;
-  static void declare(auto& fields) { add_keys_field<Lookup>(fields); }
-  friend bool operator==(const Lookup&, const Lookup&) = default;
+  static void declare(auto& fields) {
+    fields.add("keys", &OfKeys::keys, Domain::kKeys, "which blocks, in order");
+  }
 };
 
-struct LookupKey {
-  static constexpr std::string_view kVerb = "lookup_key";
-  static constexpr std::string_view kDoc = "whether a block can be read (rule lookup_by_key)";
+struct Lookup : OfKeys {
+  static constexpr Verb kVerb{"lookup", "how many leading blocks can be read"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile};
-  std::uint32_t key = 0;
-  static void declare(auto& fields) { eviction::add_key_field<LookupKey>(fields); }
-  friend bool operator==(const LookupKey&, const LookupKey&) = default;
+};
+
+struct LookupKey : eviction::OfKey {
+  static constexpr Verb kVerb{"lookup_key", "whether a block can be read (rule lookup_by_key)"};
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile};
 };
 
 using eviction::Touch;
 
-struct PrepareLoad {
-  static constexpr std::string_view kVerb = "prepare_load";
-  static constexpr std::string_view kDoc = "blocks are about to be read";
+struct PrepareLoad : OfKeys {
+  static constexpr Verb kVerb{"prepare_load", "blocks are about to be read"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReady};
-  std::vector<std::uint32_t> keys;
-  static void declare(auto& fields) { add_keys_field<PrepareLoad>(fields); }
-  friend bool operator==(const PrepareLoad&, const PrepareLoad&) = default;
 };
 
-struct CompleteLoad {
-  static constexpr std::string_view kVerb = "complete_load";
-  static constexpr std::string_view kDoc = "blocks have been read";
+struct CompleteLoad : OfKeys {
+  static constexpr Verb kVerb{"complete_load", "blocks have been read"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReading};
-  std::vector<std::uint32_t> keys;
-  static void declare(auto& fields) { add_keys_field<CompleteLoad>(fields); }
-  friend bool operator==(const CompleteLoad&, const CompleteLoad&) = default;
 };
 
-struct PrepareStore {
-  static constexpr std::string_view kVerb = "prepare_store";
-  static constexpr std::string_view kDoc = "slots for blocks that are not held; others may go";
+struct PrepareStore : OfKeys {
+  static constexpr Verb kVerb{"prepare_store", "slots for blocks that are not held; others may go"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kListedTwice};
-  std::vector<std::uint32_t> keys;
-  static void declare(auto& fields) { add_keys_field<PrepareStore>(fields); }
-  friend bool operator==(const PrepareStore&, const PrepareStore&) = default;
 };
 
-struct CompleteStore {
-  static constexpr std::string_view kVerb = "complete_store";
-  static constexpr std::string_view kDoc = "blocks have been written, or could not be";
-  std::vector<std::uint32_t> keys;
+struct CompleteStore : OfKeys {
+  static constexpr Verb kVerb{"complete_store", "blocks have been written, or could not be"};
   bool success = true;
   static void declare(auto& fields) {
-    add_keys_field<CompleteStore>(fields);
+    OfKeys::declare(fields);
     fields.optional("success", &CompleteStore::success, Domain::kFlag, "false: forgets them");
   }
-  friend bool operator==(const CompleteStore&, const CompleteStore&) = default;
 };
 
 struct ResetCache {
-  static constexpr std::string_view kVerb = "reset_cache";
-  static constexpr std::string_view kDoc = "forgets everything (rule offload_reset)";
+  static constexpr Verb kVerb{"reset_cache", "forgets everything (rule offload_reset)"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile};
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const ResetCache&, const ResetCache&) = default;
 };
 
 struct TakeEvents {
-  static constexpr std::string_view kVerb = "take_events";
-  static constexpr std::string_view kDoc = "takes the events since the last call";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const TakeEvents&, const TakeEvents&) = default;
+  static constexpr Verb kVerb{"take_events", "takes the events since the last call"};
 };
 
 using Command = std::variant<Lookup, LookupKey, Touch, PrepareLoad, CompleteLoad, PrepareStore,
@@ -109,13 +84,11 @@ struct Config : eviction::Config {
   static void declare(auto& fields) {
     using S = Config;
     eviction::Config::declare(fields);
-    fields.add("enable_events", &S::enable_events, Domain::kSetting, "events");
-    fields.optional("store_threshold", &S::store_threshold, Domain::kSetting,
+    fields.add("enable_events", &S::enable_events, "events");
+    fields.optional("store_threshold", &S::store_threshold,
                     "lookups before a block may be stored; below 2: no filter");
-    fields.optional("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
-                    "keys whose lookups are counted");
+    fields.optional("max_tracker_size", &S::max_tracker_size, "keys whose lookups are counted");
   }
-  friend bool operator==(const Config&, const Config&) = default;
 };
 
 /// An OffloadingEvent.
@@ -124,14 +97,13 @@ struct Event {
   std::vector<std::uint32_t> keys;
   bool removed = false;
   static void declare(auto& fields) {
-    fields.add("keys", &Event::keys, Domain::kResult, "which blocks");
-    fields.optional("removed", &Event::removed, Domain::kResult, "gone, else stored");
+    fields.add("keys", &Event::keys, "which blocks");
+    fields.optional("removed", &Event::removed, "gone, else stored");
   }
-  friend bool operator==(const Event&, const Event&) = default;
 };
 
 /// What a manager owes its caller after a command.
-struct Observation {
+struct Observation : eviction::Lists {
   ErrorCode error = ErrorCode::kNone;
   Reusable<std::uint32_t> num_hits;
   Reusable<LookupResult> result;
@@ -145,11 +117,6 @@ struct Observation {
   std::uint32_t num_free_slots = 0;
   double target_t1_size = 0;
 
-  Reusable<std::vector<eviction::Entry>> t1;
-  Reusable<std::vector<eviction::Entry>> t2;
-  Reusable<std::vector<std::uint32_t>> b1;
-  Reusable<std::vector<std::uint32_t>> b2;
-
   static void declare(auto& fields) {
     using S = Observation;
     fields.add("num_hits", &S::num_hits, Domain::kResult, "leading blocks that can be read");
@@ -162,10 +129,7 @@ struct Observation {
     fields.add("size", &S::size, Domain::kState, "blocks held");
     fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
     fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
-    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
-    fields.add("t2", &S::t2, Domain::kState, "oldest first");
-    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
-    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+    eviction::Lists::declare(fields);
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -51,10 +51,7 @@ constexpr auto words_of(LookupResult) {
 struct OffloadingEvent {
   std::vector<OffloadKey> keys;
   bool removed = false;
-  void add_to(StateHash& hash) const {
-    hash.add(keys);
-    hash.add(removed);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(keys, removed); }
   friend bool operator==(const OffloadingEvent&, const OffloadingEvent&) = default;
 };
 

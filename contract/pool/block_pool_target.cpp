@@ -6,7 +6,7 @@
 namespace kvfence {
 void block_pool::World::apply(const Command& command) {
   if (const auto* declared = std::get_if<DeclareRequest>(&command)) {
-    requests_.declare(declared->id, make_request_spec(*declared));
+    requests_.declare(declared->id, declared->spec());
   } else if (const auto* appended = std::get_if<AppendTokens>(&command)) {
     Request* request = requests_.find(appended->request);
     if (request) request->append_output_token_ids(appended->tokens);
@@ -15,9 +15,7 @@ void block_pool::World::apply(const Command& command) {
 
 Parsed<BlockPoolConfig> make_block_pool_config(const block_pool::Config& config,
                                                std::string_view file, Position position) {
-  const auto error = [&](std::string found, std::string expected) {
-    return InputError{std::string(file), position, std::move(found), std::move(expected)};
-  };
+  const auto error = errors_at(file, position);
   const auto number = [](std::string_view name, std::uint32_t value) {
     return std::string(name) + "=" + std::to_string(value);
   };
@@ -61,9 +59,6 @@ Parsed<BlockPoolConfig> make_block_pool_config(const block_pool::Config& config,
   return result;
 }
 
-const Target& BlockPoolTarget::description() {
-  static const Target kDescription = describe<BlockPoolTarget>();
-  return kDescription;
-}
+const Target& BlockPoolTarget::description() { return described<BlockPoolTarget>(); }
 
 }  // namespace kvfence

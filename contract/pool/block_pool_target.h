@@ -17,33 +17,24 @@
 #include "contract/pool/block_pool.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/pool_values.h"
-#include "contract/pool/request.h"
 #include "contract/pool/request_table.h"
 
 namespace kvfence {
 
 namespace block_pool {
 
+using kvfence::operator==;
+
 /// Declares a request, or declares it anew: what a block's hash is computed from. Not an operation
 /// of the pool.
-struct DeclareRequest {
-  static constexpr std::string_view kVerb = "request";
-  static constexpr std::string_view kDoc =
-      "declares a request (again): its tokens decide its hashes";
-  std::string id;
-  std::vector<TokenId> tokens;
-  std::optional<std::string> lora_name;
-  std::uint32_t lora_id = 0;
-  std::optional<std::string> cache_salt;
-  std::vector<MmFeature> mm_features;
-  static void declare(auto& fields) { add_request_fields<DeclareRequest>(fields); }
-  friend bool operator==(const DeclareRequest&, const DeclareRequest&) = default;
+struct DeclareRequest : DeclaredRequest {
+  static constexpr Verb kVerb{"request",
+                              "declares a request (again): its tokens decide its hashes"};
 };
 
 struct AppendTokens {
-  static constexpr std::string_view kVerb = "append_tokens";
-  static constexpr std::string_view kDoc =
-      "appends generated tokens to a request; full blocks get hashes";
+  static constexpr Verb kVerb{"append_tokens",
+                              "appends generated tokens to a request; full blocks get hashes"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   std::vector<TokenId> tokens;
@@ -52,24 +43,21 @@ struct AppendTokens {
     fields.add("request", &S::request, Domain::kRequest, "whose");
     fields.add("tokens", &S::tokens, Domain::kTokens, "generated tokens");
   }
-  friend bool operator==(const AppendTokens&, const AppendTokens&) = default;
 };
 
 struct GetNewBlocks {
-  static constexpr std::string_view kVerb = "get_new_blocks";
-  static constexpr std::string_view kDoc =
-      "allocates from the head of the free queue, evicting cached content";
+  static constexpr Verb kVerb{"get_new_blocks",
+                              "allocates from the head of the free queue, evicting cached content"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNoFreeBlocks};
   std::uint32_t num_blocks = 0;
   static void declare(auto& fields) {
     fields.add("num_blocks", &GetNewBlocks::num_blocks, Domain::kCount, "how many");
   }
-  friend bool operator==(const GetNewBlocks&, const GetNewBlocks&) = default;
 };
 
 struct GetCachedBlock {
-  static constexpr std::string_view kVerb = "get_cached_block";
-  static constexpr std::string_view kDoc = "looks a block of a request up in the prefix cache";
+  static constexpr Verb kVerb{"get_cached_block",
+                              "looks a block of a request up in the prefix cache"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kBadBlockSize,
                                             ErrorCode::kMissingHash};
   std::string request;
@@ -83,25 +71,21 @@ struct GetCachedBlock {
     fields.add("block_size", &S::block_size, Domain::kBlockSize, "tokens a block");
     fields.add("groups", &S::groups, Domain::kGroups, "a block of each is needed for a hit");
   }
-  friend bool operator==(const GetCachedBlock&, const GetCachedBlock&) = default;
 };
 
 struct Touch {
-  static constexpr std::string_view kVerb = "touch";
-  static constexpr std::string_view kDoc =
-      "takes blocks into use again: ref_cnt rises, they leave the queue";
+  static constexpr Verb kVerb{"touch",
+                              "takes blocks into use again: ref_cnt rises, they leave the queue"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownBlock};
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     fields.add("blocks", &Touch::blocks, Domain::kBlocks, "in order");
   }
-  friend bool operator==(const Touch&, const Touch&) = default;
 };
 
 struct CacheFullBlocks {
-  static constexpr std::string_view kVerb = "cache_full_blocks";
-  static constexpr std::string_view kDoc =
-      "makes full blocks of a request findable by their hashes";
+  static constexpr Verb kVerb{"cache_full_blocks",
+                              "makes full blocks of a request findable by their hashes"};
   static constexpr ErrorCode kRefusals[] = {
       ErrorCode::kUnknownRequest, ErrorCode::kNotInProfile, ErrorCode::kCachingDisabled,
       ErrorCode::kBadBlockSize,   ErrorCode::kBadRange,     ErrorCode::kBadMask,
@@ -125,13 +109,11 @@ struct CacheFullBlocks {
     fields.optional("block_mask", &S::block_mask, Domain::kMask,
                     "over the range; false passes over (rule cache_full_blocks_mask)");
   }
-  friend bool operator==(const CacheFullBlocks&, const CacheFullBlocks&) = default;
 };
 
 struct FreeBlocks {
-  static constexpr std::string_view kVerb = "free_blocks";
-  static constexpr std::string_view kDoc =
-      "releases one reference each; at 0 a block joins the free queue";
+  static constexpr Verb kVerb{"free_blocks",
+                              "releases one reference each; at 0 a block joins the free queue"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInProfile, ErrorCode::kUnknownBlock,
                                             ErrorCode::kDoubleFree};
   std::vector<BlockId> blocks;
@@ -142,33 +124,25 @@ struct FreeBlocks {
     fields.optional("prepend", &S::prepend, Domain::kFlag,
                     "to the head (rule free_blocks_prepend)");
   }
-  friend bool operator==(const FreeBlocks&, const FreeBlocks&) = default;
 };
 
 struct EvictBlocks {
-  static constexpr std::string_view kVerb = "evict_blocks";
-  static constexpr std::string_view kDoc =
-      "takes blocks out of the prefix cache; they stay where they are";
+  static constexpr Verb kVerb{"evict_blocks",
+                              "takes blocks out of the prefix cache; they stay where they are"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownBlock};
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     fields.add("blocks", &EvictBlocks::blocks, Domain::kBlocks, "in order");
   }
-  friend bool operator==(const EvictBlocks&, const EvictBlocks&) = default;
 };
 
 struct ResetPrefixCache {
-  static constexpr std::string_view kVerb = "reset_prefix_cache";
-  static constexpr std::string_view kDoc = "empties the prefix cache if no block is referenced";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const ResetPrefixCache&, const ResetPrefixCache&) = default;
+  static constexpr Verb kVerb{"reset_prefix_cache",
+                              "empties the prefix cache if no block is referenced"};
 };
 
 struct TakeEvents {
-  static constexpr std::string_view kVerb = "take_events";
-  static constexpr std::string_view kDoc = "takes the KV events since the last call";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const TakeEvents&, const TakeEvents&) = default;
+  static constexpr Verb kVerb{"take_events", "takes the KV events since the last call"};
 };
 
 using Command =
@@ -176,36 +150,28 @@ using Command =
                  FreeBlocks, EvictBlocks, ResetPrefixCache, TakeEvents>;
 
 /// The configuration as it stands on the config line; BlockPoolConfig is what a pool is built from.
-struct Config {
-  std::uint32_t num_gpu_blocks = 8;
-  bool enable_caching = true;
-  bool enable_kv_cache_events = true;
-  std::uint32_t hash_block_size = 4;
+struct Config : PoolSettings {
   std::uint32_t max_block_size = 0;
-  std::string hash_algorithm = "sha256_cbor";
-  std::string hash_seed = "0";
-  std::string profile = "v0.19";
   std::optional<bool> free_blocks_prepend;
   std::optional<bool> cache_full_blocks_mask;
   std::optional<bool> events_carry_group;
   static void declare(auto& fields) {
     using S = Config;
-    add_pool_fields<S>(fields);
-    fields.optional("max_block_size", &S::max_block_size, Domain::kSetting,
+    declare_blocks(fields);
+    fields.optional("max_block_size", &S::max_block_size,
                     "largest block size of any group; 0 stands for hash_block_size");
-    add_hash_and_profile_fields<S>(fields);
-    fields.optional("free_blocks_prepend", &S::free_blocks_prepend, Domain::kSetting,
+    declare_hashing(fields);
+    fields.optional("free_blocks_prepend", &S::free_blocks_prepend,
                     "overrides that rule of the profile");
-    fields.optional("cache_full_blocks_mask", &S::cache_full_blocks_mask, Domain::kSetting,
+    fields.optional("cache_full_blocks_mask", &S::cache_full_blocks_mask,
                     "overrides that rule of the profile");
-    fields.optional("events_carry_group", &S::events_carry_group, Domain::kSetting,
+    fields.optional("events_carry_group", &S::events_carry_group,
                     "overrides that rule of the profile");
   }
-  friend bool operator==(const Config&, const Config&) = default;
 };
 
 /// What a pool owes its caller after a command.
-struct Observation {
+struct Observation : ShownBlocks {
   ErrorCode error = ErrorCode::kNone;
 
   // The answer: only what the command returns is present.
@@ -222,11 +188,6 @@ struct Observation {
   std::uint32_t num_cached_keys = 0;
   double usage = 0;
 
-  // The whole state: where asked for.
-  Reusable<std::vector<BlockId>> free_queue;      ///< head to tail
-  Reusable<std::vector<std::uint32_t>> ref_cnts;  ///< by block id; 0 for the null block
-  Reusable<KeyList> keys;                         ///< packed keys by block id; empty for none
-
   static void declare(auto& fields) {
     using S = Observation;
     fields.add("hit", &S::hit, Domain::kResult, "whether every group had the block");
@@ -241,9 +202,7 @@ struct Observation {
                "blocks not queued, null included");
     fields.add("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache");
     fields.add("usage", &S::usage, Domain::kState, "get_usage()");
-    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
-    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
-    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
+    ShownBlocks::declare(fields);
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -35,16 +35,8 @@ struct BlockStored {
   std::optional<std::string> medium =
       std::nullopt;  ///< "CPU" of an offloading connector; none: GPU
   void add_to(StateHash& hash) const {
-    hash.add(block_hashes);
-    hash.add(parent_block_hash);
-    hash.add(token_ids);
-    hash.add(block_size);
-    hash.add(lora);
-    hash.add(extra_keys);
-    hash.add(group_idx);
-    hash.add(kv_cache_spec_kind);
-    hash.add(kv_cache_spec_sliding_window);
-    hash.add(medium);
+    hash.add_all(block_hashes, parent_block_hash, token_ids, block_size, lora, extra_keys,
+                 group_idx, kv_cache_spec_kind, kv_cache_spec_sliding_window, medium);
   }
   friend bool operator==(const BlockStored&, const BlockStored&) = default;
 };
@@ -54,11 +46,7 @@ struct BlockRemoved {
   BlockHash block_hash;  ///< no group suffix
   std::optional<GroupId> group_idx;
   std::optional<std::string> medium = std::nullopt;  ///< as BlockStored
-  void add_to(StateHash& hash) const {
-    hash.add(block_hash);
-    hash.add(group_idx);
-    hash.add(medium);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(block_hash, group_idx, medium); }
   friend bool operator==(const BlockRemoved&, const BlockRemoved&) = default;
 };
 

@@ -59,6 +59,12 @@ bool extra_keys_from(const Value& value, std::optional<ExtraKeys>& keys) {
   return true;
 }
 
+/// Where the member is there.
+template <class T>
+void add(std::vector<Field>& fields, const char* key, const std::optional<T>& member) {
+  if (member) fields.push_back({key, to_value(*member), {}});
+}
+
 Value event_value(const BlockStored& event) {
   std::vector<Field> fields;
   fields.push_back({"block_hashes", Value(), {}});
@@ -82,23 +88,18 @@ Value event_value(const BlockStored& event) {
   }
   // A list of nothing but none says no more than the number of hashes.
   if (any_extra_keys) fields.push_back({"extra_keys", Value::Variant(std::move(extra_keys)), {}});
-  if (event.group_idx) fields.push_back({"group_idx", to_value(*event.group_idx), {}});
-  if (event.kv_cache_spec_kind) {
-    fields.push_back({"kv_cache_spec_kind", to_value(*event.kv_cache_spec_kind), {}});
-  }
-  if (event.kv_cache_spec_sliding_window) {
-    fields.push_back(
-        {"kv_cache_spec_sliding_window", to_value(*event.kv_cache_spec_sliding_window), {}});
-  }
-  if (event.medium) fields.push_back({"medium", to_value(*event.medium), {}});
+  add(fields, "group_idx", event.group_idx);
+  add(fields, "kv_cache_spec_kind", event.kv_cache_spec_kind);
+  add(fields, "kv_cache_spec_sliding_window", event.kv_cache_spec_sliding_window);
+  add(fields, "medium", event.medium);
   return Value::Variant(Record{"stored", std::move(fields)});
 }
 
 Value event_value(const BlockRemoved& event) {
   std::vector<Field> fields;
   fields.push_back({"block_hash", bytes_value(event.block_hash), {}});
-  if (event.group_idx) fields.push_back({"group_idx", to_value(*event.group_idx), {}});
-  if (event.medium) fields.push_back({"medium", to_value(*event.medium), {}});
+  add(fields, "group_idx", event.group_idx);
+  add(fields, "medium", event.medium);
   return Value::Variant(Record{"removed", std::move(fields)});
 }
 
@@ -120,6 +121,13 @@ class RecordReader {
   bool read(std::string_view key, T& member) {
     const Value* value = find(key);
     return value && from_value(*value, member, expected_);
+  }
+
+  /// One of the wrong kind counts as absent.
+  template <class T>
+  void read_if_there(std::string_view key, std::optional<T>& member) {
+    T value{};
+    if (read(key, value)) member = std::move(value);
   }
 
   bool all_read() const { return num_read_ == record_.fields.size(); }
@@ -157,16 +165,10 @@ bool stored_from(const Record& record, BlockStored& event) {
       if (!extra_keys_from((*entries)[index], event.extra_keys[index])) return false;
     }
   }
-  std::uint32_t group = 0;
-  if (reader.read("group_idx", group)) event.group_idx = group;
-  std::string kind;
-  if (reader.read("kv_cache_spec_kind", kind)) event.kv_cache_spec_kind = kind;
-  std::uint32_t window = 0;
-  if (reader.read("kv_cache_spec_sliding_window", window)) {
-    event.kv_cache_spec_sliding_window = window;
-  }
-  std::string medium;
-  if (reader.read("medium", medium)) event.medium = medium;
+  reader.read_if_there("group_idx", event.group_idx);
+  reader.read_if_there("kv_cache_spec_kind", event.kv_cache_spec_kind);
+  reader.read_if_there("kv_cache_spec_sliding_window", event.kv_cache_spec_sliding_window);
+  reader.read_if_there("medium", event.medium);
   // A connector's event has none at all, which is printed like a pool's without any.
   if (event.medium && !find_field(record.fields, "extra_keys")) event.extra_keys.clear();
   return reader.all_read();
@@ -176,10 +178,8 @@ bool removed_from(const Record& record, BlockRemoved& event) {
   RecordReader reader(record);
   const Value* hash = reader.find("block_hash");
   if (!hash || !bytes_from(*hash, event.block_hash)) return false;
-  std::uint32_t group = 0;
-  if (reader.read("group_idx", group)) event.group_idx = group;
-  std::string medium;
-  if (reader.read("medium", medium)) event.medium = medium;
+  reader.read_if_there("group_idx", event.group_idx);
+  reader.read_if_there("medium", event.medium);
   return reader.all_read();
 }
 

@@ -26,4 +26,17 @@ bool from_value(const Value& value, std::vector<MmFeature>& member, std::string&
 bool from_value(const Value& value, std::vector<KVCacheEvent>& member, std::string& expected);
 bool from_value(const Value& value, KeyList& member, std::string& expected);
 
+/// The blocks of a pool, where the whole state is asked for.
+struct ShownBlocks {
+  Reusable<std::vector<BlockId>> free_queue;      ///< head to tail
+  Reusable<std::vector<std::uint32_t>> ref_cnts;  ///< by block id; 0 for the null block
+  Reusable<KeyList> keys;                         ///< packed keys by block id; empty for none
+  static void declare(auto& fields) {
+    using S = ShownBlocks;
+    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
+    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
+    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
+  }
+};
+
 }  // namespace kvfence

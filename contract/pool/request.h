@@ -31,10 +31,7 @@ struct MmFeature {
 struct LoraRequest {
   std::string name;
   std::uint32_t id = 0;
-  void add_to(StateHash& hash) const {
-    hash.add(name);
-    hash.add(id);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(name, id); }
   friend bool operator==(const LoraRequest&, const LoraRequest&) = default;
 };
 
@@ -43,10 +40,7 @@ struct LoraRequest {
 struct MmExtraKey {
   std::string identifier;
   std::int64_t offset = 0;  ///< tokens
-  void add_to(StateHash& hash) const {
-    hash.add(identifier);
-    hash.add(offset);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(identifier, offset); }
   friend bool operator==(const MmExtraKey&, const MmExtraKey&) = default;
 };
 

@@ -12,7 +12,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "contract/core/types.h"
 #include "contract/pool/request.h"
 
 namespace kvfence {

@@ -50,7 +50,7 @@ MatchedTokens ScriptedConnector::get_num_new_matched_tokens(const ConnectorReque
                                                             std::uint32_t num_local_tokens) {
   ConnectorCall& call = note("get_num_new_matched_tokens", request.id);
   call.num_tokens = num_local_tokens;
-  Script& script = scripts_[std::string(request.id)];
+  ConnectorScript& script = scripts_[std::string(request.id)];
   if (script.ask_again > 0) {
     --script.ask_again;
     call.answer = "again";
@@ -59,7 +59,7 @@ MatchedTokens ScriptedConnector::get_num_new_matched_tokens(const ConnectorReque
   const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
   const bool can_be_whole = script.load_async && num_tokens > 1;
   const std::uint32_t loadable =
-      std::min(script.num_external_tokens, can_be_whole ? num_tokens : num_tokens - 1);
+      std::min(script.external_tokens, can_be_whole ? num_tokens : num_tokens - 1);
   const std::uint32_t num_matched = loadable - std::min(loadable, num_local_tokens);
   const bool load_async = script.load_async && num_matched > 0;
   call.answer = std::to_string(num_matched) + (load_async ? " async" : "");
@@ -100,7 +100,7 @@ void ScriptedConnector::update_connector_output(ConnectorHost& host,
 bool ScriptedConnector::request_finished(ConnectorHost&, const ConnectorRequest& request,
                                          const BlocksByGroup& blocks) {
   ConnectorCall& call = note("request_finished", request.id);
-  const Script& script = scripts_[std::string(request.id)];
+  const ConnectorScript& script = scripts_[std::string(request.id)];
   call.answer = script.hold_blocks ? "hold" : "free";
   if (script.params) call.answer += " " + *script.params;
   call.blocks = blocks;
@@ -162,7 +162,7 @@ void ScriptedConnectorWorker::get_finished(std::span<const std::string> finished
   out = {};
   const auto found = children_->reports.find({place_, rank_});
   if (found == children_->reports.end()) return;
-  const ScriptedReport& report = found->second;
+  const engine::multi::ChildReport& report = found->second;
   out.finished_sending = each_once(report.sending);
   out.finished_recving = each_once(report.recving);
   out.invalid_block_ids = each_once(report.invalid);

@@ -16,6 +16,8 @@
 
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/multi/multi_facet.h"
+#include "contract/core/declare.h"
 #include "contract/core/state_digest.h"
 
 namespace kvfence {
@@ -23,6 +25,7 @@ namespace kvfence {
 /// One call that a scheduler made, or a MultiConnector on a child, with what was passed and what
 /// was answered. Of a child it has more: whom the call is about in lists.
 struct ConnectorCall {
+  static constexpr std::string_view kWord = "call";
   std::string method;   ///< upstream's name
   std::string request;  ///< empty where the call is about none
   std::uint32_t num_tokens =
@@ -41,16 +44,47 @@ struct ConnectorCall {
   std::vector<std::string> recving = {};
   std::vector<BlockId> invalid = {};
   std::vector<JobId> jobs = {};  ///< one for each worker that reports it
-  friend bool operator==(const ConnectorCall&, const ConnectorCall&) = default;
+  static void declare(auto& fields) {
+    using S = ConnectorCall;
+    fields.add("method", &S::method, "upstream's name");
+    fields.optional("child", &S::child, "of which child");
+    fields.optional("rank", &S::rank, "of which worker of a child");
+    fields.optional("request", &S::request, "about whom");
+    fields.optional("num_tokens", &S::num_tokens, "what was passed");
+    fields.optional("answer", &S::answer, "what was answered");
+    fields.optional("blocks", &S::blocks, "what was passed");
+    fields.optional("metadata", &S::metadata, "of a step");
+    fields.optional("finished", &S::finished, "requests, ascending");
+    fields.optional("sending", &S::sending, "sent, ascending");
+    fields.optional("recving", &S::recving, "received, ascending");
+    fields.optional("invalid", &S::invalid, "whose load failed, ascending");
+    fields.optional("jobs", &S::jobs, "its own, one per worker");
+  }
 };
 
-/// What the worker's half of a child reports of a step.
-struct ScriptedReport {
-  std::vector<std::string> sending;  ///< taken as a set, as what follows
-  std::vector<std::string> recving;
-  std::vector<BlockId> invalid;
-  std::vector<std::uint32_t> stats;  ///< sizes of operations of type "scripted"
-  std::vector<JobId> jobs;           ///< that are over, well
+/// What the scripted connector, or a scripted child of a MultiConnector, answers about a request.
+struct ConnectorScript {
+  std::uint32_t external_tokens = 0;
+  bool load_async = false;
+  std::uint32_t ask_again = 0;
+  bool hold_blocks = false;
+  std::uint32_t child = 0;
+  std::optional<std::string> params = {};
+  static void declare(auto& fields) {
+    using S = ConnectorScript;
+    fields.optional("external_tokens", &S::external_tokens, Domain::kTokenCount,
+                    "leading tokens that the connector could load");
+    fields.optional("load_async", &S::load_async, Domain::kFlag, "loads while the request waits");
+    fields.optional("ask_again", &S::ask_again, Domain::kCount,
+                    "lookups answered with ask again, first");
+    fields.optional("hold_blocks", &S::hold_blocks, Domain::kFlag,
+                    "at its end its blocks stay until finished_sending");
+    fields.optional("child", &S::child, Domain::kCount, "its place under (multi ...)");
+    fields.optional("params", &S::params, Domain::kText, "of a child at its end, for the client");
+  }
+  void add_to(StateHash& hash) const {
+    hash.add_all(external_tokens, load_async, ask_again, hold_blocks, params);
+  }
 };
 
 /// How a scripted child is configured.
@@ -70,7 +104,7 @@ struct ScriptedHandshake final : KVConnectorHandshakeMetadata {
 struct ScriptedChildren {
   std::vector<ConnectorCall> calls;  ///< on all of them, oldest first
   /// By child and rank; those that are left out have nothing to report.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, ScriptedReport> reports;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, engine::multi::ChildReport> reports;
 };
 
 /// What a step says to the worker's half of a scripted child.
@@ -81,19 +115,6 @@ struct ScriptedMetadata final : KVConnectorMetadata {
 
 class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
  public:
-  /// What is to be answered about a request.
-  struct Script {
-    std::uint32_t num_external_tokens = 0;  ///< leading tokens that could be loaded
-    bool load_async = false;
-    std::uint32_t ask_again = 0;             ///< lookups that are answered with "ask again", first
-    bool hold_blocks = false;                ///< answer of request_finished
-    std::optional<std::string> params = {};  ///< for the client, beside it
-    void add_to(StateHash& hash) const {
-      hash.add_all(num_external_tokens, load_async, ask_again, hold_blocks, params);
-    }
-    friend bool operator==(const Script&, const Script&) = default;
-  };
-
   /// How reset_cache goes.
   enum class Reset : std::uint8_t { kDone, kFails, kSaysNothing };
 
@@ -103,7 +124,7 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
                     std::shared_ptr<ScriptedChildren> children)
       : place_(place), traits_(traits), children_(std::move(children)) {}
 
-  void set_script(const std::string& id, const Script& script) { scripts_[id] = script; }
+  void set_script(const std::string& id, const ConnectorScript& script) { scripts_[id] = script; }
   void set_reset(Reset reset) { reset_ = reset; }
 
   /// Replaces out by the calls since the last time, oldest first.
@@ -146,7 +167,7 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
   std::optional<std::uint32_t> place_;  ///< nothing: it is no child
   ScriptedTraits traits_;
   std::shared_ptr<ScriptedChildren> children_;  ///< null likewise
-  std::unordered_map<std::string, Script> scripts_;
+  std::unordered_map<std::string, ConnectorScript> scripts_;
   Reset reset_ = Reset::kDone;
   std::vector<ConnectorCall> calls_;  ///< unless it is a child
   std::optional<std::string> client_params_;

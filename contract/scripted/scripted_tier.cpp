@@ -18,7 +18,8 @@ ScriptedTier::ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls
     : place_(place), calls_(std::move(calls)), primary_(primary), files_(std::move(files)) {}
 
 ScriptedTier::ScriptedTier(const ScriptedTier& other)
-    : place_(other.place_),
+    : Cloning(other),
+      place_(other.place_),
       calls_(other.calls_),
       primary_(other.primary_),
       held_(other.held_),
@@ -27,11 +28,6 @@ ScriptedTier::ScriptedTier(const ScriptedTier& other)
       finished_(other.finished_),
       policy_(other.policy_) {
   KVFENCE_CHECK(!other.files_, "a tier that has files is moved, not copied");
-}
-
-ScriptedTier& ScriptedTier::operator=(const ScriptedTier& other) {
-  if (this != &other) *this = ScriptedTier(other);
-  return *this;
 }
 
 void ScriptedTier::finish(TierJobId job_id, bool success) {

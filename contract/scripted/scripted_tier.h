@@ -36,7 +36,7 @@ using TierCalls = std::vector<TierCall>;
 
 /// A value, but for the list of calls, which it shares with the other tiers and with whoever reads
 /// it. One that has files cannot be copied: copying it aborts.
-class ScriptedTier {
+class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
  public:
   /// Knows keys alone. Given slots that are not empty, a load writes its blocks there, as they have
   /// to be, and nothing else moves.
@@ -45,10 +45,7 @@ class ScriptedTier {
   ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls, PrimaryKvView primary,
                std::unique_ptr<TierFiles> files);
   ScriptedTier(const ScriptedTier& other);
-  ScriptedTier& operator=(const ScriptedTier& other);
-  ScriptedTier(ScriptedTier&&) noexcept = default;
-  ScriptedTier& operator=(ScriptedTier&&) noexcept = default;
-  ~ScriptedTier() = default;
+  ScriptedTier& operator=(const ScriptedTier&) = delete;
 
   // What is commanded. It shows in the answers to later calls.
 
@@ -78,18 +75,17 @@ class ScriptedTier {
   // What a manager calls.
 
   /// kPending while it was asked to, then whether it holds the key.
-  LookupResult lookup(OffloadKeyView key, const RequestContext& request);
-  void submit_store(const TierJob& job);
-  void submit_load(const TierJob& job);
-  void get_finished_jobs(std::vector<JobResult>& out);
-  void touch(std::span<const OffloadKeyView> keys, const RequestContext& request);
-  OffloadPolicy on_new_request(const RequestContext& request);
-  void on_request_finished(const RequestContext& request);
-  void on_schedule_end();
-  void shutdown() {}
-  std::string_view tier_type() const { return "scripted"; }
+  LookupResult lookup(OffloadKeyView key, const RequestContext& request) override;
+  void submit_store(const TierJob& job) override;
+  void submit_load(const TierJob& job) override;
+  void get_finished_jobs(std::vector<JobResult>& out) override;
+  void touch(std::span<const OffloadKeyView> keys, const RequestContext& request) override;
+  OffloadPolicy on_new_request(const RequestContext& request) override;
+  void on_request_finished(const RequestContext& request) override;
+  void on_schedule_end() override;
+  std::string_view tier_type() const override { return "scripted"; }
 
-  void add_to(StateHash& hash) const {
+  void add_to(StateHash& hash) const override {
     hash.add_all(files_, held_, ask_again_, jobs_, finished_, policy_);
   }
 
@@ -116,7 +112,5 @@ class ScriptedTier {
   std::vector<JobResult> finished_;  ///< not yet reported
   OffloadPolicy policy_ = OffloadPolicy::kBlockLevel;
 };
-
-static_assert(SecondaryTier<ScriptedTier>);
 
 }  // namespace kvfence

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 

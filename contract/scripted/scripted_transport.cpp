@@ -5,23 +5,17 @@
 namespace kvfence {
 namespace {
 
-bool has_ended(const ScriptedTransport::Read& read) {
-  return read.progress == TransferProgress::kFinished || read.progress == TransferProgress::kFailed;
-}
-
 template <class Notices>
 auto find_notice(Notices& notices, NoticeId number) {
   return std::find_if(notices.begin(), notices.end(),
-                      [number](const auto& sent) { return sent.number == number; });
+                      [number](const auto& sent) { return sent.notice == number; });
 }
 
 }  // namespace
 
 ReadId ScriptedTransport::read(const ReadSpec& spec) {
   const ReadId number = num_reads_++;
-  Read& read = reads_.emplace_back();
-  read.read = number;
-  read.spec = spec;
+  ReadState& read = reads_.emplace_back(ReadState{spec, number});
   const bool is_open = listening_.count(spec.remote_rank) > 0 &&
                        closed_.count({spec.remote_rank, spec.remote_request}) == 0;
   if (is_open && carrier_) carrier_->begin(number, spec);
@@ -34,8 +28,8 @@ void ScriptedTransport::get_finished_reads(std::uint32_t rank, std::vector<ReadR
   std::vector<ReadId> of_others;
   for (const ReadId number : ended_) {
     const auto at = std::find_if(reads_.begin(), reads_.end(),
-                                 [number](const Read& read) { return read.read == number; });
-    if (at->spec.rank != rank) {
+                                 [number](const ReadState& read) { return read.read == number; });
+    if (at->rank != rank) {
       of_others.push_back(number);
       continue;
     }
@@ -47,7 +41,7 @@ void ScriptedTransport::get_finished_reads(std::uint32_t rank, std::vector<ReadR
 }
 
 void ScriptedTransport::send_notice(const Notice& notice) {
-  notices_.push_back({num_notices_++, notice, /*is_delivered=*/false});
+  notices_.push_back({notice, num_notices_++});
 }
 
 void ScriptedTransport::get_new_notices(std::uint32_t remote_rank, std::vector<Notice>& out) {
@@ -55,13 +49,13 @@ void ScriptedTransport::get_new_notices(std::uint32_t remote_rank, std::vector<N
   std::vector<NoticeId> of_others;
   for (const NoticeId number : delivered_) {
     const auto at = find_notice(notices_, number);
-    if (at->notice.remote_rank != remote_rank) {
+    if (at->remote_rank != remote_rank) {
       of_others.push_back(number);
       continue;
     }
-    out.push_back(at->notice);
-    for (const std::string& request : at->notice.requests) {
-      if (carrier_ && !at->notice.is_heartbeat) carrier_->owner_knows(remote_rank, request);
+    out.push_back(*at);
+    for (const std::string& request : at->requests) {
+      if (carrier_ && !at->is_heartbeat) carrier_->owner_knows(remote_rank, request);
     }
     seen_.push_back(*at);
     notices_.erase(at);
@@ -71,10 +65,9 @@ void ScriptedTransport::get_new_notices(std::uint32_t remote_rank, std::vector<N
 
 void ScriptedTransport::close(std::uint32_t remote_rank, const std::string& remote_request) {
   closed_.emplace(remote_rank, remote_request);
-  for (Read& read : reads_) {
-    const bool is_of_it =
-        read.spec.remote_rank == remote_rank && read.spec.remote_request == remote_request;
-    if (is_of_it && !has_ended(read)) end(read, /*success=*/false);
+  for (ReadState& read : reads_) {
+    const bool is_of_it = read.remote_rank == remote_rank && read.remote_request == remote_request;
+    if (is_of_it && read.is_under_way()) end(read, /*success=*/false);
   }
   if (carrier_) carrier_->owner_knows(remote_rank, remote_request);
 }
@@ -86,8 +79,8 @@ bool ScriptedTransport::advance_clock(Seconds seconds) {
 }
 
 bool ScriptedTransport::advance(ReadId read, TransferProgress progress) {
-  const auto at = std::find_if(reads_.begin(), reads_.end(), [read](const Read& candidate) {
-    return candidate.read == read && !has_ended(candidate);
+  const auto at = std::find_if(reads_.begin(), reads_.end(), [read](const ReadState& candidate) {
+    return candidate.read == read && candidate.is_under_way();
   });
   if (at == reads_.end()) return false;
   if (progress == TransferProgress::kPart) {
@@ -100,15 +93,15 @@ bool ScriptedTransport::advance(ReadId read, TransferProgress progress) {
 
 bool ScriptedTransport::deliver(NoticeId notice) {
   const auto at = find_notice(notices_, notice);
-  if (at == notices_.end() || at->is_delivered) return false;
-  at->is_delivered = true;
+  if (at == notices_.end() || at->delivered) return false;
+  at->delivered = true;
   delivered_.push_back(notice);
   return true;
 }
 
 bool ScriptedTransport::lose(NoticeId notice) {
   const auto at = find_notice(notices_, notice);
-  if (at == notices_.end() || at->is_delivered) return false;
+  if (at == notices_.end() || at->delivered) return false;
   notices_.erase(at);
   return true;
 }
@@ -116,22 +109,19 @@ bool ScriptedTransport::lose(NoticeId notice) {
 bool ScriptedTransport::repeat(NoticeId notice) {
   const auto waiting = find_notice(notices_, notice);
   const auto seen = find_notice(seen_, notice);
-  const bool waits = waiting != notices_.end() && waiting->is_delivered;
+  const bool waits = waiting != notices_.end() && waiting->delivered;
   if (!waits && seen == seen_.end()) return false;
-  const Notice again = waits ? waiting->notice : seen->notice;
+  const Notice again = waits ? *waiting : *seen;
   send_notice(again);
   return true;
 }
 
-void ScriptedTransport::end(Read& read, bool success) {
+void ScriptedTransport::end(ReadState& read, bool success) {
   read.progress = success ? TransferProgress::kFinished : TransferProgress::kFailed;
   ended_.push_back(read.read);
   if (carrier_) carrier_->end(read.read, success);
   if (success) {
-    send_notice({read.spec.rank,
-                 read.spec.remote_rank,
-                 /*is_heartbeat=*/false,
-                 {read.spec.remote_request}});
+    send_notice({read.rank, read.remote_rank, /*is_heartbeat=*/false, {read.remote_request}});
   }
 }
 

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/transport.h"
+#include "contract/core/declare.h"
 #include "contract/core/state_digest.h"
-#include "contract/scripted/scripted_transfer_engine.h"
+#include "contract/scripted/transfer_progress.h"
 
 namespace kvfence {
 
@@ -31,24 +32,53 @@ class ReadCarrier {
   ~ReadCarrier() = default;
 };
 
+/// A read that a rank of the consumer started, and whose end was not reported to it.
+struct ReadState : ReadSpec {
+  static constexpr std::string_view kWord = "read";
+  ReadId read = 0;
+  TransferProgress progress = TransferProgress::kSubmitted;
+  static void declare(auto& fields) {
+    using S = ReadState;
+    fields.add("read", &S::read, "its number");
+    fields.optional("rank", &S::rank, "the consumer's");
+    fields.optional("remote_rank", &S::remote_rank, "the producer's");
+    fields.add("request", &S::request, "for whom");
+    fields.add("remote_request", &S::remote_request, "of whom");
+    fields.add("local_blocks", &S::local_blocks, "into");
+    fields.add("remote_blocks", &S::remote_blocks, "from, one by one");
+    fields.add("progress", &S::progress, "how far");
+  }
+  bool is_under_way() const {
+    return progress == TransferProgress::kSubmitted || progress == TransferProgress::kPart;
+  }
+  void add_to(StateHash& hash) const {
+    ReadSpec::add_to(hash);
+    hash.add_all(read, progress);
+  }
+};
+
+/// A notice that the producer's rank has not seen.
+struct NoticeState : Notice {
+  static constexpr std::string_view kWord = "notice";
+  NoticeId notice = 0;
+  bool delivered = false;
+  static void declare(auto& fields) {
+    using S = NoticeState;
+    fields.add("notice", &S::notice, "its number");
+    fields.optional("rank", &S::rank, "the consumer's");
+    fields.optional("remote_rank", &S::remote_rank, "the producer's");
+    fields.optional("heartbeat", &S::is_heartbeat, "renews leases");
+    fields.add("requests", &S::requests, "the producer's");
+    fields.optional("delivered", &S::delivered, "waits until the rank looks");
+  }
+  void add_to(StateHash& hash) const {
+    Notice::add_to(hash);
+    hash.add_all(notice, delivered);
+  }
+};
+
 class ScriptedTransport final : public Transport {
  public:
-  struct Read {
-    ReadId read = 0;
-    ReadSpec spec;
-    TransferProgress progress = TransferProgress::kSubmitted;
-    void add_to(StateHash& hash) const { hash.add_all(read, spec, progress); }
-    friend bool operator==(const Read&, const Read&) = default;
-  };
-
-  struct SentNotice {
-    NoticeId number = 0;
-    Notice notice;
-    bool is_delivered = false;  ///< it waits for the producer's rank to look
-    void add_to(StateHash& hash) const { hash.add_all(number, notice, is_delivered); }
-    friend bool operator==(const SentNotice&, const SentNotice&) = default;
-  };
-
   /// carrier: null, or outlives it.
   explicit ScriptedTransport(ReadCarrier* carrier = nullptr) : carrier_(carrier) {}
 
@@ -76,10 +106,10 @@ class ScriptedTransport final : public Transport {
   bool repeat(NoticeId notice);
 
   /// In the order of submission; those that were reported to a rank are gone.
-  const std::vector<Read>& reads() const { return reads_; }
+  const std::vector<ReadState>& reads() const { return reads_; }
 
   /// In the order of sending; those that were lost or seen are gone.
-  const std::vector<SentNotice>& notices() const { return notices_; }
+  const std::vector<NoticeState>& notices() const { return notices_; }
 
   void add_to(StateHash& hash) const {
     hash.add_all(now_, listening_, num_reads_, num_notices_, reads_, ended_, notices_, delivered_,
@@ -87,18 +117,18 @@ class ScriptedTransport final : public Transport {
   }
 
  private:
-  void end(Read& read, bool success);
+  void end(ReadState& read, bool success);
 
   ReadCarrier* carrier_;
   Seconds now_ = 0;
   std::set<std::uint32_t> listening_;  ///< the producer's ranks
   ReadId num_reads_ = 0;
   NoticeId num_notices_ = 0;
-  std::vector<Read> reads_;
+  std::vector<ReadState> reads_;
   std::vector<ReadId> ended_;  ///< not reported to ranks yet; in the order of the ends
-  std::vector<SentNotice> notices_;
+  std::vector<NoticeState> notices_;
   std::vector<NoticeId> delivered_;  ///< ranks have not looked yet; in the order of delivery
-  std::vector<SentNotice> seen_;     ///< in the order in which ranks looked
+  std::vector<NoticeState> seen_;    ///< in the order in which ranks looked
   std::set<std::pair<std::uint32_t, std::string>> closed_;
 };
 

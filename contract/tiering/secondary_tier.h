@@ -7,17 +7,15 @@
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/base.py (SecondaryTierManager), base.py
 /// (RequestOffloadingContext, ReqContext).
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
-#include <typeinfo>
-#include <utility>
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "contract/eviction/cache_policy.h"
 #include "contract/offload/offloading_manager.h"
@@ -116,132 +114,37 @@ struct JobResult {
 ///     (Upstream's file tier forgets the jobs that had not begun, and a job without keys.)
 ///
 /// tier_type() -> the name of this kind of tier, e.g. "fs"
-template <class T>
-concept SecondaryTier = std::movable<T> &&
-    requires(T tier, const T& const_tier, OffloadKeyView key, const RequestContext& request,
-             const TierJob& job, std::span<const OffloadKeyView> keys,
-             std::vector<JobResult>& out) {
-  { tier.lookup(key, request) } -> std::same_as<LookupResult>;
-  { tier.submit_store(job) } -> std::same_as<void>;
-  { tier.submit_load(job) } -> std::same_as<void>;
-  { tier.get_finished_jobs(out) } -> std::same_as<void>;
-  { tier.touch(keys, request) } -> std::same_as<void>;
-  { tier.on_new_request(request) } -> std::same_as<OffloadPolicy>;
-  { tier.on_request_finished(request) } -> std::same_as<void>;
-  { tier.on_schedule_end() } -> std::same_as<void>;
-  { tier.shutdown() } -> std::same_as<void>;
-  { const_tier.tier_type() } -> std::same_as<std::string_view>;
-};
-
-/// A tier of any kind, so that a manager can own several kinds side by side. Itself a
-/// SecondaryTier. Copies what it holds; a tier that cannot be copied (one with threads) makes
-/// copying abort, so a manager with such a tier is to be moved.
-class SecondaryTierHandle {
+/// A tier that takes no interest in requests, steps or use leaves those calls out.
+class SecondaryTier {
  public:
-  template <class T>
-  requires(!std::same_as<T, SecondaryTierHandle>) &&
-      SecondaryTier<T> explicit SecondaryTierHandle(T tier)
-      : tier_(std::make_unique<Holder<T>>(std::move(tier))) {}
-  SecondaryTierHandle(const SecondaryTierHandle& other) : tier_(other.tier_->clone()) {}
-  SecondaryTierHandle& operator=(const SecondaryTierHandle& other) {
-    if (this != &other) tier_ = other.tier_->clone();
-    return *this;
-  }
-  SecondaryTierHandle(SecondaryTierHandle&&) noexcept = default;
-  SecondaryTierHandle& operator=(SecondaryTierHandle&&) noexcept = default;
-  ~SecondaryTierHandle() = default;
+  SecondaryTier() = default;
+  virtual ~SecondaryTier() = default;
 
-  LookupResult lookup(OffloadKeyView key, const RequestContext& request) {
-    return tier_->lookup(key, request);
+  /// Of one that cannot be copied (one with threads) this aborts, so a manager with such a tier is
+  /// to be moved.
+  virtual std::unique_ptr<SecondaryTier> clone() const {
+    check_failed(__FILE__, __LINE__, "clone", "this tier cannot be copied");
   }
-  void submit_store(const TierJob& job) { tier_->submit_store(job); }
-  void submit_load(const TierJob& job) { tier_->submit_load(job); }
-  void get_finished_jobs(std::vector<JobResult>& out) { tier_->get_finished_jobs(out); }
-  void touch(std::span<const OffloadKeyView> keys, const RequestContext& request) {
-    tier_->touch(keys, request);
+  virtual LookupResult lookup(OffloadKeyView key, const RequestContext& request) = 0;
+  virtual void submit_store(const TierJob& job) = 0;
+  virtual void submit_load(const TierJob& job) = 0;
+  virtual void get_finished_jobs(std::vector<JobResult>& out) = 0;
+  virtual void touch(std::span<const OffloadKeyView> /*keys*/, const RequestContext& /*request*/) {}
+  virtual OffloadPolicy on_new_request(const RequestContext& /*request*/) {
+    return OffloadPolicy::kBlockLevel;
   }
-  OffloadPolicy on_new_request(const RequestContext& request) {
-    return tier_->on_new_request(request);
-  }
-  void on_request_finished(const RequestContext& request) { tier_->on_request_finished(request); }
-  void on_schedule_end() { tier_->on_schedule_end(); }
-  void shutdown() { tier_->shutdown(); }
-  std::string_view tier_type() const { return tier_->tier_type(); }
-  void add_to(StateHash& hash) const { tier_->add_to(hash); }
+  virtual void on_request_finished(const RequestContext& /*request*/) {}
+  virtual void on_schedule_end() {}
+  virtual void shutdown() {}
+  virtual std::string_view tier_type() const = 0;
+  virtual void add_to(StateHash&) const { no_digest(); }
 
-  /// The tier inside, or nullptr if it is of another type: for a test that drives it.
-  template <SecondaryTier T>
-  T* get_if() {
-    return tier_->type() == typeid(T) ? &static_cast<Holder<T>&>(*tier_).tier : nullptr;
-  }
-  template <SecondaryTier T>
-  const T* get_if() const {
-    return tier_->type() == typeid(T) ? &static_cast<const Holder<T>&>(*tier_).tier : nullptr;
-  }
-
- private:
-  class Base {
-   public:
-    virtual ~Base() = default;
-    virtual std::unique_ptr<Base> clone() const = 0;
-    virtual const std::type_info& type() const = 0;
-    virtual LookupResult lookup(OffloadKeyView key, const RequestContext& request) = 0;
-    virtual void submit_store(const TierJob& job) = 0;
-    virtual void submit_load(const TierJob& job) = 0;
-    virtual void get_finished_jobs(std::vector<JobResult>& out) = 0;
-    virtual void touch(std::span<const OffloadKeyView> keys, const RequestContext& request) = 0;
-    virtual OffloadPolicy on_new_request(const RequestContext& request) = 0;
-    virtual void on_request_finished(const RequestContext& request) = 0;
-    virtual void on_schedule_end() = 0;
-    virtual void shutdown() = 0;
-    virtual std::string_view tier_type() const = 0;
-    virtual void add_to(StateHash& hash) const = 0;
-  };
-
-  template <class T>
-  class Holder final : public Base {
-   public:
-    explicit Holder(T held) : tier(std::move(held)) {}
-    std::unique_ptr<Base> clone() const override {
-      if constexpr (std::copyable<T>) {
-        return std::make_unique<Holder<T>>(tier);
-      } else {
-        check_failed(__FILE__, __LINE__, "std::copyable<T>", "this tier cannot be copied");
-      }
-    }
-    const std::type_info& type() const override { return typeid(T); }
-    LookupResult lookup(OffloadKeyView key, const RequestContext& request) override {
-      return tier.lookup(key, request);
-    }
-    void submit_store(const TierJob& job) override { tier.submit_store(job); }
-    void submit_load(const TierJob& job) override { tier.submit_load(job); }
-    void get_finished_jobs(std::vector<JobResult>& out) override { tier.get_finished_jobs(out); }
-    void touch(std::span<const OffloadKeyView> keys, const RequestContext& request) override {
-      tier.touch(keys, request);
-    }
-    OffloadPolicy on_new_request(const RequestContext& request) override {
-      return tier.on_new_request(request);
-    }
-    void on_request_finished(const RequestContext& request) override {
-      tier.on_request_finished(request);
-    }
-    void on_schedule_end() override { tier.on_schedule_end(); }
-    void shutdown() override { tier.shutdown(); }
-    std::string_view tier_type() const override { return tier.tier_type(); }
-    void add_to(StateHash& hash) const override {
-      if constexpr (requires { tier.add_to(hash); }) {
-        tier.add_to(hash);
-      } else {
-        no_digest();
-      }
-    }
-
-    T tier;
-  };
-
-  std::unique_ptr<Base> tier_;
+ protected:
+  SecondaryTier(const SecondaryTier&) = default;
+  SecondaryTier& operator=(const SecondaryTier&) = default;
 };
 
-static_assert(SecondaryTier<SecondaryTierHandle> && std::copyable<SecondaryTierHandle>);
+/// Copies with what owns it.
+using SecondaryTierHandle = Cloned<SecondaryTier>;
 
 }  // namespace kvfence

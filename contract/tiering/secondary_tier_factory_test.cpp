@@ -21,17 +21,14 @@ using Names = std::vector<std::string>;
 Field field_of(const std::string& text) { return {"secondary_tiers", *parse_value(text), {1, 3}}; }
 
 /// Holds nothing.
-struct EmptyTier {
-  LookupResult lookup(OffloadKeyView, const RequestContext&) const { return LookupResult::kMiss; }
-  void submit_store(const TierJob&) {}
-  void submit_load(const TierJob&) {}
-  void get_finished_jobs(std::vector<JobResult>&) {}
-  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
-  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kBlockLevel; }
-  void on_request_finished(const RequestContext&) {}
-  void on_schedule_end() {}
-  void shutdown() {}
-  std::string_view tier_type() const { return "empty"; }
+struct EmptyTier final : Cloning<EmptyTier, SecondaryTier> {
+  LookupResult lookup(OffloadKeyView, const RequestContext&) override {
+    return LookupResult::kMiss;
+  }
+  void submit_store(const TierJob&) override {}
+  void submit_load(const TierJob&) override {}
+  void get_finished_jobs(std::vector<JobResult>&) override {}
+  std::string_view tier_type() const override { return "empty"; }
 };
 
 /// Makes empty tiers, and keeps what it was called with.
@@ -45,7 +42,7 @@ SecondaryTierBuilder telling(Names& told) {
       return Parsed<SecondaryTierHandle>(
           InputError{file, config.settings.front().position, "bad", "good"});
     }
-    return Parsed<SecondaryTierHandle>(SecondaryTierHandle(EmptyTier()));
+    return Parsed<SecondaryTierHandle>(SecondaryTierHandle(std::make_unique<EmptyTier>()));
   };
 }
 
@@ -66,7 +63,7 @@ TEST(SecondaryTierFactory, MakesWhatASpecLists) {
   const auto tiers = factory.create_secondary_tiers(primary, spec_of("[(b) (a x=1 y=2) (b)]"));
   ASSERT_TRUE(tiers) << tiers.error().to_text();
   EXPECT_EQ(tiers->size(), 3U);
-  EXPECT_EQ(tiers->front().tier_type(), "empty");
+  EXPECT_EQ(tiers->front()->tier_type(), "empty");
   EXPECT_EQ(told, (Names{"b 0 7 2", "a 2 7 2", "b 0 7 2"}));
   EXPECT_TRUE(factory.create_secondary_tiers(primary, spec_of("[]"))->empty());
 }

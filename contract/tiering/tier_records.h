@@ -54,25 +54,27 @@ constexpr auto words_of(FileDamage) {
 
 namespace tiering {
 
-template <class S>
-void add_tier_field(auto& fields) {
-  fields.add("tier", &S::tier, Domain::kCount, "its place in the order, from 0");
-}
+using kvfence::operator==;
 
-struct TierFinish {
-  static constexpr std::string_view kVerb = "tier_finish";
-  static constexpr std::string_view kDoc = "a job of a tier is over; it is reported at its poll";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
+/// A command about one tier.
+struct OfTier {
   std::uint32_t tier = 0;
+  static void declare(auto& fields) {
+    fields.add("tier", &OfTier::tier, Domain::kCount, "its place in the order, from 0");
+  }
+};
+
+struct TierFinish : OfTier {
+  static constexpr Verb kVerb{"tier_finish", "a job of a tier is over; it is reported at its poll"};
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t job = 0;
   bool success = true;
   static void declare(auto& fields) {
     using S = TierFinish;
-    add_tier_field<S>(fields);
+    OfTier::declare(fields);
     fields.add("job", &S::job, Domain::kNumber, "its number");
     fields.optional("success", &S::success, Domain::kFlag, "whether all was moved, or tried to be");
   }
-  friend bool operator==(const TierFinish&, const TierFinish&) = default;
 };
 
 /// A FileFault (contract/tiering/file_fault.h).
@@ -89,24 +91,19 @@ struct Fault {
     fields.optional("fails_with", &S::fails_with, Domain::kChoice, "an errno; none: short");
     fields.optional("num_bytes", &S::num_bytes, Domain::kCount, "moved by a short one");
   }
-  friend bool operator==(const Fault&, const Fault&) = default;
 };
 
 /// Errors: kNotInConfig: no such tier, or no file tier; kBadRange: no call of that operation can
 /// fail so (a short one that neither reads nor writes; what is about the folder of writers: list,
 /// lock, and create with ENOENT).
-struct TierFaults {
-  static constexpr std::string_view kVerb = "tier_faults";
-  static constexpr std::string_view kDoc = "what is to go wrong in a file tier's file system";
+struct TierFaults : OfTier {
+  static constexpr Verb kVerb{"tier_faults", "what is to go wrong in a file tier's file system"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
-  std::uint32_t tier = 0;
   std::vector<Fault> faults;
   static void declare(auto& fields) {
-    using S = TierFaults;
-    add_tier_field<S>(fields);
-    fields.add("faults", &S::faults, Domain::kAnswers, "in place of those planned before");
+    OfTier::declare(fields);
+    fields.add("faults", &TierFaults::faults, Domain::kAnswers, "in place of those planned before");
   }
-  friend bool operator==(const TierFaults&, const TierFaults&) = default;
 };
 
 /// A TierCall (contract/scripted/scripted_tier.h).
@@ -122,15 +119,14 @@ struct CallRecordOf {
   std::string answer;  ///< of get_finished_jobs "3 done 5 failed"
   static void declare(auto& fields) {
     using S = CallRecordOf;
-    fields.add("method", &S::method, Domain::kResult, "upstream's name");
-    fields.add("tier", &S::tier, Domain::kResult, "of which tier");
-    fields.optional("request", &S::request, Domain::kResult, "for whom");
-    fields.optional("job", &S::job, Domain::kResult, "its number");
-    fields.optional("keys", &S::keys, Domain::kResult, "which blocks");
-    fields.optional("slots", &S::slots, Domain::kResult, "of the primary tier");
-    fields.optional("answer", &S::answer, Domain::kResult, "what was answered");
+    fields.add("method", &S::method, "upstream's name");
+    fields.add("tier", &S::tier, "of which tier");
+    fields.optional("request", &S::request, "for whom");
+    fields.optional("job", &S::job, "its number");
+    fields.optional("keys", &S::keys, "which blocks");
+    fields.optional("slots", &S::slots, "of the primary tier");
+    fields.optional("answer", &S::answer, "what was answered");
   }
-  friend bool operator==(const CallRecordOf&, const CallRecordOf&) = default;
 };
 
 /// A job between the primary tier and another one that is under way, or promotions that are queued.
@@ -145,14 +141,13 @@ struct TransferOf {
   std::vector<SlotId> slots;
   static void declare(auto& fields) {
     using S = TransferOf;
-    fields.optional("job", &S::job, Domain::kState, "its number, once it is submitted");
-    fields.add("tier", &S::tier, Domain::kState, "with which tier");
-    fields.optional("promotion", &S::promotion, Domain::kState, "up, else a cascade");
-    fields.add("request", &S::request, Domain::kState, "for whom");
-    fields.add("keys", &S::keys, Domain::kState, "which blocks");
-    fields.add("slots", &S::slots, Domain::kState, "of the primary tier");
+    fields.optional("job", &S::job, "its number, once it is submitted");
+    fields.add("tier", &S::tier, "with which tier");
+    fields.optional("promotion", &S::promotion, "up, else a cascade");
+    fields.add("request", &S::request, "for whom");
+    fields.add("keys", &S::keys, "which blocks");
+    fields.add("slots", &S::slots, "of the primary tier");
   }
-  friend bool operator==(const TransferOf&, const TransferOf&) = default;
 };
 
 /// What a tier holds.
@@ -163,11 +158,9 @@ struct TierStateOf {
   std::uint32_t num_temporary_files = 0;
   static void declare(auto& fields) {
     using S = TierStateOf;
-    fields.add("held", &S::held, Domain::kState, "keys, ascending; of files");
-    fields.optional("num_temporary_files", &S::num_temporary_files, Domain::kState,
-                    "that a file tier left behind");
+    fields.add("held", &S::held, "keys, ascending; of files");
+    fields.optional("num_temporary_files", &S::num_temporary_files, "that a file tier left behind");
   }
-  friend bool operator==(const TierStateOf&, const TierStateOf&) = default;
 };
 
 }  // namespace tiering

@@ -27,9 +27,7 @@ std::optional<FileFault> tiering::file_fault_of(const Fault& planned) {
 
 Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& config,
                                                     std::string_view file, Position position) {
-  const auto error = [&](std::string found, std::string expected) {
-    return InputError{std::string(file), position, std::move(found), std::move(expected)};
-  };
+  const auto error = errors_at(file, position);
   const Parsed<CachePolicyConfig> cache = make_cache_policy_config(config, file, position);
   if (!cache) return cache.error();
   OffloadingManagerConfig result;
@@ -56,9 +54,6 @@ Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& confi
   return result;
 }
 
-const Target& TieringTarget::description() {
-  static const Target kDescription = describe<TieringTarget>();
-  return kDescription;
-}
+const Target& TieringTarget::description() { return described<TieringTarget>(); }
 
 }  // namespace kvfence

@@ -8,7 +8,6 @@
 /// are commands, those that begin with `tier_`. Some may be file tiers, in whose file system things
 /// go wrong by command, too. A list of commands decides a run.
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,140 +32,99 @@ using offload::CompleteLoad;
 using offload::PrepareLoad;
 using offload::TakeEvents;
 
-template <class S>
-void add_request_field(auto& fields) {
-  fields.add("request", &S::request, Domain::kRequest, "for whom");
-}
-
-struct Lookup {
-  static constexpr std::string_view kVerb = "lookup";
-  static constexpr std::string_view kDoc = "whether a block can be read; may begin a promotion";
-  std::uint32_t key = 0;
+/// A command about one request.
+struct OfRequest {
   std::string request;
   static void declare(auto& fields) {
-    eviction::add_key_field<Lookup>(fields);
-    add_request_field<Lookup>(fields);
+    fields.add("request", &OfRequest::request, Domain::kRequest, "for whom");
   }
-  friend bool operator==(const Lookup&, const Lookup&) = default;
 };
 
-struct Touch {
-  static constexpr std::string_view kVerb = "touch";
-  static constexpr std::string_view kDoc = "marks blocks as used, in every tier";
-  std::vector<std::uint32_t> keys;
-  std::string request;
+/// A command about a list of keys of a request.
+struct OfKeysAndRequest : offload::OfKeys, OfRequest {
   static void declare(auto& fields) {
-    offload::add_keys_field<Touch>(fields);
-    add_request_field<Touch>(fields);
+    OfKeys::declare(fields);
+    OfRequest::declare(fields);
   }
-  friend bool operator==(const Touch&, const Touch&) = default;
 };
 
-struct PrepareStore {
-  static constexpr std::string_view kVerb = "prepare_store";
-  static constexpr std::string_view kDoc = "slots for blocks that are not held; others may go";
+/// A command about a list of keys of a tier.
+struct OfTierAndKeys : OfTier, offload::OfKeys {
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
+  static void declare(auto& fields) {
+    OfTier::declare(fields);
+    OfKeys::declare(fields);
+  }
+};
+
+struct Lookup : eviction::OfKey, OfRequest {
+  static constexpr Verb kVerb{"lookup", "whether a block can be read; may begin a promotion"};
+  static void declare(auto& fields) {
+    OfKey::declare(fields);
+    OfRequest::declare(fields);
+  }
+};
+
+struct Touch : OfKeysAndRequest {
+  static constexpr Verb kVerb{"touch", "marks blocks as used, in every tier"};
+};
+
+struct PrepareStore : OfKeysAndRequest {
+  static constexpr Verb kVerb{"prepare_store", "slots for blocks that are not held; others may go"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kListedTwice};
-  std::vector<std::uint32_t> keys;
-  std::string request;
-  static void declare(auto& fields) {
-    offload::add_keys_field<PrepareStore>(fields);
-    add_request_field<PrepareStore>(fields);
-  }
-  friend bool operator==(const PrepareStore&, const PrepareStore&) = default;
 };
 
-struct CompleteStore {
-  static constexpr std::string_view kVerb = "complete_store";
-  static constexpr std::string_view kDoc = "blocks have been written and go down, or could not be";
+struct CompleteStore : OfKeysAndRequest {
+  static constexpr Verb kVerb{"complete_store",
+                              "blocks have been written and go down, or could not be"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownKey, ErrorCode::kNotReady};
-  std::vector<std::uint32_t> keys;
-  std::string request;
   bool success = true;
   static void declare(auto& fields) {
-    using S = CompleteStore;
-    offload::add_keys_field<S>(fields);
-    add_request_field<S>(fields);
-    fields.optional("success", &S::success, Domain::kFlag, "false: forgets them");
+    OfKeysAndRequest::declare(fields);
+    fields.optional("success", &CompleteStore::success, Domain::kFlag, "false: forgets them");
   }
-  friend bool operator==(const CompleteStore&, const CompleteStore&) = default;
 };
 
-struct OnNewRequest {
-  static constexpr std::string_view kVerb = "on_new_request";
-  static constexpr std::string_view kDoc = "the tiers say what they want of a request";
+struct OnNewRequest : OfRequest {
+  static constexpr Verb kVerb{"on_new_request", "the tiers say what they want of a request"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  std::string request;
   std::vector<std::uint32_t> request_level;
   static void declare(auto& fields) {
-    add_request_field<OnNewRequest>(fields);
+    OfRequest::declare(fields);
     fields.optional("request_level", &OnNewRequest::request_level, Domain::kCount,
                     "tiers that want held blocks, too");
   }
-  friend bool operator==(const OnNewRequest&, const OnNewRequest&) = default;
 };
 
-struct OnRequestFinished {
-  static constexpr std::string_view kVerb = "on_request_finished";
-  static constexpr std::string_view kDoc = "the tiers forget a request";
-  std::string request;
-  static void declare(auto& fields) { add_request_field<OnRequestFinished>(fields); }
-  friend bool operator==(const OnRequestFinished&, const OnRequestFinished&) = default;
+struct OnRequestFinished : OfRequest {
+  static constexpr Verb kVerb{"on_request_finished", "the tiers forget a request"};
 };
 
 struct OnScheduleEnd {
-  static constexpr std::string_view kVerb = "on_schedule_end";
-  static constexpr std::string_view kDoc = "a step ends: queued promotions are submitted";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const OnScheduleEnd&, const OnScheduleEnd&) = default;
+  static constexpr Verb kVerb{"on_schedule_end", "a step ends: queued promotions are submitted"};
 };
 
 struct ResetCache {
-  static constexpr std::string_view kVerb = "reset_cache";
-  static constexpr std::string_view kDoc = "does nothing, as in v0.23";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const ResetCache&, const ResetCache&) = default;
+  static constexpr Verb kVerb{"reset_cache", "does nothing, as in v0.23"};
 };
 
-struct TierAskAgain {
-  static constexpr std::string_view kVerb = "tier_ask_again";
-  static constexpr std::string_view kDoc = "the next lookups of a key at a tier are put off";
+struct TierAskAgain : OfTier, eviction::OfKey {
+  static constexpr Verb kVerb{"tier_ask_again", "the next lookups of a key at a tier are put off"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  std::uint32_t tier = 0;
-  std::uint32_t key = 0;
   std::uint32_t times = 1;
   static void declare(auto& fields) {
-    using S = TierAskAgain;
-    add_tier_field<S>(fields);
-    eviction::add_key_field<S>(fields);
-    fields.optional("times", &S::times, Domain::kCount, "how many; 0: none");
+    OfTier::declare(fields);
+    OfKey::declare(fields);
+    fields.optional("times", &TierAskAgain::times, Domain::kCount, "how many; 0: none");
   }
-  friend bool operator==(const TierAskAgain&, const TierAskAgain&) = default;
 };
 
-struct TierAdd {
-  static constexpr std::string_view kVerb = "tier_add";
-  static constexpr std::string_view kDoc = "a tier holds blocks that another engine stored there";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  std::uint32_t tier = 0;
-  std::vector<std::uint32_t> keys;
-  static void declare(auto& fields) {
-    add_tier_field<TierAdd>(fields);
-    offload::add_keys_field<TierAdd>(fields);
-  }
-  friend bool operator==(const TierAdd&, const TierAdd&) = default;
+struct TierAdd : OfTierAndKeys {
+  static constexpr Verb kVerb{"tier_add", "a tier holds blocks that another engine stored there"};
 };
 
-struct TierDrop {
-  static constexpr std::string_view kVerb = "tier_drop";
-  static constexpr std::string_view kDoc = "a tier holds blocks no longer";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  std::uint32_t tier = 0;
-  std::vector<std::uint32_t> keys;
-  static void declare(auto& fields) {
-    add_tier_field<TierDrop>(fields);
-    offload::add_keys_field<TierDrop>(fields);
-  }
-  friend bool operator==(const TierDrop&, const TierDrop&) = default;
+struct TierDrop : OfTierAndKeys {
+  static constexpr Verb kVerb{"tier_drop", "a tier holds blocks no longer"};
 };
 
 /// The fault, or nothing for a call that cannot fail so.
@@ -174,22 +132,18 @@ std::optional<FileFault> file_fault_of(const Fault& fault);
 
 /// A file that is not there stays so.
 /// Errors: kNotInConfig: no such tier, or no file tier.
-struct TierDamage {
-  static constexpr std::string_view kVerb = "tier_damage";
-  static constexpr std::string_view kDoc = "another process damages a block file";
+struct TierDamage : OfTier, eviction::OfKey {
+  static constexpr Verb kVerb{"tier_damage", "another process damages a block file"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  std::uint32_t tier = 0;
-  std::uint32_t key = 0;
   FileDamage damage = FileDamage::kFlip;
   std::uint32_t at = 0;  ///< the bit, modulo those of the file; bytes left; bytes more; whose file
   static void declare(auto& fields) {
     using S = TierDamage;
-    add_tier_field<S>(fields);
-    eviction::add_key_field<S>(fields);
+    OfTier::declare(fields);
+    OfKey::declare(fields);
     fields.add("damage", &S::damage, Domain::kChoice, "flip, truncate, grow, replace");
     fields.optional("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the key");
   }
-  friend bool operator==(const TierDamage&, const TierDamage&) = default;
 };
 
 using Command = std::variant<Lookup, Touch, PrepareLoad, CompleteLoad, PrepareStore, CompleteStore,
@@ -204,12 +158,10 @@ struct Config : eviction::Config {
   static void declare(auto& fields) {
     using S = Config;
     eviction::Config::declare(fields);
-    fields.add("enable_events", &S::enable_events, Domain::kSetting, "events");
-    fields.add("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8");
-    fields.optional("file_tiers", &S::file_tiers, Domain::kSetting,
-                    "those that keep files, by place");
+    fields.add("enable_events", &S::enable_events, "events");
+    fields.add("num_tiers", &S::num_tiers, "scripted tiers, 0 to 8");
+    fields.optional("file_tiers", &S::file_tiers, "those that keep files, by place");
   }
-  friend bool operator==(const Config&, const Config&) = default;
 };
 
 inline constexpr std::uint32_t kNumTiersMax = 8;
@@ -222,7 +174,7 @@ using Transfer = TransferOf<std::vector<std::uint32_t>>;
 using TierState = TierStateOf<std::vector<std::uint32_t>>;
 
 /// What a manager owes its caller, and its tiers, after a command.
-struct Observation {
+struct Observation : eviction::Lists {
   ErrorCode error = ErrorCode::kNone;
   Reusable<LookupResult> result;
   Reusable<std::vector<SlotId>> slots;
@@ -239,10 +191,6 @@ struct Observation {
   std::uint32_t num_pending = 0;
   double target_t1_size = 0;
 
-  Reusable<std::vector<eviction::Entry>> t1;
-  Reusable<std::vector<eviction::Entry>> t2;
-  Reusable<std::vector<std::uint32_t>> b1;
-  Reusable<std::vector<std::uint32_t>> b2;
   Reusable<std::vector<Transfer>> jobs;
   Reusable<std::vector<Transfer>> pending;
   Reusable<std::vector<TierState>> tiers;
@@ -263,10 +211,7 @@ struct Observation {
     fields.add("num_jobs", &S::num_jobs, Domain::kState, "under way");
     fields.add("num_pending", &S::num_pending, Domain::kState, "keys queued for promotion");
     fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
-    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
-    fields.add("t2", &S::t2, Domain::kState, "oldest first");
-    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
-    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+    eviction::Lists::declare(fields);
     fields.add("jobs", &S::jobs, Domain::kState, "under way, by number");
     fields.add("pending", &S::pending, Domain::kState, "promotions queued, in order");
     fields.add("tiers", &S::tiers, Domain::kState, "what the tiers hold");

@@ -121,28 +121,6 @@ BlockReport check_block(std::span<const std::byte> bytes, Tag expected, const Un
   return report;
 }
 
-const char* to_text(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kRight:
-      return "right";
-    case Verdict::kStale:
-      return "stale";
-    case Verdict::kOtherBlock:
-      return "other block";
-    case Verdict::kShifted:
-      return "shifted";
-    case Verdict::kTorn:
-      return "torn";
-    case Verdict::kPoison:
-      return "poison";
-    case Verdict::kCanary:
-      return "canary";
-    case Verdict::kForeign:
-      return "foreign";
-  }
-  return "unknown";
-}
-
 std::string to_text(const Tag& tag) {
   const std::string generation = " generation " + std::to_string(tag.generation);
   if (tag.block_id == kPoisonBlock) return "poison" + generation;
@@ -151,7 +129,8 @@ std::string to_text(const Tag& tag) {
 }
 
 std::string to_text(const BlockReport& report) {
-  std::string text = "expected " + to_text(report.expected) + ": " + to_text(report.verdict);
+  std::string text =
+      "expected " + to_text(report.expected) + ": " + std::string(to_text(report.verdict));
   if (report.is_right()) return text;
   const std::uint64_t num_wrong = report.num_granules - report.num_by_verdict[0];
   text += ", " + std::to_string(num_wrong) + " of " + std::to_string(report.num_granules) +
@@ -160,11 +139,12 @@ std::string to_text(const BlockReport& report) {
   for (int index = 1; index < kNumVerdicts; ++index) {
     const std::uint64_t num = report.num_by_verdict[static_cast<std::size_t>(index)];
     if (num == 0) continue;
-    text += separator + std::to_string(num) + " " + to_text(static_cast<Verdict>(index));
+    text +=
+        separator + std::to_string(num) + " " + std::string(to_text(static_cast<Verdict>(index)));
     separator = ", ";
   }
   text += "); first at byte " + std::to_string(report.first_wrong_index * kGranuleBytes) + ": " +
-          to_text(report.first_wrong_verdict);
+          std::string(to_text(report.first_wrong_verdict));
   if (report.first_wrong_verdict == Verdict::kForeign) return text;
   if (report.first_wrong_verdict == Verdict::kTorn) {
     text += " at its byte " + std::to_string(report.torn_at_byte) + ", the rest is of";

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "contract/core/words.h"
 #include "contract/worker/content_pattern.h"
 
 namespace kvfence::content {
@@ -39,7 +41,11 @@ struct BlockReport {
 /// Requires a multiple of 16 bytes; any alignment. Cost: O(bytes), no allocation.
 BlockReport check_block(std::span<const std::byte> bytes, Tag expected, const Universe& universe);
 
-const char* to_text(Verdict verdict);
+using kvfence::to_text;
+constexpr auto words_of(Verdict) {
+  return std::to_array<std::string_view>(
+      {"right", "stale", "other block", "shifted", "torn", "poison", "canary", "foreign"});
+}
 
 /// "block 7 generation 2", "poison generation 0", "canary generation 0".
 std::string to_text(const Tag& tag);

@@ -14,6 +14,8 @@
 
 namespace kvfence::engine {
 
+using kvfence::operator==;
+
 /// A block, or the part of a slot that takes one, to which something was written.
 struct KVPage {
   static constexpr std::string_view kWord = "page";
@@ -22,12 +24,11 @@ struct KVPage {
   std::vector<std::uint32_t> symbols;
   static void declare(auto& fields) {
     using S = KVPage;
-    fields.optional("rank", &S::rank, Domain::kState, "where");
-    fields.add("number", &S::number, Domain::kState, "which");
-    fields.add("symbols", &S::symbols, Domain::kState,
+    fields.optional("rank", &S::rank, "where");
+    fields.add("number", &S::number, "which");
+    fields.add("symbols", &S::symbols,
                "one a token, the low 32 bits; 0: nothing; 1: bytes that are nobody's");
   }
-  friend bool operator==(const KVPage&, const KVPage&) = default;
 };
 
 /// Pages as one run of numbers, since all of them are observed and compared after every command.

@@ -1,6 +1,6 @@
 #include "contract/worker/worker_target.h"
 
-#include <utility>
+#include <tuple>
 
 #include "contract/core/describe.h"
 
@@ -8,33 +8,25 @@ namespace kvfence {
 
 Parsed<worker::Options> make_worker_options(const worker::Config& config, std::string_view file,
                                             Position position) {
-  const auto error = [&](std::string found, std::string expected) {
-    return InputError{std::string(file), position, std::move(found), std::move(expected)};
-  };
+  const auto error = errors_at(file, position);
   const auto layout = from_text<worker::Layout>(config.layout);
   if (!layout) {
     return error("layout=" + config.layout, "blocks_first, kv_first, cross_layers, mamba, padded");
   }
   const auto path = from_text<worker::Path>(config.path);
   if (!path) return error("path=" + config.path, "batched, looped, strided, kernel");
-  const auto is_within = [](std::uint32_t number, std::uint32_t max) {
-    return number >= 1 && number <= max;
-  };
-  if (!is_within(config.num_gpu_blocks, 64)) {
-    return error("num_gpu_blocks=" + std::to_string(config.num_gpu_blocks), "1 to 64");
-  }
-  if (!is_within(config.num_cpu_blocks, 64)) {
-    return error("num_cpu_blocks=" + std::to_string(config.num_cpu_blocks), "1 to 64");
-  }
-  if (!is_within(config.block_size_factor, 8)) {
-    return error("block_size_factor=" + std::to_string(config.block_size_factor), "1 to 8");
+  const std::tuple<const char*, std::uint32_t, std::uint32_t> bounds[] = {
+      {"num_gpu_blocks", config.num_gpu_blocks, 64},
+      {"num_cpu_blocks", config.num_cpu_blocks, 64},
+      {"block_size_factor", config.block_size_factor, 8},
+      {"num_ranks", config.num_ranks, 4}};
+  for (const auto& [name, number, max] : bounds) {
+    if (number >= 1 && number <= max) continue;
+    return error(std::string(name) + "=" + std::to_string(number), "1 to " + std::to_string(max));
   }
   const auto schedule = from_text<worker::Schedule>(config.schedule);
   if (!schedule) {
     return error("schedule=" + config.schedule, "commanded, eager, lazy, random, priority");
-  }
-  if (!is_within(config.num_ranks, 4)) {
-    return error("num_ranks=" + std::to_string(config.num_ranks), "1 to 4");
   }
   if (config.batch_entries_max == 0) return error("batch_entries_max=0", "at least one entry");
   return worker::Options{.layout = *layout,
@@ -49,9 +41,6 @@ Parsed<worker::Options> make_worker_options(const worker::Config& config, std::s
                          .num_ranks = config.num_ranks};
 }
 
-const Target& WorkerTarget::description() {
-  static const Target kDescription = describe<WorkerTarget>();
-  return kDescription;
-}
+const Target& WorkerTarget::description() { return described<WorkerTarget>(); }
 
 }  // namespace kvfence

@@ -21,17 +21,16 @@ namespace kvfence {
 
 namespace worker {
 
+using kvfence::operator==;
+
 struct GetFinished {
-  static constexpr std::string_view kVerb = "get_finished";
-  static constexpr std::string_view kDoc =
-      "asks which transfers are over; devices that are not commanded, until all are";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const GetFinished&, const GetFinished&) = default;
+  static constexpr Verb kVerb{
+      "get_finished",
+      "asks which transfers are over; devices that are not commanded, until all are"};
 };
 
 struct TransferAsync {
-  static constexpr std::string_view kVerb = "transfer_async";
-  static constexpr std::string_view kDoc = "submits a load, or a store, which is deferred";
+  static constexpr Verb kVerb{"transfer_async", "submits a load, or a store, which is deferred"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig,   ErrorCode::kShutDown,
                                             ErrorCode::kJobInFlight,   ErrorCode::kUnknownBlock,
                                             ErrorCode::kCountsDiffer,  ErrorCode::kListedTwice,
@@ -55,36 +54,26 @@ struct TransferAsync {
     fields.optional("has_event", &S::has_event, Domain::kFlag,
                     "of a load: what the last readers of its blocks have recorded");
   }
-  friend bool operator==(const TransferAsync&, const TransferAsync&) = default;
 };
 
 struct StartKVTransfers {
-  static constexpr std::string_view kVerb = "start_kv_transfers";
-  static constexpr std::string_view kDoc = "enqueues the deferred stores";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const StartKVTransfers&, const StartKVTransfers&) = default;
+  static constexpr Verb kVerb{"start_kv_transfers", "enqueues the deferred stores"};
 };
 
 struct Wait {
-  static constexpr std::string_view kVerb = "wait";
-  static constexpr std::string_view kDoc = "blocks until transfers are over";
+  static constexpr Verb kVerb{"wait", "blocks until transfers are over"};
   std::vector<std::uint32_t> jobs;
   static void declare(auto& fields) {
     fields.add("jobs", &Wait::jobs, Domain::kCount, "their numbers");
   }
-  friend bool operator==(const Wait&, const Wait&) = default;
 };
 
 struct Shutdown {
-  static constexpr std::string_view kVerb = "shutdown";
-  static constexpr std::string_view kDoc = "ends and reports all transfers; takes none any more";
-  static void declare(auto& /*fields*/) {}
-  friend bool operator==(const Shutdown&, const Shutdown&) = default;
+  static constexpr Verb kVerb{"shutdown", "ends and reports all transfers; takes none any more"};
 };
 
 struct Forward {
-  static constexpr std::string_view kVerb = "forward";
-  static constexpr std::string_view kDoc = "enqueues a model's step on the compute stream";
+  static constexpr Verb kVerb{"forward", "enqueues a model's step on the compute stream"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownBlock, ErrorCode::kListedTwice,
                                             ErrorCode::kBlockInFlight};
   std::vector<std::uint32_t> reads;
@@ -94,12 +83,10 @@ struct Forward {
     fields.optional("reads", &S::reads, Domain::kBlocks, "GPU blocks that it attends to");
     fields.optional("writes", &S::writes, Domain::kBlocks, "GPU blocks that it fills");
   }
-  friend bool operator==(const Forward&, const Forward&) = default;
 };
 
 struct Advance {
-  static constexpr std::string_view kVerb = "advance";
-  static constexpr std::string_view kDoc = "the device runs the next forward or transfer";
+  static constexpr Verb kVerb{"advance", "the device runs the next forward or transfer"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string stream = "compute";
   std::uint32_t steps = 0;
@@ -112,12 +99,10 @@ struct Advance {
         "so many reads and writes of pieces of a transfer, but not its last; 0: all of it");
     fields.optional("rank", &S::rank, Domain::kCount, "whose device");
   }
-  friend bool operator==(const Advance&, const Advance&) = default;
 };
 
 struct FailNext {
-  static constexpr std::string_view kVerb = "fail_next";
-  static constexpr std::string_view kDoc = "the next transfer that is enqueued meets a fault";
+  static constexpr Verb kVerb{"fail_next", "the next transfer that is enqueued meets a fault"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string fault = "copy";
   std::uint32_t rank = 0;
@@ -127,7 +112,6 @@ struct FailNext {
                "copy, wait, record, late, partial, sticky or none");
     fields.optional("rank", &S::rank, Domain::kCount, "on whose device; on no other any more");
   }
-  friend bool operator==(const FailNext&, const FailNext&) = default;
 };
 
 using Command = std::variant<GetFinished, TransferAsync, StartKVTransfers, Wait, Shutdown, Forward,
@@ -146,25 +130,20 @@ struct Config {
   std::uint32_t num_ranks = 1;
   static void declare(auto& fields) {
     using S = Config;
-    fields.add("layout", &S::layout, Domain::kSetting,
+    fields.add("layout", &S::layout,
                "of the KV cache: blocks_first, kv_first, cross_layers, mamba, padded");
-    fields.add("path", &S::path, Domain::kSetting,
-               "how pages are copied: batched, looped, strided, kernel");
-    fields.add("num_gpu_blocks", &S::num_gpu_blocks, Domain::kSetting, "1 to 64");
-    fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting, "1 to 64");
-    fields.add("block_size_factor", &S::block_size_factor, Domain::kSetting,
-               "pages of a CPU block, 1 to 8");
-    fields.add("batch_entries_max", &S::batch_entries_max, Domain::kSetting,
-               "the device refuses larger batches");
-    fields.add("host_address_differs", &S::host_address_differs, Domain::kSetting,
+    fields.add("path", &S::path, "how pages are copied: batched, looped, strided, kernel");
+    fields.add("num_gpu_blocks", &S::num_gpu_blocks, "1 to 64");
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks, "1 to 64");
+    fields.add("block_size_factor", &S::block_size_factor, "pages of a CPU block, 1 to 8");
+    fields.add("batch_entries_max", &S::batch_entries_max, "the device refuses larger batches");
+    fields.add("host_address_differs", &S::host_address_differs,
                "the device knows pinned memory by another address");
-    fields.optional("schedule", &S::schedule, Domain::kSetting,
+    fields.optional("schedule", &S::schedule,
                     "who decides when devices run what: commanded, eager, lazy, random, priority");
-    fields.optional("seed", &S::seed, Domain::kSetting, "of what the devices choose");
-    fields.optional("num_ranks", &S::num_ranks, Domain::kSetting,
-                    "workers, each with a device, 1 to 4");
+    fields.optional("seed", &S::seed, "of what the devices choose");
+    fields.optional("num_ranks", &S::num_ranks, "workers, each with a device, 1 to 4");
   }
-  friend bool operator==(const Config&, const Config&) = default;
 };
 
 /// A transfer that is over.
@@ -175,11 +154,10 @@ struct FinishedJob {
   bool succeeded = true;
   static void declare(auto& fields) {
     using S = FinishedJob;
-    fields.add("job", &S::job, Domain::kResult, "its number");
-    fields.add("direction", &S::direction, Domain::kResult, "store or load");
-    fields.optional("succeeded", &S::succeeded, Domain::kResult, "whether all was copied");
+    fields.add("job", &S::job, "its number");
+    fields.add("direction", &S::direction, "store or load");
+    fields.optional("succeeded", &S::succeeded, "whether all was copied");
   }
-  friend bool operator==(const FinishedJob&, const FinishedJob&) = default;
 };
 
 /// A page that holds something: a GPU block, or the part of a CPU block that takes one.
@@ -193,14 +171,13 @@ struct Page {
   std::uint32_t rank = 0;
   static void declare(auto& fields) {
     using S = Page;
-    fields.add("number", &S::number, Domain::kState, "which");
-    fields.add("of_block", &S::of_block, Domain::kState, "the GPU block that a forward wrote");
-    fields.add("generation", &S::generation, Domain::kState, "which forward, from 1; 0: nothing");
-    fields.optional("torn", &S::torn, Domain::kState, "neither empty nor one block");
-    fields.optional("undefined", &S::undefined, Domain::kState, "a write of it may be under way");
-    fields.optional("rank", &S::rank, Domain::kState, "whose");
+    fields.add("number", &S::number, "which");
+    fields.add("of_block", &S::of_block, "the GPU block that a forward wrote");
+    fields.add("generation", &S::generation, "which forward, from 1; 0: nothing");
+    fields.optional("torn", &S::torn, "neither empty nor one block");
+    fields.optional("undefined", &S::undefined, "a write of it may be under way");
+    fields.optional("rank", &S::rank, "whose");
   }
-  friend bool operator==(const Page&, const Page&) = default;
 };
 
 /// What a worker and its device owe after a command.

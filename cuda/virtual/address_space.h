@@ -2,14 +2,17 @@
 
 /// Which addresses the program was given, and where their bytes really are.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "contract/core/state_digest.h"
+#include "contract/core/words.h"
 
 namespace kvfence::virtual_device {
 
@@ -19,6 +22,12 @@ enum class MemoryKind : std::uint8_t {
   kRegistered,  ///< cudaHostRegister: the caller's own memory
   kPageable,    ///< unknown to the runtime; never an allocation
 };
+
+/// By the call that makes it known.
+constexpr auto words_of(MemoryKind) {
+  return std::to_array<std::string_view>(
+      {"cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "pageable memory"});
+}
 
 struct Allocation {
   MemoryKind kind = MemoryKind::kDevice;

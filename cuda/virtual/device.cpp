@@ -393,7 +393,7 @@ std::byte* Device::bytes(const void* address, std::size_t size) const {
 }
 
 std::string Device::report() const {
-  std::string text = std::string("schedule=") + to_text(options_.schedule) +
+  std::string text = "schedule=" + std::string(to_text(options_.schedule)) +
                      " seed=" + std::to_string(options_.seed) + " calls=" + std::to_string(call_) +
                      " races=" + std::to_string(counters_.num_races) +
                      " misuses=" + std::to_string(misuses_.size()) + "\n";

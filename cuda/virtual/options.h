@@ -5,10 +5,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
+#include "contract/core/words.h"
 #include "cuda/virtual/functions.h"
 
 namespace kvfence::virtual_device {
@@ -24,7 +27,11 @@ enum class Schedule : std::uint8_t {
   kCommanded,  ///< steps are done by Device::advance, and where the program waits
 };
 
-const char* to_text(Schedule schedule);
+using kvfence::to_text;
+constexpr auto words_of(Schedule) {
+  return std::to_array<std::string_view>(
+      {"eager", "lazy", "random", "priority", "chosen", "commanded"});
+}
 
 /// What is done with host memory that is neither allocated by nor registered with the runtime. The
 /// documentation allows both of the others ("might be synchronous").

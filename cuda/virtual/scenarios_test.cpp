@@ -252,11 +252,12 @@ Outcome run(const Scenario& scenario, Options options) {
 std::map<std::string, std::vector<Outcome>> run_all(const Scenario& scenario) {
   std::map<std::string, std::vector<Outcome>> outcomes;
   for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kCommanded}) {
-    outcomes[to_text(schedule)].push_back(run(scenario, {.schedule = schedule}));
+    outcomes[std::string(to_text(schedule))].push_back(run(scenario, {.schedule = schedule}));
   }
   for (const Schedule schedule : {Schedule::kRandom, Schedule::kPriority}) {
     for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      outcomes[to_text(schedule)].push_back(run(scenario, {.schedule = schedule, .seed = seed}));
+      outcomes[std::string(to_text(schedule))].push_back(
+          run(scenario, {.schedule = schedule, .seed = seed}));
     }
   }
   ExploreOptions options;

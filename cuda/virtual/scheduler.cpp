@@ -15,24 +15,6 @@ Actor lowest(std::uint32_t streams) { return static_cast<Actor>(std::countr_zero
 
 }  // namespace
 
-const char* to_text(Schedule schedule) {
-  switch (schedule) {
-    case Schedule::kEager:
-      return "eager";
-    case Schedule::kLazy:
-      return "lazy";
-    case Schedule::kRandom:
-      return "random";
-    case Schedule::kPriority:
-      return "priority";
-    case Schedule::kChosen:
-      return "chosen";
-    case Schedule::kCommanded:
-      return "commanded";
-  }
-  return "unknown";
-}
-
 Scheduler::Scheduler(const Options& options)
     : schedule_(options.schedule),
       chunks_max_(options.chunks_max),

@@ -4,7 +4,6 @@
 /// Freeing is a write of the host's, which whatever uses the address next comes after.
 
 #include <cstdint>
-#include <map>
 #include <memory_resource>
 #include <vector>
 

@@ -63,7 +63,7 @@ TEST(WorkerFaults, ACodeIsCarriedAndTheNextTransferSucceeds) {
     for (const Schedule schedule : kSchedules) {
       SCOPED_TRACE(std::string(virtual_device::to_text(c.function)) + " " + std::to_string(c.nth) +
                    ", " + std::string(to_text(c.path)) + ", " + std::string(to_text(c.direction)) +
-                   ", " + virtual_device::to_text(schedule));
+                   ", " + std::string(virtual_device::to_text(schedule)));
       RigOptions options =
           with({.function = c.function, .nth = c.nth, .code = cudaErrorUnknown}, schedule, c.path);
       options.worker.copy.batch_entries_max = 2;

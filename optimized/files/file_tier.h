@@ -20,8 +20,7 @@
 
 namespace kvfence::optimized {
 
-/// A SecondaryTier.
-class FileTier {
+class FileTier final : public SecondaryTier {
  public:
   /// Opens the folders and starts the threads. `files` outlives the tier. A folder that cannot be
   /// used does not keep a tier from being built: its stores fail, and writer_error says why.
@@ -31,18 +30,14 @@ class FileTier {
   FileTier(FileTier&&) noexcept = default;
   FileTier& operator=(FileTier&&) noexcept = default;
   /// As shutdown.
-  ~FileTier() = default;
+  ~FileTier() override = default;
 
-  LookupResult lookup(OffloadKeyView key, const RequestContext& request);
-  void submit_store(const TierJob& job);
-  void submit_load(const TierJob& job);
-  void get_finished_jobs(std::vector<JobResult>& out);
-  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
-  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kBlockLevel; }
-  void on_request_finished(const RequestContext&) {}
-  void on_schedule_end() {}
-  void shutdown();
-  std::string_view tier_type() const { return "fs"; }
+  LookupResult lookup(OffloadKeyView key, const RequestContext& request) override;
+  void submit_store(const TierJob& job) override;
+  void submit_load(const TierJob& job) override;
+  void get_finished_jobs(std::vector<JobResult>& out) override;
+  void shutdown() override;
+  std::string_view tier_type() const override { return "fs"; }
 
   /// Returns when every job that was submitted is over.
   void wait_idle();
@@ -52,7 +47,7 @@ class FileTier {
   int writer_error() const;
 
   /// What the tier knows besides its files. Requires: idle.
-  void add_to(StateHash& hash) const;
+  void add_to(StateHash& hash) const override;
 
  private:
   /// Stays at its place when the tier is moved: threads point into it.
@@ -62,7 +57,5 @@ class FileTier {
 
   std::shared_ptr<State> state_;
 };
-
-static_assert(SecondaryTier<FileTier>);
 
 }  // namespace kvfence::optimized

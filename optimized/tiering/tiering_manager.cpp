@@ -32,7 +32,7 @@ void TieringOffloadingManager::poll() {
   has_polled_ = true;
   for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
     results_.clear();
-    tiers_[tier].get_finished_jobs(results_);
+    tiers_[tier]->get_finished_jobs(results_);
     for (const JobResult& result : results_) end_job(tier, result);
   }
 }
@@ -65,7 +65,7 @@ LookupResult TieringOffloadingManager::ask_tiers(OffloadKeyView key,
                                                  const RequestContext& request) {
   LookupResult result = LookupResult::kMiss;
   for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
-    const LookupResult found = tiers_[tier].lookup(key, request);
+    const LookupResult found = tiers_[tier]->lookup(key, request);
     if (found == LookupResult::kHit) {
       return initiate_promotion(tier, key, request) ? LookupResult::kPending : LookupResult::kMiss;
     }
@@ -113,7 +113,7 @@ auto TieringOffloadingManager::group_of(std::uint32_t tier, std::string_view req
 void TieringOffloadingManager::touch(std::span<const OffloadKeyView> keys,
                                      const RequestContext& request) {
   primary_.touch(keys);
-  for (SecondaryTierHandle& tier : tiers_) tier.touch(keys, request);
+  for (SecondaryTierHandle& tier : tiers_) tier->touch(keys, request);
 }
 
 ErrorCode TieringOffloadingManager::prepare_load(std::span<const OffloadKeyView> keys,
@@ -180,7 +180,7 @@ void TieringOffloadingManager::cascade(std::uint32_t tier, std::span<const Offlo
   job.req_id = request.req_id;
   job.blocks.clear();
   for (OffloadKeyView key : keys) job.blocks.push_back(policy().find(key));
-  tiers_[tier].submit_store({id, keys, slots_, request});
+  tiers_[tier]->submit_store({id, keys, slots_, request});
 }
 
 ErrorCode TieringOffloadingManager::complete_store(std::span<const OffloadKeyView> keys,
@@ -204,7 +204,7 @@ ErrorCode TieringOffloadingManager::complete_store(std::span<const OffloadKeyVie
 
 OffloadPolicy TieringOffloadingManager::on_new_request(const RequestContext& request) {
   for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
-    if (tiers_[tier].on_new_request(request) != OffloadPolicy::kRequestLevel) continue;
+    if (tiers_[tier]->on_new_request(request) != OffloadPolicy::kRequestLevel) continue;
     add_request_level(request.req_id, tier);
   }
   return find_request_level(request.req_id) != nullptr ? OffloadPolicy::kRequestLevel
@@ -212,7 +212,7 @@ OffloadPolicy TieringOffloadingManager::on_new_request(const RequestContext& req
 }
 
 void TieringOffloadingManager::on_request_finished(const RequestContext& request) {
-  for (SecondaryTierHandle& tier : tiers_) tier.on_request_finished(request);
+  for (SecondaryTierHandle& tier : tiers_) tier->on_request_finished(request);
   forget_request_level(request.req_id);
 }
 
@@ -220,7 +220,7 @@ void TieringOffloadingManager::on_schedule_end() {
   poll();
   has_polled_ = false;
   submit_promotions();
-  for (SecondaryTierHandle& tier : tiers_) tier.on_schedule_end();
+  for (SecondaryTierHandle& tier : tiers_) tier->on_schedule_end();
 }
 
 void TieringOffloadingManager::submit_promotions() {
@@ -248,7 +248,7 @@ void TieringOffloadingManager::submit_group(std::uint32_t tier, Group& group) {
   group.blocks.clear();
   slots_.clear();
   for (Index block : job.blocks) slots_.push_back(policy().slot(block));
-  tiers_[tier].submit_load({id, views_of(job.blocks), slots_, {job.req_id}});
+  tiers_[tier]->submit_load({id, views_of(job.blocks), slots_, {job.req_id}});
 }
 
 /// Good until the next call, and as long as the blocks stay or nothing is inserted.

@@ -25,13 +25,13 @@ std::vector<SecondaryTierHandle> tiers_of(std::uint32_t num_tiers,
                                           const std::shared_ptr<TierCalls>& calls) {
   std::vector<SecondaryTierHandle> tiers;
   for (std::uint32_t place = 0; place < num_tiers; ++place) {
-    tiers.emplace_back(ScriptedTier(place, calls));
+    tiers.emplace_back(std::make_unique<ScriptedTier>(place, calls));
   }
   return tiers;
 }
 
 ScriptedTier& tier_of(TieringOffloadingManager& manager, std::uint32_t place) {
-  return *manager.tiers()[place].get_if<ScriptedTier>();
+  return dynamic_cast<ScriptedTier&>(*manager.tiers()[place].get());
 }
 
 /// Keys of 32 bytes, of 5, and longer than an entry of the key table holds.

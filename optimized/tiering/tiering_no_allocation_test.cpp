@@ -16,23 +16,21 @@ namespace kvfence::optimized {
 namespace {
 
 /// Has every block, and ends each job two steps after its submission; every fifth fails.
-class SteadyTier {
+class SteadyTier final : public Cloning<SteadyTier, SecondaryTier> {
  public:
-  LookupResult lookup(OffloadKeyView, const RequestContext&) { return LookupResult::kHit; }
-  void submit_store(const TierJob& job) { submit(job.job_id); }
-  void submit_load(const TierJob& job) { submit(job.job_id); }
-  void get_finished_jobs(std::vector<JobResult>& out) {
+  LookupResult lookup(OffloadKeyView, const RequestContext&) override { return LookupResult::kHit; }
+  void submit_store(const TierJob& job) override { submit(job.job_id); }
+  void submit_load(const TierJob& job) override { submit(job.job_id); }
+  void get_finished_jobs(std::vector<JobResult>& out) override {
     for (std::size_t at = 0; at < num_old_; ++at) out.push_back({old_[at], old_[at] % 5 != 0});
     old_ = young_;
     num_old_ = num_young_;
     num_young_ = 0;
   }
-  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
-  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kRequestLevel; }
-  void on_request_finished(const RequestContext&) {}
-  void on_schedule_end() {}
-  void shutdown() {}
-  std::string_view tier_type() const { return "steady"; }
+  OffloadPolicy on_new_request(const RequestContext&) override {
+    return OffloadPolicy::kRequestLevel;
+  }
+  std::string_view tier_type() const override { return "steady"; }
 
  private:
   void submit(TierJobId job) { young_.at(num_young_++) = job; }
@@ -49,7 +47,7 @@ TEST(NoAllocation, AManagerInItsSteadyState) {
   config.cache.capacity = 100;
   config.rules = rules_of(Profile::kV023);
   std::vector<SecondaryTierHandle> tiers;
-  for (int place = 0; place < 2; ++place) tiers.emplace_back(SteadyTier());
+  for (int place = 0; place < 2; ++place) tiers.emplace_back(std::make_unique<SteadyTier>());
   TieringOffloadingManager manager(config, std::move(tiers));
 
   std::vector<OffloadKey> keys;

@@ -31,29 +31,25 @@ constexpr std::uint32_t kFirstBelow = 1'000'000;
 using Reports = std::vector<std::vector<JobResult>>;
 
 /// The last one has all blocks of high numbers, as many as one likes.
-class TellingTier {
+class TellingTier final : public Cloning<TellingTier, SecondaryTier> {
  public:
   TellingTier(std::uint32_t place, std::shared_ptr<Reports> reports)
       : place_(place), reports_(std::move(reports)) {}
 
-  LookupResult lookup(OffloadKeyView key, const RequestContext&) const {
+  LookupResult lookup(OffloadKeyView key, const RequestContext&) override {
     const bool has_it = place_ + 1 == kNumTiers && number_of_key(key).value() >= kFirstBelow;
     return has_it ? LookupResult::kHit : LookupResult::kMiss;
   }
-  void submit_store(const TierJob&) {}
-  void submit_load(const TierJob&) {}
-  void get_finished_jobs(std::vector<JobResult>& out) {
+  void submit_store(const TierJob&) override {}
+  void submit_load(const TierJob&) override {}
+  void get_finished_jobs(std::vector<JobResult>& out) override {
     out.insert(out.end(), (*reports_)[place_].begin(), (*reports_)[place_].end());
     (*reports_)[place_].clear();
   }
-  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
-  OffloadPolicy on_new_request(const RequestContext&) {
+  OffloadPolicy on_new_request(const RequestContext&) override {
     return place_ == 0 ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel;
   }
-  void on_request_finished(const RequestContext&) {}
-  void on_schedule_end() {}
-  void shutdown() {}
-  std::string_view tier_type() const { return "telling"; }
+  std::string_view tier_type() const override { return "telling"; }
 
  private:
   std::uint32_t place_;
@@ -72,7 +68,7 @@ class TieringOperationCount : public testing::TestWithParam<std::uint32_t> {
     reports_ = std::make_shared<Reports>(kNumTiers);
     std::vector<SecondaryTierHandle> tiers;
     for (std::uint32_t place = 0; place < kNumTiers; ++place) {
-      tiers.emplace_back(TellingTier(place, reports_));
+      tiers.emplace_back(std::make_unique<TellingTier>(place, reports_));
     }
     manager_ = std::make_unique<TieringOffloadingManager>(config, std::move(tiers));
     for (std::uint32_t number = 0; number < num; ++number) {

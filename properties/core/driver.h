@@ -28,42 +28,22 @@ void add_state(StateHash& hash, const Component& component) {
   }
 }
 
-namespace detail {
-
-/// Takes the declarations of a struct's members and empties each.
-template <class Struct>
-struct Emptied {
-  Struct& object;
-
-  template <class Owner, class T>
-  void optional(std::string_view, T Owner::*member, Domain, std::string_view) {
-    add({}, member, {}, {});
-  }
-  template <class Owner, class T>
-  void add(std::string_view, T Owner::*member, Domain, std::string_view) {
-    T& value = object.*member;
-    if constexpr (requires { value.reset(); }) {
-      value.reset();
-    } else if constexpr (requires { value.clear(); }) {
-      value.clear();
-    } else {
-      value = T();
-    }
-  }
-  template <class Owner, class Part>
-  void add_part(std::string_view, Part Owner::*part) {
-    Emptied<Part> fields{object.*part};
-    Part::declare(fields);
-  }
-};
-
-}  // namespace detail
-
 /// Makes absent what an observation can do without, and the rest as in a new one; storage stays.
 template <class Observation>
 void empty(Observation& observation) {
-  detail::Emptied<Observation> fields{observation};
-  Observation::declare(fields);
+  for_each_field<Observation>(
+      [&]<class Owner, class T>(std::string_view, T Owner::*member, Domain) {
+        T& value = observation.*member;
+        if constexpr (requires { value.reset(); }) {
+          value.reset();
+        } else if constexpr (Declared<T>) {
+          empty(value);
+        } else if constexpr (requires { value.clear(); }) {
+          value.clear();
+        } else {
+          value = T();
+        }
+      });
 }
 
 /// A driver has

@@ -445,7 +445,7 @@ class Shrinker {
             {Domain::kGroup, Domain::kGroups},
             {Domain::kKey, Domain::kKeys},
             {Domain::kNumber},
-            {Domain::kBlockSize, Domain::kSetting}};
+            {Domain::kBlockSize, Domain::kPlain}};
   }
 
   static bool is_in(const std::vector<Domain>& domains, Domain domain) {
@@ -520,7 +520,7 @@ class Shrinker {
   static bool is_count(Domain domain) {
     return domain == Domain::kCount || domain == Domain::kTokenCount ||
            domain == Domain::kBlockCount || domain == Domain::kHashIndex ||
-           domain == Domain::kNumber || domain == Domain::kSetting;
+           domain == Domain::kNumber || domain == Domain::kPlain;
   }
 
   /// A number that says how many: its place in the order of for_each_number, its value and step.

@@ -24,8 +24,7 @@ namespace kvfence {
 namespace {
 
 struct Open {
-  static constexpr std::string_view kVerb = "open";
-  static constexpr std::string_view kDoc = "";
+  static constexpr Verb kVerb{"open", ""};
   std::string name;
   std::vector<std::uint32_t> tokens;
   std::optional<std::string> salt;
@@ -34,20 +33,16 @@ struct Open {
     fields.add("tokens", &Open::tokens, Domain::kTokens, "");
     fields.optional("salt", &Open::salt, Domain::kText, "");
   }
-  friend bool operator==(const Open&, const Open&) = default;
 };
 
 struct Take {
-  static constexpr std::string_view kVerb = "take";
-  static constexpr std::string_view kDoc = "";
+  static constexpr Verb kVerb{"take", ""};
   std::uint32_t count = 0;
   static void declare(auto& fields) { fields.add("count", &Take::count, Domain::kCount, ""); }
-  friend bool operator==(const Take&, const Take&) = default;
 };
 
 struct Use {
-  static constexpr std::string_view kVerb = "use";
-  static constexpr std::string_view kDoc = "";
+  static constexpr Verb kVerb{"use", ""};
   std::vector<std::uint32_t> blocks;
   std::uint32_t num_full = 0;
   bool back = false;
@@ -58,15 +53,12 @@ struct Use {
     fields.optional("back", &Use::back, Domain::kFlag, "");
     fields.optional("mask", &Use::mask, Domain::kMask, "");
   }
-  friend bool operator==(const Use&, const Use&) = default;
 };
 
 struct Close {
-  static constexpr std::string_view kVerb = "close";
-  static constexpr std::string_view kDoc = "";
+  static constexpr Verb kVerb{"close", ""};
   std::string name;
   static void declare(auto& fields) { fields.add("name", &Close::name, Domain::kRequest, ""); }
-  friend bool operator==(const Close&, const Close&) = default;
 };
 
 struct Note {
@@ -77,19 +69,16 @@ struct Note {
     fields.add("name", &Note::name, Domain::kRequest, "");
     fields.add("tokens", &Note::tokens, Domain::kTokens, "");
   }
-  friend bool operator==(const Note&, const Note&) = default;
 };
 
 struct Report {
-  static constexpr std::string_view kVerb = "report";
-  static constexpr std::string_view kDoc = "";
+  static constexpr Verb kVerb{"report", ""};
   std::vector<std::string> names;
   std::vector<Note> notes;
   static void declare(auto& fields) {
     fields.optional("names", &Report::names, Domain::kRequests, "");
     fields.optional("notes", &Report::notes, Domain::kSamples, "");
   }
-  friend bool operator==(const Report&, const Report&) = default;
 };
 
 struct Toy {
@@ -99,11 +88,10 @@ struct Toy {
     bool fast = true;
     std::optional<bool> prepend;
     static void declare(auto& fields) {
-      fields.add("size", &Config::size, Domain::kSetting, "");
-      fields.add("fast", &Config::fast, Domain::kSetting, "");
-      fields.optional("prepend", &Config::prepend, Domain::kSetting, "");
+      fields.add("size", &Config::size, "");
+      fields.add("fast", &Config::fast, "");
+      fields.optional("prepend", &Config::prepend, "");
     }
-    friend bool operator==(const Config&, const Config&) = default;
   };
   using Command = std::variant<Open, Take, Use, Close, Report>;
   struct Observation {
@@ -111,7 +99,6 @@ struct Toy {
     static void declare(auto& fields) {
       fields.add("seen", &Observation::seen, Domain::kState, "");
     }
-    friend bool operator==(const Observation&, const Observation&) = default;
   };
   struct World {
     void apply(const Command&) {}

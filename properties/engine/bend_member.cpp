@@ -29,31 +29,15 @@ constexpr std::array<std::string_view, 24> kSeldomBent = {
     "failing_children", "silent_children",
 };
 
-/// Takes a struct's declarations and passes on those members that are bent.
-template <class Object, class Visit>
-struct BentMembers {
-  Object& object;
-  const std::function<bool(std::string_view)>& bends;
-  Visit& visit;
-
-  template <class Owner, class T>
-  void add(std::string_view name, T Owner::*member, Domain domain, std::string_view /*doc*/) {
-    const bool is_seldom = std::ranges::find(kSeldomBent, name) != kSeldomBent.end();
-    if (!is_seldom || bends(name)) visit(object.*member, domain);
-  }
-  template <class Owner, class T>
-  void optional(std::string_view name, T Owner::*member, Domain domain, std::string_view doc) {
-    add(name, member, domain, doc);
-  }
-};
-
 template <class Visit>
 void for_each_bent_member(Command& command, const std::function<bool(std::string_view)>& bends,
                           Visit&& visit) {
   std::visit(
       [&]<class Object>(Object& object) {
-        BentMembers<Object, Visit> fields{object, bends, visit};
-        Object::declare(fields);
+        for_each_field<Object>([&](std::string_view name, auto member, Domain domain) {
+          const bool is_seldom = std::ranges::find(kSeldomBent, name) != kSeldomBent.end();
+          if (!is_seldom || bends(name)) visit(object.*member, domain);
+        });
       },
       command);
 }

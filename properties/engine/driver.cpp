@@ -17,9 +17,7 @@
 #include <variant>
 #include <vector>
 
-#include "contract/connectors/disaggregated/nixl_worker_half.h"
 #include "contract/connectors/multi/multi_connector.h"
-#include "contract/connectors/synchronous/files_worker_half.h"
 #include "contract/core/check.h"
 #include "contract/core/joined.h"
 #include "contract/core/state_digest.h"
@@ -247,7 +245,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (std::ranges::find(judged, kind) != judged.end()) return std::nullopt;
     return unsupported("a connector of kind " + joined(judged),
                        (kind.empty() ? "none" : "one of kind " + kind) + " for assembly " +
-                           std::string(engine::to_text(setup_.assembly)));
+                           std::string(to_text(setup_.assembly)));
   }
 
   static ScriptedTraits traits_of(const engine::ChildSetup& child) {
@@ -518,7 +516,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const ErrorCode error = add(engine, request);
     if (error != ErrorCode::kNone) return error;
     if (auto* const connector = scripted(engine, command.child)) {
-      connector->set_script(command.id, script_of(command));
+      connector->set_script(command.id, command);
     }
     if (setup_.device) device_of(engine).add(command.id, request.spec);
     return error;
@@ -678,12 +676,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                               [](JobId job) { return job >= engine::multi::kNumChildJobsMax; })) {
         return ErrorCode::kBadRange;
       }
-      const bool is_first = reports
-                                .try_emplace({each.child, each.rank},
-                                             ScriptedReport{each.sending, each.recving,
-                                                            each.invalid, each.stats, each.jobs})
-                                .second;
-      if (!is_first) return ErrorCode::kListedTwice;
+      if (!reports.try_emplace({each.child, each.rank}, each).second) {
+        return ErrorCode::kListedTwice;
+      }
     }
     check_received(command, engine);
     return ErrorCode::kNone;
@@ -888,18 +883,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return ErrorCode::kNone;
   }
 
-  /// The script that a command with the members of add_script_fields sets.
-  template <class Command>
-  static ScriptedConnector::Script script_of(const Command& command) {
-    return {command.external_tokens, command.load_async, command.ask_again, command.hold_blocks,
-            command.params};
-  }
-
   ErrorCode run(const engine::ScriptConnector& command) {
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
     ScriptedConnector* const connector = scripted(engine_of(command.engine), command.child);
     if (!connector) return ErrorCode::kNotInConfig;
-    connector->set_script(command.request, script_of(command));
+    connector->set_script(command.request, command);
     return ErrorCode::kNone;
   }
 
@@ -980,11 +968,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     observed().finished_recving.emplace() = report.finished_recving;
     observed().finished_sending.emplace() = report.finished_sending;
     observed().invalid_blocks.emplace() = report.invalid_block_ids;
-    std::vector<engine::Completed>& completed = observed().completed_jobs.emplace();
-    completed.clear();
-    for (const CompletedJob& job : report.completed_jobs) {
-      completed.push_back({job.job, job.num_workers, job.num_failed});
-    }
+    observed().completed_jobs.emplace() = report.completed_jobs;
     if (is_multi()) observe_stats_of_children(report, observed().of(engine.role));
   }
 
@@ -1054,15 +1038,13 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   void observe_multi(Engine& engine, bool has_state, engine::multi::Observed& shown) {
     MultiConnectorScheduler& multi = multi_of(engine);
-    client_params_.clear();
-    multi.take_all_client_params(client_params_);
-    if (!client_params_.empty()) {
-      std::vector<engine::multi::Params>& params = shown.client_params.emplace();
-      params.clear();
-      for (const ClientParams& each : client_params_) params.push_back({each.request, each.params});
-    }
-    multi.chosen(chosen_);
-    shown.num_chosen.emplace() = static_cast<std::uint32_t>(chosen_.size());
+    std::vector<ClientParams>& params = shown.client_params.emplace();
+    params.clear();
+    multi.take_all_client_params(params);
+    if (params.empty()) shown.client_params.reset();
+    std::vector<ChosenConnector>& chosen = shown.chosen.emplace();
+    multi.chosen(chosen);
+    shown.num_chosen.emplace() = static_cast<std::uint32_t>(chosen.size());
     std::vector<engine::multi::Extra>& extra = shown.extra_saves.emplace();
     extra.clear();
     multi.extra_async_saves(extra_saves_);
@@ -1074,50 +1056,30 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     shown.num_extra_saves.emplace() = static_cast<std::uint32_t>(extra.size());
     if (!has_state) {
       shown.extra_saves.reset();
+      shown.chosen.reset();
       return;
     }
-    std::vector<engine::multi::Chosen>& chosen = shown.chosen.emplace();
-    chosen.clear();
-    for (const ChosenConnector& each : chosen_) chosen.push_back({each.request, each.child});
     std::ranges::sort(chosen, [](const auto& a, const auto& b) { return a.request < b.request; });
   }
 
   void append_extra(std::optional<std::uint32_t> rank, std::vector<engine::multi::Extra>& all) {
     std::ranges::sort(extra_saves_,
                       [](const auto& a, const auto& b) { return a.request < b.request; });
-    for (const ExtraAsyncSaves& each : extra_saves_) {
-      all.push_back({rank, each.request, each.saves});
-    }
+    for (const ExtraAsyncSaves& each : extra_saves_) all.push_back({each, rank});
   }
 
   /// What scripted children were called at the start stands with the first command that is not
   /// refused: a refusal changes nothing.
   void observe_connector_calls(Engine& engine, engine::EngineObservation& shown) {
+    if (is_multi() && observed().error != ErrorCode::kNone) return;
+    std::vector<ConnectorCall>& calls = shown.connector_calls.emplace();
+    calls.clear();
     if (is_multi()) {
-      if (observed().error != ErrorCode::kNone) return;
-      calls_.clear();
-      calls_.swap(around(engine.role).scripted->calls);
+      calls.swap(around(engine.role).scripted->calls);
     } else {
-      scripted(engine, 0)->take_calls(calls_);
+      scripted(engine, 0)->take_calls(calls);
     }
-    if (calls_.empty()) return;
-    auto& list = shown.connector_calls.emplace();
-    list.resize(calls_.size());
-    for (std::size_t k = 0; k < list.size(); ++k) {
-      list[k].method = calls_[k].method;
-      list[k].request = calls_[k].request;
-      list[k].num_tokens = calls_[k].num_tokens;
-      list[k].answer = calls_[k].answer;
-      static_cast<BlocksByGroup&>(list[k].blocks) = calls_[k].blocks;
-      list[k].child = calls_[k].child;
-      list[k].rank = calls_[k].rank;
-      list[k].metadata = calls_[k].metadata;
-      list[k].finished = calls_[k].finished;
-      list[k].sending = calls_[k].sending;
-      list[k].recving = calls_[k].recving;
-      list[k].invalid = calls_[k].invalid;
-      list[k].jobs = calls_[k].jobs;
-    }
+    if (calls.empty()) shown.connector_calls.reset();
   }
 
   std::string name_;
@@ -1134,10 +1096,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::vector<KVConnectorWorkerOutput> worker_outputs_;
   ::kvfence::ModelRunnerOutput runner_output_;
   EngineCoreOutputs outputs_;
-  std::vector<ConnectorCall> calls_;
   std::set<std::pair<std::string, std::uint32_t>> received_;  ///< of loads under way: on which rank
-  std::vector<ClientParams> client_params_;
-  std::vector<ChosenConnector> chosen_;
   std::vector<ExtraAsyncSaves> extra_saves_;
   std::vector<std::string> name_of_;
 };

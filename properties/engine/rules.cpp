@@ -267,7 +267,7 @@ class SchedulerRules {
       mirror_.reset();  // its events are not observed
     } else if (std::holds_alternative<ResetPrefixCache>(command) &&
                shown.connector_calls.has_value()) {
-      for (const ConnectorCallRecord& call : *shown.connector_calls) {
+      for (const ConnectorCall& call : *shown.connector_calls) {
         if (call.method == "reset_cache" && call.answer == "done") ++num_connector_events_;
       }
     }
@@ -403,7 +403,7 @@ class SchedulerRules {
   /// What the calls of a scripted connector say.
   void take_calls(const SchedulerObservation& shown, const World& world) {
     if (!shown.connector_calls.has_value()) return;
-    for (const ConnectorCallRecord& call : *shown.connector_calls) {
+    for (const ConnectorCall& call : *shown.connector_calls) {
       Track* const track = call.request.empty() ? nullptr : find(call.request, world);
       if (!track) continue;
       if (call.child) {

@@ -82,7 +82,8 @@ class Generator::Draft {
   template <class Alternative>
   Alternative draw() {
     Alternative command;
-    for_each_field<Alternative>([&](auto member, Domain domain) { draw(domain, command.*member); });
+    for_each_field<Alternative>(
+        [&](std::string_view, auto member, Domain domain) { draw(domain, command.*member); });
     return command;
   }
 

@@ -27,8 +27,8 @@ class Scene {
     for (BlockId block = 1; block < config.num_gpu_blocks; ++block) queue[block - 1] = block;
     refs.resize(config.num_gpu_blocks);
     keys.resize(config.num_gpu_blocks);
-    world_.apply(DeclareRequest{"A", {1, 2, 3, 4}, std::nullopt, 0, std::nullopt, {}});
-    world_.apply(DeclareRequest{"B", {1, 2, 9, 9}, std::nullopt, 0, std::nullopt, {}});
+    world_.apply(DeclareRequest{{"A", {1, 2, 3, 4}, std::nullopt, 0, std::nullopt, {}}});
+    world_.apply(DeclareRequest{{"B", {1, 2, 9, 9}, std::nullopt, 0, std::nullopt, {}}});
   }
 
   static Config small_config() {

@@ -58,8 +58,8 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     for (std::uint32_t place = 0; place < config.num_tiers; ++place) {
       const bool has_files =
           std::binary_search(config.file_tiers.begin(), config.file_tiers.end(), place);
-      tiers.emplace_back(
-          ScriptedTier(place, calls_, primary_, has_files ? make_files_(primary_) : nullptr));
+      tiers.emplace_back(std::make_unique<ScriptedTier>(
+          place, calls_, primary_, has_files ? make_files_(primary_) : nullptr));
     }
     manager_.emplace(make_manager_(setup, std::move(tiers)));
     return std::nullopt;

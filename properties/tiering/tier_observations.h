@@ -27,7 +27,7 @@ namespace kvfence {
 
 /// Requires: scripted tiers.
 inline ScriptedTier& scripted_tier_at(std::span<SecondaryTierHandle> tiers, std::size_t place) {
-  return *tiers[place].get_if<ScriptedTier>();
+  return dynamic_cast<ScriptedTier&>(*tiers[place].get());
 }
 
 /// Errors: kBadRange: no call can fail as one of them says; nothing is planned.

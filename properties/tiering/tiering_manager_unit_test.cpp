@@ -35,7 +35,7 @@ class Scene {
 
   TieringOffloadingManager& manager() { return manager_; }
   ScriptedTier& tier(std::uint32_t place) {
-    return *manager_.tiers()[place].template get_if<ScriptedTier>();
+    return dynamic_cast<ScriptedTier&>(*manager_.tiers()[place].get());
   }
 
   /// "keys -> slots", or "no" if nothing can go.
@@ -125,7 +125,7 @@ class Scene {
   std::vector<SecondaryTierHandle> make_tiers(std::uint32_t num_tiers) {
     std::vector<SecondaryTierHandle> tiers;
     for (std::uint32_t place = 0; place < num_tiers; ++place) {
-      tiers.emplace_back(ScriptedTier(place, calls_));
+      tiers.emplace_back(std::make_unique<ScriptedTier>(place, calls_));
     }
     return tiers;
   }

@@ -22,22 +22,17 @@
 
 namespace kvfence::reference {
 
-class FileTier {
+class FileTier final : public Cloning<FileTier, SecondaryTier> {
  public:
   /// Requires: check_config(config) finds nothing wrong
   FileTier(const FileTierConfig& config, PrimaryKvView primary)
       : config_(config), mapper_(config.files), primary_(primary) {}
 
-  LookupResult lookup(OffloadKeyView key, const RequestContext& request);
-  void submit_store(const TierJob& job);
-  void submit_load(const TierJob& job);
-  void get_finished_jobs(std::vector<JobResult>& out);
-  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
-  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kBlockLevel; }
-  void on_request_finished(const RequestContext&) {}
-  void on_schedule_end() {}
-  void shutdown() {}
-  std::string_view tier_type() const { return "fs"; }
+  LookupResult lookup(OffloadKeyView key, const RequestContext& request) override;
+  void submit_store(const TierJob& job) override;
+  void submit_load(const TierJob& job) override;
+  void get_finished_jobs(std::vector<JobResult>& out) override;
+  std::string_view tier_type() const override { return "fs"; }
 
   /// A plan begins.
   void begin(FaultPlan plan) { plan_ = std::move(plan); }
@@ -61,7 +56,7 @@ class FileTier {
   std::uint64_t file_bytes(OffloadKeyView key) const;
   std::size_t num_temporary_files() const { return num_temporary_files_; }
 
-  void add_to(StateHash& hash) const {
+  void add_to(StateHash& hash) const override {
     hash.add_all(plan_, files_, folders_, doubtful_, num_temporary_files_, finished_);
   }
 
@@ -107,6 +102,6 @@ class FileTier {
   std::vector<JobResult> finished_;
 };
 
-static_assert(SecondaryTier<FileTier> && std::copyable<FileTier>);
+static_assert(std::copyable<FileTier>);
 
 }  // namespace kvfence::reference

@@ -35,7 +35,7 @@ LookupResult TieringOffloadingManager::lookup(OffloadKeyView key, const RequestC
   if (result != LookupResult::kMiss) return result;
 
   for (std::uint32_t tier = 0; tier < num_tiers(); ++tier) {
-    switch (tiers_[tier].lookup(key, request)) {
+    switch (tiers_[tier]->lookup(key, request)) {
       case LookupResult::kHit:
         return initiate_promotion(tier, key, request) ? LookupResult::kPending
                                                       : LookupResult::kMiss;
@@ -53,7 +53,7 @@ LookupResult TieringOffloadingManager::lookup(OffloadKeyView key, const RequestC
 void TieringOffloadingManager::touch(std::span<const OffloadKeyView> keys,
                                      const RequestContext& request) {
   primary_.touch(keys);
-  for (SecondaryTierHandle& tier : tiers_) tier.touch(keys, request);
+  for (SecondaryTierHandle& tier : tiers_) tier->touch(keys, request);
 }
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py prepare_load
@@ -124,7 +124,7 @@ ErrorCode TieringOffloadingManager::complete_store(std::span<const OffloadKeyVie
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py on_new_request
 OffloadPolicy TieringOffloadingManager::on_new_request(const RequestContext& request) {
   for (std::uint32_t tier = 0; tier < num_tiers(); ++tier) {
-    if (tiers_[tier].on_new_request(request) == OffloadPolicy::kRequestLevel) {
+    if (tiers_[tier]->on_new_request(request) == OffloadPolicy::kRequestLevel) {
       request_level_.push_back({std::string(request.req_id), tier});
     }
   }
@@ -136,7 +136,7 @@ OffloadPolicy TieringOffloadingManager::on_new_request(const RequestContext& req
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py on_request_finished
 void TieringOffloadingManager::on_request_finished(const RequestContext& request) {
-  for (SecondaryTierHandle& tier : tiers_) tier.on_request_finished(request);
+  for (SecondaryTierHandle& tier : tiers_) tier->on_request_finished(request);
   std::erase_if(request_level_,
                 [&](const RequestLevel& wanted) { return wanted.req_id == request.req_id; });
 }
@@ -146,7 +146,7 @@ void TieringOffloadingManager::on_schedule_end() {
   poll();
   has_polled_ = false;
   submit_promotions();
-  for (SecondaryTierHandle& tier : tiers_) tier.on_schedule_end();
+  for (SecondaryTierHandle& tier : tiers_) tier->on_schedule_end();
 }
 
 // Grouped by tier, then by request, each in the order of its first promotion.
@@ -181,7 +181,7 @@ void TieringOffloadingManager::poll() {
   has_polled_ = true;
   for (std::uint32_t tier = 0; tier < num_tiers(); ++tier) {
     std::vector<JobResult> results;
-    tiers_[tier].get_finished_jobs(results);
+    tiers_[tier]->get_finished_jobs(results);
     for (const JobResult& result : results) end_job(tier, result);
   }
 }
@@ -223,7 +223,7 @@ void TieringOffloadingManager::cascade(std::uint32_t tier, std::span<const Offlo
   job.keys.assign(keys.begin(), keys.end());
   must(primary_.prepare_load(keys, job.slots));
   jobs_.push_back(job);
-  tiers_[tier].submit_store({job.id, keys, job.slots, request});
+  tiers_[tier]->submit_store({job.id, keys, job.slots, request});
 }
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py _flush_pending_promotions
@@ -236,7 +236,7 @@ void TieringOffloadingManager::submit_promotions() {
                            /*is_promotion=*/true, std::move(group.req_id),
                            std::move(group.keys), std::move(group.slots)};
     jobs_.push_back(job);
-    tiers_[job.tier].submit_load({job.id, views_of(job.keys), job.slots, {job.req_id}});
+    tiers_[job.tier]->submit_load({job.id, views_of(job.keys), job.slots, {job.req_id}});
   }
 }
 

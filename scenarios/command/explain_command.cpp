@@ -12,8 +12,7 @@
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
-#include "scenarios/story/engine_story.h"
-#include "scenarios/story/worker_story.h"
+#include "scenarios/story/device_story.h"
 
 namespace kvfence {
 namespace {

@@ -1,7 +1,6 @@
 #include "scenarios/command/outcome.h"
 
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "contract/core/check.h"
 #include "contract/core/line.h"

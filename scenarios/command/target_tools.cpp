@@ -63,7 +63,7 @@ void append_fields(std::string& text, const DeclaredStruct& type) {
     std::string line = "  " + std::string(member.name);
     line.resize(std::max<std::size_t>(line.size() + 2, 26), ' ');
     text += line + std::string(member.doc);
-    if (member.domain != Domain::kSetting && member.domain != Domain::kState &&
+    if (member.domain != Domain::kPlain && member.domain != Domain::kState &&
         member.domain != Domain::kResult) {
       text += " (" + std::string(to_text(member.domain)) +
               (member.is_optional ? ", may be left out)" : ")");

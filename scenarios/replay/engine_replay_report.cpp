@@ -5,7 +5,6 @@
 
 #include "properties/core/number_text.h"
 #include "scenarios/replay/plot.h"
-#include "scenarios/replay/ratio.h"
 
 namespace kvfence {
 namespace {

@@ -149,8 +149,7 @@ Parsed<std::vector<MooncakeRequest>> read_mooncake_trace_file(const std::string&
 }
 
 double MooncakeTotals::hit_rate_max() const {
-  if (num_blocks == 0) return 0;
-  return static_cast<double>(num_blocks - num_distinct_blocks) / static_cast<double>(num_blocks);
+  return ratio(num_blocks - num_distinct_blocks, num_blocks);
 }
 
 MooncakeTotals totals_of(std::span<const MooncakeRequest> requests) {

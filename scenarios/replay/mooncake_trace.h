@@ -26,6 +26,11 @@ inline constexpr std::uint64_t kMicrosecondsAMillisecond = 1000;
 /// Prompt tokens that one hash id stands for in the published traces.
 inline constexpr std::uint32_t kMooncakeBlockTokens = 512;
 
+/// A part of a whole, as hit rates are: from 0 to 1; 0 where there is nothing.
+inline double ratio(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
 struct MooncakeRequest {
   std::uint64_t timestamp_ms = 0;   ///< arrival, since the first request
   std::uint32_t input_length = 0;   ///< prompt tokens

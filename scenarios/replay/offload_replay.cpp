@@ -6,7 +6,6 @@
 #include "contract/core/rules.h"
 #include "properties/targets/checks.h"
 #include "scenarios/replay/offload_optimum.h"
-#include "scenarios/replay/ratio.h"
 #include "scenarios/replay/replay_sides.h"
 
 namespace kvfence {

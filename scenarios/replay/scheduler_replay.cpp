@@ -9,7 +9,6 @@
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
 #include "properties/engine/checks.h"
-#include "scenarios/replay/ratio.h"
 
 namespace kvfence {
 namespace {

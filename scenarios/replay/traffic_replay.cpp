@@ -7,7 +7,6 @@
 
 #include "contract/core/check.h"
 #include "properties/targets/checks.h"
-#include "scenarios/replay/ratio.h"
 
 namespace kvfence {
 namespace {

@@ -2,7 +2,7 @@
 
 /// What devices were asked and did for a scenario, as data, and that data as text, as a page and as
 /// a trace. The devices are those of the side under test, with its planted bug, and the scenario
-/// runs to its end, beyond the first difference from the reference. scenarios/<target>_story.h
+/// runs to its end, beyond the first difference from the reference. tell_<target>
 /// tells it, with a StoryRecorder per device.
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/scenario.h"
 #include "properties/core/divergence.h"
 
 namespace kvfence {
@@ -165,6 +166,17 @@ inline std::size_t num_lanes(const DeviceStory& story) {
 void add_page(std::vector<StoryPage>& pages, StoryPage page);
 /// Those that anything touches, in order: rank by rank, the GPU's first.
 std::vector<StoryPage> pages_of(const DeviceStory& story);
+
+/// What a copy worker's device was asked and did for a scenario of the target `worker`; of several
+/// ranks the story is the first one's. Requires: a valid configuration; `planted_bug` empty, or one
+/// that the target has.
+/// Cost: linear in commands and accesses, each times the pages.
+DeviceStory tell_worker(const Scenario& scenario, const std::string& planted_bug);
+/// The same of an engine that has devices, all ranks, and which tokens came out wrong. Runs on the
+/// virtual device. With tokens_only or device=symbols too races are looked for and pages shown,
+/// which changes no answer. A page's content names the tokens whose KV it holds: "A:0..1 B:2".
+/// Cost: quadratic in a request's tokens besides.
+DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug);
 
 /// Command by command what happened where, the racing pairs marked, then the races.
 std::string story_text(const DeviceStory& story);

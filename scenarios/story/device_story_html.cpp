@@ -1,5 +1,5 @@
-/// A story of devices as a page: see device_story.h. No `<`, `>` or `&` stands in its script and
-/// styles, so that the page is XML.
+/// A story of devices as a page: see device_story.h. What stands around it, styles and script, is
+/// in device_story.html: no `<`, `>` or `&` in these, so that the page is XML.
 
 #include <algorithm>
 #include <map>
@@ -14,6 +14,10 @@
 #include "scenarios/story/explain_picture.h"
 
 namespace kvfence {
+
+/// device_story.html, of which CMake makes a constant.
+extern const char* const kStoryPage;
+
 namespace {
 
 // Pixels.
@@ -28,74 +32,6 @@ constexpr double kPagesGap = 20;
 constexpr double kNotchWidth = 20;  ///< of a moment at which something short happens
 constexpr double kBarWidth = 84;    ///< of a moment in which work runs
 constexpr double kUnrunGap = 24;
-
-constexpr std::string_view kStyle = R"(
-:root { color-scheme: light dark; --ground: #ffffff; --text: #1c2430; --soft: #66707d;
-  --rule: #d5dae1; --panel: #f5f7f9; --compute: #b7cdf5; --store: #bfe3c6; --load: #f4dcab;
-  --host: #d9d3ea; --race: #d11f2f; --racebar: #f9c3c6; --page: #e3e8ee; --page2: #cdd6e0;
-  --chosen: #fff3c4; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14181d; --text: #e4e8ee;
-  --soft: #98a3b0; --rule: #353d47; --panel: #1c2229; --compute: #2c4a7c; --store: #285c37;
-  --load: #6b5220; --host: #4a4068; --race: #ff6b74; --racebar: #7a2830; --page: #2b333d;
-  --page2: #3a4552; --chosen: #3a3416; } }
-body { margin: 0 auto; padding: 20px 24px 40px; max-width: 1500px; background: var(--ground);
-  color: var(--text); font: 14px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
-h1 { font-size: 19px; margin: 0 0 4px; }
-h2 { font-size: 15px; margin: 22px 0 6px; }
-p { margin: 4px 0; }
-.soft { color: var(--soft); }
-code, td, .mono { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 12.5px; }
-.race, .token { border-left: 4px solid var(--race); background: var(--panel); padding: 8px 12px;
-  margin: 8px 0; }
-.race b, .token b { color: var(--race); }
-.picture { overflow-x: auto; border: 1px solid var(--rule); border-radius: 6px;
-  margin: 12px 0; }
-svg { display: block; font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 11px; }
-svg text { fill: var(--text); }
-svg .soft { fill: var(--soft); }
-svg .rule { stroke: var(--rule); }
-svg .column { fill: transparent; }
-svg .column.chosen { fill: var(--chosen); }
-svg .command { cursor: pointer; }
-svg .command rect { fill: var(--panel); stroke: var(--rule); }
-svg .command:hover rect, svg .command.chosen rect { fill: var(--chosen); }
-svg .bar { stroke: none; }
-svg .compute { fill: var(--compute); }
-svg .store { fill: var(--store); }
-svg .load { fill: var(--load); }
-svg .host { fill: var(--host); }
-svg .unrun { fill: none; stroke: var(--soft); stroke-dasharray: 4 3; }
-svg .racing { stroke: var(--race); stroke-width: 2; }
-svg .bar.racing { fill: var(--racebar); }
-svg .link { stroke: var(--soft); fill: none; opacity: 0.55; }
-svg .raceline { stroke: var(--race); stroke-width: 2; fill: none; }
-svg .racetext { fill: var(--race); font-weight: bold; stroke: var(--ground); stroke-width: 4px;
-  paint-order: stroke; }
-svg .page { fill: var(--page); }
-svg .page.other { fill: var(--page2); }
-svg .page.torn { fill: var(--racebar); }
-table { border-collapse: collapse; width: 100%; }
-td { border-top: 1px solid var(--rule); padding: 3px 10px 3px 0; vertical-align: top; }
-tr { cursor: pointer; }
-tr:hover, tr.chosen { background: var(--chosen); }
-td.number { color: var(--soft); text-align: right; width: 2.5em; }
-td ul { margin: 2px 0 2px; padding-left: 16px; }
-li.racing { color: var(--race); }
-)";
-
-constexpr std::string_view kScript = R"(
-function choose(step) {
-  document.querySelectorAll('.chosen').forEach(function (e) { e.classList.remove('chosen'); });
-  document.querySelectorAll('[data-step="' + step + '"]').forEach(function (e) {
-    e.classList.add('chosen'); });
-  document.querySelectorAll('tr.chosen').forEach(function (e) {
-    e.scrollIntoView({ block: 'nearest' }); });
-}
-document.addEventListener('click', function (event) {
-  var at = event.target.closest('[data-step]');
-  if (at) { choose(at.getAttribute('data-step')); }
-});
-)";
 
 std::string rectangle(double x, double y, double width, double height, std::string_view style) {
   return "<rect" + xml_attribute("x", x) + xml_attribute("y", y) + xml_attribute("width", width) +
@@ -425,12 +361,7 @@ std::string comments_html(const DeviceStory& story) {
 std::string story_html(const DeviceStory& story) {
   const std::size_t slash = story.file.find_last_of('/');
   const std::string name = slash == std::string::npos ? story.file : story.file.substr(slash + 1);
-  std::string html =
-      "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
-      "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n"
-      "<title>" +
-      escape_xml(name) + "</title>\n<style>" + std::string(kStyle) + "</style>\n</head>\n<body>\n";
-  html += "<h1>" + escape_xml(name) + "</h1>\n";
+  std::string html = "<h1>" + escape_xml(name) + "</h1>\n";
   html += comments_html(story);
   html += "<p class=\"soft\">The " + story.subject + " " +
           (story.planted_bug.empty()
@@ -447,7 +378,13 @@ std::string story_html(const DeviceStory& story) {
       escape_xml(story.content_example + " is " + story.content_meaning) +
       ". Point at anything for more; click a command to mark it.</p>\n";
   html += commands_html(story);
-  return html + "<script>" + std::string(kScript) + "</script>\n</body>\n</html>\n";
+  std::string page(kStoryPage);
+  const auto fill = [&page](std::string_view place, const std::string& text) {
+    page.replace(page.find(place), place.size(), text);
+  };
+  fill("{{title}}", escape_xml(name));
+  fill("{{body}}", html);
+  return page;
 }
 
 }  // namespace kvfence

@@ -1,4 +1,4 @@
-#include "scenarios/story/engine_story.h"
+#include "scenarios/story/device_story.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 // bug and without, with and without a look at races, and on symbols. Pages and traces:
 // command/test_command.py.
 
-#include "scenarios/story/engine_story.h"
+#include "scenarios/story/device_story.h"
 
 #include <string>
 #include <vector>

@@ -76,9 +76,9 @@ std::string what_was_told(const std::vector<engine::RequestOutput>& outputs) {
 }
 
 /// What the connector was asked and told about requests.
-std::string connector_story(const std::vector<engine::ConnectorCallRecord>& calls) {
+std::string connector_story(const std::vector<ConnectorCall>& calls) {
   std::string text;
-  for (const engine::ConnectorCallRecord& call : calls) {
+  for (const ConnectorCall& call : calls) {
     if (call.answer.empty()) continue;
     append(text, "; ", call.method);
     if (!call.request.empty()) text += " " + call.request;
@@ -99,7 +99,6 @@ std::vector<std::string> story_of(const Observation& observation) {
   if (observation.error != ErrorCode::kNone) {
     add("refused: " + std::string(to_text(observation.error)));
   }
-  using engine::ConnectorCallRecord;
   using engine::RequestOutput;
   using engine::ScheduledRequest;
   const auto* const scheduled =
@@ -113,7 +112,7 @@ std::vector<std::string> story_of(const Observation& observation) {
   if (const bool* success = find_observed<bool>(observation, "success")) {
     add(*success ? "done" : "not done");
   }
-  add(connector_story(list_of<ConnectorCallRecord>(observation, "connector_calls")));
+  add(connector_story(list_of<ConnectorCall>(observation, "connector_calls")));
   std::string places;
   for (const auto& [word, name] : {std::pair{"running ", "running"},
                                    {"waiting ", "waiting"},

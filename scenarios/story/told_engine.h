@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "contract/core/implementation.h"
-#include "contract/engine/engine_target.h"
 #include "planted/cuda/worker/engine_on_virtual_device.h"
 
 namespace kvfence {

@@ -1,4 +1,4 @@
-#include "scenarios/story/worker_story.h"
+#include "scenarios/story/device_story.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // Method: a whole text; each scenario of cases/worker/races/ with its planted bug and without.
 // Pages and traces: command/test_command.py.
 
-#include "scenarios/story/worker_story.h"
+#include "scenarios/story/device_story.h"
 
 #include <string>
 #include <string_view>

@@ -3,7 +3,6 @@
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -282,7 +281,7 @@ std::unique_ptr<Implementation> make_planted(std::string name, std::string_view 
 std::vector<PlantedBugInfo> planted_bug_infos() {
   std::vector<PlantedBugInfo> infos;
   const auto add = [&](engine::Assembly assembly, const auto& info) {
-    infos.push_back({info.name, info.doc, info.thread, engine::to_text(assembly)});
+    infos.push_back({info.name, info.doc, info.thread, to_text(assembly)});
   };
   const auto add_all = [&](engine::Assembly assembly, const auto& table) {
     for (const auto& info : table) add(assembly, info);

@@ -60,7 +60,7 @@ std::optional<std::string_view> assembly_of_old_target(std::string_view name) {
       {"multi_connector", Assembly::kMulti},
   };
   for (const auto& [old_name, assembly] : kReplaced) {
-    if (old_name == name) return engine::to_text(assembly);
+    if (old_name == name) return to_text(assembly);
   }
   return std::nullopt;
 }

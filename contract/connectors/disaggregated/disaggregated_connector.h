@@ -19,6 +19,7 @@
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/core/cloned.h"
+#include "contract/core/declare.h"
 #include "contract/core/rules.h"
 #include "contract/core/state_digest.h"
 
@@ -56,10 +57,14 @@ struct RemotePrefill {
 /// which they came.
 struct ProducerMetadata final : KVConnectorMetadata {
   struct Send {
+    static constexpr std::string_view kWord = "send";
     std::string request;
     std::optional<Seconds> expires;  ///< when its blocks are given back unread
+    static void declare(auto& fields) {
+      fields.add("request", &Send::request, "whose blocks");
+      fields.add("expires", &Send::expires, "given back unread then");
+    }
     void add_to(StateHash& hash) const { hash.add_all(request, expires); }
-    friend bool operator==(const Send&, const Send&) = default;
   };
   std::vector<std::string> reqs_in_batch;       ///< got blocks; a consumer may read them later
   std::vector<std::string> reqs_not_processed;  ///< finished, and no consumer will read them
@@ -73,14 +78,21 @@ struct ProducerMetadata final : KVConnectorMetadata {
 /// The consumer's scheduler's half tells its workers.
 struct ConsumerMetadata final : KVConnectorMetadata {
   struct Receive {
+    static constexpr std::string_view kWord = "receive";
     std::string request;
     std::string remote_request;
     std::vector<BlockId> local_blocks;   ///< none: nothing to read, the producer is to be told
     std::vector<BlockId> remote_blocks;  ///< as many
+    static void declare(auto& fields) {
+      using S = Receive;
+      fields.add("request", &S::request, "for whom");
+      fields.add("remote_request", &S::remote_request, "of whom");
+      fields.optional("local_blocks", &S::local_blocks, "into; none: the producer is told");
+      fields.optional("remote_blocks", &S::remote_blocks, "from, one by one");
+    }
     void add_to(StateHash& hash) const {
       hash.add_all(request, remote_request, local_blocks, remote_blocks);
     }
-    friend bool operator==(const Receive&, const Receive&) = default;
   };
   std::vector<Receive> reqs_to_recv;    ///< in the order in which they came
   std::vector<std::string> heartbeats;  ///< the producer's requests whose lease is to be renewed
@@ -197,5 +209,27 @@ class DisaggregatedWorker {
 };
 
 using DisaggregatedWorkerHandle = Cloned<DisaggregatedWorker>;
+
+/// The worker's half of NIXL as a KVConnectorWorker, over the transport of its pair.
+class NixlWorkerHalf final : public Cloning<NixlWorkerHalf, KVConnectorWorker> {
+ public:
+  /// transport: outlives it.
+  NixlWorkerHalf(std::unique_ptr<DisaggregatedWorker> worker, Transport& transport)
+      : worker_(std::move(worker)), transport_(&transport) {}
+
+  bool prefer_cross_layer_blocks() const override { return true; }
+  std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override {
+    return std::make_shared<NixlHandshake>(*transport_);
+  }
+  void start_load_kv() override { worker_->start_load_kv(bound_metadata(), *transport_); }
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
+    worker_->get_finished(*transport_, out);
+  }
+  void add_to(StateHash& hash) const override { hash.add(worker_); }
+
+ private:
+  DisaggregatedWorkerHandle worker_;
+  Transport* transport_;
+};
 
 }  // namespace kvfence

@@ -8,25 +8,27 @@
 /// once in both engines together: upstream gives every request a random one.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/declare.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
-#include "contract/scripted/transfer_progress.h"
+#include "contract/scripted/scripted_transport.h"
 
 namespace kvfence {
 
 namespace engine::nixl {
 
+using kvfence::operator==;
+
 /// Errors: kBadRange: to "submitted"; kNotInConfig: a failure where none may happen; kUnknownJob:
 /// no such read, or it has ended.
 struct AdvanceRead {
-  static constexpr std::string_view kVerb = "advance_read";
-  static constexpr std::string_view kDoc = "a read comes further; one that finishes sends a notice";
+  static constexpr Verb kVerb{"advance_read",
+                              "a read comes further; one that finishes sends a notice"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
                                             ErrorCode::kUnknownJob};
   ReadId read = 0;
@@ -36,55 +38,41 @@ struct AdvanceRead {
     fields.add("read", &S::read, Domain::kNumber, "which");
     fields.optional("progress", &S::progress, Domain::kChoice, "part, finished or failed");
   }
-  friend bool operator==(const AdvanceRead&, const AdvanceRead&) = default;
+};
+
+/// A command about one notice.
+struct OfNotice {
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
+  NoticeId notice = 0;
+  static void declare(auto& fields) {
+    fields.add("notice", &OfNotice::notice, Domain::kNumber, "which");
+  }
 };
 
 /// Errors: kUnknownJob: no such notice is under way.
-struct DeliverNotice {
-  static constexpr std::string_view kVerb = "deliver_notice";
-  static constexpr std::string_view kDoc = "a notice reaches the producer's rank";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
-  NoticeId notice = 0;
-  static void declare(auto& fields) {
-    fields.add("notice", &DeliverNotice::notice, Domain::kNumber, "which");
-  }
-  friend bool operator==(const DeliverNotice&, const DeliverNotice&) = default;
+struct DeliverNotice : OfNotice {
+  static constexpr Verb kVerb{"deliver_notice", "a notice reaches the producer's rank"};
 };
 
 /// Errors: kNotInConfig: nothing may be lost; kUnknownJob: no such notice is under way.
-struct LoseNotice {
-  static constexpr std::string_view kVerb = "lose_notice";
-  static constexpr std::string_view kDoc = "a notice never reaches the producer's rank";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
-  NoticeId notice = 0;
-  static void declare(auto& fields) {
-    fields.add("notice", &LoseNotice::notice, Domain::kNumber, "which");
-  }
-  friend bool operator==(const LoseNotice&, const LoseNotice&) = default;
+struct LoseNotice : OfNotice {
+  static constexpr Verb kVerb{"lose_notice", "a notice never reaches the producer's rank"};
 };
 
 /// Errors: kNotInConfig: nothing may be repeated; kUnknownJob: no such notice was delivered.
-struct RepeatNotice {
-  static constexpr std::string_view kVerb = "repeat_notice";
-  static constexpr std::string_view kDoc = "a notice that was delivered is under way once more";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
-  NoticeId notice = 0;
-  static void declare(auto& fields) {
-    fields.add("notice", &RepeatNotice::notice, Domain::kNumber, "which");
-  }
-  friend bool operator==(const RepeatNotice&, const RepeatNotice&) = default;
+struct RepeatNotice : OfNotice {
+  static constexpr Verb kVerb{"repeat_notice",
+                              "a notice that was delivered is under way once more"};
 };
 
 /// Errors: kBadRange: beyond kSecondsMax.
 struct AdvanceClock {
-  static constexpr std::string_view kVerb = "advance_clock";
-  static constexpr std::string_view kDoc = "time goes by";
+  static constexpr Verb kVerb{"advance_clock", "time goes by"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   Seconds seconds = 0;
   static void declare(auto& fields) {
     fields.add("seconds", &AdvanceClock::seconds, Domain::kCount, "how much");
   }
-  friend bool operator==(const AdvanceClock&, const AdvanceClock&) = default;
 };
 
 /// `(nixl deadline=30)` in the configuration: the producer's half in the producer, the consumer's
@@ -95,12 +83,11 @@ struct Record {
   bool transport_may_fail = false;
   static void declare(auto& fields) {
     using S = Record;
-    fields.add("deadline", &S::deadline, Domain::kSetting,
+    fields.add("deadline", &S::deadline,
                "seconds that the producer waits for its readers; 0: for ever");
-    fields.optional("transport_may_fail", &S::transport_may_fail, Domain::kSetting,
+    fields.optional("transport_may_fail", &S::transport_may_fail,
                     "reads can fail, notices can be lost or come twice");
   }
-  friend bool operator==(const Record&, const Record&) = default;
 };
 
 /// What the producer reports to a router.
@@ -110,91 +97,13 @@ struct FinishedPrefill {
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     using S = FinishedPrefill;
-    fields.add("request", &S::request, Domain::kResult, "of whom");
-    fields.add("blocks", &S::blocks, Domain::kResult, "where its KV is");
+    fields.add("request", &S::request, "of whom");
+    fields.add("blocks", &S::blocks, "where its KV is");
   }
-  friend bool operator==(const FinishedPrefill&, const FinishedPrefill&) = default;
 };
 
-/// A finished request whose blocks the producer holds.
-struct Send {
-  static constexpr std::string_view kWord = "send";
-  std::string request;
-  std::optional<Seconds> expires;
-  static void declare(auto& fields) {
-    using S = Send;
-    fields.add("request", &S::request, Domain::kResult, "whose blocks");
-    fields.add("expires", &S::expires, Domain::kResult, "given back unread then");
-  }
-  friend bool operator==(const Send&, const Send&) = default;
-};
-
-/// What the consumer is to read.
-struct Receive {
-  static constexpr std::string_view kWord = "receive";
-  std::string request;
-  std::string remote_request;
-  std::vector<BlockId> local_blocks;
-  std::vector<BlockId> remote_blocks;
-  static void declare(auto& fields) {
-    using S = Receive;
-    fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.add("remote_request", &S::remote_request, Domain::kResult, "of whom");
-    fields.optional("local_blocks", &S::local_blocks, Domain::kResult,
-                    "into; none: the producer is told");
-    fields.optional("remote_blocks", &S::remote_blocks, Domain::kResult, "from, one by one");
-  }
-  friend bool operator==(const Receive&, const Receive&) = default;
-};
-
-/// A read that a rank of the consumer started, and whose end was not reported to it.
-struct ReadState {
-  static constexpr std::string_view kWord = "read";
-  ReadId read = 0;
-  std::uint32_t rank = 0;
-  std::uint32_t remote_rank = 0;
-  std::string request;
-  std::string remote_request;
-  std::vector<BlockId> local_blocks;
-  std::vector<BlockId> remote_blocks;
-  TransferProgress progress = TransferProgress::kSubmitted;
-  static void declare(auto& fields) {
-    using S = ReadState;
-    fields.add("read", &S::read, Domain::kState, "its number");
-    fields.optional("rank", &S::rank, Domain::kState, "the consumer's");
-    fields.optional("remote_rank", &S::remote_rank, Domain::kState, "the producer's");
-    fields.add("request", &S::request, Domain::kState, "for whom");
-    fields.add("remote_request", &S::remote_request, Domain::kState, "of whom");
-    fields.add("local_blocks", &S::local_blocks, Domain::kState, "into");
-    fields.add("remote_blocks", &S::remote_blocks, Domain::kState, "from, one by one");
-    fields.add("progress", &S::progress, Domain::kState, "how far");
-  }
-  bool is_under_way() const {
-    return progress == TransferProgress::kSubmitted || progress == TransferProgress::kPart;
-  }
-  friend bool operator==(const ReadState&, const ReadState&) = default;
-};
-
-/// A notice that the producer's rank has not seen.
-struct NoticeState {
-  static constexpr std::string_view kWord = "notice";
-  NoticeId notice = 0;
-  std::uint32_t rank = 0;
-  std::uint32_t remote_rank = 0;
-  bool heartbeat = false;
-  std::vector<std::string> requests;
-  bool delivered = false;
-  static void declare(auto& fields) {
-    using S = NoticeState;
-    fields.add("notice", &S::notice, Domain::kState, "its number");
-    fields.optional("rank", &S::rank, Domain::kState, "the consumer's");
-    fields.optional("remote_rank", &S::remote_rank, Domain::kState, "the producer's");
-    fields.optional("heartbeat", &S::heartbeat, Domain::kState, "renews leases");
-    fields.add("requests", &S::requests, Domain::kState, "the producer's");
-    fields.optional("delivered", &S::delivered, Domain::kState, "waits until the rank looks");
-  }
-  friend bool operator==(const NoticeState&, const NoticeState&) = default;
-};
+using Send = ProducerMetadata::Send;
+using Receive = ConsumerMetadata::Receive;
 
 /// What the pair shows besides what its schedulers do, and the report of its workers.
 struct Observed {
@@ -232,9 +141,17 @@ struct Observed {
     fields.add("reads", &S::reads, Domain::kState, "in the order of submission");
     fields.add("notices", &S::notices, Domain::kState, "in the order of sending");
   }
-  friend bool operator==(const Observed&, const Observed&) = default;
 };
 
 }  // namespace engine::nixl
+
+struct SchedulerConfig;
+
+/// What both halves of a record are built from, or what is wrong with it: what check_spec says, and
+/// one group of full attention.
+Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
+                                         const SchedulerConfig& scheduler,
+                                         std::uint32_t num_producer_ranks,
+                                         std::uint32_t num_consumer_ranks);
 
 }  // namespace kvfence

@@ -30,7 +30,7 @@
 
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
-#include "contract/core/rules.h"
+#include "contract/core/declare.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/kv_cache/kv_cache_manager.h"
@@ -64,10 +64,14 @@ struct ExtraAsyncSaves {
 
 /// A request and the place of its chosen child.
 struct ChosenConnector {
+  static constexpr std::string_view kWord = "chosen";
   std::string request;
   std::uint32_t child = 0;
+  static void declare(auto& fields) {
+    fields.add("request", &ChosenConnector::request, "whose");
+    fields.add("child", &ChosenConnector::child, "who loads it");
+  }
   void add_to(StateHash& hash) const { hash.add_all(request, child); }
-  friend bool operator==(const ChosenConnector&, const ChosenConnector&) = default;
 };
 
 /// What a step tells the workers.
@@ -91,8 +95,13 @@ struct EngineEnded {
 
 /// What a client gets of a finished request; upstream: a dict.
 struct ClientParams {
+  static constexpr std::string_view kWord = "params";
   std::string request;
   std::string params;
+  static void declare(auto& fields) {
+    fields.add("request", &ClientParams::request, "whose");
+    fields.add("params", &ClientParams::params, "those of the one child with some");
+  }
   void add_to(StateHash& hash) const { hash.add_all(request, params); }
 };
 

@@ -10,10 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/connectors/multi/multi_connector.h"
 #include "contract/core/declare.h"
 #include "contract/core/types.h"
 
 namespace kvfence::engine::multi {
+
+using kvfence::operator==;
 
 /// What the worker's half of a scripted child reports on a rank; the others report what they did.
 struct ChildReport {
@@ -35,24 +38,11 @@ struct ChildReport {
     fields.optional("stats", &S::stats, Domain::kAnswers, "sizes of operations");
     fields.optional("jobs", &S::jobs, Domain::kAnswers, "that are over");
   }
-  friend bool operator==(const ChildReport&, const ChildReport&) = default;
 };
 
 /// Jobs of children have numbers below this.
 inline constexpr std::uint32_t kNumChildJobsMax = 1u << 24;
 inline constexpr std::size_t kNumChildrenMax = 8;
-
-/// What a client gets of a finished request.
-struct Params {
-  static constexpr std::string_view kWord = "params";
-  std::string request;
-  std::string params;
-  static void declare(auto& fields) {
-    fields.add("request", &Params::request, Domain::kResult, "whose");
-    fields.add("params", &Params::params, Domain::kResult, "those of the one child with some");
-  }
-  friend bool operator==(const Params&, const Params&) = default;
-};
 
 /// Statistics of the children of a class, of one type of operation.
 struct ClassStats {
@@ -62,44 +52,28 @@ struct ClassStats {
   std::vector<std::uint32_t> sizes;
   static void declare(auto& fields) {
     using S = ClassStats;
-    fields.add("class", &S::connector_class, Domain::kResult, "of which children");
-    fields.add("type", &S::type, Domain::kResult, "of operation");
-    fields.add("sizes", &S::sizes, Domain::kResult, "oldest first");
+    fields.add("class", &S::connector_class, "of which children");
+    fields.add("type", &S::type, "of operation");
+    fields.add("sizes", &S::sizes, "oldest first");
   }
-  friend bool operator==(const ClassStats&, const ClassStats&) = default;
-};
-
-/// Who loads a request.
-struct Chosen {
-  static constexpr std::string_view kWord = "chosen";
-  std::string request;
-  std::uint32_t child = 0;
-  static void declare(auto& fields) {
-    fields.add("request", &Chosen::request, Domain::kState, "whose");
-    fields.add("child", &Chosen::child, Domain::kState, "who loads it");
-  }
-  friend bool operator==(const Chosen&, const Chosen&) = default;
 };
 
 /// Notices that a request is sent which are to be swallowed.
-struct Extra {
+struct Extra : ExtraAsyncSaves {
   static constexpr std::string_view kWord = "extra";
   std::optional<std::uint32_t> rank;
-  std::string request;
-  std::uint32_t saves = 0;
   static void declare(auto& fields) {
     using S = Extra;
-    fields.optional("rank", &S::rank, Domain::kState, "whose worker knows; none: no metadata yet");
-    fields.add("request", &S::request, Domain::kState, "whose");
-    fields.add("saves", &S::saves, Domain::kState, "how many");
+    fields.optional("rank", &S::rank, "whose worker knows; none: no metadata yet");
+    fields.add("request", &S::request, "whose");
+    fields.add("saves", &S::saves, "how many");
   }
-  friend bool operator==(const Extra&, const Extra&) = default;
 };
 
 /// What a MultiConnector shows.
 struct Observed {
   // update
-  Reusable<std::vector<Params>> client_params;  ///< of this command, if any
+  Reusable<std::vector<ClientParams>> client_params;  ///< of this command, if any
   Reusable<std::vector<ClassStats>> stats_of_children;
 
   // The numbers: after every command.
@@ -107,7 +81,7 @@ struct Observed {
   Reusable<std::uint32_t> num_extra_saves;
 
   // The whole state: where asked for.
-  Reusable<std::vector<Chosen>> chosen;
+  Reusable<std::vector<ChosenConnector>> chosen;
   Reusable<std::vector<Extra>> extra_saves;
 
   static void declare(auto& fields) {
@@ -121,7 +95,6 @@ struct Observed {
     fields.add("extra_saves", &S::extra_saves, Domain::kState,
                "the scheduler's, then rank by rank, by request");
   }
-  friend bool operator==(const Observed&, const Observed&) = default;
 };
 
 }  // namespace kvfence::engine::multi

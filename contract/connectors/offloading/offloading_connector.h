@@ -9,7 +9,6 @@
 /// v0.19.0 does is called *hold* here, what v0.23.0 does *fence*.
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>

@@ -10,9 +10,7 @@
 /// have bytes: a rank's part of a slot is written when its copy engine has copied it, and what a
 /// file holds is what the slot held.
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,9 +18,9 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/engine_role.h"
-#include "contract/core/shared_fields.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/eviction/eviction_target.h"
 #include "contract/pool/pool_values.h"
 #include "contract/scripted/transfer_progress.h"
 #include "contract/tiering/tier_records.h"
@@ -40,11 +38,13 @@ bool from_value(const Value& value, KeyBytes& member, std::string& expected);
 
 namespace engine::offloading {
 
+using kvfence::operator==;
+
 /// Errors: kNotInConfig: no such rank, or a failure where none may happen; kUnknownJob;
 /// kNotInProfile: a store fails with hold.
 struct AdvanceTransfer {
-  static constexpr std::string_view kVerb = "advance_transfer";
-  static constexpr std::string_view kDoc = "a rank's copy engine comes further with a transfer";
+  static constexpr Verb kVerb{"advance_transfer",
+                              "a rank's copy engine comes further with a transfer"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
                                             ErrorCode::kNotInProfile, ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
@@ -61,13 +61,12 @@ struct AdvanceTransfer {
                     "that it took, if this is its end; 0: the engine does not know");
     add_engine_field<S>(fields);
   }
-  friend bool operator==(const AdvanceTransfer&, const AdvanceTransfer&) = default;
 };
 
 /// Errors: kNotInConfig, as above; kUnknownJob: it was not reported.
 struct ReportTransferAgain {
-  static constexpr std::string_view kVerb = "report_transfer_again";
-  static constexpr std::string_view kDoc = "a rank's copy engine reports a transfer a second time";
+  static constexpr Verb kVerb{"report_transfer_again",
+                              "a rank's copy engine reports a transfer a second time"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
   JobId job = 0;
@@ -78,7 +77,6 @@ struct ReportTransferAgain {
     fields.add("job", &S::job, Domain::kNumber, "which transfer");
     add_engine_field<S>(fields);
   }
-  friend bool operator==(const ReportTransferAgain&, const ReportTransferAgain&) = default;
 };
 
 /// Errors: kNotInConfig: no such tier.
@@ -87,71 +85,53 @@ using tiering::TierFinish;
 /// What says which blocks a command on a tier is about: those of a request's prompt, by number.
 /// Errors: kNotInConfig: no such tier or group; kUnknownRequest; kBadRange: the prompt does not
 /// fill such an offloaded block.
-template <class S>
-void add_prompt_fields(auto& fields) {
-  tiering::add_tier_field<S>(fields);
-  fields.add("request", &S::request, Domain::kRequest, "whose prompt");
-}
-
-template <class S>
-void add_group_field(auto& fields) {
-  fields.optional("group", &S::group, Domain::kCount, "of which group");
-}
-
-struct TierAskAgain {
-  static constexpr std::string_view kVerb = "tier_ask_again";
-  static constexpr std::string_view kDoc = "the next lookups of a block at a tier are put off";
+struct OfPrompt : tiering::OfTier {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
                                             ErrorCode::kBadRange};
-  std::uint32_t tier = 0;
   std::string request;
+  static void declare(auto& fields) {
+    OfTier::declare(fields);
+    fields.add("request", &OfPrompt::request, Domain::kRequest, "whose prompt");
+  }
+};
+
+struct OfPromptBlock : OfPrompt {
   std::uint32_t block = 0;
   std::uint32_t group = 0;
+  static void declare(auto& fields) {
+    OfPrompt::declare(fields);
+    fields.add("block", &OfPromptBlock::block, Domain::kCount, "which offloaded block");
+    fields.optional("group", &OfPromptBlock::group, Domain::kCount, "of which group");
+  }
+};
+
+struct OfPromptBlocks : OfPrompt {
+  std::vector<std::uint32_t> blocks;
+  std::uint32_t group = 0;
+  static void declare(auto& fields) {
+    OfPrompt::declare(fields);
+    fields.add("blocks", &OfPromptBlocks::blocks, Domain::kCount, "which offloaded blocks");
+    fields.optional("group", &OfPromptBlocks::group, Domain::kCount, "of which group");
+  }
+};
+
+struct TierAskAgain : OfPromptBlock {
+  static constexpr Verb kVerb{"tier_ask_again",
+                              "the next lookups of a block at a tier are put off"};
   std::uint32_t times = 1;
   static void declare(auto& fields) {
     using S = TierAskAgain;
-    add_prompt_fields<S>(fields);
-    fields.add("block", &S::block, Domain::kCount, "which offloaded block");
-    add_group_field<S>(fields);
+    OfPromptBlock::declare(fields);
     fields.optional("times", &S::times, Domain::kCount, "how many; 0: none");
   }
-  friend bool operator==(const TierAskAgain&, const TierAskAgain&) = default;
 };
 
-struct TierAdd {
-  static constexpr std::string_view kVerb = "tier_add";
-  static constexpr std::string_view kDoc = "a tier holds blocks that another engine stored there";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
-                                            ErrorCode::kBadRange};
-  std::uint32_t tier = 0;
-  std::string request;
-  std::vector<std::uint32_t> blocks;
-  std::uint32_t group = 0;
-  static void declare(auto& fields) {
-    using S = TierAdd;
-    add_prompt_fields<S>(fields);
-    fields.add("blocks", &S::blocks, Domain::kCount, "which offloaded blocks");
-    add_group_field<S>(fields);
-  }
-  friend bool operator==(const TierAdd&, const TierAdd&) = default;
+struct TierAdd : OfPromptBlocks {
+  static constexpr Verb kVerb{"tier_add", "a tier holds blocks that another engine stored there"};
 };
 
-struct TierDrop {
-  static constexpr std::string_view kVerb = "tier_drop";
-  static constexpr std::string_view kDoc = "a tier holds blocks no longer";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
-                                            ErrorCode::kBadRange};
-  std::uint32_t tier = 0;
-  std::string request;
-  std::vector<std::uint32_t> blocks;
-  std::uint32_t group = 0;
-  static void declare(auto& fields) {
-    using S = TierDrop;
-    add_prompt_fields<S>(fields);
-    fields.add("blocks", &S::blocks, Domain::kCount, "which offloaded blocks");
-    add_group_field<S>(fields);
-  }
-  friend bool operator==(const TierDrop&, const TierDrop&) = default;
+struct TierDrop : OfPromptBlocks {
+  static constexpr Verb kVerb{"tier_drop", "a tier holds blocks no longer"};
 };
 
 /// Errors: as in `tiering`.
@@ -159,27 +139,17 @@ using tiering::TierFaults;
 
 /// A file that is not there stays so.
 /// Errors: those of the other commands on tiers; kNotInConfig: no file tier.
-struct TierDamage {
-  static constexpr std::string_view kVerb = "tier_damage";
-  static constexpr std::string_view kDoc = "another process damages a block file";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
-                                            ErrorCode::kBadRange};
-  std::uint32_t tier = 0;
-  std::string request;
-  std::uint32_t block = 0;
-  std::uint32_t group = 0;
+struct TierDamage : OfPromptBlock {
+  static constexpr Verb kVerb{"tier_damage", "another process damages a block file"};
   FileDamage damage = FileDamage::kFlip;
   std::uint32_t at =
       0;  ///< the bit, modulo those of the file; bytes left; more; which block's file
   static void declare(auto& fields) {
     using S = TierDamage;
-    add_prompt_fields<S>(fields);
-    fields.add("block", &S::block, Domain::kCount, "which offloaded block");
-    add_group_field<S>(fields);
+    OfPromptBlock::declare(fields);
     fields.add("damage", &S::damage, Domain::kChoice, "flip, truncate, grow, replace");
     fields.optional("at", &S::at, Domain::kCount, "a bit; bytes left, or more; the block");
   }
-  friend bool operator==(const TierDamage&, const TierDamage&) = default;
 };
 
 /// `(offloading num_cpu_blocks=8 ...)` in the configuration.
@@ -200,25 +170,27 @@ struct Record {
   std::vector<std::uint32_t> file_tiers;
   static void declare(auto& fields) {
     using S = Record;
-    add_cpu_cache_fields<S>(fields);
-    fields.optional("store_threshold", &S::store_threshold, Domain::kSetting,
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks, "slots, one an offloaded block");
+    fields.optional("block_size_factor", &S::block_size_factor, "GPU blocks an offloaded block");
+    fields.optional("eviction_policy", &S::eviction_policy, "lru or arc");
+    fields.optional("store_threshold", &S::store_threshold,
                     "lookups before a block may be stored; below 2: no filter");
-    fields.optional("max_tracker_size", &S::max_tracker_size, Domain::kSetting,
-                    "keys whose lookups are counted");
-    add_stored_fields<S>(fields);
-    fields.optional("transfers_may_fail", &S::transfers_may_fail, Domain::kSetting,
+    fields.optional("max_tracker_size", &S::max_tracker_size, "keys whose lookups are counted");
+    fields.optional("offload_prompt_only", &S::offload_prompt_only,
+                    "nothing that decoding adds is stored (rule offload_fences_reuse)");
+    fields.optional("request_level_policy", &S::request_level_policy,
+                    "a loaded prefix is stored again (rule offload_fences_reuse)");
+    fields.optional("transfers_may_fail", &S::transfers_may_fail,
                     "transfers can fail (upstream asserts that none does)");
-    fields.optional("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1, Domain::kSetting,
+    fields.optional("arc_refuses_with_idle_t1", &S::arc_refuses_with_idle_t1,
                     "overrides the profile's rule");
-    fields.optional("spec_name", &S::spec_name, Domain::kSetting,
+    fields.optional("spec_name", &S::spec_name,
                     "CPUOffloadingSpec or, with tiers, TieringOffloadingSpec (rule tiering)");
-    fields.optional("num_tiers", &S::num_tiers, Domain::kSetting, "scripted tiers, 0 to 8");
-    fields.optional("request_level_tiers", &S::request_level_tiers, Domain::kSetting,
+    fields.optional("num_tiers", &S::num_tiers, "scripted tiers, 0 to 8");
+    fields.optional("request_level_tiers", &S::request_level_tiers,
                     "those that want held blocks of a request, too, by place");
-    fields.optional("file_tiers", &S::file_tiers, Domain::kSetting,
-                    "those that keep files, by place");
+    fields.optional("file_tiers", &S::file_tiers, "those that keep files, by place");
   }
-  friend bool operator==(const Record&, const Record&) = default;
 };
 
 /// A transfer that the scheduler's half planned.
@@ -232,16 +204,13 @@ struct Transfer {
   std::vector<SlotId> slots;
   static void declare(auto& fields) {
     using S = Transfer;
-    fields.optional("job", &S::job, Domain::kResult,
-                    "its number; with hold each worker has its own");
-    fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.add("gpu_blocks", &S::gpu_blocks, Domain::kResult, "group after group");
-    fields.add("group_sizes", &S::group_sizes, Domain::kResult, "GPU blocks by group");
-    fields.add("block_indices", &S::block_indices, Domain::kResult,
-               "place of each group's first one in the table");
-    fields.add("slots", &S::slots, Domain::kResult, "one an offloaded block");
+    fields.optional("job", &S::job, "its number; with hold each worker has its own");
+    fields.add("request", &S::request, "for whom");
+    fields.add("gpu_blocks", &S::gpu_blocks, "group after group");
+    fields.add("group_sizes", &S::group_sizes, "GPU blocks by group");
+    fields.add("block_indices", &S::block_indices, "place of each group's first one in the table");
+    fields.add("slots", &S::slots, "one an offloaded block");
   }
-  friend bool operator==(const Transfer&, const Transfer&) = default;
 };
 
 /// A transfer in a rank's copy engine.
@@ -254,13 +223,12 @@ struct EngineTransfer {
   TransferProgress progress = TransferProgress::kSubmitted;
   static void declare(auto& fields) {
     using S = EngineTransfer;
-    fields.optional("rank", &S::rank, Domain::kState, "where");
-    fields.add("job", &S::job, Domain::kState, "its number");
-    fields.add("request", &S::request, Domain::kState, "for whom");
-    fields.optional("store", &S::store, Domain::kState, "to CPU memory");
-    fields.add("progress", &S::progress, Domain::kState, "how far");
+    fields.optional("rank", &S::rank, "where");
+    fields.add("job", &S::job, "its number");
+    fields.add("request", &S::request, "for whom");
+    fields.optional("store", &S::store, "to CPU memory");
+    fields.add("progress", &S::progress, "how far");
   }
-  friend bool operator==(const EngineTransfer&, const EngineTransfer&) = default;
 };
 
 /// One operation of the statistics.
@@ -271,29 +239,15 @@ struct Operation {
   std::uint32_t microseconds = 0;
   static void declare(auto& fields) {
     using S = Operation;
-    fields.add("type", &S::type, Domain::kResult, "GPU_to_CPU or CPU_to_GPU");
-    fields.add("bytes", &S::bytes, Domain::kResult, "a scripted GPU block counts for 4096");
-    fields.add("microseconds", &S::microseconds, Domain::kResult, "that it took");
+    fields.add("type", &S::type, "GPU_to_CPU or CPU_to_GPU");
+    fields.add("bytes", &S::bytes, "a scripted GPU block counts for 4096");
+    fields.add("microseconds", &S::microseconds, "that it took");
   }
-  friend bool operator==(const Operation&, const Operation&) = default;
 };
 
-/// A block in a list of the CPU cache's policy.
-struct OffloadedBlock {
-  static constexpr std::string_view kWord = "block";
-  KeyBytes key;
-  SlotId slot = 0;
-  bool ready = false;
-  std::uint32_t readers = 0;
-  static void declare(auto& fields) {
-    using S = OffloadedBlock;
-    fields.add("key", &S::key, Domain::kState, "which");
-    fields.add("slot", &S::slot, Domain::kState, "where it lies");
-    fields.optional("ready", &S::ready, Domain::kState, "written");
-    fields.optional("readers", &S::readers, Domain::kState, "transfers that read it");
-  }
-  friend bool operator==(const OffloadedBlock&, const OffloadedBlock&) = default;
-};
+// Of the CPU cache's policy.
+using OffloadedBlock = eviction::EntryOf<KeyBytes>;
+using Lists = eviction::ListsOf<OffloadedBlock, KeyList>;
 
 // The primary tier is the CPU cache.
 using TierCallRecord = tiering::CallRecordOf<KeyList>;
@@ -301,7 +255,7 @@ using TierTransfer = tiering::TransferOf<KeyList>;
 using TierState = tiering::TierStateOf<KeyList>;
 
 /// What an offloading connector shows besides the report of its workers.
-struct Observed {
+struct Observed : Lists {
   // schedule
   Reusable<std::vector<Transfer>> loads;
   Reusable<std::vector<Transfer>> stores;
@@ -321,10 +275,6 @@ struct Observed {
 
   // The whole state: where asked for.
   Reusable<std::vector<EngineTransfer>> transfers;
-  Reusable<std::vector<OffloadedBlock>> t1;
-  Reusable<std::vector<OffloadedBlock>> t2;
-  Reusable<KeyList> b1;
-  Reusable<KeyList> b2;
   Reusable<std::vector<TierTransfer>> tier_jobs;
   Reusable<std::vector<TierTransfer>> pending_promotions;
   Reusable<std::vector<TierState>> tiers;
@@ -348,17 +298,13 @@ struct Observed {
                "keys queued for promotion");
     fields.add("transfers", &S::transfers, Domain::kState,
                "in the copy engines, rank by rank, in the order of submission");
-    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
-    fields.add("t2", &S::t2, Domain::kState, "oldest first");
-    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
-    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+    Lists::declare(fields);
     fields.add("tier_jobs", &S::tier_jobs, Domain::kState, "under way, by number");
     fields.add("pending_promotions", &S::pending_promotions, Domain::kState, "queued, in order");
     fields.add("tiers", &S::tiers, Domain::kState, "what the tiers hold");
     fields.add("damaged", &S::damaged, Domain::kState,
                "ready blocks whose slot holds others' bytes, in the order of t1 and t2");
   }
-  friend bool operator==(const Observed&, const Observed&) = default;
 };
 
 }  // namespace engine::offloading

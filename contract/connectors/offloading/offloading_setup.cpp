@@ -115,6 +115,16 @@ std::optional<std::pair<std::string, std::string>> wrong_with_tiers(
 
 }  // namespace
 
+Value to_value(const KeyBytes& member) { return Value::Variant(Bytes{member.bytes}); }
+
+bool from_value(const Value& value, KeyBytes& member, std::string& expected) {
+  expected = "a key";
+  KeyList keys;
+  if (!from_value(Value(Value::Variant(Value::List{value})), keys, expected)) return false;
+  member.bytes = keys.front();
+  return true;
+}
+
 SecondaryTierFactory scripted_tier_types(std::shared_ptr<TierCalls> calls,
                                          MakeTierFiles make_files) {
   SecondaryTierFactory factory;
@@ -124,10 +134,10 @@ SecondaryTierFactory scripted_tier_types(std::shared_ptr<TierCalls> calls,
                                 const OffloadingSpec&, const std::string&) {
           const Field* const place = find_field(config.settings, "place");
           const Field* const level = find_field(config.settings, "request_level");
-          ScriptedTier tier(
+          auto tier = std::make_unique<ScriptedTier>(
               static_cast<std::uint32_t>(place ? *place->value.get_if<std::int64_t>() : 0), calls,
               primary, files_of ? files_of(primary) : nullptr);
-          if (level && *level->value.get_if<bool>()) tier.want(OffloadPolicy::kRequestLevel);
+          if (level && *level->value.get_if<bool>()) tier->want(OffloadPolicy::kRequestLevel);
           return Parsed<SecondaryTierHandle>(SecondaryTierHandle(std::move(tier)));
         });
     KVFENCE_CHECK(!error, "the types differ");
@@ -160,11 +170,8 @@ std::optional<OffloadKey> key_of_prompt_block(const OffloadingSpec& spec, const 
 
 Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& record,
                                             const SchedulerConfig& scheduler,
-                                            std::uint32_t num_ranks, std::string_view file,
-                                            Position position) {
-  const auto error = [&](std::string found, std::string expected) {
-    return InputError{std::string(file), position, std::move(found), std::move(expected)};
-  };
+                                            std::uint32_t num_ranks) {
+  const auto error = errors_at({}, {});
   const auto policy = from_text<EvictionPolicy>(record.eviction_policy);
   if (!policy) return error("eviction_policy=" + record.eviction_policy, "lru or arc");
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
@@ -62,7 +61,6 @@ std::optional<OffloadKey> key_of_prompt_block(const OffloadingSpec& spec, const 
 /// hits (as upstream asserts).
 Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& record,
                                             const SchedulerConfig& scheduler,
-                                            std::uint32_t num_ranks, std::string_view file = {},
-                                            Position position = {});
+                                            std::uint32_t num_ranks);
 
 }  // namespace kvfence

@@ -8,10 +8,8 @@
 /// distributed/kv_transfer/kv_connector/v1/simple_cpu_offload_connector.py.
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"

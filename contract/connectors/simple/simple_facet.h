@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/declare.h"
 #include "contract/core/engine_role.h"
-#include "contract/core/shared_fields.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/pool_values.h"
@@ -21,12 +21,14 @@
 namespace kvfence {
 namespace engine::simple {
 
+using kvfence::operator==;
+
 /// Which copy follows from the order: the oldest of its direction that has not ended.
 /// Errors: kBadRange: neither part nor finished, for copies do not fail; kNotInConfig: no such
 /// rank, or a device copies; kUnknownJob: no copy of that direction is under way there.
 struct AdvanceCopy {
-  static constexpr std::string_view kVerb = "advance_copy";
-  static constexpr std::string_view kDoc = "a rank's copy engine comes further in one direction";
+  static constexpr Verb kVerb{"advance_copy",
+                              "a rank's copy engine comes further in one direction"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
                                             ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
@@ -40,7 +42,6 @@ struct AdvanceCopy {
     fields.optional("progress", &S::progress, Domain::kChoice, "part or finished");
     add_engine_field<S>(fields);
   }
-  friend bool operator==(const AdvanceCopy&, const AdvanceCopy&) = default;
 };
 
 /// `(simple num_cpu_blocks=8 ...)` in the configuration.
@@ -55,20 +56,17 @@ struct Record {
   static void declare(auto& fields) {
     using S = Record;
     constexpr std::string_view kOverrides = "overrides the profile's rule";
-    fields.add("num_cpu_blocks", &S::num_cpu_blocks, Domain::kSetting,
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks,
                "blocks of the CPU's pool, with the null block");
-    fields.optional("lazy_offload", &S::lazy_offload, Domain::kSetting,
+    fields.optional("lazy_offload", &S::lazy_offload,
                     "stores what is about to be evicted, else what was computed");
-    fields.optional("simple_offload_pins_hits", &S::simple_offload_pins_hits, Domain::kSetting,
-                    kOverrides);
+    fields.optional("simple_offload_pins_hits", &S::simple_offload_pins_hits, kOverrides);
     fields.optional("simple_offload_skips_stores_under_way",
-                    &S::simple_offload_skips_stores_under_way, Domain::kSetting, kOverrides);
+                    &S::simple_offload_skips_stores_under_way, kOverrides);
     fields.optional("simple_offload_skips_unhashed_blocks",
-                    &S::simple_offload_skips_unhashed_blocks, Domain::kSetting, kOverrides);
-    fields.optional("simple_offload_aligns_stores", &S::simple_offload_aligns_stores,
-                    Domain::kSetting, kOverrides);
+                    &S::simple_offload_skips_unhashed_blocks, kOverrides);
+    fields.optional("simple_offload_aligns_stores", &S::simple_offload_aligns_stores, kOverrides);
   }
-  friend bool operator==(const Record&, const Record&) = default;
 };
 
 /// A copy in a rank's engine.
@@ -80,12 +78,11 @@ struct Copy {
   TransferProgress progress = TransferProgress::kSubmitted;
   static void declare(auto& fields) {
     using S = Copy;
-    fields.optional("rank", &S::rank, Domain::kState, "where");
-    fields.optional("store", &S::store, Domain::kState, "to CPU memory");
-    fields.add("event", &S::event, Domain::kState, "its number in its direction");
-    fields.add("progress", &S::progress, Domain::kState, "how far");
+    fields.optional("rank", &S::rank, "where");
+    fields.optional("store", &S::store, "to CPU memory");
+    fields.add("event", &S::event, "its number in its direction");
+    fields.add("progress", &S::progress, "how far");
   }
-  friend bool operator==(const Copy&, const Copy&) = default;
 };
 
 /// What a lookup found and holds.
@@ -95,10 +92,9 @@ struct Pin {
   std::vector<BlockId> cpu_blocks;
   static void declare(auto& fields) {
     using S = Pin;
-    fields.add("request", &S::request, Domain::kState, "for whom");
-    fields.add("cpu_blocks", &S::cpu_blocks, Domain::kState, "group after group");
+    fields.add("request", &S::request, "for whom");
+    fields.add("cpu_blocks", &S::cpu_blocks, "group after group");
   }
-  friend bool operator==(const Pin&, const Pin&) = default;
 };
 
 /// What a simple connector shows besides the report of its workers. What it holds in the GPU's
@@ -155,9 +151,20 @@ struct Observed {
     fields.add("cpu_ref_cnts", &S::cpu_ref_cnts, Domain::kState, "by block id");
     fields.add("cpu_keys", &S::cpu_keys, Domain::kState, "packed keys by block id");
   }
-  friend bool operator==(const Observed&, const Observed&) = default;
 };
 
 }  // namespace engine::simple
+
+struct Rules;
+struct SchedulerConfig;
+
+/// What the connector of a record is built from, or what is wrong with it. The overrides of rules
+/// are the scheduler's as well (override_rules).
+Parsed<SimpleCPUOffloadSpec> make_simple_spec(const engine::simple::Record& record,
+                                              const SchedulerConfig& scheduler,
+                                              std::uint32_t num_ranks);
+
+/// What a record says of the profile's rules.
+void override_rules(const engine::simple::Record& record, Rules& rules);
 
 }  // namespace kvfence

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/connectors/synchronous/shared_storage.h"
+#include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/core/declare.h"
 #include "contract/core/line.h"
 #include "contract/core/status.h"
@@ -25,6 +27,8 @@
 namespace kvfence {
 
 namespace engine::files {
+
+using kvfence::operator==;
 
 /// One of kStorageOperations: of the operations on files those that can be made to fail here.
 struct StorageOperation {
@@ -43,8 +47,7 @@ bool from_value(const Value& value, StorageOperation& member, std::string& expec
 /// The files are whole, and hold what the model computes of the tokens.
 /// Errors: kNotInConfig, also of more files than layers; kBadRange: not whole blocks.
 struct WriteEntry {
-  static constexpr std::string_view kVerb = "write_entry";
-  static constexpr std::string_view kDoc = "another engine writes the files of the first layers";
+  static constexpr Verb kVerb{"write_entry", "another engine writes the files of the first layers"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   std::vector<TokenId> tokens;
   std::uint32_t num_files = 0;
@@ -53,54 +56,41 @@ struct WriteEntry {
     fields.add("tokens", &S::tokens, Domain::kTokens, "whose KV, whole blocks");
     fields.add("num_files", &S::num_files, Domain::kCount, "so far; 0: the folder alone");
   }
-  friend bool operator==(const WriteEntry&, const WriteEntry&) = default;
 };
 
 /// Errors: kUnknownKey: no such folder.
 struct RemoveEntry {
-  static constexpr std::string_view kVerb = "remove_entry";
-  static constexpr std::string_view kDoc = "someone removes a folder with its files";
+  static constexpr Verb kVerb{"remove_entry", "someone removes a folder with its files"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownKey};
   std::vector<TokenId> tokens;
   static void declare(auto& fields) {
     fields.add("tokens", &RemoveEntry::tokens, Domain::kTokens, "whose KV");
   }
-  friend bool operator==(const RemoveEntry&, const RemoveEntry&) = default;
 };
 
+/// A command about one file.
 /// Errors: kUnknownKey: no such file.
-struct RemoveFile {
-  static constexpr std::string_view kVerb = "remove_file";
-  static constexpr std::string_view kDoc = "someone removes a layer's file; its folder stays";
+struct OfFile {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownKey};
   std::vector<TokenId> tokens;
   std::uint32_t layer = 0;
   static void declare(auto& fields) {
-    using S = RemoveFile;
-    fields.add("tokens", &S::tokens, Domain::kTokens, "whose KV");
-    fields.add("layer", &S::layer, Domain::kCount, "of all ranks' layers");
+    fields.add("tokens", &OfFile::tokens, Domain::kTokens, "whose KV");
+    fields.add("layer", &OfFile::layer, Domain::kCount, "of all ranks' layers");
   }
-  friend bool operator==(const RemoveFile&, const RemoveFile&) = default;
 };
 
-/// Errors: kUnknownKey: no such file.
-struct TruncateFile {
-  static constexpr std::string_view kVerb = "truncate_file";
-  static constexpr std::string_view kDoc = "a layer's file loses its end";
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownKey};
-  std::vector<TokenId> tokens;
-  std::uint32_t layer = 0;
-  static void declare(auto& fields) {
-    using S = TruncateFile;
-    fields.add("tokens", &S::tokens, Domain::kTokens, "whose KV");
-    fields.add("layer", &S::layer, Domain::kCount, "of all ranks' layers");
-  }
-  friend bool operator==(const TruncateFile&, const TruncateFile&) = default;
+struct RemoveFile : OfFile {
+  static constexpr Verb kVerb{"remove_file", "someone removes a layer's file; its folder stays"};
+};
+
+struct TruncateFile : OfFile {
+  static constexpr Verb kVerb{"truncate_file", "a layer's file loses its end"};
 };
 
 struct FailNextFile {
-  static constexpr std::string_view kVerb = "fail_next_file";
-  static constexpr std::string_view kDoc = "an operation on a file of that layer will fail, once";
+  static constexpr Verb kVerb{"fail_next_file",
+                              "an operation on a file of that layer will fail, once"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t layer = 0;
   StorageOperation operation;
@@ -110,7 +100,6 @@ struct FailNextFile {
     fields.add("operation", &S::operation, Domain::kChoice,
                "make_folder, create, write, open or read");
   }
-  friend bool operator==(const FailNextFile&, const FailNextFile&) = default;
 };
 
 /// `(example num_layers=1)` in the configuration: the ExampleConnector. Victims are the last to
@@ -120,9 +109,8 @@ struct ExampleRecord {
   static constexpr std::string_view kWord = "example";
   std::uint32_t num_layers = 1;
   static void declare(auto& fields) {
-    fields.optional("num_layers", &ExampleRecord::num_layers, Domain::kSetting, "a rank");
+    fields.optional("num_layers", &ExampleRecord::num_layers, "a rank");
   }
-  friend bool operator==(const ExampleRecord&, const ExampleRecord&) = default;
 };
 
 /// `(decode_bench num_layers=1)`: the DecodeBenchConnector.
@@ -132,11 +120,9 @@ struct DecodeBenchRecord {
   std::optional<bool> decode_bench_hma;
   static void declare(auto& fields) {
     using S = DecodeBenchRecord;
-    fields.optional("num_layers", &S::num_layers, Domain::kSetting, "a rank");
-    fields.optional("decode_bench_hma", &S::decode_bench_hma, Domain::kSetting,
-                    "overrides the profile's rule");
+    fields.optional("num_layers", &S::num_layers, "a rank");
+    fields.optional("decode_bench_hma", &S::decode_bench_hma, "overrides the profile's rule");
   }
-  friend bool operator==(const DecodeBenchRecord&, const DecodeBenchRecord&) = default;
 };
 
 /// Files that a step reads or writes for a request.
@@ -149,13 +135,12 @@ struct Transfer {
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     using S = Transfer;
-    fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.optional("store", &S::store, Domain::kResult, "into files, else from there");
-    fields.add("folder", &S::folder, Domain::kResult, "where the files are");
-    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "leading ones");
-    fields.add("blocks", &S::blocks, Domain::kResult, "whose slots");
+    fields.add("request", &S::request, "for whom");
+    fields.optional("store", &S::store, "into files, else from there");
+    fields.add("folder", &S::folder, "where the files are");
+    fields.add("num_tokens", &S::num_tokens, "leading ones");
+    fields.add("blocks", &S::blocks, "whose slots");
   }
-  friend bool operator==(const Transfer&, const Transfer&) = default;
 };
 
 /// Blocks that a step fills for a request.
@@ -166,11 +151,10 @@ struct Fill {
   kv_cache::BlockLists blocks;
   static void declare(auto& fields) {
     using S = Fill;
-    fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.add("num_tokens", &S::num_tokens, Domain::kResult, "how many");
-    fields.add("blocks", &S::blocks, Domain::kResult, "by group");
+    fields.add("request", &S::request, "for whom");
+    fields.add("num_tokens", &S::num_tokens, "how many");
+    fields.add("blocks", &S::blocks, "by group");
   }
-  friend bool operator==(const Fill&, const Fill&) = default;
 };
 
 /// A file that was read or written.
@@ -183,13 +167,12 @@ struct FileCopy {
   std::vector<KVSymbol> symbols;
   static void declare(auto& fields) {
     using S = FileCopy;
-    fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.add("layer", &S::layer, Domain::kResult, "of all ranks' layers");
-    fields.add("folder", &S::folder, Domain::kResult, "where the file is");
-    fields.add("blocks", &S::blocks, Domain::kResult, "into or from which");
-    fields.add("symbols", &S::symbols, Domain::kResult, "what their slots hold, by token");
+    fields.add("request", &S::request, "for whom");
+    fields.add("layer", &S::layer, "of all ranks' layers");
+    fields.add("folder", &S::folder, "where the file is");
+    fields.add("blocks", &S::blocks, "into or from which");
+    fields.add("symbols", &S::symbols, "what their slots hold, by token");
   }
-  friend bool operator==(const FileCopy&, const FileCopy&) = default;
 };
 
 /// Blocks that were filled with dummies.
@@ -200,11 +183,10 @@ struct FilledBlocks {
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     using S = FilledBlocks;
-    fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.add("layer", &S::layer, Domain::kResult, "of all ranks' layers");
-    fields.add("blocks", &S::blocks, Domain::kResult, "which");
+    fields.add("request", &S::request, "for whom");
+    fields.add("layer", &S::layer, "of all ranks' layers");
+    fields.add("blocks", &S::blocks, "which");
   }
-  friend bool operator==(const FilledBlocks&, const FilledBlocks&) = default;
 };
 
 /// The file that ended the engine.
@@ -216,29 +198,11 @@ struct FailedFile {
   std::string folder;
   static void declare(auto& fields) {
     using S = FailedFile;
-    fields.add("request", &S::request, Domain::kResult, "for whom");
-    fields.optional("store", &S::store, Domain::kResult, "it was to be written");
-    fields.add("layer", &S::layer, Domain::kResult, "of all ranks' layers");
-    fields.add("folder", &S::folder, Domain::kResult, "where the file is, or should be");
+    fields.add("request", &S::request, "for whom");
+    fields.optional("store", &S::store, "it was to be written");
+    fields.add("layer", &S::layer, "of all ranks' layers");
+    fields.add("folder", &S::folder, "where the file is, or should be");
   }
-  friend bool operator==(const FailedFile&, const FailedFile&) = default;
-};
-
-/// A file in storage.
-struct File {
-  static constexpr std::string_view kWord = "stored";
-  std::string folder;
-  std::uint32_t layer = 0;
-  bool whole = true;
-  std::vector<KVSymbol> symbols;
-  static void declare(auto& fields) {
-    using S = File;
-    fields.add("folder", &S::folder, Domain::kState, "where");
-    fields.add("layer", &S::layer, Domain::kState, "of all ranks' layers");
-    fields.optional("whole", &S::whole, Domain::kState, "it can be loaded");
-    fields.add("symbols", &S::symbols, Domain::kState, "by token, of a whole one");
-  }
-  friend bool operator==(const File&, const File&) = default;
 };
 
 /// What a synchronous connector shows. An update with a failed file has no outputs: what it shows
@@ -260,7 +224,7 @@ struct Observed {
   // The whole state: where asked for.
   Reusable<std::vector<std::string>> filled_requests;
   Reusable<std::vector<std::string>> folders;
-  Reusable<std::vector<File>> files;
+  Reusable<std::vector<StoredFile>> files;
   Reusable<kv_cache::BlockLists> symbols;
 
   static void declare(auto& fields) {
@@ -278,9 +242,21 @@ struct Observed {
     fields.add("files", &S::files, Domain::kState, "in storage, by folder and layer");
     fields.add("symbols", &S::symbols, Domain::kState, "what each layer holds, by layer and slot");
   }
-  friend bool operator==(const Observed&, const Observed&) = default;
 };
 
 }  // namespace engine::files
+
+struct SchedulerConfig;
+
+/// What the connector of a record is built from, or what is wrong with it.
+Parsed<SynchronousConnectorSpec> make_files_spec(const engine::files::ExampleRecord& record,
+                                                 const SchedulerConfig& scheduler,
+                                                 std::uint32_t num_ranks);
+Parsed<SynchronousConnectorSpec> make_files_spec(const engine::files::DecodeBenchRecord& record,
+                                                 const SchedulerConfig& scheduler,
+                                                 std::uint32_t num_ranks);
+
+/// What a record says of the profile's rules.
+void override_rules(const engine::files::DecodeBenchRecord& record, Rules& rules);
 
 }  // namespace kvfence

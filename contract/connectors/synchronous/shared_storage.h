@@ -37,6 +37,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/declare.h"
 #include "contract/core/state_digest.h"
 #include "contract/scripted/scripted_kv_cache.h"
 #include "contract/tiering/file_fault.h"
@@ -45,12 +46,19 @@ namespace kvfence {
 
 /// A file as an observer finds it.
 struct StoredFile {
+  static constexpr std::string_view kWord = "stored";
   std::string folder;
   std::uint32_t layer = 0;
   bool whole = true;
   std::vector<KVSymbol> symbols;  ///< by token; empty if it is not whole
+  static void declare(auto& fields) {
+    using S = StoredFile;
+    fields.add("folder", &S::folder, "where");
+    fields.add("layer", &S::layer, "of all ranks' layers");
+    fields.optional("whole", &S::whole, "it can be loaded");
+    fields.add("symbols", &S::symbols, "by token, of a whole one");
+  }
   void add_to(StateHash& hash) const { hash.add_all(folder, layer, whole, symbols); }
-  friend bool operator==(const StoredFile&, const StoredFile&) = default;
 };
 
 /// What can go wrong with a file, in the order in which saving and loading come to it.

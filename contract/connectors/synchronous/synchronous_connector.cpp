@@ -6,19 +6,6 @@
 
 namespace kvfence {
 
-std::string_view to_text(SynchronousConnectorKind kind) {
-  return kind == SynchronousConnectorKind::kExample ? "example" : "decode_bench";
-}
-
-std::optional<SynchronousConnectorKind> synchronous_connector_kind_from_text(
-    std::string_view text) {
-  for (const auto kind :
-       {SynchronousConnectorKind::kExample, SynchronousConnectorKind::kDecodeBench}) {
-    if (to_text(kind) == text) return kind;
-  }
-  return std::nullopt;
-}
-
 std::optional<std::string> check_spec(const SynchronousConnectorSpec& spec) {
   if (spec.num_workers == 0) return "a positive world_size";
   if (spec.num_layers == 0) return "a positive num_layers";
@@ -55,6 +42,10 @@ std::string folder_name(std::span<const TokenId> tokens, std::span<const MmFeatu
     bytes += mm_features[i].identifier;
   }
   return md5_hex(bytes);
+}
+
+std::string layer_file_name(std::uint32_t layer) {
+  return "model.layers." + std::to_string(layer) + ".self_attn.attn.safetensors";
 }
 
 }  // namespace kvfence

@@ -19,10 +19,10 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
+#include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/synchronous/shared_storage.h"
 #include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
@@ -31,10 +31,6 @@
 namespace kvfence {
 
 enum class SynchronousConnectorKind : std::uint8_t { kExample, kDecodeBench };
-
-/// "example", "decode_bench".
-std::string_view to_text(SynchronousConnectorKind kind);
-std::optional<SynchronousConnectorKind> synchronous_connector_kind_from_text(std::string_view text);
 
 /// What a synchronous connector is built from.
 struct SynchronousConnectorSpec {
@@ -253,6 +249,39 @@ concept SynchronousConnectorFactory = requires(F& factory, const SynchronousConn
   {
     factory.make_worker(spec, rank, storage)
     } -> std::same_as<std::unique_ptr<SynchronousConnectorWorker>>;
+};
+
+/// The worker's half of a synchronous connector as a KVConnectorWorker, over the KV cache of its
+/// rank. It keeps nothing between two calls, so copies share it.
+class FilesWorkerHalf final : public Cloning<FilesWorkerHalf, KVConnectorWorker> {
+ public:
+  /// kv_cache, report: outlive it. The report gets what each call did; once it has a failed file,
+  /// nothing is called any more.
+  FilesWorkerHalf(std::shared_ptr<SynchronousConnectorWorker> worker, ScriptedKVCache& kv_cache,
+                  SynchronousWorkerReport& report)
+      : worker_(std::move(worker)), kv_cache_(&kv_cache), report_(&report) {}
+
+  void start_load_kv() override {
+    worker_->start_load_kv(own(bound_metadata()), *kv_cache_, *report_);
+  }
+  void save_kv_layer(std::uint32_t layer) override {
+    worker_->save_kv_layer(own(bound_metadata()), layer, *kv_cache_, *report_);
+  }
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
+    out = {};
+  }
+  /// The workers of such connectors keep nothing from one step to the next; storage and KV cache
+  /// are around them.
+  void add_to(StateHash&) const override {}
+
+ private:
+  static const SynchronousConnectorMetadata& own(const KVConnectorMetadata& metadata) {
+    return static_cast<const SynchronousConnectorMetadata&>(metadata);
+  }
+
+  std::shared_ptr<SynchronousConnectorWorker> worker_;
+  ScriptedKVCache* kv_cache_;
+  SynchronousWorkerReport* report_;
 };
 
 }  // namespace kvfence

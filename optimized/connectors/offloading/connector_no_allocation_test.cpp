@@ -31,26 +31,24 @@ enum class Form : std::uint8_t { kHold, kFence, kFenceWithTiers };
 
 /// Wants whole requests, says that it has every block when it is told to, ends each job at the
 /// second poll behind its submission, and never brings anything up.
-class PoorTier {
+class PoorTier final : public Cloning<PoorTier, SecondaryTier> {
  public:
   explicit PoorTier(std::shared_ptr<const bool> says_hit) : says_hit_(std::move(says_hit)) {}
 
-  LookupResult lookup(OffloadKeyView, const RequestContext&) const {
+  LookupResult lookup(OffloadKeyView, const RequestContext&) override {
     return *says_hit_ ? LookupResult::kHit : LookupResult::kMiss;
   }
-  void submit_store(const TierJob& job) { submit({job.job_id, true}); }
-  void submit_load(const TierJob& job) { submit({job.job_id, false}); }
-  void get_finished_jobs(std::vector<JobResult>& out) {
+  void submit_store(const TierJob& job) override { submit({job.job_id, true}); }
+  void submit_load(const TierJob& job) override { submit({job.job_id, false}); }
+  void get_finished_jobs(std::vector<JobResult>& out) override {
     out.insert(out.end(), old_.begin(), old_.begin() + num_old_);
     old_ = young_;
     num_old_ = std::exchange(num_young_, 0);
   }
-  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
-  OffloadPolicy on_new_request(const RequestContext&) { return OffloadPolicy::kRequestLevel; }
-  void on_request_finished(const RequestContext&) {}
-  void on_schedule_end() {}
-  void shutdown() {}
-  std::string_view tier_type() const { return "poor"; }
+  OffloadPolicy on_new_request(const RequestContext&) override {
+    return OffloadPolicy::kRequestLevel;
+  }
+  std::string_view tier_type() const override { return "poor"; }
 
  private:
   void submit(JobResult result) { young_.at(static_cast<std::size_t>(num_young_++)) = result; }
@@ -154,7 +152,8 @@ class World final : private ConnectorHost {
   std::vector<SecondaryTierHandle> make_tiers(Form form) const {
     std::vector<SecondaryTierHandle> tiers;
     if (form != Form::kFenceWithTiers) return tiers;
-    for (int place = 0; place < 2; ++place) tiers.emplace_back(PoorTier(says_hit_));
+    for (int place = 0; place < 2; ++place)
+      tiers.emplace_back(std::make_unique<PoorTier>(says_hit_));
     return tiers;
   }
 

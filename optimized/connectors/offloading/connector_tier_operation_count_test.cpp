@@ -36,30 +36,26 @@ struct Below {
   std::vector<TierJobId> submitted;  ///< the last job of each
 };
 
-class TellingTier {
+class TellingTier final : public Cloning<TellingTier, SecondaryTier> {
  public:
   TellingTier(std::uint32_t place, std::shared_ptr<Below> below)
       : place_(place), below_(std::move(below)) {}
 
-  LookupResult lookup(OffloadKeyView key, const RequestContext&) const {
+  LookupResult lookup(OffloadKeyView key, const RequestContext&) override {
     const bool has_it = place_ + 1 == kNumTiers && below_->held.count(OffloadKey(key)) > 0;
     return has_it ? LookupResult::kHit : LookupResult::kMiss;
   }
-  void submit_store(const TierJob& job) { below_->submitted[place_] = job.job_id; }
-  void submit_load(const TierJob& job) { below_->submitted[place_] = job.job_id; }
-  void get_finished_jobs(std::vector<JobResult>& out) {
+  void submit_store(const TierJob& job) override { below_->submitted[place_] = job.job_id; }
+  void submit_load(const TierJob& job) override { below_->submitted[place_] = job.job_id; }
+  void get_finished_jobs(std::vector<JobResult>& out) override {
     std::vector<JobResult>& reports = below_->reports[place_];
     out.insert(out.end(), reports.begin(), reports.end());
     reports.clear();
   }
-  void touch(std::span<const OffloadKeyView>, const RequestContext&) {}
-  OffloadPolicy on_new_request(const RequestContext&) {
+  OffloadPolicy on_new_request(const RequestContext&) override {
     return place_ == 0 ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel;
   }
-  void on_request_finished(const RequestContext&) {}
-  void on_schedule_end() {}
-  void shutdown() {}
-  std::string_view tier_type() const { return "telling"; }
+  std::string_view tier_type() const override { return "telling"; }
 
  private:
   std::uint32_t place_;
@@ -81,7 +77,7 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
     below_->submitted.resize(kNumTiers);
     std::vector<SecondaryTierHandle> tiers;
     for (std::uint32_t place = 0; place < kNumTiers; ++place) {
-      tiers.emplace_back(TellingTier(place, below_));
+      tiers.emplace_back(std::make_unique<TellingTier>(place, below_));
     }
     connector_ = std::make_unique<Connector>(spec(), std::move(tiers));
     for (RequestIndex index = 0; index < num_known + kNumFresh; ++index) {

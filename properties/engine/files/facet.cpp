@@ -143,15 +143,7 @@ void Facet::observe_state(const SynchronousConnectorScheduler& connector,
 void Facet::observe_storage(bool has_state, Observed& observed) {
   if (!has_state) return;
   storage_->folders(observed.folders.emplace());
-  storage_->files(stored_files_);
-  std::vector<File>& files = observed.files.emplace();
-  files.resize(stored_files_.size());
-  for (std::size_t k = 0; k < files.size(); ++k) {
-    files[k].folder = stored_files_[k].folder;
-    files[k].layer = stored_files_[k].layer;
-    files[k].whole = stored_files_[k].whole;
-    files[k].symbols = stored_files_[k].symbols;
-  }
+  storage_->files(observed.files.emplace());
 }
 
 }  // namespace kvfence::engine::files

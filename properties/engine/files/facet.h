@@ -71,7 +71,6 @@ class Facet {
   std::uint32_t num_engine_starts_ = 0;
   SynchronousWorkerReport report_;  ///< of all ranks, in their order
   std::vector<RequestIndex> filled_requests_;
-  std::vector<StoredFile> stored_files_;
 };
 
 }  // namespace kvfence::engine::files

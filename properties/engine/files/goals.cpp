@@ -90,9 +90,9 @@ bool has_state(const Observation& observation) {
          observation.filled_requests.has_value();
 }
 
-const File* find_file(const Observation& observation, const std::string& folder,
-                      std::uint32_t layer) {
-  for (const File& file : *observation.files) {
+const StoredFile* find_file(const Observation& observation, const std::string& folder,
+                            std::uint32_t layer) {
+  for (const StoredFile& file : *observation.files) {
     if (file.folder == folder && file.layer == layer) return &file;
   }
   return nullptr;
@@ -289,7 +289,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     if (!has_state(before) || !has_state(after)) return;
     add("folder_made_by_load", !failed.store && !contains(*before.folders, failed.folder) &&
                                    contains(*after.folders, failed.folder));
-    const File* file = find_file(before, failed.folder, failed.layer);
+    const StoredFile* file = find_file(before, failed.folder, failed.layer);
     add("half_file", !failed.store && file && !file->whole);
   }
 

@@ -92,8 +92,8 @@ std::vector<KVSymbol> symbols_of(std::uint32_t layer, std::span<const TokenId> t
 }
 
 /// None for one that is not there, or not whole.
-std::vector<KVSymbol> symbols_in(const std::vector<File>& files, const FileCopy& copy) {
-  for (const File& file : files) {
+std::vector<KVSymbol> symbols_in(const std::vector<StoredFile>& files, const FileCopy& copy) {
+  for (const StoredFile& file : files) {
     if (file.folder == copy.folder && file.layer == copy.layer) return file.symbols;
   }
   return {};
@@ -389,7 +389,7 @@ class Invariants final : public Rules {
     if (before_ && before_->files.has_value() && *before_->files == *observation.files) {
       return std::nullopt;
     }
-    for (const File& file : *observation.files) {
+    for (const StoredFile& file : *observation.files) {
       if (!file.whole) continue;
       const auto named = folder_tokens_.find(file.folder);
       if (named == folder_tokens_.end()) {

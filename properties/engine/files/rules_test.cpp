@@ -44,7 +44,7 @@ TEST(SynchronousConnectorInvariants, AreNumberedAndNamedOnce) {
 
 TEST(SynchronousConnectorInvariants, AFileHoldsItsTokens) {
   expect_caught("files.1", [](const Command&, const Config&, Observation& shown) {
-    for (File& file : in(shown.files)) {
+    for (StoredFile& file : in(shown.files)) {
       if (file.symbols.empty()) continue;
       ++file.symbols.back();
       return true;
@@ -52,7 +52,7 @@ TEST(SynchronousConnectorInvariants, AFileHoldsItsTokens) {
     return false;
   });
   expect_caught("files.1", [](const Command&, const Config&, Observation& shown) {
-    for (File& file : in(shown.files)) {
+    for (StoredFile& file : in(shown.files)) {
       if (file.whole) continue;
       file.whole = true;
       return true;

@@ -82,14 +82,13 @@ bool has_two_under_way(const EngineObservation& shown) {
 }
 
 bool is_read_under_way(const Observation& shown) {
-  return shown.reads.has_value() &&
-         std::ranges::any_of(*shown.reads,
-                             [](const nixl::ReadState& read) { return read.is_under_way(); });
+  return shown.reads.has_value() && std::ranges::any_of(*shown.reads, [](const ReadState& read) {
+           return read.is_under_way();
+         });
 }
 
 bool has_read_failed(const Observation& shown) {
-  return shown.reads.has_value() &&
-         std::ranges::any_of(*shown.reads, [](const nixl::ReadState& read) {
+  return shown.reads.has_value() && std::ranges::any_of(*shown.reads, [](const ReadState& read) {
            return read.progress == TransferProgress::kFailed;
          });
 }
@@ -127,13 +126,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
                  const World&) {
     for (const EngineRole role : kEngineRoles) count_engine(before.of(role), after.of(role));
     if (has_elements(after.completed_jobs)) {
-      const auto child_of = [&](const Completed& each) {
+      const auto child_of = [&](const CompletedJob& each) {
         return child_job(each.job, static_cast<std::uint32_t>(classes_.size())).child;
       };
       const std::uint32_t first = child_of(after.completed_jobs->front());
-      add("report_of_two", std::ranges::any_of(*after.completed_jobs, [&](const Completed& each) {
-            return child_of(each) != first;
-          }));
+      add("report_of_two",
+          std::ranges::any_of(*after.completed_jobs,
+                              [&](const CompletedJob& each) { return child_of(each) != first; }));
     }
     add("load_failed", has_elements(after.invalid_blocks));
     count_pair(before, after);
@@ -158,7 +157,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("ended_by_report", update && !by_params);
       shared_.clear();
       for (const EngineRole role : kEngineRoles) {
-        add("shutdown_failed", has_call(after.of(role), [](const ConnectorCallRecord& call) {
+        add("shutdown_failed", has_call(after.of(role), [](const ConnectorCall& call) {
               return call.method == "shutdown" && call.answer == "failed";
             }));
       }
@@ -224,16 +223,16 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   void count_told(const EngineObservation& before, const EngineObservation& after) {
-    add("cross_layers", has_call(after, [](const ConnectorCallRecord& call) {
+    add("cross_layers", has_call(after, [](const ConnectorCall& call) {
           return call.method == "register_cross_layers_kv_cache";
         }));
-    add("later_handshake", has_call(after, [](const ConnectorCallRecord& call) {
+    add("later_handshake", has_call(after, [](const ConnectorCall& call) {
           return call.method == "get_handshake_metadata" && *call.child > 0 && !call.answer.empty();
         }));
     add("client_params", has_elements(after.client_params));
     if (before.chosen.has_value() && after.chosen.has_value()) {
-      for (const Chosen& then : *before.chosen) {
-        add("choice_changed", std::ranges::any_of(*after.chosen, [&](const Chosen& now) {
+      for (const ChosenConnector& then : *before.chosen) {
+        add("choice_changed", std::ranges::any_of(*after.chosen, [&](const ChosenConnector& now) {
               return now.request == then.request && now.child != then.child;
             }));
       }
@@ -246,7 +245,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     bool had_hit = false;
     std::uint32_t num_holding = 0;
     std::string ended;
-    for (const ConnectorCallRecord& call : *after.connector_calls) {
+    for (const ConnectorCall& call : *after.connector_calls) {
       if (call.method == "get_num_new_matched_tokens") {
         if (call.request != request || *call.child == 0) had_hit = false;
         request = call.request;

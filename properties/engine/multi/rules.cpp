@@ -45,7 +45,7 @@ constexpr std::array<Invariant, 8> kInvariants = {{
      "of the notices that a request is sent, one fewer than the children at most are swallowed"},
 }};
 
-using Calls = std::vector<ConnectorCallRecord>;
+using Calls = std::vector<ConnectorCall>;
 
 enum Rule : std::size_t {
   kSlots,
@@ -66,8 +66,8 @@ Divergence broken(Rule rule, std::string member, std::string expected, std::stri
 }
 
 /// The part of a call that is the same for all children.
-ConnectorCallRecord what_all_hear(const ConnectorCallRecord& call) {
-  ConnectorCallRecord common;
+ConnectorCall what_all_hear(const ConnectorCall& call) {
+  ConnectorCall common;
   common.method = call.method;
   common.rank = call.rank;
   common.request = call.request;
@@ -79,7 +79,7 @@ ConnectorCallRecord what_all_hear(const ConnectorCallRecord& call) {
   return common;
 }
 
-bool is_shutdown(const ConnectorCallRecord& call) { return call.method == "shutdown"; }
+bool is_shutdown(const ConnectorCall& call) { return call.method == "shutdown"; }
 
 bool is_unfinished(const EngineObservation& shown, const std::string& request) {
   return std::ranges::any_of(*shown.requests, [&](const auto& state) {
@@ -152,12 +152,12 @@ class Invariants final : public Rules {
     return found;
   }
 
-  Found check_told(std::span<const ConnectorCallRecord> calls) const {
+  Found check_told(std::span<const ConnectorCall> calls) const {
     std::map<std::uint32_t, Calls> told;  // by scripted child
     for (std::uint32_t place = 0; place < setup_.children.size(); ++place) {
       if (setup_.has_child(place, ConnectorKind::kScripted)) told[place];
     }
-    for (const ConnectorCallRecord& call : calls) {
+    for (const ConnectorCall& call : calls) {
       const bool may_end_early =
           call.method == "get_num_new_matched_tokens" || call.method == "get_handshake_metadata";
       if (may_end_early) continue;
@@ -181,9 +181,9 @@ class Invariants final : public Rules {
     while (first < setup_.children.size() && !setup_.has_child(first, ConnectorKind::kScripted)) {
       ++first;
     }
-    const ConnectorCallRecord* before = nullptr;
+    const ConnectorCall* before = nullptr;
     for (std::size_t at = 0; at < calls.size(); ++at) {
-      const ConnectorCallRecord& call = calls[at];
+      const ConnectorCall& call = calls[at];
       const bool is_lookup = call.method == "get_num_new_matched_tokens";
       const bool goes_on = is_lookup && before && before->request == call.request;
       // Whoever was put off may be looked up once more.
@@ -198,10 +198,10 @@ class Invariants final : public Rules {
 
   Found check_loads(const Calls& calls) const {
     const std::size_t num_groups = setup_.scheduler().kv_cache.groups.size();
-    const ConnectorCallRecord* loader = nullptr;
+    const ConnectorCall* loader = nullptr;
     std::uint32_t last_child = 0;
     for (std::size_t at = 0; at < calls.size(); ++at) {
-      const ConnectorCallRecord& call = calls[at];
+      const ConnectorCall& call = calls[at];
       if (call.method != "update_state_after_alloc") continue;
       const bool goes_on = loader && loader->request == call.request && *call.child > last_child;
       if (!goes_on) loader = nullptr;
@@ -222,7 +222,7 @@ class Invariants final : public Rules {
 
   Found check_metadata(const Calls& calls) const {
     for (std::size_t at = 0; at < calls.size(); ++at) {
-      const ConnectorCallRecord& call = calls[at];
+      const ConnectorCall& call = calls[at];
       const bool has_metadata = !call.method.starts_with("register_") &&
                                 call.method != "get_handshake_metadata" && !is_shutdown(call);
       if (!call.rank || !has_metadata) continue;
@@ -235,7 +235,7 @@ class Invariants final : public Rules {
 
   Found check_kept(const EngineObservation& shown, bool is_step) const {
     if (!shown.chosen.has_value() || !shown.requests.has_value()) return std::nullopt;
-    for (const Chosen& chosen : *shown.chosen) {
+    for (const ChosenConnector& chosen : *shown.chosen) {
       if (is_unfinished(shown, chosen.request)) continue;
       return broken(kKept, "chosen", "unfinished requests", chosen.request);
     }

@@ -21,7 +21,7 @@
 namespace kvfence::engine::multi {
 namespace {
 
-using Calls = std::vector<ConnectorCallRecord>;
+using Calls = std::vector<ConnectorCall>;
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
@@ -143,7 +143,7 @@ TEST(MultiRules, SeeAPromptThatIsReadTwice) {
   expect_caught("nixl.10", [](const Command&, const Config&, Observation& shown) {
     if (!shown.reqs_to_recv.has_value() || shown.reqs_to_recv->empty()) return false;
     auto& receives = in(shown.reqs_to_recv);
-    receives.push_back(nixl::Receive(receives.front()));
+    receives.push_back(ConsumerMetadata::Receive(receives.front()));
     return true;
   });
 }

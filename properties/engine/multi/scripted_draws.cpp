@@ -181,7 +181,7 @@ class ScriptedDraws final : public Draws {
 
   void take_calls(const EngineObservation& now) {
     if (!now.connector_calls.has_value()) return;
-    for (const ConnectorCallRecord& call : *now.connector_calls) {
+    for (const ConnectorCall& call : *now.connector_calls) {
       if (!call.child) continue;
       if (call.method == "update_state_after_alloc" && call.num_tokens > 0) {
         loading_.push_back({call.request, *call.child, 0, true});

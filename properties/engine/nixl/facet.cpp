@@ -71,51 +71,17 @@ void Facet::take_finished_prefills(DisaggregatedProducer& producer, Observed& ob
 void Facet::observe_plan(const ProducerMetadata& metadata, Observed& observed) {
   observed.reqs_in_batch.emplace() = metadata.reqs_in_batch;
   observed.reqs_not_processed.emplace() = metadata.reqs_not_processed;
-  std::vector<Send>& sends = observed.reqs_to_send.emplace();
-  sends.resize(metadata.reqs_to_send.size());
-  for (std::size_t index = 0; index < sends.size(); ++index) {
-    sends[index].request = metadata.reqs_to_send[index].request;
-    sends[index].expires = metadata.reqs_to_send[index].expires;
-  }
+  observed.reqs_to_send.emplace() = metadata.reqs_to_send;
 }
 
 void Facet::observe_plan(const ConsumerMetadata& metadata, Observed& observed) {
-  std::vector<Receive>& receives = observed.reqs_to_recv.emplace();
-  receives.resize(metadata.reqs_to_recv.size());
-  for (std::size_t index = 0; index < receives.size(); ++index) {
-    receives[index].request = metadata.reqs_to_recv[index].request;
-    receives[index].remote_request = metadata.reqs_to_recv[index].remote_request;
-    receives[index].local_blocks = metadata.reqs_to_recv[index].local_blocks;
-    receives[index].remote_blocks = metadata.reqs_to_recv[index].remote_blocks;
-  }
+  observed.reqs_to_recv.emplace() = metadata.reqs_to_recv;
   observed.heartbeats.emplace() = metadata.heartbeats;
 }
 
 void Facet::observe_state(Observed& observed) const {
-  std::vector<ReadState>& reads = observed.reads.emplace();
-  reads.resize(transport_.reads().size());
-  for (std::size_t index = 0; index < reads.size(); ++index) {
-    const ScriptedTransport::Read& read = transport_.reads()[index];
-    reads[index].read = read.read;
-    reads[index].rank = read.spec.rank;
-    reads[index].remote_rank = read.spec.remote_rank;
-    reads[index].request = read.spec.request;
-    reads[index].remote_request = read.spec.remote_request;
-    reads[index].local_blocks = read.spec.local_blocks;
-    reads[index].remote_blocks = read.spec.remote_blocks;
-    reads[index].progress = read.progress;
-  }
-  std::vector<NoticeState>& notices = observed.notices.emplace();
-  notices.resize(transport_.notices().size());
-  for (std::size_t index = 0; index < notices.size(); ++index) {
-    const ScriptedTransport::SentNotice& sent = transport_.notices()[index];
-    notices[index].notice = sent.number;
-    notices[index].rank = sent.notice.rank;
-    notices[index].remote_rank = sent.notice.remote_rank;
-    notices[index].heartbeat = sent.notice.is_heartbeat;
-    notices[index].requests = sent.notice.requests;
-    notices[index].delivered = sent.is_delivered;
-  }
+  observed.reads.emplace() = transport_.reads();
+  observed.notices.emplace() = transport_.notices();
 }
 
 }  // namespace kvfence::engine::nixl

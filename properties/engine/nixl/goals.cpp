@@ -141,7 +141,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     } else if (const auto* lost = std::get_if<LoseNotice>(&command)) {
       if (!before.notices.has_value()) return;
       for (const NoticeState& notice : *before.notices) {
-        if (notice.notice != lost->notice || notice.heartbeat) continue;
+        if (notice.notice != lost->notice || notice.is_heartbeat) continue;
         add("notice_lost");
         Source& source = sources_[notice.requests.front()];
         source.has_lost_notice = true;
@@ -245,7 +245,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const bool is_over = source.expires && *source.expires <= *after.now;
     const std::vector<NoticeState> notices = delivered_notices(before);
     const bool is_told = std::ranges::any_of(notices, [&](const NoticeState& notice) {
-      return !notice.heartbeat && notice.requests.front() == name;
+      return !notice.is_heartbeat && notice.requests.front() == name;
     });
     const bool is_others_held = std::ranges::any_of(sources_, [&](const auto& other) {
       return other.second.is_held && !contains(*after.finished_sending, other.first);
@@ -273,7 +273,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const std::vector<NoticeState> notices = delivered_notices(before);
     std::set<std::pair<std::uint32_t, std::string>> said;
     for (const NoticeState& notice : notices) {
-      if (notice.heartbeat) continue;
+      if (notice.is_heartbeat) continue;
       const std::string& name = notice.requests.front();
       const Source& source = sources_[name];
       add("late_notice", !source.is_held);

@@ -335,7 +335,7 @@ class Invariants final : public Rules {
   Found check_sent(const Step& step, const Observation& observation) {
     const Seconds now = *observation.now;
     for (const NoticeState& notice : *before_->notices) {
-      if (!notice.heartbeat || !notice.delivered || !spec_.deadline) continue;
+      if (!notice.is_heartbeat || !notice.delivered || !spec_.deadline) continue;
       for (const std::string& name : notice.requests) {
         if (const auto at = held_.find(name); at != held_.end()) {
           at->second.expires_max = std::max(at->second.expires_max, now + *spec_.deadline);
@@ -433,7 +433,7 @@ class Invariants final : public Rules {
       const bool is_new = std::ranges::none_of(*before_->notices, [&](const NoticeState& other) {
         return other.notice == notice.notice;
       });
-      if (!is_new || notice.heartbeat) continue;
+      if (!is_new || notice.is_heartbeat) continue;
       for (const std::string& name : notice.requests) {
         const auto at = readers.find(name);
         if (at == readers.end()) {
@@ -492,7 +492,7 @@ class Invariants final : public Rules {
 
   void take_in_delivery(const DeliverNotice& command, const Observation& observation) {
     for (const NoticeState& notice : *observation.notices) {
-      if (notice.notice != command.notice || notice.heartbeat) continue;
+      if (notice.notice != command.notice || notice.is_heartbeat) continue;
       for (const std::string& name : notice.requests) {
         if (const auto at = held_.find(name); at != held_.end()) {
           at->second.done.insert({notice.rank, notice.remote_rank});

@@ -196,7 +196,7 @@ TEST(NixlInvariants, AStepReadsItsOwn) {
 }
 
 TEST(NixlInvariants, ANoticeFollowsItsRead) {
-  const auto is_of_reader = [](const NoticeState& notice) { return !notice.heartbeat; };
+  const auto is_of_reader = [](const NoticeState& notice) { return !notice.is_heartbeat; };
   expect_caught("nixl.10", [&](const Command& command, Observation& shown) {
     if (!consumer_comes_back(command, shown) || in(shown.notices).empty()) return false;
     NoticeState& last = in(shown.notices).back();

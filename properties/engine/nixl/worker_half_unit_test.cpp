@@ -250,7 +250,7 @@ class ConsumerRank {
     return out;
   }
 
-  KVConnectorWorkerOutput receive(std::vector<ConsumerMetadata::Receive> list) {
+  KVConnectorWorkerOutput receive(std::vector<Receive> list) {
     ConsumerMetadata metadata;
     metadata.reqs_to_recv = std::move(list);
     return step(metadata);
@@ -283,8 +283,7 @@ TEST_P(ConsumerWorkerRules, ReadsFromItsShareOfTheProducer) {
     ConsumerRank rank = rank_of(spec_of(producers, consumers), number);
     rank.receive({{"B", "A", {1}, {2}}});
     Ranks ranks;
-    for (const ScriptedTransport::Read& read : rank.transport().reads())
-      ranks.push_back(read.spec.remote_rank);
+    for (const ReadState& read : rank.transport().reads()) ranks.push_back(read.remote_rank);
     return ranks;
   };
   EXPECT_EQ(remote_ranks(2, 2, 1), Ranks{1});

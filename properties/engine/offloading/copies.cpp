@@ -69,7 +69,7 @@ void Copies::report_ended(Rank& rank, Report& report) {
       if (has_failed && !copy.is_store) report.invalid_blocks.insert(part.block);
     }
     if (!fences_) continue;
-    Completed& completed = report.jobs[copy.job];
+    CompletedJob& completed = report.jobs[copy.job];
     completed.job = copy.job;
     ++completed.num_workers;
     completed.num_failed += has_failed;

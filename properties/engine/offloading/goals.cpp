@@ -276,7 +276,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     if (num_in_flight_ > 0) --num_in_flight_;
     add("load_failed", !after.invalid_blocks->empty());
     add("held_freed", !after.finished_sending->empty());
-    for (const Completed& completed : *after.completed_jobs) {
+    for (const CompletedJob& completed : *after.completed_jobs) {
       if (completed.num_failed == 0) continue;
       const bool on_a_rank = completed.num_failed < completed.num_workers;
       const auto store = is_store_.find(completed.job);

@@ -364,7 +364,7 @@ class Invariants final : public Rules {
     if (std::set<BlockId>(invalid.begin(), invalid.end()) != report.invalid_blocks) {
       return wrong("invalid_blocks", "the blocks of the loads that failed", "others");
     }
-    std::vector<Completed> completed;
+    std::vector<CompletedJob> completed;
     for (const auto& [job, each] : report.jobs) completed.push_back(each);
     if (*observation.completed_jobs != completed) {
       return wrong("completed_jobs", "what ended on each rank", "other jobs, ranks or failures");

@@ -181,7 +181,7 @@ TEST(OffloadingInvariants, EachEndIsReportedOnce) {
   forget(&Observation::completed_jobs);
   forget(&Observation::transfers);
   expect_seen([](Observation& shown) {
-    for (Completed& completed : in(shown.completed_jobs)) {
+    for (CompletedJob& completed : in(shown.completed_jobs)) {
       if (completed.num_failed == 0) continue;
       completed.num_failed = 0;
       return true;

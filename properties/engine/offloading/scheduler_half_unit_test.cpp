@@ -217,7 +217,7 @@ class Half final : public ConnectorHost {
   }
 
   ScriptedTier& tier(std::uint32_t place) {
-    return *connector->tiers()[place].get_if<ScriptedTier>();
+    return dynamic_cast<ScriptedTier&>(*connector->tiers()[place].get());
   }
   /// Of a request's block in the first group, for a tier.
   OffloadKey key_of(const std::string& id, std::uint32_t block) const {
@@ -1109,8 +1109,8 @@ std::vector<SecondaryTierHandle> tiers(std::uint32_t num_tiers,
   std::vector<SecondaryTierHandle> all;
   const auto calls = std::make_shared<TierCalls>();
   for (std::uint32_t place = 0; place < num_tiers; ++place) {
-    ScriptedTier tier(place, calls);
-    tier.want(policy);
+    auto tier = std::make_unique<ScriptedTier>(place, calls);
+    tier->want(policy);
     all.emplace_back(std::move(tier));
   }
   return all;

@@ -140,7 +140,7 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     const EngineObservation& shown = after.consumer;
     if (const auto* advance = std::get_if<nixl::AdvanceRead>(&command)) {
       if (!before.reads.has_value()) return;
-      for (const nixl::ReadState& read : *before.reads) {
+      for (const ReadState& read : *before.reads) {
         if (read.read != advance->read || advance->progress == TransferProgress::kPart) continue;
         bool& has_failed = reads_.try_emplace(read.request, false).first->second;
         has_failed |= advance->progress == TransferProgress::kFailed;
@@ -158,10 +158,10 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     if (const auto* drained = std::get_if<Drain>(&command)) {
       if (drained->engine == EngineRole::kConsumer) loads_.clear();
     }
-    add("loaded_beside_a_read",
-        !loads_.empty() && after.reads.has_value() &&
-            std::ranges::any_of(*after.reads,
-                                [](const nixl::ReadState& read) { return read.is_under_way(); }));
+    add("loaded_beside_a_read", !loads_.empty() && after.reads.has_value() &&
+                                    std::ranges::any_of(*after.reads, [](const ReadState& read) {
+                                      return read.is_under_way();
+                                    }));
     if (!shown.outputs.has_value()) return;
     for (const RequestOutput& output : *shown.outputs) {
       if (output.tokens.empty() || !reads_.contains(output.request)) continue;

@@ -301,13 +301,13 @@ class Invariants final : public Rules {
     if (!setup_.has_workers()) return std::nullopt;
     const bool fences = setup_.scheduler().kv_cache.pool.rules.offload_fences_reuse;
     std::set<BlockId> invalid;
-    std::map<JobId, Completed> jobs;
+    std::map<JobId, CompletedJob> jobs;
     std::set<std::string> loaded;
     for (const Submitted& each : engine.ended) {
       const DeviceTransfer& transfer = each.transfer;
       const bool is_of_simple = setup_.is_of_simple(transfer.job);
       if (is_of_simple ? transfer.store : fences) {
-        Completed& job = jobs[reported_number(transfer.job)];
+        CompletedJob& job = jobs[reported_number(transfer.job)];
         ++job.num_workers;
         if (each.fails) ++job.num_failed;
       }
@@ -329,7 +329,7 @@ class Invariants final : public Rules {
       return broken(kReportNamesWhatEnded, "invalid_blocks",
                     std::vector<BlockId>(invalid.begin(), invalid.end()), *report.invalid_blocks);
     }
-    std::vector<Completed> completed;
+    std::vector<CompletedJob> completed;
     for (auto& [number, job] : jobs) {
       job.job = number;
       completed.push_back(job);

@@ -204,8 +204,8 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
       {"a_report_names_what_ended",
        [&](Observation& now) {
          if (!has_ended(now, true)) return false;
-         edit<std::vector<Completed>>(now.completed_jobs,
-                                      [](auto& jobs) { ++jobs.front().num_workers; });
+         edit<std::vector<CompletedJob>>(now.completed_jobs,
+                                         [](auto& jobs) { ++jobs.front().num_workers; });
          return true;
        }},
       {"a_drained_engine_is_at_rest",

@@ -232,7 +232,7 @@ class ScriptedDraws final : public Draws {
   void take_in_step(const Picture& picture, const Observation& now) {
     auto& loaded = loaded_.emplace_back();
     if (!now.connector_calls.has_value()) return;
-    for (const ConnectorCallRecord& call : *now.connector_calls) {
+    for (const ConnectorCall& call : *now.connector_calls) {
       if (call.method != "update_state_after_alloc" || call.num_tokens == 0) continue;
       const auto& step = picture.engine().in_flight.back();
       const bool is_scheduled = std::ranges::any_of(step, [&](const ScheduledRequest& scheduled) {

@@ -359,7 +359,7 @@ TYPED_TEST(SchedulerSteps, AForcedPreemptionMakesStepsStale) {
 
 TYPED_TEST(SchedulerSteps, AnAsynchronousLoadWaitsThenRuns) {
   Bench<TypeParam> bench(config_of(), true);
-  bench.connector().set_script("A", {.num_external_tokens = 8, .load_async = true});
+  bench.connector().set_script("A", {.external_tokens = 8, .load_async = true});
   bench.add(request_of("A", 8));
   EXPECT_EQ(bench.scheduled(bench.schedule()), "");
   EXPECT_EQ(bench.view("A").status, Status::kWaitingForRemoteKVs);
@@ -388,7 +388,7 @@ TYPED_TEST(SchedulerSteps, ASharersFailedLoadIsLeftWholeButForTheLastToken) {
   bench.add(request_of("C", 5));  // caches the first block of all three
   bench.step();
   for (const char* id : {"A", "B"}) {
-    bench.connector().set_script(id, {.num_external_tokens = 8, .load_async = true});
+    bench.connector().set_script(id, {.external_tokens = 8, .load_async = true});
     bench.add(request_of(id, 8));
   }
   bench.schedule();
@@ -410,7 +410,7 @@ TYPED_TEST(SchedulerSteps, DraftsOutliveAnInvalidBlockUnlessAsynchronous) {
     config.num_speculative_tokens = 2;
     config.async_scheduling = async;
     Bench<TypeParam> bench(config, true);
-    bench.connector().set_script("A", {.num_external_tokens = 8});
+    bench.connector().set_script("A", {.external_tokens = 8});
     bench.add(request_of("A", 10));
     bench.step();
     bench.schedule();
@@ -429,13 +429,13 @@ TYPED_TEST(SchedulerSteps, ALoadThatLostAllIsNotReservedFor) {
   SchedulerConfig config = config_of(9, Profile::kV023);  // 8 usable blocks
   config.kv_load_failure_policy = KVLoadFailurePolicy::kRecompute;
   Bench<TypeParam> bench(config, true);
-  bench.connector().set_script("A", {.num_external_tokens = 20, .load_async = true});
+  bench.connector().set_script("A", {.external_tokens = 20, .load_async = true});
   bench.add(request_of("A", 24));  // 6 blocks, 5 of them loaded
   bench.schedule();
   const KVConnectorOutput failed = received(bench, {"A"}, {bench.table("A")[0]});
   bench.update(&failed);
   bench.connector().set_script("A", {.ask_again = 1});
-  bench.connector().set_script("B", {.num_external_tokens = 20, .load_async = true});
+  bench.connector().set_script("B", {.external_tokens = 20, .load_async = true});
   bench.add(request_of("B", 20, 100));  // 5 blocks
   bench.schedule();                     // A is promoted, loses its blocks, and is asked again
   EXPECT_EQ(bench.view("A").status, Status::kWaiting);

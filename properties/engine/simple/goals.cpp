@@ -218,7 +218,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       });
       add("flush_ends_copies", flushes && is_under_way);
     }
-    for (const Completed& completed : *after.completed_jobs) {
+    for (const CompletedJob& completed : *after.completed_jobs) {
       std::uint32_t& num_reports = num_reports_[completed.job];
       num_reports += completed.num_workers;
       if (num_reports < spec().num_workers) {

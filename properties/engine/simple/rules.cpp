@@ -231,7 +231,7 @@ class Invariants final : public Rules {
       load->second.requests.erase(name);
       if (load->second.requests.empty()) events_.erase(load);
     }
-    for (const Completed& each : *observation.completed_jobs) {
+    for (const CompletedJob& each : *observation.completed_jobs) {
       const auto store = events_.find({true, each.job});
       if (store == events_.end() ||
           store->second.num_reports + each.num_workers > copies_.num_ranks_ended(store->second)) {

@@ -1,6 +1,8 @@
-#include "contract/connectors/simple/simple_setup.h"
+#include "contract/connectors/simple/simple_facet.h"
 
 #include <utility>
+
+#include "contract/scheduler/scheduler.h"
 
 namespace kvfence {
 
@@ -16,15 +18,14 @@ void override_rules(const engine::simple::Record& record, Rules& rules) {
 
 Parsed<SimpleCPUOffloadSpec> make_simple_spec(const engine::simple::Record& record,
                                               const SchedulerConfig& scheduler,
-                                              std::uint32_t num_ranks, std::string_view file,
-                                              Position position) {
+                                              std::uint32_t num_ranks) {
   SimpleCPUOffloadSpec spec;
   spec.kv_cache = scheduler.kv_cache;
   spec.num_cpu_blocks = record.num_cpu_blocks;
   spec.lazy_offload = record.lazy_offload;
   spec.num_workers = num_ranks;
   if (auto expected = check_spec(spec)) {
-    return InputError{std::string(file), position, "this configuration", std::move(*expected)};
+    return InputError{{}, {}, "this configuration", std::move(*expected)};
   }
   return spec;
 }
