@@ -46,12 +46,17 @@ inline const BlocksByGroup* find_table(const std::vector<kv_cache::RequestBlocks
   return nullptr;
 }
 
+/// Whether a block's packed key is the one of that hash and group.
+inline bool carries(const BlockHash& key, BlockHashView hash, GroupId group) {
+  return key.size() == hash.size() + kGroupIdBytes && get_block_hash(key) == hash &&
+         get_group_id(key) == group;
+}
+
 /// Whether a packed key is that of a block of a request in a group.
 inline bool is_key_of(const BlockHash& key, const Request& request, std::uint32_t block_size,
                       std::size_t index, GroupId group) {
   const BlockHashListView hashes = request.block_hashes(block_size);
-  return index < hashes.size() && key.size() == hashes[index].size() + kGroupIdBytes &&
-         get_block_hash(key) == hashes[index] && get_group_id(key) == group;
+  return index < hashes.size() && carries(key, hashes[index], group);
 }
 
 template <class T>

@@ -4,14 +4,19 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "properties/core/divergence.h"
+#include "properties/core/typed_checks.h"
 
 namespace kvfence {
 
@@ -44,5 +49,53 @@ template <class Invariants>
 void expect_numbered_and_named_once(const Invariants& invariants, char letter) {
   expect_numbered_and_named_once(invariants, std::string(1, letter));
 }
+
+/// The rules of target T over a run that a test writes by hand.
+template <class T>
+class WatchedRun {
+ public:
+  using Command = typename T::Command;
+  using Observation = typename T::Observation;
+  using World = typename T::World;
+  using MakeRules = std::function<std::unique_ptr<RulesFor<T>>()>;
+
+  explicit WatchedRun(MakeRules make_rules) : make_rules_(std::move(make_rules)) {}
+
+  /// The verdict on an answer; world: has taken the command in. The run stays where it is.
+  std::optional<Divergence> verdict(const Command& command, const Observation& shown,
+                                    const World& world) const {
+    const auto rules = make_rules_();
+    const Observation* before = nullptr;
+    for (std::size_t at = 0; at < steps_.size(); ++at) {
+      const Step& step = steps_[at];
+      rules->check(step.command, before, step.shown, step.world, at);
+      before = &step.shown;
+    }
+    return rules->check(command, before, shown, world, steps_.size());
+  }
+
+  /// Goes on with an answer that is right.
+  void pass(const Command& command, const Observation& shown, const World& world) {
+    const auto found = verdict(command, shown, world);
+    if (found) {
+      ADD_FAILURE() << "step " << found->step << ": " << found->oracle << ": " << found->message
+                    << "\n  " << found->field << ": expected " << found->expected << ", actual "
+                    << found->actual;
+    }
+    steps_.push_back({command, shown, world});
+  }
+
+  std::size_t num_steps() const { return steps_.size(); }
+
+ private:
+  struct Step {
+    Command command;
+    Observation shown;
+    World world;
+  };
+
+  MakeRules make_rules_;
+  std::vector<Step> steps_;
+};
 
 }  // namespace kvfence

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -14,81 +15,88 @@
 #include "properties/core/goals.h"
 
 namespace kvfence {
+
+/// Draws the commands of one episode of target T.
+template <class T>
+class GeneratorFor {
+ public:
+  virtual ~GeneratorFor() = default;
+  /// The next command, given what an implementation showed after the last one and what the world
+  /// has taken in. The caller runs every command that is drawn.
+  virtual typename T::Command next(Choices& choices, const typename T::Observation& now,
+                                   const typename T::World& world) = 0;
+};
+
+/// Watches one implementation of target T.
+template <class T>
+class RulesFor {
+ public:
+  virtual ~RulesFor() = default;
+  /// Holds one observation against every rule; the first that is broken, or nothing. Called after
+  /// every command of a run, with what was shown before it, null for the first one, and a world
+  /// that has taken it in; nothing follows a divergence.
+  virtual std::optional<Divergence> check(const typename T::Command& command,
+                                          const typename T::Observation* before,
+                                          const typename T::Observation& observation,
+                                          const typename T::World& world, std::size_t step) = 0;
+};
+
 namespace detail {
 
-template <class T, class Typed>
-class GeneratorOf final : public Generator {
+template <class T>
+class ErasedGenerator final : public Generator {
  public:
-  GeneratorOf(const Setup& setup, Choices& choices)
-      : typed_(setup.config().as<typename T::Config>(), choices) {}
+  explicit ErasedGenerator(std::unique_ptr<GeneratorFor<T>> typed) : typed_(std::move(typed)) {}
   Command next(Choices& choices, const Observation& now, const World& world) override {
     Command command;
     command.reuse<typename T::Command>() =
-        typed_.next(choices, typed_observation<T>(now), typed_world<typename T::World>(world));
+        typed_->next(choices, typed_observation<T>(now), typed_world<typename T::World>(world));
     return command;
   }
 
  private:
-  Typed typed_;
+  std::unique_ptr<GeneratorFor<T>> typed_;
 };
 
-template <class T, class Typed>
-class RulesOf final : public RuleChecker {
+template <class T>
+class ErasedRules final : public RuleChecker {
  public:
-  explicit RulesOf(const Setup& setup) : typed_(make(setup)) {}
+  explicit ErasedRules(std::unique_ptr<RulesFor<T>> typed) : typed_(std::move(typed)) {}
   std::optional<Divergence> check(const Command& command, const Observation* before,
                                   const Observation& observation, const World& world,
                                   std::size_t step) override {
-    const auto& typed_command = command.as<typename T::Command>();
-    const auto& shown = typed_observation<T>(observation);
-    const auto& typed_world_of_it = typed_world<typename T::World>(world);
-    const auto* const shown_before = before ? &typed_observation<T>(*before) : nullptr;
-    if constexpr (requires {
-                    typed_.check(typed_command, shown_before, shown, typed_world_of_it, step);
-                  }) {
-      return typed_.check(typed_command, shown_before, shown, typed_world_of_it, step);
-    } else {
-      return typed_.check(typed_command, shown, typed_world_of_it, step);
-    }
+    return typed_->check(
+        command.as<typename T::Command>(), before ? &typed_observation<T>(*before) : nullptr,
+        typed_observation<T>(observation), typed_world<typename T::World>(world), step);
   }
 
  private:
-  static Typed make(const Setup& setup) {
-    const auto& typed = setup.as<typename T::Setup>();
-    if constexpr (std::is_constructible_v<Typed, decltype(typed)>) {
-      return Typed(typed);
-    } else {
-      return Typed(setup.config().as<typename T::Config>(), typed);
-    }
-  }
-
-  Typed typed_;
+  std::unique_ptr<RulesFor<T>> typed_;
 };
 
 }  // namespace detail
 
 /// T: the declarations of the target (contract/core/target.h).
-/// Generator: (config, choices); static draw_config(choices); next(choices, observation, world)
-/// Rules: (setup), or (config, setup); check(command, observation, world, step), with the
-/// observation before it behind the command where they want it; kRules, each with name and rule.
-/// void: the target has none.
-template <class T, class Generator, class Rules>
-Checks checks_of(GoalSuite goals) {
+/// make_rules: of the typed setup, or of the configuration and that.
+template <class T, auto draw_config, auto make_generator, auto make_rules>
+Checks checks_of(std::span<const Invariant> rules, GoalSuite goals) {
   Checks checks{};
   checks.target = &T::description();
-  checks.draw_config = [](Choices& choices) { return Config(Generator::draw_config(choices)); };
-  checks.make_generator = [](const Setup& setup,
-                             Choices& choices) -> std::unique_ptr<kvfence::Generator> {
-    return std::make_unique<detail::GeneratorOf<T, Generator>>(setup, choices);
+  checks.draw_config = [](Choices& choices) { return Config(draw_config(choices)); };
+  checks.make_generator = [](const Setup& setup, Choices& choices) -> std::unique_ptr<Generator> {
+    return std::make_unique<detail::ErasedGenerator<T>>(
+        make_generator(setup.config().as<typename T::Config>(), choices));
   };
-  if constexpr (std::is_void_v<Rules>) {
-    checks.make_rules = [](const Setup&) { return std::unique_ptr<RuleChecker>(); };
-  } else {
-    for (const auto& rule : Rules::kRules) checks.rules.emplace_back(rule.name, rule.rule);
-    checks.make_rules = [](const Setup& setup) -> std::unique_ptr<RuleChecker> {
-      return std::make_unique<detail::RulesOf<T, Rules>>(setup);
-    };
-  }
+  for (const Invariant& rule : rules) checks.rules.emplace_back(rule.name, rule.rule);
+  checks.make_rules = [](const Setup& setup) -> std::unique_ptr<RuleChecker> {
+    const auto& typed = setup.as<typename T::Setup>();
+    if constexpr (std::is_invocable_v<decltype(make_rules), decltype(typed)>) {
+      return std::make_unique<detail::ErasedRules<T>>(make_rules(typed));
+    } else {
+      return std::make_unique<detail::ErasedRules<T>>(
+          make_rules(setup.config().as<typename T::Config>(), typed));
+    }
+  };
   checks.goals = std::move(goals.goals);
   for (const Goal& refusal : refusal_goals(*checks.target)) checks.goals.push_back(refusal);
   checks.make_counts_of = goals.make_counts;

@@ -97,17 +97,16 @@ const Room kRooms[] = {
 static_assert(std::size(kRooms) == kNumAssemblies);
 
 /// The core rules where they are wanted, then those of the room.
-template <bool has_core>
-class RulesOfEngine {
+class RulesOfEngine final : public engine::Rules {
  public:
-  explicit RulesOfEngine(const EngineSetup& setup) {
+  RulesOfEngine(const EngineSetup& setup, bool has_core) {
     if (has_core) rules_.push_back(engine::make_core_rules(setup));
     const Room& room = kRooms[static_cast<std::size_t>(setup.assembly)];
     if (room.make_rules) rules_.push_back(room.make_rules(setup));
   }
   std::optional<Divergence> check(const engine::Command& command, const engine::Observation* before,
                                   const engine::Observation& observation,
-                                  const engine::World& world, std::size_t step) {
+                                  const engine::World& world, std::size_t step) override {
     for (const auto& rules : rules_) {
       if (auto found = rules->check(command, before, observation, world, step)) return found;
     }
@@ -120,7 +119,8 @@ class RulesOfEngine {
 
 template <bool has_core>
 std::unique_ptr<RuleChecker> make_rules(const Setup& setup) {
-  return std::make_unique<detail::RulesOf<EngineTarget, RulesOfEngine<has_core>>>(setup);
+  return std::make_unique<detail::ErasedRules<EngineTarget>>(
+      std::make_unique<RulesOfEngine>(setup.as<EngineSetup>(), has_core));
 }
 
 void add_rules(Checks& checks, std::span<const Invariant> rules) {
@@ -128,13 +128,10 @@ void add_rules(Checks& checks, std::span<const Invariant> rules) {
 }
 
 /// Draws what the configuration needs, whatever its assembly.
-struct GeneratorOfEngine : engine::Generator {
-  GeneratorOfEngine(const engine::Config& config, Choices& choices)
-      : engine::Generator(config, choices, engine::draws_of(config, choices)) {}
-};
-
 std::unique_ptr<Generator> make_generator(const Setup& setup, Choices& choices) {
-  return std::make_unique<detail::GeneratorOf<EngineTarget, GeneratorOfEngine>>(setup, choices);
+  const auto& config = setup.config().as<engine::Config>();
+  return std::make_unique<detail::ErasedGenerator<EngineTarget>>(
+      engine::make_generator(config, choices, engine::draws_of(config, choices)));
 }
 
 /// The checks of an assembly, with the rules of its room alone.

@@ -6,8 +6,8 @@
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
 #include "properties/engine/bend_member.h"
-#include "properties/kv_cache/generator.h"
 #include "properties/kv_cache/group_draws.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::engine {
 namespace {
@@ -44,7 +44,7 @@ bool is_accepted(const Config& config) {
 Config draw_small_engine(Assembly assembly, Choices& choices) {
   Config config;
   make_assembly(assembly, config);
-  static_cast<kv_cache::Config&>(config) = kv_cache::Generator::draw_config(choices);
+  static_cast<kv_cache::Config&>(config) = kv_cache::draw_config(choices);
   config.num_gpu_blocks = 5 + choices.below(16);
   config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
   // A request of one token that is loaded whole has nothing left to compute.
@@ -136,215 +136,241 @@ std::string Picture::draw_name(Choices& choices) const {
   return pick(choices, names);
 }
 
-// ---- What was answered ----
+namespace {
 
-Generator::Generator(const Config& config, Choices& choices, DrawsList draws)
-    : picture_(config, draw_habits(config, choices)), draws_(std::move(draws)) {
-  for (const auto& facet : draws_) facet->adjust(picture_.habits, choices);
-  std::array<std::uint32_t, kNumActionsMax> weights{};
-  auto end =
-      std::copy(picture_.habits.weights.begin(), picture_.habits.weights.end(), weights.begin());
-  for (const auto& facet : draws_) {
-    const auto own = facet->weights();
-    KVFENCE_CHECK(own.size() <= static_cast<std::size_t>(weights.end() - end),
-                  "kNumActionsMax is too small");
-    end = std::copy(own.begin(), own.end(), end);
-  }
-  swarm_.emplace(weights, kMildHabits, choices);
-  // Without these nothing else happens.
-  for (const Action action : {Action::kStep, Action::kAdd}) {
-    swarm_->raise(static_cast<std::size_t>(action), 2);
-  }
-  skips_gpu_cache_ = config.groups.size() > 1 && config.has_connector() && !config.is_scripted();
-}
+class Generator final : public GeneratorFor<EngineTarget> {
+ public:
+  // ---- What was answered ----
 
-Command Generator::next(Choices& choices, const Observation& now, const World& world) {
-  picture_.world = &world;
-  take_in(now);
-  Command command = draw(choices);
-  if (choices.once_in(picture_.habits.odd_in)) bend(command, choices);
-  // Nothing else is taken, but now and then that is asked for.
-  auto* const added = skips_gpu_cache_ ? std::get_if<AddRequest>(&command) : nullptr;
-  if (added) added->skip_reading_prefix_cache |= !choices.once_in(64);
-  picture_.last = command;
-  return command;
-}
-
-void Generator::take_in(const Observation& now) {
-  if (const auto* added = picture_.accepted<AddRequest>(now)) {
-    picture_.names.push_back(added->id);
-  } else if (const auto* handed_over = picture_.accepted<HandOver>(now)) {
-    picture_.names.push_back(handed_over->id);
-  } else if (const auto* paused = picture_.accepted<SetPauseState>(now)) {
-    picture_.of(paused->engine).pause_state = paused->state;
-  } else if (const auto* planned = picture_.accepted<Schedule>(now)) {
-    auto& step = picture_.of(planned->engine).in_flight.emplace_back();
-    const auto& scheduled = now.of(planned->engine).scheduled;
-    if (scheduled.has_value()) step = *scheduled;
-  } else if (const auto* updated = picture_.accepted<Update>(now)) {
-    auto& in_flight = picture_.of(updated->engine).in_flight;
-    if (!in_flight.empty()) in_flight.pop_front();
-  } else if (const auto* drained = picture_.accepted<Drain>(now)) {
-    picture_.of(drained->engine).in_flight.clear();
-  }
-  if (has_ended(now)) picture_.engines = {};
-  for (const EngineRole role : kEngineRoles) {
-    const auto& requests = now.of(role).requests;
-    if (requests.has_value()) picture_.of(role).known = *requests;
-  }
-  for (const auto& facet : draws_) facet->take_in(picture_, now);
-}
-
-// ---- What comes next ----
-
-Command Generator::draw(Choices& choices) {
-  if (burst_left_ > 0) {
-    --burst_left_;
-    return add(burst_at_, choices);
-  }
-  for (const auto& facet : draws_) {
-    if (auto command = facet->next(picture_, choices)) return *std::move(command);
-  }
-  for (const EngineRole role : kEngineRoles) {
-    const bool is_paused = picture_.of(role).pause_state != PauseState::kUnpaused;
-    if (is_paused && choices.once_in(4)) return SetPauseState{.engine = role};
-  }
-  std::size_t action = swarm_->draw(choices);
-  if (picture_.engine().num_live() == 0 && choices.once_in(2)) {
-    action = static_cast<std::size_t>(Action::kAdd);
-  }
-  if (action < kNumActions) return act(static_cast<Action>(action), choices);
-  std::size_t place = action - kNumActions;
-  for (const auto& facet : draws_) {
-    const std::size_t num_own = facet->weights().size();
-    if (place >= num_own) {
-      place -= num_own;
-      continue;
+  Generator(const Config& config, Choices& choices, DrawsList draws)
+      : picture_(config, draw_habits(config, choices)), draws_(std::move(draws)) {
+    for (const auto& facet : draws_) facet->adjust(picture_.habits, choices);
+    std::array<std::uint32_t, kNumActionsMax> weights{};
+    auto end =
+        std::copy(picture_.habits.weights.begin(), picture_.habits.weights.end(), weights.begin());
+    for (const auto& facet : draws_) {
+      const auto own = facet->weights();
+      KVFENCE_CHECK(own.size() <= static_cast<std::size_t>(weights.end() - end),
+                    "kNumActionsMax is too small");
+      end = std::copy(own.begin(), own.end(), end);
     }
-    if (auto command = facet->act(place, picture_, choices)) return *std::move(command);
-    break;
+    swarm_.emplace(weights, kMildHabits, choices);
+    // Without these nothing else happens.
+    for (const Action action : {Action::kStep, Action::kAdd}) {
+      swarm_->raise(static_cast<std::size_t>(action), 2);
+    }
+    skips_gpu_cache_ = config.groups.size() > 1 && config.has_connector() && !config.is_scripted();
   }
-  return step(picture_.draw_engine(choices), choices);
-}
 
-Command Generator::act(Action action, Choices& choices) {
-  EngineRole role = picture_.draw_engine(choices);
-  // Most requests come to the producer, and are handed over.
-  if (action == Action::kAdd && choices.once_in(2)) role = EngineRole::kProducer;
-  const EnginePicture& engine = picture_.of(role);
-  switch (action) {
-    case Action::kStep:
-      break;
-    case Action::kAdd:
-      if (engine.num_live() >= picture_.habits.live_max) break;
-      burst_left_ = choices.below(picture_.habits.burst_max);
-      burst_at_ = role;
-      return add(role, choices);
-    case Action::kFinish: {
-      if (engine.known.empty()) break;
-      FinishRequests command;
-      command.engine = role;
-      for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
-        command.requests.push_back(pick(choices, engine.known).id);
+  Command next(Choices& choices, const Observation& now, const World& world) override {
+    picture_.world = &world;
+    take_in(now);
+    Command command = draw(choices);
+    if (choices.once_in(picture_.habits.odd_in)) bend(command, choices);
+    // Nothing else is taken, but now and then that is asked for.
+    auto* const added = skips_gpu_cache_ ? std::get_if<AddRequest>(&command) : nullptr;
+    if (added) added->skip_reading_prefix_cache |= !choices.once_in(64);
+    picture_.last = command;
+    return command;
+  }
+
+ private:
+  static constexpr std::size_t kNumActionsMax = 24;  ///< with those of facets
+
+  void take_in(const Observation& now) {
+    if (const auto* added = picture_.accepted<AddRequest>(now)) {
+      picture_.names.push_back(added->id);
+    } else if (const auto* handed_over = picture_.accepted<HandOver>(now)) {
+      picture_.names.push_back(handed_over->id);
+    } else if (const auto* paused = picture_.accepted<SetPauseState>(now)) {
+      picture_.of(paused->engine).pause_state = paused->state;
+    } else if (const auto* planned = picture_.accepted<Schedule>(now)) {
+      auto& step = picture_.of(planned->engine).in_flight.emplace_back();
+      const auto& scheduled = now.of(planned->engine).scheduled;
+      if (scheduled.has_value()) step = *scheduled;
+    } else if (const auto* updated = picture_.accepted<Update>(now)) {
+      auto& in_flight = picture_.of(updated->engine).in_flight;
+      if (!in_flight.empty()) in_flight.pop_front();
+    } else if (const auto* drained = picture_.accepted<Drain>(now)) {
+      picture_.of(drained->engine).in_flight.clear();
+    }
+    if (has_ended(now)) picture_.engines = {};
+    for (const EngineRole role : kEngineRoles) {
+      const auto& requests = now.of(role).requests;
+      if (requests.has_value()) picture_.of(role).known = *requests;
+    }
+    for (const auto& facet : draws_) facet->take_in(picture_, now);
+  }
+
+  // ---- What comes next ----
+
+  Command draw(Choices& choices) {
+    if (burst_left_ > 0) {
+      --burst_left_;
+      return add(burst_at_, choices);
+    }
+    for (const auto& facet : draws_) {
+      if (auto command = facet->next(picture_, choices)) return *std::move(command);
+    }
+    for (const EngineRole role : kEngineRoles) {
+      const bool is_paused = picture_.of(role).pause_state != PauseState::kUnpaused;
+      if (is_paused && choices.once_in(4)) return SetPauseState{.engine = role};
+    }
+    std::size_t action = swarm_->draw(choices);
+    if (picture_.engine().num_live() == 0 && choices.once_in(2)) {
+      action = static_cast<std::size_t>(Action::kAdd);
+    }
+    if (action < kNumActions) return act(static_cast<Action>(action), choices);
+    std::size_t place = action - kNumActions;
+    for (const auto& facet : draws_) {
+      const std::size_t num_own = facet->weights().size();
+      if (place >= num_own) {
+        place -= num_own;
+        continue;
       }
-      if (choices.once_in(6)) command.status = RequestStatus::kFinishedStopped;
-      return command;
+      if (auto command = facet->act(place, picture_, choices)) return *std::move(command);
+      break;
     }
-    case Action::kFinishAll:
-      return FinishAllRequests{
-          choices.once_in(6) ? RequestStatus::kFinishedError : RequestStatus::kFinishedAborted,
-          role};
-    case Action::kPause:
-      return SetPauseState{choices.once_in(2) ? PauseState::kPausedAll : PauseState::kPausedNew,
-                           role};
-    case Action::kReset: {
-      ResetPrefixCache command;
-      command.reset_connector = choices.once_in(4);
-      command.engine = role;
-      for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
-      return command;
+    return step(picture_.draw_engine(choices), choices);
+  }
+
+  Command act(Action action, Choices& choices) {
+    EngineRole role = picture_.draw_engine(choices);
+    // Most requests come to the producer, and are handed over.
+    if (action == Action::kAdd && choices.once_in(2)) role = EngineRole::kProducer;
+    const EnginePicture& engine = picture_.of(role);
+    switch (action) {
+      case Action::kStep:
+        break;
+      case Action::kAdd:
+        if (engine.num_live() >= picture_.habits.live_max) break;
+        burst_left_ = choices.below(picture_.habits.burst_max);
+        burst_at_ = role;
+        return add(role, choices);
+      case Action::kFinish: {
+        if (engine.known.empty()) break;
+        FinishRequests command;
+        command.engine = role;
+        for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
+          command.requests.push_back(pick(choices, engine.known).id);
+        }
+        if (choices.once_in(6)) command.status = RequestStatus::kFinishedStopped;
+        return command;
+      }
+      case Action::kFinishAll:
+        return FinishAllRequests{
+            choices.once_in(6) ? RequestStatus::kFinishedError : RequestStatus::kFinishedAborted,
+            role};
+      case Action::kPause:
+        return SetPauseState{choices.once_in(2) ? PauseState::kPausedAll : PauseState::kPausedNew,
+                             role};
+      case Action::kReset: {
+        ResetPrefixCache command;
+        command.reset_connector = choices.once_in(4);
+        command.engine = role;
+        for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
+        return command;
+      }
     }
+    return step(role, choices);
   }
-  return step(role, choices);
-}
 
-/// Plans ahead as far as the configuration goes, mostly.
-Command Generator::step(EngineRole role, Choices& choices) {
-  for (const auto& facet : draws_) {
-    if (auto command = facet->step(role, picture_, choices)) return *std::move(command);
-  }
-  const std::size_t num_in_flight = picture_.of(role).in_flight.size();
-  const bool has_room = num_in_flight < picture_.config.max_concurrent_batches;
-  const std::uint32_t idle_in = picture_.habits.idle_in;
-  const bool plans =
-      num_in_flight == 0 || (has_room && (idle_in == 0 || !choices.once_in(idle_in)));
-  return plans ? Command(Schedule{role}) : update(role, choices);
-}
+  /// Plans ahead as far as the configuration goes, mostly.
 
-/// Prompts are of blocks that repeat one of two tokens, so that prefixes are shared all the time.
-Command Generator::add(EngineRole role, Choices& choices) {
-  const Habits& habits = picture_.habits;
-  AddRequest command;
-  command.engine = role;
-  command.id = picture_.new_name();
-  const std::uint32_t length_max =
-      choices.once_in(16) ? picture_.config.max_model_len - 1 : habits.prompt_max;
-  const std::uint32_t length =
-      1 + (choices.once_in(3) ? skewed(choices, length_max) : choices.below(length_max));
-  while (command.tokens.size() < length) {
-    const TokenId token = choices.once_in(habits.vary_in) ? 1U : 0U;
-    command.tokens.insert(command.tokens.end(), habits.unit, token);
-  }
-  command.tokens.resize(length);
-  command.max_tokens = 1 + choices.below(habits.output_max);
-  if (picture_.config.policy == "priority") command.priority = choices.below(3);
-  picture_.arrival_time += choices.below(2);
-  command.arrival_time = picture_.arrival_time;
-  if (choices.once_in(16)) command.cache_salt = "salt";
-  command.skip_reading_prefix_cache = choices.once_in(habits.skip_in);
-  for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
-  return command;
-}
-
-/// Now and then a request samples something else than the others.
-Update Generator::update(EngineRole role, Choices& choices) {
-  Update command;
-  command.engine = role;
-  command.token = choices.once_in(picture_.habits.vary_in) ? 1 : 0;
-  const auto& in_flight = picture_.of(role).in_flight;
-  if (!in_flight.empty()) {
-    for (const ScheduledRequest& scheduled : in_flight.front()) {
-      if (!scheduled.samples || !choices.once_in(6)) continue;
-      command.samples.push_back({scheduled.request, {choices.below(2)}});
+  Command step(EngineRole role, Choices& choices) {
+    for (const auto& facet : draws_) {
+      if (auto command = facet->step(role, picture_, choices)) return *std::move(command);
     }
+    const std::size_t num_in_flight = picture_.of(role).in_flight.size();
+    const bool has_room = num_in_flight < picture_.config.max_concurrent_batches;
+    const std::uint32_t idle_in = picture_.habits.idle_in;
+    const bool plans =
+        num_in_flight == 0 || (has_room && (idle_in == 0 || !choices.once_in(idle_in)));
+    return plans ? Command(Schedule{role}) : update(role, choices);
   }
-  for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
-  return command;
-}
 
-void Generator::bend(Command& command, Choices& choices) {
-  // A step too many, or one that nobody planned.
-  const bool is_step =
-      std::holds_alternative<Schedule>(command) || std::holds_alternative<Update>(command);
-  if (is_step && choices.once_in(3)) {
-    const EngineRole role = picture_.draw_engine(choices);
-    const bool plans = !picture_.of(role).in_flight.empty() && choices.once_in(2);
-    command = plans ? Command(Schedule{role}) : update(role, choices);
-    return;
+  /// Prompts are of blocks that repeat one of two tokens, so that prefixes are shared all the time.
+
+  Command add(EngineRole role, Choices& choices) {
+    const Habits& habits = picture_.habits;
+    AddRequest command;
+    command.engine = role;
+    command.id = picture_.new_name();
+    const std::uint32_t length_max =
+        choices.once_in(16) ? picture_.config.max_model_len - 1 : habits.prompt_max;
+    const std::uint32_t length =
+        1 + (choices.once_in(3) ? skewed(choices, length_max) : choices.below(length_max));
+    while (command.tokens.size() < length) {
+      const TokenId token = choices.once_in(habits.vary_in) ? 1U : 0U;
+      command.tokens.insert(command.tokens.end(), habits.unit, token);
+    }
+    command.tokens.resize(length);
+    command.max_tokens = 1 + choices.below(habits.output_max);
+    if (picture_.config.policy == "priority") command.priority = choices.below(3);
+    picture_.arrival_time += choices.below(2);
+    command.arrival_time = picture_.arrival_time;
+    if (choices.once_in(16)) command.cache_salt = "salt";
+    command.skip_reading_prefix_cache = choices.once_in(habits.skip_in);
+    for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
+    return command;
   }
-  for (const auto& facet : draws_) {
-    if (auto odd = facet->bent(picture_, choices)) {
-      command = *std::move(odd);
+
+  /// Now and then a request samples something else than the others.
+
+  Update update(EngineRole role, Choices& choices) {
+    Update command;
+    command.engine = role;
+    command.token = choices.once_in(picture_.habits.vary_in) ? 1 : 0;
+    const auto& in_flight = picture_.of(role).in_flight;
+    if (!in_flight.empty()) {
+      for (const ScheduledRequest& scheduled : in_flight.front()) {
+        if (!scheduled.samples || !choices.once_in(6)) continue;
+        command.samples.push_back({scheduled.request, {choices.below(2)}});
+      }
+    }
+    for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
+    return command;
+  }
+
+  /// Bends one argument, or the order of things, so that a refusal or an unusual call comes out.
+  void bend(Command& command, Choices& choices) {
+    // A step too many, or one that nobody planned.
+    const bool is_step =
+        std::holds_alternative<Schedule>(command) || std::holds_alternative<Update>(command);
+    if (is_step && choices.once_in(3)) {
+      const EngineRole role = picture_.draw_engine(choices);
+      const bool plans = !picture_.of(role).in_flight.empty() && choices.once_in(2);
+      command = plans ? Command(Schedule{role}) : update(role, choices);
       return;
     }
+    for (const auto& facet : draws_) {
+      if (auto odd = facet->bent(picture_, choices)) {
+        command = *std::move(odd);
+        return;
+      }
+    }
+    const auto bends = [&](std::string_view member) {
+      if (member == "engine") return picture_.config.engines > 1;
+      return std::ranges::any_of(draws_, [&](const auto& facet) { return facet->bends(member); });
+    };
+    bend_member(
+        command, picture_.config, picture_.habits.unit, bends,
+        [&] { return picture_.draw_name(choices); }, choices);
   }
-  const auto bends = [&](std::string_view member) {
-    if (member == "engine") return picture_.config.engines > 1;
-    return std::ranges::any_of(draws_, [&](const auto& facet) { return facet->bends(member); });
-  };
-  bend_member(
-      command, picture_.config, picture_.habits.unit, bends,
-      [&] { return picture_.draw_name(choices); }, choices);
+
+  Picture picture_;
+  DrawsList draws_;
+  std::optional<Swarm<std::size_t, kNumActionsMax>> swarm_;
+  bool skips_gpu_cache_ = false;  ///< several groups under a connector that loads
+  std::uint32_t burst_left_ = 0;
+  EngineRole burst_at_ = EngineRole::kProducer;
+};
+
+}  // namespace
+
+std::unique_ptr<GeneratorFor<EngineTarget>> make_generator(const Config& config, Choices& choices,
+                                                           DrawsList draws) {
+  return std::make_unique<Generator>(config, choices, std::move(draws));
 }
 
 }  // namespace kvfence::engine

@@ -28,6 +28,7 @@
 #include "contract/engine/engine_target.h"
 #include "properties/core/choices.h"
 #include "properties/core/swarm.h"
+#include "properties/core/typed_checks.h"
 
 namespace kvfence::engine {
 
@@ -164,34 +165,9 @@ class Draws {
 
 using DrawsList = std::vector<std::unique_ptr<Draws>>;
 
-class Generator {
- public:
-  /// Draws the habits of this episode: which actions are frequent, how many requests live at once,
-  /// how long they are. The draws have drawn theirs.
-  Generator(const Config& config, Choices& choices, DrawsList draws);
-
-  /// The next command, given what was answered to the one before. The caller runs every command
-  /// that is drawn, and the world has taken it in.
-  Command next(Choices& choices, const Observation& now, const World& world);
-
- private:
-  static constexpr std::size_t kNumActionsMax = 24;  ///< with those of facets
-
-  void take_in(const Observation& now);
-  Command draw(Choices& choices);
-  Command act(Action action, Choices& choices);
-  Command step(EngineRole role, Choices& choices);
-  Command add(EngineRole role, Choices& choices);
-  Update update(EngineRole role, Choices& choices);
-  /// Bends one argument, or the order of things, so that a refusal or an unusual call comes out.
-  void bend(Command& command, Choices& choices);
-
-  Picture picture_;
-  DrawsList draws_;
-  std::optional<Swarm<std::size_t, kNumActionsMax>> swarm_;
-  bool skips_gpu_cache_ = false;  ///< several groups under a connector that loads
-  std::uint32_t burst_left_ = 0;
-  EngineRole burst_at_ = EngineRole::kProducer;
-};
+/// Draws the habits of an episode: which actions are frequent, how many requests live at once, how
+/// long they are. The draws have drawn theirs.
+std::unique_ptr<GeneratorFor<EngineTarget>> make_generator(const Config& config, Choices& choices,
+                                                           DrawsList draws);
 
 }  // namespace kvfence::engine

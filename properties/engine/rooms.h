@@ -3,9 +3,7 @@
 /// What each room gives to the checks of its assembly: configurations and what its facet draws
 /// (generator.cpp), situations to reach (goals.cpp), and rules beyond the core rules (rules.cpp).
 
-#include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "contract/engine/engine_setup.h"
@@ -13,25 +11,12 @@
 #include "properties/core/choices.h"
 #include "properties/core/divergence.h"
 #include "properties/core/goals.h"
+#include "properties/core/typed_checks.h"
 #include "properties/engine/generator.h"
 
 namespace kvfence::engine {
 
-/// Watches one implementation.
-class Rules {
- public:
-  Rules() = default;
-  Rules(const Rules&) = default;
-  Rules& operator=(const Rules&) = default;
-  virtual ~Rules() = default;
-
-  /// Holds one observation against every rule; the first that is broken, or nothing. Called after
-  /// every command of a run, with what was shown before it, null for the first one, and a world
-  /// that has taken it in; nothing follows a divergence.
-  virtual std::optional<Divergence> check(const Command& command, const Observation* before,
-                                          const Observation& observation, const World& world,
-                                          std::size_t step) = 0;
-};
+using Rules = RulesFor<EngineTarget>;
 
 /// Every core rule: what the command line and the documentation list. Of each room the same.
 std::span<const Invariant> core_invariants();
@@ -44,7 +29,7 @@ DrawsList draws_of(const Config& config, Choices& choices);
 namespace scheduler {
 
 /// A valid configuration of Assembly::kScheduler: 5 to 24 blocks, the groups that
-/// kv_cache::Generator draws and often a single one of full attention, every setting of the
+/// kv_cache::draw_config draws and often a single one of full attention, every setting of the
 /// scheduler.
 Config draw_config(Choices& choices);
 /// Of the scheduler itself.

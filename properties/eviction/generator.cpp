@@ -1,7 +1,18 @@
-#include "properties/eviction/generator.h"
+/// Draws configurations and commands for the eviction target: tiny capacities, hot keys, swarm
+/// weights, arguments that are mostly sensible in the state that the policy shows and now and then
+/// are not.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string_view>
+
+#include "contract/eviction/eviction_target.h"
+#include "properties/core/choices.h"
+#include "properties/core/swarm.h"
+#include "properties/eviction/keys.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::eviction {
 namespace {
@@ -23,9 +34,68 @@ constexpr VerbWeights<Command> kWeights = {{
 /// Clear comes once in so many commands: what takes long to build up is not to be lost at once.
 constexpr std::uint32_t kClearOnceIn = 256;
 
+class Generator final : public GeneratorFor<EvictionTarget> {
+ public:
+  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  Generator(const Config& config, Choices& choices)
+      : capacity_(config.capacity),
+        swarm_(usual_weights(kWeights), kWildHabits, choices),
+        keys_(config.capacity) {
+    // Without blocks that are ready nothing else happens.
+    for (std::size_t index : {index_of<Insert>(kWeights), index_of<MakeReady>(kWeights)}) {
+      swarm_.raise(index);
+    }
+  }
+
+  /// The next command, given what a policy shows.
+  Command next(Choices& choices, const Observation& now, const World& /*world*/) override {
+    keys_.see(now);
+    if (choices.once_in(kClearOnceIn)) return Clear{};
+    const std::size_t chosen =
+        swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
+    return draw(choices, chosen);
+  }
+
+ private:
+  /// Whether that command would find nothing to work on.
+  bool is_idle(std::size_t chosen) const {
+    const std::string_view verb = kWeights[chosen].verb;
+    if (verb == Insert::kVerb) return keys_.held().size() >= capacity_;
+    if (verb == MakeReady::kVerb) return keys_.writing().empty();
+    if (verb == Acquire::kVerb || verb == Evict::kVerb) return keys_.ready().empty();
+    if (verb == Release::kVerb) return keys_.reading().empty();
+    return keys_.held().empty() && verb != Touch::kVerb;
+  }
+
+  Command draw(Choices& choices, std::size_t chosen) {
+    const std::string_view verb = kWeights[chosen].verb;
+    if (verb == Get::kVerb) return Get{keys_.any(choices)};
+    if (verb == Insert::kVerb) return Insert{keys_.absent(choices), choices.below(capacity_ + 1)};
+    if (verb == Remove::kVerb) return Remove{keys_.one_of(keys_.held(), choices)};
+    if (verb == MakeReady::kVerb) return MakeReady{keys_.one_of(keys_.writing(), choices)};
+    if (verb == Acquire::kVerb) return Acquire{keys_.one_of(keys_.ready(), choices)};
+    if (verb == Release::kVerb) return Release{keys_.one_of(keys_.reading(), choices)};
+    if (verb == Touch::kVerb) {
+      const bool ghosts = !keys_.ghosts().empty() && choices.once_in(2);
+      return Touch{keys_.some_of(ghosts ? keys_.ghosts() : keys_.held(), 4, choices)};
+    }
+    Evict command;
+    const auto num_ready = static_cast<std::uint32_t>(keys_.ready().size());
+    command.num_blocks = choices.once_in(16) ? choices.below(capacity_ + 2)
+                                             : 1 + skewed(choices, std::max(num_ready, 1u));
+    if (choices.once_in(512)) command.num_blocks = kHuge;
+    if (choices.once_in(2)) command.protected_keys = keys_.some_of(keys_.held(), 3, choices);
+    return command;
+  }
+
+  std::uint32_t capacity_;
+  VerbSwarm<Command> swarm_;
+  DrawnKeys keys_;
+};
+
 }  // namespace
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config;
   config.policy = choices.once_in(3) ? "lru" : "arc";
   config.capacity = 1 + choices.below(choices.once_in(4) ? 3 : 10);
@@ -33,52 +103,9 @@ Config Generator::draw_config(Choices& choices) {
   return config;
 }
 
-Generator::Generator(const Config& config, Choices& choices)
-    : capacity_(config.capacity),
-      swarm_(usual_weights(kWeights), kWildHabits, choices),
-      keys_(config.capacity) {
-  // Without blocks that are ready nothing else happens.
-  for (std::size_t index : {index_of<Insert>(kWeights), index_of<MakeReady>(kWeights)}) {
-    swarm_.raise(index);
-  }
-}
-
-bool Generator::is_idle(std::size_t chosen) const {
-  const std::string_view verb = kWeights[chosen].verb;
-  if (verb == Insert::kVerb) return keys_.held().size() >= capacity_;
-  if (verb == MakeReady::kVerb) return keys_.writing().empty();
-  if (verb == Acquire::kVerb || verb == Evict::kVerb) return keys_.ready().empty();
-  if (verb == Release::kVerb) return keys_.reading().empty();
-  return keys_.held().empty() && verb != Touch::kVerb;
-}
-
-Command Generator::next(Choices& choices, const Observation& now, const World&) {
-  keys_.see(now);
-  if (choices.once_in(kClearOnceIn)) return Clear{};
-  const std::size_t chosen =
-      swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
-  return draw(choices, chosen);
-}
-
-Command Generator::draw(Choices& choices, std::size_t chosen) {
-  const std::string_view verb = kWeights[chosen].verb;
-  if (verb == Get::kVerb) return Get{keys_.any(choices)};
-  if (verb == Insert::kVerb) return Insert{keys_.absent(choices), choices.below(capacity_ + 1)};
-  if (verb == Remove::kVerb) return Remove{keys_.one_of(keys_.held(), choices)};
-  if (verb == MakeReady::kVerb) return MakeReady{keys_.one_of(keys_.writing(), choices)};
-  if (verb == Acquire::kVerb) return Acquire{keys_.one_of(keys_.ready(), choices)};
-  if (verb == Release::kVerb) return Release{keys_.one_of(keys_.reading(), choices)};
-  if (verb == Touch::kVerb) {
-    const bool ghosts = !keys_.ghosts().empty() && choices.once_in(2);
-    return Touch{keys_.some_of(ghosts ? keys_.ghosts() : keys_.held(), 4, choices)};
-  }
-  Evict command;
-  const auto num_ready = static_cast<std::uint32_t>(keys_.ready().size());
-  command.num_blocks = choices.once_in(16) ? choices.below(capacity_ + 2)
-                                           : 1 + skewed(choices, std::max(num_ready, 1u));
-  if (choices.once_in(512)) command.num_blocks = kHuge;
-  if (choices.once_in(2)) command.protected_keys = keys_.some_of(keys_.held(), 3, choices);
-  return command;
+std::unique_ptr<GeneratorFor<EvictionTarget>> make_generator(const Config& config,
+                                                             Choices& choices) {
+  return std::make_unique<Generator>(config, choices);
 }
 
 }  // namespace kvfence::eviction

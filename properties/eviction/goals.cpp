@@ -12,11 +12,8 @@
 #include "contract/eviction/eviction_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
-#include "properties/core/typed_checks.h"
-#include "properties/eviction/generator.h"
 #include "properties/eviction/policy_lists.h"
-#include "properties/eviction/rules.h"
-#include "properties/targets/checks.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::eviction {
 namespace {
@@ -166,11 +163,7 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
 };
 
 }  // namespace
-}  // namespace kvfence::eviction
 
-const kvfence::Checks& kvfence::eviction_checks() {
-  static const Checks kChecks =
-      checks_of<EvictionTarget, eviction::Generator, eviction::Invariants>(
-          goal_suite<EvictionTarget, eviction::kGoals, eviction::Counter>());
-  return kChecks;
-}
+GoalSuite goals() { return goal_suite<EvictionTarget, kGoals, Counter>(); }
+
+}  // namespace kvfence::eviction

@@ -131,43 +131,21 @@ class HeldBlocks {
   std::vector<std::uint32_t> keys_;  ///< scratch
 };
 
-/// The lists that the last observation showed: what a refused command must leave.
-class ShownLists {
- public:
-  template <class Observation>
-  void remember(const Observation& shown) {
-    were_seen_ = shows_lists(shown);
-    if (!were_seen_) return;
-    t1_ = *shown.t1;
-    t2_ = *shown.t2;
-    b1_ = *shown.b1;
-    b2_ = *shown.b2;
-    target_t1_size_ = shown.target_t1_size;
-  }
-
-  /// What differs, where the lists were shown before and are now.
-  template <class Observation>
-  std::optional<kvfence::detail::Mismatch> difference(const Observation& shown) const {
-    if (!were_seen_ || !shows_lists(shown)) return std::nullopt;
-    std::optional<kvfence::detail::Mismatch> found;
-    const auto compare = [&](const char* name, const auto& before, const auto& now) {
-      if (!found && before != now) found = {name, to_value(before), to_value(now)};
-    };
-    compare("t1", t1_, *shown.t1);
-    compare("t2", t2_, *shown.t2);
-    compare("b1", b1_, *shown.b1);
-    compare("b2", b2_, *shown.b2);
-    compare("target_t1_size", target_t1_size_, shown.target_t1_size);
-    return found;
-  }
-
- private:
-  bool were_seen_ = false;
-  std::vector<Entry> t1_;
-  std::vector<Entry> t2_;
-  std::vector<std::uint32_t> b1_;
-  std::vector<std::uint32_t> b2_;
-  double target_t1_size_ = 0;
-};
+/// What a refused command changed in the lists, where they were shown before it and are now.
+template <class Observation>
+std::optional<kvfence::detail::Mismatch> difference_of_lists(const Observation* before,
+                                                             const Observation& shown) {
+  if (!before || !shows_lists(*before) || !shows_lists(shown)) return std::nullopt;
+  std::optional<kvfence::detail::Mismatch> found;
+  const auto compare = [&](const char* name, const auto& was, const auto& is) {
+    if (!found && was != is) found = {name, to_value(was), to_value(is)};
+  };
+  compare("t1", *before->t1, *shown.t1);
+  compare("t2", *before->t2, *shown.t2);
+  compare("b1", *before->b1, *shown.b1);
+  compare("b2", *before->b2, *shown.b2);
+  compare("target_t1_size", before->target_t1_size, shown.target_t1_size);
+  return found;
+}
 
 }  // namespace kvfence::eviction

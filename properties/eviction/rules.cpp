@@ -1,14 +1,45 @@
-#include "properties/eviction/rules.h"
+/// What must hold of any correct cache policy, of any release: statements about the observations of
+/// one implementation alone. None predicts which block goes; that is the reference's work.
 
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "contract/eviction/cache_policy.h"
+#include "contract/eviction/eviction_target.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/named_place.h"
+#include "properties/eviction/held_blocks.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::eviction {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr Invariant kInvariants[] = {
+    {"eviction.1", "a_key_has_one_place", "a key stands in one list at most, and there once"},
+    {"eviction.2", "sizes_are_bounded",
+     "size is the number of blocks held; it, B1, B2 and the target are at most the capacity, the "
+     "target at least 0"},
+    {"eviction.3", "blocks_are_held_as_asked",
+     "T1 and T2 are the blocks that were inserted and neither removed nor evicted, each with its "
+     "slot, ready once it was written, with as many readers as acquired it less those that "
+     "released it; get finds them so"},
+    {"eviction.4", "nothing_in_use_is_evicted",
+     "an evict that succeeds lets as many blocks go as asked: held, idle, unprotected, each once, "
+     "with its slot"},
+    {"eviction.5", "only_what_is_ready_is_read",
+     "a block is acquired only once it was written, and released only by who acquired it"},
+    {"eviction.6", "clear_forgets_everything",
+     "after clear every list is empty, and the target is 0"},
+    {"eviction.7", "refused_changes_nothing",
+     "a refused command and an evict that fails leave all lists as they were"},
+};
 
 using kvfence::detail::Mismatch;
 using kvfence::detail::phrase;
@@ -29,92 +60,115 @@ Divergence broken(Rule rule, const Mismatch& mismatch) {
   return broken(rule, mismatch.field, mismatch.expected, mismatch.actual);
 }
 
+/// What is held is counted from commands and answers, so an observation without the lists is
+/// checked by its answer and its numbers, and the next one with them in full.
+class Invariants final : public RulesFor<EvictionTarget> {
+ public:
+  /// For a fresh policy.
+  explicit Invariants(const CachePolicyConfig& config) : held_(config.capacity) {}
+
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& /*world*/,
+                                  std::size_t step) override {
+    Found found;
+    const bool has_failed = observation.success.has_value() && !*observation.success;
+    if (observation.error != ErrorCode::kNone || has_failed) {
+      if (auto changed = difference_of_lists(before, observation)) {
+        found = broken("refused_changes_nothing", *changed);
+      }
+    } else {
+      found =
+          std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
+    }
+    if (!found) {
+      if (auto wrong = held_.check(observation)) {
+        found = broken(kCacheRules[static_cast<std::size_t>(wrong->rule)], wrong->mismatch);
+      }
+    }
+    if (found) found->step = step;
+    return found;
+  }
+
+ private:
+  using Found = std::optional<Divergence>;
+
+  // What an accepted command changes in what is held, and what is wrong with its answer.
+  Found take(const Get& command, const Observation& shown) {
+    if (!shown.found.has_value()) return std::nullopt;
+    std::vector<Entry> expected;
+    if (const Entry* block = held_.find(command.key)) expected.push_back(*block);
+    if (*shown.found == expected) return std::nullopt;
+    return broken("blocks_are_held_as_asked", "found", expected, *shown.found);
+  }
+
+  Found take(const Insert& command, const Observation&) {
+    if (!held_.find(command.key)) held_.insert(command.key, command.slot);
+    return std::nullopt;
+  }
+
+  Found take(const Remove& command, const Observation&) {
+    held_.remove(command.key);
+    return std::nullopt;
+  }
+
+  Found take(const MakeReady& command, const Observation&) {
+    if (Entry* block = held_.find(command.key)) block->ready = true;
+    return std::nullopt;
+  }
+
+  Found take(const Acquire& command, const Observation& shown) {
+    Entry* block = held_.find(command.key);
+    if (!block || !block->ready) {
+      return broken("only_what_is_ready_is_read",
+                    {"error", phrase("a refusal: it is not written"), to_value(shown.error)});
+    }
+    ++block->readers;
+    return std::nullopt;
+  }
+
+  Found take(const Release& command, const Observation& shown) {
+    Entry* block = held_.find(command.key);
+    if (!block || block->readers == 0) {
+      return broken("only_what_is_ready_is_read",
+                    {"error", phrase("a refusal: nobody reads it"), to_value(shown.error)});
+    }
+    --block->readers;
+    return std::nullopt;
+  }
+
+  Found take(const Touch&, const Observation&) { return std::nullopt; }
+
+  Found take(const Evict& command, const Observation& shown) {
+    if (!shown.evicted.has_value()) return std::nullopt;
+    if (shown.evicted->size() != command.num_blocks) {
+      return broken("nothing_in_use_is_evicted",
+                    {"evicted", phrase(std::to_string(command.num_blocks) + " blocks"),
+                     to_value(*shown.evicted)});
+    }
+    auto wrong = held_.evict(*shown.evicted, command.protected_keys);
+    if (!wrong) return std::nullopt;
+    return broken("nothing_in_use_is_evicted", *wrong);
+  }
+
+  Found take(const Clear&, const Observation& shown) {
+    held_.clear();
+    if (shown.target_t1_size != 0) {
+      return broken("clear_forgets_everything", "target_t1_size", 0.0, shown.target_t1_size);
+    }
+    if (!shows_lists(shown) || all_keys(shown).empty()) return std::nullopt;
+    return broken("clear_forgets_everything",
+                  {"t1", phrase("no key in any list"), to_value(all_keys(shown))});
+  }
+
+  HeldBlocks held_;
+};
+
 }  // namespace
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World&, std::size_t step) {
-  Found found;
-  const bool has_failed = observation.success.has_value() && !*observation.success;
-  if (observation.error != ErrorCode::kNone || has_failed) {
-    if (auto changed = before_.difference(observation)) {
-      found = broken("refused_changes_nothing", *changed);
-    }
-  } else {
-    found = std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
-  }
-  if (!found) {
-    if (auto wrong = held_.check(observation)) {
-      found = broken(kCacheRules[static_cast<std::size_t>(wrong->rule)], wrong->mismatch);
-    }
-  }
-  before_.remember(observation);
-  if (found) found->step = step;
-  return found;
-}
+std::span<const Invariant> invariants() { return kInvariants; }
 
-Invariants::Found Invariants::take(const Get& command, const Observation& shown) {
-  if (!shown.found.has_value()) return std::nullopt;
-  std::vector<Entry> expected;
-  if (const Entry* block = held_.find(command.key)) expected.push_back(*block);
-  if (*shown.found == expected) return std::nullopt;
-  return broken("blocks_are_held_as_asked", "found", expected, *shown.found);
-}
-
-Invariants::Found Invariants::take(const Insert& command, const Observation&) {
-  if (!held_.find(command.key)) held_.insert(command.key, command.slot);
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const Remove& command, const Observation&) {
-  held_.remove(command.key);
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const MakeReady& command, const Observation&) {
-  if (Entry* block = held_.find(command.key)) block->ready = true;
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const Acquire& command, const Observation& shown) {
-  Entry* block = held_.find(command.key);
-  if (!block || !block->ready) {
-    return broken("only_what_is_ready_is_read",
-                  {"error", phrase("a refusal: it is not written"), to_value(shown.error)});
-  }
-  ++block->readers;
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const Release& command, const Observation& shown) {
-  Entry* block = held_.find(command.key);
-  if (!block || block->readers == 0) {
-    return broken("only_what_is_ready_is_read",
-                  {"error", phrase("a refusal: nobody reads it"), to_value(shown.error)});
-  }
-  --block->readers;
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const Evict& command, const Observation& shown) {
-  if (!shown.evicted.has_value()) return std::nullopt;
-  if (shown.evicted->size() != command.num_blocks) {
-    return broken("nothing_in_use_is_evicted",
-                  {"evicted", phrase(std::to_string(command.num_blocks) + " blocks"),
-                   to_value(*shown.evicted)});
-  }
-  auto wrong = held_.evict(*shown.evicted, command.protected_keys);
-  if (!wrong) return std::nullopt;
-  return broken("nothing_in_use_is_evicted", *wrong);
-}
-
-Invariants::Found Invariants::take(const Clear&, const Observation& shown) {
-  held_.clear();
-  if (shown.target_t1_size != 0) {
-    return broken("clear_forgets_everything", "target_t1_size", 0.0, shown.target_t1_size);
-  }
-  if (!shows_lists(shown) || all_keys(shown).empty()) return std::nullopt;
-  return broken("clear_forgets_everything",
-                {"t1", phrase("no key in any list"), to_value(all_keys(shown))});
+std::unique_ptr<RulesFor<EvictionTarget>> make_rules(const CachePolicyConfig& config) {
+  return std::make_unique<Invariants>(config);
 }
 
 }  // namespace kvfence::eviction

@@ -93,4 +93,14 @@ class BlockTableInvariants {
   std::vector<Place> first_;
 };
 
+namespace kv_cache {
+
+/// Whether queue, references, keys and tables are shown.
+inline bool has_state(const Observation& shown) {
+  return shown.free_queue.has_value() && shown.ref_cnts.has_value() && shown.keys.has_value() &&
+         shown.tables.has_value();
+}
+
+}  // namespace kv_cache
+
 }  // namespace kvfence

@@ -1,12 +1,23 @@
-#include "properties/kv_cache/generator.h"
+/// Draws configurations and commands for the kv_cache target: small pools, every coordinator and
+/// kind of group, requests that share prefixes and go through their lives as under a scheduler, and
+/// now and then a command that no scheduler sends.
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <numeric>
+#include <optional>
+#include <vector>
 
 #include "contract/core/check.h"
 #include "contract/core/erased.h"
+#include "contract/kv_cache/kv_cache_target.h"
+#include "properties/core/choices.h"
+#include "properties/core/swarm.h"
 #include "properties/kv_cache/group_draws.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -140,6 +151,403 @@ constexpr std::array<std::uint32_t, 16> kUsualWeights = {
     2,   // kCanFit
 };
 
+class Generator final : public GeneratorFor<KVCacheTarget> {
+ public:
+  /// Draws the habits of this episode: which actions are frequent, how large chunks are, how many
+  /// requests live at once.
+  Generator(const Config& config, Choices& choices)
+      : config_(config),
+        rules_(make_kv_cache_manager_config(config)->pool.rules),
+        unit_(common_block_size(config)),
+        swarm_(kUsualWeights, kWildHabits, choices) {
+    for (const KVCacheSpec& spec : config.groups) {
+      has_cross_ = has_cross_ || spec.kind == KVCacheSpecKind::kCrossAttention;
+    }
+    // Without these nothing else happens.
+    for (Action action : {Action::kDeclare, Action::kAdmit, Action::kRun}) swarm_.raise(action);
+    live_max_ = 2 + choices.below(4);
+    chunk_max_ = choices.once_in(3) ? 1 + choices.below(2 * unit_) : 4 * unit_ + choices.below(32);
+    num_drafts_ = choices.once_in(2) ? choices.below(4) : 0;
+    odd_in_ = choices.once_in(3) ? 8 : 48;
+    external_in_ = choices.once_in(3) ? 3 : 12;
+  }
+
+  /// The next command, given what a manager answered to the one before and which requests there
+  /// are. The caller runs every command that is drawn, and the world has taken it in.
+  Command next(Choices& choices, const Observation& now, const World& world) override {
+    take_in_answer(now, world);
+    list_requests(world);
+    Command command = draw(choices, now, world);
+    if (choices.once_in(odd_in_)) perturb(choices, world, command);
+    last_ = command;
+    return command;
+  }
+
+ private:
+  /// What may come next in the life of a request, or of the cache as a whole.
+  enum class Action : std::uint8_t {
+    kDeclare,
+    kAdmit,
+    kRun,
+    kFinish,
+    kPreempt,
+    kStepStarts,
+    kLookUp,
+    kRemoveSkipped,
+    kCacheBlocks,
+    kEvict,
+    kReset,
+    kCommonPrefix,
+    kTakeNewBlocks,
+    kTakeEvents,
+    kTakeStats,
+    kCanFit,
+  };
+  static constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kCanFit) + 1;
+
+  /// Where a request stands, as far as the answers show. By index of declaration.
+  struct Progress {
+    bool is_allocated = false;
+    bool is_finished = false;
+    bool is_loading = false;  ///< external tokens are under way; nothing of it is cached yet
+    bool was_preempted = false;
+    std::uint32_t num_computed_tokens = 0;
+    std::uint32_t num_scheduled_tokens = 0;  ///< slots for them were given; computed by next time
+  };
+
+  void take_in_answer(const Observation& now, const World& world) {
+    progress_.resize(world.entries().size());
+    starved_ = false;
+    refused_.reset();
+    if (!last_) return;
+    const bool accepted = now.error == ErrorCode::kNone;
+    if (const auto* allocation = std::get_if<AllocateSlots>(&*last_)) {
+      take_in(*allocation, now, world);
+    } else if (const auto* freed = std::get_if<Free>(&*last_)) {
+      const World::Entry* entry = accepted ? world.find(freed->request) : nullptr;
+      if (entry) {
+        Progress& progress = progress_[entry->index];
+        progress = {.is_finished = progress.is_finished, .was_preempted = true};
+      }
+    } else if (const auto* cached = std::get_if<CacheBlocks>(&*last_)) {
+      const World::Entry* entry = accepted ? world.find(cached->request) : nullptr;
+      if (entry) progress_[entry->index].is_loading = false;
+    }
+    if (const auto* lookup = std::get_if<GetComputedBlocks>(&*last_)) {
+      const World::Entry* entry = accepted ? world.find(lookup->request) : nullptr;
+      looked_up_.reset();
+      if (entry) looked_up_ = entry->index;
+      num_hit_tokens_ = now.num_hit_tokens.has_value() ? *now.num_hit_tokens : 0;
+    } else if (!std::holds_alternative<CanFitFullSequence>(*last_)) {
+      looked_up_.reset();
+      num_hit_tokens_ = 0;
+    }
+  }
+
+  void take_in(const AllocateSlots& command, const Observation& now, const World& world) {
+    const World::Entry* entry = world.find(command.request);
+    if (!entry) return;
+    Progress& progress = progress_[entry->index];
+    if (now.error != ErrorCode::kNone) {
+      if (progress.is_allocated) refused_ = entry->index;
+      return;
+    }
+    if (!now.allocated.has_value() || !*now.allocated) {
+      starved_ = true;
+      return;
+    }
+    const bool knows_hit = command.from_cache && looked_up_ == entry->index;
+    progress.is_allocated = true;
+    progress.num_computed_tokens = command.num_computed_tokens + (knows_hit ? num_hit_tokens_ : 0) +
+                                   command.num_external_tokens;
+    progress.num_scheduled_tokens = command.num_new_tokens;
+    progress.is_loading = command.delay_cache_blocks;
+  }
+
+  void list_requests(const World& world) {
+    waiting_.clear();
+    running_.clear();
+    for (const World::Entry& entry : world.entries()) {
+      const Progress& progress = progress_[entry.index];
+      if (progress.is_allocated) {
+        running_.push_back(entry.index);
+      } else if (!progress.is_finished) {
+        waiting_.push_back(entry.index);
+      }
+    }
+  }
+
+  Command draw(Choices& choices, const Observation& now, const World& world) {
+    if (refused_ && !choices.once_in(4)) return free(world, *refused_, choices.once_in(2));
+    // Who finds no blocks takes them from whoever came last, mostly.
+    if (starved_ && !running_.empty() && !choices.once_in(4)) {
+      const RequestIndex victim = choices.once_in(4) ? pick(choices, running_) : running_.back();
+      return free(world, victim, choices.once_in(4));
+    }
+    // What is found is mostly wanted.
+    if (looked_up_ && !progress_[*looked_up_].is_allocated && !choices.once_in(6)) {
+      const bool may_ask = last_ && std::holds_alternative<GetComputedBlocks>(*last_) &&
+                           choices.once_in(rules_.full_sequence_gate_in_allocate_slots ? 64 : 6);
+      if (may_ask) return can_fit(choices, world, *looked_up_);
+      return admit(choices, world, *looked_up_, num_hit_tokens_);
+    }
+
+    Action action = swarm_.draw(choices);
+    for (int tries = 0; tries < 6 && is_idle(action, now); ++tries) action = swarm_.draw(choices);
+    if (is_idle(action, now)) action = Action::kStepStarts;
+    switch (action) {
+      case Action::kDeclare:
+        return declare(choices, world);
+      case Action::kAdmit: {
+        const RequestIndex index = pick(choices, waiting_);
+        // Some go ahead without looking.
+        if (choices.once_in(8)) return admit(choices, world, index, 0);
+        return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
+      }
+      case Action::kRun:
+        return run(choices, world, pick(choices, running_));
+      case Action::kFinish:
+        return free(world, pick(choices, running_), true);
+      case Action::kPreempt:
+        return free(world, running_.back(), false);
+      case Action::kStepStarts:
+        return NewStepStarts{};
+      case Action::kLookUp: {
+        const RequestIndex index = pick(choices, waiting_);
+        return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
+      }
+      case Action::kRemoveSkipped: {
+        const RequestIndex index = pick(choices, running_);
+        return RemoveSkippedBlocks{world.entries()[index].name,
+                                   progress_[index].num_computed_tokens};
+      }
+      case Action::kCacheBlocks: {
+        const RequestIndex index = pick(choices, running_);
+        return CacheBlocks{
+            world.entries()[index].name,
+            std::min(progress_[index].num_computed_tokens, num_tokens(world, index))};
+      }
+      case Action::kEvict:
+        return evict(choices, now);
+      case Action::kReset:
+        return ResetPrefixCache{};
+      case Action::kCommonPrefix: {
+        const std::string& name = world.entries()[pick(choices, running_)].name;
+        if (choices.once_in(2)) return GetUnhashedBlockIds{name};
+        return GetNumCommonPrefixBlocks{name};
+      }
+      case Action::kTakeNewBlocks:
+        return TakeNewBlockIds{};
+      case Action::kTakeEvents:
+        return TakeEvents{};
+      case Action::kTakeStats:
+        return TakePrefixCacheStats{};
+      case Action::kCanFit:
+        return can_fit(choices, world, pick(choices, waiting_));
+    }
+    KVFENCE_CHECK(false, "an action outside its enumeration");
+  }
+
+  bool is_idle(Action action, const Observation& now) const {
+    switch (action) {
+      case Action::kDeclare:
+        return waiting_.size() + running_.size() >= live_max_;
+      case Action::kAdmit:
+      case Action::kLookUp:
+      case Action::kCanFit:
+        return waiting_.empty();
+      case Action::kRun:
+      case Action::kFinish:
+      case Action::kPreempt:
+      case Action::kRemoveSkipped:
+      case Action::kCacheBlocks:
+      case Action::kCommonPrefix:
+        return running_.empty();
+      case Action::kEvict:
+        return now.num_cached_keys == 0;
+      default:
+        return false;
+    }
+  }
+
+  /// Blocks of tokens that repeat one of two symbols, so that prefixes are shared all the time.
+
+  Command declare(Choices& choices, const World& world) {
+    DeclareRequest command;
+    while (world.find("r" + std::to_string(next_name_))) ++next_name_;
+    command.id = "r" + std::to_string(next_name_++);
+    const std::uint32_t length_max = config_.max_model_len;
+    const std::uint32_t num_blocks =
+        choices.once_in(8) ? choices.below(16) : 1 + skewed(choices, 6);
+    for (std::uint32_t block = 0; block < num_blocks; ++block) {
+      command.tokens.insert(command.tokens.end(), unit_, choices.once_in(5) ? 1u : 0u);
+    }
+    command.tokens.insert(command.tokens.end(), choices.below(unit_ + 1), 0u);
+    if (command.tokens.empty()) command.tokens.push_back(0);
+    if (command.tokens.size() > length_max) command.tokens.resize(length_max);
+    if (choices.once_in(12)) {
+      command.lora_name = "lora";
+      command.lora_id = 1 + choices.below(2);
+    }
+    if (choices.once_in(12)) command.cache_salt = choices.once_in(2) ? "salt" : "lora";
+    if (choices.once_in(12)) {
+      command.mm_features.push_back(
+          {choices.once_in(2) ? "cat" : "dog", choices.below(4), 1 + choices.below(6)});
+    }
+    command.skip_reading_prefix_cache = choices.once_in(16);
+    return command;
+  }
+
+  Command admit(Choices& choices, const World& world, RequestIndex index, std::uint32_t num_hit) {
+    const Progress& progress = progress_[index];
+    AllocateSlots command;
+    command.request = world.entries()[index].name;
+    command.was_preempted = progress.was_preempted;
+    command.from_cache = looked_up_ == index || choices.once_in(2);
+    std::uint32_t remaining = num_tokens(world, index);
+    remaining -= std::min(remaining, num_hit);
+    if (remaining > 0 && choices.once_in(external_in_)) {
+      command.num_external_tokens = 1 + choices.below(remaining);
+      remaining -= command.num_external_tokens;
+      command.delay_cache_blocks = !choices.once_in(4);
+    }
+    command.num_new_tokens = draw_chunk(choices, remaining);
+    if (command.delay_cache_blocks && choices.once_in(2)) command.num_new_tokens = 0;
+    if (choices.once_in(4)) command.num_lookahead_tokens = num_drafts_;
+    if (has_cross_) command.num_encoder_tokens = 1 + choices.below(3 * unit_);
+    if (rules_.full_sequence_gate_in_allocate_slots) {
+      command.full_sequence_must_fit = choices.once_in(3);
+      command.reserved_blocks = choices.once_in(6) ? choices.below(4) : 0;
+    }
+    return command;
+  }
+
+  /// The next step of a request that has blocks: what it was given slots for is computed now.
+
+  Command run(Choices& choices, const World& world, RequestIndex index) {
+    Progress& progress = progress_[index];
+    const std::string& name = world.entries()[index].name;
+    const std::uint32_t length = num_tokens(world, index);
+    if (progress.is_loading) {
+      if (choices.once_in(3)) return NewStepStarts{};
+      return CacheBlocks{name, std::min(progress.num_computed_tokens, length)};
+    }
+    std::uint32_t reached = progress.num_computed_tokens + progress.num_scheduled_tokens;
+    if (reached >= length) {
+      if (length >= config_.max_model_len || choices.once_in(6)) return free(world, index, true);
+      // Some of the drafts turn out right, and the model adds a token of its own.
+      const std::uint32_t num_right = choices.below(reached - length + 1);
+      progress.num_computed_tokens = length + num_right;
+      progress.num_scheduled_tokens = 0;
+      AppendTokens command{name, {}};
+      command.tokens.assign(num_right + 1, choices.once_in(5) ? 1u : 0u);
+      return command;
+    }
+    AllocateSlots command;
+    command.request = name;
+    command.num_computed_tokens = reached;
+    command.num_new_tokens = draw_chunk(choices, length - reached);
+    const bool is_last_chunk = reached + command.num_new_tokens == length;
+    if (is_last_chunk && num_drafts_ > 0 && !choices.once_in(4)) {
+      command.num_new_tokens += choices.below(num_drafts_ + 1);
+    }
+    command.num_lookahead_tokens = choices.once_in(2) ? num_drafts_ : 0;
+    command.was_preempted = progress.was_preempted;
+    return command;
+  }
+
+  Command free(const World& world, RequestIndex index, bool is_finished) {
+    progress_[index].is_finished = is_finished;
+    return Free{world.entries()[index].name};
+  }
+
+  /// Some blocks, those that carry keys where the state shows them.
+
+  Command evict(Choices& choices, const Observation& now) const {
+    EvictBlocks command;
+    for (std::uint32_t count = 1 + skewed(choices, 4); count > 0; --count) {
+      BlockId block = choices.below(config_.num_gpu_blocks);
+      for (BlockId tries = 0; now.keys.has_value() && tries < config_.num_gpu_blocks; ++tries) {
+        if (!(*now.keys)[block].empty()) break;
+        block = block + 1 == config_.num_gpu_blocks ? 0 : block + 1;
+      }
+      command.blocks.push_back(block);
+    }
+    return command;
+  }
+
+  Command can_fit(Choices& choices, const World& world, RequestIndex index) const {
+    CanFitFullSequence command;
+    command.request = world.entries()[index].name;
+    command.from_cache = !choices.once_in(3);
+    if (choices.once_in(4)) command.num_external_tokens = choices.below(2 * unit_ + 1);
+    if (has_cross_) command.num_encoder_tokens = 1 + choices.below(3 * unit_);
+    return command;
+  }
+
+  /// Bends one argument, so that a refusal or an unusual call comes out.
+  void perturb(Choices& choices, const World& world, Command& command) {
+    const DeclaredObject members = erased_type<Command>->declared(&command);
+    if (members.size() == 0) return;
+    const std::size_t chosen = choices.below(static_cast<std::uint32_t>(members.size()));
+    const MemberRef member = members[chosen];
+    if (auto* flag = get_if<bool>(member)) {
+      *flag = !*flag;
+    } else if (auto* number = get_if<std::uint32_t>(member)) {
+      // Slots after tokens that nobody computed are beyond what a manager can be asked for.
+      const bool may_grow = !std::holds_alternative<AllocateSlots>(command) || chosen != 1;
+      if (*number > 0 && (!may_grow || choices.once_in(2))) {
+        *number = choices.below(*number);
+      } else if (may_grow && choices.once_in(32)) {
+        *number = kHuge - choices.below(2);
+      } else if (may_grow) {
+        *number += 1 + choices.below(2 * unit_);
+      }
+    } else if (auto* name = get_if<std::string>(member)) {
+      if (world.entries().empty() || choices.once_in(4)) {
+        if (!std::holds_alternative<DeclareRequest>(command)) *name = "nobody";
+      } else {
+        *name = pick(choices, world.entries()).name;
+      }
+    } else if (auto* list = get_if<std::vector<std::uint32_t>>(member)) {
+      if (member.domain() == Domain::kBlocks) {
+        list->push_back(config_.num_gpu_blocks - (choices.once_in(2) ? 0 : 1));
+      }
+    }
+  }
+
+  std::uint32_t num_tokens(const World& world, RequestIndex index) const {
+    const Request* request = world.requests().find(world.entries()[index].name);
+    return static_cast<std::uint32_t>(request->all_token_ids().size());
+  }
+
+  std::uint32_t draw_chunk(Choices& choices, std::uint32_t remaining) const {
+    if (remaining <= 1) return remaining;
+    return std::min(remaining, choices.once_in(3) ? 1 + choices.below(chunk_max_) : chunk_max_);
+  }
+
+  Config config_;
+  Rules rules_;
+  bool has_cross_ = false;
+  std::uint32_t unit_ = 1;  ///< tokens: the groups' common block size
+  Swarm<Action, kNumActions> swarm_;
+  std::uint32_t live_max_ = 1;
+  std::uint32_t chunk_max_ = 1;    ///< tokens that one allocation asks for at most
+  std::uint32_t num_drafts_ = 0;   ///< speculative tokens of a decoding request at most
+  std::uint32_t odd_in_ = 32;      ///< one command in so many is bent
+  std::uint32_t external_in_ = 8;  ///< one admission in so many brings external tokens
+
+  std::vector<Progress> progress_;
+  std::vector<RequestIndex> waiting_;  ///< declared and not allocated
+  std::vector<RequestIndex> running_;
+  std::optional<Command> last_;
+  std::optional<RequestIndex> looked_up_;  ///< by the last command but for passive ones
+  std::uint32_t num_hit_tokens_ = 0;
+  bool starved_ = false;                 ///< the last allocation found too few free blocks
+  std::optional<RequestIndex> refused_;  ///< an allocation that was refused
+  std::uint32_t next_name_ = 0;
+};
+
 }  // namespace
 
 std::uint32_t common_block_size(const Config& config) {
@@ -158,7 +566,7 @@ std::uint32_t capacity_of(const Config& config) {
   return std::max(2U, std::min(capacity, config.max_model_len - 1));
 }
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config;
   config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
   config.num_gpu_blocks = 4 + choices.below(21);
@@ -189,335 +597,9 @@ Config Generator::draw_config(Choices& choices) {
   return config;
 }
 
-Generator::Generator(const Config& config, Choices& choices)
-    : config_(config),
-      rules_(make_kv_cache_manager_config(config)->pool.rules),
-      unit_(common_block_size(config)),
-      swarm_(kUsualWeights, kWildHabits, choices) {
-  for (const KVCacheSpec& spec : config.groups) {
-    has_cross_ = has_cross_ || spec.kind == KVCacheSpecKind::kCrossAttention;
-  }
-  // Without these nothing else happens.
-  for (Action action : {Action::kDeclare, Action::kAdmit, Action::kRun}) swarm_.raise(action);
-  live_max_ = 2 + choices.below(4);
-  chunk_max_ = choices.once_in(3) ? 1 + choices.below(2 * unit_) : 4 * unit_ + choices.below(32);
-  num_drafts_ = choices.once_in(2) ? choices.below(4) : 0;
-  odd_in_ = choices.once_in(3) ? 8 : 48;
-  external_in_ = choices.once_in(3) ? 3 : 12;
-}
-
-Command Generator::next(Choices& choices, const Observation& now, const World& world) {
-  take_in_answer(now, world);
-  list_requests(world);
-  Command command = draw(choices, now, world);
-  if (choices.once_in(odd_in_)) perturb(choices, world, command);
-  last_ = command;
-  return command;
-}
-
-void Generator::take_in_answer(const Observation& now, const World& world) {
-  progress_.resize(world.entries().size());
-  starved_ = false;
-  refused_.reset();
-  if (!last_) return;
-  const bool accepted = now.error == ErrorCode::kNone;
-  if (const auto* allocation = std::get_if<AllocateSlots>(&*last_)) {
-    take_in(*allocation, now, world);
-  } else if (const auto* freed = std::get_if<Free>(&*last_)) {
-    const World::Entry* entry = accepted ? world.find(freed->request) : nullptr;
-    if (entry) {
-      Progress& progress = progress_[entry->index];
-      progress = {.is_finished = progress.is_finished, .was_preempted = true};
-    }
-  } else if (const auto* cached = std::get_if<CacheBlocks>(&*last_)) {
-    const World::Entry* entry = accepted ? world.find(cached->request) : nullptr;
-    if (entry) progress_[entry->index].is_loading = false;
-  }
-  if (const auto* lookup = std::get_if<GetComputedBlocks>(&*last_)) {
-    const World::Entry* entry = accepted ? world.find(lookup->request) : nullptr;
-    looked_up_.reset();
-    if (entry) looked_up_ = entry->index;
-    num_hit_tokens_ = now.num_hit_tokens.has_value() ? *now.num_hit_tokens : 0;
-  } else if (!std::holds_alternative<CanFitFullSequence>(*last_)) {
-    looked_up_.reset();
-    num_hit_tokens_ = 0;
-  }
-}
-
-void Generator::take_in(const AllocateSlots& command, const Observation& now, const World& world) {
-  const World::Entry* entry = world.find(command.request);
-  if (!entry) return;
-  Progress& progress = progress_[entry->index];
-  if (now.error != ErrorCode::kNone) {
-    if (progress.is_allocated) refused_ = entry->index;
-    return;
-  }
-  if (!now.allocated.has_value() || !*now.allocated) {
-    starved_ = true;
-    return;
-  }
-  const bool knows_hit = command.from_cache && looked_up_ == entry->index;
-  progress.is_allocated = true;
-  progress.num_computed_tokens =
-      command.num_computed_tokens + (knows_hit ? num_hit_tokens_ : 0) + command.num_external_tokens;
-  progress.num_scheduled_tokens = command.num_new_tokens;
-  progress.is_loading = command.delay_cache_blocks;
-}
-
-void Generator::list_requests(const World& world) {
-  waiting_.clear();
-  running_.clear();
-  for (const World::Entry& entry : world.entries()) {
-    const Progress& progress = progress_[entry.index];
-    if (progress.is_allocated) {
-      running_.push_back(entry.index);
-    } else if (!progress.is_finished) {
-      waiting_.push_back(entry.index);
-    }
-  }
-}
-
-bool Generator::is_idle(Action action, const Observation& now) const {
-  switch (action) {
-    case Action::kDeclare:
-      return waiting_.size() + running_.size() >= live_max_;
-    case Action::kAdmit:
-    case Action::kLookUp:
-    case Action::kCanFit:
-      return waiting_.empty();
-    case Action::kRun:
-    case Action::kFinish:
-    case Action::kPreempt:
-    case Action::kRemoveSkipped:
-    case Action::kCacheBlocks:
-    case Action::kCommonPrefix:
-      return running_.empty();
-    case Action::kEvict:
-      return now.num_cached_keys == 0;
-    default:
-      return false;
-  }
-}
-
-Command Generator::draw(Choices& choices, const Observation& now, const World& world) {
-  if (refused_ && !choices.once_in(4)) return free(world, *refused_, choices.once_in(2));
-  // Who finds no blocks takes them from whoever came last, mostly.
-  if (starved_ && !running_.empty() && !choices.once_in(4)) {
-    const RequestIndex victim = choices.once_in(4) ? pick(choices, running_) : running_.back();
-    return free(world, victim, choices.once_in(4));
-  }
-  // What is found is mostly wanted.
-  if (looked_up_ && !progress_[*looked_up_].is_allocated && !choices.once_in(6)) {
-    const bool may_ask = last_ && std::holds_alternative<GetComputedBlocks>(*last_) &&
-                         choices.once_in(rules_.full_sequence_gate_in_allocate_slots ? 64 : 6);
-    if (may_ask) return can_fit(choices, world, *looked_up_);
-    return admit(choices, world, *looked_up_, num_hit_tokens_);
-  }
-
-  Action action = swarm_.draw(choices);
-  for (int tries = 0; tries < 6 && is_idle(action, now); ++tries) action = swarm_.draw(choices);
-  if (is_idle(action, now)) action = Action::kStepStarts;
-  switch (action) {
-    case Action::kDeclare:
-      return declare(choices, world);
-    case Action::kAdmit: {
-      const RequestIndex index = pick(choices, waiting_);
-      // Some go ahead without looking.
-      if (choices.once_in(8)) return admit(choices, world, index, 0);
-      return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
-    }
-    case Action::kRun:
-      return run(choices, world, pick(choices, running_));
-    case Action::kFinish:
-      return free(world, pick(choices, running_), true);
-    case Action::kPreempt:
-      return free(world, running_.back(), false);
-    case Action::kStepStarts:
-      return NewStepStarts{};
-    case Action::kLookUp: {
-      const RequestIndex index = pick(choices, waiting_);
-      return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
-    }
-    case Action::kRemoveSkipped: {
-      const RequestIndex index = pick(choices, running_);
-      return RemoveSkippedBlocks{world.entries()[index].name, progress_[index].num_computed_tokens};
-    }
-    case Action::kCacheBlocks: {
-      const RequestIndex index = pick(choices, running_);
-      return CacheBlocks{world.entries()[index].name,
-                         std::min(progress_[index].num_computed_tokens, num_tokens(world, index))};
-    }
-    case Action::kEvict:
-      return evict(choices, now);
-    case Action::kReset:
-      return ResetPrefixCache{};
-    case Action::kCommonPrefix: {
-      const std::string& name = world.entries()[pick(choices, running_)].name;
-      if (choices.once_in(2)) return GetUnhashedBlockIds{name};
-      return GetNumCommonPrefixBlocks{name};
-    }
-    case Action::kTakeNewBlocks:
-      return TakeNewBlockIds{};
-    case Action::kTakeEvents:
-      return TakeEvents{};
-    case Action::kTakeStats:
-      return TakePrefixCacheStats{};
-    case Action::kCanFit:
-      return can_fit(choices, world, pick(choices, waiting_));
-  }
-  KVFENCE_CHECK(false, "an action outside its enumeration");
-}
-
-/// Blocks of tokens that repeat one of two symbols, so that prefixes are shared all the time.
-Command Generator::declare(Choices& choices, const World& world) {
-  DeclareRequest command;
-  while (world.find("r" + std::to_string(next_name_))) ++next_name_;
-  command.id = "r" + std::to_string(next_name_++);
-  const std::uint32_t length_max = config_.max_model_len;
-  const std::uint32_t num_blocks = choices.once_in(8) ? choices.below(16) : 1 + skewed(choices, 6);
-  for (std::uint32_t block = 0; block < num_blocks; ++block) {
-    command.tokens.insert(command.tokens.end(), unit_, choices.once_in(5) ? 1u : 0u);
-  }
-  command.tokens.insert(command.tokens.end(), choices.below(unit_ + 1), 0u);
-  if (command.tokens.empty()) command.tokens.push_back(0);
-  if (command.tokens.size() > length_max) command.tokens.resize(length_max);
-  if (choices.once_in(12)) {
-    command.lora_name = "lora";
-    command.lora_id = 1 + choices.below(2);
-  }
-  if (choices.once_in(12)) command.cache_salt = choices.once_in(2) ? "salt" : "lora";
-  if (choices.once_in(12)) {
-    command.mm_features.push_back(
-        {choices.once_in(2) ? "cat" : "dog", choices.below(4), 1 + choices.below(6)});
-  }
-  command.skip_reading_prefix_cache = choices.once_in(16);
-  return command;
-}
-
-std::uint32_t Generator::num_tokens(const World& world, RequestIndex index) const {
-  const Request* request = world.requests().find(world.entries()[index].name);
-  return static_cast<std::uint32_t>(request->all_token_ids().size());
-}
-
-std::uint32_t Generator::draw_chunk(Choices& choices, std::uint32_t remaining) const {
-  if (remaining <= 1) return remaining;
-  return std::min(remaining, choices.once_in(3) ? 1 + choices.below(chunk_max_) : chunk_max_);
-}
-
-Command Generator::admit(Choices& choices, const World& world, RequestIndex index,
-                         std::uint32_t num_hit) {
-  const Progress& progress = progress_[index];
-  AllocateSlots command;
-  command.request = world.entries()[index].name;
-  command.was_preempted = progress.was_preempted;
-  command.from_cache = looked_up_ == index || choices.once_in(2);
-  std::uint32_t remaining = num_tokens(world, index);
-  remaining -= std::min(remaining, num_hit);
-  if (remaining > 0 && choices.once_in(external_in_)) {
-    command.num_external_tokens = 1 + choices.below(remaining);
-    remaining -= command.num_external_tokens;
-    command.delay_cache_blocks = !choices.once_in(4);
-  }
-  command.num_new_tokens = draw_chunk(choices, remaining);
-  if (command.delay_cache_blocks && choices.once_in(2)) command.num_new_tokens = 0;
-  if (choices.once_in(4)) command.num_lookahead_tokens = num_drafts_;
-  if (has_cross_) command.num_encoder_tokens = 1 + choices.below(3 * unit_);
-  if (rules_.full_sequence_gate_in_allocate_slots) {
-    command.full_sequence_must_fit = choices.once_in(3);
-    command.reserved_blocks = choices.once_in(6) ? choices.below(4) : 0;
-  }
-  return command;
-}
-
-/// The next step of a request that has blocks: what it was given slots for is computed now.
-Command Generator::run(Choices& choices, const World& world, RequestIndex index) {
-  Progress& progress = progress_[index];
-  const std::string& name = world.entries()[index].name;
-  const std::uint32_t length = num_tokens(world, index);
-  if (progress.is_loading) {
-    if (choices.once_in(3)) return NewStepStarts{};
-    return CacheBlocks{name, std::min(progress.num_computed_tokens, length)};
-  }
-  std::uint32_t reached = progress.num_computed_tokens + progress.num_scheduled_tokens;
-  if (reached >= length) {
-    if (length >= config_.max_model_len || choices.once_in(6)) return free(world, index, true);
-    // Some of the drafts turn out right, and the model adds a token of its own.
-    const std::uint32_t num_right = choices.below(reached - length + 1);
-    progress.num_computed_tokens = length + num_right;
-    progress.num_scheduled_tokens = 0;
-    AppendTokens command{name, {}};
-    command.tokens.assign(num_right + 1, choices.once_in(5) ? 1u : 0u);
-    return command;
-  }
-  AllocateSlots command;
-  command.request = name;
-  command.num_computed_tokens = reached;
-  command.num_new_tokens = draw_chunk(choices, length - reached);
-  const bool is_last_chunk = reached + command.num_new_tokens == length;
-  if (is_last_chunk && num_drafts_ > 0 && !choices.once_in(4)) {
-    command.num_new_tokens += choices.below(num_drafts_ + 1);
-  }
-  command.num_lookahead_tokens = choices.once_in(2) ? num_drafts_ : 0;
-  command.was_preempted = progress.was_preempted;
-  return command;
-}
-
-Command Generator::free(const World& world, RequestIndex index, bool is_finished) {
-  progress_[index].is_finished = is_finished;
-  return Free{world.entries()[index].name};
-}
-
-/// Some blocks, those that carry keys where the state shows them.
-Command Generator::evict(Choices& choices, const Observation& now) const {
-  EvictBlocks command;
-  for (std::uint32_t count = 1 + skewed(choices, 4); count > 0; --count) {
-    BlockId block = choices.below(config_.num_gpu_blocks);
-    for (BlockId tries = 0; now.keys.has_value() && tries < config_.num_gpu_blocks; ++tries) {
-      if (!(*now.keys)[block].empty()) break;
-      block = block + 1 == config_.num_gpu_blocks ? 0 : block + 1;
-    }
-    command.blocks.push_back(block);
-  }
-  return command;
-}
-
-Command Generator::can_fit(Choices& choices, const World& world, RequestIndex index) const {
-  CanFitFullSequence command;
-  command.request = world.entries()[index].name;
-  command.from_cache = !choices.once_in(3);
-  if (choices.once_in(4)) command.num_external_tokens = choices.below(2 * unit_ + 1);
-  if (has_cross_) command.num_encoder_tokens = 1 + choices.below(3 * unit_);
-  return command;
-}
-
-void Generator::perturb(Choices& choices, const World& world, Command& command) {
-  const DeclaredObject members = erased_type<Command>->declared(&command);
-  if (members.size() == 0) return;
-  const std::size_t chosen = choices.below(static_cast<std::uint32_t>(members.size()));
-  const MemberRef member = members[chosen];
-  if (auto* flag = get_if<bool>(member)) {
-    *flag = !*flag;
-  } else if (auto* number = get_if<std::uint32_t>(member)) {
-    // Slots after tokens that nobody computed are beyond what a manager can be asked for.
-    const bool may_grow = !std::holds_alternative<AllocateSlots>(command) || chosen != 1;
-    if (*number > 0 && (!may_grow || choices.once_in(2))) {
-      *number = choices.below(*number);
-    } else if (may_grow && choices.once_in(32)) {
-      *number = kHuge - choices.below(2);
-    } else if (may_grow) {
-      *number += 1 + choices.below(2 * unit_);
-    }
-  } else if (auto* name = get_if<std::string>(member)) {
-    if (world.entries().empty() || choices.once_in(4)) {
-      if (!std::holds_alternative<DeclareRequest>(command)) *name = "nobody";
-    } else {
-      *name = pick(choices, world.entries()).name;
-    }
-  } else if (auto* list = get_if<std::vector<std::uint32_t>>(member)) {
-    if (member.domain() == Domain::kBlocks) {
-      list->push_back(config_.num_gpu_blocks - (choices.once_in(2) ? 0 : 1));
-    }
-  }
+std::unique_ptr<GeneratorFor<KVCacheTarget>> make_generator(const Config& config,
+                                                            Choices& choices) {
+  return std::make_unique<Generator>(config, choices);
 }
 
 }  // namespace kvfence::kv_cache

@@ -1,8 +1,6 @@
 // Goal: what the generator draws is valid, readable and decided by its choices alone. Method: many
 // configurations and commands from seeds and bytes, without any manager behind them.
 
-#include "properties/kv_cache/generator.h"
-
 #include <cstdint>
 #include <set>
 #include <string>
@@ -13,6 +11,7 @@
 #include "contract/core/declare.h"
 #include "contract/core/scenario.h"
 #include "properties/core/typed_test_support.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -25,7 +24,7 @@ TEST(KVCacheGenerator, DrawsValidConfigurationsOfEveryShape) {
   int num_uncached = 0;
   for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
     Choices choices = Choices::from_seed(seed);
-    const Config config = Generator::draw_config(choices);
+    const Config config = draw_config(choices);
     const auto setup = KVCacheTarget::prepare(config, {}, {});
     ASSERT_TRUE(setup) << "seed " << seed << ": " << setup.error().to_text();
     for (const KVCacheSpec& spec : config.groups) kinds.insert(spec.kind);
@@ -44,14 +43,14 @@ TEST(KVCacheGenerator, DrawsValidConfigurationsOfEveryShape) {
 
 /// Commands of an episode that no manager answers: every observation says none and nothing.
 Scenario episode(Choices choices, std::size_t num_commands) {
-  const Config config = Generator::draw_config(choices);
+  const Config config = draw_config(choices);
   Scenario scenario(KVCacheTarget::description());
   scenario.config = kvfence::Config(config);
-  Generator generator(config, choices);
+  const auto generator = make_generator(config, choices);
   World world = fresh_world<KVCacheTarget>(config);
   Observation now;
   for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {
-    const Command command = generator.next(choices, now, world);
+    const Command command = generator->next(choices, now, world);
     scenario.steps.push_back({kvfence::Command(command)});
     world.apply(command);
   }

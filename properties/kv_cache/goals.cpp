@@ -13,11 +13,9 @@
 #include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
-#include "properties/core/typed_checks.h"
 #include "properties/kv_cache/arithmetic.h"
-#include "properties/kv_cache/generator.h"
-#include "properties/kv_cache/rules.h"
-#include "properties/targets/checks.h"
+#include "properties/kv_cache/block_table_rules.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -325,10 +323,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
 };
 
 }  // namespace
-}  // namespace kvfence::kv_cache
 
-const kvfence::Checks& kvfence::kv_cache_checks() {
-  static const Checks kChecks = checks_of<KVCacheTarget, kv_cache::Generator, kv_cache::Invariants>(
-      goal_suite<KVCacheTarget, kv_cache::kGoals, kv_cache::Counter>());
-  return kChecks;
-}
+GoalSuite goals() { return goal_suite<KVCacheTarget, kGoals, Counter>(); }
+
+}  // namespace kvfence::kv_cache

@@ -1,10 +1,11 @@
 #pragma once
 
-/// The groups that generators build their configurations from.
+/// The groups that generators build their configurations from, and how much these hold.
 
 #include <cstdint>
 
 #include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/choices.h"
 
 namespace kvfence {
@@ -28,5 +29,15 @@ inline KVCacheSpec draw_window(Choices& choices, std::uint32_t block_size) {
 inline KVCacheSpec mamba(std::uint32_t block_size) {
   return {.kind = KVCacheSpecKind::kMamba, .block_size = block_size};
 }
+
+namespace kv_cache {
+
+/// Tokens: the least common multiple of the groups' block sizes.
+std::uint32_t common_block_size(const Config& config);
+
+/// Tokens of one request that fill the pool, about.
+std::uint32_t capacity_of(const Config& config);
+
+}  // namespace kv_cache
 
 }  // namespace kvfence

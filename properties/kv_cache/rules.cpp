@@ -1,17 +1,76 @@
-#include "properties/kv_cache/rules.h"
+/// What must hold of any correct KV-cache manager, of any release: statements about the
+/// observations of one implementation alone. None predicts an answer; that is the reference's work.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "contract/core/line.h"
+#include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
 #include "properties/core/named_place.h"
 #include "properties/kv_cache/arithmetic.h"
+#include "properties/kv_cache/block_table_rules.h"
+#include "properties/pool/event_mirror.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::kv_cache {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr Invariant kInvariants[] = {
+    {"kv_cache.1", "null_and_sinks_stay_out",
+     "the null block and the blocks that sinks took have no key, no reference and no place in the "
+     "free queue"},
+    {"kv_cache.2", "ref_cnt_counts_places",
+     "a block's ref_cnt is the number of places that hold it in the block tables"},
+    {"kv_cache.3", "queue_holds_the_unreferenced",
+     "the free queue holds exactly the blocks that no table holds, once each, but for sinks"},
+    {"kv_cache.4", "a_block_has_one_place",
+     "a block stands at one place of one table, unless requests of the same prefix share it at the "
+     "same place"},
+    {"kv_cache.5", "keys_fit_their_places",
+     "a block in a table that carries a key carries that of its place in the request and group"},
+    {"kv_cache.6", "numbers_add_up",
+     "num_free_blocks, num_cached_keys and usage are those of the queue and the keys"},
+    {"kv_cache.7", "nothing_is_held_when_all_is_freed",
+     "a request that is not allocated has no table; while none is allocated every block but null "
+     "and sinks is free"},
+    {"kv_cache.8", "needed_places_keep_their_blocks",
+     "a place of a table keeps its block until its request is freed, or its group needs the "
+     "tokens no more"},
+    {"kv_cache.9", "allocation_covers_the_tokens",
+     "an allocation that succeeds leaves the request with places for its tokens in every group"},
+    {"kv_cache.10", "keys_follow_computed_tokens",
+     "a key appears only on a block of the request that is allocated or cached, at a place whose "
+     "tokens are computed, or are now"},
+    {"kv_cache.11", "evicted_is_gone",
+     "an evicted block carries no key; after a reset that succeeds no block does"},
+    {"kv_cache.12", "hit_is_cached_in_every_group",
+     "a hit is shorter than the request, as long in every group, and each block that it needs "
+     "carries the key of its place"},
+    {"kv_cache.13", "state_of_this_step_is_not_hit",
+     "a Mamba state that was cached in a step is hit in no allocation of that step: it is not "
+     "written yet"},
+    {"kv_cache.14", "common_prefix_is_held_by_all",
+     "the leading blocks that get_num_common_prefix_blocks counts are held by every allocated "
+     "request"},
+    {"kv_cache.15", "events_mirror_the_keys",
+     "an index fed by the events holds exactly the hashes in the pool, removes none that it does "
+     "not hold, and gets no event where events are off"},
+    {"kv_cache.16", "refused_changes_nothing",
+     "a refused command changes neither blocks nor queue nor keys nor tables"},
+};
 
 using Rule = NamedPlace<kInvariants>;
 
@@ -57,365 +116,404 @@ Rule rule_of(BlockRule rule) {
   return "ref_cnt_counts_places";
 }
 
-}  // namespace
+/// What a command changed is checked where the state was observed before and after it; the state
+/// itself, answers and numbers wherever they are observed.
+class Invariants final : public RulesFor<KVCacheTarget> {
+ public:
+  /// For a fresh manager.
+  explicit Invariants(const KVCacheManagerConfig& config)
+      : config_(config), block_tables_(config) {}
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World& world, std::size_t step) {
-  const bool is_refused = observation.error != ErrorCode::kNone;
-  const bool is_seen = has_state(observation);
-  const bool has_change = is_seen && was_seen_;
-  Found found;
-  if (is_refused && has_change) found = check_unchanged(observation, world);
-  if (!is_refused) count_allocated(command, observation, world);
-  if (!found && is_seen) found = check_state(observation, world);
-  if (!found) found = check_numbers(observation, world);
-  if (!found && !is_refused) {
-    found = std::visit(
-        [&](const auto& accepted) { return check_answer(accepted, observation, world); }, command);
-  }
-  if (!found && has_change && !is_refused) found = check_kept_places(command, observation, world);
-  if (!found && has_change && !is_refused) found = check_new_keys(command, observation, world);
-  if (found) {
-    found->step = step;
-    return found;
-  }
+  /// Cost: linear in the blocks and the places of all tables.
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step) override {
+    const bool is_refused = observation.error != ErrorCode::kNone;
+    const bool is_seen = has_state(observation);
+    before_ = before && has_state(*before) ? before : nullptr;
+    const bool has_change = is_seen && before_;
+    Found found;
+    if (is_refused && has_change) found = check_unchanged(observation, world);
+    if (!is_refused) count_allocated(command, observation, world);
+    if (!found && is_seen) found = check_state(observation, world);
+    if (!found) found = check_numbers(observation, world);
+    if (!found && !is_refused) {
+      found = std::visit(
+          [&](const auto& accepted) { return check_answer(accepted, observation, world); },
+          command);
+    }
+    if (!found && has_change && !is_refused) found = check_kept_places(command, observation, world);
+    if (!found && has_change && !is_refused) found = check_new_keys(command, observation, world);
+    if (found) {
+      found->step = step;
+      return found;
+    }
 
-  if (std::holds_alternative<NewStepStarts>(command)) mamba_keys_.clear();
-  for (BlockId block = 0; has_change && block < keys_.size(); ++block) {
-    const BlockHash& key = (*observation.keys)[block];
-    if (key.empty() || key == keys_[block]) continue;
-    const bool is_mamba = config_.groups[get_group_id(key)].kind == KVCacheSpecKind::kMamba;
-    if (is_mamba) mamba_keys_.insert(key);
-  }
-  was_seen_ = is_seen;
-  if (is_seen) {
-    queue_ = *observation.free_queue;
-    ref_cnts_ = *observation.ref_cnts;
-    keys_ = *observation.keys;
-    tables_ = *observation.tables;
-  }
-  return std::nullopt;
-}
-
-void Invariants::count_allocated(const Command& command, const Observation& shown,
-                                 const World& world) {
-  allocated_.resize(world.entries().size());
-  aliasing_.resize(world.entries().size());
-  const auto set = [&](const World::Entry* entry, bool is_allocated, Aliasing aliasing) {
-    if (!entry) return;
-    num_allocated_ += is_allocated ? 1 : 0;
-    num_allocated_ -= allocated_[entry->index] ? 1 : 0;
-    allocated_[entry->index] = is_allocated;
-    aliasing_[entry->index] = aliasing;
-  };
-  if (const auto* freed = std::get_if<Free>(&command)) {
-    set(world.find(freed->request), false, Aliasing::kNone);
-  }
-  const auto* slots = std::get_if<AllocateSlots>(&command);
-  if (!slots || !shown.allocated.has_value() || !*shown.allocated) return;
-  const World::Entry* entry = world.find(slots->request);
-  Aliasing aliasing = entry ? aliasing_[entry->index] : Aliasing::kNone;
-  if (slots->from_cache && slots->num_external_tokens > 0) {
-    aliasing = shown.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
-  }
-  set(entry, true, aliasing);
-}
-
-// ---- Answers. ----
-
-Invariants::Found Invariants::check_answer(const GetComputedBlocks& command,
-                                           const Observation& shown, const World& world) const {
-  const Request* request = world.requests().find(command.request);
-  if (!request || !shown.num_hit_tokens.has_value() || !shown.blocks.has_value()) {
+    if (std::holds_alternative<NewStepStarts>(command)) mamba_keys_.clear();
+    for (BlockId block = 0; has_change && block < before_->keys->size(); ++block) {
+      const BlockHash& key = (*observation.keys)[block];
+      if (key.empty() || key == (*before_->keys)[block]) continue;
+      const bool is_mamba = config_.groups[get_group_id(key)].kind == KVCacheSpecKind::kMamba;
+      if (is_mamba) mamba_keys_.insert(key);
+    }
     return std::nullopt;
   }
-  const std::uint32_t num_hit = *shown.num_hit_tokens;
-  const std::size_t num_tokens = request->all_token_ids().size();
-  if (num_hit > 0 && num_hit >= num_tokens) {
-    return broken("hit_is_cached_in_every_group", "num_hit_tokens", "fewer than the request has",
-                  num_hit, world);
-  }
-  if (num_hit % config_.scheduler_block_size() != 0) {
-    return broken("hit_is_cached_in_every_group", "num_hit_tokens",
-                  "a multiple of every group's block size", num_hit, world);
-  }
-  if (shown.blocks->size() != config_.groups.size()) {
-    return broken("hit_is_cached_in_every_group", "blocks", "a list per group", *shown.blocks,
-                  world);
-  }
-  for (GroupId group = 0; group < config_.groups.size(); ++group) {
-    const std::uint32_t length = num_hit / config_.groups[group].block_size;
-    const std::vector<BlockId>& blocks = (*shown.blocks)[group];
-    if (!hit_may_overshoot(config_) && blocks.size() != length) {
-      return broken("hit_is_cached_in_every_group", "blocks[" + std::to_string(group) + "]",
-                    std::to_string(length) + " blocks", blocks, world);
-    }
-    if (!shown.keys.has_value()) continue;
-    if (auto found = check_hit_group(group, *request, shown, world)) return found;
-  }
-  return std::nullopt;
-}
 
-Invariants::Found Invariants::check_hit_group(GroupId group, const Request& request,
-                                              const Observation& shown, const World& world) const {
-  const KVCacheSpec& spec = config_.groups[group];
-  const std::vector<BlockId>& blocks = (*shown.blocks)[group];
-  const KeyList& keys = *shown.keys;
-  std::size_t first_needed = 0;
-  switch (spec.kind) {
-    case KVCacheSpecKind::kSlidingWindow:
-      first_needed = blocks.size() - std::min<std::size_t>(blocks.size(), num_window_blocks(spec));
-      break;
-    case KVCacheSpecKind::kMamba:
-      first_needed = blocks.empty() ? 0 : blocks.size() - 1;
-      break;
-    case KVCacheSpecKind::kChunkedLocal:
-      // Chunks that end inside a block leave open where the nulls end.
-      first_needed = spec.attention_chunk_size % spec.block_size == 0
-                         ? num_skipped_blocks(spec, blocks.size() * spec.block_size)
-                         : blocks.size();
-      break;
-    default:
-      break;
-  }
-  for (std::size_t index = 0; index < blocks.size(); ++index) {
-    const BlockId block = blocks[index];
-    const std::string place =
-        "blocks[" + std::to_string(group) + "][" + std::to_string(index) + "]";
-    if (block == kNullBlockId) {
-      if (index < first_needed) continue;
-      return broken("hit_is_cached_in_every_group", place, "a cached block", block, world);
-    }
-    if (block >= keys.size() || !is_key_of(keys[block], request, spec.block_size, index, group)) {
-      return broken("hit_is_cached_in_every_group", place, "a block with the key of its place",
-                    block, world);
-    }
-  }
-  return std::nullopt;
-}
+ private:
+  using Found = std::optional<Divergence>;
 
-Invariants::Found Invariants::check_answer(const GetNumCommonPrefixBlocks& command,
-                                           const Observation& shown, const World& world) const {
-  if (!shown.counts.has_value() || !has_state(shown)) return std::nullopt;
-  const BlocksByGroup* table = find_table(*shown.tables, command.request);
-  for (GroupId group = 0; group < shown.counts->size(); ++group) {
-    const std::uint32_t count = (*shown.counts)[group];
-    std::uint32_t held_by_all = 0;
-    while (table && group < table->size() && held_by_all < (*table)[group].size()) {
-      const BlockId block = (*table)[group][held_by_all];
-      if (block == kNullBlockId || (*shown.ref_cnts)[block] < num_allocated_) break;
-      ++held_by_all;
+  // ---- Answers. ----
+
+  // Answers: what is wrong with one that was accepted.
+  Found check_answer(const GetComputedBlocks& command, const Observation& shown,
+                     const World& world) const {
+    const Request* request = world.requests().find(command.request);
+    if (!request || !shown.num_hit_tokens.has_value() || !shown.blocks.has_value()) {
+      return std::nullopt;
     }
-    if (count <= held_by_all) continue;
-    return broken("common_prefix_is_held_by_all", "counts[" + std::to_string(group) + "]",
-                  held_by_all, count, world);
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_answer(const AllocateSlots& command, const Observation& shown,
-                                           const World& world) const {
-  const bool is_allocated = shown.allocated.has_value() && *shown.allocated;
-  if (!is_allocated || !shown.tables.has_value()) return std::nullopt;
-  static const BlocksByGroup kNone;
-  const BlocksByGroup* table = find_table(*shown.tables, command.request);
-  // Without the hit, which is not shown.
-  const std::uint64_t num_tokens = std::uint64_t{command.num_computed_tokens} +
-                                   command.num_external_tokens + command.num_new_tokens +
-                                   command.num_lookahead_tokens;
-  for (GroupId group = 0; group < config_.groups.size(); ++group) {
-    const KVCacheSpec& spec = config_.groups[group];
-    if (spec.kind == KVCacheSpecKind::kMamba) continue;  // holds a state, not its tokens
-    const std::uint64_t needed = spec.kind == KVCacheSpecKind::kCrossAttention
-                                     ? command.num_encoder_tokens
-                                     : std::min<std::uint64_t>(num_tokens, config_.max_model_len);
-    const std::size_t num_places = table ? (*table)[group].size() : 0;
-    if (num_places * spec.block_size >= needed) continue;
-    return broken("allocation_covers_the_tokens",
-                  "tables[" + command.request + "][" + std::to_string(group) + "]",
-                  "places for " + std::to_string(needed) + " tokens",
-                  table ? (*table)[group] : std::vector<BlockId>(), world);
-  }
-
-  const bool is_fresh = was_seen_ && !find_table(tables_, command.request);
-  if (!table || !is_fresh || command.num_external_tokens > 0 || !shown.blocks.has_value()) {
+    const std::uint32_t num_hit = *shown.num_hit_tokens;
+    const std::size_t num_tokens = request->all_token_ids().size();
+    if (num_hit > 0 && num_hit >= num_tokens) {
+      return broken("hit_is_cached_in_every_group", "num_hit_tokens", "fewer than the request has",
+                    num_hit, world);
+    }
+    if (num_hit % config_.scheduler_block_size() != 0) {
+      return broken("hit_is_cached_in_every_group", "num_hit_tokens",
+                    "a multiple of every group's block size", num_hit, world);
+    }
+    if (shown.blocks->size() != config_.groups.size()) {
+      return broken("hit_is_cached_in_every_group", "blocks", "a list per group", *shown.blocks,
+                    world);
+    }
+    for (GroupId group = 0; group < config_.groups.size(); ++group) {
+      const std::uint32_t length = num_hit / config_.groups[group].block_size;
+      const std::vector<BlockId>& blocks = (*shown.blocks)[group];
+      if (!hit_may_overshoot(config_) && blocks.size() != length) {
+        return broken("hit_is_cached_in_every_group", "blocks[" + std::to_string(group) + "]",
+                      std::to_string(length) + " blocks", blocks, world);
+      }
+      if (!shown.keys.has_value()) continue;
+      if (auto found = check_hit_group(group, *request, shown, world)) return found;
+    }
     return std::nullopt;
   }
-  for (GroupId group = 0; group < config_.groups.size(); ++group) {
-    if (config_.groups[group].kind != KVCacheSpecKind::kMamba) continue;
-    // The hit stands before the new blocks, which are the answer.
-    const std::vector<BlockId>& blocks = (*table)[group];
-    const std::size_t num_new = (*shown.blocks)[group].size();
-    for (std::size_t index = 0; index + num_new < blocks.size(); ++index) {
-      if (mamba_keys_.count(keys_[blocks[index]]) == 0) continue;
-      return broken("state_of_this_step_is_not_hit", place_name(command.request, group, index),
-                    "a state of a step before", blocks[index], world);
+
+  Found check_answer(const GetNumCommonPrefixBlocks& command, const Observation& shown,
+                     const World& world) const {
+    if (!shown.counts.has_value() || !has_state(shown)) return std::nullopt;
+    const BlocksByGroup* table = find_table(*shown.tables, command.request);
+    for (GroupId group = 0; group < shown.counts->size(); ++group) {
+      const std::uint32_t count = (*shown.counts)[group];
+      std::uint32_t held_by_all = 0;
+      while (table && group < table->size() && held_by_all < (*table)[group].size()) {
+        const BlockId block = (*table)[group][held_by_all];
+        if (block == kNullBlockId || (*shown.ref_cnts)[block] < num_allocated_) break;
+        ++held_by_all;
+      }
+      if (count <= held_by_all) continue;
+      return broken("common_prefix_is_held_by_all", "counts[" + std::to_string(group) + "]",
+                    held_by_all, count, world);
     }
+    return std::nullopt;
   }
-  return std::nullopt;
-}
 
-Invariants::Found Invariants::check_answer(const EvictBlocks& command, const Observation& shown,
-                                           const World& world) const {
-  for (BlockId block : command.blocks) {
-    if (!shown.keys.has_value() || block >= shown.keys->size()) continue;
-    const BlockHash& key = (*shown.keys)[block];
-    if (!key.empty()) return broken_key("evicted_is_gone", block, {}, key, world);
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_answer(const ResetPrefixCache&, const Observation& shown,
-                                           const World& world) const {
-  const bool is_reset = shown.success.has_value() && *shown.success;
-  for (BlockId block = 0; is_reset && shown.keys.has_value() && block < shown.keys->size();
-       ++block) {
-    const BlockHash& key = (*shown.keys)[block];
-    if (!key.empty()) return broken_key("evicted_is_gone", block, {}, key, world);
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_answer(const TakeEvents&, const Observation& shown,
-                                           const World& world) {
-  if (!shown.events.has_value()) return std::nullopt;
-  auto found = index_.take(*shown.events, config_.pool);
-  if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_.pool);
-  if (!found) return std::nullopt;
-  return broken("events_mirror_the_keys", *found, world);
-}
-
-// ---- The state. ----
-
-Invariants::Found Invariants::check_numbers(const Observation& shown, const World& world) const {
-  const std::uint32_t num_usable = config_.num_usable_blocks();
-  if (num_allocated_ == 0 && shown.num_free_blocks != num_usable) {
-    return broken("nothing_is_held_when_all_is_freed", "num_free_blocks", num_usable,
-                  shown.num_free_blocks, world);
-  }
-  if (shown.free_queue.has_value()) {
-    const auto num_free = static_cast<std::uint32_t>(shown.free_queue->size());
-    if (shown.num_free_blocks != num_free) {
-      return broken("numbers_add_up", "num_free_blocks", num_free, shown.num_free_blocks, world);
-    }
-  }
-  if (shown.keys.has_value()) {
-    std::set<std::string_view> distinct(shown.keys->begin(), shown.keys->end());
-    distinct.erase(std::string_view());
-    const auto num_keys = static_cast<std::uint32_t>(distinct.size());
-    if (shown.num_cached_keys != num_keys) {
-      return broken("numbers_add_up", "num_cached_keys", num_keys, shown.num_cached_keys, world);
-    }
-  }
-  const std::uint32_t num_all = config_.pool.num_gpu_blocks - 1;
-  double usage = 0;
-  if (num_all > 0) {
-    usage = 1.0 - static_cast<double>(shown.num_free_blocks) / static_cast<double>(num_all);
-  }
-  if (shown.usage != usage) return broken("numbers_add_up", "usage", usage, shown.usage, world);
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_state(const Observation& shown, const World& world) {
-  const BlockState state{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
-  auto found = block_tables_.check_blocks(state);
-  if (found) return broken(rule_of(found->rule), found->mismatch, world);
-  owners_.clear();
-  for (const RequestBlocks& table : state.tables) {
-    const World::Entry* entry = world.find(table.request);
-    if (!entry || !is_allocated(entry->index)) {
-      return broken("nothing_is_held_when_all_is_freed", "tables",
-                    table.request + " without a table", state.tables, world);
-    }
-    owners_.push_back(
-        {world.requests().find(table.request), entry->index, aliasing_[entry->index]});
-  }
-  found = block_tables_.check_places(state, owners_);
-  if (found) return broken(rule_of(found->rule), found->mismatch, world);
-  return std::nullopt;
-}
-
-// ---- The change. ----
-
-Invariants::Found Invariants::check_unchanged(const Observation& shown, const World& world) const {
-  if (*shown.tables != tables_)
-    return broken("refused_changes_nothing", "tables", tables_, *shown.tables, world);
-  if (*shown.ref_cnts != ref_cnts_) {
-    return broken("refused_changes_nothing", "ref_cnts", ref_cnts_, *shown.ref_cnts, world);
-  }
-  if (*shown.free_queue != queue_) {
-    return broken("refused_changes_nothing", "free_queue", queue_, *shown.free_queue, world);
-  }
-  if (*shown.keys != keys_)
-    return broken("refused_changes_nothing", "keys", keys_, *shown.keys, world);
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_kept_places(const Command& command, const Observation& shown,
-                                                const World& world) const {
-  const auto* freed = std::get_if<Free>(&command);
-  const auto* removed = std::get_if<RemoveSkippedBlocks>(&command);
-  const auto* slots = std::get_if<AllocateSlots>(&command);
-  const std::uint32_t num_computed = removed ? removed->total_computed_tokens
-                                     : slots ? slots->num_computed_tokens
-                                             : 0;
-  for (const RequestBlocks& table : tables_) {
-    if (freed && table.request == freed->request) continue;
-    const bool may_drop = (removed && table.request == removed->request) ||
-                          (slots && table.request == slots->request);
-    const BlocksByGroup* after = find_table(*shown.tables, table.request);
+  Found check_answer(const AllocateSlots& command, const Observation& shown,
+                     const World& world) const {
+    const bool is_allocated = shown.allocated.has_value() && *shown.allocated;
+    if (!is_allocated || !shown.tables.has_value()) return std::nullopt;
+    static const BlocksByGroup kNone;
+    const BlocksByGroup* table = find_table(*shown.tables, command.request);
+    // Without the hit, which is not shown.
+    const std::uint64_t num_tokens = std::uint64_t{command.num_computed_tokens} +
+                                     command.num_external_tokens + command.num_new_tokens +
+                                     command.num_lookahead_tokens;
     for (GroupId group = 0; group < config_.groups.size(); ++group) {
       const KVCacheSpec& spec = config_.groups[group];
-      // It drops the state of two steps ago, and moves the speculative blocks.
-      if (may_drop && spec.mamba_align) continue;
-      const std::size_t num_dropped = may_drop ? num_droppable_blocks(spec, num_computed) : 0;
-      const std::vector<BlockId>& before = table.blocks[group];
-      for (std::size_t index = 0; index < before.size(); ++index) {
-        const bool is_there = after && index < (*after)[group].size();
-        const BlockId now = is_there ? (*after)[group][index] : kNullBlockId;
-        if (now == before[index] || (now == kNullBlockId && index < num_dropped)) continue;
-        return broken("needed_places_keep_their_blocks", place_name(table.request, group, index),
-                      before[index], now, world);
-      }
+      if (spec.kind == KVCacheSpecKind::kMamba) continue;  // holds a state, not its tokens
+      const std::uint64_t needed = spec.kind == KVCacheSpecKind::kCrossAttention
+                                       ? command.num_encoder_tokens
+                                       : std::min<std::uint64_t>(num_tokens, config_.max_model_len);
+      const std::size_t num_places = table ? (*table)[group].size() : 0;
+      if (num_places * spec.block_size >= needed) continue;
+      return broken("allocation_covers_the_tokens",
+                    "tables[" + command.request + "][" + std::to_string(group) + "]",
+                    "places for " + std::to_string(needed) + " tokens",
+                    table ? (*table)[group] : std::vector<BlockId>(), world);
     }
-  }
-  return std::nullopt;
-}
 
-Invariants::Found Invariants::check_new_keys(const Command& command, const Observation& shown,
-                                             const World& world) const {
-  const std::string* name = nullptr;
-  std::uint64_t num_computed = 0;
-  if (const auto* slots = std::get_if<AllocateSlots>(&command);
-      slots && !slots->delay_cache_blocks) {
-    name = &slots->request;
-    num_computed = std::uint64_t{slots->num_computed_tokens} + slots->num_external_tokens +
-                   slots->num_new_tokens;
-    // How long the hit was is not shown.
-    if (slots->from_cache) num_computed = UINT64_MAX;
-  } else if (const auto* cached = std::get_if<CacheBlocks>(&command)) {
-    name = &cached->request;
-    num_computed = cached->num_computed_tokens;
-  }
-  const Request* request = name ? world.requests().find(*name) : nullptr;
-  const BlocksByGroup* table = request ? find_table(*shown.tables, *name) : nullptr;
-  for (BlockId block = 0; block < keys_.size(); ++block) {
-    const BlockHash& key = (*shown.keys)[block];
-    if (key.empty() || key == keys_[block]) continue;
-    bool is_computed = false;
-    for (GroupId group = 0; table && group < config_.groups.size(); ++group) {
-      const std::uint32_t block_size = config_.groups[group].block_size;
+    const bool is_fresh = before_ && !find_table(*before_->tables, command.request);
+    if (!table || !is_fresh || command.num_external_tokens > 0 || !shown.blocks.has_value()) {
+      return std::nullopt;
+    }
+    for (GroupId group = 0; group < config_.groups.size(); ++group) {
+      if (config_.groups[group].kind != KVCacheSpecKind::kMamba) continue;
+      // The hit stands before the new blocks, which are the answer.
       const std::vector<BlockId>& blocks = (*table)[group];
-      for (std::size_t index = 0; index < blocks.size() && (index + 1) * block_size <= num_computed;
-           ++index) {
-        is_computed = is_computed || (blocks[index] == block &&
-                                      is_key_of(key, *request, block_size, index, group));
+      const std::size_t num_new = (*shown.blocks)[group].size();
+      for (std::size_t index = 0; index + num_new < blocks.size(); ++index) {
+        if (mamba_keys_.count((*before_->keys)[blocks[index]]) == 0) continue;
+        return broken("state_of_this_step_is_not_hit", place_name(command.request, group, index),
+                      "a state of a step before", blocks[index], world);
       }
     }
-    if (!is_computed)
-      return broken_key("keys_follow_computed_tokens", block, keys_[block], key, world);
+    return std::nullopt;
   }
-  return std::nullopt;
+
+  Found check_answer(const EvictBlocks& command, const Observation& shown,
+                     const World& world) const {
+    for (BlockId block : command.blocks) {
+      if (!shown.keys.has_value() || block >= shown.keys->size()) continue;
+      const BlockHash& key = (*shown.keys)[block];
+      if (!key.empty()) return broken_key("evicted_is_gone", block, {}, key, world);
+    }
+    return std::nullopt;
+  }
+
+  Found check_answer(const ResetPrefixCache&, const Observation& shown, const World& world) const {
+    const bool is_reset = shown.success.has_value() && *shown.success;
+    for (BlockId block = 0; is_reset && shown.keys.has_value() && block < shown.keys->size();
+         ++block) {
+      const BlockHash& key = (*shown.keys)[block];
+      if (!key.empty()) return broken_key("evicted_is_gone", block, {}, key, world);
+    }
+    return std::nullopt;
+  }
+
+  Found check_answer(const TakeEvents&, const Observation& shown, const World& world) {
+    if (!shown.events.has_value()) return std::nullopt;
+    auto found = index_.take(*shown.events, config_.pool);
+    if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_.pool);
+    if (!found) return std::nullopt;
+    return broken("events_mirror_the_keys", *found, world);
+  }
+
+  template <class Other>
+  Found check_answer(const Other&, const Observation&, const World&) const {
+    return std::nullopt;
+  }
+
+  Found check_hit_group(GroupId group, const Request& request, const Observation& shown,
+                        const World& world) const {
+    const KVCacheSpec& spec = config_.groups[group];
+    const std::vector<BlockId>& blocks = (*shown.blocks)[group];
+    const KeyList& keys = *shown.keys;
+    std::size_t first_needed = 0;
+    switch (spec.kind) {
+      case KVCacheSpecKind::kSlidingWindow:
+        first_needed =
+            blocks.size() - std::min<std::size_t>(blocks.size(), num_window_blocks(spec));
+        break;
+      case KVCacheSpecKind::kMamba:
+        first_needed = blocks.empty() ? 0 : blocks.size() - 1;
+        break;
+      case KVCacheSpecKind::kChunkedLocal:
+        // Chunks that end inside a block leave open where the nulls end.
+        first_needed = spec.attention_chunk_size % spec.block_size == 0
+                           ? num_skipped_blocks(spec, blocks.size() * spec.block_size)
+                           : blocks.size();
+        break;
+      default:
+        break;
+    }
+    for (std::size_t index = 0; index < blocks.size(); ++index) {
+      const BlockId block = blocks[index];
+      const std::string place =
+          "blocks[" + std::to_string(group) + "][" + std::to_string(index) + "]";
+      if (block == kNullBlockId) {
+        if (index < first_needed) continue;
+        return broken("hit_is_cached_in_every_group", place, "a cached block", block, world);
+      }
+      if (block >= keys.size() || !is_key_of(keys[block], request, spec.block_size, index, group)) {
+        return broken("hit_is_cached_in_every_group", place, "a block with the key of its place",
+                      block, world);
+      }
+    }
+    return std::nullopt;
+  }
+
+  // ---- The state. ----
+
+  // The state.
+  Found check_numbers(const Observation& shown, const World& world) const {
+    const std::uint32_t num_usable = config_.num_usable_blocks();
+    if (num_allocated_ == 0 && shown.num_free_blocks != num_usable) {
+      return broken("nothing_is_held_when_all_is_freed", "num_free_blocks", num_usable,
+                    shown.num_free_blocks, world);
+    }
+    if (shown.free_queue.has_value()) {
+      const auto num_free = static_cast<std::uint32_t>(shown.free_queue->size());
+      if (shown.num_free_blocks != num_free) {
+        return broken("numbers_add_up", "num_free_blocks", num_free, shown.num_free_blocks, world);
+      }
+    }
+    if (shown.keys.has_value()) {
+      std::set<std::string_view> distinct(shown.keys->begin(), shown.keys->end());
+      distinct.erase(std::string_view());
+      const auto num_keys = static_cast<std::uint32_t>(distinct.size());
+      if (shown.num_cached_keys != num_keys) {
+        return broken("numbers_add_up", "num_cached_keys", num_keys, shown.num_cached_keys, world);
+      }
+    }
+    const std::uint32_t num_all = config_.pool.num_gpu_blocks - 1;
+    double usage = 0;
+    if (num_all > 0) {
+      usage = 1.0 - static_cast<double>(shown.num_free_blocks) / static_cast<double>(num_all);
+    }
+    if (shown.usage != usage) return broken("numbers_add_up", "usage", usage, shown.usage, world);
+    return std::nullopt;
+  }
+
+  Found check_state(const Observation& shown, const World& world) {
+    const BlockState state{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
+    auto found = block_tables_.check_blocks(state);
+    if (found) return broken(rule_of(found->rule), found->mismatch, world);
+    owners_.clear();
+    for (const RequestBlocks& table : state.tables) {
+      const World::Entry* entry = world.find(table.request);
+      if (!entry || !is_allocated(entry->index)) {
+        return broken("nothing_is_held_when_all_is_freed", "tables",
+                      table.request + " without a table", state.tables, world);
+      }
+      owners_.push_back(
+          {world.requests().find(table.request), entry->index, aliasing_[entry->index]});
+    }
+    found = block_tables_.check_places(state, owners_);
+    if (found) return broken(rule_of(found->rule), found->mismatch, world);
+    return std::nullopt;
+  }
+
+  // ---- The change. ----
+
+  // The change from the state before.
+  Found check_unchanged(const Observation& shown, const World& world) const {
+    if (*shown.tables != *before_->tables)
+      return broken("refused_changes_nothing", "tables", *before_->tables, *shown.tables, world);
+    if (*shown.ref_cnts != *before_->ref_cnts) {
+      return broken("refused_changes_nothing", "ref_cnts", *before_->ref_cnts, *shown.ref_cnts,
+                    world);
+    }
+    if (*shown.free_queue != *before_->free_queue) {
+      return broken("refused_changes_nothing", "free_queue", *before_->free_queue,
+                    *shown.free_queue, world);
+    }
+    if (*shown.keys != *before_->keys)
+      return broken("refused_changes_nothing", "keys", *before_->keys, *shown.keys, world);
+    return std::nullopt;
+  }
+
+  Found check_kept_places(const Command& command, const Observation& shown,
+                          const World& world) const {
+    const auto* freed = std::get_if<Free>(&command);
+    const auto* removed = std::get_if<RemoveSkippedBlocks>(&command);
+    const auto* slots = std::get_if<AllocateSlots>(&command);
+    const std::uint32_t num_computed = removed ? removed->total_computed_tokens
+                                       : slots ? slots->num_computed_tokens
+                                               : 0;
+    for (const RequestBlocks& table : *before_->tables) {
+      if (freed && table.request == freed->request) continue;
+      const bool may_drop = (removed && table.request == removed->request) ||
+                            (slots && table.request == slots->request);
+      const BlocksByGroup* after = find_table(*shown.tables, table.request);
+      for (GroupId group = 0; group < config_.groups.size(); ++group) {
+        const KVCacheSpec& spec = config_.groups[group];
+        // It drops the state of two steps ago, and moves the speculative blocks.
+        if (may_drop && spec.mamba_align) continue;
+        const std::size_t num_dropped = may_drop ? num_droppable_blocks(spec, num_computed) : 0;
+        const std::vector<BlockId>& before = table.blocks[group];
+        for (std::size_t index = 0; index < before.size(); ++index) {
+          const bool is_there = after && index < (*after)[group].size();
+          const BlockId now = is_there ? (*after)[group][index] : kNullBlockId;
+          if (now == before[index] || (now == kNullBlockId && index < num_dropped)) continue;
+          return broken("needed_places_keep_their_blocks", place_name(table.request, group, index),
+                        before[index], now, world);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  Found check_new_keys(const Command& command, const Observation& shown, const World& world) const {
+    const std::string* name = nullptr;
+    std::uint64_t num_computed = 0;
+    if (const auto* slots = std::get_if<AllocateSlots>(&command);
+        slots && !slots->delay_cache_blocks) {
+      name = &slots->request;
+      num_computed = std::uint64_t{slots->num_computed_tokens} + slots->num_external_tokens +
+                     slots->num_new_tokens;
+      // How long the hit was is not shown.
+      if (slots->from_cache) num_computed = UINT64_MAX;
+    } else if (const auto* cached = std::get_if<CacheBlocks>(&command)) {
+      name = &cached->request;
+      num_computed = cached->num_computed_tokens;
+    }
+    const Request* request = name ? world.requests().find(*name) : nullptr;
+    const BlocksByGroup* table = request ? find_table(*shown.tables, *name) : nullptr;
+    for (BlockId block = 0; block < before_->keys->size(); ++block) {
+      const BlockHash& key = (*shown.keys)[block];
+      if (key.empty() || key == (*before_->keys)[block]) continue;
+      bool is_computed = false;
+      for (GroupId group = 0; table && group < config_.groups.size(); ++group) {
+        const std::uint32_t block_size = config_.groups[group].block_size;
+        const std::vector<BlockId>& blocks = (*table)[group];
+        for (std::size_t index = 0;
+             index < blocks.size() && (index + 1) * block_size <= num_computed; ++index) {
+          is_computed = is_computed || (blocks[index] == block &&
+                                        is_key_of(key, *request, block_size, index, group));
+        }
+      }
+      if (!is_computed)
+        return broken_key("keys_follow_computed_tokens", block, (*before_->keys)[block], key,
+                          world);
+    }
+    return std::nullopt;
+  }
+
+  void count_allocated(const Command& command, const Observation& shown, const World& world) {
+    allocated_.resize(world.entries().size());
+    aliasing_.resize(world.entries().size());
+    const auto set = [&](const World::Entry* entry, bool is_allocated, Aliasing aliasing) {
+      if (!entry) return;
+      num_allocated_ += is_allocated ? 1 : 0;
+      num_allocated_ -= allocated_[entry->index] ? 1 : 0;
+      allocated_[entry->index] = is_allocated;
+      aliasing_[entry->index] = aliasing;
+    };
+    if (const auto* freed = std::get_if<Free>(&command)) {
+      set(world.find(freed->request), false, Aliasing::kNone);
+    }
+    const auto* slots = std::get_if<AllocateSlots>(&command);
+    if (!slots || !shown.allocated.has_value() || !*shown.allocated) return;
+    const World::Entry* entry = world.find(slots->request);
+    Aliasing aliasing = entry ? aliasing_[entry->index] : Aliasing::kNone;
+    if (slots->from_cache && slots->num_external_tokens > 0) {
+      aliasing = shown.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
+    }
+    set(entry, true, aliasing);
+  }
+
+  bool is_allocated(RequestIndex index) const {
+    return index < allocated_.size() && allocated_[index];
+  }
+
+  KVCacheManagerConfig config_;
+  BlockTableInvariants block_tables_;
+  EventMirror index_;
+  std::vector<bool> allocated_;     ///< by request
+  std::vector<Aliasing> aliasing_;  ///< by request
+  std::uint32_t num_allocated_ = 0;
+  std::set<BlockHash> mamba_keys_;  ///< that appeared in this step, as far as it was observed
+
+  const Observation* before_ = nullptr;  ///< of the check at hand, where it had the state
+
+  std::vector<TableOwner> owners_;  ///< scratch, by table
+};
+
+}  // namespace
+
+std::span<const Invariant> invariants() { return kInvariants; }
+
+std::unique_ptr<RulesFor<KVCacheTarget>> make_rules(const KVCacheManagerConfig& config) {
+  return std::make_unique<Invariants>(config);
 }
 
 }  // namespace kvfence::kv_cache

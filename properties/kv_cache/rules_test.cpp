@@ -1,8 +1,6 @@
 // Goal: each invariant of the kv_cache target sees the manager that breaks it, and none cries out
 // over one that keeps them. Method: observations written by hand, one thing wrong in each.
 
-#include "properties/kv_cache/rules.h"
-
 #include <functional>
 #include <optional>
 #include <set>
@@ -15,6 +13,7 @@
 
 #include "properties/core/rules_test_support.h"
 #include "properties/core/typed_test_support.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::kv_cache {
 namespace {
@@ -24,9 +23,7 @@ namespace {
 class Scene {
  public:
   explicit Scene(const Config& config = plain())
-      : config_(*make_kv_cache_manager_config(config)),
-        world_(fresh_world<KVCacheTarget>(config)),
-        invariants_(config_) {
+      : config_(*make_kv_cache_manager_config(config)), world_(fresh_world<KVCacheTarget>(config)) {
     for (BlockId block = 1; block < config.num_gpu_blocks; ++block) queue.push_back(block);
     keys.resize(config.num_gpu_blocks);
     declare("A", {1, 2, 3, 4, 5});
@@ -105,10 +102,9 @@ class Scene {
   std::string broken(const Command& command, const Observation& shown) const {
     World world = world_;
     world.apply(command);
-    Invariants invariants = invariants_;
-    const auto found = invariants.check(command, shown, world, 7);
+    const auto found = run_.verdict(command, shown, world);
     if (!found) return "";
-    EXPECT_EQ(found->step, 7u);
+    EXPECT_EQ(found->step, run_.num_steps());
     EXPECT_FALSE(found->field.empty());
     EXPECT_NE(found->expected, found->actual);
     return found->oracle;
@@ -125,11 +121,7 @@ class Scene {
   /// Goes on with an answer that is right.
   void pass(const Command& command, const Observation& shown) {
     world_.apply(command);
-    const auto found = invariants_.check(command, shown, world_, 0);
-    if (found) {
-      ADD_FAILURE() << found->oracle << ": " << found->message << "\n  " << found->field
-                    << ": expected " << found->expected << ", actual " << found->actual;
-    }
+    run_.pass(command, shown, world_);
   }
 
   /// A's five tokens in blocks 1, 2, 3; the first two are cached. The state before the answer.
@@ -163,7 +155,7 @@ class Scene {
  private:
   KVCacheManagerConfig config_;
   World world_;
-  Invariants invariants_;
+  WatchedRun<KVCacheTarget> run_{[this] { return make_rules(config_); }};
 };
 
 TEST(KVCacheInvariants, NullAndSinksStayOut) {
@@ -176,10 +168,10 @@ TEST(KVCacheInvariants, NullAndSinksStayOut) {
   Config config = Scene::plain();
   config.groups = {
       KVCacheSpec{.kind = KVCacheSpecKind::kSinkFullAttention, .block_size = 2, .sink_len = 2}};
-  Invariants invariants(*make_kv_cache_manager_config(config));
   World world = fresh_world<KVCacheTarget>(config);
   Observation fresh = Scene().show();
-  const auto found = invariants.check(NewStepStarts{}, fresh, world, 0);
+  const auto found = make_rules(*make_kv_cache_manager_config(config))
+                         ->check(NewStepStarts{}, nullptr, fresh, world, 0);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->oracle, "null_and_sinks_stay_out");
 }
@@ -403,7 +395,7 @@ TEST(KVCacheInvariants, RefusedChangesNothing) {
 }
 
 TEST(KVCacheInvariants, AreNumberedInOrderAndNamedOnce) {
-  expect_numbered_and_named_once(kInvariants, "kv_cache.");
+  expect_numbered_and_named_once(invariants(), "kv_cache.");
 }
 
 }  // namespace

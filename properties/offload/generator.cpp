@@ -1,9 +1,19 @@
-#include "properties/offload/generator.h"
+/// Draws configurations and commands for the offload target: few slots, runs of keys as requests
+/// have them, swarm weights, arguments that are mostly sensible in the state that the manager shows
+/// and now and then are not.
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "properties/eviction/generator.h"
+#include "contract/offload/offload_target.h"
+#include "properties/core/choices.h"
+#include "properties/core/swarm.h"
+#include "properties/eviction/keys.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::offload {
 namespace {
@@ -28,11 +38,112 @@ constexpr VerbWeights<Command> kWeights = {{
 /// A reset comes once in so many commands: what takes long to build up is not to be lost at once.
 constexpr std::uint32_t kResetOnceIn = 256;
 
+class Generator final : public GeneratorFor<OffloadTarget> {
+ public:
+  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  Generator(const Config& config, Choices& choices)
+      : rules_(make_offloading_manager_config(config)->rules),
+        has_filter_(config.store_threshold >= 2),
+        swarm_(usual_weights(kWeights), kWildHabits, choices),
+        keys_(config.capacity) {
+    // Without blocks that are ready nothing else happens, and with a filter none is stored without
+    // lookups.
+    const std::size_t lookup =
+        rules_.lookup_by_key ? index_of<LookupKey>(kWeights) : index_of<Lookup>(kWeights);
+    const std::size_t other =
+        rules_.lookup_by_key ? index_of<Lookup>(kWeights) : index_of<LookupKey>(kWeights);
+    swarm_.set(other, 1);
+    for (std::size_t index :
+         {lookup, index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights)}) {
+      swarm_.raise(index, 2);
+    }
+    if (has_filter_) swarm_.set(lookup, 2 * swarm_.weight(lookup));
+  }
+
+  /// The next command, given what a manager shows.
+  Command next(Choices& choices, const Observation& now, const World& /*world*/) override {
+    keys_.see(now);
+    if (choices.once_in(kResetOnceIn)) return ResetCache{};
+    const std::size_t chosen =
+        swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
+    return draw(choices, chosen);
+  }
+
+ private:
+  /// Whether that command would find nothing to work on.
+  bool is_idle(std::size_t chosen) const {
+    const std::string_view verb = kWeights[chosen].verb;
+    if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
+    if (verb == CompleteLoad::kVerb) return keys_.reading().empty();
+    if (verb == CompleteStore::kVerb) return keys_.writing().empty();
+    return verb == Touch::kVerb && keys_.held().empty();
+  }
+
+  Command draw(Choices& choices, std::size_t chosen) {
+    const std::string_view verb = kWeights[chosen].verb;
+    const auto look_up = [&](std::uint32_t key) {
+      looked_up_.push_back(key);
+      if (looked_up_.size() > kLookedUpMax) looked_up_.erase(looked_up_.begin());
+      return key;
+    };
+    if (verb == Lookup::kVerb) {
+      Keys keys = draw_run(choices);
+      for (std::uint32_t key : keys) look_up(key);
+      return Lookup{std::move(keys)};
+    }
+    if (verb == LookupKey::kVerb) {
+      const bool again = !looked_up_.empty() && choices.once_in(2);
+      return LookupKey{look_up(again ? keys_.one_of(looked_up_, choices) : keys_.any(choices))};
+    }
+    if (verb == Touch::kVerb) {
+      const bool ghosts = !keys_.ghosts().empty() && choices.once_in(3);
+      return Touch{keys_.some_of(ghosts ? keys_.ghosts() : keys_.held(), 4, choices)};
+    }
+    if (verb == PrepareLoad::kVerb) return PrepareLoad{keys_.some_of(keys_.ready(), 3, choices)};
+    if (verb == CompleteLoad::kVerb)
+      return CompleteLoad{keys_.some_of(keys_.reading(), 3, choices)};
+    if (verb == PrepareStore::kVerb) return PrepareStore{draw_keys_to_store(choices)};
+    if (verb == CompleteStore::kVerb) {
+      const bool any = choices.once_in(8);
+      return CompleteStore{keys_.some_of(any ? keys_.held() : keys_.writing(), 4, choices),
+                           !choices.once_in(6)};
+    }
+    return TakeEvents{};
+  }
+
+  /// The keys of a request: one after the other.
+
+  std::vector<std::uint32_t> draw_run(Choices& choices) const {
+    const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
+    const std::uint32_t first = keys_.any(choices);
+    Keys keys;
+    for (std::uint32_t at = 0; at < length; ++at) keys.push_back((first + at) % keys_.num_keys());
+    return keys;
+  }
+
+  std::vector<std::uint32_t> draw_keys_to_store(Choices& choices) const {
+    Keys keys = draw_run(choices);
+    if (has_filter_ && !looked_up_.empty() && !choices.once_in(4)) {
+      keys = keys_.some_of(looked_up_, 4, choices);
+    } else if (!keys_.held().empty() && choices.once_in(4)) {
+      keys.push_back(keys_.one_of(keys_.held(), choices));
+    }
+    if (!keys.empty() && choices.once_in(32)) keys.push_back(keys.front());
+    return keys;
+  }
+
+  Rules rules_;
+  bool has_filter_;
+  VerbSwarm<Command> swarm_;
+  eviction::DrawnKeys keys_;
+  std::vector<std::uint32_t> looked_up_;  ///< lately, the last at the end
+};
+
 }  // namespace
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config;
-  static_cast<eviction::Config&>(config) = eviction::Generator::draw_config(choices);
+  static_cast<eviction::Config&>(config) = eviction::draw_config(choices);
   config.enable_events = !choices.once_in(4);
   if (choices.once_in(3)) {
     config.store_threshold = choices.once_in(8) ? 1 : 2 + choices.below(2);
@@ -41,90 +152,9 @@ Config Generator::draw_config(Choices& choices) {
   return config;
 }
 
-Generator::Generator(const Config& config, Choices& choices)
-    : rules_(make_offloading_manager_config(config)->rules),
-      has_filter_(config.store_threshold >= 2),
-      swarm_(usual_weights(kWeights), kWildHabits, choices),
-      keys_(config.capacity) {
-  // Without blocks that are ready nothing else happens, and with a filter none is stored without
-  // lookups.
-  const std::size_t lookup =
-      rules_.lookup_by_key ? index_of<LookupKey>(kWeights) : index_of<Lookup>(kWeights);
-  const std::size_t other =
-      rules_.lookup_by_key ? index_of<Lookup>(kWeights) : index_of<LookupKey>(kWeights);
-  swarm_.set(other, 1);
-  for (std::size_t index :
-       {lookup, index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights)}) {
-    swarm_.raise(index, 2);
-  }
-  if (has_filter_) swarm_.set(lookup, 2 * swarm_.weight(lookup));
-}
-
-bool Generator::is_idle(std::size_t chosen) const {
-  const std::string_view verb = kWeights[chosen].verb;
-  if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
-  if (verb == CompleteLoad::kVerb) return keys_.reading().empty();
-  if (verb == CompleteStore::kVerb) return keys_.writing().empty();
-  return verb == Touch::kVerb && keys_.held().empty();
-}
-
-Command Generator::next(Choices& choices, const Observation& now, const World&) {
-  keys_.see(now);
-  if (choices.once_in(kResetOnceIn)) return ResetCache{};
-  const std::size_t chosen =
-      swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
-  return draw(choices, chosen);
-}
-
-Command Generator::draw(Choices& choices, std::size_t chosen) {
-  const std::string_view verb = kWeights[chosen].verb;
-  const auto look_up = [&](std::uint32_t key) {
-    looked_up_.push_back(key);
-    if (looked_up_.size() > kLookedUpMax) looked_up_.erase(looked_up_.begin());
-    return key;
-  };
-  if (verb == Lookup::kVerb) {
-    Keys keys = draw_run(choices);
-    for (std::uint32_t key : keys) look_up(key);
-    return Lookup{std::move(keys)};
-  }
-  if (verb == LookupKey::kVerb) {
-    const bool again = !looked_up_.empty() && choices.once_in(2);
-    return LookupKey{look_up(again ? keys_.one_of(looked_up_, choices) : keys_.any(choices))};
-  }
-  if (verb == Touch::kVerb) {
-    const bool ghosts = !keys_.ghosts().empty() && choices.once_in(3);
-    return Touch{keys_.some_of(ghosts ? keys_.ghosts() : keys_.held(), 4, choices)};
-  }
-  if (verb == PrepareLoad::kVerb) return PrepareLoad{keys_.some_of(keys_.ready(), 3, choices)};
-  if (verb == CompleteLoad::kVerb) return CompleteLoad{keys_.some_of(keys_.reading(), 3, choices)};
-  if (verb == PrepareStore::kVerb) return PrepareStore{draw_keys_to_store(choices)};
-  if (verb == CompleteStore::kVerb) {
-    const bool any = choices.once_in(8);
-    return CompleteStore{keys_.some_of(any ? keys_.held() : keys_.writing(), 4, choices),
-                         !choices.once_in(6)};
-  }
-  return TakeEvents{};
-}
-
-/// The keys of a request: one after the other.
-std::vector<std::uint32_t> Generator::draw_run(Choices& choices) const {
-  const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
-  const std::uint32_t first = keys_.any(choices);
-  Keys keys;
-  for (std::uint32_t at = 0; at < length; ++at) keys.push_back((first + at) % keys_.num_keys());
-  return keys;
-}
-
-std::vector<std::uint32_t> Generator::draw_keys_to_store(Choices& choices) const {
-  Keys keys = draw_run(choices);
-  if (has_filter_ && !looked_up_.empty() && !choices.once_in(4)) {
-    keys = keys_.some_of(looked_up_, 4, choices);
-  } else if (!keys_.held().empty() && choices.once_in(4)) {
-    keys.push_back(keys_.one_of(keys_.held(), choices));
-  }
-  if (!keys.empty() && choices.once_in(32)) keys.push_back(keys.front());
-  return keys;
+std::unique_ptr<GeneratorFor<OffloadTarget>> make_generator(const Config& config,
+                                                            Choices& choices) {
+  return std::make_unique<Generator>(config, choices);
 }
 
 }  // namespace kvfence::offload

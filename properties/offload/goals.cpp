@@ -10,11 +10,8 @@
 #include "contract/offload/offload_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
-#include "properties/core/typed_checks.h"
 #include "properties/eviction/policy_lists.h"
-#include "properties/offload/generator.h"
-#include "properties/offload/rules.h"
-#include "properties/targets/checks.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::offload {
 namespace {
@@ -183,10 +180,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
 };
 
 }  // namespace
-}  // namespace kvfence::offload
 
-const kvfence::Checks& kvfence::offload_checks() {
-  static const Checks kChecks = checks_of<OffloadTarget, offload::Generator, offload::Invariants>(
-      goal_suite<OffloadTarget, offload::kGoals, offload::Counter>());
-  return kChecks;
-}
+GoalSuite goals() { return goal_suite<OffloadTarget, kGoals, Counter>(); }
+
+}  // namespace kvfence::offload

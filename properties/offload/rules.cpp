@@ -1,15 +1,57 @@
-#include "properties/offload/rules.h"
+/// What must hold of any correct offloading manager, of any release: statements about the
+/// observations of one implementation alone. None predicts what is stored or what goes; that is the
+/// reference's work.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "contract/offload/offload_target.h"
+#include "contract/offload/offloading_manager.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/named_place.h"
+#include "properties/eviction/held_blocks.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::offload {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr Invariant kInvariants[] = {
+    {"offload.1", "a_key_has_one_place", "a key stands in one list at most, and there once"},
+    {"offload.2", "sizes_are_bounded",
+     "size is the number of blocks held; it, B1, B2 and the target are at most the capacity, the "
+     "target at least 0"},
+    {"offload.3", "blocks_are_held_as_asked",
+     "T1 and T2 are the blocks that were stored and neither evicted nor failed, each with its "
+     "slot, ready once it was written, with as many readers as loads began less those that ended"},
+    {"offload.4", "a_slot_has_one_block",
+     "a store gets slots that no block has, and that are below the capacity; slots of no block are "
+     "free"},
+    {"offload.5", "nothing_in_use_is_evicted",
+     "a store evicts blocks that are held and idle, none of its own keys unless a filter drops "
+     "some, each once, with its slot"},
+    {"offload.6", "only_what_is_ready_is_read",
+     "a load gets the slots of its keys, which are written; it ends once"},
+    {"offload.7", "only_what_is_missing_is_stored",
+     "what a store writes are keys of its own that are not held, each once, with a slot each"},
+    {"offload.8", "lookup_agrees_with_blocks",
+     "a lookup finds what is held and ready, and nothing else; a block that is written is pending"},
+    {"offload.9", "events_mirror_the_blocks",
+     "an index fed by the events holds exactly what became ready and was not evicted since (a "
+     "reset sends none), hears of none more often than it became ready, removes none that it "
+     "does not hold, and gets no event where events are off"},
+    {"offload.10", "refused_changes_nothing",
+     "a refused command and a store that fails leave all lists as they were"},
+};
 
 using Keys = std::vector<std::uint32_t>;
 using eviction::Entry;
@@ -34,164 +76,194 @@ Divergence broken(Rule rule, const Mismatch& mismatch) {
   return broken(rule, mismatch.field, mismatch.expected, mismatch.actual);
 }
 
-}  // namespace
+/// What is held is counted from commands and answers, so an observation without the lists is
+/// checked by its answer and its numbers, and the next one with them in full.
+class Invariants final : public RulesFor<OffloadTarget> {
+ public:
+  /// For a fresh manager.
+  explicit Invariants(const OffloadingManagerConfig& config)
+      : config_(config), held_(config.cache.capacity) {}
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World&, std::size_t step) {
-  Found found;
-  const bool has_failed = observation.stored.has_value() && !*observation.stored;
-  if (observation.error != ErrorCode::kNone || has_failed) {
-    if (auto changed = before_.difference(observation)) {
-      found = broken("refused_changes_nothing", *changed);
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& /*world*/,
+                                  std::size_t step) override {
+    Found found;
+    const bool has_failed = observation.stored.has_value() && !*observation.stored;
+    if (observation.error != ErrorCode::kNone || has_failed) {
+      if (auto changed = eviction::difference_of_lists(before, observation)) {
+        found = broken("refused_changes_nothing", *changed);
+      }
+    } else {
+      found =
+          std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
     }
-  } else {
-    found = std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
-  }
-  if (!found) {
-    if (auto wrong = held_.check(observation)) {
-      found = broken(kCacheRules[static_cast<std::size_t>(wrong->rule)], wrong->mismatch);
+    if (!found) {
+      if (auto wrong = held_.check(observation)) {
+        found = broken(kCacheRules[static_cast<std::size_t>(wrong->rule)], wrong->mismatch);
+      }
     }
-  }
-  const std::uint32_t num_free = held_.capacity() - std::min(held_.capacity(), held_.size());
-  if (!found && observation.num_free_slots != num_free) {
-    found = broken("a_slot_has_one_block", "num_free_slots", num_free, observation.num_free_slots);
-  }
-  before_.remember(observation);
-  if (found) found->step = step;
-  return found;
-}
-
-Invariants::Found Invariants::take(const Lookup& command, const Observation& shown) {
-  if (!shown.num_hits.has_value()) return std::nullopt;
-  std::uint32_t num_ready = 0;
-  for (std::uint32_t key : command.keys) {
-    const Entry* block = held_.find(key);
-    if (!block || !block->ready) break;
-    ++num_ready;
-  }
-  if (*shown.num_hits == num_ready) return std::nullopt;
-  return broken("lookup_agrees_with_blocks", "num_hits", num_ready, *shown.num_hits);
-}
-
-Invariants::Found Invariants::take(const LookupKey& command, const Observation& shown) {
-  if (!shown.result.has_value()) return std::nullopt;
-  const Entry* block = held_.find(command.key);
-  const LookupResult result = !block         ? LookupResult::kMiss
-                              : block->ready ? LookupResult::kHit
-                                             : LookupResult::kPending;
-  if (*shown.result == result) return std::nullopt;
-  return broken("lookup_agrees_with_blocks", "result", result, *shown.result);
-}
-
-Invariants::Found Invariants::take(const PrepareLoad& command, const Observation& shown) {
-  std::vector<SlotId> slots;
-  for (std::uint32_t key : command.keys) {
-    Entry* block = held_.find(key);
-    if (!block || !block->ready) {
-      return broken("only_what_is_ready_is_read",
-                    {"error", phrase("a refusal: not all is written"), to_value(shown.error)});
+    const std::uint32_t num_free = held_.capacity() - std::min(held_.capacity(), held_.size());
+    if (!found && observation.num_free_slots != num_free) {
+      found =
+          broken("a_slot_has_one_block", "num_free_slots", num_free, observation.num_free_slots);
     }
-    ++block->readers;
-    slots.push_back(block->slot);
+    if (found) found->step = step;
+    return found;
   }
-  if (!shown.slots.has_value() || *shown.slots == slots) return std::nullopt;
-  return broken("only_what_is_ready_is_read", "slots", slots, *shown.slots);
-}
 
-Invariants::Found Invariants::take(const CompleteLoad& command, const Observation& shown) {
-  for (std::uint32_t key : command.keys) {
-    Entry* block = held_.find(key);
-    if (!block || block->readers == 0) {
-      return broken("only_what_is_ready_is_read",
-                    {"error", phrase("a refusal: no load reads it"), to_value(shown.error)});
+ private:
+  using Found = std::optional<Divergence>;
+
+  // What an accepted command changes in what is held, and what is wrong with its answer.
+  Found take(const Lookup& command, const Observation& shown) {
+    if (!shown.num_hits.has_value()) return std::nullopt;
+    std::uint32_t num_ready = 0;
+    for (std::uint32_t key : command.keys) {
+      const Entry* block = held_.find(key);
+      if (!block || !block->ready) break;
+      ++num_ready;
     }
-    --block->readers;
+    if (*shown.num_hits == num_ready) return std::nullopt;
+    return broken("lookup_agrees_with_blocks", "num_hits", num_ready, *shown.num_hits);
   }
-  return std::nullopt;
-}
 
-Invariants::Found Invariants::take(const PrepareStore& command, const Observation& shown) {
-  if (!shown.keys_to_store.has_value() || !shown.slots.has_value() || !shown.evicted.has_value()) {
+  Found take(const LookupKey& command, const Observation& shown) {
+    if (!shown.result.has_value()) return std::nullopt;
+    const Entry* block = held_.find(command.key);
+    const LookupResult result = !block         ? LookupResult::kMiss
+                                : block->ready ? LookupResult::kHit
+                                               : LookupResult::kPending;
+    if (*shown.result == result) return std::nullopt;
+    return broken("lookup_agrees_with_blocks", "result", result, *shown.result);
+  }
+
+  Found take(const Touch&, const Observation&) { return std::nullopt; }
+
+  Found take(const PrepareLoad& command, const Observation& shown) {
+    std::vector<SlotId> slots;
+    for (std::uint32_t key : command.keys) {
+      Entry* block = held_.find(key);
+      if (!block || !block->ready) {
+        return broken("only_what_is_ready_is_read",
+                      {"error", phrase("a refusal: not all is written"), to_value(shown.error)});
+      }
+      ++block->readers;
+      slots.push_back(block->slot);
+    }
+    if (!shown.slots.has_value() || *shown.slots == slots) return std::nullopt;
+    return broken("only_what_is_ready_is_read", "slots", slots, *shown.slots);
+  }
+
+  Found take(const CompleteLoad& command, const Observation& shown) {
+    for (std::uint32_t key : command.keys) {
+      Entry* block = held_.find(key);
+      if (!block || block->readers == 0) {
+        return broken("only_what_is_ready_is_read",
+                      {"error", phrase("a refusal: no load reads it"), to_value(shown.error)});
+      }
+      --block->readers;
+    }
     return std::nullopt;
   }
-  // With a filter, a key that it drops is not protected.
-  const bool has_filter = config_.store_threshold > 1;
-  if (auto wrong = held_.evict(*shown.evicted, has_filter ? Keys() : command.keys)) {
-    return broken("nothing_in_use_is_evicted", *wrong);
-  }
-  for (const Victim& victim : *shown.evicted) reported_.erase(victim.key);
 
-  const Keys& keys = *shown.keys_to_store;
-  const std::vector<SlotId>& slots = *shown.slots;
-  if (keys.size() != slots.size()) {
-    return broken("only_what_is_missing_is_stored",
-                  {"slots", phrase("a slot per key"), to_value(slots)});
-  }
-  for (std::size_t index = 0; index < keys.size(); ++index) {
-    if (!contains(command.keys, keys[index]) || held_.find(keys[index])) {
-      return broken(
-          "only_what_is_missing_is_stored",
-          {"keys_to_store", phrase("keys of the store that are not held"), to_value(keys)});
+  Found take(const PrepareStore& command, const Observation& shown) {
+    if (!shown.keys_to_store.has_value() || !shown.slots.has_value() ||
+        !shown.evicted.has_value()) {
+      return std::nullopt;
     }
-    const std::vector<Entry>& blocks = held_.blocks();
-    const bool is_taken = std::any_of(blocks.begin(), blocks.end(), [&](const Entry& block) {
-      return block.slot == slots[index];
-    });
-    if (is_taken || slots[index] >= held_.capacity()) {
-      return broken("a_slot_has_one_block", {"slots", phrase("free slots"), to_value(slots)});
+    // With a filter, a key that it drops is not protected.
+    const bool has_filter = config_.store_threshold > 1;
+    if (auto wrong = held_.evict(*shown.evicted, has_filter ? Keys() : command.keys)) {
+      return broken("nothing_in_use_is_evicted", *wrong);
     }
-    held_.insert(keys[index], slots[index]);
-  }
-  return std::nullopt;
-}
+    for (const Victim& victim : *shown.evicted) reported_.erase(victim.key);
 
-Invariants::Found Invariants::take(const CompleteStore& command, const Observation&) {
-  for (std::uint32_t key : command.keys) {
-    Entry* block = held_.find(key);
-    if (!block || block->ready) continue;
-    if (!command.success) {
-      held_.remove(key);
-      continue;
+    const Keys& keys = *shown.keys_to_store;
+    const std::vector<SlotId>& slots = *shown.slots;
+    if (keys.size() != slots.size()) {
+      return broken("only_what_is_missing_is_stored",
+                    {"slots", phrase("a slot per key"), to_value(slots)});
     }
-    block->ready = true;
-    reported_.insert(key);
-    became_ready_.insert(key);
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const ResetCache&, const Observation&) {
-  held_.clear();
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const TakeEvents&, const Observation& shown) {
-  if (!shown.events.has_value()) return std::nullopt;
-  const std::vector<Event>& events = *shown.events;
-  if (!config_.enable_events) {
-    if (events.empty()) return std::nullopt;
-    return broken("events_mirror_the_blocks", "events", std::vector<Event>(), events);
-  }
-  for (std::size_t index = 0; index < events.size(); ++index) {
-    for (std::uint32_t key : events[index].keys) {
-      const auto ready = became_ready_.find(key);
-      const bool is_known =
-          events[index].removed ? index_.erase(key) > 0 : ready != became_ready_.end();
-      if (!is_known) {
+    for (std::size_t index = 0; index < keys.size(); ++index) {
+      if (!contains(command.keys, keys[index]) || held_.find(keys[index])) {
         return broken(
-            "events_mirror_the_blocks",
-            {"events[" + std::to_string(index) + "]",
-             phrase(events[index].removed ? "keys that the index holds" : "keys that became ready"),
-             to_value(events[index].keys)});
+            "only_what_is_missing_is_stored",
+            {"keys_to_store", phrase("keys of the store that are not held"), to_value(keys)});
       }
-      if (events[index].removed) continue;
-      became_ready_.erase(ready);
-      index_.insert(key);
+      const std::vector<Entry>& blocks = held_.blocks();
+      const bool is_taken = std::any_of(blocks.begin(), blocks.end(), [&](const Entry& block) {
+        return block.slot == slots[index];
+      });
+      if (is_taken || slots[index] >= held_.capacity()) {
+        return broken("a_slot_has_one_block", {"slots", phrase("free slots"), to_value(slots)});
+      }
+      held_.insert(keys[index], slots[index]);
     }
+    return std::nullopt;
   }
-  if (index_ == reported_) return std::nullopt;
-  return broken("events_mirror_the_blocks", "events", Keys(reported_.begin(), reported_.end()),
-                Keys(index_.begin(), index_.end()));
+
+  Found take(const CompleteStore& command, const Observation&) {
+    for (std::uint32_t key : command.keys) {
+      Entry* block = held_.find(key);
+      if (!block || block->ready) continue;
+      if (!command.success) {
+        held_.remove(key);
+        continue;
+      }
+      block->ready = true;
+      reported_.insert(key);
+      became_ready_.insert(key);
+    }
+    return std::nullopt;
+  }
+
+  Found take(const ResetCache&, const Observation&) {
+    held_.clear();
+    return std::nullopt;
+  }
+
+  Found take(const TakeEvents&, const Observation& shown) {
+    if (!shown.events.has_value()) return std::nullopt;
+    const std::vector<Event>& events = *shown.events;
+    if (!config_.enable_events) {
+      if (events.empty()) return std::nullopt;
+      return broken("events_mirror_the_blocks", "events", std::vector<Event>(), events);
+    }
+    for (std::size_t index = 0; index < events.size(); ++index) {
+      for (std::uint32_t key : events[index].keys) {
+        const auto ready = became_ready_.find(key);
+        const bool is_known =
+            events[index].removed ? index_.erase(key) > 0 : ready != became_ready_.end();
+        if (!is_known) {
+          return broken("events_mirror_the_blocks",
+                        {"events[" + std::to_string(index) + "]",
+                         phrase(events[index].removed ? "keys that the index holds"
+                                                      : "keys that became ready"),
+                         to_value(events[index].keys)});
+        }
+        if (events[index].removed) continue;
+        became_ready_.erase(ready);
+        index_.insert(key);
+      }
+    }
+    if (index_ == reported_) return std::nullopt;
+    return broken("events_mirror_the_blocks", "events", Keys(reported_.begin(), reported_.end()),
+                  Keys(index_.begin(), index_.end()));
+  }
+
+  OffloadingManagerConfig config_;
+  eviction::HeldBlocks held_;
+  std::set<std::uint32_t> reported_;           ///< what an index fed by all events should hold
+  std::set<std::uint32_t> index_;              ///< what one fed by those taken so far holds
+  std::multiset<std::uint32_t> became_ready_;  ///< and no event reported it yet
+};
+
+}  // namespace
+
+std::span<const Invariant> invariants() { return kInvariants; }
+
+std::unique_ptr<RulesFor<OffloadTarget>> make_rules(const OffloadingManagerConfig& config) {
+  return std::make_unique<Invariants>(config);
 }
 
 }  // namespace kvfence::offload

@@ -1,5 +1,3 @@
-#include "properties/offload/rules.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/rules_test_support.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::offload {
 namespace {
@@ -56,7 +55,7 @@ OffloadingManagerConfig config_of(EvictionPolicy policy = EvictionPolicy::kLRU,
 class Scene {
  public:
   explicit Scene(const OffloadingManagerConfig& config = config_of())
-      : capacity_(config.cache.capacity), invariants_(config) {}
+      : capacity_(config.cache.capacity), run_([config] { return make_rules(config); }) {}
 
   // What the next observation shows.
   std::string t1;
@@ -119,8 +118,7 @@ class Scene {
 
   /// The verdict if the manager answered so; the scene stays where it is.
   std::optional<Divergence> verdict(const Command& command, const Observation& shown) const {
-    Invariants invariants = invariants_;
-    return invariants.check(command, shown, World(), step_);
+    return run_.verdict(command, shown, World());
   }
   std::optional<Divergence> verdict(const Command& command) const {
     return verdict(command, show());
@@ -128,11 +126,7 @@ class Scene {
 
   /// Goes on with an answer that is right.
   void pass(const Command& command, const Observation& shown) {
-    const auto found = invariants_.check(command, shown, World(), step_++);
-    if (found) {
-      ADD_FAILURE() << "step " << found->step << ": " << found->message << "\n  " << found->field
-                    << ": expected " << found->expected << ", actual " << found->actual;
-    }
+    run_.pass(command, shown, World());
   }
   void pass(const Command& command) { pass(command, show()); }
 
@@ -146,18 +140,17 @@ class Scene {
 
  private:
   std::uint32_t capacity_;
-  Invariants invariants_;
-  std::size_t step_ = 0;
+  WatchedRun<OffloadTarget> run_;
 };
 
 /// The verdict names this invariant and this place.
 void expect_broken(const std::optional<Divergence>& found, std::string_view id,
                    std::string_view field) {
-  kvfence::expect_broken(kInvariants, found, id, field);
+  kvfence::expect_broken(invariants(), found, id, field);
 }
 
 TEST(OffloadInvariants, AreNumberedInOrderAndNamedOnce) {
-  expect_numbered_and_named_once(kInvariants, "offload.");
+  expect_numbered_and_named_once(invariants(), "offload.");
 }
 
 // The rest of these three is in properties/eviction/rules_test.cpp.

@@ -11,10 +11,7 @@
 #include "contract/pool/block_pool_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
-#include "properties/core/typed_checks.h"
-#include "properties/pool/generator.h"
-#include "properties/pool/rules.h"
-#include "properties/targets/checks.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::block_pool {
 namespace {
@@ -62,7 +59,7 @@ std::optional<BlockHashView> hash_of(const GetCachedBlock& command, const World&
 /// Whether any block carries the hash in that group.
 bool is_carried(const std::vector<BlockHash>& keys, BlockHashView hash, GroupId group) {
   return std::any_of(keys.begin(), keys.end(),
-                     [&](const BlockHash& key) { return carries(key, hash, group); });
+                     [&](const BlockHash& key) { return detail::carries(key, hash, group); });
 }
 
 class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
@@ -201,11 +198,7 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
 };
 
 }  // namespace
-}  // namespace kvfence::block_pool
 
-const kvfence::Checks& kvfence::block_pool_checks() {
-  static const Checks kChecks =
-      checks_of<BlockPoolTarget, block_pool::Generator, block_pool::Invariants>(
-          goal_suite<BlockPoolTarget, block_pool::kGoals, block_pool::Counter>());
-  return kChecks;
-}
+GoalSuite goals() { return goal_suite<BlockPoolTarget, kGoals, Counter>(); }
+
+}  // namespace kvfence::block_pool

@@ -1,18 +1,59 @@
-#include "properties/pool/rules.h"
+/// What must hold of any correct block pool, of any release: statements about the observations of
+/// one implementation alone. None predicts an answer; that is the reference's work.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "contract/core/line.h"
+#include "contract/pool/block_pool.h"
+#include "contract/pool/block_pool_target.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
 #include "properties/core/named_place.h"
+#include "properties/pool/event_mirror.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::block_pool {
 namespace {
 
+/// Every invariant: what the command line and the documentation list.
+constexpr Invariant kInvariants[] = {
+    {"pool.1", "ref_cnt_counts_holders",
+     "a block's ref_cnt is how often it was handed out or touched, less how often it was freed; "
+     "what nobody holds cannot be freed"},
+    {"pool.2", "queue_holds_the_unreferenced",
+     "the free queue holds exactly the blocks that nobody references, once each"},
+    {"pool.3", "null_block_stays_out",
+     "the null block has no key, no reference and no place in the free queue"},
+    {"pool.4", "numbers_add_up",
+     "num_free_blocks, num_empty, num_cached, num_referenced, num_cached_keys and usage are those "
+     "of the blocks: empty + cached + referenced is every block, empty + cached the queue"},
+    {"pool.5", "new_blocks_are_unused",
+     "get_new_blocks hands out as many blocks as asked, each once, that nobody references"},
+    {"pool.6", "lookup_agrees_with_keys",
+     "a hit is one block per group, in order, that carries the key asked for; a lookup misses only "
+     "if no block of some group carries it"},
+    {"pool.7", "keys_are_what_was_cached",
+     "a block carries the key under which it was cached, or none; and none after it was handed "
+     "out or evicted, or the cache was reset"},
+    {"pool.8", "events_mirror_the_keys",
+     "an index fed by the events holds exactly the hashes in the pool, removes none that it does "
+     "not hold, and gets no event where events are off"},
+    {"pool.9", "refused_changes_nothing",
+     "a refused command changes neither blocks nor queue nor keys"},
+};
+
+using detail::carries;
 using detail::key_value;
 
 using Rule = NamedPlace<kInvariants>;
@@ -28,256 +69,288 @@ bool has_state(const Observation& shown) {
   return shown.free_queue.has_value() && shown.ref_cnts.has_value() && shown.keys.has_value();
 }
 
-}  // namespace
-
-Invariants::Invariants(const BlockPoolConfig& config)
-    : config_(config),
-      holders_(config.num_gpu_blocks),
-      cached_(config.num_gpu_blocks),
-      has_key_(config.num_gpu_blocks) {
-  // Who knows the groups adds their kind to events (contract/kv_cache/kv_cache_manager.h).
-  config_.rules.events_carry_spec = false;
-}
-
-std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
-                                            const Observation& observation, const World& world,
-                                            std::size_t step) {
-  Found found;
-  if (observation.error != ErrorCode::kNone) {
-    if (before) found = check_unchanged(*before, observation, world);
-  } else {
-    found = std::visit([&](const auto& accepted) { return take(accepted, observation, world); },
-                       command);
+/// Holders and keys are counted from commands and answers, so an observation without the state is
+/// checked by its numbers, and the next one with the state in full.
+class Invariants final : public RulesFor<BlockPoolTarget> {
+ public:
+  /// For a fresh pool.
+  explicit Invariants(const BlockPoolConfig& config)
+      : config_(config),
+        holders_(config.num_gpu_blocks),
+        cached_(config.num_gpu_blocks),
+        has_key_(config.num_gpu_blocks) {
+    // Who knows the groups adds their kind to events (contract/kv_cache/kv_cache_manager.h).
+    config_.rules.events_carry_spec = false;
   }
-  if (!found) found = check_numbers(observation, world);
-  if (!found && has_state(observation)) found = check_state(observation, world);
-  if (found) found->step = step;
-  return found;
-}
 
-// ---- Commands and answers. ----
-
-Invariants::Found Invariants::take(const GetNewBlocks& command, const Observation& shown,
-                                   const World& world) {
-  static const std::vector<BlockId> kNone;
-  const std::vector<BlockId>& blocks = shown.blocks.has_value() ? *shown.blocks : kNone;
-  bool is_right = blocks.size() == command.num_blocks;
-  for (BlockId block : blocks) {
-    is_right = is_right && can_be_held(block) && holders_[block] == 0;
-    if (!is_right) break;
-    holders_[block] = 1;
-    ++num_held_;
-    cached_[block].clear();
-  }
-  if (is_right) return std::nullopt;
-  return broken("new_blocks_are_unused", "blocks",
-                std::to_string(command.num_blocks) + " blocks that nobody references", blocks,
-                world);
-}
-
-Invariants::Found Invariants::take(const GetCachedBlock& command, const Observation& shown,
-                                   const World& world) {
-  const auto hashes = hashes_of(world, command.request, command.block_size);
-  if (!hashes || command.index >= hashes->size()) return std::nullopt;
-  if (!shown.hit.has_value() || !shown.keys.has_value()) return std::nullopt;
-  const BlockHashView hash = (*hashes)[command.index];
-  const KeyList& keys = *shown.keys;
-  if (!*shown.hit) {
-    const bool all_there =
-        std::all_of(command.groups.begin(), command.groups.end(), [&](GroupId group) {
-          return std::any_of(keys.begin(), keys.end(),
-                             [&](const BlockHash& key) { return carries(key, hash, group); });
-        });
-    if (all_there) return broken("lookup_agrees_with_keys", "hit", true, false, world);
-    return std::nullopt;
-  }
-  bool is_right = shown.blocks.has_value() && shown.blocks->size() == command.groups.size();
-  for (std::size_t at = 0; is_right && at < command.groups.size(); ++at) {
-    const BlockId block = (*shown.blocks)[at];
-    is_right = block < keys.size() && carries(keys[block], hash, command.groups[at]);
-  }
-  if (is_right) return std::nullopt;
-  return broken("lookup_agrees_with_keys", "blocks", "blocks that carry the key, one per group",
-                *shown.blocks, world);
-}
-
-Invariants::Found Invariants::take(const Touch& command, const Observation&, const World&) {
-  for (BlockId block : command.blocks) {
-    if (can_be_held(block) && holders_[block]++ == 0) ++num_held_;
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const CacheFullBlocks& command, const Observation&,
-                                   const World& world) {
-  const auto hashes = hashes_of(world, command.request, command.block_size);
-  if (!hashes || !config_.enable_caching) return std::nullopt;
-  const std::size_t end =
-      std::min<std::size_t>({command.num_full_blocks, command.blocks.size(), hashes->size()});
-  for (std::size_t index = command.num_cached_blocks; index < end; ++index) {
-    const BlockId block = command.blocks[index];
-    const std::size_t at = index - command.num_cached_blocks;
-    const bool is_masked =
-        command.block_mask && (at >= command.block_mask->size() || !(*command.block_mask)[at]);
-    if (is_masked || !can_be_held(block)) continue;
-    is_counted_ = false;
-    BlockHash& key = cached_[block];
-    key.assign((*hashes)[index]);
-    for (int shift = 24; shift >= 0; shift -= 8) {
-      key.push_back(static_cast<char>(command.group >> shift));
+  /// Cost: linear in the blocks; no allocation once warm, unless an invariant is broken.
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& world,
+                                  std::size_t step) override {
+    Found found;
+    if (observation.error != ErrorCode::kNone) {
+      if (before) found = check_unchanged(*before, observation, world);
+    } else {
+      found = std::visit([&](const auto& accepted) { return take(accepted, observation, world); },
+                         command);
     }
+    if (!found) found = check_numbers(observation, world);
+    if (!found && has_state(observation)) found = check_state(observation, world);
+    if (found) found->step = step;
+    return found;
   }
-  return std::nullopt;
-}
 
-Invariants::Found Invariants::take(const FreeBlocks& command, const Observation& shown,
-                                   const World& world) {
-  for (BlockId block : command.blocks) {
-    if (!can_be_held(block)) continue;
-    if (holders_[block] == 0) {
-      return broken("ref_cnt_counts_holders", "error",
-                    "a refusal: nobody holds block " + std::to_string(block), shown.error, world);
+ private:
+  using Found = std::optional<Divergence>;
+
+  // ---- Commands and answers. ----
+
+  // What an accepted command changes in the model, and what is wrong with its answer.
+  Found take(const GetNewBlocks& command, const Observation& shown, const World& world) {
+    static const std::vector<BlockId> kNone;
+    const std::vector<BlockId>& blocks = shown.blocks.has_value() ? *shown.blocks : kNone;
+    bool is_right = blocks.size() == command.num_blocks;
+    for (BlockId block : blocks) {
+      is_right = is_right && can_be_held(block) && holders_[block] == 0;
+      if (!is_right) break;
+      holders_[block] = 1;
+      ++num_held_;
+      cached_[block].clear();
     }
-    if (--holders_[block] == 0) --num_held_;
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const EvictBlocks& command, const Observation&, const World&) {
-  for (BlockId block : command.blocks) {
-    if (can_be_held(block)) cached_[block].clear();
-  }
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const ResetPrefixCache&, const Observation& shown,
-                                   const World&) {
-  if (!shown.success.has_value() || !*shown.success) return std::nullopt;
-  for (BlockHash& key : cached_) key.clear();
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::take(const TakeEvents&, const Observation& shown,
-                                   const World& world) {
-  if (!shown.events.has_value()) return std::nullopt;
-  auto found = index_.take(*shown.events, config_);
-  if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_);
-  if (!found) return std::nullopt;
-  return broken("events_mirror_the_keys", found->field, std::move(found->expected),
-                std::move(found->actual), world);
-}
-
-std::optional<BlockHashListView> Invariants::hashes_of(const World& world,
-                                                       const std::string& request,
-                                                       std::uint32_t block_size) const {
-  const Request* declared = world.requests().find(request);
-  const bool fits = block_size != 0 && block_size % config_.hash.hash_block_size == 0;
-  if (!declared || !fits) return std::nullopt;
-  return declared->block_hashes(block_size);
-}
-
-// ---- What is shown. ----
-
-Invariants::Found Invariants::check_numbers(const Observation& shown, const World& world) const {
-  const auto num_blocks = static_cast<std::uint32_t>(holders_.size());
-  const auto wrong = [&](std::string_view name, const auto& expected, const auto& actual) {
-    return broken("numbers_add_up", name, expected, actual, world);
-  };
-  const std::uint32_t num_free = num_blocks - 1 - num_held_;
-  if (shown.num_free_blocks != num_free) {
-    return wrong("num_free_blocks", num_free, shown.num_free_blocks);
-  }
-  if (shown.num_referenced != num_blocks - num_free) {
-    return wrong("num_referenced", num_blocks - num_free, shown.num_referenced);
-  }
-  if (shown.num_cached > num_free) return wrong("num_cached", num_free, shown.num_cached);
-  if (shown.num_empty != num_free - shown.num_cached) {
-    return wrong("num_empty", num_free - shown.num_cached, shown.num_empty);
-  }
-  double usage = 0;
-  if (num_blocks > 1) {
-    usage = 1.0 - static_cast<double>(num_free) / static_cast<double>(num_blocks - 1);
-  }
-  if (shown.usage != usage) return wrong("usage", usage, shown.usage);
-  return std::nullopt;
-}
-
-Invariants::Found Invariants::check_state(const Observation& shown, const World& world) {
-  const std::vector<std::uint32_t>& ref_cnts = *shown.ref_cnts;
-  const std::vector<BlockId>& queue = *shown.free_queue;
-  const bool null_is_out = !ref_cnts.empty() && ref_cnts[kNullBlockId] == 0;
-  if (!null_is_out) return broken("null_block_stays_out", "ref_cnts", holders_, ref_cnts, world);
-  if (ref_cnts != holders_)
-    return broken("ref_cnt_counts_holders", "ref_cnts", holders_, ref_cnts, world);
-
-  is_queued_.assign(holders_.size(), 0);
-  for (BlockId block : queue) {
-    if (block == kNullBlockId) {
-      return broken("null_block_stays_out", "free_queue", "no null block", queue, world);
-    }
-    const bool is_right = can_be_held(block) && holders_[block] == 0 && !is_queued_[block];
-    if (!is_right) {
-      return broken("queue_holds_the_unreferenced", "free_queue", "each unreferenced block once",
-                    queue, world);
-    }
-    is_queued_[block] = 1;
-  }
-  if (queue.size() != holders_.size() - 1 - num_held_) {
-    return broken("queue_holds_the_unreferenced", "free_queue", "every unreferenced block", queue,
+    if (is_right) return std::nullopt;
+    return broken("new_blocks_are_unused", "blocks",
+                  std::to_string(command.num_blocks) + " blocks that nobody references", blocks,
                   world);
   }
-  return check_keys(shown, world);
-}
 
-/// Requires: the references are right.
-Invariants::Found Invariants::check_keys(const Observation& shown, const World& world) {
-  const KeyList& keys = *shown.keys;
-  if (keys.size() != cached_.size())
-    return broken("keys_are_what_was_cached", "keys", cached_, keys, world);
-  std::uint32_t num_cached = 0;
-  for (BlockId block = 0; block < keys.size(); ++block) {
-    const bool has_key = !keys[block].empty();
-    is_counted_ = is_counted_ && has_key == static_cast<bool>(has_key_[block]);
-    has_key_[block] = has_key;
-    if (!has_key) continue;
-    if (block == kNullBlockId || keys[block] != cached_[block]) {
-      return broken(
-          block == kNullBlockId ? Rule("null_block_stays_out") : Rule("keys_are_what_was_cached"),
-          "keys[" + std::to_string(block) + "]", key_value(cached_[block]), key_value(keys[block]),
-          world);
+  Found take(const GetCachedBlock& command, const Observation& shown, const World& world) {
+    const auto hashes = hashes_of(world, command.request, command.block_size);
+    if (!hashes || command.index >= hashes->size()) return std::nullopt;
+    if (!shown.hit.has_value() || !shown.keys.has_value()) return std::nullopt;
+    const BlockHashView hash = (*hashes)[command.index];
+    const KeyList& keys = *shown.keys;
+    if (!*shown.hit) {
+      const bool all_there =
+          std::all_of(command.groups.begin(), command.groups.end(), [&](GroupId group) {
+            return std::any_of(keys.begin(), keys.end(),
+                               [&](const BlockHash& key) { return carries(key, hash, group); });
+          });
+      if (all_there) return broken("lookup_agrees_with_keys", "hit", true, false, world);
+      return std::nullopt;
     }
-    if (holders_[block] == 0) ++num_cached;
-  }
-  if (!is_counted_) {
-    is_counted_ = true;
-    distinct_.clear();
-    for (const BlockHash& key : keys) {
-      if (!key.empty()) distinct_.push_back(key);
+    bool is_right = shown.blocks.has_value() && shown.blocks->size() == command.groups.size();
+    for (std::size_t at = 0; is_right && at < command.groups.size(); ++at) {
+      const BlockId block = (*shown.blocks)[at];
+      is_right = block < keys.size() && carries(keys[block], hash, command.groups[at]);
     }
-    std::sort(distinct_.begin(), distinct_.end());
-    num_keys_ = static_cast<std::uint32_t>(std::unique(distinct_.begin(), distinct_.end()) -
-                                           distinct_.begin());
+    if (is_right) return std::nullopt;
+    return broken("lookup_agrees_with_keys", "blocks", "blocks that carry the key, one per group",
+                  *shown.blocks, world);
   }
-  if (shown.num_cached != num_cached) {
-    return broken("numbers_add_up", "num_cached", num_cached, shown.num_cached, world);
-  }
-  if (shown.num_cached_keys != num_keys_) {
-    return broken("numbers_add_up", "num_cached_keys", num_keys_, shown.num_cached_keys, world);
-  }
-  return std::nullopt;
-}
 
-Invariants::Found Invariants::check_unchanged(const Observation& before, const Observation& shown,
-                                              const World& world) {
-  if (!has_state(before) || !has_state(shown)) return std::nullopt;
-  Found found;
-  const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
-    if (!found && was != is) found = broken("refused_changes_nothing", name, was, is, world);
-  };
-  keep("ref_cnts", *before.ref_cnts, *shown.ref_cnts);
-  keep("free_queue", *before.free_queue, *shown.free_queue);
-  keep("keys", *before.keys, *shown.keys);
-  return found;
+  Found take(const Touch& command, const Observation&, const World&) {
+    for (BlockId block : command.blocks) {
+      if (can_be_held(block) && holders_[block]++ == 0) ++num_held_;
+    }
+    return std::nullopt;
+  }
+
+  Found take(const CacheFullBlocks& command, const Observation&, const World& world) {
+    const auto hashes = hashes_of(world, command.request, command.block_size);
+    if (!hashes || !config_.enable_caching) return std::nullopt;
+    const std::size_t end =
+        std::min<std::size_t>({command.num_full_blocks, command.blocks.size(), hashes->size()});
+    for (std::size_t index = command.num_cached_blocks; index < end; ++index) {
+      const BlockId block = command.blocks[index];
+      const std::size_t at = index - command.num_cached_blocks;
+      const bool is_masked =
+          command.block_mask && (at >= command.block_mask->size() || !(*command.block_mask)[at]);
+      if (is_masked || !can_be_held(block)) continue;
+      is_counted_ = false;
+      BlockHash& key = cached_[block];
+      key.assign((*hashes)[index]);
+      for (int shift = 24; shift >= 0; shift -= 8) {
+        key.push_back(static_cast<char>(command.group >> shift));
+      }
+    }
+    return std::nullopt;
+  }
+
+  Found take(const FreeBlocks& command, const Observation& shown, const World& world) {
+    for (BlockId block : command.blocks) {
+      if (!can_be_held(block)) continue;
+      if (holders_[block] == 0) {
+        return broken("ref_cnt_counts_holders", "error",
+                      "a refusal: nobody holds block " + std::to_string(block), shown.error, world);
+      }
+      if (--holders_[block] == 0) --num_held_;
+    }
+    return std::nullopt;
+  }
+
+  Found take(const EvictBlocks& command, const Observation&, const World&) {
+    for (BlockId block : command.blocks) {
+      if (can_be_held(block)) cached_[block].clear();
+    }
+    return std::nullopt;
+  }
+
+  Found take(const ResetPrefixCache&, const Observation& shown, const World&) {
+    if (!shown.success.has_value() || !*shown.success) return std::nullopt;
+    for (BlockHash& key : cached_) key.clear();
+    return std::nullopt;
+  }
+
+  Found take(const TakeEvents&, const Observation& shown, const World& world) {
+    if (!shown.events.has_value()) return std::nullopt;
+    auto found = index_.take(*shown.events, config_);
+    if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_);
+    if (!found) return std::nullopt;
+    return broken("events_mirror_the_keys", found->field, std::move(found->expected),
+                  std::move(found->actual), world);
+  }
+
+  template <class Declaration>
+  Found take(const Declaration&, const Observation&, const World&) {
+    return std::nullopt;
+  }
+
+  // ---- What is shown. ----
+
+  Found check_numbers(const Observation& shown, const World& world) const {
+    const auto num_blocks = static_cast<std::uint32_t>(holders_.size());
+    const auto wrong = [&](std::string_view name, const auto& expected, const auto& actual) {
+      return broken("numbers_add_up", name, expected, actual, world);
+    };
+    const std::uint32_t num_free = num_blocks - 1 - num_held_;
+    if (shown.num_free_blocks != num_free) {
+      return wrong("num_free_blocks", num_free, shown.num_free_blocks);
+    }
+    if (shown.num_referenced != num_blocks - num_free) {
+      return wrong("num_referenced", num_blocks - num_free, shown.num_referenced);
+    }
+    if (shown.num_cached > num_free) return wrong("num_cached", num_free, shown.num_cached);
+    if (shown.num_empty != num_free - shown.num_cached) {
+      return wrong("num_empty", num_free - shown.num_cached, shown.num_empty);
+    }
+    double usage = 0;
+    if (num_blocks > 1) {
+      usage = 1.0 - static_cast<double>(num_free) / static_cast<double>(num_blocks - 1);
+    }
+    if (shown.usage != usage) return wrong("usage", usage, shown.usage);
+    return std::nullopt;
+  }
+
+  Found check_state(const Observation& shown, const World& world) {
+    const std::vector<std::uint32_t>& ref_cnts = *shown.ref_cnts;
+    const std::vector<BlockId>& queue = *shown.free_queue;
+    const bool null_is_out = !ref_cnts.empty() && ref_cnts[kNullBlockId] == 0;
+    if (!null_is_out) return broken("null_block_stays_out", "ref_cnts", holders_, ref_cnts, world);
+    if (ref_cnts != holders_)
+      return broken("ref_cnt_counts_holders", "ref_cnts", holders_, ref_cnts, world);
+
+    is_queued_.assign(holders_.size(), 0);
+    for (BlockId block : queue) {
+      if (block == kNullBlockId) {
+        return broken("null_block_stays_out", "free_queue", "no null block", queue, world);
+      }
+      const bool is_right = can_be_held(block) && holders_[block] == 0 && !is_queued_[block];
+      if (!is_right) {
+        return broken("queue_holds_the_unreferenced", "free_queue", "each unreferenced block once",
+                      queue, world);
+      }
+      is_queued_[block] = 1;
+    }
+    if (queue.size() != holders_.size() - 1 - num_held_) {
+      return broken("queue_holds_the_unreferenced", "free_queue", "every unreferenced block", queue,
+                    world);
+    }
+    return check_keys(shown, world);
+  }
+
+  /// Requires: the references are right.
+
+  Found check_keys(const Observation& shown, const World& world) {
+    const KeyList& keys = *shown.keys;
+    if (keys.size() != cached_.size())
+      return broken("keys_are_what_was_cached", "keys", cached_, keys, world);
+    std::uint32_t num_cached = 0;
+    for (BlockId block = 0; block < keys.size(); ++block) {
+      const bool has_key = !keys[block].empty();
+      is_counted_ = is_counted_ && has_key == static_cast<bool>(has_key_[block]);
+      has_key_[block] = has_key;
+      if (!has_key) continue;
+      if (block == kNullBlockId || keys[block] != cached_[block]) {
+        return broken(
+            block == kNullBlockId ? Rule("null_block_stays_out") : Rule("keys_are_what_was_cached"),
+            "keys[" + std::to_string(block) + "]", key_value(cached_[block]),
+            key_value(keys[block]), world);
+      }
+      if (holders_[block] == 0) ++num_cached;
+    }
+    if (!is_counted_) {
+      is_counted_ = true;
+      distinct_.clear();
+      for (const BlockHash& key : keys) {
+        if (!key.empty()) distinct_.push_back(key);
+      }
+      std::sort(distinct_.begin(), distinct_.end());
+      num_keys_ = static_cast<std::uint32_t>(std::unique(distinct_.begin(), distinct_.end()) -
+                                             distinct_.begin());
+    }
+    if (shown.num_cached != num_cached) {
+      return broken("numbers_add_up", "num_cached", num_cached, shown.num_cached, world);
+    }
+    if (shown.num_cached_keys != num_keys_) {
+      return broken("numbers_add_up", "num_cached_keys", num_keys_, shown.num_cached_keys, world);
+    }
+    return std::nullopt;
+  }
+
+  static Found check_unchanged(const Observation& before, const Observation& shown,
+                               const World& world) {
+    if (!has_state(before) || !has_state(shown)) return std::nullopt;
+    Found found;
+    const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
+      if (!found && was != is) found = broken("refused_changes_nothing", name, was, is, world);
+    };
+    keep("ref_cnts", *before.ref_cnts, *shown.ref_cnts);
+    keep("free_queue", *before.free_queue, *shown.free_queue);
+    keep("keys", *before.keys, *shown.keys);
+    return found;
+  }
+
+  bool can_be_held(BlockId block) const { return block != kNullBlockId && block < holders_.size(); }
+
+  /// The request's hashes at that size; nothing where a lookup has nothing to look up.
+  std::optional<BlockHashListView> hashes_of(const World& world, const std::string& request,
+                                             std::uint32_t block_size) const {
+    const Request* declared = world.requests().find(request);
+    const bool fits = block_size != 0 && block_size % config_.hash.hash_block_size == 0;
+    if (!declared || !fits) return std::nullopt;
+    return declared->block_hashes(block_size);
+  }
+
+  BlockPoolConfig config_;
+  std::vector<std::uint32_t> holders_;  ///< by block
+  std::uint32_t num_held_ = 0;          ///< blocks with holders
+  KeyList cached_;                      ///< by block: the key under which it was cached last
+  EventMirror index_;
+
+  std::vector<std::uint8_t> has_key_;  ///< by block, where the state was shown last
+  std::uint32_t num_keys_ = 0;         ///< different ones among the keys
+  bool is_counted_ = false;            ///< they are those of has_key_ and cached_
+
+  std::vector<std::uint8_t> is_queued_;     ///< scratch
+  std::vector<std::string_view> distinct_;  ///< scratch
+};
+
+}  // namespace
+
+std::span<const Invariant> invariants() { return kInvariants; }
+
+std::unique_ptr<RulesFor<BlockPoolTarget>> make_rules(const BlockPoolConfig& config) {
+  return std::make_unique<Invariants>(config);
 }
 
 }  // namespace kvfence::block_pool

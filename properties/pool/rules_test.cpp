@@ -1,5 +1,3 @@
-#include "properties/pool/rules.h"
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -11,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/core/rules_test_support.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::block_pool {
 namespace {
@@ -22,7 +21,7 @@ using Keys = std::vector<std::string>;
 class Scene {
  public:
   explicit Scene(Config config = small_config())
-      : config_(*make_block_pool_config(config)), world_(config_), invariants_(config_) {
+      : config_(*make_block_pool_config(config)), world_(config_) {
     queue.resize(config.num_gpu_blocks - 1);
     for (BlockId block = 1; block < config.num_gpu_blocks; ++block) queue[block - 1] = block;
     refs.resize(config.num_gpu_blocks);
@@ -92,20 +91,13 @@ class Scene {
   std::optional<Divergence> verdict(const Command& command, const Observation& shown) const {
     World world = world_;
     world.apply(command);
-    Invariants invariants = invariants_;
-    return invariants.check(command, before_ ? &*before_ : nullptr, shown, world, step_);
+    return run_.verdict(command, shown, world);
   }
 
   /// Goes on with an answer that is right.
   void pass(const Command& command, const Observation& shown) {
     world_.apply(command);
-    const auto found =
-        invariants_.check(command, before_ ? &*before_ : nullptr, shown, world_, step_++);
-    before_ = shown;
-    if (found) {
-      ADD_FAILURE() << "step " << found->step << ": " << found->message << "\n  " << found->field
-                    << ": expected " << found->expected << ", actual " << found->actual;
-    }
+    run_.pass(command, shown, world_);
   }
 
   /// Blocks 1 and 2 handed out, with hashes A:0 and A:1 in group 0.
@@ -146,19 +138,17 @@ class Scene {
  private:
   BlockPoolConfig config_;
   World world_;
-  Invariants invariants_;
-  std::size_t step_ = 0;
-  std::optional<Observation> before_;
+  WatchedRun<BlockPoolTarget> run_{[this] { return make_rules(config_); }};
 };
 
 /// The verdict names this invariant and this place.
 void expect_broken(const std::optional<Divergence>& found, std::string_view id,
                    std::string_view field) {
-  kvfence::expect_broken(kInvariants, found, id, field);
+  kvfence::expect_broken(invariants(), found, id, field);
 }
 
 TEST(Invariants, AreNumberedInOrderAndNamedOnce) {
-  expect_numbered_and_named_once(kInvariants, "pool.");
+  expect_numbered_and_named_once(invariants(), "pool.");
 }
 
 TEST(Invariants, RefCntCountsHolders) {

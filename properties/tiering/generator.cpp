@@ -1,14 +1,25 @@
-#include "properties/tiering/generator.h"
+/// Draws configurations and commands for the tiering target: few slots, no to three tiers, now and
+/// then some that are file tiers, runs of keys as requests have them, swarm weights, arguments that
+/// are mostly sensible in the state that the manager and its tiers show and now and then are not.
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/file_tier.h"
+#include "contract/tiering/tiering_target.h"
+#include "properties/core/choices.h"
 #include "properties/core/invariant_values.h"
-#include "properties/eviction/generator.h"
+#include "properties/core/swarm.h"
+#include "properties/eviction/keys.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::tiering {
 namespace {
@@ -53,11 +64,296 @@ std::string draw_request(Choices& choices) {
   return std::string(1, static_cast<char>('A' + skewed(choices, 4)));
 }
 
+class Generator final : public GeneratorFor<TieringTarget> {
+ public:
+  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  Generator(const Config& config, Choices& choices)
+      : num_tiers_(config.num_tiers),
+        file_tiers_(config.file_tiers),
+        swarm_(usual_weights(kWeights), kWildHabits, choices),
+        ends_jobs_(!choices.once_in(4)),
+        keys_(config.capacity) {
+    // Without blocks that are ready, and jobs that end, nothing else happens.
+    for (std::size_t index : {index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights),
+                              index_of<OnScheduleEnd>(kWeights), index_of<TierFinish>(kWeights)}) {
+      swarm_.raise(index, 2);
+    }
+    // A file system without faults, too; and none where there is no file.
+    for (std::size_t index : {index_of<TierFaults>(kWeights), index_of<TierDamage>(kWeights)}) {
+      if (file_tiers_.empty()) swarm_.set(index, choices.once_in(4) ? 1 : 0);
+      if (!file_tiers_.empty() && choices.once_in(6)) swarm_.set(index, 0);
+    }
+  }
+
+  /// The next command, given what a manager shows.
+  Command next(Choices& choices, const Observation& now, const World& /*world*/) override {
+    see(now);
+    if (choices.once_in(kResetOnceIn)) return ResetCache{};
+    if (ends_jobs_ && jobs_.size() >= kManyJobs && choices.once_in(3)) return draw_finish(choices);
+    const std::size_t chosen =
+        swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
+    return draw(choices, chosen);
+  }
+
+ private:
+  using Keys = std::vector<std::uint32_t>;
+
+  /// Where the state is not observed after every command, the last one that was is near enough.
+  void see(const Observation& now) {
+    const bool is_missed = now.result.has_value() && *now.result == LookupResult::kMiss;
+    if (is_missed && !looked_up_.empty() && contains(below_, looked_up_.back())) {
+      remember(doubted_, looked_up_.back());
+    }
+    keys_.see(now);
+    if (!eviction::shows_lists(now) || !now.jobs.has_value() || !now.pending.has_value() ||
+        !now.tiers.has_value()) {
+      return;
+    }
+    jobs_ = *now.jobs;
+    tiers_ = *now.tiers;
+    Keys promoted;
+    Keys cascaded;
+    for (const auto* transfers : {&*now.jobs, &*now.pending}) {
+      for (const Transfer& transfer : *transfers) {
+        Keys& keys = transfer.promotion ? promoted : cascaded;
+        keys.insert(keys.end(), transfer.keys.begin(), transfer.keys.end());
+      }
+    }
+    storing_.clear();
+    loading_.clear();
+    below_.clear();
+    for (std::uint32_t key : keys_.writing()) {
+      if (!contains(promoted, key)) storing_.push_back(key);
+    }
+    for (const auto* blocks : {&*now.t1, &*now.t2}) {
+      for (const eviction::Entry& block : *blocks) {
+        const auto num_cascades = std::count(cascaded.begin(), cascaded.end(), block.key);
+        if (block.readers > num_cascades) loading_.push_back(block.key);
+      }
+    }
+    for (const TierState& tier : tiers_) {
+      for (std::uint32_t key : tier.held) {
+        if (!contains(keys_.held(), key)) below_.push_back(key);
+      }
+    }
+    see_failed_promotions(promoted);
+  }
+
+  /// What was to be promoted, is not any more, and stayed below.
+
+  void see_failed_promotions(const Keys& promoted) {
+    for (std::uint32_t key : promoted_) {
+      if (!contains(promoted, key) && contains(below_, key)) remember(doubted_, key);
+    }
+    promoted_ = promoted;
+  }
+
+  /// Whether that command would find nothing to work on.
+  bool is_idle(std::size_t chosen) const {
+    const std::string_view verb = kWeights[chosen].verb;
+    if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
+    if (verb == CompleteLoad::kVerb) return loading_.empty();
+    if (verb == CompleteStore::kVerb) return storing_.empty();
+    if (verb == TierFinish::kVerb) return jobs_.empty();
+    if (verb == TierAskAgain::kVerb || verb == TierAdd::kVerb || verb == TierDrop::kVerb) {
+      return num_tiers_ == 0;
+    }
+    if (verb == TierFaults::kVerb || verb == TierDamage::kVerb) return file_tiers_.empty();
+    return verb == Touch::kVerb && keys_.held().empty();
+  }
+
+  Command draw(Choices& choices, std::size_t chosen) {
+    const std::string_view verb = kWeights[chosen].verb;
+    if (verb == Lookup::kVerb) {
+      const std::uint32_t key = draw_key_to_look_up(choices);
+      remember(looked_up_, key);
+      // A request looks up several keys in a row.
+      if (looking_up_.empty() || choices.once_in(3)) looking_up_ = draw_request(choices);
+      return Lookup{key, looking_up_};
+    }
+    if (verb == Touch::kVerb) {
+      const bool ghosts = !keys_.ghosts().empty() && choices.once_in(3);
+      return Touch{keys_.some_of(ghosts ? keys_.ghosts() : keys_.held(), 4, choices),
+                   draw_request(choices)};
+    }
+    if (verb == PrepareLoad::kVerb) return PrepareLoad{keys_.some_of(keys_.ready(), 3, choices)};
+    if (verb == CompleteLoad::kVerb) {
+      const bool any = choices.once_in(8);
+      return CompleteLoad{keys_.some_of(any ? keys_.reading() : loading_, 3, choices)};
+    }
+    if (verb == PrepareStore::kVerb) {
+      return PrepareStore{draw_keys_to_store(choices), draw_request(choices)};
+    }
+    if (verb == CompleteStore::kVerb) {
+      const bool any = choices.once_in(8);
+      Keys keys = keys_.some_of(any ? keys_.held() : storing_, 4, choices);
+      if (choices.once_in(64)) keys.clear();
+      return CompleteStore{std::move(keys), draw_request(choices), !choices.once_in(6)};
+    }
+    if (verb == OnNewRequest::kVerb) {
+      OnNewRequest command{draw_request(choices), {}};
+      for (std::uint32_t tier = 0; tier < num_tiers_; ++tier) {
+        if (choices.once_in(2)) command.request_level.push_back(tier);
+      }
+      if (choices.once_in(64)) command.request_level.push_back(num_tiers_);
+      return command;
+    }
+    if (verb == OnRequestFinished::kVerb) return OnRequestFinished{draw_request(choices)};
+    if (verb == OnScheduleEnd::kVerb) return OnScheduleEnd{};
+    if (verb == TierFinish::kVerb) return draw_finish(choices);
+    if (verb == TierFaults::kVerb) return draw_faults(choices);
+    if (verb == TierDamage::kVerb) return draw_damage(choices);
+    if (verb == TakeEvents::kVerb) return TakeEvents{};
+    const std::uint32_t tier = draw_tier(choices);
+    if (verb == TierAskAgain::kVerb) {
+      return TierAskAgain{tier, draw_key_to_look_up(choices), choices.below(3)};
+    }
+    if (verb == TierAdd::kVerb) return TierAdd{tier, keys_.some_of({}, 3, choices)};
+    const Keys held = tier < tiers_.size() ? tiers_[tier].held : Keys();
+    return TierDrop{tier, keys_.some_of(held, 2, choices)};
+  }
+
+  /// Those whose file the primary tier has no block of, now.
+
+  Keys doubted_below() const {
+    Keys keys = doubted_;
+    std::erase_if(keys, [this](std::uint32_t key) { return !contains(below_, key); });
+    return keys;
+  }
+
+  /// One that a tier could bring, one that was looked up, or any.
+
+  std::uint32_t draw_key_to_look_up(Choices& choices) const {
+    const Keys doubted = doubted_below();
+    if (!doubted.empty() && choices.once_in(3)) return keys_.one_of(doubted, choices);
+    if (!below_.empty() && choices.once_in(2)) return keys_.one_of(below_, choices);
+    if (!looked_up_.empty() && choices.once_in(2)) return keys_.one_of(looked_up_, choices);
+    return keys_.any(choices);
+  }
+
+  /// The keys of a request: one after the other.
+
+  Keys draw_keys_to_store(Choices& choices) const {
+    const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
+    const Keys doubted = doubted_below();
+    if (!doubted.empty() && choices.once_in(3)) return {keys_.one_of(doubted, choices)};
+    // What was missed is computed, and stored, though a tier may have it.
+    const Keys& missed = choices.once_in(2) ? looked_up_ : below_;
+    const bool is_missed = !missed.empty() && choices.once_in(3);
+    const std::uint32_t first = is_missed ? keys_.one_of(missed, choices) : keys_.any(choices);
+    Keys keys;
+    for (std::uint32_t at = 0; at < length; ++at) keys.push_back((first + at) % keys_.num_keys());
+    if (!keys_.held().empty() && choices.once_in(3)) {
+      keys.push_back(keys_.one_of(keys_.held(), choices));
+    }
+    if (!keys.empty() && choices.once_in(32)) keys.push_back(keys.front());
+    return keys;
+  }
+
+  /// A job that is under way and was not said to be over, mostly.
+
+  TierFinish draw_finish(Choices& choices) {
+    TierFinish command;
+    command.success = !choices.once_in(5);
+    command.tier = draw_tier(choices);
+    command.job = skewed(choices, 4);
+    if (jobs_.empty() || choices.once_in(48)) return command;
+    const auto draw_job = [&] {
+      return jobs_[choices.below(static_cast<std::uint32_t>(jobs_.size()))];
+    };
+    Transfer job = draw_job();
+    for (int tries = 0; tries < 4 && contains(finished_, *job.job); ++tries) job = draw_job();
+    command.job = *job.job;
+    if (!choices.once_in(32)) command.tier = job.tier;
+    remember(finished_, command.job);
+    return command;
+  }
+
+  std::uint32_t draw_tier(Choices& choices) const {
+    return num_tiers_ == 0 || choices.once_in(64) ? num_tiers_ : choices.below(num_tiers_);
+  }
+
+  /// A file tier, mostly.
+
+  std::uint32_t draw_file_tier(Choices& choices) const {
+    if (file_tiers_.empty() || choices.once_in(64)) return draw_tier(choices);
+    return file_tiers_[choices.below(static_cast<std::uint32_t>(file_tiers_.size()))];
+  }
+
+  /// One that a job of the tier soon comes to, mostly.
+
+  FileOperation draw_operation(std::uint32_t tier, Choices& choices) const {
+    constexpr std::array<FileOperation, 4> kOfLoads = {
+        FileOperation::kRead, FileOperation::kOpen, FileOperation::kSize, FileOperation::kRemove};
+    constexpr std::array<FileOperation, 10> kOperations = {
+        FileOperation::kWrite,     FileOperation::kRead,   FileOperation::kRemove,
+        FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSize,
+        FileOperation::kOpen,      FileOperation::kCreate, FileOperation::kSync,
+        FileOperation::kMakeFolder};
+    const bool loads = std::any_of(jobs_.begin(), jobs_.end(), [tier](const Transfer& job) {
+      return job.promotion && job.tier == tier;
+    });
+    if (loads && choices.once_in(2)) return kOfLoads[skewed(choices, kOfLoads.size())];
+    return kOperations[choices.once_in(2) ? skewed(choices, kOperations.size())
+                                          : choices.below(kOperations.size())];
+  }
+
+  /// What storing or loading a block soon comes to.
+
+  TierFaults draw_faults(Choices& choices) const {
+    TierFaults command{draw_file_tier(choices), {}};
+    const std::uint32_t num_faults = choices.once_in(16) ? 0 : 1 + choices.below(3);
+    for (std::uint32_t count = 0; count < num_faults; ++count) {
+      Fault& fault = command.faults.emplace_back();
+      fault.operation = draw_operation(command.tier, choices);
+      fault.call = skewed(choices, 3);
+      const bool moves =
+          fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
+      if ((moves && choices.once_in(2)) || choices.once_in(64)) {
+        fault.num_bytes = choices.below(80);
+        continue;
+      }
+      fault.fails_with = static_cast<FileError>(1 + choices.below(kNumFileErrors - 1));
+    }
+    return command;
+  }
+
+  /// Of a block that is there, mostly.
+
+  TierDamage draw_damage(Choices& choices) const {
+    TierDamage command;
+    command.tier = draw_file_tier(choices);
+    const Keys held = command.tier < tiers_.size() ? tiers_[command.tier].held : Keys();
+    command.key = keys_.one_of(held, choices);
+    command.damage = kFileDamages[choices.below(kFileDamages.size())];
+    command.at = command.damage == FileDamage::kReplace
+                     ? keys_.one_of(held, choices)
+                     : choices.below(8 * (kBlockFileHeaderBytes + kBlockBytes));
+    return command;
+  }
+
+  std::uint32_t num_tiers_;
+  Keys file_tiers_;  ///< places
+  VerbSwarm<Command> swarm_;
+  bool ends_jobs_;  ///< before many are under way
+  eviction::DrawnKeys keys_;
+  std::vector<Transfer> jobs_;
+  std::vector<TierState> tiers_;
+  Keys below_;              ///< in a tier and not in the primary one
+  Keys storing_;            ///< being written by a store
+  Keys loading_;            ///< being read by a load
+  std::string looking_up_;  ///< the request of the last lookup
+  Keys looked_up_;          ///< lately, the last at the end
+  Keys promoted_;           ///< waiting for a promotion or under way in one
+  Keys doubted_;            ///< missed lately, or not promoted, although a tier holds them
+  Keys finished_;           ///< jobs, lately
+};
+
 }  // namespace
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config;
-  static_cast<eviction::Config&>(config) = eviction::Generator::draw_config(choices);
+  static_cast<eviction::Config&>(config) = eviction::draw_config(choices);
   config.profile = Config().profile;
   config.enable_events = !choices.once_in(4);
   config.num_tiers = choices.once_in(16) ? 0 : 1 + choices.below(3);
@@ -68,255 +364,9 @@ Config Generator::draw_config(Choices& choices) {
   return config;
 }
 
-Generator::Generator(const Config& config, Choices& choices)
-    : num_tiers_(config.num_tiers),
-      file_tiers_(config.file_tiers),
-      swarm_(usual_weights(kWeights), kWildHabits, choices),
-      ends_jobs_(!choices.once_in(4)),
-      keys_(config.capacity) {
-  // Without blocks that are ready, and jobs that end, nothing else happens.
-  for (std::size_t index : {index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights),
-                            index_of<OnScheduleEnd>(kWeights), index_of<TierFinish>(kWeights)}) {
-    swarm_.raise(index, 2);
-  }
-  // A file system without faults, too; and none where there is no file.
-  for (std::size_t index : {index_of<TierFaults>(kWeights), index_of<TierDamage>(kWeights)}) {
-    if (file_tiers_.empty()) swarm_.set(index, choices.once_in(4) ? 1 : 0);
-    if (!file_tiers_.empty() && choices.once_in(6)) swarm_.set(index, 0);
-  }
-}
-
-/// Where the state is not observed after every command, the last one that was is near enough.
-void Generator::see(const Observation& now) {
-  const bool is_missed = now.result.has_value() && *now.result == LookupResult::kMiss;
-  if (is_missed && !looked_up_.empty() && contains(below_, looked_up_.back())) {
-    remember(doubted_, looked_up_.back());
-  }
-  keys_.see(now);
-  if (!eviction::shows_lists(now) || !now.jobs.has_value() || !now.pending.has_value() ||
-      !now.tiers.has_value()) {
-    return;
-  }
-  jobs_ = *now.jobs;
-  tiers_ = *now.tiers;
-  Keys promoted;
-  Keys cascaded;
-  for (const auto* transfers : {&*now.jobs, &*now.pending}) {
-    for (const Transfer& transfer : *transfers) {
-      Keys& keys = transfer.promotion ? promoted : cascaded;
-      keys.insert(keys.end(), transfer.keys.begin(), transfer.keys.end());
-    }
-  }
-  storing_.clear();
-  loading_.clear();
-  below_.clear();
-  for (std::uint32_t key : keys_.writing()) {
-    if (!contains(promoted, key)) storing_.push_back(key);
-  }
-  for (const auto* blocks : {&*now.t1, &*now.t2}) {
-    for (const eviction::Entry& block : *blocks) {
-      const auto num_cascades = std::count(cascaded.begin(), cascaded.end(), block.key);
-      if (block.readers > num_cascades) loading_.push_back(block.key);
-    }
-  }
-  for (const TierState& tier : tiers_) {
-    for (std::uint32_t key : tier.held) {
-      if (!contains(keys_.held(), key)) below_.push_back(key);
-    }
-  }
-  see_failed_promotions(promoted);
-}
-
-/// What was to be promoted, is not any more, and stayed below.
-void Generator::see_failed_promotions(const Keys& promoted) {
-  for (std::uint32_t key : promoted_) {
-    if (!contains(promoted, key) && contains(below_, key)) remember(doubted_, key);
-  }
-  promoted_ = promoted;
-}
-
-bool Generator::is_idle(std::size_t chosen) const {
-  const std::string_view verb = kWeights[chosen].verb;
-  if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
-  if (verb == CompleteLoad::kVerb) return loading_.empty();
-  if (verb == CompleteStore::kVerb) return storing_.empty();
-  if (verb == TierFinish::kVerb) return jobs_.empty();
-  if (verb == TierAskAgain::kVerb || verb == TierAdd::kVerb || verb == TierDrop::kVerb) {
-    return num_tiers_ == 0;
-  }
-  if (verb == TierFaults::kVerb || verb == TierDamage::kVerb) return file_tiers_.empty();
-  return verb == Touch::kVerb && keys_.held().empty();
-}
-
-Command Generator::next(Choices& choices, const Observation& now, const World&) {
-  see(now);
-  if (choices.once_in(kResetOnceIn)) return ResetCache{};
-  if (ends_jobs_ && jobs_.size() >= kManyJobs && choices.once_in(3)) return draw_finish(choices);
-  const std::size_t chosen =
-      swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
-  return draw(choices, chosen);
-}
-
-Command Generator::draw(Choices& choices, std::size_t chosen) {
-  const std::string_view verb = kWeights[chosen].verb;
-  if (verb == Lookup::kVerb) {
-    const std::uint32_t key = draw_key_to_look_up(choices);
-    remember(looked_up_, key);
-    // A request looks up several keys in a row.
-    if (looking_up_.empty() || choices.once_in(3)) looking_up_ = draw_request(choices);
-    return Lookup{key, looking_up_};
-  }
-  if (verb == Touch::kVerb) {
-    const bool ghosts = !keys_.ghosts().empty() && choices.once_in(3);
-    return Touch{keys_.some_of(ghosts ? keys_.ghosts() : keys_.held(), 4, choices),
-                 draw_request(choices)};
-  }
-  if (verb == PrepareLoad::kVerb) return PrepareLoad{keys_.some_of(keys_.ready(), 3, choices)};
-  if (verb == CompleteLoad::kVerb) {
-    const bool any = choices.once_in(8);
-    return CompleteLoad{keys_.some_of(any ? keys_.reading() : loading_, 3, choices)};
-  }
-  if (verb == PrepareStore::kVerb) {
-    return PrepareStore{draw_keys_to_store(choices), draw_request(choices)};
-  }
-  if (verb == CompleteStore::kVerb) {
-    const bool any = choices.once_in(8);
-    Keys keys = keys_.some_of(any ? keys_.held() : storing_, 4, choices);
-    if (choices.once_in(64)) keys.clear();
-    return CompleteStore{std::move(keys), draw_request(choices), !choices.once_in(6)};
-  }
-  if (verb == OnNewRequest::kVerb) {
-    OnNewRequest command{draw_request(choices), {}};
-    for (std::uint32_t tier = 0; tier < num_tiers_; ++tier) {
-      if (choices.once_in(2)) command.request_level.push_back(tier);
-    }
-    if (choices.once_in(64)) command.request_level.push_back(num_tiers_);
-    return command;
-  }
-  if (verb == OnRequestFinished::kVerb) return OnRequestFinished{draw_request(choices)};
-  if (verb == OnScheduleEnd::kVerb) return OnScheduleEnd{};
-  if (verb == TierFinish::kVerb) return draw_finish(choices);
-  if (verb == TierFaults::kVerb) return draw_faults(choices);
-  if (verb == TierDamage::kVerb) return draw_damage(choices);
-  if (verb == TakeEvents::kVerb) return TakeEvents{};
-  const std::uint32_t tier = draw_tier(choices);
-  if (verb == TierAskAgain::kVerb) {
-    return TierAskAgain{tier, draw_key_to_look_up(choices), choices.below(3)};
-  }
-  if (verb == TierAdd::kVerb) return TierAdd{tier, keys_.some_of({}, 3, choices)};
-  const Keys held = tier < tiers_.size() ? tiers_[tier].held : Keys();
-  return TierDrop{tier, keys_.some_of(held, 2, choices)};
-}
-
-/// Those whose file the primary tier has no block of, now.
-Generator::Keys Generator::doubted_below() const {
-  Keys keys = doubted_;
-  std::erase_if(keys, [this](std::uint32_t key) { return !contains(below_, key); });
-  return keys;
-}
-
-/// One that a tier could bring, one that was looked up, or any.
-std::uint32_t Generator::draw_key_to_look_up(Choices& choices) const {
-  const Keys doubted = doubted_below();
-  if (!doubted.empty() && choices.once_in(3)) return keys_.one_of(doubted, choices);
-  if (!below_.empty() && choices.once_in(2)) return keys_.one_of(below_, choices);
-  if (!looked_up_.empty() && choices.once_in(2)) return keys_.one_of(looked_up_, choices);
-  return keys_.any(choices);
-}
-
-/// The keys of a request: one after the other.
-std::vector<std::uint32_t> Generator::draw_keys_to_store(Choices& choices) const {
-  const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
-  const Keys doubted = doubted_below();
-  if (!doubted.empty() && choices.once_in(3)) return {keys_.one_of(doubted, choices)};
-  // What was missed is computed, and stored, though a tier may have it.
-  const Keys& missed = choices.once_in(2) ? looked_up_ : below_;
-  const bool is_missed = !missed.empty() && choices.once_in(3);
-  const std::uint32_t first = is_missed ? keys_.one_of(missed, choices) : keys_.any(choices);
-  Keys keys;
-  for (std::uint32_t at = 0; at < length; ++at) keys.push_back((first + at) % keys_.num_keys());
-  if (!keys_.held().empty() && choices.once_in(3)) {
-    keys.push_back(keys_.one_of(keys_.held(), choices));
-  }
-  if (!keys.empty() && choices.once_in(32)) keys.push_back(keys.front());
-  return keys;
-}
-
-/// A job that is under way and was not said to be over, mostly.
-TierFinish Generator::draw_finish(Choices& choices) {
-  TierFinish command;
-  command.success = !choices.once_in(5);
-  command.tier = draw_tier(choices);
-  command.job = skewed(choices, 4);
-  if (jobs_.empty() || choices.once_in(48)) return command;
-  const auto draw_job = [&] {
-    return jobs_[choices.below(static_cast<std::uint32_t>(jobs_.size()))];
-  };
-  Transfer job = draw_job();
-  for (int tries = 0; tries < 4 && contains(finished_, *job.job); ++tries) job = draw_job();
-  command.job = *job.job;
-  if (!choices.once_in(32)) command.tier = job.tier;
-  remember(finished_, command.job);
-  return command;
-}
-
-std::uint32_t Generator::draw_tier(Choices& choices) const {
-  return num_tiers_ == 0 || choices.once_in(64) ? num_tiers_ : choices.below(num_tiers_);
-}
-
-/// A file tier, mostly.
-std::uint32_t Generator::draw_file_tier(Choices& choices) const {
-  if (file_tiers_.empty() || choices.once_in(64)) return draw_tier(choices);
-  return file_tiers_[choices.below(static_cast<std::uint32_t>(file_tiers_.size()))];
-}
-
-/// One that a job of the tier soon comes to, mostly.
-FileOperation Generator::draw_operation(std::uint32_t tier, Choices& choices) const {
-  constexpr std::array<FileOperation, 4> kOfLoads = {FileOperation::kRead, FileOperation::kOpen,
-                                                     FileOperation::kSize, FileOperation::kRemove};
-  constexpr std::array<FileOperation, 10> kOperations = {
-      FileOperation::kWrite,     FileOperation::kRead,   FileOperation::kRemove,
-      FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSize,
-      FileOperation::kOpen,      FileOperation::kCreate, FileOperation::kSync,
-      FileOperation::kMakeFolder};
-  const bool loads = std::any_of(jobs_.begin(), jobs_.end(), [tier](const Transfer& job) {
-    return job.promotion && job.tier == tier;
-  });
-  if (loads && choices.once_in(2)) return kOfLoads[skewed(choices, kOfLoads.size())];
-  return kOperations[choices.once_in(2) ? skewed(choices, kOperations.size())
-                                        : choices.below(kOperations.size())];
-}
-
-/// What storing or loading a block soon comes to.
-TierFaults Generator::draw_faults(Choices& choices) const {
-  TierFaults command{draw_file_tier(choices), {}};
-  const std::uint32_t num_faults = choices.once_in(16) ? 0 : 1 + choices.below(3);
-  for (std::uint32_t count = 0; count < num_faults; ++count) {
-    Fault& fault = command.faults.emplace_back();
-    fault.operation = draw_operation(command.tier, choices);
-    fault.call = skewed(choices, 3);
-    const bool moves =
-        fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
-    if ((moves && choices.once_in(2)) || choices.once_in(64)) {
-      fault.num_bytes = choices.below(80);
-      continue;
-    }
-    fault.fails_with = static_cast<FileError>(1 + choices.below(kNumFileErrors - 1));
-  }
-  return command;
-}
-
-/// Of a block that is there, mostly.
-TierDamage Generator::draw_damage(Choices& choices) const {
-  TierDamage command;
-  command.tier = draw_file_tier(choices);
-  const Keys held = command.tier < tiers_.size() ? tiers_[command.tier].held : Keys();
-  command.key = keys_.one_of(held, choices);
-  command.damage = kFileDamages[choices.below(kFileDamages.size())];
-  command.at = command.damage == FileDamage::kReplace
-                   ? keys_.one_of(held, choices)
-                   : choices.below(8 * (kBlockFileHeaderBytes + kBlockBytes));
-  return command;
+std::unique_ptr<GeneratorFor<TieringTarget>> make_generator(const Config& config,
+                                                            Choices& choices) {
+  return std::make_unique<Generator>(config, choices);
 }
 
 }  // namespace kvfence::tiering

@@ -14,11 +14,8 @@
 #include "contract/tiering/tiering_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
-#include "properties/core/typed_checks.h"
 #include "properties/eviction/policy_lists.h"
-#include "properties/targets/checks.h"
-#include "properties/tiering/generator.h"
-#include "properties/tiering/rules.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::tiering {
 namespace {
@@ -321,10 +318,7 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
 };
 
 }  // namespace
-}  // namespace kvfence::tiering
 
-const kvfence::Checks& kvfence::tiering_checks() {
-  static const Checks kChecks = checks_of<TieringTarget, tiering::Generator, tiering::Invariants>(
-      goal_suite<TieringTarget, tiering::kGoals, tiering::Counter>());
-  return kChecks;
-}
+GoalSuite goals() { return goal_suite<TieringTarget, kGoals, Counter>(); }
+
+}  // namespace kvfence::tiering

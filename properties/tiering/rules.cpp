@@ -1,17 +1,68 @@
-#include "properties/tiering/rules.h"
+/// What must hold of one tiering manager and the file tiers below it, whatever any other
+/// implementation says and whatever the release: slots hold what their keys name, transfers pin
+/// their blocks, jobs end once, and nothing waits for ever.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "contract/tiering/tiering_target.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
 #include "properties/core/named_place.h"
+#include "properties/targets/rooms.h"
+#include "properties/tiering/file_tier_model.h"
 
 namespace kvfence::tiering {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr Invariant kInvariants[] = {
+    {"tiering.1", "blocks_and_numbers_add_up",
+     "a key stands once in the lists, each block has a slot of its own, and the numbers are those "
+     "of the lists"},
+    {"tiering.2", "what_is_ready_is_complete",
+     "a block is ready, found, loaded or stored further down only while its slot holds its key, "
+     "from a store that succeeded or a promotion that its tier reported as done"},
+    {"tiering.3", "a_slot_has_one_writer",
+     "a slot is given to a block only while no transfer uses it; the blocks that are not ready are "
+     "those that stores and promotions write, each in its slot"},
+    {"tiering.4", "readers_are_transfers",
+     "a block has as many readers as loads and cascades of it are under way, which find it ready "
+     "in their slot"},
+    {"tiering.5", "each_job_ends_once",
+     "the jobs under way are those that were submitted to a tier and that this tier has not "
+     "reported, each under a number of its own"},
+    {"tiering.6", "what_is_ready_is_found",
+     "a lookup hits if and only if the primary tier holds the block ready"},
+    {"tiering.7", "an_ask_again_has_a_cause",
+     "a lookup is put off only while the block is being written, or if a tier asks for that"},
+    {"tiering.8", "steps_go_on",
+     "no step ends before each tier was asked for its finished jobs, nor with promotions queued"},
+    {"tiering.9", "events_mirror_the_blocks",
+     "an index fed by all events holds exactly the blocks that are ready"},
+    {"tiering.10", "a_refusal_changes_nothing",
+     "a command that is refused without a poll leaves lists, jobs and tiers as they were"},
+    {"tiering.11", "slots_hold_their_blocks",
+     "the slot of a ready block holds the bytes of its key"},
+    {"tiering.12", "files_keep_what_was_stored",
+     "a file tier finds what was stored there and nothing else; a store is done if and only if its "
+     "files are there; a whole file stays, a temporary one only if it could not be removed; what "
+     "could not be loaded or has another size is missed until it is stored again; while nothing "
+     "goes wrong in its files each job with what is there succeeds"},
+};
 
 using detail::contains;
 using eviction::Entry;
@@ -76,363 +127,404 @@ std::optional<std::uint32_t> tier_of(const Command& command) {
       command);
 }
 
-}  // namespace
+/// The model holds which slots are complete and which transfers are under way, by answers and calls
+/// on the tiers. An observation without the lists is checked by these alone.
+class Invariants final : public RulesFor<TieringTarget> {
+ public:
+  Invariants(const Config& config, const OffloadingManagerConfig& primary)
+      : Invariants(primary, config.num_tiers, config.file_tiers) {}
+  Invariants(const OffloadingManagerConfig& primary, std::uint32_t num_tiers,
+             const std::vector<std::uint32_t>& file_tiers = {})
+      : capacity_(primary.cache.capacity),
+        has_events_(primary.enable_events),
+        num_tiers_(num_tiers) {
+    for (const std::uint32_t place : file_tiers) file_tiers_[place];
+  }
 
-bool Invariants::holds(SlotId slot, std::uint32_t key) const {
-  const auto at = complete_.find(slot);
-  return at != complete_.end() && at->second == key;
-}
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& observation, const World& /*world*/,
+                                  std::size_t step) override {
+    before_ = before;
+    Found found = check_all(command, observation);
+    if (found) found->step = step;
+    return found;
+  }
 
-void Invariants::fill(SlotId slot, std::uint32_t key) {
-  // A promotion that is queued may have got the slot where the key was before.
-  std::erase_if(complete_, [key](const auto& each) { return each.second == key; });
-  complete_[slot] = key;
-}
+ private:
+  using Found = std::optional<Divergence>;
+  using Keys = std::vector<std::uint32_t>;
 
-/// By a transfer that is under way.
-bool Invariants::is_used(SlotId slot) const {
-  const auto at = complete_.find(slot);
-  const auto load = at == complete_.end() ? loads_.end() : loads_.find(at->second);
-  return (load != loads_.end() && load->second > 0) ||
-         std::any_of(stores_.begin(), stores_.end(),
-                     [&](const auto& store) { return store.second == slot; }) ||
-         std::any_of(jobs_.begin(), jobs_.end(),
-                     [&](const Transfer& job) { return contains(job.slots, slot); });
-}
+  bool holds(SlotId slot, std::uint32_t key) const {
+    const auto at = complete_.find(slot);
+    return at != complete_.end() && at->second == key;
+  }
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation* before,
-                                            const Observation& observation, const World&,
-                                            std::size_t step) {
-  before_ = before;
-  Found found = check_all(command, observation);
-  if (found) found->step = step;
-  return found;
-}
+  void fill(SlotId slot, std::uint32_t key) {
+    // A promotion that is queued may have got the slot where the key was before.
+    std::erase_if(complete_, [key](const auto& each) { return each.second == key; });
+    complete_[slot] = key;
+  }
 
-std::optional<Divergence> Invariants::check_all(const Command& command,
-                                                const Observation& observation) {
-  const bool is_accepted = observation.error == ErrorCode::kNone;
-  // What a store brings goes down in the same command; all else comes after the poll.
-  const auto* const ended = std::get_if<CompleteStore>(&command);
-  if (is_accepted && ended) take_in_end(*ended);
-  if (observation.tier_calls.has_value()) {
-    for (const TierCallRecord& call : *observation.tier_calls) {
-      if (auto found = take_in_call(call, observation)) return found;
-    }
-  }
-  if (is_accepted) {
-    if (auto found = take_in(command, observation)) return found;
-  } else if (!observation.tier_calls.has_value()) {
-    if (auto found = check_unchanged(observation)) return found;
-  }
-  if (auto found = check_files(observation)) return found;
-  if (!shows_lists(observation)) return std::nullopt;
-  if (auto found = check_lists(observation)) return found;
-  return check_blocks(observation);
-}
+  /// By a transfer that is under way.
 
-// ---- Commands that were accepted ----
+  bool is_used(SlotId slot) const {
+    const auto at = complete_.find(slot);
+    const auto load = at == complete_.end() ? loads_.end() : loads_.find(at->second);
+    return (load != loads_.end() && load->second > 0) ||
+           std::any_of(stores_.begin(), stores_.end(),
+                       [&](const auto& store) { return store.second == slot; }) ||
+           std::any_of(jobs_.begin(), jobs_.end(),
+                       [&](const Transfer& job) { return contains(job.slots, slot); });
+  }
 
-Found Invariants::take_in(const Command& command, const Observation& observation) {
-  if (const auto* lookup = std::get_if<Lookup>(&command)) {
-    return check_lookup(*lookup, observation);
-  }
-  if (const auto* load = std::get_if<PrepareLoad>(&command)) {
-    for (const std::uint32_t key : load->keys) ++loads_[key];
-    return check_complete("slots", load->keys, *observation.slots);
-  }
-  if (const auto* load = std::get_if<CompleteLoad>(&command)) {
-    for (const std::uint32_t key : load->keys) {
-      if (loads_[key] > 0) --loads_[key];
-    }
-  }
-  if (std::holds_alternative<PrepareStore>(command)) return take_in_store(observation);
-  if (std::holds_alternative<OnScheduleEnd>(command)) return check_step(observation);
-  if (std::holds_alternative<TakeEvents>(command)) return check_events(observation);
-  const auto place = tier_of(command);
-  const auto tier = place ? file_tiers_.find(*place) : file_tiers_.end();
-  if (tier == file_tiers_.end()) return std::nullopt;
-  tier->second.take_in(command);
-  if (const auto* finished = std::get_if<TierFinish>(&command)) {
-    for (const Transfer& job : jobs_) {
-      if (job.job != finished->job || job.tier != *place) continue;
-      tier->second.finish(job, finished->success, tier_of(observation, *place));
-    }
-  }
-  return std::nullopt;
-}
-
-void Invariants::take_in_end(const CompleteStore& command) {
-  for (const std::uint32_t key : command.keys) {
-    const auto store = stores_.find(key);
-    if (store == stores_.end()) continue;
-    if (command.success) fill(store->second, key);
-    stores_.erase(store);
-  }
-}
-
-Found Invariants::take_in_store(const Observation& observation) {
-  if (!*observation.stored) return std::nullopt;
-  for (const eviction::Victim& victim : *observation.evicted) {
-    if (is_used(victim.slot)) {
-      return broken("a_slot_has_one_writer", "evicted", "a slot that no transfer uses",
-                    text_of({{victim.key, victim.slot}}));
-    }
-    complete_.erase(victim.slot);
-  }
-  for (std::size_t index = 0; index < observation.keys_to_store->size(); ++index) {
-    const std::uint32_t key = (*observation.keys_to_store)[index];
-    const SlotId slot = (*observation.slots)[index];
-    if (is_used(slot)) {
-      return broken("a_slot_has_one_writer", "slots", "a slot that no transfer uses",
-                    text_of({{key, slot}}));
-    }
-    complete_.erase(slot);
-    stores_[key] = slot;
-  }
-  return std::nullopt;
-}
-
-/// That each key can be read in its slot.
-Found Invariants::check_complete(std::string_view member, const Keys& keys,
-                                 const std::vector<SlotId>& slots) const {
-  for (std::size_t index = 0; index < keys.size(); ++index) {
-    if (index < slots.size() && holds(slots[index], keys[index])) continue;
-    return broken("what_is_ready_is_complete", member,
-                  "a slot that holds block " + std::to_string(keys[index]),
-                  index < slots.size() ? "slot " + std::to_string(slots[index]) : "none");
-  }
-  return std::nullopt;
-}
-
-Found Invariants::check_lookup(const Lookup& command, const Observation& observation) const {
-  const LookupResult shown = *observation.result;
-  if (!shows_lists(observation)) {
-    const bool is_complete = std::any_of(complete_.begin(), complete_.end(), [&](const auto& each) {
-      return each.second == command.key;
-    });
-    if (shown != LookupResult::kHit || is_complete) return std::nullopt;
-    return broken("what_is_ready_is_complete", "result", LookupResult::kMiss, shown);
-  }
-  bool is_held = false;
-  bool is_ready = false;
-  for (const Entry& block : blocks_of(observation)) {
-    if (block.key != command.key) continue;
-    is_held = true;
-    is_ready = block.ready;
-  }
-  if (is_ready != (shown == LookupResult::kHit)) {
-    return broken("what_is_ready_is_found", "result",
-                  is_ready ? LookupResult::kHit : LookupResult::kMiss, shown);
-  }
-  const bool is_asked_for =
-      observation.tier_calls.has_value() &&
-      std::any_of(observation.tier_calls->begin(), observation.tier_calls->end(),
-                  [](const TierCallRecord& call) { return call.answer == "pending"; });
-  if (shown != LookupResult::kPending || is_held || is_asked_for) return std::nullopt;
-  return broken("an_ask_again_has_a_cause", "result", LookupResult::kMiss, shown);
-}
-
-Found Invariants::check_step(const Observation& observation) {
-  const std::size_t num_polled = polled_.size();
-  polled_.clear();
-  if (num_polled < num_tiers_) {
-    return broken("steps_go_on", "tier_calls", "get_finished_jobs of each tier in a step",
-                  "of " + std::to_string(num_polled));
-  }
-  if (observation.num_pending == 0) return std::nullopt;
-  return broken("steps_go_on", "num_pending", 0U, observation.num_pending);
-}
-
-Found Invariants::check_events(const Observation& observation) {
-  if (!has_events_) return std::nullopt;
-  for (const offload::Event& event : *observation.events) {
-    for (const std::uint32_t key : event.keys) {
-      if (!event.removed) {
-        index_.insert(key);
-      } else if (index_.erase(key) == 0) {
-        return broken("events_mirror_the_blocks", "events", "keys that the index holds",
-                      std::to_string(key));
+  Found check_all(const Command& command, const Observation& observation) {
+    const bool is_accepted = observation.error == ErrorCode::kNone;
+    // What a store brings goes down in the same command; all else comes after the poll.
+    const auto* const ended = std::get_if<CompleteStore>(&command);
+    if (is_accepted && ended) take_in_end(*ended);
+    if (observation.tier_calls.has_value()) {
+      for (const TierCallRecord& call : *observation.tier_calls) {
+        if (auto found = take_in_call(call, observation)) return found;
       }
     }
-  }
-  if (!shows_lists(observation)) return std::nullopt;
-  Keys ready;
-  for (const Entry& block : blocks_of(observation)) {
-    if (block.ready) ready.push_back(block.key);
-  }
-  std::sort(ready.begin(), ready.end());
-  const Keys index(index_.begin(), index_.end());
-  if (index == ready) return std::nullopt;
-  return broken("events_mirror_the_blocks", "events", ready, index);
-}
-
-Found Invariants::check_unchanged(const Observation& observation) const {
-  if (!before_ || !shows_lists(*before_) || !shows_lists(observation)) return std::nullopt;
-  Found found;
-  const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
-    if (!found && !(was == is)) found = broken("a_refusal_changes_nothing", name, *was, *is);
-  };
-  keep("t1", before_->t1, observation.t1);
-  keep("t2", before_->t2, observation.t2);
-  keep("b1", before_->b1, observation.b1);
-  keep("b2", before_->b2, observation.b2);
-  keep("jobs", before_->jobs, observation.jobs);
-  keep("pending", before_->pending, observation.pending);
-  keep("tiers", before_->tiers, observation.tiers);
-  return found;
-}
-
-// ---- Calls on tiers ----
-
-Found Invariants::take_in_call(const TierCallRecord& call, const Observation& observation) {
-  const auto file_tier = file_tiers_.find(call.tier);
-  if (call.method == "get_finished_jobs") {
-    polled_.insert(call.tier);
-    return take_in_report(call);
-  }
-  if (call.method == "lookup" && file_tier != file_tiers_.end()) {
-    const TierState* const shown = tier_of(observation, call.tier);
-    if (file_tier->second.may_answer(call.keys.front(), call.answer, shown)) return std::nullopt;
-    return broken("files_keep_what_was_stored", "tier_calls", "what its files hold of the key",
-                  call.answer);
-  }
-  const bool is_load = call.method == "submit_load";
-  if (!is_load && call.method != "submit_store") return std::nullopt;
-  const Transfer job{call.job, call.tier, is_load, call.request, call.keys, call.slots};
-  if (!is_load) {
-    if (auto found = check_complete("tier_calls", job.keys, job.slots)) return found;
-  }
-  for (const SlotId slot : job.slots) {
-    if (!is_load) break;
-    if (is_used(slot)) {
-      return broken("a_slot_has_one_writer", "tier_calls", "a slot that no transfer uses",
-                    "slot " + std::to_string(slot));
+    if (is_accepted) {
+      if (auto found = take_in(command, observation)) return found;
+    } else if (!observation.tier_calls.has_value()) {
+      if (auto found = check_unchanged(observation)) return found;
     }
-    complete_.erase(slot);
+    if (auto found = check_files(observation)) return found;
+    if (!shows_lists(observation)) return std::nullopt;
+    if (auto found = check_lists(observation)) return found;
+    return check_blocks(observation);
   }
-  for (const Transfer& other : jobs_) {
-    if (other.job != job.job) continue;
-    return broken("each_job_ends_once", "tier_calls", "a number of its own",
-                  std::to_string(*job.job));
-  }
-  jobs_.push_back(job);
-  return std::nullopt;
-}
 
-Found Invariants::take_in_report(const TierCallRecord& call) {
-  const auto file_tier = file_tiers_.find(call.tier);
-  std::istringstream words(call.answer);
-  std::uint32_t number = 0;
-  std::string end;
-  while (words >> number >> end) {
-    const bool is_done = end == "done";
-    const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& each) {
-      return each.job == number && each.tier == call.tier;
-    });
-    if (job == jobs_.end()) continue;
-    if (file_tier != file_tiers_.end() && !file_tier->second.report(number, is_done)) {
-      return broken("files_keep_what_was_stored", "tier_calls", "what its files show of the job",
+  // ---- Commands that were accepted ----
+
+  Found take_in(const Command& command, const Observation& observation) {
+    if (const auto* lookup = std::get_if<Lookup>(&command)) {
+      return check_lookup(*lookup, observation);
+    }
+    if (const auto* load = std::get_if<PrepareLoad>(&command)) {
+      for (const std::uint32_t key : load->keys) ++loads_[key];
+      return check_complete("slots", load->keys, *observation.slots);
+    }
+    if (const auto* load = std::get_if<CompleteLoad>(&command)) {
+      for (const std::uint32_t key : load->keys) {
+        if (loads_[key] > 0) --loads_[key];
+      }
+    }
+    if (std::holds_alternative<PrepareStore>(command)) return take_in_store(observation);
+    if (std::holds_alternative<OnScheduleEnd>(command)) return check_step(observation);
+    if (std::holds_alternative<TakeEvents>(command)) return check_events(observation);
+    const auto place = tier_of(command);
+    const auto tier = place ? file_tiers_.find(*place) : file_tiers_.end();
+    if (tier == file_tiers_.end()) return std::nullopt;
+    tier->second.take_in(command);
+    if (const auto* finished = std::get_if<TierFinish>(&command)) {
+      for (const Transfer& job : jobs_) {
+        if (job.job != finished->job || job.tier != *place) continue;
+        tier->second.finish(job, finished->success, tier_of(observation, *place));
+      }
+    }
+    return std::nullopt;
+  }
+
+  void take_in_end(const CompleteStore& command) {
+    for (const std::uint32_t key : command.keys) {
+      const auto store = stores_.find(key);
+      if (store == stores_.end()) continue;
+      if (command.success) fill(store->second, key);
+      stores_.erase(store);
+    }
+  }
+
+  // ---- Calls on tiers ----
+
+  Found take_in_call(const TierCallRecord& call, const Observation& observation) {
+    const auto file_tier = file_tiers_.find(call.tier);
+    if (call.method == "get_finished_jobs") {
+      polled_.insert(call.tier);
+      return take_in_report(call);
+    }
+    if (call.method == "lookup" && file_tier != file_tiers_.end()) {
+      const TierState* const shown = tier_of(observation, call.tier);
+      if (file_tier->second.may_answer(call.keys.front(), call.answer, shown)) return std::nullopt;
+      return broken("files_keep_what_was_stored", "tier_calls", "what its files hold of the key",
                     call.answer);
     }
-    for (std::size_t index = 0; job->promotion && is_done && index < job->keys.size(); ++index) {
-      fill(job->slots[index], job->keys[index]);
+    const bool is_load = call.method == "submit_load";
+    if (!is_load && call.method != "submit_store") return std::nullopt;
+    const Transfer job{call.job, call.tier, is_load, call.request, call.keys, call.slots};
+    if (!is_load) {
+      if (auto found = check_complete("tier_calls", job.keys, job.slots)) return found;
     }
-    jobs_.erase(job);
-  }
-  return std::nullopt;
-}
-
-// ---- The state ----
-
-Found Invariants::check_files(const Observation& observation) {
-  for (auto& [place, tier] : file_tiers_) {
-    if (const auto wrong = tier.check(tier_of(observation, place))) {
-      return broken("files_keep_what_was_stored", "tiers[" + std::to_string(place) + "]",
-                    "what was stored", *wrong);
+    for (const SlotId slot : job.slots) {
+      if (!is_load) break;
+      if (is_used(slot)) {
+        return broken("a_slot_has_one_writer", "tier_calls", "a slot that no transfer uses",
+                      "slot " + std::to_string(slot));
+      }
+      complete_.erase(slot);
     }
-  }
-  if (!observation.damaged.has_value() || observation.damaged->empty()) return std::nullopt;
-  return broken("slots_hold_their_blocks", "damaged", Keys(), *observation.damaged);
-}
-
-Found Invariants::check_lists(const Observation& observation) const {
-  const std::vector<Entry> blocks = blocks_of(observation);
-  Keys keys;
-  std::vector<SlotId> slots;
-  for (const Entry& block : blocks) {
-    keys.push_back(block.key);
-    slots.push_back(block.slot);
-    if (block.slot >= capacity_) {
-      return broken("blocks_and_numbers_add_up", "t1", "slots that there are",
-                    text_of({{block.key, block.slot}}));
+    for (const Transfer& other : jobs_) {
+      if (other.job != job.job) continue;
+      return broken("each_job_ends_once", "tier_calls", "a number of its own",
+                    std::to_string(*job.job));
     }
+    jobs_.push_back(job);
+    return std::nullopt;
   }
-  keys.insert(keys.end(), observation.b1->begin(), observation.b1->end());
-  keys.insert(keys.end(), observation.b2->begin(), observation.b2->end());
-  if (has_repeats(keys))
-    return broken("blocks_and_numbers_add_up", "t1", "each key once", "one twice");
-  if (has_repeats(slots))
-    return broken("blocks_and_numbers_add_up", "t1", "each slot once", "one twice");
 
-  std::uint32_t num_pending = 0;
-  for (const Transfer& transfer : *observation.pending) {
-    num_pending += static_cast<std::uint32_t>(transfer.keys.size());
-  }
-  Found found;
-  const auto compare = [&](std::string_view name, std::size_t wanted, std::uint32_t shown) {
-    if (found || wanted == shown) return;
-    found = broken("blocks_and_numbers_add_up", name, static_cast<std::uint32_t>(wanted), shown);
-  };
-  compare("size", blocks.size(), observation.size);
-  compare("num_free_slots", capacity_ - blocks.size(), observation.num_free_slots);
-  compare("num_jobs", observation.jobs->size(), observation.num_jobs);
-  compare("num_pending", num_pending, observation.num_pending);
-  if (found) return found;
-  const auto by_number = [](const Transfer& a, const Transfer& b) { return a.job < b.job; };
-  std::vector<Transfer> jobs = jobs_;
-  std::sort(jobs.begin(), jobs.end(), by_number);
-  std::vector<Transfer> shown = *observation.jobs;
-  std::sort(shown.begin(), shown.end(), by_number);
-  if (jobs == shown) return std::nullopt;
-  return broken("each_job_ends_once", "jobs", jobs, shown);
-}
-
-Found Invariants::check_blocks(const Observation& observation) const {
-  Places written(stores_.begin(), stores_.end());
-  Places read;
-  for (const Transfer& job : jobs_) add_places(job, job.promotion ? written : read);
-  for (const Transfer& promotion : *observation.pending) add_places(promotion, written);
-
-  std::sort(written.begin(), written.end());
-  std::map<std::uint32_t, std::uint32_t> loads = loads_;
-  Places not_ready;
-  for (const Entry& block : blocks_of(observation)) {
-    const std::pair place(block.key, block.slot);
-    const auto num_cascades =
-        static_cast<std::uint32_t>(std::count(read.begin(), read.end(), place));
-    const std::uint32_t num_readers = num_cascades + std::exchange(loads[block.key], 0);
-    std::erase(read, place);
-    if (block.readers != num_readers) {
-      return broken("readers_are_transfers", "t1",
-                    std::to_string(num_readers) + " readers of " + text_of({place}),
-                    std::to_string(block.readers));
+  Found take_in_report(const TierCallRecord& call) {
+    const auto file_tier = file_tiers_.find(call.tier);
+    std::istringstream words(call.answer);
+    std::uint32_t number = 0;
+    std::string end;
+    while (words >> number >> end) {
+      const bool is_done = end == "done";
+      const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& each) {
+        return each.job == number && each.tier == call.tier;
+      });
+      if (job == jobs_.end()) continue;
+      if (file_tier != file_tiers_.end() && !file_tier->second.report(number, is_done)) {
+        return broken("files_keep_what_was_stored", "tier_calls", "what its files show of the job",
+                      call.answer);
+      }
+      for (std::size_t index = 0; job->promotion && is_done && index < job->keys.size(); ++index) {
+        fill(job->slots[index], job->keys[index]);
+      }
+      jobs_.erase(job);
     }
-    if (!block.ready) not_ready.push_back(place);
-    if (block.ready && !holds(block.slot, block.key)) {
-      return broken("what_is_ready_is_complete", "t1", "slots that hold what is ready",
-                    text_of({place}));
+    return std::nullopt;
+  }
+
+  Found take_in_store(const Observation& observation) {
+    if (!*observation.stored) return std::nullopt;
+    for (const eviction::Victim& victim : *observation.evicted) {
+      if (is_used(victim.slot)) {
+        return broken("a_slot_has_one_writer", "evicted", "a slot that no transfer uses",
+                      text_of({{victim.key, victim.slot}}));
+      }
+      complete_.erase(victim.slot);
     }
+    for (std::size_t index = 0; index < observation.keys_to_store->size(); ++index) {
+      const std::uint32_t key = (*observation.keys_to_store)[index];
+      const SlotId slot = (*observation.slots)[index];
+      if (is_used(slot)) {
+        return broken("a_slot_has_one_writer", "slots", "a slot that no transfer uses",
+                      text_of({{key, slot}}));
+      }
+      complete_.erase(slot);
+      stores_[key] = slot;
+    }
+    return std::nullopt;
   }
-  std::sort(not_ready.begin(), not_ready.end());
-  if (not_ready != written) {
-    return broken("a_slot_has_one_writer", "t1", text_of(written), text_of(not_ready));
+
+  /// That each key can be read in its slot.
+
+  Found check_complete(std::string_view member, const Keys& keys,
+                       const std::vector<SlotId>& slots) const {
+    for (std::size_t index = 0; index < keys.size(); ++index) {
+      if (index < slots.size() && holds(slots[index], keys[index])) continue;
+      return broken("what_is_ready_is_complete", member,
+                    "a slot that holds block " + std::to_string(keys[index]),
+                    index < slots.size() ? "slot " + std::to_string(slots[index]) : "none");
+    }
+    return std::nullopt;
   }
-  for (const auto& [key, num_readers] : loads) {
-    if (num_readers > 0) return broken("readers_are_transfers", "t1", std::to_string(key), "gone");
+
+  Found check_lookup(const Lookup& command, const Observation& observation) const {
+    const LookupResult shown = *observation.result;
+    if (!shows_lists(observation)) {
+      const bool is_complete =
+          std::any_of(complete_.begin(), complete_.end(),
+                      [&](const auto& each) { return each.second == command.key; });
+      if (shown != LookupResult::kHit || is_complete) return std::nullopt;
+      return broken("what_is_ready_is_complete", "result", LookupResult::kMiss, shown);
+    }
+    bool is_held = false;
+    bool is_ready = false;
+    for (const Entry& block : blocks_of(observation)) {
+      if (block.key != command.key) continue;
+      is_held = true;
+      is_ready = block.ready;
+    }
+    if (is_ready != (shown == LookupResult::kHit)) {
+      return broken("what_is_ready_is_found", "result",
+                    is_ready ? LookupResult::kHit : LookupResult::kMiss, shown);
+    }
+    const bool is_asked_for =
+        observation.tier_calls.has_value() &&
+        std::any_of(observation.tier_calls->begin(), observation.tier_calls->end(),
+                    [](const TierCallRecord& call) { return call.answer == "pending"; });
+    if (shown != LookupResult::kPending || is_held || is_asked_for) return std::nullopt;
+    return broken("an_ask_again_has_a_cause", "result", LookupResult::kMiss, shown);
   }
-  if (read.empty()) return std::nullopt;
-  return broken("readers_are_transfers", "t1", text_of(read), "gone");
+
+  Found check_step(const Observation& observation) {
+    const std::size_t num_polled = polled_.size();
+    polled_.clear();
+    if (num_polled < num_tiers_) {
+      return broken("steps_go_on", "tier_calls", "get_finished_jobs of each tier in a step",
+                    "of " + std::to_string(num_polled));
+    }
+    if (observation.num_pending == 0) return std::nullopt;
+    return broken("steps_go_on", "num_pending", 0U, observation.num_pending);
+  }
+
+  Found check_events(const Observation& observation) {
+    if (!has_events_) return std::nullopt;
+    for (const offload::Event& event : *observation.events) {
+      for (const std::uint32_t key : event.keys) {
+        if (!event.removed) {
+          index_.insert(key);
+        } else if (index_.erase(key) == 0) {
+          return broken("events_mirror_the_blocks", "events", "keys that the index holds",
+                        std::to_string(key));
+        }
+      }
+    }
+    if (!shows_lists(observation)) return std::nullopt;
+    Keys ready;
+    for (const Entry& block : blocks_of(observation)) {
+      if (block.ready) ready.push_back(block.key);
+    }
+    std::sort(ready.begin(), ready.end());
+    const Keys index(index_.begin(), index_.end());
+    if (index == ready) return std::nullopt;
+    return broken("events_mirror_the_blocks", "events", ready, index);
+  }
+
+  Found check_unchanged(const Observation& observation) const {
+    if (!before_ || !shows_lists(*before_) || !shows_lists(observation)) return std::nullopt;
+    Found found;
+    const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
+      if (!found && !(was == is)) found = broken("a_refusal_changes_nothing", name, *was, *is);
+    };
+    keep("t1", before_->t1, observation.t1);
+    keep("t2", before_->t2, observation.t2);
+    keep("b1", before_->b1, observation.b1);
+    keep("b2", before_->b2, observation.b2);
+    keep("jobs", before_->jobs, observation.jobs);
+    keep("pending", before_->pending, observation.pending);
+    keep("tiers", before_->tiers, observation.tiers);
+    return found;
+  }
+
+  Found check_lists(const Observation& observation) const {
+    const std::vector<Entry> blocks = blocks_of(observation);
+    Keys keys;
+    std::vector<SlotId> slots;
+    for (const Entry& block : blocks) {
+      keys.push_back(block.key);
+      slots.push_back(block.slot);
+      if (block.slot >= capacity_) {
+        return broken("blocks_and_numbers_add_up", "t1", "slots that there are",
+                      text_of({{block.key, block.slot}}));
+      }
+    }
+    keys.insert(keys.end(), observation.b1->begin(), observation.b1->end());
+    keys.insert(keys.end(), observation.b2->begin(), observation.b2->end());
+    if (has_repeats(keys))
+      return broken("blocks_and_numbers_add_up", "t1", "each key once", "one twice");
+    if (has_repeats(slots))
+      return broken("blocks_and_numbers_add_up", "t1", "each slot once", "one twice");
+
+    std::uint32_t num_pending = 0;
+    for (const Transfer& transfer : *observation.pending) {
+      num_pending += static_cast<std::uint32_t>(transfer.keys.size());
+    }
+    Found found;
+    const auto compare = [&](std::string_view name, std::size_t wanted, std::uint32_t shown) {
+      if (found || wanted == shown) return;
+      found = broken("blocks_and_numbers_add_up", name, static_cast<std::uint32_t>(wanted), shown);
+    };
+    compare("size", blocks.size(), observation.size);
+    compare("num_free_slots", capacity_ - blocks.size(), observation.num_free_slots);
+    compare("num_jobs", observation.jobs->size(), observation.num_jobs);
+    compare("num_pending", num_pending, observation.num_pending);
+    if (found) return found;
+    const auto by_number = [](const Transfer& a, const Transfer& b) { return a.job < b.job; };
+    std::vector<Transfer> jobs = jobs_;
+    std::sort(jobs.begin(), jobs.end(), by_number);
+    std::vector<Transfer> shown = *observation.jobs;
+    std::sort(shown.begin(), shown.end(), by_number);
+    if (jobs == shown) return std::nullopt;
+    return broken("each_job_ends_once", "jobs", jobs, shown);
+  }
+
+  Found check_blocks(const Observation& observation) const {
+    Places written(stores_.begin(), stores_.end());
+    Places read;
+    for (const Transfer& job : jobs_) add_places(job, job.promotion ? written : read);
+    for (const Transfer& promotion : *observation.pending) add_places(promotion, written);
+
+    std::sort(written.begin(), written.end());
+    std::map<std::uint32_t, std::uint32_t> loads = loads_;
+    Places not_ready;
+    for (const Entry& block : blocks_of(observation)) {
+      const std::pair place(block.key, block.slot);
+      const auto num_cascades =
+          static_cast<std::uint32_t>(std::count(read.begin(), read.end(), place));
+      const std::uint32_t num_readers = num_cascades + std::exchange(loads[block.key], 0);
+      std::erase(read, place);
+      if (block.readers != num_readers) {
+        return broken("readers_are_transfers", "t1",
+                      std::to_string(num_readers) + " readers of " + text_of({place}),
+                      std::to_string(block.readers));
+      }
+      if (!block.ready) not_ready.push_back(place);
+      if (block.ready && !holds(block.slot, block.key)) {
+        return broken("what_is_ready_is_complete", "t1", "slots that hold what is ready",
+                      text_of({place}));
+      }
+    }
+    std::sort(not_ready.begin(), not_ready.end());
+    if (not_ready != written) {
+      return broken("a_slot_has_one_writer", "t1", text_of(written), text_of(not_ready));
+    }
+    for (const auto& [key, num_readers] : loads) {
+      if (num_readers > 0)
+        return broken("readers_are_transfers", "t1", std::to_string(key), "gone");
+    }
+    if (read.empty()) return std::nullopt;
+    return broken("readers_are_transfers", "t1", text_of(read), "gone");
+  }
+
+  // ---- The state ----
+
+  Found check_files(const Observation& observation) {
+    for (auto& [place, tier] : file_tiers_) {
+      if (const auto wrong = tier.check(tier_of(observation, place))) {
+        return broken("files_keep_what_was_stored", "tiers[" + std::to_string(place) + "]",
+                      "what was stored", *wrong);
+      }
+    }
+    if (!observation.damaged.has_value() || observation.damaged->empty()) return std::nullopt;
+    return broken("slots_hold_their_blocks", "damaged", Keys(), *observation.damaged);
+  }
+
+  std::uint32_t capacity_;
+  bool has_events_;
+  std::uint32_t num_tiers_;
+  std::map<std::uint32_t, FileTierModel> file_tiers_;  ///< by place
+
+  std::map<SlotId, std::uint32_t> complete_;      ///< the key whose bytes a slot holds
+  std::map<std::uint32_t, SlotId> stores_;        ///< by key: the caller writes it there
+  std::map<std::uint32_t, std::uint32_t> loads_;  ///< by key: how often the caller reads it
+  std::vector<Transfer> jobs_;                    ///< submitted, not reported
+  std::set<std::uint32_t> polled_;                ///< tiers, in this step
+  std::set<std::uint32_t> index_;                 ///< fed by events
+  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
+};
+
+}  // namespace
+
+std::span<const Invariant> invariants() { return kInvariants; }
+
+std::unique_ptr<RulesFor<TieringTarget>> make_rules(const Config& config,
+                                                    const OffloadingManagerConfig& primary) {
+  return std::make_unique<Invariants>(config, primary);
 }
 
 }  // namespace kvfence::tiering

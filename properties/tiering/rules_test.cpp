@@ -2,8 +2,6 @@
 // and in each a lie: one observation is changed as a mistake of that kind would change it. Some
 // episode has to be caught by the rule that the lie is meant for.
 
-#include "properties/tiering/rules.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -16,6 +14,7 @@
 
 #include "properties/planted/told_lies.h"
 #include "properties/targets/checks.h"
+#include "properties/targets/rooms.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::tiering {
@@ -30,7 +29,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
   const auto tell = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<TieringTarget>(tiering_checks(), *side, kInvariants, id,
+  expect_lie_caught<TieringTarget>(tiering_checks(), *side, invariants(), id,
                                    /*commands_behind=*/12, tell);
 }
 

@@ -1,9 +1,19 @@
-#include "properties/worker/generator.h"
+/// Draws configurations and commands for the worker target: few blocks, so that transfers meet;
+/// arguments that are mostly sensible for the transfers under way and now and then are not.
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "contract/worker/worker_target.h"
+#include "properties/core/choices.h"
+#include "properties/core/swarm.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::worker {
 namespace {
@@ -35,9 +45,170 @@ constexpr std::array<std::string_view, 5> kLayouts = {"blocks_first", "kv_first"
                                                       "mamba", "padded"};
 constexpr std::array<std::string_view, 4> kPaths = {"batched", "looped", "strided", "kernel"};
 
+class Generator final : public GeneratorFor<WorkerTarget> {
+ public:
+  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  Generator(const Config& config, Choices& choices)
+      : config_(config), swarm_(usual_weights(kWeights), kWildHabits, choices) {
+    // Without transfers that run and forwards that fill blocks nothing else happens.
+    for (std::size_t index : {index_of<TransferAsync>(kWeights), index_of<Advance>(kWeights),
+                              index_of<Forward>(kWeights), index_of<GetFinished>(kWeights)}) {
+      swarm_.raise(index);
+    }
+    // A free device makes progress by itself, and asking ends all that is in flight.
+    if (config.schedule != "commanded") {
+      swarm_.set(index_of<Advance>(kWeights), 8);
+      swarm_.set(index_of<GetFinished>(kWeights), 5);
+    }
+  }
+
+  /// The next command, given what a worker shows.
+  Command next(Choices& choices, const Observation& now, const World& /*world*/) override {
+    see(now);
+    if (choices.once_in(kShutdownOnceIn)) {
+      last_ = Shutdown{};
+    } else {
+      last_ = draw(choices, swarm_.draw(choices));
+    }
+    return last_;
+  }
+
+ private:
+  /// Takes in what became of the last command.
+  void see(const Observation& now) {
+    if (const auto* submitted = std::get_if<TransferAsync>(&last_)) {
+      if (now.error == ErrorCode::kNone) jobs_.push_back(*submitted);
+    }
+    if (!now.finished_jobs.has_value()) return;
+    for (const FinishedJob& job : *now.finished_jobs) {
+      std::erase_if(jobs_, [&](const TransferAsync& other) { return other.job == job.job; });
+    }
+  }
+
+  Command draw(Choices& choices, std::size_t chosen) {
+    const std::string_view verb = kWeights[chosen].verb;
+    if (verb == TransferAsync::kVerb) return draw_transfer(choices);
+    if (verb == StartKVTransfers::kVerb) return StartKVTransfers{};
+    if (verb == Forward::kVerb) return draw_forward(choices);
+    if (verb == Advance::kVerb) return draw_advance(choices);
+    if (verb == FailNext::kVerb) return draw_fault(choices);
+    if (verb == Wait::kVerb) {
+      Wait command;
+      const std::uint32_t count = 1 + skewed(choices, 3);
+      for (std::uint32_t index = 0; index < count; ++index) {
+        const bool is_known = !jobs_.empty() && !choices.once_in(16);
+        command.jobs.push_back(is_known ? pick(choices, jobs_).job : choices.below(next_job_ + 2));
+      }
+      return command;
+    }
+    return GetFinished{};
+  }
+
+  Command draw_transfer(Choices& choices) {
+    TransferAsync command;
+    command.direction = choices.once_in(2) ? "load" : "store";
+    command.job = next_job_++;
+    if (!jobs_.empty() && choices.once_in(24)) command.job = pick(choices, jobs_).job;
+    command.block_index = choices.once_in(2) ? choices.below(2 * config_.block_size_factor) : 0;
+    const std::uint32_t skipped = command.block_index % config_.block_size_factor;
+    const std::uint32_t num_places = config_.num_cpu_blocks * config_.block_size_factor;
+    std::uint32_t count = 1 + skewed(choices, 4);
+    if (choices.once_in(24)) count = 0;
+    count = std::min({count, config_.num_gpu_blocks, num_places - skipped});
+    command.gpu_blocks = some_of(
+        config_.num_gpu_blocks, count,
+        [&](std::uint32_t block) { return !is_used(block, true, command.direction); }, choices);
+    count = static_cast<std::uint32_t>(command.gpu_blocks.size());
+    const std::uint32_t num_cpu_blocks =
+        count == 0 ? 0
+                   : (skipped + count + config_.block_size_factor - 1) / config_.block_size_factor;
+    command.cpu_blocks = some_of(
+        config_.num_cpu_blocks, num_cpu_blocks,
+        [&](std::uint32_t block) { return !is_used(block, false, command.direction); }, choices);
+    // What is left over of GPU blocks for which there are no CPU blocks.
+    const auto num_fitting =
+        static_cast<std::uint32_t>(command.cpu_blocks.size()) * config_.block_size_factor;
+    if (num_fitting < skipped + count && !choices.once_in(8)) {
+      command.gpu_blocks.resize(num_fitting > skipped ? num_fitting - skipped : 0);
+      if (command.gpu_blocks.empty()) command.cpu_blocks.clear();
+    }
+    if (choices.once_in(48)) command.cpu_blocks.push_back(choices.below(config_.num_cpu_blocks));
+    if (!command.gpu_blocks.empty() && choices.once_in(48)) {
+      command.gpu_blocks.front() = config_.num_gpu_blocks + choices.below(2);
+    }
+    if (choices.once_in(32)) command.has_event = false;
+    return command;
+  }
+
+  Command draw_forward(Choices& choices) {
+    Forward command;
+    command.writes = some_of(
+        config_.num_gpu_blocks, choices.below(3),
+        [&](std::uint32_t block) { return !is_used(block, true, {}); }, choices);
+    command.reads = some_of(
+        config_.num_gpu_blocks, choices.below(4),
+        [&](std::uint32_t block) {
+          const bool is_written = std::find(command.writes.begin(), command.writes.end(), block) !=
+                                  command.writes.end();
+          return !is_written && !is_used(block, true, "store");
+        },
+        choices);
+    if (choices.once_in(64)) command.reads.push_back(config_.num_gpu_blocks);
+    return command;
+  }
+
+  Command draw_advance(Choices& choices) const {
+    Advance command{std::string(pick(choices, kStreams))};
+    if (choices.once_in(4)) command.steps = 1 + choices.below(6);
+    command.rank = draw_rank(choices);
+    return command;
+  }
+
+  Command draw_fault(Choices& choices) const {
+    FailNext command{std::string(pick(choices, kFaultKinds))};
+    if (choices.once_in(kStickyOnceIn)) command.fault = "sticky";
+    command.rank = draw_rank(choices);
+    return command;
+  }
+
+  std::uint32_t draw_rank(Choices& choices) const {
+    if (config_.num_ranks > 1) return choices.below(config_.num_ranks);
+    return choices.once_in(128) ? 1 : 0;
+  }
+
+  /// Up to `count` different numbers below the bound, of those that `is_free`, mostly.
+  template <class IsFree>
+  std::vector<std::uint32_t> some_of(std::uint32_t bound, std::uint32_t count, IsFree is_free,
+                                     Choices& choices) const {
+    std::vector<std::uint32_t> numbers;
+    const bool is_careless = choices.once_in(16);
+    for (std::uint32_t tries = 0; numbers.size() < count && tries < 4 * count; ++tries) {
+      const std::uint32_t number = choices.below(bound);
+      const bool is_again = std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+      if (is_careless || (!is_again && is_free(number))) numbers.push_back(number);
+    }
+    return numbers;
+  }
+
+  /// Whether a transfer under way in another direction than this one names it.
+  bool is_used(std::uint32_t number, bool on_gpu, const std::string& direction) const {
+    return std::any_of(jobs_.begin(), jobs_.end(), [&](const TransferAsync& job) {
+      const std::vector<std::uint32_t>& blocks = on_gpu ? job.gpu_blocks : job.cpu_blocks;
+      return job.direction != direction &&
+             std::find(blocks.begin(), blocks.end(), number) != blocks.end();
+    });
+  }
+
+  Config config_;
+  VerbSwarm<Command> swarm_;
+  std::vector<TransferAsync> jobs_;  ///< taken, not reported
+  Command last_;
+  std::uint32_t next_job_ = 0;
+};
+
 }  // namespace
 
-Config Generator::draw_config(Choices& choices) {
+Config draw_config(Choices& choices) {
   Config config;
   config.layout = pick(choices, kLayouts);
   config.path = pick(choices, kPaths);
@@ -52,150 +223,8 @@ Config Generator::draw_config(Choices& choices) {
   return config;
 }
 
-Generator::Generator(const Config& config, Choices& choices)
-    : config_(config), swarm_(usual_weights(kWeights), kWildHabits, choices) {
-  // Without transfers that run and forwards that fill blocks nothing else happens.
-  for (std::size_t index : {index_of<TransferAsync>(kWeights), index_of<Advance>(kWeights),
-                            index_of<Forward>(kWeights), index_of<GetFinished>(kWeights)}) {
-    swarm_.raise(index);
-  }
-  // A free device makes progress by itself, and asking ends all that is in flight.
-  if (config.schedule != "commanded") {
-    swarm_.set(index_of<Advance>(kWeights), 8);
-    swarm_.set(index_of<GetFinished>(kWeights), 5);
-  }
-}
-
-void Generator::see(const Observation& now) {
-  if (const auto* submitted = std::get_if<TransferAsync>(&last_)) {
-    if (now.error == ErrorCode::kNone) jobs_.push_back(*submitted);
-  }
-  if (!now.finished_jobs.has_value()) return;
-  for (const FinishedJob& job : *now.finished_jobs) {
-    std::erase_if(jobs_, [&](const TransferAsync& other) { return other.job == job.job; });
-  }
-}
-
-Command Generator::next(Choices& choices, const Observation& now, const World&) {
-  see(now);
-  if (choices.once_in(kShutdownOnceIn)) {
-    last_ = Shutdown{};
-  } else {
-    last_ = draw(choices, swarm_.draw(choices));
-  }
-  return last_;
-}
-
-Command Generator::draw(Choices& choices, std::size_t chosen) {
-  const std::string_view verb = kWeights[chosen].verb;
-  if (verb == TransferAsync::kVerb) return draw_transfer(choices);
-  if (verb == StartKVTransfers::kVerb) return StartKVTransfers{};
-  if (verb == Forward::kVerb) return draw_forward(choices);
-  if (verb == Advance::kVerb) return draw_advance(choices);
-  if (verb == FailNext::kVerb) return draw_fault(choices);
-  if (verb == Wait::kVerb) {
-    Wait command;
-    const std::uint32_t count = 1 + skewed(choices, 3);
-    for (std::uint32_t index = 0; index < count; ++index) {
-      const bool is_known = !jobs_.empty() && !choices.once_in(16);
-      command.jobs.push_back(is_known ? pick(choices, jobs_).job : choices.below(next_job_ + 2));
-    }
-    return command;
-  }
-  return GetFinished{};
-}
-
-std::uint32_t Generator::draw_rank(Choices& choices) const {
-  if (config_.num_ranks > 1) return choices.below(config_.num_ranks);
-  return choices.once_in(128) ? 1 : 0;
-}
-
-Command Generator::draw_advance(Choices& choices) const {
-  Advance command{std::string(pick(choices, kStreams))};
-  if (choices.once_in(4)) command.steps = 1 + choices.below(6);
-  command.rank = draw_rank(choices);
-  return command;
-}
-
-Command Generator::draw_fault(Choices& choices) const {
-  FailNext command{std::string(pick(choices, kFaultKinds))};
-  if (choices.once_in(kStickyOnceIn)) command.fault = "sticky";
-  command.rank = draw_rank(choices);
-  return command;
-}
-
-bool Generator::is_used(std::uint32_t number, bool on_gpu, const std::string& direction) const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [&](const TransferAsync& job) {
-    const std::vector<std::uint32_t>& blocks = on_gpu ? job.gpu_blocks : job.cpu_blocks;
-    return job.direction != direction &&
-           std::find(blocks.begin(), blocks.end(), number) != blocks.end();
-  });
-}
-
-template <class IsFree>
-std::vector<std::uint32_t> Generator::some_of(std::uint32_t bound, std::uint32_t count,
-                                              IsFree is_free, Choices& choices) const {
-  std::vector<std::uint32_t> numbers;
-  const bool is_careless = choices.once_in(16);
-  for (std::uint32_t tries = 0; numbers.size() < count && tries < 4 * count; ++tries) {
-    const std::uint32_t number = choices.below(bound);
-    const bool is_again = std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-    if (is_careless || (!is_again && is_free(number))) numbers.push_back(number);
-  }
-  return numbers;
-}
-
-Command Generator::draw_transfer(Choices& choices) {
-  TransferAsync command;
-  command.direction = choices.once_in(2) ? "load" : "store";
-  command.job = next_job_++;
-  if (!jobs_.empty() && choices.once_in(24)) command.job = pick(choices, jobs_).job;
-  command.block_index = choices.once_in(2) ? choices.below(2 * config_.block_size_factor) : 0;
-  const std::uint32_t skipped = command.block_index % config_.block_size_factor;
-  const std::uint32_t num_places = config_.num_cpu_blocks * config_.block_size_factor;
-  std::uint32_t count = 1 + skewed(choices, 4);
-  if (choices.once_in(24)) count = 0;
-  count = std::min({count, config_.num_gpu_blocks, num_places - skipped});
-  command.gpu_blocks = some_of(
-      config_.num_gpu_blocks, count,
-      [&](std::uint32_t block) { return !is_used(block, true, command.direction); }, choices);
-  count = static_cast<std::uint32_t>(command.gpu_blocks.size());
-  const std::uint32_t num_cpu_blocks =
-      count == 0 ? 0
-                 : (skipped + count + config_.block_size_factor - 1) / config_.block_size_factor;
-  command.cpu_blocks = some_of(
-      config_.num_cpu_blocks, num_cpu_blocks,
-      [&](std::uint32_t block) { return !is_used(block, false, command.direction); }, choices);
-  // What is left over of GPU blocks for which there are no CPU blocks.
-  const auto num_fitting =
-      static_cast<std::uint32_t>(command.cpu_blocks.size()) * config_.block_size_factor;
-  if (num_fitting < skipped + count && !choices.once_in(8)) {
-    command.gpu_blocks.resize(num_fitting > skipped ? num_fitting - skipped : 0);
-    if (command.gpu_blocks.empty()) command.cpu_blocks.clear();
-  }
-  if (choices.once_in(48)) command.cpu_blocks.push_back(choices.below(config_.num_cpu_blocks));
-  if (!command.gpu_blocks.empty() && choices.once_in(48)) {
-    command.gpu_blocks.front() = config_.num_gpu_blocks + choices.below(2);
-  }
-  if (choices.once_in(32)) command.has_event = false;
-  return command;
-}
-
-Command Generator::draw_forward(Choices& choices) {
-  Forward command;
-  command.writes = some_of(
-      config_.num_gpu_blocks, choices.below(3),
-      [&](std::uint32_t block) { return !is_used(block, true, {}); }, choices);
-  command.reads = some_of(
-      config_.num_gpu_blocks, choices.below(4),
-      [&](std::uint32_t block) {
-        const bool is_written =
-            std::find(command.writes.begin(), command.writes.end(), block) != command.writes.end();
-        return !is_written && !is_used(block, true, "store");
-      },
-      choices);
-  if (choices.once_in(64)) command.reads.push_back(config_.num_gpu_blocks);
-  return command;
+std::unique_ptr<GeneratorFor<WorkerTarget>> make_generator(const Config& config, Choices& choices) {
+  return std::make_unique<Generator>(config, choices);
 }
 
 }  // namespace kvfence::worker

@@ -9,10 +9,7 @@
 
 #include "contract/worker/worker_target.h"
 #include "properties/core/goals.h"
-#include "properties/core/typed_checks.h"
-#include "properties/targets/checks.h"
-#include "properties/worker/generator.h"
-#include "properties/worker/rules.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::worker {
 namespace {
@@ -128,10 +125,7 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
 };
 
 }  // namespace
-}  // namespace kvfence::worker
 
-const kvfence::Checks& kvfence::worker_checks() {
-  static const Checks kChecks = checks_of<WorkerTarget, worker::Generator, worker::Invariants>(
-      goal_suite<WorkerTarget, worker::kGoals, worker::Counter>());
-  return kChecks;
-}
+GoalSuite goals() { return goal_suite<WorkerTarget, kGoals, Counter>(); }
+
+}  // namespace kvfence::worker

@@ -1,14 +1,48 @@
-#include "properties/worker/rules.h"
+/// What must hold of one copy worker, whatever any other implementation says. The rules are those
+/// of contract/worker/worker.h, turned into statements about observations.
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
+#include "contract/worker/worker_target.h"
 #include "properties/core/broken_rule.h"
+#include "properties/core/divergence.h"
 #include "properties/core/named_place.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::worker {
 namespace {
+
+/// Every invariant: what the command line and the documentation list.
+constexpr Invariant kInvariants[] = {
+    {"worker.1", "nothing_races", "accesses to the same bytes, one a write, are ordered"},
+    {"worker.2", "nothing_is_misused", "no call is made that the runtime's documentation forbids"},
+    {"worker.3", "only_pages_are_written", "bytes outside of pages keep what they held"},
+    {"worker.4", "a_page_has_one_writer",
+     "a transfer that is taken has a page for each block, writes each once, and touches no GPU "
+     "block of a transfer of the other direction"},
+    {"worker.5", "each_transfer_is_reported_once",
+     "a report names a transfer of that direction which was taken and not reported"},
+    {"worker.6", "transfers_add_up",
+     "each transfer that was taken is deferred or in flight until it is reported"},
+    {"worker.7", "pages_hold_what_was_written",
+     "a page holds nothing, or all of one block as one forward wrote it, unless a transfer has "
+     "failed in part"},
+    {"worker.8", "what_succeeded_arrived",
+     "when a transfer is reported as a success, its destinations hold what its sources do, on "
+     "every rank"},
+    {"worker.9", "failures_are_those_of_faults",
+     "while no device is lost, no more transfers fail than have met a fault, and as many once all "
+     "are reported"},
+};
 
 using Rule = NamedPlace<kInvariants>;
 
@@ -51,149 +85,173 @@ Transfer transfer_of(const TransferAsync& command) {
           .has_event = command.has_event};
 }
 
+class Invariants final : public RulesFor<WorkerTarget> {
+ public:
+  explicit Invariants(const Options& options) : options_(options) {}
+
+  std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
+                                  const Observation& observation, const World& /*world*/,
+                                  std::size_t step) override {
+    Found found = check_all(command, observation);
+    if (found) found->step = step;
+    return found;
+  }
+
+ private:
+  using Found = std::optional<Divergence>;
+
+  Found check_all(const Command& command, const Observation& observation) {
+    if (observation.num_races != 0)
+      return broken("nothing_races", "num_races", 0U, observation.num_races);
+    if (observation.num_misuses != 0) {
+      return broken("nothing_is_misused", "num_misuses", 0U, observation.num_misuses);
+    }
+    if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
+      return broken("only_pages_are_written", "num_stray_bytes", 0U, *observation.num_stray_bytes);
+    }
+    if (observation.error == ErrorCode::kNone) {
+      if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
+        if (auto found = check_writes(transfer_of(*submitted))) return found;
+      }
+      take_in(command);
+    }
+    take_in_fault(observation.next_fault);
+    if (observation.gpu_pages.has_value()) {
+      if (auto found = check_pages(*observation.gpu_pages, "gpu_pages")) return found;
+      if (auto found = check_pages(*observation.cpu_pages, "cpu_pages")) return found;
+    }
+    if (auto found = check_pages(observation.seen, "seen")) return found;
+    if (observation.finished_jobs.has_value()) {
+      if (auto found = check_reports(observation)) return found;
+    }
+    const auto num_jobs = static_cast<std::uint32_t>(jobs_.size());
+    const std::uint32_t num_shown = observation.num_deferred + observation.num_in_flight;
+    if (num_shown == num_jobs) return std::nullopt;
+    return broken("transfers_add_up", "num_in_flight", num_jobs - observation.num_deferred,
+                  observation.num_in_flight);
+  }
+
+  /// Of a transfer that was taken.
+
+  Found check_writes(const Transfer& transfer) const {
+    if (!counts_fit(transfer, options_.block_size_factor)) {
+      return broken("a_page_has_one_writer", "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
+    }
+    const bool is_store = transfer.direction == Direction::kStore;
+    Numbers written =
+        is_store ? cpu_pages_of(transfer, options_.block_size_factor) : transfer.gpu_blocks;
+    std::sort(written.begin(), written.end());
+    if (std::adjacent_find(written.begin(), written.end()) != written.end()) {
+      return broken("a_page_has_one_writer", "error", ErrorCode::kListedTwice, ErrorCode::kNone);
+    }
+    for (const Transfer& job : jobs_) {
+      if (job.direction != transfer.direction && share(job.gpu_blocks, transfer.gpu_blocks)) {
+        return broken("a_page_has_one_writer", "error", ErrorCode::kBlockInFlight,
+                      ErrorCode::kNone);
+      }
+    }
+    return std::nullopt;
+  }
+
+  void take_in(const Command& command) {
+    if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
+      jobs_.push_back(transfer_of(*submitted));
+    } else if (const auto* forward = std::get_if<Forward>(&command)) {
+      writes_.push_back(forward->writes);
+    } else if (const auto* failing = std::get_if<FailNext>(&command)) {
+      next_fault_ = failing->fault;
+    }
+  }
+
+  /// A fault that was armed and is not any more has been met.
+
+  void take_in_fault(const std::string& next_fault) {
+    if (next_fault_ != "none" && next_fault == "none" && next_fault_ != "late") {
+      ++num_faults_met_;
+      may_be_torn_ |= next_fault_ == "partial" || next_fault_ == "sticky";
+      may_be_lost_ |= next_fault_ == "sticky";
+    }
+    next_fault_ = next_fault;
+  }
+
+  Found check_pages(const std::vector<Page>& pages, std::string_view member) const {
+    for (const Page& page : pages) {
+      if (page.undefined && member != "seen") continue;
+      if (page.torn && may_be_torn_) continue;
+      // A block that was read may hold nothing.
+      if (page.generation == 0 && !page.torn && member == "seen") continue;
+      const bool was_written = page.generation > 0 && page.generation <= writes_.size() &&
+                               contains(writes_[page.generation - 1], page.of_block);
+      if (page.torn || !was_written)
+        return broken("pages_hold_what_was_written", member, std::vector<Page>{}, {page});
+    }
+    return std::nullopt;
+  }
+
+  Found check_reports(const Observation& observation) {
+    const std::vector<FinishedJob>& finished = *observation.finished_jobs;
+    std::vector<Transfer> reported;
+    for (const FinishedJob& report : finished) {
+      const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& taken) {
+        return taken.job_id == report.job && to_text(taken.direction) == report.direction;
+      });
+      if (job == jobs_.end()) {
+        return broken("each_transfer_is_reported_once", "finished_jobs", std::vector<FinishedJob>{},
+                      {report});
+      }
+      reported.push_back(*job);
+      jobs_.erase(job);
+      num_failed_ += !report.succeeded;
+    }
+    const bool is_wrong =
+        num_failed_ > num_faults_met_ || (jobs_.empty() && num_failed_ < num_faults_met_);
+    if (is_wrong && !may_be_lost_)
+      return broken("failures_are_those_of_faults", "finished_jobs", {}, finished);
+    if (!observation.gpu_pages.has_value()) return std::nullopt;
+    for (std::size_t index = 0; index < reported.size(); ++index) {
+      const Transfer& transfer = reported[index];
+      const auto is_over_it = [&](const Transfer& other) { return overlap(other, transfer); };
+      // A failure, too, may have copied something.
+      const auto later = reported.begin() + static_cast<std::ptrdiff_t>(index) + 1;
+      if (!finished[index].succeeded || std::any_of(later, reported.end(), is_over_it) ||
+          std::any_of(jobs_.begin(), jobs_.end(), is_over_it)) {
+        continue;
+      }
+      if (auto found = check_arrival(transfer, observation)) return found;
+    }
+    return std::nullopt;
+  }
+
+  Found check_arrival(const Transfer& transfer, const Observation& observation) const {
+    const Numbers pages = cpu_pages_of(transfer, options_.block_size_factor);
+    for (std::uint32_t rank = 0; rank < options_.num_ranks; ++rank) {
+      for (std::size_t index = 0; index < pages.size(); ++index) {
+        Page on_gpu = page_at(*observation.gpu_pages, rank, transfer.gpu_blocks[index]);
+        const Page on_cpu = page_at(*observation.cpu_pages, rank, pages[index]);
+        on_gpu.number = on_cpu.number;
+        if (on_gpu == on_cpu) continue;
+        return broken("what_succeeded_arrived", "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
+      }
+    }
+    return std::nullopt;
+  }
+
+  Options options_;
+  std::vector<Transfer> jobs_;                      ///< taken, not reported, in order
+  std::vector<std::vector<std::uint32_t>> writes_;  ///< of each forward
+  std::string next_fault_ = "none";
+  bool may_be_torn_ = false;
+  bool may_be_lost_ = false;
+  std::uint32_t num_faults_met_ = 0;
+  std::uint32_t num_failed_ = 0;
+};
+
 }  // namespace
 
-std::optional<Divergence> Invariants::check(const Command& command, const Observation& observation,
-                                            const World&, std::size_t step) {
-  Found found = check_all(command, observation);
-  if (found) found->step = step;
-  return found;
-}
+std::span<const Invariant> invariants() { return kInvariants; }
 
-std::optional<Divergence> Invariants::check_all(const Command& command,
-                                                const Observation& observation) {
-  if (observation.num_races != 0)
-    return broken("nothing_races", "num_races", 0U, observation.num_races);
-  if (observation.num_misuses != 0) {
-    return broken("nothing_is_misused", "num_misuses", 0U, observation.num_misuses);
-  }
-  if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
-    return broken("only_pages_are_written", "num_stray_bytes", 0U, *observation.num_stray_bytes);
-  }
-  if (observation.error == ErrorCode::kNone) {
-    if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
-      if (auto found = check_writes(transfer_of(*submitted))) return found;
-    }
-    take_in(command);
-  }
-  take_in_fault(observation.next_fault);
-  if (observation.gpu_pages.has_value()) {
-    if (auto found = check_pages(*observation.gpu_pages, "gpu_pages")) return found;
-    if (auto found = check_pages(*observation.cpu_pages, "cpu_pages")) return found;
-  }
-  if (auto found = check_pages(observation.seen, "seen")) return found;
-  if (observation.finished_jobs.has_value()) {
-    if (auto found = check_reports(observation)) return found;
-  }
-  const auto num_jobs = static_cast<std::uint32_t>(jobs_.size());
-  const std::uint32_t num_shown = observation.num_deferred + observation.num_in_flight;
-  if (num_shown == num_jobs) return std::nullopt;
-  return broken("transfers_add_up", "num_in_flight", num_jobs - observation.num_deferred,
-                observation.num_in_flight);
-}
-
-/// Of a transfer that was taken.
-std::optional<Divergence> Invariants::check_writes(const Transfer& transfer) const {
-  if (!counts_fit(transfer, options_.block_size_factor)) {
-    return broken("a_page_has_one_writer", "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
-  }
-  const bool is_store = transfer.direction == Direction::kStore;
-  Numbers written =
-      is_store ? cpu_pages_of(transfer, options_.block_size_factor) : transfer.gpu_blocks;
-  std::sort(written.begin(), written.end());
-  if (std::adjacent_find(written.begin(), written.end()) != written.end()) {
-    return broken("a_page_has_one_writer", "error", ErrorCode::kListedTwice, ErrorCode::kNone);
-  }
-  for (const Transfer& job : jobs_) {
-    if (job.direction != transfer.direction && share(job.gpu_blocks, transfer.gpu_blocks)) {
-      return broken("a_page_has_one_writer", "error", ErrorCode::kBlockInFlight, ErrorCode::kNone);
-    }
-  }
-  return std::nullopt;
-}
-
-void Invariants::take_in(const Command& command) {
-  if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
-    jobs_.push_back(transfer_of(*submitted));
-  } else if (const auto* forward = std::get_if<Forward>(&command)) {
-    writes_.push_back(forward->writes);
-  } else if (const auto* failing = std::get_if<FailNext>(&command)) {
-    next_fault_ = failing->fault;
-  }
-}
-
-/// A fault that was armed and is not any more has been met.
-void Invariants::take_in_fault(const std::string& next_fault) {
-  if (next_fault_ != "none" && next_fault == "none" && next_fault_ != "late") {
-    ++num_faults_met_;
-    may_be_torn_ |= next_fault_ == "partial" || next_fault_ == "sticky";
-    may_be_lost_ |= next_fault_ == "sticky";
-  }
-  next_fault_ = next_fault;
-}
-
-std::optional<Divergence> Invariants::check_pages(const std::vector<Page>& pages,
-                                                  std::string_view member) const {
-  for (const Page& page : pages) {
-    if (page.undefined && member != "seen") continue;
-    if (page.torn && may_be_torn_) continue;
-    // A block that was read may hold nothing.
-    if (page.generation == 0 && !page.torn && member == "seen") continue;
-    const bool was_written = page.generation > 0 && page.generation <= writes_.size() &&
-                             contains(writes_[page.generation - 1], page.of_block);
-    if (page.torn || !was_written)
-      return broken("pages_hold_what_was_written", member, std::vector<Page>{}, {page});
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_reports(const Observation& observation) {
-  const std::vector<FinishedJob>& finished = *observation.finished_jobs;
-  std::vector<Transfer> reported;
-  for (const FinishedJob& report : finished) {
-    const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& taken) {
-      return taken.job_id == report.job && to_text(taken.direction) == report.direction;
-    });
-    if (job == jobs_.end()) {
-      return broken("each_transfer_is_reported_once", "finished_jobs", std::vector<FinishedJob>{},
-                    {report});
-    }
-    reported.push_back(*job);
-    jobs_.erase(job);
-    num_failed_ += !report.succeeded;
-  }
-  const bool is_wrong =
-      num_failed_ > num_faults_met_ || (jobs_.empty() && num_failed_ < num_faults_met_);
-  if (is_wrong && !may_be_lost_)
-    return broken("failures_are_those_of_faults", "finished_jobs", {}, finished);
-  if (!observation.gpu_pages.has_value()) return std::nullopt;
-  for (std::size_t index = 0; index < reported.size(); ++index) {
-    const Transfer& transfer = reported[index];
-    const auto is_over_it = [&](const Transfer& other) { return overlap(other, transfer); };
-    // A failure, too, may have copied something.
-    const auto later = reported.begin() + static_cast<std::ptrdiff_t>(index) + 1;
-    if (!finished[index].succeeded || std::any_of(later, reported.end(), is_over_it) ||
-        std::any_of(jobs_.begin(), jobs_.end(), is_over_it)) {
-      continue;
-    }
-    if (auto found = check_arrival(transfer, observation)) return found;
-  }
-  return std::nullopt;
-}
-
-std::optional<Divergence> Invariants::check_arrival(const Transfer& transfer,
-                                                    const Observation& observation) const {
-  const Numbers pages = cpu_pages_of(transfer, options_.block_size_factor);
-  for (std::uint32_t rank = 0; rank < options_.num_ranks; ++rank) {
-    for (std::size_t index = 0; index < pages.size(); ++index) {
-      Page on_gpu = page_at(*observation.gpu_pages, rank, transfer.gpu_blocks[index]);
-      const Page on_cpu = page_at(*observation.cpu_pages, rank, pages[index]);
-      on_gpu.number = on_cpu.number;
-      if (on_gpu == on_cpu) continue;
-      return broken("what_succeeded_arrived", "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
-    }
-  }
-  return std::nullopt;
+std::unique_ptr<RulesFor<WorkerTarget>> make_rules(const Options& config) {
+  return std::make_unique<Invariants>(config);
 }
 
 }  // namespace kvfence::worker

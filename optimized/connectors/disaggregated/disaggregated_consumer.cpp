@@ -1,138 +1,219 @@
-#include "optimized/connectors/disaggregated/disaggregated_consumer.h"
+/// DisaggregatedConsumer: the scheduler's half of the engine that reads prompts that another one
+/// computed. The rules stand in contract/connectors/disaggregated/disaggregated_connector.h. A step
+/// costs the requests that got blocks or finished, and allocates nothing but the metadata that tell
+/// of them; heartbeats, when they are due, cost the requests whose leases are renewed.
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
+#include "optimized/base/request_ids.h"
+#include "optimized/base/request_list.h"
+#include "optimized/connectors/disaggregated/disaggregated_connector.h"
 
 namespace kvfence::optimized {
+namespace {
 
-DisaggregatedConsumer::DisaggregatedConsumer(const DisaggregatedSpec& spec)
-    : has_leases_(spec.rules.kv_lease_heartbeats && spec.deadline),
-      heartbeat_interval_(spec.deadline.value_or(0) / 6),
-      nothing_to_tell_(std::make_shared<ConsumerMetadata>()) {}
+class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
+ public:
+  /// Requires: check_spec(spec) finds nothing.
+  explicit DisaggregatedConsumer(const DisaggregatedSpec& spec)
+      : has_leases_(spec.rules.kv_lease_heartbeats && spec.deadline),
+        heartbeat_interval_(spec.deadline.value_or(0) / 6),
+        nothing_to_tell_(std::make_shared<ConsumerMetadata>()) {}
 
-bool DisaggregatedConsumer::wants_prompt(const ConnectorRequest& request) const {
-  const KVTransferParams& params = request.params;
-  if (!params.do_remote_prefill || params.remote_request_id.empty()) return false;
-  if (is_received(request.index)) return false;
-  return std::any_of(params.remote_block_ids.begin(), params.remote_block_ids.end(),
-                     [](const auto& ids) { return !ids.empty(); });
-}
-
-DisaggregatedConsumer::Known& DisaggregatedConsumer::known(RequestIndex request) {
-  if (request >= known_.size()) known_.resize(std::size_t{request} + 1);
-  return known_[request];
-}
-
-MatchedTokens DisaggregatedConsumer::get_num_new_matched_tokens(const ConnectorRequest& request,
-                                                                std::uint32_t num_local_tokens) {
-  // Asked only while nothing of the request is computed.
-  if (!wants_prompt(request) || num_local_tokens >= request.num_prompt_tokens) return {0, false};
-  if (request.num_prompt_tokens == 1) return {0, false};
-  return {request.num_prompt_tokens - num_local_tokens, true};
-}
-
-/// What the workers are to be told of it. It does not want its prompt any more.
-ConsumerMetadata::Receive& DisaggregatedConsumer::receive(const ConnectorRequest& request) {
-  known(request.index).has_received = true;
-  ConsumerMetadata::Receive& out = metadata_.reqs_to_recv.emplace_back();
-  out.request = request.id;
-  out.remote_request = request.params.remote_request_id;
-  return out;
-}
-
-void DisaggregatedConsumer::update_state_after_alloc(ConnectorHost& host,
-                                                     const ConnectorRequest& request,
-                                                     const BlocksByGroup& blocks,
-                                                     std::uint32_t num_external_tokens) {
-  if (!wants_prompt(request)) return;
-  ConsumerMetadata::Receive& out = receive(request);
-  if (num_external_tokens == 0) return;
-  const std::vector<BlockId>& local = blocks.front();
-  const std::vector<BlockId>& remote = request.params.remote_block_ids.front();
-  for (std::size_t place = 0; place < local.size(); ++place) {
-    if (host.is_cached(local[place])) continue;
-    KVFENCE_CHECK(place < remote.size(), "the remote request has no block at this place");
-    out.local_blocks.push_back(local[place]);
-    out.remote_blocks.push_back(remote[place]);
+  std::unique_ptr<KVConnector> clone() const override {
+    return std::make_unique<DisaggregatedConsumer>(*this);
   }
-}
 
-bool DisaggregatedConsumer::is_heartbeat_due() const {
-  if (renewing_.empty()) return false;
-  return !last_heartbeat_ || now_ - *last_heartbeat_ >= heartbeat_interval_;
-}
+  // ---- Leases ----
 
-std::shared_ptr<const KVConnectorMetadata> DisaggregatedConsumer::build_connector_meta(
-    ConnectorHost&, const SchedulerOutput&) {
-  if (is_heartbeat_due()) {
-    last_heartbeat_ = now_;
-    ++num_heartbeats_;
-    for (RequestIndex at = renewing_.front(); at != kNoRequest; at = renewing_.next(at)) {
-      Lease& lease = leases_[known_[at].lease];
-      if (std::exchange(lease.named_in, num_heartbeats_) == num_heartbeats_) continue;
-      metadata_.heartbeats.push_back(lease.remote_request);
+  void on_new_request(const ConnectorRequest& request) override {
+    if (!has_leases_ || !wants_prompt(request)) return;
+    const std::uint32_t lease = lease_of(request.params.remote_request_id);
+    known(request.index).lease = lease;
+    ++leases_[lease].num_requests;
+    renewing_.push_back(request.index);
+  }
+
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                           std::uint32_t num_local_tokens) override {
+    // Asked only while nothing of the request is computed.
+    if (!wants_prompt(request) || num_local_tokens >= request.num_prompt_tokens) return {0, false};
+    if (request.num_prompt_tokens == 1) return {0, false};
+    return {request.num_prompt_tokens - num_local_tokens, true};
+  }
+
+  /// Cost: O(blocks) if it wants its prompt, O(1) if not.
+  void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks,
+                                std::uint32_t num_external_tokens) override {
+    if (!wants_prompt(request)) return;
+    ConsumerMetadata::Receive& out = receive(request);
+    if (num_external_tokens == 0) return;
+    const std::vector<BlockId>& local = blocks.front();
+    const std::vector<BlockId>& remote = request.params.remote_block_ids.front();
+    for (std::size_t place = 0; place < local.size(); ++place) {
+      if (host.is_cached(local[place])) continue;
+      KVFENCE_CHECK(place < remote.size(), "the remote request has no block at this place");
+      out.local_blocks.push_back(local[place]);
+      out.remote_blocks.push_back(remote[place]);
     }
   }
-  if (metadata_.reqs_to_recv.empty() && metadata_.heartbeats.empty()) return nothing_to_tell_;
-  return std::make_shared<ConsumerMetadata>(std::exchange(metadata_, {}));
-}
 
-void DisaggregatedConsumer::update_connector_output(ConnectorHost&,
-                                                    const KVConnectorOutput& output) {
-  for (const RequestIndex request : output.finished_recving) {
-    stop_renewing(request);
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(ConnectorHost&,
+                                                                  const SchedulerOutput&) override {
+    if (is_heartbeat_due()) {
+      last_heartbeat_ = now_;
+      ++num_heartbeats_;
+      for (RequestIndex at = renewing_.front(); at != kNoRequest; at = renewing_.next(at)) {
+        Lease& lease = leases_[known_[at].lease];
+        if (std::exchange(lease.named_in, num_heartbeats_) == num_heartbeats_) continue;
+        metadata_.heartbeats.push_back(lease.remote_request);
+      }
+    }
+    if (metadata_.reqs_to_recv.empty() && metadata_.heartbeats.empty()) return nothing_to_tell_;
+    return std::make_shared<ConsumerMetadata>(std::exchange(metadata_, {}));
   }
-}
 
-bool DisaggregatedConsumer::request_finished(ConnectorHost&, const ConnectorRequest& request,
-                                             const BlocksByGroup&) {
-  if (wants_prompt(request)) receive(request);
-  stop_renewing(request.index);
-  // The next request of this index is another one.
-  if (request.index < known_.size()) known_[request.index].has_received = false;
-  return false;
-}
-
-// ---- Leases ----
-
-void DisaggregatedConsumer::on_new_request(const ConnectorRequest& request) {
-  if (!has_leases_ || !wants_prompt(request)) return;
-  const std::uint32_t lease = lease_of(request.params.remote_request_id);
-  known(request.index).lease = lease;
-  ++leases_[lease].num_requests;
-  renewing_.push_back(request.index);
-}
-
-/// Its slot, a new one if there was none.
-std::uint32_t DisaggregatedConsumer::lease_of(std::string_view remote_request) {
-  const auto found = lease_of_id_.find(remote_request, [this](std::uint32_t lease) {
-    return std::string_view(leases_[lease].remote_request);
-  });
-  if (found) return *found;
-  std::uint32_t lease = static_cast<std::uint32_t>(leases_.size());
-  if (free_leases_.empty()) {
-    leases_.emplace_back();
-  } else {
-    lease = free_leases_.back();
-    free_leases_.pop_back();
+  void update_connector_output(ConnectorHost&, const KVConnectorOutput& output) override {
+    for (const RequestIndex request : output.finished_recving) {
+      stop_renewing(request);
+    }
   }
-  leases_[lease].remote_request = remote_request;
-  leases_[lease].named_in = 0;
-  lease_of_id_.insert(remote_request, lease);
-  return lease;
-}
 
-/// For this request; the lease is renewed as long as another one needs it.
-void DisaggregatedConsumer::stop_renewing(RequestIndex request) {
-  if (!renewing_.contains(request)) return;
-  renewing_.erase(request);
-  const std::uint32_t lease = known_[request].lease;
-  if (--leases_[lease].num_requests > 0) return;
-  lease_of_id_.erase(leases_[lease].remote_request, lease);
-  free_leases_.push_back(lease);
+  bool request_finished(ConnectorHost&, const ConnectorRequest& request,
+                        const BlocksByGroup&) override {
+    if (wants_prompt(request)) receive(request);
+    stop_renewing(request.index);
+    // The next request of this index is another one.
+    if (request.index < known_.size()) known_[request.index].has_received = false;
+    return false;
+  }
+
+  void take_events(std::vector<KVCacheEvent>&) override {}
+  bool reset_cache() override { return true; }
+
+  void tell_time(Seconds now) override { now_ = now; }
+
+  void add_to(StateHash& hash) const override {
+    hash.add_all(now_, last_heartbeat_, known_, leases_, free_leases_, renewing_, num_heartbeats_);
+    metadata_.add_to(hash);
+  }
+
+ private:
+  /// What is kept of a request; of one that is not known, this.
+  struct Known {
+    bool has_received = false;
+    std::uint32_t lease = 0;  ///< of one that is being renewed
+    void add_to(StateHash& hash) const { hash.add_all(has_received, lease); }
+  };
+
+  /// A remote request, in a slot that another one takes over when nobody needs it.
+  struct Lease {
+    std::string remote_request;
+    std::uint32_t num_requests = 0;  ///< that asked for it and still need it
+    std::uint64_t named_in = 0;      ///< the heartbeat that named it last
+    void add_to(StateHash& hash) const { hash.add_all(remote_request, num_requests, named_in); }
+  };
+
+  bool is_received(RequestIndex request) const {
+    return request < known_.size() && known_[request].has_received;
+  }
+
+  bool wants_prompt(const ConnectorRequest& request) const {
+    const KVTransferParams& params = request.params;
+    if (!params.do_remote_prefill || params.remote_request_id.empty()) return false;
+    if (is_received(request.index)) return false;
+    return std::any_of(params.remote_block_ids.begin(), params.remote_block_ids.end(),
+                       [](const auto& ids) { return !ids.empty(); });
+  }
+
+  Known& known(RequestIndex request) {
+    if (request >= known_.size()) known_.resize(std::size_t{request} + 1);
+    return known_[request];
+  }
+
+  /// What the workers are to be told of it. It does not want its prompt any more.
+
+  ConsumerMetadata::Receive& receive(const ConnectorRequest& request) {
+    known(request.index).has_received = true;
+    ConsumerMetadata::Receive& out = metadata_.reqs_to_recv.emplace_back();
+    out.request = request.id;
+    out.remote_request = request.params.remote_request_id;
+    return out;
+  }
+
+  /// Its slot, a new one if there was none.
+
+  // Leases
+  std::uint32_t lease_of(std::string_view remote_request) {
+    const auto found = lease_of_id_.find(remote_request, [this](std::uint32_t lease) {
+      return std::string_view(leases_[lease].remote_request);
+    });
+    if (found) return *found;
+    std::uint32_t lease = static_cast<std::uint32_t>(leases_.size());
+    if (free_leases_.empty()) {
+      leases_.emplace_back();
+    } else {
+      lease = free_leases_.back();
+      free_leases_.pop_back();
+    }
+    leases_[lease].remote_request = remote_request;
+    leases_[lease].named_in = 0;
+    lease_of_id_.insert(remote_request, lease);
+    return lease;
+  }
+
+  /// For this request; the lease is renewed as long as another one needs it.
+
+  void stop_renewing(RequestIndex request) {
+    if (!renewing_.contains(request)) return;
+    renewing_.erase(request);
+    const std::uint32_t lease = known_[request].lease;
+    if (--leases_[lease].num_requests > 0) return;
+    lease_of_id_.erase(leases_[lease].remote_request, lease);
+    free_leases_.push_back(lease);
+  }
+
+  bool is_heartbeat_due() const {
+    if (renewing_.empty()) return false;
+    return !last_heartbeat_ || now_ - *last_heartbeat_ >= heartbeat_interval_;
+  }
+
+  bool has_leases_;
+  Seconds heartbeat_interval_;
+  Seconds now_ = 0;
+  std::optional<Seconds> last_heartbeat_;
+
+  std::vector<Known> known_;  ///< by RequestIndex
+
+  std::vector<Lease> leases_;
+  std::vector<std::uint32_t> free_leases_;
+  RequestIds lease_of_id_;
+  RequestList renewing_;  ///< requests whose lease is renewed, in the order in which they came
+  std::uint64_t num_heartbeats_ = 0;
+
+  // Of the step under way.
+  ConsumerMetadata metadata_;
+  std::shared_ptr<const ConsumerMetadata> nothing_to_tell_;
+};
+
+}  // namespace
+
+std::unique_ptr<kvfence::DisaggregatedConsumer> make_disaggregated_consumer(
+    const DisaggregatedSpec& spec) {
+  KVFENCE_CHECK(!check_spec(spec), "no half can be built from the spec");
+  return std::make_unique<DisaggregatedConsumer>(spec);
 }
 
 }  // namespace kvfence::optimized

@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "planted/optimized/connectors/disaggregated/disaggregated_consumer.h"
-#include "planted/optimized/connectors/disaggregated/disaggregated_worker.h"
+#include "planted/optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "properties/planted/switches.h"
 
 namespace kvfence::planted::optimized {
@@ -66,7 +65,8 @@ class DisaggregatedOperationCount : public testing::TestWithParam<std::uint32_t>
 /// A producer's rank that waits for the readers of all these requests.
 class Waiting {
  public:
-  explicit Waiting(std::uint32_t size) : worker_(spec_of(), /*rank=*/0) {
+  explicit Waiting(std::uint32_t size)
+      : worker_(make_disaggregated_producer_worker(spec_of(), /*rank=*/0)) {
     ProducerMetadata metadata;
     for (std::uint32_t index = 0; index < size; ++index) {
       metadata.reqs_in_batch.push_back(name_of(index));
@@ -83,8 +83,8 @@ class Waiting {
   /// Comparisons and requests of one more step.
   std::uint64_t step(const ProducerMetadata& metadata = {}) {
     const OperationCounts before = operation_counts;
-    worker_.start_load_kv(metadata, transport_);
-    worker_.get_finished(transport_, out_);
+    worker_->start_load_kv(metadata, transport_);
+    worker_->get_finished(transport_, out_);
     return operation_counts.links - before.links + operation_counts.requests - before.requests;
   }
 
@@ -97,7 +97,7 @@ class Waiting {
   std::size_t num_reported() const { return out_.finished_sending.size(); }
 
  private:
-  DisaggregatedProducerWorker worker_;
+  std::unique_ptr<DisaggregatedWorker> worker_;
   StillTransport transport_;
   KVConnectorWorkerOutput out_;
 };
@@ -135,13 +135,13 @@ TEST_P(DisaggregatedOperationCount, WhatExpiresCostsItselfAlone) {
 }
 
 TEST_P(DisaggregatedOperationCount, AConsumersStepCostsWhatItStartsAndWhatEnded) {
-  DisaggregatedConsumerWorker worker(spec_of(), /*rank=*/0);
+  const auto worker = make_disaggregated_consumer_worker(spec_of(), /*rank=*/0);
   StillTransport transport;
   KVConnectorWorkerOutput out;
   const auto step = [&](const ConsumerMetadata& metadata) {
     const std::uint64_t before = operation_counts.requests;
-    worker.start_load_kv(metadata, transport);
-    worker.get_finished(transport, out);
+    worker->start_load_kv(metadata, transport);
+    worker->get_finished(transport, out);
     return operation_counts.requests - before;
   };
   ConsumerMetadata metadata;
@@ -160,7 +160,7 @@ TEST_P(DisaggregatedOperationCount, AConsumersStepCostsWhatItStartsAndWhatEnded)
 /// Calls a consumer's scheduler half.
 class Reading final : private ConnectorHost {
  public:
-  explicit Reading(std::uint32_t size) : consumer_(spec_of()) {
+  explicit Reading(std::uint32_t size) : consumer_(make_disaggregated_consumer(spec_of())) {
     params_.do_remote_prefill = true;
     params_.remote_block_ids = {{1, 2}};
     for (RequestIndex index = 0; index < size; ++index) add(index);
@@ -170,25 +170,25 @@ class Reading final : private ConnectorHost {
   /// A lease more.
   std::uint64_t add(RequestIndex index) {
     params_.remote_request_id = name_of(index);
-    return cost([&] { consumer_.on_new_request(request(index)); });
+    return cost([&] { consumer_->on_new_request(request(index)); });
   }
 
   std::uint64_t cost_of_step() {
-    return cost([&] { metadata_ = consumer_.build_connector_meta(*this, SchedulerOutput()); });
+    return cost([&] { metadata_ = consumer_->build_connector_meta(*this, SchedulerOutput()); });
   }
 
   std::uint64_t cost_of_report(RequestIndex index) {
     KVConnectorOutput output;
     output.finished_recving = {index};
-    return cost([&] { consumer_.update_connector_output(*this, output); });
+    return cost([&] { consumer_->update_connector_output(*this, output); });
   }
 
   std::uint64_t cost_of_finish(RequestIndex index) {
     params_.remote_request_id = name_of(index);
-    return cost([&] { consumer_.request_finished(*this, request(index), {}); });
+    return cost([&] { consumer_->request_finished(*this, request(index), {}); });
   }
 
-  void tell_time(Seconds now) { consumer_.tell_time(now); }
+  void tell_time(Seconds now) { consumer_->tell_time(now); }
   std::size_t num_heartbeats() const {
     return static_cast<const ConsumerMetadata&>(*metadata_).heartbeats.size();
   }
@@ -208,7 +208,7 @@ class Reading final : private ConnectorHost {
   }
   bool is_cached(BlockId) const override { return false; }
 
-  DisaggregatedConsumer consumer_;
+  std::unique_ptr<kvfence::DisaggregatedConsumer> consumer_;
   Request request_{RequestSpec{}, HashConfig{}};
   KVTransferParams params_;
   std::shared_ptr<const KVConnectorMetadata> metadata_;

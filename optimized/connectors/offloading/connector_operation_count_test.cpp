@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "planted/optimized/connectors/offloading/fencing_connector_scheduler.h"
-#include "planted/optimized/connectors/offloading/holding_connector_scheduler.h"
+#include "planted/optimized/connectors/offloading/offloading_connector.h"
 #include "properties/planted/switches.h"
 
 namespace kvfence::planted::optimized {
@@ -27,11 +26,11 @@ std::uint64_t work() {
 }
 
 /// Many requests of two blocks each that have stored their first one, and a connector half.
-template <class Connector>
 class Crowd final : private ConnectorHost {
  public:
   Crowd(Profile profile, std::uint32_t num_requests, bool has_window)
-      : connector_(spec_of(profile, num_requests, has_window)), num_groups_(has_window ? 2 : 1) {
+      : connector_(make_offloading_connector_scheduler(spec_of(profile, num_requests, has_window))),
+        num_groups_(has_window ? 2 : 1) {
     HashConfig hash;
     hash.hash_block_size = kBlockSize;
     hash.algorithm = HashAlgorithm::kXxhashCbor;
@@ -78,14 +77,14 @@ class Crowd final : private ConnectorHost {
 
   std::uint64_t cost_of_finishing(RequestIndex index) {
     const BlocksByGroup blocks(num_groups_);
-    return cost([&] { connector_.request_finished(*this, request(index), blocks); });
+    return cost([&] { connector_->request_finished(*this, request(index), blocks); });
   }
 
   std::uint64_t cost_of_a_report(RequestIndex index) {
     KVConnectorOutput output;
     output.completed_jobs.push_back({index, 1, 0});
     output.finished_sending.push_back(index);
-    return cost([&] { connector_.update_connector_output(*this, output); });
+    return cost([&] { connector_->update_connector_output(*this, output); });
   }
 
   /// Of its map of jobs, and of the manager's table of keys.
@@ -96,7 +95,7 @@ class Crowd final : private ConnectorHost {
   }
 
   std::uint64_t cost_of_a_lookup(RequestIndex index) {
-    return cost([&] { connector_.get_num_new_matched_tokens(request(index), 0); });
+    return cost([&] { connector_->get_num_new_matched_tokens(request(index), 0); });
   }
 
   /// A block of that request, in the group with a window if there is one.
@@ -121,9 +120,9 @@ class Crowd final : private ConnectorHost {
 
   /// Its first step computes a block, which is stored.
   void admit(RequestIndex index) {
-    connector_.on_new_request(request(index));
-    connector_.get_num_new_matched_tokens(request(index), 0);
-    connector_.update_state_after_alloc(*this, request(index), BlocksByGroup(num_groups_), 0);
+    connector_->on_new_request(request(index));
+    connector_->get_num_new_matched_tokens(request(index), 0);
+    connector_->update_state_after_alloc(*this, request(index), BlocksByGroup(num_groups_), 0);
     const auto first_list = static_cast<std::uint32_t>(output_.block_lists.size());
     for (std::size_t group = 0; group < num_groups_; ++group) {
       output_.block_lists.push_back(1 + 2 * index + static_cast<BlockId>(group));
@@ -144,7 +143,7 @@ class Crowd final : private ConnectorHost {
 
   void step() {
     metadata_ = std::static_pointer_cast<const OffloadingConnectorMetadata>(
-        connector_.build_connector_meta(*this, output_));
+        connector_->build_connector_meta(*this, output_));
     output_ = {};
   }
 
@@ -160,7 +159,7 @@ class Crowd final : private ConnectorHost {
   }
   bool is_cached(BlockId) const override { return false; }
 
-  Connector connector_;
+  std::unique_ptr<OffloadingConnectorScheduler> connector_;
   std::size_t num_groups_;
   std::string id_ = "A";
   KVTransferParams params_;
@@ -170,9 +169,6 @@ class Crowd final : private ConnectorHost {
   std::shared_ptr<const OffloadingConnectorMetadata> metadata_;
 };
 
-using Fencing = Crowd<FencingConnectorScheduler>;
-using Holding = Crowd<HoldingConnectorScheduler>;
-
 class ConnectorOperationCount : public testing::TestWithParam<std::uint32_t> {
  protected:
   static RequestIndex last() { return GetParam() - 1; }
@@ -180,7 +176,7 @@ class ConnectorOperationCount : public testing::TestWithParam<std::uint32_t> {
 
 // A request whose stores are pending, and all the others with theirs.
 TEST_P(ConnectorOperationCount, AHoldingStepCostsItsRequests) {
-  Holding crowd(Profile::kV019, GetParam(), /*has_window=*/false);
+  Crowd crowd(Profile::kV019, GetParam(), /*has_window=*/false);
   ASSERT_EQ(crowd.num_stores(), GetParam());
   EXPECT_EQ(crowd.cost_of_decoding(last()), 1U);
   EXPECT_EQ(crowd.cost_of_a_block(last(), crowd.block_of(0)), 2U);
@@ -191,7 +187,7 @@ TEST_P(ConnectorOperationCount, AHoldingStepCostsItsRequests) {
 }
 
 TEST_P(ConnectorOperationCount, AFencingStepCostsItsRequests) {
-  Fencing crowd(Profile::kV023, GetParam(), /*has_window=*/false);
+  Crowd crowd(Profile::kV023, GetParam(), /*has_window=*/false);
   ASSERT_EQ(crowd.num_stores(), GetParam());
   EXPECT_EQ(crowd.cost_of_decoding(last()), 1U);
   EXPECT_EQ(crowd.cost_of_preempting(last()), 1U);  // flushes its one job
@@ -204,7 +200,7 @@ TEST_P(ConnectorOperationCount, AFencingStepCostsItsRequests) {
 // The others' jobs have neighbouring numbers.
 TEST_P(ConnectorOperationCount, AReportFindsItsJobAlone) {
   constexpr std::uint64_t kProbesMax = 60;
-  Fencing crowd(Profile::kV023, GetParam(), /*has_window=*/false);
+  Crowd crowd(Profile::kV023, GetParam(), /*has_window=*/false);
   for (RequestIndex index = 0; index < GetParam(); index += 1 + GetParam() / 50) {
     EXPECT_LE(crowd.probes_of_a_report(index), kProbesMax);
   }
@@ -212,7 +208,7 @@ TEST_P(ConnectorOperationCount, AReportFindsItsJobAlone) {
 
 // All requests but one are finished, and their jobs watch their blocks.
 TEST_P(ConnectorOperationCount, ABlockThatIsWatchedFlushesItsJobsAlone) {
-  Fencing crowd(Profile::kV023, GetParam(), /*has_window=*/false);
+  Crowd crowd(Profile::kV023, GetParam(), /*has_window=*/false);
   for (RequestIndex index = 0; index < last(); ++index) crowd.cost_of_finishing(index);
   EXPECT_EQ(crowd.cost_of_a_block(last(), crowd.block_of(3)), 3U);
   EXPECT_EQ(crowd.num_flushed(), 1U);
@@ -223,7 +219,7 @@ TEST_P(ConnectorOperationCount, ABlockThatIsWatchedFlushesItsJobsAlone) {
 // All requests have a block in the window, where ids that are used again are to be forgotten, and
 // their running stores watch them.
 TEST_P(ConnectorOperationCount, ABlockOfAWindowIsForgottenWhereItStood) {
-  Fencing crowd(Profile::kV023, GetParam(), /*has_window=*/true);
+  Crowd crowd(Profile::kV023, GetParam(), /*has_window=*/true);
   ASSERT_EQ(crowd.num_stores(), GetParam());
   EXPECT_EQ(crowd.cost_of_decoding(last()), 1U);
   EXPECT_LE(crowd.cost_of_a_block(last(), crowd.block_of(3)), 8U);
@@ -234,7 +230,7 @@ TEST_P(ConnectorOperationCount, ABlockOfAWindowIsForgottenWhereItStood) {
 
 // What is flushed is paid for: with nobody left, all of it.
 TEST_P(ConnectorOperationCount, TheLastFlushCostsTheJobs) {
-  Fencing crowd(Profile::kV023, GetParam(), /*has_window=*/false);
+  Crowd crowd(Profile::kV023, GetParam(), /*has_window=*/false);
   for (RequestIndex index = 0; index <= last(); ++index) crowd.cost_of_finishing(index);
   EXPECT_EQ(crowd.cost_of_nothing(), GetParam());
   EXPECT_EQ(crowd.num_flushed(), GetParam());

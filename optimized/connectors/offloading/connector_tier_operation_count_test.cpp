@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "planted/optimized/connectors/offloading/fencing_connector_scheduler.h"
+#include "planted/optimized/connectors/offloading/offloading_connector.h"
 #include "properties/planted/switches.h"
 
 namespace kvfence::planted::optimized {
@@ -79,7 +79,7 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
     for (std::uint32_t place = 0; place < kNumTiers; ++place) {
       tiers.emplace_back(std::make_unique<TellingTier>(place, below_));
     }
-    connector_ = std::make_unique<Connector>(spec(), std::move(tiers));
+    connector_ = make_fencing_connector_scheduler(spec(), std::move(tiers));
     for (RequestIndex index = 0; index < num_known + kNumFresh; ++index) {
       RequestSpec prompt;
       for (TokenId token = 0; token < kBlockSize + 2; ++token) {
@@ -169,10 +169,8 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
   }
   bool is_cached(BlockId) const override { return false; }
 
-  using Connector = FencingConnectorScheduler;
-
   std::shared_ptr<Below> below_;
-  std::unique_ptr<Connector> connector_;
+  std::unique_ptr<OffloadingConnectorScheduler> connector_;
   std::shared_ptr<const OffloadingConnectorMetadata> metadata_;
   std::uint32_t num_computed_ = 0;
   const BlocksByGroup no_blocks_ = BlocksByGroup(1);

@@ -15,6 +15,11 @@ namespace kvfence::optimized {
 /// longest call, and what the known requests and the transfers under way take.
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
     const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers = {});
+/// The two that it chooses from: with the rule offload_fences_reuse, and without it.
+std::unique_ptr<OffloadingConnectorScheduler> make_fencing_connector_scheduler(
+    const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers);
+std::unique_ptr<OffloadingConnectorScheduler> make_holding_connector_scheduler(
+    const OffloadingSpec& spec);
 std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec);
 
 }  // namespace kvfence::optimized

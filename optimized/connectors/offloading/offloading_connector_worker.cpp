@@ -1,6 +1,23 @@
-#include "optimized/connectors/offloading/offloading_connector_worker.h"
+/// The worker's halves of an offloading connector. The rules stand in
+/// contract/connectors/offloading/offloading_connector.h. A step costs its transfers, those that
+/// ended, the requests to flush and the finished ones.
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/state_digest.h"
+#include "optimized/base/request_ids.h"
+#include "optimized/connectors/kv_connector_stats.h"
+#include "optimized/connectors/offloading/offloading_connector.h"
+#include "optimized/connectors/offloading/transfers_under_way.h"
 
 namespace kvfence::optimized {
 namespace {
@@ -25,177 +42,257 @@ void report_load(const TransferUnderWay& load, bool success, KVConnectorWorkerOu
                [](BlockId block) { return block != kNullBlockId; });
 }
 
-}  // namespace
-
-// ---- Hold ----
-
-std::optional<std::uint32_t> HoldingConnectorWorker::find_storing(std::string_view id) const {
-  return storing_of_id_.find(
-      id, [this](std::uint32_t at) { return std::string_view(storing_[at].id); });
-}
-
-std::uint32_t HoldingConnectorWorker::find_or_add_storing(const std::string& id) {
-  if (const std::optional<std::uint32_t> found = find_storing(id)) return *found;
-  std::uint32_t at = static_cast<std::uint32_t>(storing_.size());
-  if (free_storing_.empty()) {
-    storing_.emplace_back();
-  } else {
-    at = free_storing_.back();
-    free_storing_.pop_back();
+/// The statistics of a step.
+class MeasuredTransfers {
+ public:
+  /// A transfer ended. One that failed, or took nobody knows how long, does not count.
+  void add(const TransferResult& result, bool is_store) {
+    if (!result.success || result.seconds == 0) return;
+    stats_.record_transfer(result.num_bytes, result.seconds,
+                           is_store ? TransferType{"GPU", "CPU"} : TransferType{"CPU", "GPU"});
   }
-  storing_[at].id = id;
-  storing_[at].first_store = kNone;
-  storing_[at].is_finished = false;
-  storing_of_id_.insert(id, at);
-  return at;
-}
 
-void HoldingConnectorWorker::erase_storing(std::uint32_t at) {
-  storing_of_id_.erase(storing_[at].id, at);
-  free_storing_.push_back(at);
-}
+  void report(KVConnectorWorkerOutput& out) { stats_.move_to(out.stats); }
+  void add_to(StateHash& hash) const { hash.add(stats_.data()); }
 
-/// Its load alone decides from now on when its blocks are given back.
-void HoldingConnectorWorker::forget_stores(std::string_view id) {
-  const std::optional<std::uint32_t> at = find_storing(id);
-  if (!at) return;
-  disown(*at);
-  erase_storing(*at);
-}
+ private:
+  OffloadingConnectorStats stats_;
+};
 
-/// The request's stores end without a word about it.
-void HoldingConnectorWorker::disown(std::uint32_t at) {
-  for (std::uint32_t slot = storing_[at].first_store; slot != kNone; slot = transfers_[slot].next) {
-    transfers_[slot].owner = kNone;
+/// Without Rules::offload_fences_reuse: numbers its transfers itself.
+class HoldingConnectorWorker final : public KVConnectorWorker {
+ public:
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<HoldingConnectorWorker>(*this);
   }
-}
+  bool prefer_cross_layer_blocks() const override { return true; }
 
-void HoldingConnectorWorker::flush(const OffloadingConnectorMetadata& metadata) {
-  for (const std::string& id : metadata.requests_to_flush) {
+  void handle_preemptions(const KVConnectorMetadata& metadata) override {
+    queue_.submit_all(copies());
+    flush(of_offloading(metadata));
+  }
+
+  void start_load_kv() override {
+    queue_.submit_all(copies());
+    for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
+      numbered_ = load;
+      numbered_.job = next_job_++;
+      transfers_.insert(numbered_.job, load);
+      forget_stores(load.request);
+      copies().transfer_async(numbered_);
+    }
+  }
+
+  void wait_for_save() override {
+    for (const TransferJob& store : of_offloading(bound_metadata()).stores) {
+      queue_.push(store);
+      queue_.back().job = next_job_;
+      const std::uint32_t owner = find_or_add_storing(store.request);
+      const std::uint32_t slot = transfers_.insert(next_job_++, store);
+      std::uint32_t& first = storing_[owner].first_store;
+      transfers_[slot].owner = owner;
+      transfers_[slot].previous = kNone;
+      transfers_[slot].next = first;
+      if (first != kNone) transfers_[first].previous = slot;
+      first = slot;
+    }
+  }
+
+  void get_finished(std::span<const std::string> finished_requests,
+                    KVConnectorWorkerOutput& out) override {
+    clear(out);
+    copies().get_finished(results_);
+    for (const TransferResult& result : results_) {
+      const std::uint32_t slot = transfers_.find(result.job);
+      if (slot == kNone) continue;
+      measured_.add(result, transfers_[slot].is_store);
+      if (transfers_[slot].is_store) {
+        end_store(slot, out);
+        continue;
+      }
+      transfers_.erase(slot);
+      report_load(transfers_[slot], result.success, out);
+    }
+    for (const std::string& id : finished_requests) {
+      const std::optional<std::uint32_t> at = find_storing(id);
+      if (!at) continue;
+      if (storing_[*at].first_store != kNone) {
+        storing_[*at].is_finished = true;
+        continue;
+      }
+      out.finished_sending.push_back(id);
+      erase_storing(*at);
+    }
+    measured_.report(out);
+  }
+
+  void add_to(StateHash& hash) const override {
+    hash.add_all(measured_, next_job_, queue_, transfers_, storing_, free_storing_);
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = TransfersUnderWay::kNone;
+
+  /// A request that stored something since it was last reported as sent.
+  struct Storing {
+    std::string id;
+    std::uint32_t first_store = kNone;  ///< of those under way, the newest
+    bool is_finished = false;           ///< it waits for the end of its stores
+    void add_to(StateHash& hash) const { hash.add_all(id, first_store, is_finished); }
+  };
+
+  // ---- Hold ----
+
+  std::optional<std::uint32_t> find_storing(std::string_view id) const {
+    return storing_of_id_.find(
+        id, [this](std::uint32_t at) { return std::string_view(storing_[at].id); });
+  }
+
+  std::uint32_t find_or_add_storing(const std::string& id) {
+    if (const std::optional<std::uint32_t> found = find_storing(id)) return *found;
+    std::uint32_t at = static_cast<std::uint32_t>(storing_.size());
+    if (free_storing_.empty()) {
+      storing_.emplace_back();
+    } else {
+      at = free_storing_.back();
+      free_storing_.pop_back();
+    }
+    storing_[at].id = id;
+    storing_[at].first_store = kNone;
+    storing_[at].is_finished = false;
+    storing_of_id_.insert(id, at);
+    return at;
+  }
+
+  void erase_storing(std::uint32_t at) {
+    storing_of_id_.erase(storing_[at].id, at);
+    free_storing_.push_back(at);
+  }
+
+  /// Its load alone decides from now on when its blocks are given back.
+
+  void forget_stores(std::string_view id) {
     const std::optional<std::uint32_t> at = find_storing(id);
-    if (!at || storing_[*at].first_store == kNone) continue;
-    to_flush_.clear();
-    for (std::uint32_t slot = storing_[*at].first_store; slot != kNone;
-         slot = transfers_[slot].next) {
-      to_flush_.push_back(transfers_[slot].job);
-    }
-    std::reverse(to_flush_.begin(), to_flush_.end());
-    copies().wait(to_flush_);
-  }
-}
-
-void HoldingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata) {
-  queue_.submit_all(copies());
-  flush(of_offloading(metadata));
-}
-
-void HoldingConnectorWorker::start_load_kv() {
-  queue_.submit_all(copies());
-  for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
-    numbered_ = load;
-    numbered_.job = next_job_++;
-    transfers_.insert(numbered_.job, load);
-    forget_stores(load.request);
-    copies().transfer_async(numbered_);
-  }
-}
-
-void HoldingConnectorWorker::wait_for_save() {
-  for (const TransferJob& store : of_offloading(bound_metadata()).stores) {
-    queue_.push(store);
-    queue_.back().job = next_job_;
-    const std::uint32_t owner = find_or_add_storing(store.request);
-    const std::uint32_t slot = transfers_.insert(next_job_++, store);
-    std::uint32_t& first = storing_[owner].first_store;
-    transfers_[slot].owner = owner;
-    transfers_[slot].previous = kNone;
-    transfers_[slot].next = first;
-    if (first != kNone) transfers_[first].previous = slot;
-    first = slot;
-  }
-}
-
-void HoldingConnectorWorker::end_store(std::uint32_t slot, KVConnectorWorkerOutput& out) {
-  const TransferUnderWay& store = transfers_[slot];
-  if (store.owner == kNone) {
-    transfers_.erase(slot);
-    return;
-  }
-  Storing& owner = storing_[store.owner];
-  (store.previous == kNone ? owner.first_store : transfers_[store.previous].next) = store.next;
-  if (store.next != kNone) transfers_[store.next].previous = store.previous;
-  transfers_.erase(slot);
-  if (!owner.is_finished || owner.first_store != kNone) return;
-  out.finished_sending.push_back(owner.id);
-  erase_storing(store.owner);
-}
-
-void HoldingConnectorWorker::get_finished(std::span<const std::string> finished_requests,
-                                          KVConnectorWorkerOutput& out) {
-  clear(out);
-  copies().get_finished(results_);
-  for (const TransferResult& result : results_) {
-    const std::uint32_t slot = transfers_.find(result.job);
-    if (slot == kNone) continue;
-    measured_.add(result, transfers_[slot].is_store);
-    if (transfers_[slot].is_store) {
-      end_store(slot, out);
-      continue;
-    }
-    transfers_.erase(slot);
-    report_load(transfers_[slot], result.success, out);
-  }
-  for (const std::string& id : finished_requests) {
-    const std::optional<std::uint32_t> at = find_storing(id);
-    if (!at) continue;
-    if (storing_[*at].first_store != kNone) {
-      storing_[*at].is_finished = true;
-      continue;
-    }
-    out.finished_sending.push_back(id);
+    if (!at) return;
+    disown(*at);
     erase_storing(*at);
   }
-  measured_.report(out);
-}
 
-// ---- Fence ----
+  /// The request's stores end without a word about it.
 
-void FencingConnectorWorker::handle_preemptions(const KVConnectorMetadata& metadata) {
-  const std::vector<JobId>& jobs_to_flush = of_offloading(metadata).jobs_to_flush;
-  queue_.submit_all(copies());
-  if (!jobs_to_flush.empty()) copies().wait(jobs_to_flush);
-}
-
-void FencingConnectorWorker::start_load_kv() {
-  queue_.submit_all(copies());
-  for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
-    transfers_.insert(load.job, load);
-    copies().transfer_async(load);
+  void disown(std::uint32_t at) {
+    for (std::uint32_t slot = storing_[at].first_store; slot != kNone;
+         slot = transfers_[slot].next) {
+      transfers_[slot].owner = kNone;
+    }
   }
-}
 
-void FencingConnectorWorker::queue_stores(const OffloadingConnectorMetadata& metadata) {
-  for (const TransferJob& store : metadata.stores) {
-    queue_.push(store);
-    transfers_.insert(store.job, store);
+  void flush(const OffloadingConnectorMetadata& metadata) {
+    for (const std::string& id : metadata.requests_to_flush) {
+      const std::optional<std::uint32_t> at = find_storing(id);
+      if (!at || storing_[*at].first_store == kNone) continue;
+      to_flush_.clear();
+      for (std::uint32_t slot = storing_[*at].first_store; slot != kNone;
+           slot = transfers_[slot].next) {
+        to_flush_.push_back(transfers_[slot].job);
+      }
+      std::reverse(to_flush_.begin(), to_flush_.end());
+      copies().wait(to_flush_);
+    }
   }
-}
 
-void FencingConnectorWorker::get_finished(std::span<const std::string>,
-                                          KVConnectorWorkerOutput& out) {
-  clear(out);
-  queue_stores(of_offloading(bound_metadata()));
-  copies().get_finished(results_);
-  for (const TransferResult& result : results_) {
-    const std::uint32_t slot = transfers_.find(result.job);
-    if (slot == TransfersUnderWay::kNone) continue;
-    out.completed_jobs.push_back({result.job, result.success});
-    measured_.add(result, transfers_[slot].is_store);
+  void end_store(std::uint32_t slot, KVConnectorWorkerOutput& out) {
+    const TransferUnderWay& store = transfers_[slot];
+    if (store.owner == kNone) {
+      transfers_.erase(slot);
+      return;
+    }
+    Storing& owner = storing_[store.owner];
+    (store.previous == kNone ? owner.first_store : transfers_[store.previous].next) = store.next;
+    if (store.next != kNone) transfers_[store.next].previous = store.previous;
     transfers_.erase(slot);
-    if (transfers_[slot].is_store) continue;
-    report_load(transfers_[slot], result.success, out);
+    if (!owner.is_finished || owner.first_store != kNone) return;
+    out.finished_sending.push_back(owner.id);
+    erase_storing(store.owner);
   }
-  measured_.report(out);
+
+  MeasuredTransfers measured_;
+  JobId next_job_ = 0;
+  TransferQueue queue_;
+  TransfersUnderWay transfers_;
+  std::vector<Storing> storing_;
+  std::vector<std::uint32_t> free_storing_;
+  RequestIds storing_of_id_;
+
+  // Storage of single calls, kept for the next one.
+  TransferJob numbered_;
+  std::vector<JobId> to_flush_;
+  std::vector<TransferResult> results_;
+};
+
+/// With it: transfers have the scheduler's numbers.
+class FencingConnectorWorker final : public KVConnectorWorker {
+ public:
+  std::unique_ptr<KVConnectorWorker> clone() const override {
+    return std::make_unique<FencingConnectorWorker>(*this);
+  }
+  bool prefer_cross_layer_blocks() const override { return true; }
+
+  // ---- Fence ----
+
+  void handle_preemptions(const KVConnectorMetadata& metadata) override {
+    const std::vector<JobId>& jobs_to_flush = of_offloading(metadata).jobs_to_flush;
+    queue_.submit_all(copies());
+    if (!jobs_to_flush.empty()) copies().wait(jobs_to_flush);
+  }
+
+  void start_load_kv() override {
+    queue_.submit_all(copies());
+    for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
+      transfers_.insert(load.job, load);
+      copies().transfer_async(load);
+    }
+  }
+
+  void wait_for_save() override {}
+
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
+    clear(out);
+    queue_stores(of_offloading(bound_metadata()));
+    copies().get_finished(results_);
+    for (const TransferResult& result : results_) {
+      const std::uint32_t slot = transfers_.find(result.job);
+      if (slot == TransfersUnderWay::kNone) continue;
+      out.completed_jobs.push_back({result.job, result.success});
+      measured_.add(result, transfers_[slot].is_store);
+      transfers_.erase(slot);
+      if (transfers_[slot].is_store) continue;
+      report_load(transfers_[slot], result.success, out);
+    }
+    measured_.report(out);
+  }
+
+  void add_to(StateHash& hash) const override { hash.add_all(measured_, queue_, transfers_); }
+
+ private:
+  void queue_stores(const OffloadingConnectorMetadata& metadata) {
+    for (const TransferJob& store : metadata.stores) {
+      queue_.push(store);
+      transfers_.insert(store.job, store);
+    }
+  }
+
+  MeasuredTransfers measured_;
+  TransferQueue queue_;
+  TransfersUnderWay transfers_;
+  std::vector<TransferResult> results_;  ///< of the call that runs
+};
+
+}  // namespace
+
+std::unique_ptr<KVConnectorWorker> make_offloading_connector_worker(const OffloadingSpec& spec) {
+  if (spec.manager.rules.offload_fences_reuse) return std::make_unique<FencingConnectorWorker>();
+  return std::make_unique<HoldingConnectorWorker>();
 }
 
 }  // namespace kvfence::optimized

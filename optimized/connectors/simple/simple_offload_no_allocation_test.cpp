@@ -15,8 +15,7 @@
 
 #include "optimized/base/brisk_engine.h"
 #include "optimized/base/counted_allocations.h"
-#include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
-#include "optimized/connectors/simple/simple_cpu_offload_worker.h"
+#include "optimized/connectors/simple/simple_cpu_offload.h"
 #include "optimized/pool/block_pool.h"
 
 namespace kvfence::optimized {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "planted/optimized/connectors/simple/simple_cpu_offload_scheduler.h"
+#include "planted/optimized/connectors/simple/simple_cpu_offload.h"
 #include "planted/optimized/pool/block_pool.h"
 #include "properties/planted/switches.h"
 
@@ -26,7 +26,7 @@ constexpr std::uint32_t kBlockSize = 4;
 class Crowd final : private ConnectorHost, private GpuBlockPool {
  public:
   Crowd(std::uint32_t num_requests, bool lazy_offload)
-      : connector_(spec_of(num_requests, lazy_offload)),
+      : connector_(make_simple_cpu_offload_scheduler(spec_of(num_requests, lazy_offload))),
         gpu_(spec_of(num_requests, lazy_offload).kv_cache.pool),
         blocks_(1) {
     const HashConfig hash = spec_of(num_requests, lazy_offload).kv_cache.pool.hash;
@@ -59,25 +59,25 @@ class Crowd final : private ConnectorHost, private GpuBlockPool {
   std::uint64_t cost_of_completing(JobId event) {
     KVConnectorOutput output;
     output.completed_jobs.push_back({event, 1, 0});
-    return cost([&] { connector_.update_connector_output(*this, output); });
+    return cost([&] { connector_->update_connector_output(*this, output); });
   }
   std::uint64_t cost_of_a_lookup(RequestIndex index) {
     return cost([&] {
-      num_found_ = connector_.get_num_new_matched_tokens(request(index), 0).num_tokens.value_or(0);
+      num_found_ = connector_->get_num_new_matched_tokens(request(index), 0).num_tokens.value_or(0);
     });
   }
   std::uint64_t cost_of_a_load(RequestIndex index) {
     set_blocks(index);
     return cost(
-        [&] { connector_.update_state_after_alloc(*this, request(index), blocks_, num_found_); });
+        [&] { connector_->update_state_after_alloc(*this, request(index), blocks_, num_found_); });
   }
   std::uint64_t cost_of_finishing(RequestIndex index) {
-    return cost([&] { connector_.request_finished(*this, request(index), blocks_); });
+    return cost([&] { connector_->request_finished(*this, request(index), blocks_); });
   }
   std::uint64_t cost_of_loaded(RequestIndex index) {
     KVConnectorOutput output;
     output.finished_recving.push_back(index);
-    return cost([&] { connector_.update_connector_output(*this, output); });
+    return cost([&] { connector_->update_connector_output(*this, output); });
   }
 
   const SimpleCPUOffloadMetadata& metadata() const { return *metadata_; }
@@ -112,7 +112,7 @@ class Crowd final : private ConnectorHost, private GpuBlockPool {
                                       .block_mask = std::nullopt}),
               ErrorCode::kNone);
     if (!plan) return;
-    connector_.update_state_after_alloc(*this, request(index), blocks_, 0);
+    connector_->update_state_after_alloc(*this, request(index), blocks_, 0);
     output_.scheduled_new_reqs.push_back(
         {index, 0, static_cast<std::uint32_t>(output_.block_lists.size())});
     output_.block_lists.append(blocks_[0]);
@@ -121,7 +121,7 @@ class Crowd final : private ConnectorHost, private GpuBlockPool {
 
   void step() {
     metadata_ = std::static_pointer_cast<const SimpleCPUOffloadMetadata>(
-        connector_.build_connector_meta(*this, output_));
+        connector_->build_connector_meta(*this, output_));
     output_ = {};
   }
 
@@ -148,7 +148,7 @@ class Crowd final : private ConnectorHost, private GpuBlockPool {
     return gpu_.next_free_block(block);
   }
 
-  SimpleCPUOffload connector_;
+  std::unique_ptr<SimpleCPUOffloadScheduler> connector_;
   BlockPool gpu_;
   BlocksByGroup blocks_;
   std::string id_ = "A";

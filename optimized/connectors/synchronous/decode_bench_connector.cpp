@@ -1,78 +1,134 @@
-#include "optimized/connectors/synchronous/decode_bench_connector.h"
+/// Both halves of the DecodeBenchConnector. The rules stand in
+/// contract/connectors/synchronous/synchronous_connector.h.
+///
+/// The scheduler's half costs a step the fills that it tells, and each call O(1) but for the blocks
+/// of a fill. What is allocated is the metadata of steps that have fills.
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
+#include <vector>
+
+#include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/state_digest.h"
+#include "contract/scheduler/scheduler.h"
+#include "optimized/base/request_list.h"
+#include "optimized/connectors/synchronous/synchronous_connector.h"
 
 namespace kvfence::optimized {
+namespace {
 
 // ---- The scheduler's half ----
 
-DecodeBenchConnectorScheduler::DecodeBenchConnectorScheduler(const SynchronousConnectorSpec& spec)
-    : block_size_(spec.block_size()),
-      nothing_to_tell_(std::make_shared<const SynchronousConnectorMetadata>()) {}
+class DecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler {
+ public:
+  /// Requires: check_spec(spec) finds nothing.
+  explicit DecodeBenchConnectorScheduler(const SynchronousConnectorSpec& spec)
+      : block_size_(spec.block_size()),
+        nothing_to_tell_(std::make_shared<const SynchronousConnectorMetadata>()) {}
 
-MatchedTokens DecodeBenchConnectorScheduler::get_num_new_matched_tokens(
-    const ConnectorRequest& request, std::uint32_t num_local_tokens) {
-  if (filled_.contains(request.index)) return {0, false};
-  const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
-  if (num_tokens <= num_local_tokens + 1) return {0, false};
-  return {num_tokens - num_local_tokens - 1, false};
-}
-
-void DecodeBenchConnectorScheduler::update_state_after_alloc(ConnectorHost&,
-                                                             const ConnectorRequest& request,
-                                                             const BlocksByGroup& blocks,
-                                                             std::uint32_t num_external_tokens) {
-  if (num_external_tokens == 0) return;
-  if (!filled_.contains(request.index)) filled_.push_back(request.index);
-  const std::size_t num_blocks = (num_external_tokens + block_size_ - 1) / block_size_;
-  Fill& fill = fills_.emplace_back();
-  fill.request = request.index;
-  fill.num_tokens = num_external_tokens;
-  fill.blocks.reserve(blocks.size());
-  for (const std::vector<BlockId>& group : blocks) {
-    const std::span<const BlockId> all = group;
-    const std::span<const BlockId> told = all.first(std::min(num_blocks, all.size()));
-    fill.blocks.emplace_back(told.begin(), told.end());
+  std::unique_ptr<KVConnector> clone() const override {
+    return std::make_unique<DecodeBenchConnectorScheduler>(*this);
   }
-}
+  void on_new_request(const ConnectorRequest&) override {}
 
-std::shared_ptr<const KVConnectorMetadata> DecodeBenchConnectorScheduler::build_connector_meta(
-    ConnectorHost&, const SchedulerOutput&) {
-  if (fills_.empty()) return nothing_to_tell_;
-  auto told = std::make_shared<SynchronousConnectorMetadata>();
-  told->fills = std::move(fills_);
-  fills_.clear();
-  return told;
-}
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                           std::uint32_t num_local_tokens) override {
+    if (filled_.contains(request.index)) return {0, false};
+    const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
+    if (num_tokens <= num_local_tokens + 1) return {0, false};
+    return {num_tokens - num_local_tokens - 1, false};
+  }
 
-bool DecodeBenchConnectorScheduler::request_finished(ConnectorHost&,
-                                                     const ConnectorRequest& request,
-                                                     const BlocksByGroup&) {
-  if (filled_.contains(request.index)) filled_.erase(request.index);
-  return false;
-}
+  void update_state_after_alloc(ConnectorHost&, const ConnectorRequest& request,
+                                const BlocksByGroup& blocks,
+                                std::uint32_t num_external_tokens) override {
+    if (num_external_tokens == 0) return;
+    if (!filled_.contains(request.index)) filled_.push_back(request.index);
+    const std::size_t num_blocks = (num_external_tokens + block_size_ - 1) / block_size_;
+    Fill& fill = fills_.emplace_back();
+    fill.request = request.index;
+    fill.num_tokens = num_external_tokens;
+    fill.blocks.reserve(blocks.size());
+    for (const std::vector<BlockId>& group : blocks) {
+      const std::span<const BlockId> all = group;
+      const std::span<const BlockId> told = all.first(std::min(num_blocks, all.size()));
+      fill.blocks.emplace_back(told.begin(), told.end());
+    }
+  }
+
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(ConnectorHost&,
+                                                                  const SchedulerOutput&) override {
+    if (fills_.empty()) return nothing_to_tell_;
+    auto told = std::make_shared<SynchronousConnectorMetadata>();
+    told->fills = std::move(fills_);
+    fills_.clear();
+    return told;
+  }
+
+  void update_connector_output(ConnectorHost&, const KVConnectorOutput&) override {}
+
+  bool request_finished(ConnectorHost&, const ConnectorRequest& request,
+                        const BlocksByGroup&) override {
+    if (filled_.contains(request.index)) filled_.erase(request.index);
+    return false;
+  }
+
+  void take_events(std::vector<KVCacheEvent>&) override {}
+  bool reset_cache() override { return true; }
+
+  void filled_requests(std::vector<RequestIndex>& out) const override { filled_.copy_to(out); }
+  void add_to(StateHash& hash) const override { hash.add_all(filled_, fills_); }
+
+ private:
+  using Fill = SynchronousConnectorMetadata::Fill;
+
+  std::uint32_t block_size_;
+  RequestList filled_;
+  std::vector<Fill> fills_;  ///< that no metadata told of
+  std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
+};
 
 // ---- The worker's half ----
 
-void DecodeBenchConnectorWorker::start_load_kv(const SynchronousConnectorMetadata& metadata,
-                                               ScriptedKVCache& kv_cache,
-                                               SynchronousWorkerReport& report) {
-  for (const SynchronousConnectorMetadata::Fill& fill : metadata.fills) {
-    for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
-      const std::uint32_t layer = kv_cache.first_layer() + i;
-      SynchronousWorkerReport::Filled& filled = report.filled.emplace_back();
-      filled.request = fill.request;
-      filled.layer = layer;
-      filled.blocks = fill.blocks.front();
-      for (const BlockId block : filled.blocks) {
-        const std::span<KVSymbol> slots = kv_cache.block(layer, block);
-        std::fill(slots.begin(), slots.end(), kFilledWithDummies);
+/// The worker's half of one rank. A call costs the slots that it fills.
+class DecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
+ public:
+  void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
+                     SynchronousWorkerReport& report) override {
+    for (const SynchronousConnectorMetadata::Fill& fill : metadata.fills) {
+      for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
+        const std::uint32_t layer = kv_cache.first_layer() + i;
+        SynchronousWorkerReport::Filled& filled = report.filled.emplace_back();
+        filled.request = fill.request;
+        filled.layer = layer;
+        filled.blocks = fill.blocks.front();
+        for (const BlockId block : filled.blocks) {
+          const std::span<KVSymbol> slots = kv_cache.block(layer, block);
+          std::fill(slots.begin(), slots.end(), kFilledWithDummies);
+        }
       }
     }
   }
+
+  void save_kv_layer(const SynchronousConnectorMetadata&, std::uint32_t, const ScriptedKVCache&,
+                     SynchronousWorkerReport&) override {}
+
+ private:
+};
+
+}  // namespace
+
+std::unique_ptr<SynchronousConnectorScheduler> make_decode_bench_connector_scheduler(
+    const SynchronousConnectorSpec& spec) {
+  return std::make_unique<DecodeBenchConnectorScheduler>(spec);
+}
+
+std::unique_ptr<SynchronousConnectorWorker> make_decode_bench_connector_worker() {
+  return std::make_unique<DecodeBenchConnectorWorker>();
 }
 
 }  // namespace kvfence::optimized

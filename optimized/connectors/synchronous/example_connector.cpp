@@ -1,223 +1,304 @@
-#include "optimized/connectors/synchronous/example_connector.h"
+/// Both halves of the ExampleConnector. The rules stand in
+/// contract/connectors/synchronous/synchronous_connector.h.
+///
+/// The scheduler's half costs a step its new requests, those that are resumed to load, and the
+/// blocks that it tells; nothing of those that decode. A prompt's folder is hashed once a request,
+/// however often it is asked for. What is allocated is the metadata of steps that have transfers,
+/// and the names of requests that are asked for the first time.
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/state_digest.h"
+#include "contract/scheduler/scheduler.h"
 
 namespace kvfence::optimized {
+namespace {
 
-ExampleConnectorScheduler::ExampleConnectorScheduler(const SynchronousConnectorSpec& spec,
-                                                     const SharedStorage& storage)
-    : block_size_(spec.block_size()),
-      storage_(&storage),
-      nothing_to_tell_(std::make_shared<const SynchronousConnectorMetadata>()) {}
+class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
+ public:
+  /// Requires: check_spec(spec) finds nothing; storage outlives this and its clones.
+  ExampleConnectorScheduler(const SynchronousConnectorSpec& spec, const SharedStorage& storage)
+      : block_size_(spec.block_size()),
+        storage_(&storage),
+        nothing_to_tell_(std::make_shared<const SynchronousConnectorMetadata>()) {}
 
-ExampleConnectorScheduler::Tracked& ExampleConnectorScheduler::track(RequestIndex request) {
-  if (request >= tracked_.size()) tracked_.resize(std::size_t{request} + 1);
-  return tracked_[request];
-}
+  std::unique_ptr<KVConnector> clone() const override {
+    return std::make_unique<ExampleConnectorScheduler>(*this);
+  }
+  void on_new_request(const ConnectorRequest&) override {}
 
-// ---- Tokens and folders ----
+  // ---- The scheduler's half ----
 
-std::uint32_t ExampleConnectorScheduler::num_match_tokens(std::uint32_t n) const {
-  return n == 0 ? 0 : align_to_block_size(n - 1, block_size_);
-}
+  MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
+                                           std::uint32_t num_local_tokens) override {
+    if (!is_found(request)) return {0, false};
+    const std::uint32_t num_found = num_match_tokens(request.num_prompt_tokens);
+    if (num_found < num_local_tokens) return {0, false};
+    return {num_found - num_local_tokens, false};
+  }
 
-std::uint32_t ExampleConnectorScheduler::num_stored_tokens(std::uint32_t n) const {
-  return align_to_block_size(n, block_size_);
-}
+  void update_state_after_alloc(ConnectorHost&, const ConnectorRequest& request,
+                                const BlocksByGroup&, std::uint32_t num_external_tokens) override {
+    if (num_external_tokens == 0) return;
+    Tracked& tracked = track(request.index);
+    if (tracked.needs_load) return;
+    tracked.needs_load = true;
+    ++num_needing_load_;
+  }
 
-std::string_view ExampleConnectorScheduler::match_of(const ConnectorRequest& request) {
-  Tracked& tracked = track(request.index);
-  if (!tracked.has_match) {
+  std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
+      ConnectorHost& host, const SchedulerOutput& output) override {
+    const std::vector<SchedulerOutput::Cached>& cached = output.scheduled_cached_reqs;
+    std::size_t first_resumed = cached.size();
+    while (first_resumed > 0 && cached[first_resumed - 1].resumed) --first_resumed;
+    const std::size_t num_joining =
+        output.scheduled_new_reqs.size() + (cached.size() - first_resumed);
+    const std::size_t first_joining =
+        output.scheduled.size() - std::min(num_joining, output.scheduled.size());
+
+    place_ = first_joining;
+    for (const SchedulerOutput::New& data : output.scheduled_new_reqs) {
+      plan_new(host.request(data.request), data, output);
+    }
+    place_ = first_joining;
+    for (std::size_t k = first_resumed; k < cached.size() && num_needing_load_ > 0; ++k) {
+      plan_resumed(host.request(cached[k].request), cached[k], output);
+    }
+    KVFENCE_CHECK(num_needing_load_ == 0, "a request that needs a load is not in the step");
+    if (transfers_.empty()) return nothing_to_tell_;
+    auto told = std::make_shared<SynchronousConnectorMetadata>();
+    told->transfers = std::move(transfers_);
+    transfers_.clear();
+    return told;
+  }
+
+  void update_connector_output(ConnectorHost&, const KVConnectorOutput&) override {}
+
+  bool request_finished(ConnectorHost&, const ConnectorRequest& request,
+                        const BlocksByGroup&) override {
+    if (request.index < tracked_.size()) tracked_[request.index].has_match = false;
+    return false;
+  }
+
+  void take_events(std::vector<KVCacheEvent>&) override {}
+  bool reset_cache() override { return true; }
+
+  void filled_requests(std::vector<RequestIndex>& out) const override { out.clear(); }
+  void add_to(StateHash& hash) const override { hash.add(tracked_); }
+
+ private:
+  using Transfer = SynchronousConnectorMetadata::Transfer;
+  using FolderName = std::array<char, 32>;
+
+  /// What is kept of a request, in a place that the next one of its index takes over.
+  struct Tracked {
+    FolderName match{};  ///< with has_match
+    bool has_match = false;
+    bool needs_load = false;
+
+    void add_to(StateHash& hash) const {
+      hash.add_all(has_match, needs_load);
+      if (has_match) hash.add(match);
+    }
+  };
+
+  Tracked& track(RequestIndex request) {
+    if (request >= tracked_.size()) tracked_.resize(std::size_t{request} + 1);
+    return tracked_[request];
+  }
+
+  // ---- Tokens and folders ----
+
+  // Tokens, of a prompt of n
+  std::uint32_t num_match_tokens(std::uint32_t n) const {
+    return n == 0 ? 0 : align_to_block_size(n - 1, block_size_);
+  }
+
+  std::uint32_t num_stored_tokens(std::uint32_t n) const {
+    return align_to_block_size(n, block_size_);
+  }
+
+  std::string_view match_of(const ConnectorRequest& request) {
+    Tracked& tracked = track(request.index);
+    if (!tracked.has_match) {
+      const RequestSpec& spec = request.request.spec();
+      const std::string name =
+          folder_name(std::span(spec.tokens).first(num_match_tokens(request.num_prompt_tokens)),
+                      spec.mm_features);
+      KVFENCE_CHECK(name.size() == tracked.match.size(), "a folder name that is no MD5");
+      std::copy(name.begin(), name.end(), tracked.match.begin());
+      tracked.has_match = true;
+    }
+    return {tracked.match.data(), tracked.match.size()};
+  }
+
+  bool is_found(const ConnectorRequest& request) {
+    return storage_->folder_exists(match_of(request));
+  }
+
+  /// Most often, the folder of what is loaded or stored is the match.
+
+  std::string folder_of(const ConnectorRequest& request, std::uint32_t num_tokens) {
+    if (num_tokens == num_match_tokens(request.num_prompt_tokens)) {
+      return std::string(match_of(request));
+    }
     const RequestSpec& spec = request.request.spec();
-    const std::string name =
-        folder_name(std::span(spec.tokens).first(num_match_tokens(request.num_prompt_tokens)),
-                    spec.mm_features);
-    KVFENCE_CHECK(name.size() == tracked.match.size(), "a folder name that is no MD5");
-    std::copy(name.begin(), name.end(), tracked.match.begin());
-    tracked.has_match = true;
+    return folder_name(std::span(spec.tokens).first(num_tokens), spec.mm_features);
   }
-  return {tracked.match.data(), tracked.match.size()};
-}
 
-bool ExampleConnectorScheduler::is_found(const ConnectorRequest& request) {
-  return storage_->folder_exists(match_of(request));
-}
-
-/// Most often, the folder of what is loaded or stored is the match.
-std::string ExampleConnectorScheduler::folder_of(const ConnectorRequest& request,
-                                                 std::uint32_t num_tokens) {
-  if (num_tokens == num_match_tokens(request.num_prompt_tokens)) {
-    return std::string(match_of(request));
+  void plan_new(const ConnectorRequest& request, const SchedulerOutput::New& data,
+                const SchedulerOutput& output) {
+    Tracked& tracked = track(request.index);
+    const std::span<const BlockId> blocks = output.block_lists[data.first_list];
+    if (tracked.needs_load) {
+      tracked.needs_load = false;
+      --num_needing_load_;
+      plan(request, /*is_store=*/false, num_stored_tokens(request.num_prompt_tokens), blocks);
+      return;
+    }
+    if (is_found(request)) return;
+    const std::uint32_t num_tokens = num_stored_tokens(request.num_prompt_tokens);
+    const std::uint32_t num_computed_tokens =
+        data.num_computed_tokens + num_step_tokens(output, request.index);
+    if (num_computed_tokens < num_tokens) return;
+    plan(request, /*is_store=*/true, num_tokens, blocks);
   }
-  const RequestSpec& spec = request.request.spec();
-  return folder_name(std::span(spec.tokens).first(num_tokens), spec.mm_features);
-}
 
-// ---- The scheduler's half ----
-
-MatchedTokens ExampleConnectorScheduler::get_num_new_matched_tokens(
-    const ConnectorRequest& request, std::uint32_t num_local_tokens) {
-  if (!is_found(request)) return {0, false};
-  const std::uint32_t num_found = num_match_tokens(request.num_prompt_tokens);
-  if (num_found < num_local_tokens) return {0, false};
-  return {num_found - num_local_tokens, false};
-}
-
-void ExampleConnectorScheduler::update_state_after_alloc(ConnectorHost&,
-                                                         const ConnectorRequest& request,
-                                                         const BlocksByGroup&,
-                                                         std::uint32_t num_external_tokens) {
-  if (num_external_tokens == 0) return;
-  Tracked& tracked = track(request.index);
-  if (tracked.needs_load) return;
-  tracked.needs_load = true;
-  ++num_needing_load_;
-}
-
-std::shared_ptr<const KVConnectorMetadata> ExampleConnectorScheduler::build_connector_meta(
-    ConnectorHost& host, const SchedulerOutput& output) {
-  const std::vector<SchedulerOutput::Cached>& cached = output.scheduled_cached_reqs;
-  std::size_t first_resumed = cached.size();
-  while (first_resumed > 0 && cached[first_resumed - 1].resumed) --first_resumed;
-  const std::size_t num_joining =
-      output.scheduled_new_reqs.size() + (cached.size() - first_resumed);
-  const std::size_t first_joining =
-      output.scheduled.size() - std::min(num_joining, output.scheduled.size());
-
-  place_ = first_joining;
-  for (const SchedulerOutput::New& data : output.scheduled_new_reqs) {
-    plan_new(host.request(data.request), data, output);
-  }
-  place_ = first_joining;
-  for (std::size_t k = first_resumed; k < cached.size() && num_needing_load_ > 0; ++k) {
-    plan_resumed(host.request(cached[k].request), cached[k], output);
-  }
-  KVFENCE_CHECK(num_needing_load_ == 0, "a request that needs a load is not in the step");
-  if (transfers_.empty()) return nothing_to_tell_;
-  auto told = std::make_shared<SynchronousConnectorMetadata>();
-  told->transfers = std::move(transfers_);
-  transfers_.clear();
-  return told;
-}
-
-void ExampleConnectorScheduler::plan_new(const ConnectorRequest& request,
-                                         const SchedulerOutput::New& data,
-                                         const SchedulerOutput& output) {
-  Tracked& tracked = track(request.index);
-  const std::span<const BlockId> blocks = output.block_lists[data.first_list];
-  if (tracked.needs_load) {
+  void plan_resumed(const ConnectorRequest& request, const SchedulerOutput::Cached& data,
+                    const SchedulerOutput& output) {
+    Tracked& tracked = track(request.index);
+    if (!tracked.needs_load) return;
     tracked.needs_load = false;
     --num_needing_load_;
-    plan(request, /*is_store=*/false, num_stored_tokens(request.num_prompt_tokens), blocks);
-    return;
+    const std::uint32_t num_tokens =
+        data.num_computed_tokens + num_step_tokens(output, request.index);
+    plan(request, /*is_store=*/false, align_to_block_size(num_tokens, block_size_),
+         output.block_lists[data.first_list]);
   }
-  if (is_found(request)) return;
-  const std::uint32_t num_tokens = num_stored_tokens(request.num_prompt_tokens);
-  const std::uint32_t num_computed_tokens =
-      data.num_computed_tokens + num_step_tokens(output, request.index);
-  if (num_computed_tokens < num_tokens) return;
-  plan(request, /*is_store=*/true, num_tokens, blocks);
-}
 
-void ExampleConnectorScheduler::plan_resumed(const ConnectorRequest& request,
-                                             const SchedulerOutput::Cached& data,
-                                             const SchedulerOutput& output) {
-  Tracked& tracked = track(request.index);
-  if (!tracked.needs_load) return;
-  tracked.needs_load = false;
-  --num_needing_load_;
-  const std::uint32_t num_tokens =
-      data.num_computed_tokens + num_step_tokens(output, request.index);
-  plan(request, /*is_store=*/false, align_to_block_size(num_tokens, block_size_),
-       output.block_lists[data.first_list]);
-}
-
-void ExampleConnectorScheduler::plan(const ConnectorRequest& request, bool is_store,
-                                     std::uint32_t num_tokens, std::span<const BlockId> blocks) {
-  const std::size_t num_blocks = num_tokens / block_size_;
-  KVFENCE_CHECK(num_blocks <= blocks.size(), "a transfer of blocks that the request does not have");
-  blocks = blocks.first(num_blocks);
-  transfers_.push_back({request.index, is_store, folder_of(request, num_tokens), num_tokens,
-                        std::vector<BlockId>(blocks.begin(), blocks.end())});
-}
-
-std::uint32_t ExampleConnectorScheduler::num_step_tokens(const SchedulerOutput& output,
-                                                         RequestIndex request) {
-  const std::size_t size = output.scheduled.size();
-  for (std::size_t k = 0; k < size; ++k) {
-    if (place_ >= size) place_ = 0;
-    const SchedulerOutput::Scheduled& entry = output.scheduled[place_++];
-    if (entry.request == request) return entry.num_tokens;
+  void plan(const ConnectorRequest& request, bool is_store, std::uint32_t num_tokens,
+            std::span<const BlockId> blocks) {
+    const std::size_t num_blocks = num_tokens / block_size_;
+    KVFENCE_CHECK(num_blocks <= blocks.size(),
+                  "a transfer of blocks that the request does not have");
+    blocks = blocks.first(num_blocks);
+    transfers_.push_back({request.index, is_store, folder_of(request, num_tokens), num_tokens,
+                          std::vector<BlockId>(blocks.begin(), blocks.end())});
   }
-  KVFENCE_CHECK(false, "a request of the step of which nothing is scheduled");
-  return 0;
-}
 
-bool ExampleConnectorScheduler::request_finished(ConnectorHost&, const ConnectorRequest& request,
-                                                 const BlocksByGroup&) {
-  if (request.index < tracked_.size()) tracked_[request.index].has_match = false;
-  return false;
-}
+  /// Of the step. Those that join running requests are the last of it, in the order in which they
+  /// are asked for: all of them together cost no more than they are many.
+  std::uint32_t num_step_tokens(const SchedulerOutput& output, RequestIndex request) {
+    const std::size_t size = output.scheduled.size();
+    for (std::size_t k = 0; k < size; ++k) {
+      if (place_ >= size) place_ = 0;
+      const SchedulerOutput::Scheduled& entry = output.scheduled[place_++];
+      if (entry.request == request) return entry.num_tokens;
+    }
+    KVFENCE_CHECK(false, "a request of the step of which nothing is scheduled");
+    return 0;
+  }
 
-// ---- The worker's half ----
+  std::uint32_t block_size_;
+  const SharedStorage* storage_;
 
-void ExampleConnectorWorker::start_load_kv(const SynchronousConnectorMetadata& metadata,
-                                           ScriptedKVCache& kv_cache,
-                                           SynchronousWorkerReport& report) {
-  const std::uint32_t first_layer = kv_cache.first_layer();
-  const std::uint32_t end_layer = first_layer + kv_cache.num_layers();
-  for (const Transfer& transfer : metadata.transfers) {
-    if (transfer.is_store) continue;
-    for (std::uint32_t layer = first_layer; layer < end_layer; ++layer) {
-      if (!load(transfer, layer, kv_cache, report)) return;
+  std::vector<Tracked> tracked_;  ///< by RequestIndex
+  std::uint32_t num_needing_load_ = 0;
+
+  // Of the step under way.
+  std::vector<Transfer> transfers_;
+  std::size_t place_ = 0;  ///< in output.scheduled: where num_step_tokens looks next
+  std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
+};
+
+/// The worker's half of one rank. A call costs the symbols of its files.
+class ExampleConnectorWorker final : public SynchronousConnectorWorker {
+ public:
+  /// Requires: check_spec(spec) finds nothing; storage outlives this.
+  explicit ExampleConnectorWorker(SharedStorage& storage) : storage_(storage) {}
+
+  // ---- The worker's half ----
+
+  void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
+                     SynchronousWorkerReport& report) override {
+    const std::uint32_t first_layer = kv_cache.first_layer();
+    const std::uint32_t end_layer = first_layer + kv_cache.num_layers();
+    for (const Transfer& transfer : metadata.transfers) {
+      if (transfer.is_store) continue;
+      for (std::uint32_t layer = first_layer; layer < end_layer; ++layer) {
+        if (!load(transfer, layer, kv_cache, report)) return;
+      }
     }
   }
+
+  void save_kv_layer(const SynchronousConnectorMetadata& metadata, std::uint32_t layer,
+                     const ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) override {
+    for (const Transfer& transfer : metadata.transfers) {
+      if (transfer.is_store && !save(transfer, layer, kv_cache, report)) return;
+    }
+  }
+
+ private:
+  using Transfer = SynchronousConnectorMetadata::Transfer;
+
+  /// False: it failed, and report says so.
+  bool load(const Transfer& transfer, std::uint32_t layer, ScriptedKVCache& kv_cache,
+            SynchronousWorkerReport& report) {
+    const std::uint32_t block_size = kv_cache.block_size();
+    const std::vector<BlockId>& blocks = transfer.blocks;
+    std::vector<KVSymbol> symbols(blocks.size() * block_size, kNothingComputed);
+    if (!storage_.load(transfer.folder, layer, symbols)) {
+      report.failed = {transfer.request, layer, transfer.folder, /*is_store=*/false};
+      return false;
+    }
+    for (std::size_t k = 0; k < blocks.size(); ++k) {
+      const std::span<const KVSymbol> from = std::span(symbols).subspan(k * block_size, block_size);
+      std::copy(from.begin(), from.end(), kv_cache.block(layer, blocks[k]).begin());
+    }
+    report.loaded.push_back({transfer.request, layer, transfer.folder, blocks, std::move(symbols)});
+    return true;
+  }
+
+  bool save(const Transfer& transfer, std::uint32_t layer, const ScriptedKVCache& kv_cache,
+            SynchronousWorkerReport& report) {
+    std::vector<KVSymbol> symbols;
+    symbols.reserve(transfer.blocks.size() * kv_cache.block_size());
+    for (const BlockId block : transfer.blocks) {
+      const std::span<const KVSymbol> from = kv_cache.block(layer, block);
+      symbols.insert(symbols.end(), from.begin(), from.end());
+    }
+    if (!storage_.save(transfer.folder, layer, symbols)) {
+      report.failed = {transfer.request, layer, transfer.folder, /*is_store=*/true};
+      return false;
+    }
+    report.saved.push_back(
+        {transfer.request, layer, transfer.folder, transfer.blocks, std::move(symbols)});
+    return true;
+  }
+
+  SharedStorage& storage_;
+};
+
+}  // namespace
+
+std::unique_ptr<SynchronousConnectorScheduler> make_example_connector_scheduler(
+    const SynchronousConnectorSpec& spec, SharedStorage& storage) {
+  return std::make_unique<ExampleConnectorScheduler>(spec, storage);
 }
 
-void ExampleConnectorWorker::save_kv_layer(const SynchronousConnectorMetadata& metadata,
-                                           std::uint32_t layer, const ScriptedKVCache& kv_cache,
-                                           SynchronousWorkerReport& report) {
-  for (const Transfer& transfer : metadata.transfers) {
-    if (transfer.is_store && !save(transfer, layer, kv_cache, report)) return;
-  }
-}
-
-bool ExampleConnectorWorker::load(const Transfer& transfer, std::uint32_t layer,
-                                  ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) {
-  const std::uint32_t block_size = kv_cache.block_size();
-  const std::vector<BlockId>& blocks = transfer.blocks;
-  std::vector<KVSymbol> symbols(blocks.size() * block_size, kNothingComputed);
-  if (!storage_.load(transfer.folder, layer, symbols)) {
-    report.failed = {transfer.request, layer, transfer.folder, /*is_store=*/false};
-    return false;
-  }
-  for (std::size_t k = 0; k < blocks.size(); ++k) {
-    const std::span<const KVSymbol> from = std::span(symbols).subspan(k * block_size, block_size);
-    std::copy(from.begin(), from.end(), kv_cache.block(layer, blocks[k]).begin());
-  }
-  report.loaded.push_back({transfer.request, layer, transfer.folder, blocks, std::move(symbols)});
-  return true;
-}
-
-bool ExampleConnectorWorker::save(const Transfer& transfer, std::uint32_t layer,
-                                  const ScriptedKVCache& kv_cache,
-                                  SynchronousWorkerReport& report) {
-  std::vector<KVSymbol> symbols;
-  symbols.reserve(transfer.blocks.size() * kv_cache.block_size());
-  for (const BlockId block : transfer.blocks) {
-    const std::span<const KVSymbol> from = kv_cache.block(layer, block);
-    symbols.insert(symbols.end(), from.begin(), from.end());
-  }
-  if (!storage_.save(transfer.folder, layer, symbols)) {
-    report.failed = {transfer.request, layer, transfer.folder, /*is_store=*/true};
-    return false;
-  }
-  report.saved.push_back(
-      {transfer.request, layer, transfer.folder, transfer.blocks, std::move(symbols)});
-  return true;
+std::unique_ptr<SynchronousConnectorWorker> make_example_connector_worker(SharedStorage& storage) {
+  return std::make_unique<ExampleConnectorWorker>(storage);
 }
 
 }  // namespace kvfence::optimized

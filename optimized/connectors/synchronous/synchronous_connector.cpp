@@ -1,7 +1,5 @@
 #include "optimized/connectors/synchronous/synchronous_connector.h"
 
-#include "optimized/connectors/synchronous/decode_bench_connector.h"
-#include "optimized/connectors/synchronous/example_connector.h"
 #include "optimized/connectors/synchronous/file_storage.h"
 #include "optimized/files/posix_file_operations.h"
 #include "optimized/files/temporary_folder.h"
@@ -29,17 +27,17 @@ std::unique_ptr<SharedStorage> make_shared_storage() {
 std::unique_ptr<SynchronousConnectorScheduler> make_synchronous_connector_scheduler(
     const SynchronousConnectorSpec& spec, SharedStorage& storage) {
   if (spec.kind == SynchronousConnectorKind::kExample) {
-    return std::make_unique<ExampleConnectorScheduler>(spec, storage);
+    return make_example_connector_scheduler(spec, storage);
   }
-  return std::make_unique<DecodeBenchConnectorScheduler>(spec);
+  return make_decode_bench_connector_scheduler(spec);
 }
 
 std::unique_ptr<SynchronousConnectorWorker> make_synchronous_connector_worker(
     const SynchronousConnectorSpec& spec, SharedStorage& storage) {
   if (spec.kind == SynchronousConnectorKind::kExample) {
-    return std::make_unique<ExampleConnectorWorker>(storage);
+    return make_example_connector_worker(storage);
   }
-  return std::make_unique<DecodeBenchConnectorWorker>();
+  return make_decode_bench_connector_worker();
 }
 
 }  // namespace kvfence::optimized

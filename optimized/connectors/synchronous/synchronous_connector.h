@@ -21,4 +21,12 @@ std::unique_ptr<SynchronousConnectorScheduler> make_synchronous_connector_schedu
 std::unique_ptr<SynchronousConnectorWorker> make_synchronous_connector_worker(
     const SynchronousConnectorSpec& spec, SharedStorage& storage);
 
+/// Those of each kind.
+std::unique_ptr<SynchronousConnectorScheduler> make_example_connector_scheduler(
+    const SynchronousConnectorSpec& spec, SharedStorage& storage);
+std::unique_ptr<SynchronousConnectorScheduler> make_decode_bench_connector_scheduler(
+    const SynchronousConnectorSpec& spec);
+std::unique_ptr<SynchronousConnectorWorker> make_example_connector_worker(SharedStorage& storage);
+std::unique_ptr<SynchronousConnectorWorker> make_decode_bench_connector_worker();
+
 }  // namespace kvfence::optimized

@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "planted/optimized/connectors/synchronous/decode_bench_connector.h"
-#include "planted/optimized/connectors/synchronous/example_connector.h"
+#include "planted/optimized/connectors/synchronous/synchronous_connector.h"
 #include "properties/planted/switches.h"
 
 namespace kvfence::planted::optimized {
@@ -54,12 +53,10 @@ class FoldersOnly final : public SharedStorage {
 
 /// Many requests of one prompt that the connector has seen and that decode in each step; and one
 /// more.
-template <class Connector>
 class Crowd final : private ConnectorHost {
  public:
-  template <class... Arguments>
-  Crowd(std::uint32_t num_requests, SynchronousConnectorKind kind, const Arguments&... arguments)
-      : connector_(spec_of(kind), arguments...),
+  Crowd(std::uint32_t num_requests, SynchronousConnectorKind kind, SharedStorage& storage)
+      : connector_(make_synchronous_connector_scheduler(spec_of(kind), storage)),
         request_(RequestSpec{std::vector<TokenId>(kNumTokens, 7), {}, {}, {}},
                  spec_of(kind).kv_cache.pool.hash),
         num_decoding_(num_requests) {
@@ -73,12 +70,12 @@ class Crowd final : private ConnectorHost {
 
   RequestIndex another() const { return num_decoding_; }
   std::uint32_t look_up(RequestIndex index) {
-    return connector_.get_num_new_matched_tokens(request(index), 0).num_tokens.value_or(0);
+    return connector_->get_num_new_matched_tokens(request(index), 0).num_tokens.value_or(0);
   }
   void admit(RequestIndex index, std::uint32_t num_external_tokens) {
-    connector_.update_state_after_alloc(*this, request(index), blocks_, num_external_tokens);
+    connector_->update_state_after_alloc(*this, request(index), blocks_, num_external_tokens);
   }
-  void finish(RequestIndex index) { connector_.request_finished(*this, request(index), blocks_); }
+  void finish(RequestIndex index) { connector_->request_finished(*this, request(index), blocks_); }
 
   /// All that is known decodes.
   void decode() {
@@ -104,7 +101,7 @@ class Crowd final : private ConnectorHost {
   }
   void step() {
     told_ = std::static_pointer_cast<const SynchronousConnectorMetadata>(
-        connector_.build_connector_meta(*this, output_));
+        connector_->build_connector_meta(*this, output_));
     output_ = {};
   }
 
@@ -124,7 +121,7 @@ class Crowd final : private ConnectorHost {
   }
   bool is_cached(BlockId) const override { return false; }
 
-  Connector connector_;
+  std::unique_ptr<SynchronousConnectorScheduler> connector_;
   Request request_;
   std::uint32_t num_decoding_;
   BlocksByGroup blocks_ = {{1, 2, 3}};
@@ -135,12 +132,9 @@ class Crowd final : private ConnectorHost {
 
 class SynchronousConnectorOperationCount : public testing::TestWithParam<std::uint32_t> {};
 
-using ExampleCrowd = Crowd<ExampleConnectorScheduler>;
-using DecodeBenchCrowd = Crowd<DecodeBenchConnectorScheduler>;
-
 TEST_P(SynchronousConnectorOperationCount, AStoreCostsItsRequestAndItsBlocks) {
-  const FoldersOnly storage(/*all_exist=*/false);
-  ExampleCrowd crowd(GetParam(), SynchronousConnectorKind::kExample, storage);
+  FoldersOnly storage(/*all_exist=*/false);
+  Crowd crowd(GetParam(), SynchronousConnectorKind::kExample, storage);
   ASSERT_EQ(crowd.told().transfers.size(), GetParam());
   crowd.decode();
   EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 0U);
@@ -154,8 +148,8 @@ TEST_P(SynchronousConnectorOperationCount, AStoreCostsItsRequestAndItsBlocks) {
 }
 
 TEST_P(SynchronousConnectorOperationCount, ALoadCostsItsRequestAndItsBlocks) {
-  const FoldersOnly storage(/*all_exist=*/true);
-  ExampleCrowd crowd(GetParam(), SynchronousConnectorKind::kExample, storage);
+  FoldersOnly storage(/*all_exist=*/true);
+  Crowd crowd(GetParam(), SynchronousConnectorKind::kExample, storage);
   ASSERT_EQ(crowd.told().transfers.size(), GetParam());
   EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 8U); }), 1U);
   crowd.admit(crowd.another(), 8);
@@ -171,7 +165,8 @@ TEST_P(SynchronousConnectorOperationCount, ALoadCostsItsRequestAndItsBlocks) {
 }
 
 TEST_P(SynchronousConnectorOperationCount, AFillCostsItsBlocks) {
-  DecodeBenchCrowd crowd(GetParam(), SynchronousConnectorKind::kDecodeBench);
+  FoldersOnly storage(/*all_exist=*/false);
+  Crowd crowd(GetParam(), SynchronousConnectorKind::kDecodeBench, storage);
   ASSERT_EQ(crowd.told().fills.size(), GetParam());
   EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 9U); }), 1U);
   EXPECT_EQ(crowd.cost([&] { crowd.admit(crowd.another(), 9); }), 4U);  // and three blocks

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "properties/kv_cache/generator.h"
 #include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::on_device {

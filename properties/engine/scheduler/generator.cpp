@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "properties/kv_cache/arithmetic.h"
-#include "properties/kv_cache/generator.h"
 #include "properties/kv_cache/group_draws.h"
+#include "properties/targets/rooms.h"
 
 namespace kvfence::engine::scheduler {
 namespace {
@@ -312,7 +312,7 @@ class ScriptedDraws final : public Draws {
 // ---- Configurations ----
 
 void draw_cache(Choices& choices, Config& config) {
-  static_cast<kv_cache::Config&>(config) = kv_cache::Generator::draw_config(choices);
+  static_cast<kv_cache::Config&>(config) = kv_cache::draw_config(choices);
   config.num_gpu_blocks = 5 + choices.below(20);
   config.profile = choices.once_in(3) ? "v0.23" : "v0.19";
   config.max_num_batched_tokens = 1 + choices.below(choices.once_in(3) ? 8 : 48);

@@ -65,11 +65,11 @@ Scenario episode(Choices choices, std::size_t num_commands) {
   const Config config = draw_config(choices);
   Scenario scenario(EngineTarget::description());
   scenario.config = kvfence::Config(config);
-  Generator generator(config, choices, draws_of(config, choices));
+  const auto generator = make_generator(config, choices, draws_of(config, choices));
   World world = fresh_world<EngineTarget>(config);
   Observation now;
   for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {
-    const Command command = generator.next(choices, now, world);
+    const Command command = generator->next(choices, now, world);
     scenario.steps.push_back({kvfence::Command(command)});
     world.apply(command);
   }

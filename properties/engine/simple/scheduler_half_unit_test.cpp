@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
+#include "optimized/connectors/simple/simple_cpu_offload.h"
 #include "properties/core/both_sides_test_support.h"
 #include "properties/kv_cache/group_draws.h"
 #include "reference/connectors/simple/simple_cpu_offload.h"

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "contract/scripted/scripted_transfer_engine.h"
-#include "optimized/connectors/simple/simple_cpu_offload_worker.h"
+#include "optimized/connectors/simple/simple_cpu_offload.h"
 #include "properties/core/both_sides_test_support.h"
 #include "reference/connectors/simple/simple_cpu_offload.h"
 

@@ -9,8 +9,7 @@
 
 #include "contract/connectors/kv_connector_registry.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
-#include "optimized/connectors/simple/simple_cpu_offload_scheduler.h"
-#include "optimized/connectors/simple/simple_cpu_offload_worker.h"
+#include "optimized/connectors/simple/simple_cpu_offload.h"
 
 namespace {
 

@@ -1,0 +1,100 @@
+#pragma once
+
+/// What each component's room gives to the checks of its target (checks.h): configurations and
+/// commands (generator.cpp), rules (rules.cpp), situations to reach (goals.cpp).
+
+#include <memory>
+#include <span>
+
+#include "contract/eviction/eviction_target.h"
+#include "contract/kv_cache/kv_cache_target.h"
+#include "contract/offload/offload_target.h"
+#include "contract/pool/block_pool_target.h"
+#include "contract/tiering/tiering_target.h"
+#include "contract/worker/worker_target.h"
+#include "properties/core/choices.h"
+#include "properties/core/divergence.h"
+#include "properties/core/goals.h"
+#include "properties/core/typed_checks.h"
+
+namespace kvfence {
+
+namespace block_pool {
+
+/// A small configuration: 1 to 12 blocks, every switch, every profile.
+Config draw_config(Choices& choices);
+std::unique_ptr<GeneratorFor<BlockPoolTarget>> make_generator(const Config& config,
+                                                              Choices& choices);
+/// Every rule: what the command line and the documentation list.
+std::span<const Invariant> invariants();
+std::unique_ptr<RulesFor<BlockPoolTarget>> make_rules(const BlockPoolConfig& config);
+GoalSuite goals();
+
+}  // namespace block_pool
+
+namespace kv_cache {
+
+/// A valid configuration: 4 to 24 blocks, block sizes from 1 to 4 tokens and their small
+/// multiples, one to three groups, every profile.
+Config draw_config(Choices& choices);
+std::unique_ptr<GeneratorFor<KVCacheTarget>> make_generator(const Config& config, Choices& choices);
+/// Every rule: what the command line and the documentation list.
+std::span<const Invariant> invariants();
+std::unique_ptr<RulesFor<KVCacheTarget>> make_rules(const KVCacheManagerConfig& config);
+GoalSuite goals();
+
+}  // namespace kv_cache
+
+namespace eviction {
+
+/// A small configuration: 1 to 10 blocks, both policies, every profile.
+Config draw_config(Choices& choices);
+std::unique_ptr<GeneratorFor<EvictionTarget>> make_generator(const Config& config,
+                                                             Choices& choices);
+/// Every rule: what the command line and the documentation list.
+std::span<const Invariant> invariants();
+std::unique_ptr<RulesFor<EvictionTarget>> make_rules(const CachePolicyConfig& config);
+GoalSuite goals();
+
+}  // namespace eviction
+
+namespace offload {
+
+/// A small configuration: 1 to 10 slots, both policies, with and without a filter, every profile.
+Config draw_config(Choices& choices);
+std::unique_ptr<GeneratorFor<OffloadTarget>> make_generator(const Config& config, Choices& choices);
+/// Every rule: what the command line and the documentation list.
+std::span<const Invariant> invariants();
+std::unique_ptr<RulesFor<OffloadTarget>> make_rules(const OffloadingManagerConfig& config);
+GoalSuite goals();
+
+}  // namespace offload
+
+namespace tiering {
+
+/// A small configuration: 1 to 10 slots, both policies, 0 to 3 tiers, half of them with file
+/// tiers.
+Config draw_config(Choices& choices);
+std::unique_ptr<GeneratorFor<TieringTarget>> make_generator(const Config& config, Choices& choices);
+/// Every rule: what the command line and the documentation list.
+std::span<const Invariant> invariants();
+std::unique_ptr<RulesFor<TieringTarget>> make_rules(const Config& config,
+                                                    const OffloadingManagerConfig& primary);
+GoalSuite goals();
+
+}  // namespace tiering
+
+namespace worker {
+
+/// A small configuration: 2 to 8 GPU blocks, 1 to 6 CPU blocks, every layout, path and
+/// schedule, 1 to 3 ranks.
+Config draw_config(Choices& choices);
+std::unique_ptr<GeneratorFor<WorkerTarget>> make_generator(const Config& config, Choices& choices);
+/// Every rule: what the command line and the documentation list.
+std::span<const Invariant> invariants();
+std::unique_ptr<RulesFor<WorkerTarget>> make_rules(const Options& options);
+GoalSuite goals();
+
+}  // namespace worker
+
+}  // namespace kvfence
